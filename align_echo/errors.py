@@ -1,0 +1,43 @@
+"""Every error that align-echo raises on purpose.
+
+Each is also a standard type, so callers can catch `ValueError`, `FileNotFoundError` ... without knowing this tree.
+A message is one line that says what to do. The command line prints it and leaves with status 2. An error while an
+episode runs is not raised to the user: it becomes a `Fault` on its trajectory (see `align_echo.types`).
+"""
+
+from __future__ import annotations
+
+
+class AlignEchoError(Exception):
+    """Base of all errors below."""
+
+
+class UsageError(AlignEchoError, ValueError):
+    """An argument, a name or a file's content is not what is asked for."""
+
+
+class MissingDataError(AlignEchoError, FileNotFoundError):
+    """A data folder or file that the user named is not there or not complete."""
+
+
+class MissingExtraError(AlignEchoError, ImportError):
+    """An optional dependency is not installed; the message holds the exact install line."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs an extra: pip install 'align-echo[{extra}]'")
+
+
+class InterfaceError(AlignEchoError, ValueError):
+    """Interface code does not load, has the wrong signature, or failed in the sandbox."""
+
+
+class EngineError(AlignEchoError, RuntimeError):
+    """An environment's engine failed. The agent is not to blame: the episode is retried or masked, never scored 0."""
+
+
+class ModelError(AlignEchoError, RuntimeError):
+    """A chat model could not be reached or gave no usable reply after the retries."""
+
+
+class ReplyFormatError(AlignEchoError, ValueError):
+    """A model's reply does not follow the asked format. Holds what was wrong, in words the model can act on."""

@@ -1,0 +1,234 @@
+"""An interface: the source of `InferRules` and `WrapStep`, the contract it is written against, and where it came from.
+
+Loading checks the source by parsing it only: nothing is executed here (that is `sandbox.py`). The functions an
+interface defines, in ALIGN's words (section 3.2 of the paper): InferRules: (initial observation, task) -> rules told up
+front; WrapStep: (engine, state, action) -> enriched observation.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import tempfile
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from align_echo.errors import InterfaceError
+from align_echo.types import Evidence, Frozen, Usage
+
+
+class InterfaceContract(Frozen):
+    """How interface code of one environment is called, and which engine calls it may make.
+
+    `step_layout` names what `env.step` takes and returns inside interface code: "batched" is ALFWorld's own
+    (`env.step([action]) -> ([obs], [reward], [done], {"won": [won]})`), "single" is
+    `env.step(action) -> (obs, reward, done, info)`. `read_only_actions` may be sent at any time as probes;
+    any other call must be the agent's own action, at most once a turn.
+    `action_templates` (with `{}` for an object) and `offers_objects` are the engine's own, where it has them.
+    """
+
+    environment: str
+    infer_rules_args: tuple[str, ...]
+    wrap_step_args: tuple[str, ...]
+    step_layout: Literal["batched", "single"]
+    read_only_actions: tuple[str, ...] = ()
+    action_templates: tuple[str, ...] = ()
+
+    @property
+    def signature(self) -> str:
+        """The two signatures, as an author of interface code must write them."""
+        return f"InferRules({', '.join(self.infer_rules_args)}); WrapStep({', '.join(self.wrap_step_args)})"
+
+
+class RuleRecord(Frozen):
+    """One rule of a generated interface and the experiments behind it."""
+
+    text: str
+    evidence: Evidence
+
+
+class Provenance(Frozen):
+    """Where an interface came from: enough to produce it again and to judge it."""
+
+    environment: str
+    backend: str
+    agent: str = ""
+    models: dict[str, str] = Field(default_factory=dict)
+    prompt_hashes: dict[str, str] = Field(default_factory=dict)
+    seed: int = 0
+    iterations: int = 0
+    training_tasks: tuple[str, ...] = ()
+    rules: tuple[RuleRecord, ...] = ()
+    engine_steps: int = 0
+    usage: Usage = Usage()
+    versions: dict[str, str] = Field(default_factory=dict)
+    content_hash: str = ""
+
+
+class Interface(Frozen):
+    """Interface source under a contract. `use_rules` / `use_feedback` switch its halves off for ablations."""
+
+    name: str
+    source: str
+    contract: InterfaceContract
+    provenance: Provenance
+    use_rules: bool = True
+    use_feedback: bool = True
+
+    @property
+    def content_hash(self) -> str:
+        """SHA-256 of the source, first 16 hex digits: two interfaces with the same hash behave the same."""
+        return hashlib.sha256(self.source.encode()).hexdigest()[:16]
+
+    @property
+    def label(self) -> str:
+        """Name, hash and what is switched off, as written in trajectories and tables."""
+        off = "" if self.use_rules else "-rules"
+        off += "" if self.use_feedback else "-feedback"
+        return f"{self.name}@{self.content_hash}{off}"
+
+
+def identity_source(contract: InterfaceContract) -> str:
+    """The interface that changes nothing: ALIGN's starting point (Algorithm 1, line 1)."""
+    action = next(arg for arg in contract.wrap_step_args if arg == "agent_action")
+    if contract.step_layout == "batched":
+        body = (
+            f"    obs, reward, done, info = env.step([{action}])\n"
+            f"    return obs[0], info['won'][0], done[0]\n"
+        )
+    else:
+        body = f"    obs, reward, done, info = env.step({action})\n    return obs, reward, done\n"
+    return (
+        f"def InferRules({', '.join(contract.infer_rules_args)}):\n    return ''\n\n\n"
+        f"def WrapStep({', '.join(contract.wrap_step_args)}):\n{body}"
+    )
+
+
+def identity(contract: InterfaceContract) -> Interface:
+    """An `Interface` that changes nothing."""
+    provenance = Provenance(environment=contract.environment, backend="identity")
+    return Interface(
+        name="identity", source=identity_source(contract), contract=contract, provenance=provenance
+    )
+
+
+def check_source(source: str, contract: InterfaceContract) -> None:
+    """Refuse source that does not parse or does not define the two functions with the contract's arguments.
+
+    Raises `InterfaceError`: one line, with the line number for a syntax error.
+    """
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        where = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
+        what = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise InterfaceError(f"interface code does not parse: {where}{what}") from error
+    wanted = {"InferRules": contract.infer_rules_args, "WrapStep": contract.wrap_step_args}
+    found = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    for name, arguments in wanted.items():
+        if name not in found:
+            raise InterfaceError(f"interface code has no function {name}({', '.join(arguments)}) at its top level")
+        given = found[name].args
+        names = tuple(arg.arg for arg in (*given.posonlyargs, *given.args))
+        optional = len(given.defaults)
+        required = names[: len(names) - optional] if optional else names
+        if given.vararg or given.kwonlyargs or len(required) > len(arguments) or len(names) < len(arguments):
+            raise InterfaceError(
+                f"interface code has the wrong signature: {name}({', '.join(names)}), "
+                f"needed is {name}({', '.join(arguments)})"
+            )
+
+
+def load_interface(name_or_path: str | Path, contract: InterfaceContract | None = None) -> Interface:
+    """Read an interface: a shipped one by name ("alfworld/probe") or any `.py` file.
+
+    A `.json` of the same stem beside it holds contract and provenance; without one, `contract` must be given (or the
+    shipped environment contract is used by the callers that know the environment). Raises `InterfaceError`.
+    """
+    file, name = _locate(name_or_path)
+    try:
+        source = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InterfaceError(f"cannot read the interface {name_or_path}: {error}") from error
+    sidecar = _sidecar(file)
+    record: dict[str, Any] = {}
+    if sidecar is not None:
+        try:
+            record = json.loads(sidecar.read_text(encoding="utf-8"))
+            stored = InterfaceContract.model_validate(record["contract"])
+            provenance = Provenance.model_validate(record["provenance"])
+        except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
+            raise InterfaceError(f"the interface's record {sidecar} is not readable: {error}".splitlines()[0]) from error
+        contract = contract or stored
+    else:
+        if contract is None:
+            raise InterfaceError(f"{name_or_path} has no .json beside it that names its environment; pass a contract")
+        provenance = Provenance(environment=contract.environment, backend="unknown")
+    if provenance.environment != contract.environment:
+        raise InterfaceError(
+            f"the interface {name_or_path} is for {provenance.environment}, not for {contract.environment}"
+        )
+    check_source(source, contract)
+    return Interface(name=name, source=source, contract=contract, provenance=provenance)
+
+
+def save_interface(interface: Interface, folder: Path, stem: str) -> Path:
+    """Write `<stem>.py` and `<stem>.json` (contract, provenance, hash); each appears whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    provenance = interface.provenance.model_copy(update={"content_hash": interface.content_hash})
+    record = {
+        "contract": interface.contract.model_dump(mode="json"),
+        "provenance": provenance.model_dump(mode="json"),
+    }
+    write_atomically(folder / f"{stem}.json", json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    return write_atomically(folder / f"{stem}.py", interface.source)
+
+
+def write_atomically(path: Path, text: str) -> Path:
+    """Write a file so that a reader sees the old content or the new, never a part."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def _locate(name_or_path: str | Path) -> tuple[Traversable, str]:
+    path = Path(name_or_path)
+    if path.suffix == ".py":
+        if not path.is_file():
+            raise InterfaceError(f"there is no interface file {path}")
+        return path, path.stem
+    shipped = resources.files("align_echo.interfaces")
+    file = shipped.joinpath(f"{name_or_path}.py")
+    if not file.is_file():
+        known = ", ".join(shipped_interfaces()) or "none"
+        raise InterfaceError(f"there is no interface named {name_or_path}; shipped: {known}; or give a .py file")
+    return file, str(name_or_path)
+
+
+def _sidecar(file: Traversable) -> Path | None:
+    path = Path(str(file)).with_suffix(".json")
+    return path if path.is_file() else None
+
+
+def shipped_interfaces() -> list[str]:
+    """Names of the interfaces that come with the package, `<environment>/<name>`."""
+    root = resources.files("align_echo.interfaces")
+    return sorted(
+        f"{folder.name}/{file.name.removesuffix('.py')}"
+        for folder in root.iterdir()
+        if folder.is_dir() and not folder.name.startswith(("_", "."))
+        for file in folder.iterdir()
+        if file.name.endswith(".py") and not file.name.startswith("_")
+    )

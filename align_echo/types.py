@@ -1,0 +1,215 @@
+"""The data that flows: task -> environment -> agent -> trajectory -> interface | report.
+
+Frozen pydantic models and the two protocols (`ChatModel`, `Agent`) that meet at the rollout. No behaviour beyond
+derived properties; nothing here knows an environment by name. Token-level fields come with the trainer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Frozen(BaseModel):
+    """Immutable, and refuses unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+# ---------------------------------------------------------------- chat
+
+
+class Message(Frozen):
+    """One message of a chat."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class Usage(Frozen):
+    """Tokens and money spent. `cost_usd` is 0 where the model's price is not known."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            cost_usd=self.cost_usd + other.cost_usd,
+        )
+
+
+class Completion(Frozen):
+    """A model's reply. `finish_reason` is "length" when the reply was cut off."""
+
+    text: str
+    finish_reason: Literal["stop", "length"] = "stop"
+    usage: Usage = Usage()
+    cached: bool = False
+
+
+class ChatModel(Protocol):
+    """A chat model. `complete` raises `ModelError` once its own retries are spent."""
+
+    @property
+    def name(self) -> str: ...
+
+    def complete(
+        self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048
+    ) -> Completion: ...
+
+
+# ---------------------------------------------------------------- agent
+
+
+class Turn(Frozen):
+    """One exchange as the agent saw it: its whole reply and what came back."""
+
+    reply: str
+    action: str | None
+    observation: str
+
+
+class AgentView(Frozen):
+    """All that an agent may know at one step. An agent is a function of it, so any state can be forked and replayed."""
+
+    task_id: str
+    action_format: str
+    goal: str
+    rules: str
+    initial_observation: str
+    turns: tuple[Turn, ...] = ()
+
+
+class AgentReply(Frozen):
+    """What an agent answers. `action` is None when the reply held no action; `problem` then says what was wrong."""
+
+    text: str
+    action: str | None
+    problem: str = ""
+    usage: Usage = Usage()
+
+
+class Agent(Protocol):
+    """A policy: a function from all that was seen so far to the next reply. Raises `ModelError`."""
+
+    @property
+    def name(self) -> str: ...
+
+    def act(self, view: AgentView) -> AgentReply: ...
+
+
+# ---------------------------------------------------------------- trajectory
+
+
+class Fault(Frozen):
+    """Something broke that is not the agent's doing. A trajectory with a fault has no score and is counted apart."""
+
+    source: Literal["environment", "model"]
+    error: str
+    message: str
+
+
+class Violation(Frozen):
+    """An engine call that the interface contract forbids. It was refused."""
+
+    action: str
+    reason: str
+
+
+class Step(Frozen):
+    """One turn of the agent.
+
+    `observation` is what the agent was shown; `raw_observation` is the engine's answer to the agent's own action, or
+    None when the engine was not asked (the interface answered alone, or the reply held no action). `engine_calls`
+    counts every engine call of the turn. `interface_error` says why the interface was bypassed on this turn, if it was.
+    `admissible_actions` are those before the action, where the engine lists them and the rollout keeps them.
+    """
+
+    reply: str
+    action: str | None
+    observation: str
+    raw_observation: str | None
+    reward: float = 0.0
+    score: float = 0.0
+    terminated: bool = False
+    truncated: bool = False
+    engine_calls: int = 1
+    problem: str = ""
+    interface_error: str = ""
+    violations: tuple[Violation, ...] = ()
+    usage: Usage = Usage()
+
+
+class Trajectory(Frozen):
+    """One episode of one agent on one task under one interface ("none" is the raw environment)."""
+
+    environment: str
+    split: str
+    task_id: str
+    task_type: str = ""
+    agent: str
+    interface: str = "none"
+    seed: int = 0
+    goal: str
+    rules: str = ""
+    initial_observation: str
+    steps: tuple[Step, ...] = ()
+    score: float = 0.0
+    won: bool = False
+    fault: Fault | None = None
+
+    @property
+    def terminated(self) -> bool:
+        """The environment ended the episode."""
+        return bool(self.steps) and self.steps[-1].terminated
+
+    @property
+    def truncated(self) -> bool:
+        """The step limit ended the episode."""
+        return bool(self.steps) and self.steps[-1].truncated
+
+    @property
+    def actions(self) -> tuple[str | None, ...]:
+        """The agent's own actions in order; None where a reply held none."""
+        return tuple(step.action for step in self.steps)
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens and money of the whole episode."""
+        return sum((step.usage for step in self.steps), Usage())
+
+
+# ---------------------------------------------------------------- misalignment
+
+
+class Evidence(Frozen):
+    """Experiments behind a claim: how many agreed, how many did not, on how many tasks, and one that did not."""
+
+    support: int = 0
+    refuted: int = 0
+    tasks: int = 0
+    counterexample: str = ""
+
+    @property
+    def precision(self) -> float:
+        """Share of the experiments that agreed; 0 where there was none."""
+        total = self.support + self.refuted
+        return self.support / total if total else 0.0
+
+
+class Misalignment(Frozen):
+    """Where what the agent expects of an action and what the environment does part (ALIGN, figure 3)."""
+
+    task_id: str
+    action_type: str
+    action: str
+    intent: str
+    rule: str
+    sufficient_feedback: str
+    kind: Literal["bug-of-current", "new-logic"] = "new-logic"
+    evidence: Evidence = Evidence()

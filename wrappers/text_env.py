@@ -1,0 +1,205 @@
+"""The one contract of every text environment: a `gymnasium.Env` over strings with turns, score and an oracle.
+
+A subclass supplies the engine (`_load`, `_act`, `_probe`); this class owns turns, the step limit, `info`, and the split
+between the agent's own turns (`step`, `pass_turn`) and read-only looks that an interface may take (`probe`).
+Rewards are the increase of the score, which lies in [0, 1].
+"""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from typing import Any, NotRequired, Protocol, TypedDict
+
+import gymnasium as gym
+import numpy as np
+
+from align_echo.errors import EngineError, UsageError
+from align_echo.interface import InterfaceContract
+
+MAX_TEXT = 100_000
+"""Longest observation or action, in characters; longer ones are refused (actions) or cut (observations)."""
+
+TEXT_CHARACTERS = "".join(map(chr, range(32, 127))) + "\n\t"
+
+
+class Oracle(Protocol):
+    """Ground truth about the current state. For labels and tests; never shown to an agent."""
+
+    def expert_action(self) -> str | None:
+        """The expert's next action from here, None when it has none (won, or lost)."""
+
+    def distance(self) -> int | None:
+        """Least number of actions to the goal by the planner; None if it cannot be reached."""
+
+
+class Info(TypedDict):
+    """`info` of every text environment."""
+
+    task_id: str
+    task_type: str
+    goal: str
+    score: float
+    won: bool
+    turns: int
+    engine_calls: int
+    raw_observation: str | None
+    admissible_actions: NotRequired[tuple[str, ...]]
+    rules: NotRequired[str]
+    interface_error: NotRequired[str]
+    violations: NotRequired[tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class EngineState:
+    """What an engine says after reset or an action. `admissible_actions` is None where it does not list them."""
+
+    observation: str
+    score: float = 0.0
+    won: bool = False
+    done: bool = False
+    admissible_actions: tuple[str, ...] | None = None
+
+
+class TextEnv(gym.Env[str, str], abc.ABC):
+    """Base of all text environments. `reset(seed=, options={"task": id})`; without a task, one is drawn by the seed."""
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"]}  # noqa: RUF012 - gymnasium's own convention
+
+    contract: InterfaceContract
+    step_limit: int
+
+    def __init__(self, task_ids: tuple[str, ...], contract: InterfaceContract, step_limit: int) -> None:
+        if not task_ids:
+            raise UsageError("there is no task to play: the split is empty")
+        if step_limit < 1:
+            raise UsageError(f"step_limit must be at least 1, not {step_limit}")
+        self.task_ids = task_ids
+        self.contract = contract
+        self.step_limit = step_limit
+        self.render_mode: str | None = "ansi"
+        self.observation_space = gym.spaces.Text(MAX_TEXT, min_length=0, charset=TEXT_CHARACTERS)
+        self.action_space = gym.spaces.Text(200, min_length=0, charset=TEXT_CHARACTERS)
+        self._task_id = ""
+        self._state = EngineState("")
+        self._turns = 0
+        self._engine_calls = 0
+        self._over = True
+
+    # ------------------------------------------------------------ the engine, by the subclass
+
+    @abc.abstractmethod
+    def _load(self, task_id: str) -> EngineState:
+        """Start a task from its initial state."""
+
+    @abc.abstractmethod
+    def _act(self, action: str) -> EngineState:
+        """Carry out the agent's action."""
+
+    @abc.abstractmethod
+    def _probe(self, action: str) -> str:
+        """Answer one of the contract's read-only actions without changing anything."""
+
+    @property
+    @abc.abstractmethod
+    def goal(self) -> str:
+        """The task in words, as the environment states it."""
+
+    @property
+    @abc.abstractmethod
+    def task_type(self) -> str:
+        """The kind of task, for tables by type."""
+
+    @abc.abstractmethod
+    def oracle(self) -> Oracle:
+        """Ground truth about the current state."""
+
+    # ------------------------------------------------------------ gymnasium
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Start `options["task"]`, or a task drawn with the seed. Raises `UsageError` for an unknown task."""
+        super().reset(seed=seed)
+        unknown = set(options or {}) - {"task"}
+        if unknown:
+            raise UsageError(f"unknown reset option {sorted(unknown)[0]!r}; the only option is 'task'")
+        task = (options or {}).get("task")
+        if task is None:
+            task = self.task_ids[int(self.np_random.integers(len(self.task_ids)))]
+        self._task_id = str(task)
+        self._state = self._load(self._task_id)
+        self._turns = 0
+        self._engine_calls = 0
+        self._over = False
+        return self._state.observation, self.info(self._state.observation)
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Take one turn of the agent. Raises `EngineError` if the engine breaks, `UsageError` before a reset."""
+        self._check_running()
+        if not isinstance(action, str | np.str_):
+            raise UsageError(f"an action is text, not {type(action).__name__}")
+        before = self._state.score
+        self._state = self._act(str(action)[:MAX_TEXT])
+        self._engine_calls += 1
+        return self._end_turn(self._state.observation, self._state.score - before, self._state.observation)
+
+    def pass_turn(self) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Count a turn on which nothing reached the engine: the interface answered alone, or there was no action."""
+        self._check_running()
+        return self._end_turn(self._state.observation, 0.0, None)
+
+    def probe(self, action: str) -> str:
+        """Look without acting: only the contract's read-only actions; takes no turn. Raises `UsageError` otherwise."""
+        self._check_running()
+        if action not in self.contract.read_only_actions:
+            raise UsageError(f"{action!r} is not a read-only action of {self.contract.environment}")
+        self._engine_calls += 1
+        return self._probe(action)
+
+    def render(self) -> str:  # type: ignore[override]  # gymnasium types the return by render mode
+        """The last observation."""
+        return self._state.observation
+
+    # ------------------------------------------------------------ state
+
+    @property
+    def state(self) -> EngineState:
+        """The engine's last answer to a reset or to the agent's own action."""
+        return self._state
+
+    @property
+    def engine_calls(self) -> int:
+        """Engine calls since reset: the agent's own and probes."""
+        return self._engine_calls
+
+    def info(self, raw_observation: str | None) -> dict[str, Any]:
+        """A fresh `Info` for the current state."""
+        info = Info(
+            task_id=self._task_id,
+            task_type=self.task_type,
+            goal=self.goal,
+            score=self._state.score,
+            won=self._state.won,
+            turns=self._turns,
+            engine_calls=self._engine_calls,
+            raw_observation=raw_observation,
+        )
+        if self._state.admissible_actions is not None:
+            info["admissible_actions"] = self._state.admissible_actions
+        return dict(info)
+
+    def _end_turn(
+        self, observation: str, reward: float, raw_observation: str | None
+    ) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        self._turns += 1
+        terminated = self._state.done
+        truncated = not terminated and self._turns >= self.step_limit
+        self._over = terminated or truncated
+        return observation, float(reward), terminated, truncated, self.info(raw_observation)
+
+    def _check_running(self) -> None:
+        if not self._task_id:
+            raise UsageError("call reset() before step()")
+        if self._over:
+            raise EngineError("the episode is over: call reset()")
