@@ -1,0 +1,201 @@
+"""(environment, agent) -> Trajectory. Faults are data.
+
+An engine or model that breaks ends its own episode with a typed `Fault`; it is retried from the start, and if it breaks
+again the trajectory is kept, marked, and counted apart: it has no score. Batches run on threads, one environment each,
+so that model calls overlap; results come back in task order whatever the number of workers.
+Left out: token ids and log-probabilities (they come with the trainer).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import gymnasium as gym
+
+from align_echo.errors import EngineError, ModelError
+from align_echo.types import Agent, AgentReply, AgentView, Fault, Step, Trajectory, Turn
+from align_echo.wrappers.align_wrapper import AlignWrapper
+from align_echo.wrappers.text_env import TextEnv
+
+ATTEMPTS = 2
+"""How often an episode is started before its fault is final."""
+
+NO_ACTION = "Your reply held no action: {problem}"
+"""Shown to the agent in place of an observation when its reply could not be parsed."""
+
+
+def base_env(env: gym.Env[str, str]) -> TextEnv:
+    """The `TextEnv` below the wrappers."""
+    inner = env.unwrapped
+    if not isinstance(inner, TextEnv):
+        raise TypeError(f"a rollout needs a TextEnv, not {type(inner).__name__}")
+    return inner
+
+
+def interface_label(env: gym.Env[str, str]) -> str:
+    """Name of the interface around an environment; "none" for the raw one."""
+    layer: gym.Env[str, str] = env
+    while isinstance(layer, gym.Wrapper):
+        if isinstance(layer, AlignWrapper):
+            return layer.interface.label
+        layer = layer.env
+    return "none"
+
+
+def start_view(env: gym.Env[str, str], task_id: str, action_format: str, seed: int) -> AgentView:
+    """Reset to a task and say what the agent may know before its first action."""
+    _, info = env.reset(seed=seed, options={"task": task_id})
+    return AgentView(
+        task_id=task_id,
+        action_format=action_format,
+        goal=str(info["goal"]),
+        rules=str(info.get("rules", "")),
+        initial_observation=str(info["raw_observation"]),
+    )
+
+
+def take_turn(env: gym.Env[str, str], reply: AgentReply) -> Step:
+    """Carry out one reply of the agent. Raises `EngineError`."""
+    base = base_env(env)
+    before = base.engine_calls
+    if reply.action is None:
+        _, reward, terminated, truncated, info = base.pass_turn()
+        observation = NO_ACTION.format(problem=reply.problem or "nothing to send to the environment")
+    else:
+        observation, reward, terminated, truncated, info = env.step(reply.action)
+    return Step(
+        reply=reply.text,
+        action=reply.action,
+        observation=observation,
+        raw_observation=info["raw_observation"],
+        reward=float(reward),
+        score=float(info["score"]),
+        terminated=terminated,
+        truncated=truncated,
+        engine_calls=base.engine_calls - before,
+        problem=reply.problem,
+        interface_error=str(info.get("interface_error", "")),
+        violations=tuple(info.get("violations", ())),
+        usage=reply.usage,
+    )
+
+
+def extend(view: AgentView, step: Step) -> AgentView:
+    """The agent's view after a step."""
+    turn = Turn(reply=step.reply, action=step.action, observation=step.observation)
+    return view.model_copy(update={"turns": (*view.turns, turn)})
+
+
+def run_episode(
+    env: gym.Env[str, str], agent: Agent, task_id: str, *, split: str, action_format: str = "", seed: int = 0
+) -> Trajectory:
+    """Play one task to its end, at most `ATTEMPTS` times if the engine or the model breaks."""
+    for attempt in range(ATTEMPTS):
+        trajectory = _attempt(env, agent, task_id, split, action_format, seed)
+        if trajectory.fault is None or attempt == ATTEMPTS - 1:
+            break
+    return trajectory
+
+
+def _attempt(
+    env: gym.Env[str, str], agent: Agent, task_id: str, split: str, action_format: str, seed: int
+) -> Trajectory:
+    base = base_env(env)
+    header: dict[str, Any] = {
+        "environment": base.contract.environment,
+        "split": split,
+        "task_id": task_id,
+        "agent": agent.name,
+        "interface": interface_label(env),
+        "seed": seed,
+    }
+    steps: list[Step] = []
+    view: AgentView | None = None
+    try:
+        view = start_view(env, task_id, action_format, seed)
+        while not steps or not (steps[-1].terminated or steps[-1].truncated):
+            steps.append(take_turn(env, agent.act(view)))
+            view = extend(view, steps[-1])
+    except (EngineError, ModelError) as error:
+        source = "model" if isinstance(error, ModelError) else "environment"
+        header["fault"] = Fault(source=source, error=type(error).__name__, message=str(error))
+    if view is not None:
+        header |= {"goal": view.goal, "rules": view.rules, "initial_observation": view.initial_observation}
+        header["task_type"] = base.task_type
+    return Trajectory(
+        **{"goal": "", "initial_observation": "", **header},
+        steps=tuple(steps),
+        score=steps[-1].score if steps else 0.0,
+        won=base.state.won if steps and "fault" not in header else False,
+    )
+
+
+def run_tasks(
+    make_env: Callable[[], gym.Env[str, str]],
+    agent: Agent,
+    task_ids: Sequence[str],
+    *,
+    split: str,
+    action_format: str = "",
+    seed: int = 0,
+    workers: int = 1,
+    on_trajectory: Callable[[Trajectory], None] | None = None,
+) -> list[Trajectory]:
+    """Play many tasks; the trajectories come back in the order of `task_ids`.
+
+    `workers` > 1 helps when the agent waits for a remote model. `on_trajectory` is called as each one ends, one at a
+    time. An environment is closed when its worker is done.
+    """
+    report = threading.Lock()
+    envs = _EnvPerThread(make_env)
+
+    def play(task_id: str) -> Trajectory:
+        trajectory = run_episode(
+            envs.get(), agent, task_id, split=split, action_format=action_format, seed=seed
+        )
+        if on_trajectory is not None:
+            with report:
+                on_trajectory(trajectory)
+        return trajectory
+
+    try:
+        if workers <= 1:
+            return [play(task_id) for task_id in task_ids]
+        with ThreadPoolExecutor(max_workers=workers) as pool:
+            futures = [pool.submit(play, task_id) for task_id in task_ids]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    finally:
+        envs.close()
+
+
+class _EnvPerThread:
+    """Hands each worker thread an environment of its own."""
+
+    def __init__(self, make_env: Callable[[], gym.Env[str, str]]) -> None:
+        self._make_env = make_env
+        self._local = threading.local()
+        self._all: list[gym.Env[str, str]] = []
+
+    def get(self) -> gym.Env[str, str]:
+        env: gym.Env[str, str] | None = getattr(self._local, "env", None)
+        if env is None:
+            env = self._make_env()
+            self._local.env = env
+            self._all.append(env)
+        return env
+
+    def close(self) -> None:
+        for env in self._all:
+            env.close()
+
+
+def failed(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
+    """Those that the agent lost: no fault, and not won."""
+    return [trajectory for trajectory in trajectories if trajectory.fault is None and not trajectory.won]
