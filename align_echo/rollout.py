@@ -1,8 +1,8 @@
 """(environment, agent) -> Trajectory. Faults are data.
 
-An engine or model that breaks ends its own episode with a typed `Fault`; it is retried from the start, and if it breaks
-again the trajectory is kept, marked, and counted apart: it has no score. Batches run on threads, one environment each,
-so that model calls overlap; results come back in task order whatever the number of workers.
+An engine or model that breaks ends its own episode with a typed `Fault`; it is retried from the start, and if
+it breaks again the trajectory is kept, marked, and counted apart: it has no score. Batches run on threads, one
+environment each, so that model calls overlap; results come back in task order whatever the number of workers.
 Left out: token ids and log-probabilities (they come with the trainer).
 """
 
@@ -146,8 +146,8 @@ def run_tasks(
 ) -> list[Trajectory]:
     """Play many tasks; the trajectories come back in the order of `task_ids`.
 
-    `workers` > 1 helps when the agent waits for a remote model. `on_trajectory` is called as each one ends, one at a
-    time. An environment is closed when its worker is done.
+    `workers` > 1 helps when the agent waits for a remote model. `on_trajectory` is called as each one ends, one
+    at a time. Environments are closed when all is done.
     """
     report = threading.Lock()
     envs = _EnvPerThread(make_env)

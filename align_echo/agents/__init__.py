@@ -1,0 +1,1 @@
+"""Agents: functions from what was seen so far to the next reply."""

@@ -1,0 +1,131 @@
+"""What a player can know of a household task from its text alone: the goal, the places, what was seen where, its hands.
+
+Used by the scripted novice only. It reads ALFWorld's own sentences; it never asks the engine.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+ENTITY = r"[a-z]+ \d+"
+
+_GOALS: tuple[tuple[str, str], ...] = (
+    (r"(?:look at|examine) (?:an? |the |some )?(?P<obj>\w+) (?:under|with) (?:an? |the )?(?P<tool>\w+)", "light"),
+    (r"(?:put|find) two (?P<obj>\w+) (?:and put them )?(?:in|on|in/on) (?:an? |the )?(?P<dest>\w+)", "two"),
+    (r"put (?:an? |some |the )?clean (?P<obj>\w+) (?:in|on|in/on) (?:an? |the )?(?P<dest>\w+)", "clean"),
+    (r"put (?:an? |some |the )?hot (?P<obj>\w+) (?:in|on|in/on) (?:an? |the )?(?P<dest>\w+)", "heat"),
+    (r"put (?:an? |some |the )?(?:cool|cold) (?P<obj>\w+) (?:in|on|in/on) (?:an? |the )?(?P<dest>\w+)", "cool"),
+    (
+        r"(?P<verb>clean|heat|cool) (?:an? |some |the )?(?P<obj>\w+) and put it (?:in|on|in/on) "
+        r"(?:an? |the )?(?P<dest>\w+)",
+        "",
+    ),
+    (r"put (?:an? |some |the )?(?P<obj>\w+) (?:in|on|in/on) (?:an? |the )?(?P<dest>\w+)", "place"),
+)
+
+APPLIANCES = {"heat": "microwave", "cool": "fridge", "clean": "sinkbasin"}
+
+
+@dataclass(frozen=True)
+class Goal:
+    """`kind` is place, two, clean, heat, cool or light; `tool` is the lamp's name for light."""
+
+    kind: str
+    obj: str
+    dest: str = ""
+    tool: str = ""
+
+    @property
+    def copies(self) -> int:
+        """How many objects have to be placed."""
+        return 2 if self.kind == "two" else 1
+
+
+def read_goal(text: str) -> Goal | None:
+    """The goal in ALFWorld's wording; None if it is worded in a way this reader does not know."""
+    lowered = text.strip().rstrip(".").lower()
+    for pattern, kind in _GOALS:
+        found = re.search(pattern, lowered)
+        if found:
+            named = found.groupdict()
+            return Goal(
+                kind=kind or named["verb"],
+                obj=named["obj"],
+                dest=named.get("dest") or "",
+                tool=named.get("tool") or "",
+            )
+    return None
+
+
+def name_of(entity: str) -> str:
+    """"mug 1" -> "mug"."""
+    return entity.rsplit(" ", 1)[0]
+
+
+@dataclass
+class Belief:
+    """What the player believes. `contents` maps a place to the objects last seen there; a place in it was seen."""
+
+    places: list[str]
+    contents: dict[str, list[str]] = field(default_factory=dict)
+    holding: str | None = None
+    done_to: dict[str, set[str]] = field(default_factory=dict)
+    placed: set[str] = field(default_factory=set)
+    closed: set[str] = field(default_factory=set)
+
+    @classmethod
+    def from_intro(cls, text: str) -> Belief:
+        """The places that the opening text lists."""
+        listing = text.lower().split("looking quickly around you, you see", 1)[-1].split("your task is to", 1)[0]
+        return cls(places=list(dict.fromkeys(re.findall(rf"\ban? ({ENTITY})", listing))))
+
+    def update(self, observation: str, destination: str) -> bool:
+        """Take in one observation; True if it told of something that happened or was seen."""
+        text = observation.lower()
+        told = self._see(text)
+        if found := re.search(rf"you pick up the ({ENTITY}) from the ({ENTITY})", text):
+            self.holding = found[1]
+            self._forget(found[1])
+            told = True
+        if found := re.search(rf"you (?:move|put) the ({ENTITY}) (?:to|in|on|in/on) the ({ENTITY})", text):
+            self.holding = None
+            self.contents.setdefault(found[2], []).append(found[1])
+            if name_of(found[2]) == destination:
+                self.placed.add(found[1])
+            told = True
+        if found := re.search(rf"you (heat|cool|clean) the ({ENTITY}) using the", text):
+            self.done_to.setdefault(found[2], set()).add(found[1])
+            told = True
+        return told or bool(re.search(r"you (turn (on|off)|close|sliced|are carrying|are facing)", text))
+
+    def _see(self, text: str) -> bool:
+        told = False
+        for place in re.findall(rf"the ({ENTITY}) is closed", text):
+            self.closed.add(place)
+            told = True
+        for place, seen in re.findall(rf"on the ({ENTITY}), you see ([^.]*)\.", text):
+            self._look_into(place, seen)
+            told = True
+        for place, seen in re.findall(rf"the ({ENTITY}) is open\. in it, you see ([^.]*)\.", text):
+            self._look_into(place, seen)
+            told = True
+        return told
+
+    def _look_into(self, place: str, seen: str) -> None:
+        self.closed.discard(place)
+        self.contents[place] = re.findall(rf"\ban? ({ENTITY})", seen)
+
+    def _forget(self, obj: str) -> None:
+        for objects in self.contents.values():
+            if obj in objects:
+                objects.remove(obj)
+        self.placed.discard(obj)
+
+    def find(self, name: str) -> tuple[str, str] | None:
+        """An object of that name and the place where it was seen, leaving out those already placed."""
+        for place, objects in self.contents.items():
+            for obj in objects:
+                if name_of(obj) == name and obj not in self.placed:
+                    return obj, place
+        return None
