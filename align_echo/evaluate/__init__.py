@@ -1,0 +1,1 @@
+"""Measuring: metrics over trajectories, comparisons of interface variants on the same tasks, tables."""

@@ -1,0 +1,237 @@
+"""One agent on the same tasks under several variants of an interface: none, rules only, feedback only, full.
+
+Runs the episodes, measures each variant, and pairs variants task by task. Leaves out writing (`folder.py`) and
+printing (`tables.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+
+from align_echo.errors import UsageError
+from align_echo.evaluate.metrics import (
+    Estimate,
+    Floats,
+    bootstrap,
+    by_task,
+    mean_length,
+    mean_score,
+    replay_all,
+    safe_ratio,
+    scored,
+    share_estimate,
+    shown_invalid,
+    steps_in_runs,
+    success_rate,
+)
+from align_echo.interface import Interface
+from align_echo.rollout import run_tasks
+from align_echo.types import Agent, Frozen, Trajectory, Usage
+from align_echo.wrappers.catalogue import EnvironmentSpec, make
+
+BASELINE = "none"
+VARIANTS = (BASELINE, "rules", "feedback", "full")
+"""Names of the variants: no interface, InferRules only, WrapStep only, both."""
+
+Flags = Sequence[Sequence[bool]]
+
+
+class VariantResult(Frozen):
+    """What one variant measured. Rates and shares in percent, scores in [0, 1]; faults are in none of the figures.
+
+    `consecutive_invalid` replays the agent's own actions in the plain environment (the ALIGN paper's metric);
+    `consecutive_invalid_shown` judges what the agent was shown. `interface_fallbacks` counts turns on which the interface
+    failed and the raw observation was shown; `violations` counts engine calls that were refused to it.
+    """
+
+    interface: str
+    episodes: int
+    faults: int
+    success_rate: Estimate
+    mean_score: Estimate
+    consecutive_invalid: Estimate
+    consecutive_invalid_shown: Estimate
+    mean_turns: float
+    engine_calls: int
+    interface_fallbacks: int
+    violations: int
+    usage: Usage
+    success_by_type: dict[str, Estimate]
+
+
+class Difference(Frozen):
+    """A variant minus the baseline on the tasks that both finished; intervals by a bootstrap over those tasks.
+
+    `success_points` and `invalid_points` are percentage points; `invalid_reduction` is the percent by which the share of
+    consecutive invalid actions falls (negative: it grew; None: the baseline has none).
+    """
+
+    tasks: int
+    success_points: Estimate
+    score: Estimate
+    invalid_points: Estimate
+    invalid_reduction: Estimate | None
+
+
+class Comparison(Frozen):
+    """Every variant on the same tasks. `differences` holds each variant but the baseline against the baseline."""
+
+    environment: str
+    split: str
+    agent: str
+    seed: int
+    tasks: tuple[str, ...]
+    variants: dict[str, VariantResult]
+    differences: dict[str, Difference]
+
+
+def variants_of(interface: Interface) -> dict[str, Interface | None]:
+    """The four variants of an interface by name, the baseline first."""
+    return {
+        "none": None,
+        "rules": interface.model_copy(update={"use_feedback": False}),
+        "feedback": interface.model_copy(update={"use_rules": False}),
+        "full": interface,
+    }
+
+
+def run_variant(
+    spec: EnvironmentSpec,
+    agent: Agent,
+    interface: Interface | None,
+    task_ids: Sequence[str],
+    *,
+    split: str,
+    seed: int = 0,
+    workers: int = 1,
+    data_root: str | Path | None = None,
+    finished: Sequence[Trajectory] = (),
+    on_trajectory: Callable[[Trajectory], None] | None = None,
+) -> list[Trajectory]:
+    """Play the tasks under one variant, in task order; those in `finished` are kept and not played again."""
+    known = {trajectory.task_id: trajectory for trajectory in finished}
+    missing = [task for task in task_ids if task not in known]
+    played = run_tasks(
+        lambda: make(spec.name, split=split, interface=interface, data_root=data_root),
+        agent,
+        missing,
+        split=split,
+        action_format=spec.action_format,
+        seed=seed,
+        workers=workers,
+        on_trajectory=on_trajectory,
+    )
+    known |= {trajectory.task_id: trajectory for trajectory in played}
+    return [known[task] for task in task_ids]
+
+
+def compare(
+    spec: EnvironmentSpec,
+    trajectories: Mapping[str, Sequence[Trajectory]],
+    *,
+    seed: int = 0,
+    data_root: str | Path | None = None,
+) -> Comparison:
+    """Measure every variant and pair each with the baseline (where there is one) task by task.
+
+    Raises `UsageError` if a variant has no episode without a fault.
+    """
+    for name, played in trajectories.items():
+        if not scored(played):
+            raise UsageError(f"no episode of variant {name!r} finished without a fault; {_first_fault(played)}")
+    done = {name: scored(played) for name, played in trajectories.items()}
+    flags = {name: replay_all(played, data_root=data_root) for name, played in done.items()}
+    results = {
+        name: _measure(spec, played, done[name], flags[name], seed) for name, played in trajectories.items()
+    }
+    differences = {
+        name: _difference(done[BASELINE], flags[BASELINE], done[name], flags[name], seed)
+        for name in done
+        if name != BASELINE and BASELINE in done and _common(done[BASELINE], done[name])
+    }
+    first = next(iter(done.values()))[0]
+    return Comparison(
+        environment=spec.name,
+        split=first.split,
+        agent=first.agent,
+        seed=first.seed,
+        tasks=tuple(dict.fromkeys(one.task_id for played in trajectories.values() for one in played)),
+        variants=results,
+        differences=differences,
+    )
+
+
+def _measure(
+    spec: EnvironmentSpec, played: Sequence[Trajectory], done: Sequence[Trajectory], flags: Flags, seed: int
+) -> VariantResult:
+    steps = [step for trajectory in done for step in trajectory.steps]
+    shown = [shown_invalid(trajectory, spec.is_invalid) for trajectory in done]
+    types = sorted({trajectory.task_type for trajectory in done})
+    return VariantResult(
+        interface=done[0].interface,
+        episodes=len(done),
+        faults=len(played) - len(done),
+        success_rate=success_rate(done),
+        mean_score=mean_score(done, seed=seed),
+        consecutive_invalid=share_estimate(done, flags, seed=seed),
+        consecutive_invalid_shown=share_estimate(done, shown, seed=seed),
+        mean_turns=mean_length(done),
+        engine_calls=sum(step.engine_calls for step in steps),
+        interface_fallbacks=sum(bool(step.interface_error) for step in steps),
+        violations=sum(len(step.violations) for step in steps),
+        usage=sum((trajectory.usage for trajectory in played), Usage()),
+        success_by_type={
+            kind: success_rate([one for one in done if one.task_type == kind]) for kind in types
+        },
+    )
+
+
+def _difference(
+    before: Sequence[Trajectory], before_flags: Flags, after: Sequence[Trajectory], after_flags: Flags, seed: int
+) -> Difference:
+    tasks = _common(before, after)
+    sums = _columns("old", tasks, before, before_flags) | _columns("new", tasks, after, after_flags)
+    n = len(tasks)
+
+    def share(s: Mapping[str, Floats], side: str) -> Floats:
+        return 100 * safe_ratio(s[f"{side}_bad"], s[f"{side}_steps"])
+
+    def reduction(s: Mapping[str, Floats]) -> Floats:
+        old = share(s, "old")
+        return 100 * (1 - share(s, "new") / np.where(old == 0, np.nan, old))
+
+    return Difference(
+        tasks=n,
+        success_points=bootstrap(sums, lambda s: 100 * (s["new_won"] - s["old_won"]) / n, seed=seed),
+        score=bootstrap(sums, lambda s: (s["new_score"] - s["old_score"]) / n, seed=seed),
+        invalid_points=bootstrap(sums, lambda s: share(s, "new") - share(s, "old"), seed=seed),
+        invalid_reduction=bootstrap(sums, reduction, seed=seed) if sums["old_bad"].any() else None,
+    )
+
+
+def _common(before: Sequence[Trajectory], after: Sequence[Trajectory]) -> list[tuple[str, str, str]]:
+    return [task for task in by_task(before) if task in by_task(after)]
+
+
+def _columns(
+    side: str, tasks: Sequence[tuple[str, str, str]], trajectories: Sequence[Trajectory], flags: Flags
+) -> dict[str, Floats]:
+    flags_of = {id(one): steps for one, steps in zip(trajectories, flags, strict=True)}
+    groups = by_task(trajectories)
+    rows = [groups[task] for task in tasks]
+    columns = {
+        "won": [fmean(one.won for one in row) for row in rows],
+        "score": [fmean(one.score for one in row) for row in rows],
+        "bad": [sum(steps_in_runs(flags_of[id(one)]) for one in row) for row in rows],
+        "steps": [sum(len(one.steps) for one in row) for row in rows],
+    }
+    return {f"{side}_{name}": np.asarray(values, dtype=float) for name, values in columns.items()}
+
+
+def _first_fault(played: Sequence[Trajectory]) -> str:
+    fault = next((one.fault for one in played if one.fault is not None), None)
+    return f"first fault: {fault.error}: {fault.message}" if fault else "no task was played"

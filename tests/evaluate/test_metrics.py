@@ -1,0 +1,123 @@
+"""Metrics against hand-worked figures and against their definitions."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from align_echo.errors import UsageError
+from align_echo.evaluate import metrics
+from align_echo.types import Fault, Step, Trajectory
+from tests.room_env import RoomEnv
+
+
+def room_is_invalid(observation: str) -> bool:
+    return observation == "Nothing happens."
+
+
+def played(
+    *actions: str | None, task: str = "room/mug-to-study", won: bool = False, score: float = 0.0, fault: bool = False
+) -> Trajectory:
+    """A trajectory that claims, wrongly, that every action went through: only a replay finds the truth."""
+    return Trajectory(
+        environment="room",
+        split="train",
+        task_id=task,
+        agent="test",
+        goal="",
+        initial_observation="",
+        steps=tuple(
+            Step(reply="", action=action, observation="Fine.", raw_observation="Fine.") for action in actions
+        ),
+        won=won,
+        score=score,
+        fault=Fault(source="model", error="ModelError", message="down") if fault else None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "share"),
+    [
+        ([[True, True, False, True]], 50.0),  # the lone one does not count
+        ([[False] * 4, [True] * 4], 50.0),
+        ([[True], [True]], 0.0),  # runs do not cross tasks
+        ([[True] * 3, [False]], 75.0),  # pooled over tasks, not a mean of per-task values (which is 50)
+        ([], 0.0),
+        ([[]], 0.0),
+    ],
+)
+def test_share_of_consecutive_invalid_steps(flags, share):
+    assert metrics.share_in_runs(flags) == share
+
+
+@given(st.lists(st.booleans()))
+def test_a_step_counts_exactly_when_it_and_a_neighbour_are_invalid(invalid):
+    padded = [False, *invalid, False]
+    expected = sum(
+        padded[i] and (padded[i - 1] or padded[i + 1]) for i in range(1, len(padded) - 1)
+    )
+    assert metrics.steps_in_runs(invalid) == expected
+
+
+def test_replay_judges_the_agents_own_actions_in_the_plain_environment():
+    trajectory = played(
+        "fly", "take mug 1\nand then go", "take mug 1", None, "drop mug 9", "go to study", "drop mug 1", "look", "fly"
+    )
+    flags = metrics.replay_invalid(RoomEnv(step_limit=50), room_is_invalid, trajectory)
+    # First line only: the second is a valid take, so the third fails; no action is invalid; the seventh wins, and what
+    # comes after the end is not refused by anybody.
+    assert flags == [True, False, True, True, True, False, False, False, False]
+
+
+def test_shown_share_judges_what_the_agent_saw():
+    trajectory = played("fly", "fly", None)
+    assert metrics.shown_invalid(trajectory, room_is_invalid) == [False, False, True]
+
+
+def test_success_rate_is_in_percent_with_wilsons_interval_and_skips_faults():
+    estimate = metrics.success_rate([played(won=True), *[played()] * 9, played(won=True, fault=True)])
+    assert (estimate.value, estimate.n) == (10.0, 10)
+    # Wilson (1927) for 1 of 10, worked by hand: 1.79% to 40.42%
+    assert estimate.low == pytest.approx(1.787, abs=0.01)
+    assert estimate.high == pytest.approx(40.416, abs=0.01)
+
+
+@given(st.integers(1, 300).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_a_rate_lies_in_its_interval_within_0_and_100(case):
+    successes, n = case
+    estimate = metrics.wilson(successes, n)
+    assert 0 <= estimate.low <= estimate.value <= estimate.high <= 100
+    mirrored = metrics.wilson(n - successes, n)
+    assert estimate.low == pytest.approx(100 - mirrored.high)
+
+
+def test_no_finished_episode_is_an_error_that_says_so():
+    with pytest.raises(UsageError, match="at least one task"):
+        metrics.success_rate([played(fault=True)])
+    with pytest.raises(UsageError, match="no finished episode"):
+        metrics.mean_score([])
+
+
+def test_mean_score_and_its_bootstrap_interval_are_seeded():
+    trajectories = [played(task=f"t{i}", score=i / 9) for i in range(10)]
+    first, again = (metrics.mean_score(trajectories, seed=3) for _ in range(2))
+    assert first == again
+    assert first.value == pytest.approx(0.5)
+    # the standard error of this mean is 0.101: a 95% interval of about +-0.2
+    assert first.low == pytest.approx(0.3, abs=0.03)
+    assert first.high == pytest.approx(0.7, abs=0.03)
+
+
+def test_the_interval_is_over_tasks_not_over_steps_or_repeats():
+    repeats = [played(task=f"t{i % 2}", score=float(i % 2)) for i in range(40)]
+    estimate = metrics.mean_score(repeats)
+    assert (estimate.n, estimate.low, estimate.high) == (2, 0.0, 1.0)
+
+
+def test_pooled_share_has_an_interval_around_it():
+    trajectories = [played("a", "b", task=f"t{i}") for i in range(20)]
+    flags = [[i % 2 == 0] * 2 for i in range(20)]
+    estimate = metrics.share_estimate(trajectories, flags)
+    assert estimate.value == 50.0
+    assert 20 < estimate.low < 50 < estimate.high < 80
