@@ -39,5 +39,9 @@ class ModelError(AlignEchoError, RuntimeError):
     """A chat model could not be reached or gave no usable reply after the retries."""
 
 
+class RequestRejectedError(ModelError):
+    """The endpoint refused this one request (too long, filtered): asking again would not help, other requests may work."""
+
+
 class ReplyFormatError(AlignEchoError, ValueError):
     """A model's reply does not follow the asked format. Holds what was wrong, in words the model can act on."""

@@ -1,0 +1,68 @@
+"""Replies that were paid for, one file each, keyed by the whole request.
+
+A file appears whole or not at all, so a killed run resumes without asking for a reply it has. A file that cannot be
+read counts as absent. Temperature and sample number are part of the key: the same request with the same sample
+number always gets the same reply.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from align_echo.interface import write_atomically
+from align_echo.types import Completion, Message
+
+
+def request_key(
+    model: str, messages: Sequence[Message], *, temperature: float, max_tokens: int, sample: int = 0
+) -> str:
+    """SHA-256 of a request in hex. `model` must tell endpoints apart (`OpenAICompatibleModel.identity`)."""
+    request = {
+        "model": model,
+        "messages": [[message.role, message.content] for message in messages],
+        "temperature": temperature,
+        "max_tokens": max_tokens,
+        "sample": sample,
+    }
+    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
+
+
+class ReplyCache:
+    """A folder of replies. Threads that ask the same question wait for the first one's answer."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._asking: dict[str, threading.Lock] = {}
+
+    def get(self, key: str) -> Completion | None:
+        """The stored reply, marked as cached; None if there is none."""
+        try:
+            stored = Completion.model_validate_json(self._file(key).read_bytes())
+        except (OSError, ValidationError):
+            return None
+        return stored.model_copy(update={"cached": True})
+
+    def put(self, key: str, completion: Completion) -> None:
+        """Store a reply."""
+        file = self._file(key)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, completion.model_dump_json())
+
+    @contextmanager
+    def asking(self, key: str) -> Iterator[None]:
+        """Hold while looking up and asking, so that the same request is not sent twice at once."""
+        with self._lock:
+            lock = self._asking.setdefault(key, threading.Lock())
+        with lock:
+            yield
+
+    def _file(self, key: str) -> Path:
+        return self._folder / key[:2] / f"{key}.json"

@@ -1,0 +1,74 @@
+"""What a token costs: the one table of list prices, and how a user overrides it.
+
+Prices change; these serve for an estimate. A model that is not listed costs 0 here, and runs say so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from align_echo.errors import UsageError
+from align_echo.types import Frozen
+
+PRICES_VARIABLE = "ALIGN_ECHO_PRICES"
+"""Environment variable naming a JSON file {model: {"prompt": usd, "completion": usd}} that overrides `LIST_PRICES`."""
+
+
+class Price(Frozen):
+    """US dollars for one million tokens."""
+
+    prompt: float
+    completion: float
+
+    def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
+        """Dollars for one exchange."""
+        return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1_000_000
+
+
+LIST_PRICES: Mapping[str, Price] = {
+    "gpt-4.1": Price(prompt=2.00, completion=8.00),
+    "gpt-4.1-mini": Price(prompt=0.40, completion=1.60),
+    "gpt-4.1-nano": Price(prompt=0.10, completion=0.40),
+    "gpt-4o": Price(prompt=2.50, completion=10.00),
+    "gpt-4o-mini": Price(prompt=0.15, completion=0.60),
+    "gemini-2.5-pro": Price(prompt=1.25, completion=10.00),
+    "gemini-2.5-flash": Price(prompt=0.30, completion=2.50),
+}
+
+
+def price_of(model: str, prices: Mapping[str, Price] | None = None) -> Price | None:
+    """The price of a model, None if unknown. A dated or preview name counts as the model it starts with.
+
+    Raises `UsageError` if the file that `ALIGN_ECHO_PRICES` names is not readable.
+    """
+    table = {**LIST_PRICES, **_user_prices(os.environ.get(PRICES_VARIABLE, "")), **(prices or {})}
+    name = model.rpartition("/")[2]
+    if model in table or name in table:
+        return table.get(model) or table[name]
+    dated = [known for known in table if _is_release_of(name, known)]
+    return table[max(dated, key=len)] if dated else None
+
+
+def _is_release_of(name: str, known: str) -> bool:
+    """`gpt-4.1-2025-04-14` and `gemini-2.5-pro-preview-05` are releases; `gpt-4.1-mini` is another model."""
+    rest = name.removeprefix(f"{known}-")
+    return rest != name and (rest[:1].isdigit() or rest.split("-")[0] in ("preview", "exp", "latest"))
+
+
+@cache
+def _user_prices(path: str) -> Mapping[str, Price]:
+    if not path:
+        return {}
+    try:
+        return TypeAdapter(dict[str, Price]).validate_python(json.loads(Path(path).read_text(encoding="utf-8")))
+    except (OSError, ValueError, ValidationError) as error:
+        why = str(error).splitlines()[0]
+        raise UsageError(
+            f"{PRICES_VARIABLE}={path} is not readable as {{model: {{prompt, completion}}}}: {why}"
+        ) from error

@@ -1,0 +1,101 @@
+"""A model with a memory and a log: answers from the reply cache where it can, writes every exchange to a JSONL file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from align_echo.errors import ModelError
+from align_echo.jsonl import JsonlFile
+from align_echo.models.cache import ReplyCache, request_key
+from align_echo.types import ChatModel, Completion, Frozen, Message, Usage
+
+
+@runtime_checkable
+class Located(Protocol):
+    """A model whose name alone does not say which one it is: `identity` also names the endpoint."""
+
+    @property
+    def identity(self) -> str: ...
+
+
+class Call(Frozen):
+    """One exchange with a model. `reply` is None where the model gave none and `error` says why.
+
+    A cached reply carries the usage of when it was paid for: add usage up over distinct `request` values.
+    """
+
+    role: str
+    model: str
+    request: str
+    sample: int = 0
+    temperature: float
+    max_tokens: int
+    messages: tuple[Message, ...]
+    reply: str | None
+    finish_reason: str = ""
+    usage: Usage = Usage()
+    cached: bool = False
+    error: str = ""
+
+
+class RecordingModel:
+    """A chat model that asks `model` at most once for the same request and sample, and logs every exchange.
+
+    `role` says whom it plays (agent, analyzer, optimizer); `sample` tells repeated draws of one request apart.
+    """
+
+    def __init__(self, model: ChatModel, *, role: str, cache: ReplyCache, log: JsonlFile, sample: int = 0) -> None:
+        self._model = model
+        self._role = role
+        self._cache = cache
+        self._log = log
+        self._sample = sample
+
+    @property
+    def name(self) -> str:
+        """The model's own name."""
+        return self._model.name
+
+    def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
+        """The stored reply, or the model's. Raises `ModelError` (logged, not stored)."""
+        key = request_key(
+            self._model.identity if isinstance(self._model, Located) else self._model.name,
+            messages,
+            temperature=temperature,
+            max_tokens=max_tokens,
+            sample=self._sample,
+        )
+        call = Call(
+            role=self._role,
+            model=self._model.name,
+            request=key,
+            sample=self._sample,
+            temperature=temperature,
+            max_tokens=max_tokens,
+            messages=tuple(messages),
+            reply=None,
+        )
+        with self._cache.asking(key):
+            completion = self._cache.get(key)
+            if completion is None:
+                completion = self._ask(call)
+                self._cache.put(key, completion)
+        self._log.append(
+            call.model_copy(
+                update={
+                    "reply": completion.text,
+                    "finish_reason": completion.finish_reason,
+                    "usage": completion.usage,
+                    "cached": completion.cached,
+                }
+            )
+        )
+        return completion
+
+    def _ask(self, call: Call) -> Completion:
+        try:
+            return self._model.complete(call.messages, temperature=call.temperature, max_tokens=call.max_tokens)
+        except ModelError as error:
+            self._log.append(call.model_copy(update={"error": str(error)}))
+            raise
