@@ -127,7 +127,6 @@ class Step(Frozen):
     `observation` is what the agent was shown; `raw_observation` is the engine's answer to the agent's own action, or
     None when the engine was not asked (the interface answered alone, or the reply held no action). `engine_calls`
     counts every engine call of the turn. `interface_error` says why the interface was bypassed on this turn, if it was.
-    `admissible_actions` are those before the action, where the engine lists them and the rollout keeps them.
     """
 
     reply: str
@@ -203,7 +202,10 @@ class Evidence(Frozen):
 
 
 class Misalignment(Frozen):
-    """Where what the agent expects of an action and what the environment does part (ALIGN, figure 3)."""
+    """Where what the agent expects of an action and what the environment does part (ALIGN, figure 3).
+
+    `detail` is the same in a form that the backend which found it can read back (JSON), where it has one.
+    """
 
     task_id: str
     action_type: str
@@ -213,3 +215,4 @@ class Misalignment(Frozen):
     sufficient_feedback: str
     kind: Literal["bug-of-current", "new-logic"] = "new-logic"
     evidence: Evidence = Evidence()
+    detail: str = ""

@@ -95,6 +95,13 @@ class RoomEnv(TextEnv):
     def _probe(self, action: str) -> str:
         return self._look() if action == "look" else self._inventory()
 
+    def _save(self) -> tuple[str, str | None, dict[str, str]]:
+        return self._here, self._held, dict(self._where)
+
+    def _restore(self, task_id: str, saved: tuple[str, str | None, dict[str, str]]) -> None:
+        self._task_id = task_id
+        self._here, self._held, self._where = saved[0], saved[1], dict(saved[2])
+
     def _carry_out(self, action: str) -> str:
         if action in self.contract.read_only_actions:
             return self._probe(action)

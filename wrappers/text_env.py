@@ -61,6 +61,18 @@ class EngineState:
     admissible_actions: tuple[str, ...] | None = None
 
 
+@dataclass(frozen=True)
+class Snapshot:
+    """A moment of an episode, to come back to. `engine` is whatever the environment's engine needs."""
+
+    task_id: str
+    state: EngineState
+    turns: int
+    engine_calls: int
+    over: bool
+    engine: Any
+
+
 class TextEnv(gym.Env[str, str], abc.ABC):
     """Base of all text environments. `reset(seed=, options={"task": id})`; without a task, one is drawn by the seed."""
 
@@ -114,6 +126,14 @@ class TextEnv(gym.Env[str, str], abc.ABC):
     def oracle(self) -> Oracle:
         """Ground truth about the current state."""
 
+    @abc.abstractmethod
+    def _save(self) -> Any:
+        """The engine's present state, for `_restore`; must stay valid after further actions and other tasks."""
+
+    @abc.abstractmethod
+    def _restore(self, task_id: str, saved: Any) -> None:
+        """Bring the engine back to a saved state."""
+
     # ------------------------------------------------------------ gymnasium
 
     def reset(
@@ -161,6 +181,20 @@ class TextEnv(gym.Env[str, str], abc.ABC):
         """The last observation."""
         return self._state.observation
 
+    def snapshot(self) -> Snapshot:
+        """This moment of the episode."""
+        self._check_started()
+        return Snapshot(self._task_id, self._state, self._turns, self._engine_calls, self._over, self._save())
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Come back to a moment of this or another episode of this environment."""
+        self._restore(snapshot.task_id, snapshot.engine)
+        self._task_id = snapshot.task_id
+        self._state = snapshot.state
+        self._turns = snapshot.turns
+        self._engine_calls = snapshot.engine_calls
+        self._over = snapshot.over
+
     # ------------------------------------------------------------ state
 
     @property
@@ -198,8 +232,11 @@ class TextEnv(gym.Env[str, str], abc.ABC):
         self._over = terminated or truncated
         return observation, float(reward), terminated, truncated, self.info(raw_observation)
 
-    def _check_running(self) -> None:
+    def _check_started(self) -> None:
         if not self._task_id:
             raise UsageError("call reset() before step()")
+
+    def _check_running(self) -> None:
+        self._check_started()
         if self._over:
             raise EngineError("the episode is over: call reset()")

@@ -1,0 +1,179 @@
+"""Cases: a refused action in a real state, and what would have helped, found by trying.
+
+A case comes from an agent's own failures or from walks through the environment. Its label is the set of first steps of
+the shortest ways (at most `DEPTH` actions) after which the same action is allowed, or "already" when the action, once
+made possible again, leads back to the very state it was refused in.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from align_echo.align.probe import runtime
+from align_echo.align.probe.lab import Lab, State
+from align_echo.align.probe.vocabulary import Vocabulary, skeleton
+from align_echo.types import Trajectory
+
+DEPTH = 3
+MAX_NODES = 60
+WALK_LENGTH = 40
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A refused action. `steps` is empty when nothing within reach helps; `already` when it was in effect."""
+
+    task_id: str
+    prefix: tuple[str, ...]
+    action: str
+    template: str
+    names: tuple[str, ...]
+    history: dict[str, Any]
+    steps: frozenset[str]
+    already: bool
+    depth: int
+
+    @property
+    def outcome(self) -> str:
+        """The kind of help, for quotas: "already", the templates of the first steps, or "nothing"."""
+        if self.already:
+            return "already"
+        return " | ".join(sorted({skeleton(step)[0] for step in self.steps})) or "nothing"
+
+    def agrees(self, step: str) -> bool:
+        """Whether a rule's conclusion is right here."""
+        return self.already if step == "already" else step in self.steps
+
+
+def history_of(spec: dict[str, Any], state: State) -> dict[str, Any]:
+    """The run-time history of a state, from its own actions and the engine's answers."""
+    first, *rest = state.path
+    history = runtime.new_history(spec, first.observation)
+    for node in rest:
+        runtime.record(spec, history, node.actions[-1], node.observation)
+    return history
+
+
+def examine_case(lab: Lab, spec: dict[str, Any], state: State, action: str) -> Case:
+    """Find by experiment what would make a refused action possible."""
+    template, names = skeleton(action)
+    history = history_of(spec, state)
+    steps, already, depth = _search(lab, state, action, _related(history, names))
+    return Case(state.task_id, state.actions, action, template, names, history, steps, already, depth)
+
+
+def _related(history: dict[str, Any], names: Sequence[str]) -> set[str]:
+    """Names that may have to do with an action: its own, what they were seen with, what was done last."""
+    related = set(names)
+    for name in names:
+        related.add(history["near"].get(name, ""))
+        related.update(history["at"].get(name, {}).values())
+    related.update(name for active in history["active"].values() for name in active[-1:])
+    related.update(arguments[0] for arguments in history["last"].values() if arguments)
+    return related - {""}
+
+
+def _search(lab: Lab, start: State, action: str, related: set[str]) -> tuple[frozenset[str], bool, int]:
+    """Breadth first: (first steps of all shortest ways, whether it is already so, length of the ways)."""
+    seen = {start.admissible}
+    frontier: list[tuple[State, str]] = [(start, "")]
+    nodes = 0
+    for depth in range(1, DEPTH + 1):
+        found: set[str] = set()
+        already = False
+        following: list[tuple[State, str]] = []
+        for state, first in frontier:
+            for step in _relevant(state, related):
+                if nodes >= MAX_NODES and depth > 1:
+                    return frozenset(found), already, depth if found else 0
+                child = lab.after(state, step)
+                nodes += 1
+                if action in child.admissible:
+                    found.add(first or step)
+                    again = lab.after(child, action)
+                    already = already or (depth == 1 and again.admissible == start.admissible)
+                elif child.admissible not in seen and not child.over:
+                    seen.add(child.admissible)
+                    following.append((child, first or step))
+        if found:
+            return frozenset(found), already, depth
+        frontier = following
+    return frozenset(), False, 0
+
+
+def _relevant(state: State, related: set[str]) -> list[str]:
+    """Actions all of whose names are related, own names first, in a fixed order."""
+    return [
+        action for action in sorted(state.admissible) if (names := skeleton(action)[1]) and related.issuperset(names)
+    ]
+
+
+def walk(lab: Lab, vocabulary: Vocabulary, task_id: str, rng: random.Random, length: int = WALK_LENGTH) -> list[State]:
+    """A walk that prefers what it did least: first the kind of action, then the kinds of things, then the things."""
+    done: Counter[str] = Counter()
+    state = lab.start(task_id)
+    states = [state]
+    vocabulary.see(state)
+    for _ in range(length):
+        options = sorted(state.admissible)
+        rng.shuffle(options)
+
+        def novelty(action: str) -> tuple[int, int, int]:
+            return done[skeleton(action)[0]], done[_kinds(action)], done[action]
+
+        action = min(options, key=novelty)
+        done.update((skeleton(action)[0], _kinds(action), action))
+        following = lab.after(state, action)
+        if following.over:
+            break
+        vocabulary.see(following)
+        vocabulary.try_undo(lab, state, action, following)
+        states.append(following)
+        state = following
+    return states
+
+
+def _kinds(action: str) -> str:
+    """An action with its numbers taken out."""
+    template, names = skeleton(action)
+    return runtime.write(template, [runtime.stem(name) for name in names])
+
+
+def proposals(states: Sequence[State], vocabulary: Vocabulary, rng: random.Random) -> Iterator[tuple[State, str]]:
+    """Refused actions worth a look along a walk: what a step made possible, what was just done, anything known."""
+    known = vocabulary.actions(states[0].task_id)
+    for before, after in pairwise(states):
+        enabled: dict[str, list[str]] = {}
+        for action in sorted(after.admissible - before.admissible):
+            enabled.setdefault(skeleton(action)[0], []).append(action)
+        for actions in enabled.values():
+            yield before, rng.choice(actions)
+        if after.actions[-1] not in after.admissible:
+            yield after, after.actions[-1]
+        for _, actions_of_kind in sorted(known.items()):
+            action = rng.choice(sorted(actions_of_kind))
+            if action not in after.admissible:
+                yield after, action
+
+
+def failures(
+    lab: Lab, trajectories: Iterable[Trajectory], uninformative: Sequence[str]
+) -> Iterator[tuple[State, str]]:
+    """The agent's own refused actions, each in the state it was tried in; an action is taken once a task."""
+    for trajectory in sorted(trajectories, key=lambda one: one.task_id):
+        state = lab.start(trajectory.task_id)
+        taken: set[str] = set()
+        for step in trajectory.steps:
+            if step.action is None or step.raw_observation is None or state.over:
+                continue
+            if step.raw_observation.strip() in uninformative:
+                if step.action not in taken:
+                    taken.add(step.action)
+                    yield state, step.action
+            else:
+                state = lab.after(state, step.action)

@@ -1,0 +1,145 @@
+"""Interface source from learned rules, rules in words, and the way back from source to rules."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import pprint
+from typing import Any
+
+from align_echo.align.probe import runtime
+from align_echo.interface import InterfaceContract
+
+_LETTERS = ("X", "Y", "Z")
+
+
+def rule_in_words(spec: dict[str, Any], template: str, row: dict[str, Any]) -> str:
+    """One rule as a sentence for people and for agents."""
+    wanted = runtime.write(template, list(_LETTERS))
+    when = " and ".join(_condition(spec, literal) for literal in row["if"])
+    if row["then"] == "already":
+        return f"`{wanted}` changes nothing when {when or 'it is repeated'}"
+    step = runtime.write(row["then"][0], [_term(spec, term) for term in row["then"][1]])
+    return f"Before `{wanted}` you need to `{step}`" + (f", when {when}" if when else "")
+
+
+def form_in_words(form: str, template: str) -> str:
+    """One near miss as a sentence."""
+    said, meant = runtime.write(form, list(_LETTERS)), runtime.write(template, list(_LETTERS))
+    return f"Write `{meant}` instead of `{said}`"
+
+
+def _condition(spec: dict[str, Any], literal: list[Any]) -> str:
+    if literal[0] == "not":
+        return f"it is not so that {_condition(spec, literal[1])}"
+    kind, *rest = literal
+    if kind == "last":
+        return f"your last `{_blank(rest[0])}` was with {_LETTERS[rest[2]]}"
+    if kind == "active":
+        do, undo = spec["pairs"][rest[0]]
+        return f"you did `{_blank(do)}` with {_LETTERS[rest[2]]} and no `{_blank(undo)}` since"
+    if kind == "any":
+        do, undo = spec["pairs"][rest[0]]
+        return f"you did `{_blank(do)}` and no `{_blank(undo)}` since"
+    if kind == "shape":
+        return f'{_LETTERS[rest[0]]} was last spoken of as "{rest[1].replace("X", _LETTERS[rest[0]])}"'
+    if kind == "near":
+        return f"{_LETTERS[rest[0]]} was last named together with {_LETTERS[rest[1]]}"
+    if kind == "here":
+        return f"{_LETTERS[rest[0]]} was last seen after your present `{_blank(rest[1])}`"
+    return f"{_LETTERS[rest[0]]} has been seen"
+
+
+def _term(spec: dict[str, Any], term: list[Any]) -> str:
+    kind, *rest = term
+    if kind == "name":
+        return _LETTERS[rest[0]]
+    if kind == "active":
+        return f"(what you did `{_blank(spec['pairs'][rest[0]][0])}` with)"
+    if kind == "last":
+        return f"(the {'first' if rest[1] == 0 else 'second'} name in your last `{_blank(rest[0])}`)"
+    if kind == "near":
+        return f"(what {_LETTERS[rest[0]]} was last seen with)"
+    return f"(the name in your last `{_blank(rest[1])}` before {_LETTERS[rest[0]]} was seen)"
+
+
+def _blank(template: str) -> str:
+    return runtime.write(template, ["_", "_", "_"])
+
+
+def rules_text(spec: dict[str, Any]) -> str:
+    """What `InferRules` tells an agent up front."""
+    lines = ["Learned by experiment in this environment:"]
+    if spec["templates"]:
+        lines.append("- Only these forms are understood: " + ", ".join(f"`{form}`" for form in runtime.forms(spec)))
+        lines.append("- Names are written in full, with their number")
+    for text in spec["uninformative"]:
+        lines.append(f'- "{text}" means that the action was refused; it does not say why')
+    lines += [f"- {form_in_words(form, template)}" for form, template in sorted(spec["forms"].items())]
+    for template, rows in sorted(spec["templates"].items()):
+        lines += [f"- {rule_in_words(spec, template, row)}" for row in rows]
+    return "\n".join(lines)
+
+
+def source(spec: dict[str, Any], contract: InterfaceContract) -> str:
+    """The whole interface as Python source under a contract."""
+    head = f'"""Interface for {contract.environment}, learned by experiment; the .json beside it holds the evidence."""'
+    table = "SPEC = " + pprint.pformat(spec, width=116, sort_dicts=True)
+    return "\n\n".join([head, "import re", table, _runtime_code(), _functions(spec, contract)]) + "\n"
+
+
+def _runtime_code() -> str:
+    """`runtime.py` without its module docstring, imports and annotations."""
+    tree = ast.parse(inspect.getsource(runtime))
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    for node in ast.walk(ast.Module(body=list(functions), type_ignores=[])):
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+            for argument in node.args.args:
+                argument.annotation = None
+    plain = [_without_annotations(function) for function in functions]
+    return "\n\n\n".join(ast.unparse(ast.fix_missing_locations(function)) for function in plain)
+
+
+class _Plain(ast.NodeTransformer):
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        if node.value is None:
+            return ast.Pass()
+        return ast.Assign(targets=[node.target], value=node.value)
+
+
+def _without_annotations(function: ast.FunctionDef) -> ast.AST:
+    return _Plain().visit(function)  # type: ignore[no-any-return]
+
+
+def _functions(spec: dict[str, Any], contract: InterfaceContract) -> str:
+    first = contract.wrap_step_args[1]
+    if contract.step_layout == "batched":
+        step = "obs, reward, done, info = env.step([agent_action])\n    "
+        step += "obs, reward, done = obs[0], info['won'][0], done[0]"
+    else:
+        step = "obs, reward, done, info = env.step(agent_action)"
+    return f'''\
+def InferRules({", ".join(contract.infer_rules_args)}):
+    return {rules_text(spec)!r}
+
+
+def WrapStep({", ".join(contract.wrap_step_args)}):
+    if not hasattr(env, 'history'):
+        env.history = new_history(SPEC, {first})
+    {step}
+    advice = advise(SPEC, env.history, agent_action) if obs.strip() in SPEC['uninformative'] else ''
+    record(SPEC, env.history, agent_action, obs)
+    return (obs + ' ' + advice if advice else obs), reward, done'''
+
+
+def read_spec(code: str) -> dict[str, Any] | None:
+    """The `SPEC` of an interface that this backend wrote; None for any other interface."""
+    for node in ast.parse(code).body:
+        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["SPEC"]:
+            try:
+                spec = ast.literal_eval(node.value)
+            except ValueError:
+                return None
+            return spec if isinstance(spec, dict) and "uninformative" in spec else None
+    return None

@@ -1,0 +1,94 @@
+"""Experiments on a forkable environment: what does the engine say and allow after these actions from the start?
+
+States form a tree per task, each visited once; the engine's steps are counted. The lab plays the raw environment: it
+never sees an interface and never looks at rewards or at the oracle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from align_echo.errors import UsageError
+from align_echo.wrappers.text_env import TextEnv
+
+
+@dataclass(eq=False)
+class State:
+    """One state of one task: the actions that lead to it, what the engine said last, and what it allows next."""
+
+    task_id: str
+    actions: tuple[str, ...]
+    observation: str
+    admissible: frozenset[str]
+    over: bool
+    snapshot: Any = field(repr=False)
+    parent: State | None = field(default=None, repr=False)
+    children: dict[str, State] = field(default_factory=dict, repr=False)
+
+    @property
+    def path(self) -> list[State]:
+        """The states from the start to this one."""
+        path: list[State] = []
+        state: State | None = self
+        while state is not None:
+            path.append(state)
+            state = state.parent
+        return path[::-1]
+
+
+class Lab:
+    """Forks an environment. One task's tree is kept at a time; `steps` and `resets` count the engine's work."""
+
+    def __init__(self, env: TextEnv) -> None:
+        self.env = env
+        self.steps = 0
+        self.resets = 0
+        self._root: State | None = None
+        self._current: State | None = None
+
+    def start(self, task_id: str) -> State:
+        """The initial state of a task. Raises `UsageError` where the engine does not list admissible actions."""
+        if self._root is None or self._root.task_id != task_id:
+            self.env.reset(seed=0, options={"task": task_id})
+            self.resets += 1
+            self._root = self._current = self._state(task_id, (), None)
+        return self._root
+
+    def after(self, state: State, action: str) -> State:
+        """The state that an action leads to; the same state's child is computed once."""
+        child = state.children.get(action)
+        if child is None:
+            if self._current is not state:
+                self.env.restore(state.snapshot)
+            self.env.step(action)
+            self.steps += 1
+            child = self._current = self._state(state.task_id, (*state.actions, action), state)
+            state.children[action] = child
+        return child
+
+    def follow(self, task_id: str, actions: list[str]) -> State:
+        """The state after a list of actions, or where the episode ended on the way."""
+        state = self.start(task_id)
+        for action in actions:
+            if state.over:
+                break
+            state = self.after(state, action)
+        return state
+
+    def _state(self, task_id: str, actions: tuple[str, ...], parent: State | None) -> State:
+        engine = self.env.state
+        if engine.admissible_actions is None:
+            raise UsageError(
+                f"the probe needs an engine that lists its admissible actions, and {self.env.contract.environment} "
+                "does not: use --backend llm"
+            )
+        return State(
+            task_id=task_id,
+            actions=actions,
+            observation=engine.observation,
+            admissible=frozenset(engine.admissible_actions),
+            over=engine.done,
+            snapshot=self.env.snapshot(),
+            parent=parent,
+        )

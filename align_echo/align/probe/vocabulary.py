@@ -1,0 +1,107 @@
+"""What can be said to an environment, learned from what it allows: action templates, refusals, and undo pairs."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from align_echo.align.probe.lab import Lab, State
+from align_echo.types import Trajectory
+
+NAME = r"\b[a-z]+ \d+\b"
+"""An object's name: a word and a number."""
+
+_MIN_ACTIONS = 5
+_MIN_PAIRS = 3
+
+
+def skeleton(action: str) -> tuple[str, tuple[str, ...]]:
+    """("take {0} from {1}", names) of an action as the engine lists it."""
+    names = tuple(re.findall(NAME, action))
+    numbers = iter(range(len(names)))
+    return re.sub(NAME, lambda _: "{" + str(next(numbers)) + "}", action), names
+
+
+def uninformative_observations(trajectories: Sequence[Trajectory]) -> list[str]:
+    """Observations that the engine gave to many different actions of several kinds: they tell nothing of why.
+
+    An observation that names an object tells something; so does one that only one kind of action gets.
+    """
+    actions: dict[str, set[str]] = defaultdict(set)
+    for trajectory in trajectories:
+        for step in trajectory.steps:
+            if step.action is not None and step.raw_observation is not None:
+                actions[step.raw_observation.strip()].add(step.action)
+    return sorted(
+        text
+        for text, said in actions.items()
+        if len(said) >= _MIN_ACTIONS
+        and len({skeleton(action)[0] for action in said}) >= 2
+        and not re.search(NAME, text)
+    )
+
+
+class Vocabulary:
+    """Templates with examples, and the pairs of templates that undo each other, gathered from states as they come."""
+
+    def __init__(self) -> None:
+        self.templates: Counter[str] = Counter()
+        self.arguments: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+        self._undone: Counter[tuple[str, str]] = Counter()
+        self._tried: Counter[tuple[str, str]] = Counter()
+        self._seen_at: dict[str, dict[str, int]] = defaultdict(dict)
+
+    def see(self, state: State) -> None:
+        """Learn the templates of all that a state allows."""
+        for action in state.admissible:
+            template, _ = skeleton(action)
+            self.templates[template] += 1
+            self.arguments[state.task_id][template].add(action)
+            seen = self._seen_at[state.task_id]
+            seen[template] = min(seen.get(template, len(state.actions)), len(state.actions))
+
+    def actions(self, task_id: str) -> dict[str, set[str]]:
+        """Every ground action that a task was seen to allow, by template."""
+        return self.arguments[task_id]
+
+    def try_undo(self, lab: Lab, before: State, action: str, after: State) -> None:
+        """If the action changed what is allowed, look for an action on the same names that restores it."""
+        if before.admissible == after.admissible or after.over:
+            return
+        template, names = skeleton(action)
+        rivals = [c for c in sorted(after.admissible - before.admissible) if set(skeleton(c)[1]) == set(names)]
+        for rival in rivals[:2]:
+            pair = (template, skeleton(rival)[0])
+            if names and pair[0] != pair[1] and self._tried[pair] < 4 * _MIN_PAIRS:
+                self._tried[pair] += 1
+                self._undone[pair] += lab.after(after, rival).admissible == before.admissible
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """(do, undo) templates, the one that is possible first leading."""
+        found = [
+            pair
+            for pair, count in self._undone.items()
+            if count >= _MIN_PAIRS and count >= 0.8 * self._tried[pair] and self._leads(pair)
+        ]
+        return sorted(found)
+
+    def _leads(self, pair: tuple[str, str]) -> bool:
+        """Whether the first of a pair is possible sooner, in most tasks."""
+        sooner = [
+            seen[pair[0]] < seen[pair[1]]
+            for seen in self._seen_at.values()
+            if pair[0] in seen and pair[1] in seen and seen[pair[0]] != seen[pair[1]]
+        ]
+        return 2 * sum(sooner) >= len(sooner) if sooner else pair[0] < pair[1]
+
+    def spec(self, uninformative: Iterable[str]) -> dict[str, Any]:
+        """The start of a `runtime` spec: no rules yet."""
+        return {
+            "name": NAME,
+            "templates": {template: [] for template in sorted(self.templates)},
+            "pairs": [list(pair) for pair in self.pairs()],
+            "uninformative": sorted(uninformative),
+            "forms": {},
+        }
