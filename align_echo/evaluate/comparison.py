@@ -44,8 +44,8 @@ class VariantResult(Frozen):
     """What one variant measured. Rates and shares in percent, scores in [0, 1]; faults are in none of the figures.
 
     `consecutive_invalid` replays the agent's own actions in the plain environment (the ALIGN paper's metric);
-    `consecutive_invalid_shown` judges what the agent was shown. `interface_fallbacks` counts turns on which the interface
-    failed and the raw observation was shown; `violations` counts engine calls that were refused to it.
+    `consecutive_invalid_shown` judges what the agent was shown. `interface_fallbacks` counts turns on which the
+    interface failed and the raw observation was shown; `violations` counts engine calls that were refused to it.
     """
 
     interface: str
@@ -66,8 +66,8 @@ class VariantResult(Frozen):
 class Difference(Frozen):
     """A variant minus the baseline on the tasks that both finished; intervals by a bootstrap over those tasks.
 
-    `success_points` and `invalid_points` are percentage points; `invalid_reduction` is the percent by which the share of
-    consecutive invalid actions falls (negative: it grew; None: the baseline has none).
+    `success_points` and `invalid_points` are percentage points; `invalid_reduction` is the percent by which the share
+    of consecutive invalid actions falls (negative: it grew; None: the baseline has none).
     """
 
     tasks: int
@@ -145,9 +145,7 @@ def compare(
             raise UsageError(f"no episode of variant {name!r} finished without a fault; {_first_fault(played)}")
     done = {name: scored(played) for name, played in trajectories.items()}
     flags = {name: replay_all(played, data_root=data_root) for name, played in done.items()}
-    results = {
-        name: _measure(spec, played, done[name], flags[name], seed) for name, played in trajectories.items()
-    }
+    results = {name: _measure(spec, played, done[name], flags[name], seed) for name, played in trajectories.items()}
     differences = {
         name: _difference(done[BASELINE], flags[BASELINE], done[name], flags[name], seed)
         for name in done
@@ -184,9 +182,7 @@ def _measure(
         interface_fallbacks=sum(bool(step.interface_error) for step in steps),
         violations=sum(len(step.violations) for step in steps),
         usage=sum((trajectory.usage for trajectory in played), Usage()),
-        success_by_type={
-            kind: success_rate([one for one in done if one.task_type == kind]) for kind in types
-        },
+        success_by_type={kind: success_rate([one for one in done if one.task_type == kind]) for kind in types},
     )
 
 

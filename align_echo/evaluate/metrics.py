@@ -1,7 +1,7 @@
 """Metrics over trajectories, each with a 95% interval; pure functions but for the replay of the invalid-action metric.
 
 Rates and shares are percentages (0 to 100), scores lie in [0, 1]. Trajectories that ended in a fault have no score:
-every function leaves them out, the callers count them. Leaves out comparisons (`comparison.py`) and tables (`tables.py`).
+every function leaves them out, the callers count them. Comparisons are in `comparison.py`, tables in `tables.py`.
 
 The invalid-action metric (the ALIGN paper, section 4.3): the agent's own actions, first line of each, are replayed from
 a fresh reset in the plain environment without any interface. A step is invalid if the environment refuses it; counted
@@ -84,9 +84,7 @@ def share_in_runs(invalid: Sequence[Sequence[bool]]) -> float:
     return 100 * sum(steps_in_runs(task) for task in invalid) / steps if steps else 0.0
 
 
-def share_estimate(
-    trajectories: Sequence[Trajectory], invalid: Sequence[Sequence[bool]], *, seed: int = 0
-) -> Estimate:
+def share_estimate(trajectories: Sequence[Trajectory], invalid: Sequence[Sequence[bool]], *, seed: int = 0) -> Estimate:
     """`share_in_runs` with a bootstrap interval over tasks. `invalid[i]` holds the steps of `trajectories[i]`."""
     bad, steps = run_counts(trajectories, invalid)
     return _scaled(ratio(bad, steps, seed=seed), 100)
@@ -103,13 +101,11 @@ def run_counts(
 
 
 def shown_invalid(trajectory: Trajectory, is_invalid: Callable[[str], bool]) -> list[bool]:
-    """Per step, whether what the agent was shown is a refusal: the engine's own words, which an interface may change."""
+    """Per step, whether the agent was shown a refusal in the engine's own words (an interface may change them)."""
     return [step.action is None or is_invalid(step.observation) for step in trajectory.steps]
 
 
-def replay_invalid(
-    env: gym.Env[str, str], is_invalid: Callable[[str], bool], trajectory: Trajectory
-) -> list[bool]:
+def replay_invalid(env: gym.Env[str, str], is_invalid: Callable[[str], bool], trajectory: Trajectory) -> list[bool]:
     """Per step, whether the plain environment refuses the agent's own action when replayed from a fresh reset.
 
     `env` must be the raw environment with a step limit of at least the trajectory's length. Raises `UsageError` for an
@@ -130,9 +126,7 @@ def replay_invalid(
     return flags
 
 
-def replay_all(
-    trajectories: Sequence[Trajectory], *, data_root: str | Path | None = None
-) -> list[list[bool]]:
+def replay_all(trajectories: Sequence[Trajectory], *, data_root: str | Path | None = None) -> list[list[bool]]:
     """`replay_invalid` of every trajectory, in order, in the environments and splits that they name."""
     envs: dict[tuple[str, str], gym.Env[str, str]] = {}
     limit = max((len(trajectory.steps) for trajectory in trajectories), default=0) + 1
@@ -149,9 +143,7 @@ def replay_all(
     return flags
 
 
-def consecutive_invalid_share(
-    trajectories: Sequence[Trajectory], *, data_root: str | Path | None = None
-) -> float:
+def consecutive_invalid_share(trajectories: Sequence[Trajectory], *, data_root: str | Path | None = None) -> float:
     """ALIGN's metric: percent (0 to 100) of the agent's actions inside runs of two or more consecutive invalid ones.
 
     The actions are replayed in the plain environment that the trajectories name, without their interface (see the
@@ -194,7 +186,7 @@ def bootstrap(
     """A statistic of sums over tasks, with a seeded 95% percentile interval from resampling whole tasks.
 
     `per_task[name]` has shape (tasks,); `statistic` maps sums of shape (k,) to values of shape (k,). Quantities of one
-    task stay together, so a statistic of two variants on the same tasks is paired. Raises `UsageError` for no task.
+    task stay together, so a statistic on two variants is paired. Raises `UsageError` for no task.
     """
     columns = np.stack(list(per_task.values()), axis=1)
     n = len(columns)
@@ -220,6 +212,4 @@ def mean_length(trajectories: Sequence[Trajectory]) -> float:
 
 
 def _scaled(estimate: Estimate, factor: float) -> Estimate:
-    return Estimate(
-        value=factor * estimate.value, low=factor * estimate.low, high=factor * estimate.high, n=estimate.n
-    )
+    return Estimate(value=factor * estimate.value, low=factor * estimate.low, high=factor * estimate.high, n=estimate.n)

@@ -27,9 +27,7 @@ def played(
         agent="test",
         goal="",
         initial_observation="",
-        steps=tuple(
-            Step(reply="", action=action, observation="Fine.", raw_observation="Fine.") for action in actions
-        ),
+        steps=tuple(Step(reply="", action=action, observation="Fine.", raw_observation="Fine.") for action in actions),
         won=won,
         score=score,
         fault=Fault(source="model", error="ModelError", message="down") if fault else None,
@@ -54,9 +52,7 @@ def test_share_of_consecutive_invalid_steps(flags, share):
 @given(st.lists(st.booleans()))
 def test_a_step_counts_exactly_when_it_and_a_neighbour_are_invalid(invalid):
     padded = [False, *invalid, False]
-    expected = sum(
-        padded[i] and (padded[i - 1] or padded[i + 1]) for i in range(1, len(padded) - 1)
-    )
+    expected = sum(padded[i] and (padded[i - 1] or padded[i + 1]) for i in range(1, len(padded) - 1))
     assert metrics.steps_in_runs(invalid) == expected
 
 

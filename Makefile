@@ -1,0 +1,49 @@
+# The commands of the README. Each does its own set-up; a set-up that is up to date touches no network.
+#   make demo     learn an interface for ALFWorld without a model, print success before and after it
+#   make test     the tests, but for the slow ones
+#   make check    linter and type checker
+#   make parity   the slow tests
+#   make bench    every benchmark
+# Variables: PYTHON (the interpreter that makes .venv), DEMO (where the demo writes), DEMO_TASKS.
+
+PYTHON ?= python3
+VENV := .venv
+STAMP := $(VENV)/.installed
+DEMO ?= runs/demo
+DEMO_TASKS ?= 12
+DEMO_ITERATIONS ?= 1
+
+.PHONY: setup demo test check parity bench clean
+
+setup: $(STAMP)
+
+# fast-downward-textworld is built from source and its CMakeLists asks for less than CMake 4 accepts.
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+	    "align-echo needs Python 3.11 or newer: make PYTHON=python3.12 setup")'
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	CMAKE_POLICY_VERSION_MINIMUM=3.5 $(VENV)/bin/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+demo: setup
+	rm -rf $(DEMO)
+	$(VENV)/bin/align-echo generate-interface --env alfworld --backend probe \
+	    --iterations $(DEMO_ITERATIONS) --tasks-per-iteration $(DEMO_TASKS) --out $(DEMO)/interface
+	$(VENV)/bin/align-echo evaluate --env alfworld --agent novice --split valid_unseen --tasks $(DEMO_TASKS) \
+	    --interface $(DEMO)/interface/interface.py --compare --out $(DEMO)/evaluation
+
+test: setup
+	$(VENV)/bin/python -m pytest -m "not slow"
+
+check: setup
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+
+parity: setup
+	$(VENV)/bin/python -m pytest -m slow
+
+bench: setup
+	@set -e; for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(VENV)/bin/python $$file; done
+
+clean:
+	rm -rf $(VENV) build dist runs/demo

@@ -1,0 +1,79 @@
+"""The folder that an evaluation writes: config, trajectories as they end, summary. A killed one can be resumed.
+
+    config.json                    what was asked for; a resumed run must ask for the same
+    trajectories/<variant>.jsonl   one `Trajectory` a line, appended as each episode ends
+    summary.json                   a `Comparison`, once all is done
+
+Leaves out the model's reply cache, which lives in `cache/` beside these and belongs to the model.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from align_echo.errors import UsageError
+from align_echo.evaluate.comparison import Comparison
+from align_echo.interface import write_atomically
+from align_echo.jsonl import JsonlFile
+from align_echo.types import Trajectory
+
+Config = Mapping[str, JsonValue]
+
+
+class EvaluationFolder:
+    """One evaluation's folder. Opening it creates it."""
+
+    def __init__(self, path: Path, config: Config, *, resume: bool = False) -> None:
+        """Raises `UsageError` if the folder holds something else than this evaluation, or anything without `resume`."""
+        check_folder(path, config, resume=resume)
+        self.path = path
+        self._files: dict[str, JsonlFile] = {}
+        path.mkdir(parents=True, exist_ok=True)
+        write_atomically(path / "config.json", json.dumps(config, indent=2) + "\n")
+
+    def finished(self, variant: str) -> list[Trajectory]:
+        """The episodes of a variant that ended without a fault; those with one are dropped, to be played again."""
+        kept = [one for one in self._file(variant).read(Trajectory) if one.fault is None]
+        if kept:
+            write_atomically(self._file(variant).path, "".join(f"{one.model_dump_json()}\n" for one in kept))
+        else:
+            self._file(variant).path.unlink(missing_ok=True)
+        return kept
+
+    def add(self, variant: str, trajectory: Trajectory) -> None:
+        """Keep an episode that has just ended."""
+        self._file(variant).append(trajectory)
+
+    def finish(self, comparison: Comparison) -> Path:
+        """Write `summary.json`."""
+        return write_atomically(self.path / "summary.json", comparison.model_dump_json(indent=2) + "\n")
+
+    def _file(self, variant: str) -> JsonlFile:
+        path = self.path / "trajectories" / f"{variant}.jsonl"
+        return self._files.setdefault(variant, JsonlFile(path))
+
+
+def check_folder(path: Path, config: Config, *, resume: bool) -> None:
+    """Refuse a folder that cannot take this evaluation, without touching it. Raises `UsageError`."""
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        if resume:
+            raise UsageError(f"there is no evaluation to resume in {path}")
+        return
+    if not path.is_dir():
+        raise UsageError(f"{path} is a file; --out names a folder")
+    if not resume:
+        raise UsageError(f"{path} is not empty: add --resume to go on with it, or name another --out")
+    try:
+        stored = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} is not an evaluation's folder: it has no readable config.json") from error
+    for key in sorted({*config, *stored}):
+        if config.get(key) != stored.get(key):
+            raise UsageError(
+                f"{path} was started with {key} = {stored.get(key)!r}, not {config.get(key)!r}; "
+                "resume with the same, or name another --out"
+            )

@@ -1,0 +1,78 @@
+"""A `Comparison` as rich tables: per variant, against the baseline, by task type. Leaves out every figure's making."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from align_echo.evaluate.comparison import Comparison
+from align_echo.evaluate.metrics import Estimate
+
+NAMES = {"none": "no interface", "rules": "rules only", "feedback": "feedback only", "full": "rules + feedback"}
+
+
+def tables(comparison: Comparison) -> list[Table]:
+    """The tables of a comparison; the one of differences only where there is something to compare."""
+    found = [_variants(comparison)]
+    if comparison.differences:
+        found.append(_differences(comparison))
+    found.append(_types(comparison))
+    return found
+
+
+def cell(estimate: Estimate, *, signed: bool = False, digits: int = 1) -> str:
+    """A figure with its interval, "66.7 [39.1, 86.2]"."""
+    sign = "+" if signed else ""
+    return f"{estimate.value:{sign}.{digits}f} [{estimate.low:{sign}.{digits}f}, {estimate.high:{sign}.{digits}f}]"
+
+
+def _variants(comparison: Comparison) -> Table:
+    results = comparison.variants
+    graded = any(abs(one.success_rate.value / 100 - one.mean_score.value) > 1e-9 for one in results.values())
+    table = _table(f"{comparison.environment} {comparison.split}, agent {comparison.agent}: % with 95% intervals")
+    table.add_column("interface", no_wrap=True)
+    for heading in ("n", "success", *(("score",) if graded else ()), "consecutive invalid", "… as shown", "turns"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    faults = any(one.faults for one in results.values())
+    if faults:
+        table.add_column("faults", justify="right")
+    for name, one in results.items():
+        score = (cell(one.mean_score, digits=2),) if graded else ()
+        row = (
+            NAMES[name],
+            str(one.episodes),
+            cell(one.success_rate),
+            *score,
+            cell(one.consecutive_invalid),
+            cell(one.consecutive_invalid_shown),
+            f"{one.mean_turns:.1f}",
+            *((str(one.faults),) if faults else ()),
+        )
+        table.add_row(*row)
+    return table
+
+
+def _differences(comparison: Comparison) -> Table:
+    table = _table("Against no interface, paired by task")
+    table.add_column("interface", no_wrap=True)
+    for heading in ("success, points", "consecutive invalid, points", "… cut by %"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, one in comparison.differences.items():
+        cut = "-" if one.invalid_reduction is None else cell(one.invalid_reduction)
+        table.add_row(NAMES[name], cell(one.success_points, signed=True), cell(one.invalid_points, signed=True), cut)
+    return table
+
+
+def _types(comparison: Comparison) -> Table:
+    table = _table("Won, by task type")
+    table.add_column("task type", no_wrap=True)
+    for name in comparison.variants:
+        table.add_column(NAMES[name], justify="right", no_wrap=True)
+    kinds = sorted({kind for one in comparison.variants.values() for kind in one.success_by_type})
+    for kind in kinds:
+        found = [one.success_by_type.get(kind) for one in comparison.variants.values()]
+        table.add_row(kind, *("-" if one is None else f"{round(one.value * one.n / 100)}/{one.n}" for one in found))
+    return table
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))

@@ -1,0 +1,139 @@
+"""Comparing variants on the same tasks: pairing, faults, what is written, resuming."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from rich.console import Console
+
+from align_echo.errors import UsageError
+from align_echo.evaluate import comparison as comparing
+from align_echo.evaluate.comparison import Comparison, compare, variants_of
+from align_echo.evaluate.folder import Config, EvaluationFolder
+from align_echo.evaluate.tables import tables
+from align_echo.interface import identity
+from align_echo.types import Fault, Step, Trajectory
+from align_echo.wrappers.catalogue import environment
+from tests.room_env import CONTRACT, RoomEnv
+
+SPEC = environment("alfworld")
+
+
+@pytest.fixture(autouse=True)
+def _plain_env(monkeypatch):
+    """The replay's environment is the two-room world: the figures are about counting, not about ALFWorld."""
+    monkeypatch.setattr(
+        "align_echo.evaluate.metrics.make", lambda *args, **kwargs: RoomEnv(step_limit=kwargs["step_limit"])
+    )
+
+
+def episode(task: str, actions: list[str], *, won: bool, kind: str = "a", fault: bool = False) -> Trajectory:
+    return Trajectory(
+        environment="alfworld",
+        split="valid_unseen",
+        task_id=task,
+        task_type=kind,
+        agent="test",
+        goal="",
+        initial_observation="",
+        steps=tuple(Step(reply=a, action=a, observation="Fine.", raw_observation="Fine.") for a in actions),
+        won=won,
+        score=float(won),
+        fault=Fault(source="model", error="ModelError", message="gone") if fault else None,
+    )
+
+
+MUG, BOOK = "room/mug-to-study", "room/book-to-kitchen"
+BEFORE = [episode(MUG, ["fly"] * 4, won=False), episode(BOOK, ["look"] * 4, won=False, kind="b")]
+AFTER = [episode(MUG, ["look", "fly", "fly", "look"], won=True), episode(BOOK, ["look"] * 4, won=False, kind="b")]
+
+
+def test_each_variant_and_its_paired_difference():
+    result = compare(SPEC, {"none": BEFORE, "full": AFTER})
+    assert result.variants["none"].success_rate.value == 0
+    assert result.variants["full"].success_rate.value == 50
+    assert result.variants["none"].consecutive_invalid.value == 50
+    assert result.variants["full"].consecutive_invalid.value == 25
+    assert result.variants["full"].consecutive_invalid_shown.value == 0  # the agent was shown "Fine."
+    difference = result.differences["full"]
+    assert (difference.tasks, difference.success_points.value) == (2, 50)
+    assert difference.invalid_points.value == -25
+    assert difference.invalid_reduction is not None
+    assert difference.invalid_reduction.value == 50
+    assert result.variants["full"].success_by_type["a"].value == 100
+
+
+def test_pairs_are_made_by_task_and_not_by_position():
+    result = compare(SPEC, {"none": BEFORE, "full": AFTER[::-1]})
+    # unpaired, the interval of a difference over two tasks could reach -100; paired, nothing got worse
+    assert result.differences["full"].success_points.low >= 0
+
+
+def test_a_task_with_a_fault_in_one_variant_is_out_of_the_difference_and_counted():
+    broken = [episode(MUG, [], won=False, fault=True), AFTER[1]]
+    result = compare(SPEC, {"none": BEFORE, "full": broken})
+    assert result.variants["full"].faults == 1
+    assert result.variants["full"].success_rate.n == 1
+    assert result.differences["full"].tasks == 1
+    assert result.differences["full"].invalid_reduction is None  # the remaining task had no invalid action
+
+
+def test_nothing_but_faults_is_an_error_that_names_the_first():
+    with pytest.raises(UsageError, match="ModelError: gone"):
+        compare(SPEC, {"none": [episode(MUG, [], won=False, fault=True)]})
+
+
+def test_variants_switch_off_halves_of_the_same_interface():
+    found = variants_of(identity(CONTRACT))
+    assert list(found) == list(comparing.VARIANTS)
+    assert found["none"] is None
+    labels = [one.label for one in found.values() if one is not None]
+    assert len(set(labels)) == 3
+    assert len({one.content_hash for one in found.values() if one is not None}) == 1
+
+
+def test_the_tables_show_every_variant_and_type():
+    console = Console(width=120, record=True)
+    for table in tables(compare(SPEC, {"none": BEFORE, "full": AFTER})):
+        console.print(table)
+    text = console.export_text()
+    assert "no interface" in text
+    assert "50.0 [" in text
+    assert "+50.0" in text
+    assert "1/1" in text
+
+
+CONFIG: Config = {"agent": "test", "seed": 0}
+
+
+def test_the_folder_keeps_episodes_as_they_end_and_survives_a_kill_in_the_middle_of_a_line(tmp_path):
+    folder = EvaluationFolder(tmp_path / "out", CONFIG)
+    folder.add("none", BEFORE[0])
+    folder.add("none", episode(BOOK, [], won=False, fault=True))
+    file = tmp_path / "out" / "trajectories" / "none.jsonl"
+    file.write_text(file.read_text() + BEFORE[1].model_dump_json()[:100])
+    again = EvaluationFolder(tmp_path / "out", CONFIG, resume=True)
+    assert again.finished("none") == BEFORE[:1]  # the fault and the half line are to be played again
+    again.add("none", BEFORE[1])
+    assert again.finished("none") == BEFORE
+    assert again.finished("full") == []
+
+
+def test_the_summary_reads_back(tmp_path):
+    result = compare(SPEC, {"none": BEFORE, "full": AFTER})
+    path = EvaluationFolder(tmp_path / "out", CONFIG).finish(result)
+    assert Comparison.model_validate_json(path.read_text()) == result
+    assert set(json.loads(path.read_text())["variants"]["none"]["success_rate"]) == {"value", "low", "high", "n"}
+
+
+def test_a_folder_in_use_or_of_another_run_is_refused_and_left_as_it_was(tmp_path):
+    EvaluationFolder(tmp_path, CONFIG)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UsageError, match="--resume"):
+        EvaluationFolder(tmp_path, CONFIG)
+    with pytest.raises(UsageError, match="seed = 0, not 1"):
+        EvaluationFolder(tmp_path, {"agent": "test", "seed": 1}, resume=True)
+    with pytest.raises(UsageError, match="no evaluation to resume"):
+        EvaluationFolder(tmp_path / "fresh", CONFIG, resume=True)
+    assert sorted(tmp_path.rglob("*")) == before
