@@ -84,13 +84,16 @@ class RoomEnv(TextEnv):
         if task_id not in self.task_ids:
             raise UsageError(f"unknown task {task_id!r}")
         self._here, self._held, self._where = ROOMS[0], None, dict(START)
-        return EngineState(f"{self._look()} Your task is to: {self.goal}.")
+        opening = f"{self._look()} Your task is to: {self.goal}."
+        return EngineState(opening, admissible_actions=self._admissible())
 
     def _act(self, action: str) -> EngineState:
         observation = self._carry_out(action)
         target, place = self._target()
         won = self._where.get(target) == place
-        return EngineState(observation, score=float(won), won=won, done=won)
+        return EngineState(
+            observation, score=float(won), won=won, done=won, admissible_actions=self._admissible()
+        )
 
     def _probe(self, action: str) -> str:
         return self._look() if action == "look" else self._inventory()
@@ -117,6 +120,12 @@ class RoomEnv(TextEnv):
             self._where[rest], self._held = self._here, None
             return f"You put down the {rest}."
         return "Nothing happens."
+
+    def _admissible(self) -> tuple[str, ...]:
+        here = [name for name, room in self._where.items() if room == self._here and self._held is None]
+        held = [f"drop {self._held}"] if self._held else []
+        walks = [f"go to {room}" for room in ROOMS if room != self._here]
+        return tuple(sorted([*walks, *held, *(f"take {name}" for name in here), "look", "inventory"]))
 
     def _look(self) -> str:
         seen = [f"a {name}" for name, room in sorted(self._where.items()) if room == self._here]
