@@ -59,7 +59,7 @@ def history_of(spec: dict[str, Any], state: State) -> dict[str, Any]:
     return history
 
 
-def examine_case(lab: Lab, spec: dict[str, Any], state: State, action: str) -> Case:
+def try_case(lab: Lab, spec: dict[str, Any], state: State, action: str) -> Case:
     """Find by experiment what would make a refused action possible."""
     template, names = skeleton(action)
     history = history_of(spec, state)

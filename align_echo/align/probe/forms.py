@@ -1,6 +1,6 @@
 """Near misses: things agents say that the engine never understands, and what it understands instead.
 
-A form that is in no template (`put {0} in {1}`) is matched with the template of the same number of names whose filled
+A form that is in no template (`lay {0} in {1}`) is matched with the template of the same number of names whose filled
 version is possible, or nearly so, in the states where agents said it. How near is measured, not read off the words.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from align_echo.align.probe import runtime
-from align_echo.align.probe.cases import examine_case, history_of
+from align_echo.align.probe.cases import try_case, history_of
 from align_echo.align.probe.lab import Lab, State
 from align_echo.types import Evidence
 
@@ -31,7 +31,7 @@ class Said:
     nearness: dict[str, float]
 
 
-def examine_form(lab: Lab, spec: dict[str, Any], state: State, action: str) -> Said | None:
+def try_form(lab: Lab, spec: dict[str, Any], state: State, action: str) -> Said | None:
     """Measure what an utterance may have meant; None if it names nothing, or is a known form after completion."""
     history = history_of(spec, state)
     skeleton, names, _ = runtime.parse(spec, history, action)
@@ -47,7 +47,7 @@ def _nearness(lab: Lab, spec: dict[str, Any], state: State, action: str) -> floa
     """1 for an action that is possible here, 1/(1 + n) if n steps make it so, 0 if it is in effect or out of reach."""
     if action in state.admissible:
         return 1.0
-    case = examine_case(lab, spec, state, action)
+    case = try_case(lab, spec, state, action)
     return 0.0 if case.already or not case.steps else 1 / (1 + case.depth)
 
 

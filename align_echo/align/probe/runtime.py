@@ -3,7 +3,7 @@
 The learner imports this file to score rules, and `emit.py` copies its code into the interface it writes, so a rule is
 judged by the very code that will apply it. Plain functions over dicts and lists only: it runs in the sandbox.
 
-`spec` holds what was learned: "name" (regex of an object's name), "templates" ({"take {0} from {1}": [rows]} with the
+`spec` holds what was learned: "name" (regex of an object's name), "templates" ({"grab {0} off {1}": [rows]} with the
 rows of a decision list), "pairs" (templates that undo each other), "uninformative" (observations), "forms" (misused
 skeleton -> template). A row is {"if": [literals], "then": [template, [terms]] | "already"}.
 """

@@ -18,7 +18,7 @@ _MIN_PAIRS = 3
 
 
 def skeleton(action: str) -> tuple[str, tuple[str, ...]]:
-    """("take {0} from {1}", names) of an action as the engine lists it."""
+    """("grab {0} off {1}", names) of an action as the engine lists it."""
     names = tuple(re.findall(NAME, action))
     numbers = iter(range(len(names)))
     return re.sub(NAME, lambda _: "{" + str(next(numbers)) + "}", action), names

@@ -1,0 +1,323 @@
+"""The probe as a backend of ALIGN's loop: analyse failures by experiment, write the interface from what survived.
+
+`analyze` and `optimize` keep no state between iterations: what was learned before is read back from the interface
+itself, so a resumed run goes on as an uninterrupted one would.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from align_echo.align.probe import emit, runtime
+from align_echo.align.probe.cases import Case, try_case, failures, history_of, proposals, walk
+from align_echo.align.probe.forms import Said, try_form, learn_forms
+from align_echo.align.probe.lab import Lab, State
+from align_echo.align.probe.rules import MIN_PRECISION, judge, learn
+from align_echo.align.probe.vocabulary import Vocabulary, skeleton, uninformative_observations
+from align_echo.interface import Interface, Provenance, RuleRecord
+from align_echo.types import Evidence, Misalignment, Trajectory
+from align_echo.wrappers.text_env import TextEnv
+
+FAILURES_PER_TASK = 3
+"""Cases taken from one agent failure, per action template."""
+
+CASES_PER_OUTCOME = 12
+"""Cases taken from walks, per template and kind of help."""
+
+TESTS_PER_RULE = 14
+WALKS_PER_TASK = 2
+MIN_TESTS = 2
+
+Progress = Callable[[str], None]
+
+
+class ProbeBackend:
+    """Learns on the failed tasks, tests on `fresh_tasks`; `make_lab_env` gives a raw environment without a limit."""
+
+    name = "probe"
+
+    def __init__(
+        self,
+        make_lab_env: Callable[[], TextEnv],
+        fresh_tasks: Sequence[str],
+        *,
+        seed: int = 0,
+        on_progress: Progress | None = None,
+    ) -> None:
+        self._make_lab_env = make_lab_env
+        self._fresh = list(fresh_tasks)
+        self._seed = seed
+        self._say = on_progress or (lambda _: None)
+        self._lab: Lab | None = None
+
+    def describe(self) -> dict[str, str]:
+        """For a run's record: this backend uses no model."""
+        return {"backend": "probe"}
+
+    @property
+    def lab(self) -> Lab:
+        """The laboratory, opened on first use."""
+        if self._lab is None:
+            self._lab = Lab(self._make_lab_env())
+        return self._lab
+
+    # ------------------------------------------------------------ Algorithm 1, stage 1
+
+    def analyze(
+        self, failed: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
+    ) -> list[Misalignment]:
+        """Rules that hold on fresh tasks and are not in the interface yet. Empty if no feedback is uninformative."""
+        refusals = uninformative_observations(failed)
+        before = emit.read_spec(interface.source)
+        if not refusals and before is None:
+            self._say("no uninformative feedback found: there is nothing to align")
+            return []
+        rng = random.Random(f"{self._seed}/{interface.provenance.iterations}")
+        tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))
+        spec = self._vocabulary(tasks, refusals, before, rng)
+        cases, said = self._cases(spec, failed, tasks, rng)
+        self._say(f"{len(cases)} refused actions studied ({self.lab.steps} engine steps so far)")
+        forms = {form: found for form, found in learn_forms(said).items() if form not in spec["forms"]}
+        learned = learn(spec, cases)
+        candidate = _extended(spec, learned, {form: found[0] for form, found in forms.items()})
+        evidence = self._test(candidate, tasks, rng)
+        fresh = [*_about_refusals(spec, before, failed)]
+        fresh += [_about_form(form, *found) for form, found in sorted(forms.items())]
+        fresh += _about_rules(spec, candidate, learned, evidence, cases)
+        told = {one.rule for one in known}
+        return [one for one in fresh if one.rule not in told]
+
+    def _vocabulary(
+        self, tasks: Sequence[str], refusals: Sequence[str], before: dict[str, Any] | None, rng: random.Random
+    ) -> dict[str, Any]:
+        vocabulary = Vocabulary()
+        for number, task_id in enumerate(tasks, 1):
+            walk(self.lab, vocabulary, task_id, rng)
+            self._say(f"learning what can be said: task {number} of {len(tasks)}")
+        return _merged(before, vocabulary.spec(refusals))
+
+    def _cases(
+        self, spec: dict[str, Any], failed: Sequence[Trajectory], tasks: Sequence[str], rng: random.Random
+    ) -> tuple[list[Case], list[Said]]:
+        cases: list[Case] = []
+        said: list[Said] = []
+        by_task = {task_id: [one for one in failed if one.task_id == task_id] for task_id in tasks}
+        outcomes: Counter[tuple[str, str]] = Counter()
+        for number, task_id in enumerate(tasks, 1):
+            taken: Counter[str] = Counter()
+            for state, action in failures(self.lab, by_task[task_id], spec["uninformative"]):
+                template = skeleton(action)[0]
+                taken[template] += 1
+                if taken[template] > FAILURES_PER_TASK or not skeleton(action)[0]:
+                    continue
+                if template not in spec["templates"]:
+                    one = try_form(self.lab, spec, state, action)
+                    said += [one] if one else []
+                elif action not in state.admissible:
+                    cases.append(try_case(self.lab, spec, state, action))
+            cases += self._walked(spec, task_id, outcomes, rng)
+            self._say(f"studying refused actions: task {number} of {len(tasks)}, {len(cases)} cases")
+        return cases, said
+
+    def _walked(
+        self, spec: dict[str, Any], task_id: str, outcomes: Counter[tuple[str, str]], rng: random.Random
+    ) -> list[Case]:
+        """Cases from walks through a task, until each kind of outcome is known often enough."""
+        cases: list[Case] = []
+        here: Counter[tuple[str, str]] = Counter()
+        for _ in range(WALKS_PER_TASK):
+            vocabulary = Vocabulary()
+            states = walk(self.lab, vocabulary, task_id, rng)
+            offers = list(proposals(states, vocabulary, rng))
+            rng.shuffle(offers)
+            for state, action in offers:
+                template = skeleton(action)[0]
+                guess = (template, _guess(spec, state, action))
+                if outcomes[guess] >= CASES_PER_OUTCOME or here[guess] >= 2:
+                    continue
+                case = try_case(self.lab, spec, state, action)
+                outcomes[guess] += 1
+                here[guess] += 1
+                cases.append(case)
+        return cases
+
+    def _test(
+        self, spec: dict[str, Any], tasks: Sequence[str], rng: random.Random
+    ) -> dict[tuple[str, int], Evidence]:
+        """Try every rule on tasks it was not learned from, in the contexts it was tried in least."""
+        fresh = [task_id for task_id in self._fresh if task_id not in tasks]
+        tests: list[Case] = []
+        tried: Counter[tuple[str, int]] = Counter()
+        contexts: Counter[str] = Counter()
+        for number, task_id in enumerate(fresh, 1):
+            here: Counter[tuple[str, int]] = Counter()
+            vocabulary = Vocabulary()
+            states = walk(self.lab, vocabulary, task_id, rng)
+            offers = [offer for offer in proposals(states, vocabulary, rng) if _decided(spec, *offer) is not None]
+            rng.shuffle(offers)
+            offers.sort(key=lambda offer: contexts[_context(spec, *offer)])
+            for state, action in offers:
+                rule = _decided(spec, state, action)
+                if rule is None or tried[rule] >= TESTS_PER_RULE or here[rule] >= 3:
+                    continue
+                tried[rule] += 1
+                here[rule] += 1
+                contexts[_context(spec, state, action)] += 1
+                tests.append(try_case(self.lab, spec, state, action))
+            self._say(f"testing rules on fresh tasks: {number} of {len(fresh)}, {len(tests)} tests")
+        return judge(spec, tests)
+
+    # ------------------------------------------------------------ Algorithm 1, stage 2
+
+    def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
+        """The interface with the new misalignments resolved."""
+        spec = emit.read_spec(interface.source)
+        for one in new:
+            spec = _resolved(spec, json.loads(one.detail))
+        if spec is None:
+            return interface
+        old = interface.provenance
+        provenance = Provenance(
+            environment=interface.contract.environment,
+            backend=self.name,
+            agent=old.agent,
+            seed=self._seed,
+            iterations=old.iterations + 1,
+            training_tasks=tuple(dict.fromkeys((*old.training_tasks, *(one.task_id for one in new)))),
+            rules=(*old.rules, *(RuleRecord(text=one.rule, evidence=one.evidence) for one in new)),
+            engine_steps=old.engine_steps + self.lab.steps,
+        )
+        source = emit.source(spec, interface.contract)
+        return interface.model_copy(update={"name": "probe", "source": source, "provenance": provenance})
+
+
+def _merged(before: dict[str, Any] | None, now: dict[str, Any]) -> dict[str, Any]:
+    """The old spec with what is new in the vocabulary; old pairs keep their numbers."""
+    if before is None:
+        return now
+    return {
+        **before,
+        "templates": {**now["templates"], **before["templates"]},
+        "pairs": before["pairs"] + [pair for pair in now["pairs"] if pair not in before["pairs"]],
+        "uninformative": sorted({*before["uninformative"], *now["uninformative"]}),
+    }
+
+
+def _extended(spec: dict[str, Any], rows: dict[str, list[Any]], forms: dict[str, str]) -> dict[str, Any]:
+    templates = {template: [*old, *rows.get(template, [])] for template, old in spec["templates"].items()}
+    return {**spec, "templates": templates, "forms": {**spec["forms"], **forms}}
+
+
+def _resolved(spec: dict[str, Any] | None, detail: dict[str, Any]) -> dict[str, Any]:
+    """A spec with one misalignment's detail worked in."""
+    if "vocabulary" in detail:
+        return _merged(spec, detail["vocabulary"])
+    assert spec is not None, "the vocabulary comes first"
+    if "form" in detail:
+        return _extended(spec, {}, {detail["form"]: detail["template"]})
+    return _extended(spec, {detail["template"]: [detail["row"]]}, {})
+
+
+def _guess(spec: dict[str, Any], state: State, action: str) -> str:
+    """A cheap stand-in for a case's outcome: how its names were last spoken of, and what is in effect."""
+    history = history_of(spec, state)
+    names = skeleton(action)[1]
+    shapes = [history["shape"].get(name, "") for name in names]
+    here = [arguments[0] in names for arguments in history["last"].values() if arguments]
+    return json.dumps([shapes, here, sorted(key for key, active in history["active"].items() if active)])
+
+
+def _decided(spec: dict[str, Any], state: State, action: str) -> tuple[str, int] | None:
+    template, names = skeleton(action)
+    decision = runtime.decide(spec, history_of(spec, state), template, list(names))
+    return None if decision is None else (template, decision[0])
+
+
+def _context(spec: dict[str, Any], state: State, action: str) -> str:
+    return f"{_decided(spec, state, action)} {_guess(spec, state, action)}"
+
+
+def _about_refusals(
+    spec: dict[str, Any], before: dict[str, Any] | None, failed: Sequence[Trajectory]
+) -> Iterable[Misalignment]:
+    """The first finding: one answer for many different refusals, and the forms that are understood at all."""
+    unchanged = before is not None and set(spec["templates"]) <= set(before["templates"]) and (
+        spec["pairs"] == before["pairs"] and spec["uninformative"] == before["uninformative"]
+    )
+    if unchanged:
+        return
+    step = next(
+        step
+        for trajectory in failed
+        for step in trajectory.steps
+        if step.raw_observation is not None and step.raw_observation.strip() in spec["uninformative"]
+    )
+    refused = step.raw_observation
+    said = {one.action for trajectory in failed for one in trajectory.steps if one.raw_observation == refused}
+    bare = {**spec, "templates": {template: [] for template in spec["templates"]}, "forms": {}}
+    yield Misalignment(
+        task_id=failed[0].task_id,
+        action_type="any refused action",
+        action=step.action or "",
+        intent="learn what came of the action",
+        rule=f'"{" / ".join(spec["uninformative"])}" answers every refused action alike '
+        f"({len(spec['templates'])} forms of action are understood)",
+        sufficient_feedback="say why the action was refused and what to do first",
+        evidence=Evidence(support=len(said), tasks=len({one.task_id for one in failed})),
+        detail=json.dumps({"vocabulary": bare}),
+    )
+
+
+def _about_form(form: str, template: str, evidence: Evidence, example: Said) -> Misalignment:
+    return Misalignment(
+        task_id=example.task_id,
+        action_type=form,
+        action=example.action,
+        intent=f"do `{template}`",
+        rule=emit.form_in_words(form, template),
+        sufficient_feedback=f"name the form that is understood: `{template}`",
+        evidence=evidence,
+        detail=json.dumps({"form": form, "template": template}),
+    )
+
+
+def _about_rules(
+    spec: dict[str, Any],
+    candidate: dict[str, Any],
+    learned: dict[str, list[Any]],
+    evidence: dict[tuple[str, int], Evidence],
+    cases: Sequence[Case],
+) -> list[Misalignment]:
+    """The learned rules that stood the test."""
+    found: list[Misalignment] = []
+    for template, rows in learned.items():
+        offset = len(spec["templates"][template])
+        for number, row in enumerate(rows, offset):
+            tested = evidence.get((template, number), Evidence())
+            if tested.support < MIN_TESTS or tested.precision < MIN_PRECISION:
+                continue
+            example = next(case for case in cases if _decides(candidate, case, number))
+            decision = runtime.decide(candidate, example.history, template, list(example.names))
+            step = decision[1] if decision else ""
+            found.append(
+                Misalignment(
+                    task_id=example.task_id,
+                    action_type=template,
+                    action=example.action,
+                    intent=f"`{example.action}` at once",
+                    rule=emit.rule_in_words(spec, template, row),
+                    sufficient_feedback="it is already so" if step == "already" else f"you need to `{step}` first",
+                    evidence=tested,
+                    detail=json.dumps({"template": template, "row": row}),
+                )
+            )
+    return found
+
+
+def _decides(spec: dict[str, Any], case: Case, number: int) -> bool:
+    decision = runtime.decide(spec, case.history, case.template, list(case.names))
+    return decision is not None and decision[0] == number
