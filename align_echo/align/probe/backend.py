@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from align_echo.align.probe import emit, runtime
-from align_echo.align.probe.cases import Case, try_case, failures, history_of, proposals, walk
-from align_echo.align.probe.forms import Said, try_form, learn_forms
+from align_echo.align.probe.cases import Case, failures, history_of, proposals, try_case, walk
+from align_echo.align.probe.forms import Said, learn_forms, try_form
 from align_echo.align.probe.lab import Lab, State
 from align_echo.align.probe.rules import MIN_PRECISION, judge, learn
 from align_echo.align.probe.vocabulary import Vocabulary, skeleton, uninformative_observations
@@ -25,8 +25,9 @@ from align_echo.wrappers.text_env import TextEnv
 FAILURES_PER_TASK = 3
 """Cases taken from one agent failure, per action template."""
 
-CASES_PER_OUTCOME = 12
-"""Cases taken from walks, per template and kind of help."""
+CASES_PER_CONTEXT = 8
+CASES_PER_TASK = 10
+"""Cases taken from walks: per template and context, and per template and task."""
 
 TESTS_PER_RULE = 14
 WALKS_PER_TASK = 2
@@ -106,7 +107,7 @@ class ProbeBackend:
         cases: list[Case] = []
         said: list[Said] = []
         by_task = {task_id: [one for one in failed if one.task_id == task_id] for task_id in tasks}
-        outcomes: Counter[tuple[str, str]] = Counter()
+        contexts: Counter[tuple[str, str]] = Counter()
         for number, task_id in enumerate(tasks, 1):
             taken: Counter[str] = Counter()
             for state, action in failures(self.lab, by_task[task_id], spec["uninformative"]):
@@ -119,16 +120,16 @@ class ProbeBackend:
                     said += [one] if one else []
                 elif action not in state.admissible:
                     cases.append(try_case(self.lab, spec, state, action))
-            cases += self._walked(spec, task_id, outcomes, rng)
+            cases += self._walked(spec, task_id, contexts, rng)
             self._say(f"studying refused actions: task {number} of {len(tasks)}, {len(cases)} cases")
         return cases, said
 
     def _walked(
-        self, spec: dict[str, Any], task_id: str, outcomes: Counter[tuple[str, str]], rng: random.Random
+        self, spec: dict[str, Any], task_id: str, contexts: Counter[tuple[str, str]], rng: random.Random
     ) -> list[Case]:
-        """Cases from walks through a task, until each kind of outcome is known often enough."""
+        """Cases from walks through a task, the least known contexts of each template first."""
         cases: list[Case] = []
-        here: Counter[tuple[str, str]] = Counter()
+        here: Counter[str] = Counter()
         for _ in range(WALKS_PER_TASK):
             vocabulary = Vocabulary()
             states = walk(self.lab, vocabulary, task_id, rng)
@@ -137,12 +138,11 @@ class ProbeBackend:
             for state, action in offers:
                 template = skeleton(action)[0]
                 guess = (template, _guess(spec, state, action))
-                if outcomes[guess] >= CASES_PER_OUTCOME or here[guess] >= 2:
+                if contexts[guess] >= CASES_PER_CONTEXT or here[template] >= CASES_PER_TASK:
                     continue
-                case = try_case(self.lab, spec, state, action)
-                outcomes[guess] += 1
-                here[guess] += 1
-                cases.append(case)
+                contexts[guess] += 1
+                here[template] += 1
+                cases.append(try_case(self.lab, spec, state, action))
         return cases
 
     def _test(
@@ -300,7 +300,7 @@ def _about_rules(
             tested = evidence.get((template, number), Evidence())
             if tested.support < MIN_TESTS or tested.precision < MIN_PRECISION:
                 continue
-            example = next(case for case in cases if _decides(candidate, case, number))
+            example = next(case for case in cases if case.template == template and _decides(candidate, case, number))
             decision = runtime.decide(candidate, example.history, template, list(example.names))
             step = decision[1] if decision else ""
             found.append(

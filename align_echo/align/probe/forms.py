@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from align_echo.align.probe import runtime
-from align_echo.align.probe.cases import try_case, history_of
+from align_echo.align.probe.cases import history_of, try_case
 from align_echo.align.probe.lab import Lab, State
 from align_echo.types import Evidence
 

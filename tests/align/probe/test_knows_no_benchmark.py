@@ -12,11 +12,39 @@ from align_echo.wrappers.catalogue import environments
 
 FILES = sorted(Path(align_echo.align.probe.__file__).parent.glob("*.py"))
 
-WORDS = (
-    "fridge microwave sinkbasin cabinet drawer countertop shelf desklamp lamp mug apple receptacle household kitchen "
-    "inventory examine take heat cool clean slice toggle nothing~happens go~to put~ known~action ambiguous focus "
-    "webshop buy search~["
-).split()
+WORDS = [
+    "fridge",
+    "microwave",
+    "sinkbasin",
+    "cabinet",
+    "drawer",
+    "countertop",
+    "shelf",
+    "desklamp",
+    "lamp",
+    "mug",
+    "apple",
+    "receptacle",
+    "household",
+    "kitchen",
+    "inventory",
+    "examine",
+    "take~{",
+    "heat",
+    "cool",
+    "clean",
+    "slice",
+    "toggle",
+    "nothing~happens",
+    "go~to",
+    "put~",
+    "known~action",
+    "ambiguous",
+    "focus",
+    "webshop",
+    "buy",
+    "search~[",
+]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)

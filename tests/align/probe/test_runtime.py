@@ -85,7 +85,9 @@ def test_any_text_parses_and_is_advised_on_without_error(action: str):
     assert isinstance(runtime.advise(SPEC, history, action), str)
 
 
-@given(st.sampled_from(sorted(SPEC["templates"])), st.lists(st.sampled_from(["rock 1", "pole 7", "cup 12"]), min_size=2))
+@given(
+    st.sampled_from(sorted(SPEC["templates"])), st.lists(st.sampled_from(["rock 1", "pole 7", "cup 12"]), min_size=2)
+)
 def test_parsing_undoes_writing(template: str, names: list[str]):
     used = names[: template.count("{")]
     assert runtime.parse(SPEC, history_after(), runtime.write(template, used)) == (template, used, True)

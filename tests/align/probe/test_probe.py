@@ -1,0 +1,100 @@
+"""The whole probe on a world it has never heard of: it finds the rules by experiment, and they hold on fresh tasks."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from align_echo.align.probe.backend import ProbeBackend
+from align_echo.align.probe.emit import read_spec
+from align_echo.interface import check_source, identity
+from align_echo.rollout import run_tasks
+from align_echo.types import AgentReply, AgentView
+from tests.station_env import CONTRACT, TASK_IDS, StationEnv
+
+
+class Fumbler:
+    """Says plausible things at random, most of them out of order; half its stowing is worded wrongly."""
+
+    name = "fumbler"
+
+    def act(self, view: AgentView) -> AgentReply:
+        rng = random.Random(f"{view.task_id}/{len(view.turns)}")
+        gem, pod = rng.randint(1, 4), rng.randint(1, 5)
+        action = rng.choice(
+            [
+                f"board deck {pod}",
+                f"unseal pod {pod}",
+                f"fetch gem {gem} out pod {pod}",
+                f"stow gem {gem} into pod {pod}",
+                f"put gem {gem} in pod {pod}",
+                f"seal pod {pod}",
+            ]
+        )
+        return AgentReply(text=action, action=action)
+
+
+@pytest.fixture(scope="module")
+def found():
+    failed = [one for one in run_tasks(StationEnv, Fumbler(), TASK_IDS[:6], split="train") if not one.won]
+    backend = ProbeBackend(lambda: StationEnv(step_limit=10**6), TASK_IDS[6:], seed=3)
+    misalignments = backend.analyze(failed, [], identity(CONTRACT))
+    return failed, backend, misalignments, backend.optimize(misalignments, identity(CONTRACT))
+
+
+def test_the_first_finding_is_the_answer_that_tells_nothing(found):
+    _, _, misalignments, _ = found
+    assert "Denied." in misalignments[0].rule
+
+
+@pytest.mark.parametrize(
+    ("action", "step"),
+    [
+        ("unseal {0}", "board {0}"),
+        ("fetch {0} out {1}", "unseal {0}"),
+        ("stow {0} into {1}", "unseal {0}"),
+    ],
+)
+def test_a_missing_step_is_found(found, action: str, step: str):
+    _, _, _, interface = found
+    rows = read_spec(interface.source)["templates"][action]
+    assert step in [row["then"][0] for row in rows if row["then"] != "already"]
+
+
+def test_every_rule_held_on_tasks_it_was_not_learned_from(found):
+    _, _, misalignments, _ = found
+    rules = [one for one in misalignments if '"row"' in one.detail]
+    assert len(rules) >= 5
+    assert all(one.evidence.precision >= 0.9 and one.evidence.support >= 2 for one in rules)
+
+
+def test_the_source_loads_and_says_where_it_came_from(found):
+    _, _, misalignments, interface = found
+    check_source(interface.source, CONTRACT)
+    assert interface.provenance.backend == "probe"
+    assert [rule.text for rule in interface.provenance.rules] == [one.rule for one in misalignments]
+
+
+def test_the_same_seed_gives_the_same_interface(found):
+    failed, _, _, interface = found
+    again = ProbeBackend(lambda: StationEnv(step_limit=10**6), TASK_IDS[6:], seed=3)
+    assert again.optimize(again.analyze(failed, [], identity(CONTRACT)), identity(CONTRACT)).source == interface.source
+
+
+def test_a_second_look_adds_to_the_interface_and_repeats_nothing(found):
+    failed, backend, misalignments, interface = found
+    more = backend.analyze(failed, misalignments, interface)
+    assert not {one.rule for one in more} & {one.rule for one in misalignments}
+
+
+def test_feedback_that_tells_is_left_alone():
+    class Telling(StationEnv):
+        def _act(self, action: str):
+            state = super()._act(action)
+            told = f"{action} is refused here." if state.observation == "Denied." else state.observation
+            return self._answer(told)
+
+    failed = run_tasks(Telling, Fumbler(), TASK_IDS[:4], split="train")
+    backend = ProbeBackend(lambda: Telling(step_limit=10**6), TASK_IDS[6:])
+    assert backend.analyze(failed, [], identity(CONTRACT)) == []
