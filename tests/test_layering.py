@@ -1,0 +1,82 @@
+"""The library's layers: a file imports only from its own layer and those below it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LAYERS = (
+    *("types", "errors", "interface", "jsonl", "sandbox", "wrappers", "prompts", "models", "agents", "rollout"),
+    *("align", "critic", "train", "evaluate", "report", "cli"),
+)
+"""From the bottom to the top."""
+
+FACADE = {"__version__"}
+"""What a file may take from `align_echo` itself."""
+
+
+def library_files() -> list[Path]:
+    """Every module of the library, by its installed path (the symlinked folders too)."""
+    library = ROOT / "align_echo"
+    folders = [library, *(library / name for name in ("wrappers", "prompts"))]
+    files = {file for folder in folders for file in folder.rglob("*.py")}
+    return sorted(file for file in files if file.parent != library / "interfaces" and file != library / "__init__.py")
+
+
+def layer_of(file: Path) -> str:
+    name = file.relative_to(ROOT / "align_echo").parts[0].removesuffix(".py")
+    return "sandbox" if name.startswith("sandbox") else name
+
+
+def imported_layers(source: str) -> list[tuple[int, str]]:
+    """(line, layer) of every import of the library; a name taken from the package itself counts as its layer."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names = [node.module]
+            if node.module == "align_echo":
+                names = [f"align_echo.{alias.name}" for alias in node.names if alias.name not in FACADE]
+        for name in names:
+            if name.split(".")[0] == "align_echo" and "." in name:
+                found.append((node.lineno, name.split(".")[1]))
+    return found
+
+
+def upward_imports(layer: str, source: str) -> list[str]:
+    """What a file of a layer imports from above it, or from nowhere in the list."""
+    rank = LAYERS.index(layer)
+    wrong = []
+    for line, target in imported_layers(source):
+        name = "sandbox" if target.startswith("sandbox") else target
+        if name not in LAYERS:
+            wrong.append(f"line {line}: {target} is in no layer")
+        elif LAYERS.index(name) > rank:
+            wrong.append(f"line {line}: {layer} must not import {target}, which is above it")
+    return wrong
+
+
+@pytest.mark.parametrize("file", library_files(), ids=lambda file: str(file.relative_to(ROOT)))
+def test_a_file_imports_only_from_its_layer_and_below(file):
+    assert upward_imports(layer_of(file), file.read_text()) == []
+
+
+def test_the_check_sees_what_it_should():
+    assert upward_imports("wrappers", "from align_echo.types import Step\nimport align_echo.sandbox_pool") == []
+    assert upward_imports("rollout", "def f():\n    from align_echo.align.loop import generate") == [
+        "line 2: rollout must not import align, which is above it"
+    ]
+    assert upward_imports("types", "from align_echo import interface, __version__") == [
+        "line 1: types must not import interface, which is above it"
+    ]
+    assert upward_imports("cli", "from align_echo import make") == ["line 1: make is in no layer"]
+
+
+def test_the_files_are_found():
+    names = {layer_of(file) for file in library_files()}
+    assert {"types", "wrappers", "prompts", "evaluate", "cli"} <= names
