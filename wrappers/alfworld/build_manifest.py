@@ -1,0 +1,108 @@
+"""Build `embedded.json`: draw games for each split and type, let the expert play each, list those it wins.
+
+    python -m align_echo.wrappers.alfworld.build_manifest [output]
+
+A game that the expert does not win within the step limit is dropped and the next one drawn. Prints counts per split and
+type, and how many were dropped. Takes some minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from align_echo.interface import write_atomically
+from align_echo.wrappers.alfworld.dice import Dice
+from align_echo.wrappers.alfworld.engine import Engine, Game
+from align_echo.wrappers.alfworld.floorplans import SEEN, UNSEEN, floor_plan
+from align_echo.wrappers.alfworld.games import GENERATOR_VERSION, game_id, goals_for, write_game
+from align_echo.wrappers.alfworld.manifest import FILE, Entry, Manifest, digest, encode
+from align_echo.wrappers.alfworld.oracle import Oracle
+from align_echo.wrappers.alfworld.spec import STEP_LIMIT, TASK_TYPES
+
+SIZES = {
+    "train": dict.fromkeys(TASK_TYPES, 40),
+    "valid_seen": dict.fromkeys(TASK_TYPES, 10),
+    "valid_unseen": {
+        "pick_and_place_simple": 24,
+        "pick_clean_then_place_in_recep": 31,
+        "pick_heat_then_place_in_recep": 23,
+        "pick_cool_then_place_in_recep": 21,
+        "look_at_obj_in_light": 18,
+        "pick_two_obj_and_place": 17,
+    },
+}
+"""Games per split and type; valid_unseen has ALFWorld's own 134 in its own proportions."""
+
+
+def candidates(split: str, task_type: str, taken: set[str]) -> Iterator[str]:
+    """Ids in the order in which they are tried: rooms in turn, a goal drawn in each; no goal of a room twice."""
+    dice = Dice(f"manifest {GENERATOR_VERSION} {split} {task_type}")
+    plans = [
+        number for number in (UNSEEN if split == "valid_unseen" else SEEN) if goals_for(floor_plan(number), task_type)
+    ]
+    number = 0
+    for _ in range(100):
+        for plan in dice.shuffled(plans):
+            number += 1
+            id_ = game_id(split, dice.pick(goals_for(floor_plan(plan), task_type)), plan, number)
+            folder = id_.split("/")[1]
+            if folder not in taken:
+                taken.add(folder)
+                yield id_
+
+
+def expert_steps(id_: str, engine: Engine) -> int | None:
+    """How many actions the expert needs; None if it does not win within the step limit."""
+    files = write_game(id_)
+    record = json.loads(files.game)
+    game = Game(record["pddl_domain"], record["grammar"], record["pddl_problem"])
+    oracle = Oracle(engine, engine.reset(game), json.loads(files.trajectory))
+    for step in range(STEP_LIMIT):
+        action = oracle.handcoded_action()
+        if engine.won or action is None:
+            return step if engine.won and step else None
+        oracle.record(action, engine.step(action))
+    return STEP_LIMIT if engine.won else None
+
+
+def build() -> tuple[Manifest, Counter[str]]:
+    """The manifest, and how many games were dropped by split and type."""
+    engine = Engine()
+    entries: dict[str, Entry] = {}
+    dropped: Counter[str] = Counter()
+    taken: set[str] = set()
+    for split, sizes in SIZES.items():
+        for task_type, size in sizes.items():
+            found = 0
+            for id_ in candidates(split, task_type, taken):
+                steps = expert_steps(id_, engine)
+                if steps is None:
+                    dropped[f"{split} {task_type}"] += 1
+                    continue
+                files = write_game(id_)
+                entries[id_] = Entry(id_, digest(files.game, files.trajectory), steps)
+                found += 1
+                if found == size:
+                    break
+            print(f"{split} {task_type}: {found} of {size}, {dropped[f'{split} {task_type}']} dropped", flush=True)
+    versions = {"generator": str(GENERATOR_VERSION)} | {
+        name: metadata.version(name) for name in ("alfworld", "textworld", "fast_downward_textworld")
+    }
+    return Manifest(versions, entries), dropped
+
+
+def main() -> None:
+    """Build and write the manifest, beside this file unless a path is given."""
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name(FILE)
+    manifest, dropped = build()
+    write_atomically(target, encode(manifest))
+    print(f"{len(manifest.entries)} games listed, {sum(dropped.values())} dropped: {target}")
+
+
+if __name__ == "__main__":
+    main()

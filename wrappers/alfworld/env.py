@@ -1,0 +1,132 @@
+"""ALFWorld as a `TextEnv`: the real engine's text, turns and step limit, an oracle, and exact snapshots.
+
+The initial observation is what ALFWorld's users show their agents: the engine's intro without its banner, one line that
+lists the furniture and one that states the task. Everything else is the engine's text unchanged.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from align_echo.errors import EngineError, UsageError
+from align_echo.wrappers.alfworld.data import GameFolder, Source, read_json
+from align_echo.wrappers.alfworld.engine import Engine, Game, Snapshot
+from align_echo.wrappers.alfworld.oracle import Moment, Oracle
+from align_echo.wrappers.alfworld.spec import CONTRACT, STEP_LIMIT
+from align_echo.wrappers.text_env import EngineState, TextEnv
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+TASK_PREFIX = "Your task is to: "
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """The engine's state and what the oracle was told so far."""
+
+    engine: Snapshot
+    moments: tuple[Moment, ...]
+
+
+class AlfworldEnv(TextEnv):
+    """One split of ALFWorld. Not shared between threads: give each its own."""
+
+    def __init__(self, source: Source, split: str, step_limit: int | None = None) -> None:
+        """Raises `MissingDataError` if the source has no such split, `UsageError` for a step limit below 1."""
+        limit = STEP_LIMIT if step_limit is None else step_limit
+        super().__init__(tuple(source.ids(split)), CONTRACT, limit)
+        self._source = source
+        self._engine = Engine()
+        self._oracle: Oracle | None = None
+        self._goal = ""
+        self._task_type = ""
+
+    @property
+    def goal(self) -> str:
+        return self._goal
+
+    @property
+    def task_type(self) -> str:
+        return self._task_type
+
+    def oracle(self) -> Oracle:
+        """Raises `UsageError` before a reset."""
+        if self._oracle is None:
+            raise UsageError("call reset() before oracle()")
+        return self._oracle
+
+    def close(self) -> None:
+        """Give the engine's library back. The environment cannot be used afterwards."""
+        self._over = True
+        self._engine.close()
+
+    # ------------------------------------------------------------ the engine
+
+    def _load(self, task_id: str) -> EngineState:
+        if task_id not in self._known:
+            raise UsageError(f"there is no task {task_id!r} in this split; see tasks() for the ids")
+        files = self._source.folder(task_id)
+        trajectory = read_json(files.trajectory)
+        intro = _checked(self._engine.reset, _game(files))
+        try:
+            self._oracle = Oracle(self._engine, intro, trajectory)
+            self._task_type = str(trajectory["task_type"])
+        except KeyError as error:
+            raise EngineError(f"{files.trajectory} lacks {error}") from error
+        self._goal = intro.rpartition(TASK_PREFIX)[2].strip()
+        return self._answer("\n".join(part.strip() for part in intro.split("\n\n")[1:]))
+
+    def _act(self, action: str) -> EngineState:
+        answer = _checked(self._engine.step, action)
+        self.oracle().record(action.strip(), answer)
+        return self._answer(answer)
+
+    def _probe(self, action: str) -> str:
+        return _checked(self._engine.peek, action)
+
+    def _answer(self, observation: str) -> EngineState:
+        won = self._engine.won
+        commands = tuple(sorted(self._engine.commands))
+        return EngineState(observation, float(won), won, won, commands)
+
+    @functools.cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self.task_ids)
+
+    def _save(self) -> _Saved:
+        return _Saved(self._engine.snapshot(), self.oracle().moments)
+
+    def _restore(self, task_id: str, saved: _Saved) -> None:
+        if task_id != self._task_id:
+            self._load(task_id)
+        _checked(self._engine.restore, saved.engine)
+        self.oracle().rewind(saved.moments)
+
+
+def _checked(call: Callable[[T], R], argument: T) -> R:
+    """Turn whatever the engine raises into `EngineError`."""
+    try:
+        return call(argument)
+    except EngineError:
+        raise
+    except Exception as error:
+        raise EngineError(f"ALFWorld's engine failed: {type(error).__name__}: {error}".splitlines()[0]) from error
+
+
+def _game(files: GameFolder) -> Game:
+    stamp = files.game.stat()
+    return _read_game(files.game, stamp.st_mtime_ns, stamp.st_size)
+
+
+@functools.lru_cache(maxsize=32)
+def _read_game(path: Path, mtime: int, size: int) -> Game:
+    record = read_json(path)
+    try:
+        return Game(record["pddl_domain"], record["grammar"], record["pddl_problem"])
+    except KeyError as error:
+        raise EngineError(f"{path} lacks {error}") from error

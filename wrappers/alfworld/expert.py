@@ -1,0 +1,116 @@
+"""ALFWorld's handcoded expert, made repeatable: it follows an episode and names the next action.
+
+Three things differ from the wheel's class: where that one draws at random it takes the first choice, or a draw fixed by
+the step; its bookkeeping, which waits for the verb "put", is told of the engine's verb "move"; and furniture at the
+place where the agent already stands, to which the engine refuses to "go", is examined instead.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from textworld.logic import Proposition, Variable
+
+from align_echo.wrappers.alfworld import upstream
+from align_echo.wrappers.alfworld.dice import Dice
+
+FACTS_READ = ("holds", "inreceptacle", "ishot", "iscool", "isclean")
+"""The only facts that the expert looks at."""
+
+MOST_STEPS = 200
+
+
+@dataclass(frozen=True)
+class TaskParameters:
+    """`pddl_params` and `task_type` of a game's traj_data.json, as the expert reads them."""
+
+    task_type: str
+    object_target: str
+    parent_target: str
+    toggle_target: str
+
+    @classmethod
+    def read(cls, trajectory: dict[str, Any]) -> TaskParameters:
+        """Raises `KeyError` where the file lacks one."""
+        given = trajectory["pddl_params"]
+        return cls(
+            task_type=trajectory["task_type"],
+            object_target=given["object_target"].lower(),
+            parent_target=given["parent_target"].lower(),
+            toggle_target=given["toggle_target"].lower(),
+        )
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the expert sees after an action: the engine's answer, what can be done next, and the facts it reads."""
+
+    action: str
+    feedback: str
+    commands: Sequence[str]
+    facts: Sequence[tuple[str, tuple[str, ...]]]
+
+
+class Expert:
+    """One episode. Give it every step in order with `follow`; it answers with its next action or None."""
+
+    def __init__(self, parameters: TaskParameters, intro: str) -> None:
+        self._policy = _policy_class(parameters.task_type)(_as_dict(parameters), max_steps=MOST_STEPS)
+        self._policy.observe(intro)
+        self._steps = 0
+
+    def follow(self, seen: Seen) -> str | None:
+        """The expert's next action, None when it is at a loss."""
+        self._steps += 1
+        state = {
+            "feedback": seen.feedback,
+            "admissible_commands": list(seen.commands),
+            "facts": [Proposition(name, [Variable(a, a) for a in names]) for name, names in seen.facts],
+        }
+        last = self._as_movement(seen.action)
+        try:
+            action: str = self._policy.act(state, last)
+        except Exception:  # it raises whatever its heuristics run into: an empty list, a missing key, a timeout
+            return None
+        if action == last:
+            return Dice(f"expert {self._steps}").pick(sorted(seen.commands))
+        if action.startswith("go to ") and action not in seen.commands:
+            action = "examine " + action.removeprefix("go to ")
+        return action if action in seen.commands else None
+
+    def _as_movement(self, action: str) -> str:
+        """Furniture at the agent's place cannot be gone to, only examined; the expert knows no such case."""
+        name = action.removeprefix("examine ")
+        if action != name and name in self._policy.receptacles and name != self._policy.curr_recep:
+            return f"go to {name}"
+        return action
+
+
+def _as_dict(parameters: TaskParameters) -> dict[str, str]:
+    return {
+        "task_type": parameters.task_type,
+        "object_target": parameters.object_target,
+        "parent_target": parameters.parent_target,
+        "toggle_target": parameters.toggle_target,
+    }
+
+
+@functools.cache
+def _policy_class(task_type: str) -> Any:
+    module = upstream.load("alfworld.agents.expert.handcoded_expert_tw")
+    base = module.HandCodedTWAgent().get_task_policy({"task_type": task_type})
+
+    class Repeatable(base):  # type: ignore[misc, valid-type]
+        def get_next_subgoal(self) -> Any:
+            action, parameter, objects = super().get_next_subgoal()
+            return action, parameter, objects[:1]
+
+        def update_state_tracking(self, game_state: Any, last_action: str) -> None:
+            if last_action.startswith("move "):
+                last_action = "put " + last_action.removeprefix("move ")
+            super().update_state_tracking(game_state, last_action)
+
+    return Repeatable

@@ -1,0 +1,99 @@
+"""The 120 AI2-THOR floor plans as the ALFWorld wheel lists them: which receptacles stand where, which objects occur.
+
+The wheel gives positions for furniture that can be opened or stood at, and the kinds of all other things. Furniture
+without a position (stove burners, coffee machine, towel holder, ...) gets one here, fixed by the plan's number.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass
+
+from align_echo.wrappers.alfworld import upstream
+from align_echo.wrappers.alfworld.dice import Dice
+
+ROOMS = {
+    "Kitchen": range(1, 31),
+    "LivingRoom": range(201, 231),
+    "Bedroom": range(301, 331),
+    "Bathroom": range(401, 431),
+}
+
+ALFRED_UNSEEN = (10, 219, 308, 424)
+"""ALFRED's own valid_unseen rooms."""
+
+MORE_UNSEEN = (9, 29, 215, 226, 315, 325, 404, 425)
+"""Two more rooms of each kind that training never sees, so that the unseen split is not four rooms only."""
+
+UNSEEN = tuple(sorted(ALFRED_UNSEEN + MORE_UNSEEN))
+SEEN = tuple(number for plans in ROOMS.values() for number in plans if number not in UNSEEN)
+
+COPIES = {"StoveBurner": 4, "HandTowelHolder": 2, "Drawer": 2, "Shelf": 2}
+
+
+@dataclass(frozen=True)
+class Receptacle:
+    """A piece of furniture. `location` is where the agent stands to use it: `loc|x|z|rotation|horizon`."""
+
+    id: str
+    kind: str
+    location: str
+
+
+@dataclass(frozen=True)
+class FloorPlan:
+    """One room: its furniture and the kinds of things found in it."""
+
+    number: int
+    room: str
+    receptacles: tuple[Receptacle, ...]
+    object_kinds: tuple[str, ...]
+
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of furniture, sorted."""
+        return tuple(sorted({receptacle.kind for receptacle in self.receptacles}))
+
+
+@functools.cache
+def floor_plan(number: int) -> FloorPlan:
+    """The plan of a number (1-30 kitchens, 201-230 living rooms, 301-330 bedrooms, 401-430 bathrooms)."""
+    room = next(name for name, numbers in ROOMS.items() if number in numbers)
+    folder = upstream.layouts_folder()
+    occurring = json.loads((folder / f"FloorPlan{number}-objects.json").read_text(encoding="utf-8"))
+    placed = json.loads((folder / f"FloorPlan{number}-openable.json").read_text(encoding="utf-8"))
+    receptacles = [Receptacle(id_, kind_of(id_), _location(point)) for id_, point in sorted(placed.items())]
+    found = {receptacle.kind for receptacle in receptacles}
+    fixed = upstream.constants().RECEPTACLES - upstream.constants().MOVABLE_RECEPTACLES_SET
+    for kind in sorted(set(occurring) & fixed - found):
+        receptacles += _standing_anywhere(number, kind)
+    return FloorPlan(number, room, tuple(receptacles), tuple(sorted(set(occurring))))
+
+
+def kind_of(id_: str) -> str:
+    """`Sink|...|SinkBasin` is a SinkBasin, `Drawer|...` a Drawer."""
+    parts = id_.split("|")
+    return parts[-1] if parts[-1].endswith("Basin") else parts[0]
+
+
+def _standing_anywhere(number: int, kind: str) -> list[Receptacle]:
+    dice = Dice(f"floor plan {number} {kind}")
+    made: list[Receptacle] = []
+    point: list[float] = []
+    for copy in range(COPIES.get(kind, 1)):
+        if copy % 2 == 0:  # two burners of a stove are used from the same place
+            point = [dice.between(-3, 3), dice.between(-3, 3), 90 * dice.below(4), 30]
+        # The engine names a sink by its basin, so the id must end in it (as AI2-THOR's does).
+        name, end = (kind.removesuffix("Basin"), f"|{kind}") if kind.endswith("Basin") else (kind, "")
+        made.append(Receptacle(f"{name}|{coordinates(dice)}{end}", kind, _location(point)))
+    return made
+
+
+def coordinates(dice: Dice) -> str:
+    """A position written as AI2-THOR writes it: `+00.25|+00.90|-01.50`."""
+    return "|".join(f"{dice.between(low, high):+06.2f}" for low, high in ((-4, 4), (0, 2), (-4, 4)))
+
+
+def _location(point: list[float]) -> str:
+    x, z, rotation, horizon = point
+    return f"loc|{round(x * 4)}|{round(z * 4)}|{round(rotation) // 90}|{round(horizon)}"

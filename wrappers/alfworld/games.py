@@ -1,0 +1,197 @@
+"""Embedded games: seeded rooms of all six task types in ALFWorld's official layout, from an id alone.
+
+A game depends on the generator's version and its id, on nothing else: same bytes in every process and on every machine.
+Ids look as ALFRED's: `<split>/<type>-<Object>-None-<Target>-<floor plan>/trial_G<version>_<number>`. Which ids exist is
+in the manifest (`manifest.py`), which lists only games that the expert won in the real engine.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from dataclasses import dataclass
+
+from align_echo.errors import UsageError
+from align_echo.wrappers.alfworld import problem, upstream
+from align_echo.wrappers.alfworld.dice import Dice
+from align_echo.wrappers.alfworld.floorplans import FloorPlan, Receptacle, coordinates, floor_plan
+from align_echo.wrappers.alfworld.problem import Goal, Room, Thing
+from align_echo.wrappers.alfworld.spec import TASK_TYPES
+
+GENERATOR_VERSION = 1
+
+CAPACITY = {
+    "StoveBurner": 1, "TowelHolder": 1, "HandTowelHolder": 1, "ToiletPaperHanger": 1, "CoffeeMachine": 1,
+    "Microwave": 1, "Toaster": 1, "Drawer": 3, "Cabinet": 3, "Safe": 2, "Shelf": 4, "Fridge": 8, "SinkBasin": 4,
+    "GarbageCan": 3, "Toilet": 3,
+}  # fmt: skip
+OPEN_CAPACITY = 12
+MOST_THINGS = 40
+
+SCENERY = {
+    "HousePlant": ("CounterTop", "DiningTable", "CoffeeTable", "SideTable", "Dresser", "Desk", "TVStand"),
+    "Television": ("TVStand", "Dresser", "CoffeeTable", "SideTable", "DiningTable"),
+    "DeskLamp": ("Desk", "SideTable", "Dresser", "DiningTable", "CoffeeTable", "Shelf", "TVStand"),
+}
+"""Things that stand on furniture and cannot be picked up."""
+
+NOT_A_TARGET = {
+    "pick_clean_then_place_in_recep": ("SinkBasin",),
+    "pick_heat_then_place_in_recep": ("Microwave",),
+    "pick_cool_then_place_in_recep": ("Fridge",),
+}
+ABILITY = {
+    "pick_clean_then_place_in_recep": "Cleanable",
+    "pick_heat_then_place_in_recep": "Heatable",
+    "pick_cool_then_place_in_recep": "Coolable",
+}
+APPLIANCE = {
+    "pick_clean_then_place_in_recep": "SinkBasin",
+    "pick_heat_then_place_in_recep": "Microwave",
+    "pick_cool_then_place_in_recep": "Fridge",
+}
+
+_ID = re.compile(
+    r"(?P<split>\w+)/(?P<type>[a-z_]+)-(?P<object>\w+)-None-(?P<target>\w+)-(?P<plan>\d+)"
+    r"/trial_G(?P<version>\d+)_(?P<number>\d+)"
+)
+
+
+@dataclass(frozen=True)
+class GameFiles:
+    """The two files of a game, as text."""
+
+    game: str
+    trajectory: str
+
+
+def game_id(split: str, goal: Goal, plan: int, number: int) -> str:
+    """The id that `write_game` reads."""
+    folder = f"{goal.task_type}-{goal.object_kind}-None-{goal.lamp or goal.target}-{plan}"
+    return f"{split}/{folder}/trial_G{GENERATOR_VERSION}_{number:03d}"
+
+
+def goals_for(plan: FloorPlan, task_type: str) -> list[Goal]:
+    """Every goal of a type that makes sense in a room, in a fixed order."""
+    tables = upstream.constants()
+    if plan.room not in tables.GOALS_VALID[task_type]:
+        return []
+    if APPLIANCE.get(task_type, "") not in ("", *plan.kinds()):
+        return []
+    kinds = [kind for kind in plan.object_kinds if kind in _placeable(plan)]
+    if task_type == "look_at_obj_in_light":
+        if "DeskLamp" not in plan.object_kinds or not set(plan.kinds()) & set(SCENERY["DeskLamp"]):
+            return []
+        return [Goal(task_type, kind, "", "DeskLamp") for kind in kinds]
+    if task_type in ABILITY:
+        kinds = [kind for kind in kinds if kind in tables.VAL_ACTION_OBJECTS[ABILITY[task_type]]]
+    return [
+        Goal(task_type, kind, target, "")
+        for kind in kinds
+        for target in plan.kinds()
+        if kind in tables.VAL_RECEPTACLE_OBJECTS.get(target, ())
+        and target not in NOT_A_TARGET.get(task_type, ())
+        and set(_homes(plan, kind)) - {target}
+        and not (task_type == "pick_two_obj_and_place" and CAPACITY.get(target) == 1)
+    ]
+
+
+@functools.lru_cache(maxsize=64)
+def write_game(id_: str) -> GameFiles:
+    """Make the game of an id. Raises `UsageError` for an id of another form or another generator version."""
+    match = _ID.fullmatch(id_)
+    if match is None or match["type"] not in TASK_TYPES or int(match["version"]) != GENERATOR_VERSION:
+        raise UsageError(f"{id_!r} is not an embedded game of generator version {GENERATOR_VERSION}")
+    plan = floor_plan(int(match["plan"]))
+    light = match["type"] == "look_at_obj_in_light"
+    goal = Goal(match["type"], match["object"], "" if light else match["target"], match["target"] if light else "")
+    dice = Dice(f"align-echo alfworld {GENERATOR_VERSION} {id_}")
+    room = _furnish(plan, goal, dice)
+    sentence = _sentence(goal, dice)
+    game = {
+        "pddl_domain": upstream.domain_text(),
+        "grammar": upstream.grammar_text().replace("UNKNOWN GOAL", sentence),
+        "pddl_problem": problem.problem_text(f"{match['plan']}_{match['number']}", room, goal),
+        "solvable": True,
+        "walkthrough": None,
+    }
+    return GameFiles(json.dumps(game), json.dumps(_trajectory(id_, plan, goal, sentence), indent=1))
+
+
+def _trajectory(id_: str, plan: FloorPlan, goal: Goal, sentence: str) -> dict[str, object]:
+    annotation = {"task_desc": sentence, "high_descs": []}
+    return {
+        "task_id": id_.rsplit("/", 1)[1],
+        "task_type": goal.task_type,
+        "pddl_params": {
+            "object_target": goal.object_kind,
+            "parent_target": goal.target,
+            "toggle_target": goal.lamp,
+            "mrecep_target": "",
+            "object_sliced": False,
+        },
+        "scene": {"scene_num": plan.number, "floor_plan": f"FloorPlan{plan.number}"},
+        "template": annotation,
+        "turk_annotations": {"anns": [annotation]},
+    }
+
+
+def _sentence(goal: Goal, dice: Dice) -> str:
+    templates = upstream.goal_library()[goal.task_type]["templates"]
+    assert isinstance(templates, list)
+    words = {"obj": goal.object_kind, "recep": goal.target, "toggle": goal.lamp}
+    return dice.pick(templates).format(**{key: word.lower() for key, word in words.items()})
+
+
+# ---------------------------------------------------------------- furnishing
+
+
+def _homes(plan: FloorPlan, kind: str) -> list[str]:
+    """Kinds of furniture in this room that can hold a kind of thing."""
+    if kind in SCENERY:
+        return [place for place in plan.kinds() if place in SCENERY[kind]]
+    holds = upstream.constants().VAL_RECEPTACLE_OBJECTS
+    return [place for place in plan.kinds() if kind in holds.get(place, ())]
+
+
+def _placeable(plan: FloorPlan) -> frozenset[str]:
+    return frozenset(kind for kind in plan.object_kinds if kind in problem.pickupable_kinds() and _homes(plan, kind))
+
+
+def _furnish(plan: FloorPlan, goal: Goal, dice: Dice) -> Room:
+    """Goal objects first (never where they belong), then lamps and plants, then everything else of the room."""
+    free = {r.id: CAPACITY.get(r.kind, OPEN_CAPACITY) for r in plan.receptacles}
+    things: list[Thing] = []
+
+    def place(kind: str, avoid: str = "") -> None:
+        homes = _homes(plan, kind)
+        options = [r for r in plan.receptacles if r.kind in homes and r.kind != avoid and free[r.id] > 0]
+        if not options:
+            return
+        # A kind of furniture first, so that ten drawers do not swallow everything.
+        at = dice.pick(sorted({r.kind for r in options}))
+        where = dice.pick([r for r in options if r.kind == at])
+        free[where.id] -= 1
+        things.append(Thing(f"{kind}|{coordinates(dice)}", kind, where))
+
+    copies = 2 + dice.below(2) if goal.task_type == "pick_two_obj_and_place" else 1 + dice.below(3)
+    for _ in range(copies):
+        place(goal.object_kind, goal.target)
+    for kind in sorted(SCENERY):
+        if kind in plan.object_kinds or kind == goal.lamp:
+            place(kind)
+    others = [kind for kind in sorted(_placeable(plan)) if kind != goal.object_kind]
+    for kind in dice.shuffled(others):
+        for _ in range(1 + dice.chance(0.45) + dice.chance(0.2)):
+            if len(things) < MOST_THINGS:
+                place(kind)
+    return Room(plan.receptacles, tuple(things), _start(plan.receptacles, dice))
+
+
+def _start(receptacles: tuple[Receptacle, ...], dice: Dice) -> str:
+    taken = {r.location for r in receptacles}
+    while True:
+        location = f"loc|{dice.below(25) - 12}|{dice.below(25) - 12}|{dice.below(4)}|30"
+        if location not in taken:
+            return location

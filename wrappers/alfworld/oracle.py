@@ -1,0 +1,92 @@
+"""Ground truth about a running episode: the expert's next action, and how far the goal is.
+
+The expert follows the whole episode (it keeps notes), but only catches up when it is asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from textworld.logic import Proposition
+
+from align_echo.wrappers.alfworld.engine import Engine
+from align_echo.wrappers.alfworld.expert import FACTS_READ, Expert, Seen, TaskParameters
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One step as it was: kept so that the expert can catch up later."""
+
+    action: str
+    feedback: str
+    commands: tuple[str, ...]
+    facts: tuple[Proposition, ...]
+
+
+class Oracle:
+    """Follows one episode of an engine; `record` must be told of every action."""
+
+    def __init__(self, engine: Engine, intro: str, trajectory: dict[str, Any]) -> None:
+        """`trajectory` is the content of traj_data.json. Raises `KeyError` if it lacks a parameter of the task."""
+        self._engine = engine
+        self._intro = intro
+        self._parameters = TaskParameters.read(trajectory)
+        self._moments: list[Moment] = []
+        self._followed = 0
+        self._expert = Expert(self._parameters, intro)
+        self._advice: str | None = None
+        self.record("look", intro)
+
+    def record(self, action: str, feedback: str) -> None:
+        """Tell of an action that was carried out, or refused."""
+        state = self._engine.facts
+        facts = tuple(
+            fact for signature, found in state._facts.items() if signature.name in FACTS_READ for fact in found
+        )
+        self._moments.append(Moment(action, feedback, tuple(self._engine.commands), facts))
+
+    @property
+    def moments(self) -> tuple[Moment, ...]:
+        """All that was recorded."""
+        return tuple(self._moments)
+
+    def rewind(self, moments: tuple[Moment, ...]) -> None:
+        """Take the record back to what it was."""
+        self._moments = list(moments)
+        self._followed = 0
+        self._expert = Expert(self._parameters, self._intro)
+        self._advice = None
+
+    def handcoded_action(self) -> str | None:
+        """What the handcoded expert does next; None when it is at a loss."""
+        for moment in self._moments[self._followed :]:
+            self._advice = self._expert.follow(self._as_seen(moment))
+            self._followed += 1
+        return self._advice
+
+    def expert_action(self) -> str | None:
+        """The handcoded expert's next action, or the planner's where that one is at a loss; None once won."""
+        if self._engine.won:
+            return None
+        action = self.handcoded_action()
+        if action is not None:
+            return action
+        plan = self._engine.plan()
+        return plan[0] if plan else None
+
+    def distance(self) -> int | None:
+        """Length of the planner's plan from here; 0 once won, None if it finds none."""
+        if self._engine.won:
+            return 0
+        plan = self._engine.plan()
+        return None if plan is None else len(plan)
+
+    def _as_seen(self, moment: Moment) -> Seen:
+        game = self._engine.game
+        assert game is not None
+        facts = [
+            (fact.name, tuple((game.entities[v.name].name or "").strip() for v in fact.arguments))
+            for fact in moment.facts
+        ]
+        return Seen(moment.action, moment.feedback, moment.commands, facts)

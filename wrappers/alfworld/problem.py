@@ -1,0 +1,145 @@
+"""A furnished room and a goal, written as the PDDL problem that ALFWorld's domain and engine read.
+
+Facts follow ALFWorld's own generator: which kinds fit where, what can be cleaned, heated, cooled and sliced comes from
+its tables; lamps can be switched only where the task needs one; goal objects in the fridge are already cool.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from align_echo.wrappers.alfworld import upstream
+from align_echo.wrappers.alfworld.floorplans import Receptacle
+
+AGENT = "agent1"
+_CHARACTERS = str.maketrans({"-": "_minus_", "#": "-", "|": "_bar_", "+": "_plus_", ".": "_dot_", ",": "_comma_"})
+
+
+@dataclass(frozen=True)
+class Thing:
+    """An object and the receptacle it starts in."""
+
+    id: str
+    kind: str
+    place: Receptacle
+
+
+@dataclass(frozen=True)
+class Room:
+    """All that a game starts with. `start` is the agent's location, where nothing else is."""
+
+    receptacles: tuple[Receptacle, ...]
+    things: tuple[Thing, ...]
+    start: str
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Kinds as ALFWorld writes them; `lamp` only for look_at_obj_in_light, `target` for all others."""
+
+    task_type: str
+    object_kind: str
+    target: str
+    lamp: str
+
+
+def mangled(text: str) -> str:
+    """ALFWorld's way to write an id in PDDL, in lower case as the engine reads it."""
+    return text.translate(_CHARACTERS)
+
+
+def display_names(room: Room) -> dict[str, str]:
+    """The engine's name of each receptacle and object ("mug 1"): of n of a kind, the first id in order is number n."""
+    kinds = {mangled(r.id).lower(): (r.id, r.kind) for r in room.receptacles}
+    kinds |= {mangled(t.id).lower(): (t.id, t.kind) for t in room.things}
+    left: dict[str, int] = {}
+    for _, kind in kinds.values():
+        left[kind] = left.get(kind, 0) + 1
+    names = {}
+    for key in sorted(kinds):
+        id_, kind = kinds[key]
+        names[id_] = f"{kind.lower()} {left[kind]}"
+        left[kind] -= 1
+    return names
+
+
+def problem_text(name: str, room: Room, goal: Goal) -> str:
+    """The PDDL problem, without `:metric`: before `:init` the engine's parser refuses it, and it changes nothing."""
+    library = upstream.goal_library()[goal.task_type]["pddl"]
+    assert isinstance(library, str)
+    goal_pddl = library.format(obj=goal.object_kind, recep=goal.target, toggle=goal.lamp)
+    text = (
+        f"(define (problem plan_{name})\n(:domain alfred)\n(:objects\n{_lines(_objects(room))})\n"
+        f"(:init\n{_lines(_facts(room, goal))})\n"
+    )
+    return mangled(text + goal_pddl)
+
+
+def _lines(items: list[str]) -> str:
+    return "".join(f"    {item}\n" for item in items)
+
+
+def _objects(room: Room) -> list[str]:
+    receptacle_kinds = sorted({r.kind for r in room.receptacles})
+    object_kinds = sorted({t.kind for t in room.things})
+    locations = sorted({r.location for r in room.receptacles} | {room.start})
+    return [
+        f"{AGENT} # agent",
+        *(f"{kind}Type # otype" for kind in object_kinds),
+        *(f"{kind}Type # rtype" for kind in receptacle_kinds),
+        *(f"{t.id} # object" for t in room.things),
+        *(f"{r.id} # receptacle" for r in room.receptacles),
+        *(f"{location} # location" for location in locations),
+    ]
+
+
+def _facts(room: Room, goal: Goal) -> list[str]:
+    facts = [f"(atLocation {AGENT} {room.start})"]
+    openable = upstream.constants().OPENABLE_CLASS_SET
+    for r in room.receptacles:
+        facts += [f"(receptacleType {r.id} {r.kind}Type)", f"(receptacleAtLocation {r.id} {r.location})"]
+        if r.kind in openable:
+            facts.append(f"(openable {r.id})")
+    for thing in room.things:
+        facts += _facts_of(thing, goal)
+    return facts + _fits(room)
+
+
+def _facts_of(thing: Thing, goal: Goal) -> list[str]:
+    tables = upstream.constants()
+    facts = [
+        f"(objectType {thing.id} {thing.kind}Type)",
+        f"(inReceptacle {thing.id} {thing.place.id})",
+        f"(wasInReceptacle {thing.id} {thing.place.id})",
+        f"(objectAtLocation {thing.id} {thing.place.location})",
+    ]
+    if thing.kind in pickupable_kinds():
+        facts.append(f"(pickupable {thing.id})")
+    if thing.kind in tables.MOVABLE_RECEPTACLES_SET:
+        facts.append(f"(isReceptacleObject {thing.id})")
+    for ability in ("Cleanable", "Heatable", "Coolable", "Sliceable"):
+        if thing.kind in tables.VAL_ACTION_OBJECTS[ability]:
+            facts.append(f"({ability.lower()} {thing.id})")
+    if thing.kind == goal.lamp:
+        facts.append(f"(toggleable {thing.id})")
+    if thing.kind == goal.object_kind and thing.place.kind == "Fridge":
+        facts.append(f"(isCool {thing.id})")
+    return facts
+
+
+def _fits(room: Room) -> list[str]:
+    holds = upstream.constants().VAL_RECEPTACLE_OBJECTS
+    object_kinds = sorted({t.kind for t in room.things})
+    return [
+        f"(canContain {kind}Type {thing}Type)"
+        for kind in sorted({r.kind for r in room.receptacles})
+        for thing in object_kinds
+        if thing in holds.get(kind, ())
+    ]
+
+
+def pickupable_kinds() -> frozenset[str]:
+    """Kinds that can be picked up: those that some furniture can hold."""
+    tables = upstream.constants()
+    held = set().union(*(tables.VAL_RECEPTACLE_OBJECTS[kind] for kind in tables.VAL_RECEPTACLE_OBJECTS))
+    return frozenset(kind for kind in held if not kind.endswith("Sliced"))
