@@ -30,8 +30,8 @@ _LIKELY = ("countertop", "table", "desk", "bed", "shelf", "sofa", "dresser", "st
 class Habits:
     """What this novice does of itself. Numbers are shares of the occasions."""
 
-    goes_first: float = 0.1
-    opens_first: float = 0.1
+    goes_first: float = 0.2
+    opens_first: float = 0.7
     says_put: bool = True
     drops_numbers: bool = True
     patience: int = 4
@@ -42,7 +42,7 @@ class Habits:
 STUBBORN = Habits(heeds_feedback=False, heeds_rules=0.0)
 """Never takes a hint: an interface must at least do it no harm."""
 
-CAREFUL = Habits(goes_first=0.95, opens_first=0.0, says_put=True, drops_numbers=True)
+CAREFUL = Habits(goes_first=0.95, opens_first=0.0)
 """Goes to places first, so it fails in other ways than the default novice."""
 
 
@@ -75,12 +75,13 @@ class _Mind:
     def __init__(self, habits: Habits, seed: int, view: AgentView) -> None:
         self.habits = habits
         self.key = f"{seed}/{view.task_id}"
+        self.round = 0
         self.goal = read_goal(view.goal)
         self.belief = Belief.from_intro(view.initial_observation)
         self.advice = read_rules(view.rules)
         self.turns = view.turns
         self.tries: dict[str, int] = {}
-        self.obeyed: dict[tuple[str, str], int] = {}
+        self.heard: set[tuple[str, str]] = set()
         self.been: list[str] = []
         for turn in view.turns:
             self._live(turn.action or "", turn.observation)
@@ -88,19 +89,18 @@ class _Mind:
     def _live(self, action: str, observation: str) -> None:
         destination = self.goal.dest if self.goal else ""
         told = self.belief.update(observation, destination)
-        if told:
+        known = (action, observation) in self.heard
+        self.heard.add((action, observation))
+        if told and not known:
             self.tries.pop(action, None)
         else:
             self.tries[action] = self.tries.get(action, 0) + 1
         if action.startswith("go to "):
             self.been.append(action.removeprefix("go to "))
-            for failed, hint in list(self.obeyed):
-                if hint == action and told:
-                    self.tries.pop(failed, None)
 
     def draw(self, *parts: object) -> float:
         """A number in [0, 1) that depends on task and occasion only."""
-        text = "/".join(map(str, (self.key, *parts)))
+        text = "/".join(map(str, (self.key, self.round, *parts)))
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6]) / 2**48
 
     # -------------------------------------------------------- choosing
@@ -136,7 +136,8 @@ class _Mind:
         return None
 
     def _patience(self, action: str) -> int:
-        return 1 + int(self.draw("patience", action) * self.habits.patience)
+        """How often an action is tried in vain before it is given up, over all rounds so far."""
+        return (self.round + 1) * (1 + int(self.draw("patience", action) * self.habits.patience))
 
     def _give_up(self, intent: Intent) -> None:
         """Nothing came of it: it must have meant that there is nothing to be had there."""
@@ -147,9 +148,7 @@ class _Mind:
             if intent.thing in objects:
                 objects.remove(intent.thing)
         else:
-            for action in list(self.tries):
-                self.tries[action] = 0
-            self.key += "'"
+            self.round += 1
 
     def _intent(self) -> Intent:
         belief, goal = self.belief, self.goal
@@ -184,8 +183,7 @@ class _Mind:
                 for place, objects in self.belief.contents.items()
                 if any(obj in placed for obj in objects)
             }
-            self.key += "+"
-            self.tries.clear()
+            self.round += 1
             unseen = [place for place in self.belief.places if place not in self.belief.contents]
         if not unseen:
             return Intent("look")
