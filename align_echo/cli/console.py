@@ -1,0 +1,107 @@
+"""What the command line shows: live counts on a terminal, plain lines elsewhere, and how a stop is reported.
+
+Results go to standard output, progress and notes to standard error.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+MIN_WIDTH = 118
+"""Width of tables where there is no terminal to ask."""
+
+LINES_PER_STAGE = 4
+
+
+def stdout() -> Console:
+    """Where results go."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=max(console.width, MIN_WIDTH))
+
+
+def note(line: str) -> None:
+    """One line of comment on what goes on."""
+    print(line, file=sys.stderr, flush=True)
+
+
+class Display:
+    """Progress of a run. On a terminal one line that moves; elsewhere a few plain lines a stage."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        columns = (TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn())
+        self._live = Progress(*columns, TextColumn("{task.fields[status]}"), console=self._console, transient=True)
+        self._bar: TaskID | None = None
+        self._title = ""
+        self._done = 0
+        self._total = 0
+        self._won = 0
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._console.is_terminal:
+            self._live.stop()
+
+    def stage(self, title: str, total: int, done: int = 0) -> None:
+        """Begin a stage of `total` episodes, of which `done` were finished earlier."""
+        self._title, self._total, self._done, self._won = title, total, done, 0
+        if not self._console.is_terminal:
+            note(f"{title}: {total} episodes" + (f", {done} of them finished earlier" if done else ""))
+            return
+        if self._bar is not None:
+            self._live.remove_task(self._bar)
+        self._bar = self._live.add_task(title, total=total, completed=done, status="")
+
+    def episode(self, won: bool) -> None:
+        """One more episode has ended."""
+        self._done += 1
+        self._won += won
+        if self._bar is not None:
+            self._live.update(self._bar, completed=self._done, status=f"won {self._won}")
+        elif self._done == self._total or self._done % max(1, self._total // LINES_PER_STAGE) == 0:
+            note(f"{self._title}: {self._done}/{self._total}, won {self._won}")
+
+    def status(self, text: str) -> None:
+        """What is being done right now."""
+        if self._bar is not None:
+            self._live.update(self._bar, status=text)
+        else:
+            note(text)
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        if self._console.is_terminal:
+            self._live.console.print(text, markup=False)
+        else:
+            note(text)
+
+
+def new_folder(verb: str, environment: str) -> Path:
+    """A name for a run's folder that tells when it began. Nothing is created."""
+    return Path("runs") / f"{verb}-{environment}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+
+
+@contextmanager
+def resumable(out: Path) -> Iterator[None]:
+    """Turn Ctrl-C into a line that says how to go on, and exit status 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        note(f"stopped; what is finished is kept. To go on, repeat the command with: --resume --out {out}")
+        raise typer.Exit(130) from None

@@ -1,0 +1,101 @@
+"""`align-echo doctor`: what is installed, which data and keys are found, and what to do about what is missing.
+
+It looks and never fails: what is missing is a line of advice, and the exit status is 0. Keys are never printed.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from importlib.util import find_spec
+
+from rich.text import Text
+
+from align_echo import __version__
+from align_echo.cli.console import stdout
+from align_echo.cli.options import MODEL_VARIABLE
+from align_echo.errors import AlignEchoError
+from align_echo.interface import shipped_interfaces
+from align_echo.wrappers.catalogue import EnvironmentSpec, environments, tasks
+
+PACKAGES = {
+    "gymnasium": "gymnasium",
+    "pydantic-monty": "pydantic_monty",
+    "openai": "openai",
+    "alfworld": "alfworld",
+    "textworld": "textworld",
+    "fast-downward-textworld": "fast_downward",
+}
+"""Distribution name -> module: what the base install brings."""
+
+KEYS = ("ALIGN_ECHO_API_KEY", "OPENAI_API_KEY")
+SETTINGS = (MODEL_VARIABLE, "OPENAI_BASE_URL", "ALFWORLD_DATA", "ALIGN_ECHO_CACHE")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report. `advice` says what to do; empty where nothing needs doing."""
+
+    subject: str
+    found: str
+    good: bool = True
+    advice: str = ""
+
+
+def doctor() -> None:
+    """Say what is installed, which data and keys are found, and what to install for what is missing."""
+    settings = [_setting(name) for name in SETTINGS]  # before the engine is loaded: it sets some of its own
+    console = stdout()
+    for finding in (*_installed(), *_keys(), *settings, *_data()):
+        mark = Text("ok", style="green") if finding.good else Text("--", style="yellow")
+        line = Text.assemble(mark, f"  {finding.subject}: {finding.found}")
+        console.print(line, soft_wrap=True)
+        if finding.advice:
+            console.print(f"      {finding.advice}", soft_wrap=True, markup=False)
+
+
+def _installed() -> Iterator[Finding]:
+    yield Finding("align-echo", f"{__version__} on Python {platform.python_version()}, {platform.platform()}")
+    for package, module in PACKAGES.items():
+        try:
+            version = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            version = ""
+        if version and find_spec(module) is not None:
+            yield Finding(package, version)
+        else:
+            yield Finding(package, "not installed", False, "pip install --force-reinstall align-echo")
+    yield Finding("shipped interfaces", ", ".join(shipped_interfaces()) or "none")
+
+
+def _keys() -> Iterator[Finding]:
+    present = [name for name in KEYS if os.environ.get(name)]
+    if present:
+        yield Finding("key for chat models", f"${present[0]} is set")
+        return
+    advice = "for hosted models: export OPENAI_API_KEY=...; a local endpoint needs none: --base-url http://..."
+    yield Finding("key for chat models", "none; the probe backend and the scripted agents need none", False, advice)
+
+
+def _setting(name: str) -> Finding:
+    value = os.environ.get(name)
+    if name == MODEL_VARIABLE:
+        backend = "llm" if value else "probe"
+        value = f"{value or 'not set'}; generate-interface --backend auto takes {backend}"
+    return Finding(f"${name}", value or "not set")
+
+
+def _data() -> Iterator[Finding]:
+    for spec in environments().values():
+        yield _data_of(spec)
+
+
+def _data_of(spec: EnvironmentSpec) -> Finding:
+    try:
+        counts = [f"{len(tasks(spec.name, split=split))} {split}" for split in spec.splits]
+    except (AlignEchoError, ImportError) as error:
+        return Finding(f"{spec.name} tasks", "not available", False, " ".join(str(error).split()))
+    return Finding(f"{spec.name} tasks", ", ".join(counts))

@@ -1,0 +1,194 @@
+"""`align-echo evaluate`: play tasks with an agent under an interface, or under all its variants, and print the figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from align_echo import __version__
+from align_echo.cli import options
+from align_echo.cli.agents import AGENTS, about, build_agent, check_agent, needs_model
+from align_echo.cli.console import Display, new_folder, note, resumable, stdout
+from align_echo.errors import UsageError
+from align_echo.evaluate.comparison import BASELINE, Comparison, compare, run_variant, variants_of
+from align_echo.evaluate.folder import Config, EvaluationFolder, check_folder
+from align_echo.evaluate.selection import pick_tasks
+from align_echo.evaluate.tables import NAMES, tables
+from align_echo.interface import Interface
+from align_echo.types import ChatModel, Trajectory
+from align_echo.wrappers.catalogue import EnvironmentSpec, check_split, environment, resolve_interface
+from align_echo.wrappers.catalogue import tasks as list_tasks
+
+WORKERS_WITH_MODEL = 8
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An evaluation whose every input was checked."""
+
+    spec: EnvironmentSpec
+    split: str
+    task_ids: list[str]
+    variants: dict[str, Interface | None]
+    agent: str
+    model: str | None
+    base_url: str | None
+    seed: int
+    workers: int
+    data_root: Path | None
+
+    @property
+    def config(self) -> Config:
+        """What `config.json` holds; a resumed run must ask for the same."""
+        return {
+            "command": "evaluate",
+            "align_echo": __version__,
+            "environment": self.spec.name,
+            "split": self.split,
+            "tasks": list(self.task_ids),
+            "interfaces": {name: one.label if one else "none" for name, one in self.variants.items()},
+            "agent": self.agent,
+            "model": self.model if needs_model(self.agent) else None,
+            "base_url": self.base_url if needs_model(self.agent) else None,
+            "seed": self.seed,
+            "data_root": str(self.data_root.absolute()) if self.data_root else None,
+        }
+
+
+def evaluate(
+    env: options.Env,
+    agent: Annotated[str, typer.Option("--agent", help=f"Who plays: {', '.join(AGENTS)}.")],
+    interface: Annotated[str, typer.Option("--interface", help="none, a shipped name, or a .py file.")] = "none",
+    rules: Annotated[bool, typer.Option("--rules/--no-rules", help="InferRules on or off.")] = True,
+    feedback: Annotated[bool, typer.Option("--feedback/--no-feedback", help="WrapStep on or off.")] = True,
+    compare_all: Annotated[
+        bool, typer.Option("--compare", help="All four: no interface, rules only, feedback only, both.")
+    ] = False,
+    split: Annotated[str | None, typer.Option("--split", help="Default: the environment's test split.")] = None,
+    tasks: Annotated[int | None, typer.Option("--tasks", help="How many; default: all of the split.")] = None,
+    model: options.Model = None,
+    base_url: options.BaseUrl = None,
+    seed: options.Seed = 0,
+    workers: options.Workers = None,
+    out: options.Out = None,
+    resume: options.Resume = False,
+    data_root: options.DataRoot = None,
+) -> None:
+    """Play tasks with an agent and print success and consecutive invalid actions, with 95% intervals."""
+    spec = environment(env)
+    split = check_split(spec, split or spec.test_split)
+    check_agent(agent, model)
+    plan = Plan(
+        spec=spec,
+        split=split,
+        variants=choose_variants(
+            resolve_interface(spec, interface), rules=rules, feedback=feedback, compare_all=compare_all
+        ),
+        task_ids=pick_tasks(
+            list_tasks(env, split=split, data_root=data_root), tasks, task_type=spec.task_type, seed=seed
+        ),
+        agent=agent,
+        model=model,
+        base_url=base_url,
+        seed=seed,
+        workers=workers or (WORKERS_WITH_MODEL if needs_model(agent) else 1),
+        data_root=data_root,
+    )
+    if resume and out is None:
+        raise UsageError("--resume needs the folder to go on with: add --out DIR")
+    path = out or new_folder("evaluate", spec.name)
+    check_folder(path, plan.config, resume=resume)
+    chat = _load_model(plan, path)
+    folder = EvaluationFolder(path, plan.config, resume=resume)
+    note(about(agent, model))
+    with resumable(path), Display() as display:
+        trajectories = _play(plan, chat, folder, display)
+        display.status("replaying the actions in the plain environment")
+        result = compare(spec, trajectories, seed=seed, data_root=data_root)
+    summary = folder.finish(result)
+    _show(plan, result)
+    print(f"written: {summary} and the trajectories beside it")
+
+
+def choose_variants(
+    interface: Interface | None, *, rules: bool, feedback: bool, compare_all: bool
+) -> dict[str, Interface | None]:
+    """The variants to play, by name. Raises `UsageError` for switches that leave nothing to play or to compare."""
+    if compare_all and not (rules and feedback):
+        raise UsageError("--compare plays every variant: leave out --no-rules and --no-feedback")
+    if interface is None:
+        if compare_all:
+            raise UsageError("--compare needs an interface to compare with: add --interface NAME or PATH")
+        if not (rules and feedback):
+            raise UsageError("--no-rules and --no-feedback need an interface: add --interface NAME or PATH")
+        return {BASELINE: None}
+    if not rules and not feedback:
+        raise UsageError("with --no-rules and --no-feedback nothing is left: say --interface none")
+    found = variants_of(interface)
+    if compare_all:
+        return found
+    name = "full" if rules and feedback else "rules" if rules else "feedback"
+    return {name: found[name]}
+
+
+def _load_model(plan: Plan, path: Path) -> ChatModel | None:
+    """The agent's model, with its replies cached and logged in the run's folder; None for a scripted agent."""
+    if not needs_model(plan.agent):
+        return None
+    from align_echo.jsonl import JsonlFile
+    from align_echo.models import RecordingModel, ReplyCache, load_model
+
+    model = load_model(plan.model or "", base_url=plan.base_url)
+    return RecordingModel(
+        model, role="agent", cache=ReplyCache(path / "cache"), log=JsonlFile(path / "calls.jsonl")
+    )
+
+
+def _play(
+    plan: Plan, model: ChatModel | None, folder: EvaluationFolder, display: Display
+) -> dict[str, list[Trajectory]]:
+    agent = build_agent(plan.agent, model, plan.seed)
+    played: dict[str, list[Trajectory]] = {}
+    for name, interface in plan.variants.items():
+        finished = folder.finished(name)
+        display.stage(NAMES[name], len(plan.task_ids), len(finished))
+
+        def ended(trajectory: Trajectory, name: str = name) -> None:
+            folder.add(name, trajectory)
+            display.episode(trajectory.won)
+
+        played[name] = run_variant(
+            plan.spec,
+            agent,
+            interface,
+            plan.task_ids,
+            split=plan.split,
+            seed=plan.seed,
+            workers=plan.workers,
+            data_root=plan.data_root,
+            finished=finished,
+            on_trajectory=ended,
+        )
+    return played
+
+
+def _show(plan: Plan, result: Comparison) -> None:
+    console = stdout()
+    for table in tables(result):
+        console.print(table)
+        console.print()
+    interface = next((one for one in plan.variants.values() if one is not None), None)
+    if interface is not None:
+        rules = interface.provenance.rules
+        proven = sum(rule.evidence.support for rule in rules)
+        against = sum(rule.evidence.refuted for rule in rules)
+        print(f"interface: {interface.name}@{interface.content_hash}, made by {interface.provenance.backend}, ", end="")
+        print(f"{len(rules)} rules on record ({proven} experiments for, {against} against)")
+    print(about(plan.agent, plan.model))
+    spent = [one.usage for one in result.variants.values()]
+    if any(usage.prompt_tokens for usage in spent):
+        tokens = sum(usage.prompt_tokens + usage.completion_tokens for usage in spent)
+        print(f"tokens: {tokens:,}; cost: ${sum(usage.cost_usd for usage in spent):.4f} where the price is known")

@@ -1,0 +1,62 @@
+"""The entry point: verbs, and errors as one line on standard error with exit status 2."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from align_echo import __version__
+from align_echo.cli.doctor import doctor
+from align_echo.cli.envs import envs
+from align_echo.cli.evaluate import evaluate
+from align_echo.cli.generate_interface import generate_interface
+from align_echo.errors import AlignEchoError
+
+app = typer.Typer(
+    name="align-echo",
+    help="Find, prove and fix misalignments between agents and environments.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("generate-interface")(generate_interface)
+app.command("evaluate")(evaluate)
+app.command("doctor")(doctor)
+app.command("envs")(envs)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+) -> None:
+    if version:
+        print(f"align-echo {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status. `arguments` are the process's own if not given."""
+    try:
+        status = app(args=arguments, prog_name="align-echo", standalone_mode=False)
+    except typer.TyperException as error:
+        return _fail(error.format_message(), "; see align-echo --help")
+    except AlignEchoError as error:
+        return _fail(str(error))
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    return status if isinstance(status, int) else 0
+
+
+def _fail(message: str, hint: str = "") -> int:
+    print(f"align-echo: {' '.join(message.split()).rstrip('.')}{hint}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
