@@ -19,6 +19,18 @@ class Located(Protocol):
     def identity(self) -> str: ...
 
 
+@runtime_checkable
+class Sampler(ChatModel, Protocol):
+    """A model that answers the same request anew for another sample number."""
+
+    def with_sample(self, sample: int) -> ChatModel: ...
+
+
+def sample_of(model: ChatModel, sample: int) -> ChatModel:
+    """The model for one of several draws of the same request; a model without memory is its own sample."""
+    return model.with_sample(sample) if isinstance(model, Sampler) else model
+
+
 class Call(Frozen):
     """One exchange with a model. `reply` is None where the model gave none and `error` says why.
 
@@ -56,6 +68,10 @@ class RecordingModel:
     def name(self) -> str:
         """The model's own name."""
         return self._model.name
+
+    def with_sample(self, sample: int) -> RecordingModel:
+        """The same model, asked anew: its replies are stored apart from those of other samples."""
+        return RecordingModel(self._model, role=self._role, cache=self._cache, log=self._log, sample=sample)
 
     def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
         """The stored reply, or the model's. Raises `ModelError` (logged, not stored)."""

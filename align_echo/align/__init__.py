@@ -1,0 +1,1 @@
+"""ALIGN: interfaces generated from failures, and the experiments that verify them."""

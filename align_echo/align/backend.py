@@ -1,0 +1,41 @@
+"""What Algorithm 1 asks of a backend: find misalignments in failures, and write the interface that resolves them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from align_echo.interface import Interface
+from align_echo.types import Misalignment, Trajectory
+
+
+@runtime_checkable
+class Described(Protocol):
+    """Something that says what it is made of, for run records and resuming.
+
+    Keys: "model.<role>" a model's name, "prompt.<role>/<name>" a prompt's hash; any other key is a setting.
+    """
+
+    def describe(self) -> dict[str, str]: ...
+
+
+class Backend(Described, Protocol):
+    """The Analyzer and the Optimizer.
+
+    A backend carries nothing from one call to the next but what is in the arguments (a misalignment's `detail`, the
+    interface's source): a resumed run calls `optimize` without the `analyze` before it. A call that finds nothing
+    returns an empty list or the interface it was given. `ModelError` and `EngineError` end the run, to be resumed.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def analyze(
+        self, failed: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
+    ) -> list[Misalignment]:
+        """Misalignments that are not among `known` and stood the experiments."""
+        ...
+
+    def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
+        """An interface that resolves `new`; `interface` itself if none could be written."""
+        ...

@@ -1,0 +1,270 @@
+"""The six tools with which Analyzer and Optimizer verify what they claim: experiments on the wrapped environment.
+
+The agent's state is an `AgentView`, so asking for its next action, or changing what it saw, leaves the environment
+alone. A mistake in use comes back as text with `ok` false, never as an exception; only a model endpoint that is down
+(`ModelError`) gets through, because then the run has to stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, get_args
+
+import gymnasium as gym
+
+from align_echo.errors import EngineError, InterfaceError, ModelError, RequestRejectedError, UsageError
+from align_echo.interface import Interface
+from align_echo.rollout import base_env, extend, run_episode, start_view, take_turn
+from align_echo.types import Agent, AgentReply, AgentView, Frozen, Step, Trajectory
+
+Operation = Literal[
+    "init_simulator",
+    "reset_simulator",
+    "run_task",
+    "execute_agent_action",
+    "get_next_agent_action",
+    "change_last_action_observation",
+]
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+WITH_ARGUMENT = ("init_simulator", "execute_agent_action", "change_last_action_observation")
+"""Operations that need an argument: a task id, an action, an observation."""
+
+TELLING = ("run_task", "execute_agent_action", "get_next_agent_action")
+"""Operations whose outcome can speak for or against a claim."""
+
+LONGEST_TEXT = 4000
+
+
+class Outcome(Frozen):
+    """What an experiment showed. `number` counts all experiments of a simulator from 1."""
+
+    number: int
+    operation: str
+    argument: str
+    task_id: str
+    ok: bool
+    text: str
+
+    @property
+    def telling(self) -> bool:
+        """Whether it may be cited as evidence."""
+        return self.ok and self.operation in TELLING
+
+
+class _Misuse(Exception):
+    """The caller's mistake, in words for the model."""
+
+
+class Simulator:
+    """One simulated session of `agent` under an interface. `make_env` wraps the environment; `close` when done."""
+
+    def __init__(
+        self,
+        make_env: Callable[[Interface], gym.Env[str, str]],
+        agent: Agent,
+        interface: Interface,
+        *,
+        split: str,
+        action_format: str,
+        seed: int = 0,
+    ) -> None:
+        self._make_env = make_env
+        self._agent = agent
+        self._interface = interface
+        self._split = split
+        self._action_format = action_format
+        self._seed = seed
+        self._env: gym.Env[str, str] | None = None
+        self._task_id = ""
+        self._view: AgentView | None = None
+        self._over = ""
+        self.outcomes: list[Outcome] = []
+
+    # ------------------------------------------------------------ the six tools
+
+    def init_simulator(self, task_id: str, interface: Interface | None = None) -> Outcome:
+        """Start a task from its beginning, under another interface if one is given."""
+
+        def start() -> str:
+            if interface is not None and interface != self._interface:
+                self.close()
+                self._interface = interface
+            self._task_id = ""
+            return self._start(task_id)
+
+        return self._perform("init_simulator", task_id, start)
+
+    def reset_simulator(self) -> Outcome:
+        """Back to the beginning of the current task."""
+        return self._perform("reset_simulator", "", lambda: self._start(self._current_task()))
+
+    def run_task(self, task_id: str = "") -> Outcome:
+        """Let the agent play a whole task (the current one if none is named). Afterwards init or reset again."""
+        return self._perform("run_task", task_id, lambda: self._run_task(task_id or self._current_task()))
+
+    def execute_agent_action(self, action: str) -> Outcome:
+        """Carry out an action in the agent's place, through the interface."""
+        return self._perform("execute_agent_action", action, lambda: self._execute(action))
+
+    def get_next_agent_action(self) -> Outcome:
+        """What the agent would do next, given all that it has seen. Nothing is carried out."""
+        return self._perform("get_next_agent_action", "", self._next_action)
+
+    def change_last_action_observation(self, observation: str) -> Outcome:
+        """Replace what the agent saw last. The environment is not touched."""
+        return self._perform("change_last_action_observation", observation, lambda: self._rewrite(observation))
+
+    # ------------------------------------------------------------ by name, for a model
+
+    def perform(self, operation: str, argument: str) -> Outcome:
+        """Carry out an operation by its name. A wrong name or a missing argument is an outcome that is not ok."""
+        if operation in WITH_ARGUMENT and not argument.strip():
+            return self._record(operation, argument, False, f"{operation} needs an argument")
+        match operation:
+            case "init_simulator":
+                return self.init_simulator(argument.strip())
+            case "reset_simulator":
+                return self.reset_simulator()
+            case "run_task":
+                return self.run_task(argument.strip())
+            case "execute_agent_action":
+                return self.execute_agent_action(argument.strip())
+            case "get_next_agent_action":
+                return self.get_next_agent_action()
+            case "change_last_action_observation":
+                return self.change_last_action_observation(argument)
+        known = ", ".join(OPERATIONS)
+        return self._record(operation, argument, False, f"there is no operation {operation!r}; there are {known}")
+
+    def close(self) -> None:
+        """Close the environment."""
+        if self._env is not None:
+            self._env.close()
+        self._env = None
+        self._view = None
+
+    # ------------------------------------------------------------ inside
+
+    def _perform(self, operation: Operation, argument: str, run: Callable[[], str]) -> Outcome:
+        try:
+            return self._record(operation, argument, True, run())
+        except RequestRejectedError as error:
+            problem = f"the agent's model refused the request: {error}"
+        except (_Misuse, UsageError, InterfaceError) as error:
+            problem = str(error)
+        except EngineError as error:
+            self._view = None
+            problem = f"the environment broke ({error}); call init_simulator to start again"
+        return self._record(operation, argument, False, problem)
+
+    def _record(self, operation: str, argument: str, ok: bool, text: str) -> Outcome:
+        outcome = Outcome(
+            number=len(self.outcomes) + 1,
+            operation=operation,
+            argument=argument,
+            task_id=self._task_id,
+            ok=ok,
+            text=clip(text, LONGEST_TEXT),
+        )
+        self.outcomes.append(outcome)
+        return outcome
+
+    def _environment(self) -> gym.Env[str, str]:
+        if self._env is None:
+            self._env = self._make_env(self._interface)
+        return self._env
+
+    def _current_task(self) -> str:
+        if not self._task_id:
+            raise _Misuse("no task was started yet; call init_simulator with a task id first")
+        return self._task_id
+
+    def _started(self) -> AgentView:
+        if self._view is None:
+            raise _Misuse("no task is running; call init_simulator with a task id first")
+        return self._view
+
+    def _running(self) -> AgentView:
+        view = self._started()
+        if self._over:
+            raise _Misuse(f"{self._over}; call reset_simulator or init_simulator first")
+        return view
+
+    def _start(self, task_id: str) -> str:
+        self._view = None
+        known = base_env(self._environment()).task_ids
+        if task_id not in known:
+            raise _Misuse(f"there is no task {task_id!r}; task ids look like {known[0]!r}")
+        self._view = start_view(self._environment(), task_id, self._action_format, self._seed)
+        self._task_id, self._over = task_id, ""
+        rules = f"\nRules told to the agent:\n{self._view.rules}" if self._view.rules else ""
+        return f"Task {task_id} begins. Goal: {self._view.goal}\n{self._view.initial_observation}{rules}"
+
+    def _execute(self, action: str) -> str:
+        view = self._running()
+        step = take_turn(self._environment(), AgentReply(text=action, action=action))
+        self._view = extend(view, step)
+        if step.terminated or step.truncated:
+            won = base_env(self._environment()).state.won
+            self._over = "the task is won" if won else "the episode is over and the task is not won"
+        return step_text(step) + (f"\n({self._over})" if self._over else "")
+
+    def _next_action(self) -> str:
+        reply = self._agent.act(self._running())
+        if reply.action is None:
+            return f"The agent replies without an action ({reply.problem}):\n{reply.text}"
+        return f"The agent's next action: {reply.action}"
+
+    def _rewrite(self, observation: str) -> str:
+        view = self._started()
+        if not view.turns:
+            raise _Misuse("no action was executed yet, so there is no observation to change")
+        turns = (*view.turns[:-1], view.turns[-1].model_copy(update={"observation": observation}))
+        self._view = view.model_copy(update={"turns": turns})
+        return "The agent's last observation is changed. The environment is as it was."
+
+    def _run_task(self, task_id: str) -> str:
+        env = self._environment()
+        self._view = None
+        if task_id not in base_env(env).task_ids:
+            raise _Misuse(f"there is no task {task_id!r}")
+        self._task_id = task_id
+        trajectory = run_episode(
+            env, self._agent, task_id, split=self._split, action_format=self._action_format, seed=self._seed
+        )
+        if trajectory.fault is not None:
+            if trajectory.fault.error == ModelError.__name__:
+                raise ModelError(trajectory.fault.message)
+            raise _Misuse(f"the run broke off: {trajectory.fault.message}")
+        return trajectory_text(trajectory, LONGEST_TEXT)
+
+
+def step_text(step: Step) -> str:
+    """A step as a model reads it: what the agent saw, and what lies behind it where that differs."""
+    parts = [f"Observation: {step.observation}"]
+    if step.raw_observation is None and step.action is not None:
+        parts.append("(the interface answered without passing the action on)")
+    elif step.raw_observation is not None and step.raw_observation != step.observation:
+        parts.append(f"(the environment itself answered: {step.raw_observation})")
+    if step.interface_error:
+        parts.append(f"(the interface failed and was bypassed: {step.interface_error})")
+    parts += [f"(forbidden call refused: {one.action!r}, {one.reason})" for one in step.violations]
+    return "\n".join(parts)
+
+
+def trajectory_text(trajectory: Trajectory, limit: int) -> str:
+    """An episode as a model reads it, at most about `limit` characters: the middle is left out first."""
+    lines = [f"Initial observation: {trajectory.initial_observation}"]
+    for number, step in enumerate(trajectory.steps, start=1):
+        shown = step.action if step.action is not None else f"(no action: {clip(step.reply, 200)})"
+        lines.append(f"[{number}] Action: {shown}\n{clip(step_text(step), 1000)}")
+    ended = "won" if trajectory.won else "not won"
+    return clip("\n".join(lines), limit) + f"\nThe task was {ended} after {len(trajectory.steps)} actions."
+
+
+def clip(text: str, limit: int) -> str:
+    """The text, or its beginning and end with a mark for what was left out."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"

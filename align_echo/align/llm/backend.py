@@ -1,0 +1,112 @@
+"""The `llm` backend of Algorithm 1: Analyzer and Optimizer on chat models, joined to the training world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from align_echo.align.experiments import Simulator
+from align_echo.align.llm import analyzer, optimizer
+from align_echo.align.llm.settings import LlmSettings
+from align_echo.align.world import World
+from align_echo.errors import EngineError, InterfaceError
+from align_echo.interface import Interface
+from align_echo.prompts import prompt_hash
+from align_echo.rollout import start_view, take_turn
+from align_echo.types import Agent, AgentReply, ChatModel, Misalignment, Trajectory
+
+SHARED_PROMPTS = ("shared/interface", "shared/tools", "shared/misalignment", "shared/outcome", "shared/again")
+TRIALS = 3
+"""So many of the new misalignments' actions are tried before a candidate interface is accepted at all."""
+
+
+class LlmBackend:
+    """Chat models find the misalignments and write the interface.
+
+    `analyzer_model` analyses, and runs the experiments of both roles; `optimizer_model` writes the code. The agent is
+    the one the interface is made for: experiments ask it for its next action. `note` is told what came to nothing.
+    """
+
+    name = "llm"
+
+    def __init__(
+        self,
+        world: World,
+        agent: Agent,
+        *,
+        analyzer_model: ChatModel,
+        optimizer_model: ChatModel,
+        settings: LlmSettings | None = None,
+        seed: int = 0,
+        note: Callable[[str], None] | None = None,
+    ) -> None:
+        self._world = world
+        self._agent = agent
+        self._models = {"model.analyzer": analyzer_model.name, "model.optimizer": optimizer_model.name}
+        self._settings = settings or LlmSettings()
+        self._seed = seed
+        self._note = note or (lambda _: None)
+        self._analyzer = analyzer.Analyzer(
+            analyzer_model,
+            self._settings,
+            action_format=world.spec.action_format,
+            new_simulator=self._simulator,
+            gold=world.gold,
+            note=self._note,
+        )
+        self._optimizer = optimizer.Optimizer(
+            optimizer_model,
+            analyzer_model,
+            self._settings,
+            action_format=world.spec.action_format,
+            new_simulator=self._simulator,
+            trial=self._trial,
+            note=self._note,
+        )
+
+    def describe(self) -> dict[str, str]:
+        """Models, prompt hashes and settings."""
+        names = (*analyzer.PROMPTS, *optimizer.PROMPTS, *SHARED_PROMPTS)
+        prompts = {f"prompt.{name}": prompt_hash(name) for name in names}
+        settings = {name: str(value) for name, value in self._settings.model_dump().items()}
+        return {**self._models, **prompts, **settings}
+
+    def analyze(
+        self, failed: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
+    ) -> list[Misalignment]:
+        """See `Analyzer.analyze`."""
+        return self._analyzer.analyze(failed, known, interface)
+
+    def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
+        """See `Optimizer.optimize`."""
+        return self._optimizer.optimize(new, interface)
+
+    def _simulator(self, interface: Interface) -> Simulator:
+        return Simulator(
+            self._world.env,
+            self._agent,
+            interface,
+            split=self._world.split,
+            action_format=self._world.spec.action_format,
+            seed=self._seed,
+        )
+
+    def _trial(self, candidate: Interface, new: Sequence[Misalignment]) -> None:
+        """Load and run a candidate where the misalignments were seen. Raises `InterfaceError` if it breaks there."""
+        try:
+            env = self._world.env(candidate)
+            try:
+                for one in new[:TRIALS]:
+                    start_view(env, one.task_id, self._world.spec.action_format, self._seed)
+                    step = take_turn(env, AgentReply(text=one.action, action=one.action))
+                    _refuse_broken(one.action, step.interface_error, [v.reason for v in step.violations])
+            finally:
+                env.close()
+        except EngineError as error:
+            self._note(f"the environment broke while an interface was tried: {error}")
+
+
+def _refuse_broken(action: str, error: str, violations: Sequence[str]) -> None:
+    if error:
+        raise InterfaceError(f"the code failed in the sandbox at the start of a task, action {action!r}: {error}")
+    if violations:
+        raise InterfaceError(f"the code made a forbidden call on the action {action!r}: {violations[0]}")

@@ -1,0 +1,59 @@
+"""How misalignments, rules and expert plays are put into words for the prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from align_echo.align.experiments import clip
+from align_echo.interface import Interface
+from align_echo.types import Misalignment
+
+
+def interface_values(interface: Interface, action_format: str) -> dict[str, object]:
+    """The values of `shared/interface`."""
+    return {
+        "environment": interface.contract.environment,
+        "action_format": action_format,
+        "signature": interface.contract.signature,
+        "source": interface.source.strip(),
+    }
+
+
+def step_usage(interface: Interface) -> str:
+    """How interface code calls the environment under its contract."""
+    if interface.contract.step_layout == "batched":
+        return (
+            "The environment is called as `obs, reward, done, info = env.step([agent_action])`, with lists of one; "
+            "WrapStep returns `obs[0], info['won'][0], done[0]`, with the text changed as you see fit."
+        )
+    return (
+        "The environment is called as `obs, reward, done, info = env.step(agent_action)`; "
+        "WrapStep returns `obs, reward, done`, with the text changed as you see fit."
+    )
+
+
+def misalignments_text(misalignments: Sequence[Misalignment]) -> str:
+    """A list for a prompt; "none" if it is empty."""
+    return "\n".join(map(_misalignment_text, misalignments)) or "none"
+
+
+def rules_text(interface: Interface) -> str:
+    """What earlier iterations built into an interface; "nothing yet" if it is the identity."""
+    return "\n".join(f"- {rule.text}" for rule in interface.provenance.rules) or "nothing yet"
+
+
+def rule_line(misalignment: Misalignment) -> str:
+    """One misalignment as a rule of an interface's record."""
+    return f"{misalignment.action_type}: {misalignment.rule}"
+
+
+def gold_text(played: Sequence[tuple[str, str]], limit: int) -> str:
+    """An expert's way through a task; empty if there is none."""
+    return clip("\n".join(f"Action: {action}\nObservation: {seen}" for action, seen in played), limit)
+
+
+def _misalignment_text(one: Misalignment) -> str:
+    return (
+        f"- {one.action_type} (task {one.task_id}, e.g. {one.action!r}; {one.kind})\n"
+        f"  intent: {one.intent}\n  rule: {one.rule}\n  sufficient feedback: {one.sufficient_feedback}"
+    )
