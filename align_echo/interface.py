@@ -11,6 +11,7 @@ import ast
 import hashlib
 import json
 import os
+import re
 import tempfile
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -28,8 +29,8 @@ class InterfaceContract(Frozen):
 
     `step_layout` names what `env.step` takes and returns inside interface code: "batched" is ALFWorld's own
     (`env.step([action]) -> ([obs], [reward], [done], {"won": [won]})`), "single" is
-    `env.step(action) -> (obs, reward, done, info)`. `read_only_actions` may be sent at any time as probes;
-    any other call must be the agent's own action, at most once a turn.
+    `env.step(action) -> (obs, reward, done, info)`. `read_only_actions` may be sent at any time as probes (`{}` stands
+    for an object); any other call must be the agent's own action, at most once a turn.
     `action_templates` (with `{}` for an object) and `offers_objects` are the engine's own, where it has them.
     """
 
@@ -44,6 +45,11 @@ class InterfaceContract(Frozen):
     def signature(self) -> str:
         """The two signatures, as an author of interface code must write them."""
         return f"InferRules({', '.join(self.infer_rules_args)}); WrapStep({', '.join(self.wrap_step_args)})"
+
+    def is_read_only(self, action: str) -> bool:
+        """Whether an action is one of `read_only_actions`."""
+        patterns = (re.escape(known).replace(r"\{\}", r"[^\n]+") for known in self.read_only_actions)
+        return any(re.fullmatch(pattern, action) for pattern in patterns)
 
 
 class RuleRecord(Frozen):
@@ -164,7 +170,8 @@ def load_interface(name_or_path: str | Path, contract: InterfaceContract | None 
             stored = InterfaceContract.model_validate(record["contract"])
             provenance = Provenance.model_validate(record["provenance"])
         except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
-            raise InterfaceError(f"the interface's record {sidecar} is not readable: {error}".splitlines()[0]) from error
+            reason = str(error).partition("\n")[0]
+            raise InterfaceError(f"the interface's record {sidecar} is not readable: {reason}") from error
         contract = contract or stored
     else:
         if contract is None:

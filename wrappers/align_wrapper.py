@@ -1,21 +1,255 @@
-"""The wrapper that puts an interface between an agent and a text environment. First cut: passes everything through."""
+"""The wrapper that puts an interface between an agent and a text environment.
+
+At reset the interface's rules are put before the first observation; on each turn its `WrapStep` decides what the agent
+is shown. The wrapper serves the engine calls that interface code asks for and refuses the rest; reward, score and the
+end of the episode come from the environment alone. An interface that fails costs one fallback to the raw observation.
+How code is run is in `sandbox.py`; this file knows no environment by name.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from align_echo.errors import UsageError
+from align_echo.errors import InterfaceError, UsageError
 from align_echo.interface import Interface
-from align_echo.wrappers.text_env import TextEnv
+from align_echo.sandbox import EngineReply, RefusedError, Returned, Sandbox, SandboxSession
+from align_echo.sandbox_source import prepare
+from align_echo.types import Violation
+from align_echo.wrappers.text_env import MAX_TEXT, TEXT_CHARACTERS, TextEnv
+
+StepResult = tuple[str, float, bool, bool, dict[str, Any]]
+
+_OUTSIDE = re.compile(f"[^{re.escape(TEXT_CHARACTERS)}]")
+_PLAIN = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "—": "-", "…": "...", "→": "->", "•": "*"})
+
+
+class LogEntry(NamedTuple):
+    """One line of an episode's log; turn 0 is the reset.
+
+    `level` is that of the interface's logger ("debug" to "error"), "print" for what it printed, or the wrapper's own:
+    "fallback", "violation", "forged" (it claimed a reward or an end that the environment did not give), "bypassed".
+    """
+
+    turn: int
+    level: str
+    message: str
 
 
 class AlignWrapper(gym.Wrapper[str, str, str, str]):
-    """Adds an interface's rules to the task and its feedback to the observations."""
+    """Adds an interface's rules to the task and its feedback to the observations.
 
-    def __init__(self, env: gym.Env[str, str], interface: Interface, *, sandbox: Any = None) -> None:
-        if not isinstance(env.unwrapped, TextEnv):
-            raise UsageError(f"AlignWrapper wraps a text environment, not {type(env.unwrapped).__name__}")
+    `info` gains `rules` (at reset), `interface_error` (why the interface was bypassed on this turn, "" if it was not)
+    and `violations` (engine calls that were refused); `raw_observation` and `engine_calls` keep the engine's side.
+    Each reset starts the interface anew. One wrapper belongs to one thread at a time; close it to free its worker.
+    """
+
+    def __init__(self, env: gym.Env[str, str], interface: Interface, *, sandbox: Sandbox | None = None) -> None:
+        """Raises `UsageError` if `env` is no `TextEnv` or the interface is for another environment, and
+        `InterfaceError` if the interface's source has the wrong signature or holds what the sandbox cannot run."""
+        base = env.unwrapped
+        if not isinstance(base, TextEnv):
+            raise UsageError(f"AlignWrapper wraps a text environment, not {type(base).__name__}")
+        wanted, given = base.contract.environment, interface.contract.environment
+        if given != wanted:
+            raise UsageError(f"the interface {interface.name} is for {given}, not for {wanted}")
         super().__init__(env)
         self.interface = interface
+        self._base = base
+        self._sandbox = sandbox or Sandbox()
+        self._source = prepare(interface.source, interface.contract)
+        self._session: SandboxSession | None = None
+        self._opening = ("", "")
+        self._turn: _Turn | None = None
+        self._over = True
+        self._deaths = 0
+        self._bypassed = ""
+        self._violations: list[Violation] = []
+        self._log: list[LogEntry] = []
+
+    @property
+    def log(self) -> tuple[LogEntry, ...]:
+        """What the interface logged in this episode and what the wrapper has to say about it, in order."""
+        return tuple(self._log)
+
+    # ------------------------------------------------------------ gymnasium
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Start an episode: the rules and the initial observation as one text. Raises what the environment raises."""
+        self._end_session()
+        raw, info = self.env.reset(seed=seed, options=options)
+        self._opening = (raw, self._base.goal)
+        self._over, self._deaths, self._bypassed = False, 0, ""
+        self._log, self._violations = [], []
+        rules, error = "", ""
+        if self.interface.use_rules or self.interface.use_feedback:
+            try:
+                session = self._open_session()
+                rules = clean(session.infer_rules()).strip() if self.interface.use_rules else ""
+            except InterfaceError as failure:
+                error = self._failed(str(failure), 0)
+            self._keep_log(0)
+        if not self.interface.use_feedback:
+            self._end_session()
+        info["rules"] = rules
+        self._annotate(info, error)
+        return f"{rules}\n\n{raw}"[:MAX_TEXT] if rules else raw, info
+
+    def step(self, action: str) -> StepResult:
+        """One turn of the agent. Raises what the environment raises; what the interface does wrong is in `info`."""
+        if self._over or not self.interface.use_feedback or not isinstance(action, str) or self._bypassed:
+            result = _step(self.env, action)
+            self._annotate(result[4], self._bypassed)
+            return result
+        self._turn = _Turn(self.env, self._base, str(action))
+        try:
+            result, error = self._take(self._turn)
+        finally:
+            self._turn = None
+        self._over = result[2] or result[3]
+        if self._over:
+            self._end_session()
+        self._annotate(result[4], error)
+        return result
+
+    def close(self) -> None:
+        """Close the environment and give the sandbox worker back."""
+        self._end_session()
+        super().close()
+
+    # ------------------------------------------------------------ one turn
+
+    def _take(self, turn: _Turn) -> tuple[StepResult, str]:
+        """Run `WrapStep` for the agent's action: (the turn's result, why it is the raw one or "")."""
+        number = turn.number
+        try:
+            session = self._session or self._open_session()
+            returned = session.wrap_step(turn.action)
+        except InterfaceError as failure:
+            self._keep_log(number)
+            return turn.fall_back(), self._failed(str(failure), number)
+        self._keep_log(number)
+        _, reward, terminated, truncated, info = turn.end()
+        self._note_forgery(returned, bool(info["won"]), terminated or truncated, number)
+        return (clean(returned.observation), reward, terminated, truncated, info), ""
+
+    def _serve(self, requested: str) -> EngineReply:
+        """Serve an engine call of interface code, or refuse it and write that down."""
+        try:
+            if self._turn is None:
+                raise RefusedError("env.step can only be called from WrapStep")
+            return self._turn.serve(requested)
+        except RefusedError as refusal:
+            number = self._turn.number if self._turn is not None else 0
+            violation = Violation(action=clean(requested)[:200], reason=str(refusal))
+            self._violations.append(violation)
+            self._log.append(LogEntry(number, "violation", f"{violation.action!r}: {violation.reason}"))
+            raise
+
+    def _note_forgery(self, returned: Returned, won: bool, over: bool, number: int) -> None:
+        claims = [
+            name
+            for name, claim, truth in (("reward", returned.reward, won), ("done", returned.done, over))
+            if claim > truth
+        ]
+        if claims:
+            self._log.append(LogEntry(number, "forged", f"claimed {' and '.join(claims)} against the environment"))
+
+    # ------------------------------------------------------------ the session
+
+    def _open_session(self) -> SandboxSession:
+        """Load the interface anew; one that does not load is bypassed until the next reset. Raises `InterfaceError`."""
+        contract = self.interface.contract
+        try:
+            self._session = self._sandbox.open(self._source, contract, *self._opening, self._serve)
+        except InterfaceError as failure:
+            self._bypassed = f"the interface does not load: {failure}"
+            raise InterfaceError(self._bypassed) from failure
+        return self._session
+
+    def _end_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def _failed(self, message: str, number: int) -> str:
+        """Note a failure; after too many lost sessions give up on the interface until the next reset."""
+        self._log.append(LogEntry(number, "fallback", message))
+        if self._session is not None and not self._session.alive:
+            self._session = None
+            self._deaths += 1
+            if self._deaths >= self._sandbox.limits.deaths:
+                self._bypassed = f"bypassed after {self._deaths} lost sessions; the last: {message}"
+        if self._bypassed:
+            self._log.append(LogEntry(number, "bypassed", self._bypassed))
+        return message
+
+    def _keep_log(self, number: int) -> None:
+        if self._session is not None:
+            self._log.extend(LogEntry(number, line.level, line.message) for line in self._session.take_log())
+
+    def _annotate(self, info: dict[str, Any], error: str) -> None:
+        info["interface_error"] = error
+        info["violations"] = tuple(self._violations)
+        self._violations = []
+
+
+class _Turn:
+    """One turn of the agent: which engine calls are allowed, and what came of the agent's own action."""
+
+    def __init__(self, env: gym.Env[str, str], base: TextEnv, action: str) -> None:
+        self.action = action
+        self.number = int(base.info(None)["turns"]) + 1
+        self._env = env
+        self._base = base
+        self._result: StepResult | None = None
+
+    def serve(self, requested: str) -> EngineReply:
+        """Answer the agent's own action (once) and read-only actions. Raises `RefusedError` for all else.
+
+        Where the agent's own action is read-only, the first call is the turn and later ones repeat its answer, so that
+        it does not matter whether the interface meant to look or to forward.
+        """
+        own = requested.strip() == self.action.strip()
+        read_only = self._base.contract.is_read_only(requested.strip())
+        if self._result is None:
+            if own:
+                self._result = _step(self._env, self.action)
+                return self._reply(self._result[0], self._result[1])
+            if read_only:
+                return self._reply(self._base.probe(requested.strip()), 0.0)
+            raise RefusedError("neither the agent's own action nor a read-only one")
+        if own and read_only:
+            return self._reply(self._result[0], 0.0)
+        if self._result[2] or self._result[3]:
+            raise RefusedError("the episode is over")
+        if read_only:
+            return self._reply(self._base.probe(requested.strip()), 0.0)
+        if own:
+            raise RefusedError("the agent's own action was already carried out on this turn")
+        raise RefusedError("neither the agent's own action nor a read-only one")
+
+    def end(self) -> StepResult:
+        """The turn's result when the interface returned: a turn passes even if it never asked the engine."""
+        return self._result if self._result is not None else self._base.pass_turn()
+
+    def fall_back(self) -> StepResult:
+        """The turn's result without the interface: the agent's own action is carried out if it was not yet."""
+        return self._result if self._result is not None else _step(self._env, self.action)
+
+    def _reply(self, observation: str, reward: float) -> EngineReply:
+        state = self._base.state
+        over = self._result is not None and (self._result[2] or self._result[3])
+        return EngineReply(observation, reward, bool(over), state.won, state.score)
+
+
+def _step(env: gym.Env[str, str], action: str) -> StepResult:
+    observation, reward, terminated, truncated, info = env.step(action)
+    return observation, float(reward), terminated, truncated, info
+
+
+def clean(text: str) -> str:
+    """Text within every text environment's observation space: typographic characters made plain, the rest dropped."""
+    return _OUTSIDE.sub("", text.translate(_PLAIN))[:MAX_TEXT]

@@ -172,7 +172,7 @@ class TextEnv(gym.Env[str, str], abc.ABC):
     def probe(self, action: str) -> str:
         """Look without acting: only the contract's read-only actions; takes no turn. Raises `UsageError` otherwise."""
         self._check_running()
-        if action not in self.contract.read_only_actions:
+        if not self.contract.is_read_only(action):
             raise UsageError(f"{action!r} is not a read-only action of {self.contract.environment}")
         self._engine_calls += 1
         return self._probe(action)

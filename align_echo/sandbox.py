@@ -1,0 +1,396 @@
+"""Runs interface code: one interpreter session per episode, in a worker process without files, network or processes.
+
+The interpreter is pydantic-monty (Rust); its workers are shared by the whole process and start with the first episode.
+Interface code reaches the outside through one door only, the engine call, which the caller serves (`Engine`); what
+it logs is collected and bounded. Whatever goes wrong inside is an `InterfaceError` here. Not here: which engine calls
+are allowed and what an episode does after a failure (`wrappers/align_wrapper.py`), and how source is made ready for
+the interpreter (`sandbox_source.py`, `sandbox_prelude.py`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from datetime import datetime
+from importlib import resources
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from align_echo.errors import EngineError, InterfaceError, UsageError
+from align_echo.interface import InterfaceContract
+from align_echo.sandbox_source import PreparedSource, prepare
+from align_echo.types import Frozen
+
+if TYPE_CHECKING:
+    import pydantic_monty
+
+ENGINE = "_align_engine"
+"""The name under which interface code's `env.step` reaches the host."""
+
+ARGUMENTS = {
+    "env": "_align_env",
+    "logger": "_align_logger",
+    "init_obs": "_align_init_obs",
+    "task": "_align_task",
+    "agent_action": "_align_action",
+}
+"""The arguments that a contract may name, and what is passed for each."""
+
+_INTERFACE_FEED = "<python-input-1>"
+_WORKERS = 256
+_KILL_AFTER = 30.0
+_SUSPENSIONS, _SUSPENSIONS_A_TURN = 1_000_000, 1_000
+
+
+class SandboxLimits(Frozen):
+    """What interface code may use up. `seconds` of execution, engine calls, log and text (characters) are per turn.
+
+    `memory` (bytes) is per episode. After `deaths` lost sessions the interface is bypassed until the next reset.
+    """
+
+    seconds: float = 2.0
+    memory: int = 64 * 2**20
+    engine_calls: int = 20
+    log_lines: int = 200
+    log_text: int = 50_000
+    text: int = 20_000
+    deaths: int = 3
+
+
+class EngineReply(NamedTuple):
+    """What interface code learns of an engine call."""
+
+    observation: str
+    reward: float
+    done: bool
+    won: bool
+    score: float
+
+
+class RefusedError(Exception):
+    """Raised by an `Engine`: the call is not allowed. Interface code sees a `PermissionError` with this message."""
+
+
+Engine = Callable[[str], EngineReply]
+"""Serves one engine call of interface code: the action it asks for -> the reply. May raise `RefusedError`."""
+
+
+class Returned(NamedTuple):
+    """What `WrapStep` returned: the text for the agent, and its claims on reward and done (nobody has to believe)."""
+
+    observation: str
+    reward: bool
+    done: bool
+
+
+class LogLine(NamedTuple):
+    """One line of an episode's log. `level` is the logger's, "print", or the wrapper's own ("fallback" ...)."""
+
+    level: str
+    message: str
+
+
+class Sandbox:
+    """Opens sessions under given limits. Cheap to create, safe to share between threads."""
+
+    def __init__(self, limits: SandboxLimits | None = None) -> None:
+        self.limits = limits or SandboxLimits()
+
+    def open(
+        self, source: PreparedSource, contract: InterfaceContract, init_obs: str, task: str, engine: Engine
+    ) -> SandboxSession:
+        """Load prepared source for one episode, whose engine calls `engine` will serve.
+
+        Raises `InterfaceError` if the code fails while it loads, `EngineError` if no worker can be had, and
+        `UsageError` in a process that was forked after interfaces had been used.
+        """
+        return SandboxSession(self.limits, source, contract, init_obs, task, engine)
+
+    def check(self, source: str, contract: InterfaceContract) -> None:
+        """Load source and throw it away: what a generator of interfaces calls. Raises `InterfaceError`, one line."""
+        self.open(prepare(source, contract), contract, "", "", _no_engine).close()
+
+
+class SandboxSession:
+    """Interface code of one episode: its globals, function attributes and `env` attributes live as long as this.
+
+    Used by one thread at a time. After a hang, an overflow or a crash `alive` is False and the session is of no use.
+    """
+
+    def __init__(
+        self,
+        limits: SandboxLimits,
+        source: PreparedSource,
+        contract: InterfaceContract,
+        init_obs: str,
+        task: str,
+        engine: Engine,
+    ) -> None:
+        self._limits = limits
+        self._source = source
+        self._engine = engine
+        self._log = _LogBuffer(limits)
+        self._infer_rules = f"_align_rules({_call('InferRules', contract.infer_rules_args)})"
+        self._wrap_step = f"_align_returned({_call('WrapStep', contract.wrap_step_args)})"
+        proxy = "_AlignBatchedEnv" if contract.step_layout == "batched" else "_AlignSingleEnv"
+        setup = f"{_prelude()}\n_align_env = {proxy}()\n_align_logger = _AlignLogger()\n"
+        self._session: pydantic_monty.MontySession | None = _checkout(limits)
+        _sessions.add(self)
+        try:
+            self._run(setup, {"_align_init_obs": init_obs, "_align_task": task})
+            self._run(source.text, {})
+        except InterfaceError:
+            self.close()
+            raise
+
+    @property
+    def alive(self) -> bool:
+        """Whether the next turn can use this session."""
+        return self._session is not None
+
+    def infer_rules(self) -> str:
+        """Call `InferRules`. Raises `InterfaceError`."""
+        rules = self._run(self._infer_rules, {})
+        if type(rules) is not str:
+            raise InterfaceError("InferRules did not return text")
+        return rules[: self._limits.text]
+
+    def wrap_step(self, action: str) -> Returned:
+        """Call `WrapStep` for the agent's action. Raises `InterfaceError`.
+
+        Whatever the engine raises besides `RefusedError` ends the session and is passed on.
+        """
+        value = self._run(self._wrap_step, {"_align_action": action})
+        if type(value) is not tuple or [type(part) for part in value] != [str, bool, bool]:
+            raise InterfaceError("WrapStep did not return (observation, reward, done)")
+        return Returned(value[0][: self._limits.text], value[1], value[2])
+
+    def take_log(self) -> list[LogLine]:
+        """The lines logged since the last call, at most `log_lines`, with a note if there were more."""
+        return self._log.take()
+
+    def close(self) -> None:
+        """Give the worker back. Safe to call twice."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.__exit__(None, None, None)
+
+    # ------------------------------------------------------------ the interpreter
+
+    def _run(self, code: str, inputs: dict[str, Any]) -> Any:
+        """Run one snippet to its end and return its value. Raises `InterfaceError`, or what the engine raised."""
+        from pydantic_monty import MontyError
+
+        if self._session is None:
+            raise InterfaceError("the sandbox session of this episode is gone")
+        try:
+            return self._drive(self._session, code, inputs)
+        except MontyError as error:
+            survives, message = _describe(error, self._source)
+            if not survives:
+                self.close()
+            raise InterfaceError(message) from None
+        except _EngineFailed as failure:
+            self.close()
+            raise failure.reason from failure.reason.__cause__
+        except InterfaceError:
+            self.close()
+            raise
+        except Exception as error:
+            self.close()
+            raise InterfaceError(f"the sandbox failed: {type(error).__name__}: {error}"[:500]) from error
+
+    def _drive(self, session: pydantic_monty.MontySession, code: str, inputs: dict[str, Any]) -> Any:
+        """Answer what the interpreter asks for until the snippet ends. Only the engine call has an answer."""
+        from pydantic_monty import FunctionSnapshot, MontyComplete, NameLookupSnapshot
+
+        snapshot = session.feed_start(
+            code, inputs=inputs, external_lookup={ENGINE: _no_engine}, print_callback=self._log.collect
+        )
+        engine_calls = suspensions = 0
+        while not isinstance(snapshot, MontyComplete):
+            suspensions += 1
+            if suspensions > _SUSPENSIONS_A_TURN:
+                raise InterfaceError("the interface asked for what does not exist too often in one turn")
+            if isinstance(snapshot, FunctionSnapshot) and snapshot.is_os_function:
+                snapshot = snapshot.resume_not_handled()
+            elif isinstance(snapshot, FunctionSnapshot) and snapshot.function_name == ENGINE:
+                engine_calls += 1
+                if engine_calls > self._limits.engine_calls:
+                    raise InterfaceError(f"more than {self._limits.engine_calls} calls of env.step in one turn")
+                snapshot = snapshot.resume(self._serve(snapshot.args))
+            elif isinstance(snapshot, FunctionSnapshot | NameLookupSnapshot):
+                snapshot = snapshot.resume_auto()
+            else:
+                raise InterfaceError("interface code waits for something that never comes")
+        return snapshot.output
+
+    def _serve(self, arguments: tuple[Any, ...]) -> pydantic_monty.ExternalResult:
+        if len(arguments) != 1 or type(arguments[0]) is not str:
+            return {"exc_type": "TypeError", "message": "env.step takes one action as text"}
+        try:
+            return {"return_value": tuple(self._engine(arguments[0]))}
+        except RefusedError as refusal:
+            return {"exc_type": "PermissionError", "message": str(refusal)}
+        except Exception as error:
+            raise _EngineFailed(error) from error
+
+
+class _EngineFailed(Exception):
+    """Carries what the engine raised past the handling of the interface's own errors."""
+
+    def __init__(self, reason: Exception) -> None:
+        self.reason = reason
+
+
+def _no_engine(action: str) -> EngineReply:
+    raise RefusedError("there is no environment to step")
+
+
+def _call(function: str, arguments: tuple[str, ...]) -> str:
+    return f"{function}({', '.join(_argument(name) for name in arguments)})"
+
+
+def _argument(name: str) -> str:
+    if name not in ARGUMENTS:
+        raise UsageError(f"a contract cannot have the argument {name!r}; known: {', '.join(ARGUMENTS)}")
+    return ARGUMENTS[name]
+
+
+@functools.cache
+def _prelude() -> str:
+    return resources.files("align_echo").joinpath("sandbox_prelude.py").read_text(encoding="utf-8")
+
+
+# ---------------------------------------------------------------- what went wrong, in words
+
+
+def _describe(error: pydantic_monty.MontyError, source: PreparedSource) -> tuple[bool, str]:
+    """(whether the session survives it, one line that the author of the code can act on)."""
+    from pydantic_monty import MontyCrashedError, MontyRuntimeError, MontySyntaxError
+
+    if not isinstance(error, MontyRuntimeError | MontySyntaxError):
+        message = " ".join(str(error).split())[:500]
+        return not isinstance(error, MontyCrashedError), f"the sandbox stopped the interface: {message}"
+    summary = " ".join(error.display("type-msg").split())[:500]
+    kind, _, detail = summary.partition(": ")
+    lines = [frame.line for frame in error.traceback() if frame.filename == _INTERFACE_FEED]
+    where = f"line {source.author_line(lines[-1])}: " if lines else ""
+    spent = {"TimeoutError": "took too long", "MemoryError": "used too much memory"}.get(kind)
+    if spent is not None:
+        return False, f"{where}the interface {spent} ({detail})"
+    return True, f"{where}{summary}"
+
+
+class _LogBuffer:
+    """What interface code prints, bounded. The prelude's logger frames a line as RS level US message."""
+
+    def __init__(self, limits: SandboxLimits) -> None:
+        self._limits = limits
+        self._parts: list[str] = []
+        self._size = 0
+
+    def collect(self, stream: str, text: str) -> None:
+        """Called by the interpreter with a piece of output."""
+        room = self._limits.log_text - self._size
+        if room > 0:
+            self._parts.append(text[:room])
+        self._size += len(text)
+
+    def take(self) -> list[LogLine]:
+        """All complete and incomplete lines so far; empties the buffer."""
+        text, cut = "".join(self._parts), self._size > self._limits.log_text
+        self._parts, self._size = [], 0
+        lines = [line for piece in _frames(text) for line in piece]
+        if cut or len(lines) > self._limits.log_lines:
+            kept = lines[: self._limits.log_lines]
+            return [*kept, LogLine("warning", f"log cut: only {len(kept)} lines of this turn were kept")]
+        return lines
+
+
+def _frames(text: str) -> list[list[LogLine]]:
+    found = []
+    for index, frame in enumerate(text.split("\x1e")):
+        level, separator, message = frame.partition("\x1f")
+        if index and separator:
+            found.append([LogLine(level, message)])
+        else:
+            found.append([LogLine("print", line) for line in frame.splitlines() if line])
+    return found
+
+
+# ---------------------------------------------------------------- the pool
+
+_pool: pydantic_monty.Monty | None = None
+_lock = threading.Lock()
+_forked = False
+_sessions: weakref.WeakSet[SandboxSession] = weakref.WeakSet()
+
+
+def _checkout(limits: SandboxLimits) -> pydantic_monty.MontySession:
+    """A worker of the shared pool with a fixed clock and seed, so that an episode can be repeated."""
+    session = _shared_pool().checkout(
+        limits={
+            "max_memory": limits.memory,
+            "max_feed_duration_secs": limits.seconds,
+            "max_suspensions": _SUSPENSIONS,
+        },
+        os_policy={"datetime": datetime(2000, 1, 1), "sleep": "zero", "random_start": {"seed": 0}},
+    )
+    try:
+        return session.__enter__()
+    except (OSError, TimeoutError, RuntimeError) as error:
+        raise EngineError(f"no sandbox worker can be had: {error}") from error
+
+
+def _shared_pool() -> pydantic_monty.Monty:
+    """The process's pool, started by the first call. Raises `UsageError` in a process forked after that."""
+    import pydantic_monty
+
+    global _pool
+    with _lock:
+        if _forked:
+            raise UsageError(
+                "interfaces were already used before this process was forked, and their workers cannot be shared: "
+                "start processes with multiprocessing's 'spawn' or 'forkserver' method"
+            )
+        if _pool is None:
+            try:
+                _pool = pydantic_monty.Monty(
+                    max_processes=_WORKERS, checkout_timeout=_KILL_AFTER, request_timeout=_KILL_AFTER
+                ).__enter__()
+            except (OSError, RuntimeError) as error:
+                raise EngineError(f"the interface sandbox does not start: {error}") from error
+            atexit.register(_close_pool)
+            if hasattr(os, "register_at_fork"):
+                os.register_at_fork(after_in_child=_abandon_pool)
+        return _pool
+
+
+def _close_pool() -> None:
+    global _pool
+    if _pool is not None:
+        for session in list(_sessions):
+            session.close()
+        _pool.__exit__(None, None, None)
+        _pool = None
+
+
+def _abandon_pool() -> None:
+    """In a forked child: never touch the parent's workers, not even by freeing what refers to them."""
+    global _pool, _lock, _forked
+    _lock = threading.Lock()
+    for session in list(_sessions):
+        _never_free(session._session)
+        session._session = None
+    _never_free(_pool)
+    _pool = None
+    _forked = True
+
+
+def _never_free(thing: Any) -> None:
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))

@@ -1,0 +1,284 @@
+"""Interface source -> source that the sandbox's interpreter runs, with a map back to the author's line numbers.
+
+The interpreter lacks some of Python. Where a small rewrite keeps the meaning it is made: attributes on functions,
+`del` of names and items, `@staticmethod` / `@classmethod`, `class A(object)`, generator expressions used as iterators,
+imports of modules that the prelude stands in for. The rest is refused with its line, its name, and what to write
+instead. Nothing is executed here, and the source is edited in place so that lines stay where they are.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from dataclasses import dataclass
+
+from align_echo.errors import InterfaceError
+from align_echo.interface import InterfaceContract, check_source
+
+MAX_SOURCE = 200_000
+"""Longest interface source, in characters."""
+
+STOOD_IN = (
+    "typing", "typing_extensions", "collections.abc", "logging", "string", "re", "collections", "functools", "ast",
+    "operator", "textwrap", "traceback", "difflib",
+)  # fmt: skip
+"""Modules that the prelude stands in for: the interpreter lacks them, or lacks names of theirs."""
+
+_CONSUMERS = {"all", "any", "dict", "enumerate", "filter", "frozenset", "list", "map", "max", "min", "set", "sorted"}
+_CONSUMERS |= {"sum", "tuple", "zip", "join", "extend", "update"}
+
+
+@dataclass(frozen=True)
+class PreparedSource:
+    """Source for the interpreter. `lines[i]` is the author's line number of line `i + 1`."""
+
+    text: str
+    lines: tuple[int, ...]
+
+    def author_line(self, line: int) -> int:
+        """The author's line number of a line of `text`."""
+        return self.lines[min(max(line, 1), len(self.lines)) - 1]
+
+
+@dataclass(frozen=True, order=True)
+class _Edit:
+    """Replace `start:end` (byte offsets) by `text`."""
+
+    start: int
+    end: int
+    text: str
+
+
+def prepare(source: str, contract: InterfaceContract) -> PreparedSource:
+    """Check source against its contract and make it runnable. Raises `InterfaceError`, one line."""
+    if len(source) > MAX_SOURCE:
+        raise InterfaceError(f"interface code is longer than {MAX_SOURCE} characters: shorten it")
+    source = source.replace("\r\n", "\n").replace("\r", "\n")
+    check_source(source, contract)
+    try:
+        tree = ast.parse(source)
+        for node in ast.walk(tree):
+            _refuse_unsupported(node)
+        return _Rewriter(source, tree).result()
+    except RecursionError as error:
+        raise InterfaceError("interface code is too deeply nested: split it into functions") from error
+
+
+# ---------------------------------------------------------------- what cannot run
+
+_UNSUPPORTED: dict[str, tuple[str, str]] = {
+    "Yield": ("a generator function (`yield`)", "build a list and return it"),
+    "YieldFrom": ("a generator function (`yield from`)", "build a list and return it"),
+    "AsyncFor": ("`async for`", "write a plain loop"),
+    "AsyncWith": ("`async with`", "write plain code"),
+    "TryStar": ("`except*`", "use `except`"),
+    "TypeAlias": ("a `type` statement", "leave the alias out"),
+}
+
+
+def _refuse_unsupported(node: ast.AST) -> None:
+    found = _UNSUPPORTED.get(type(node).__name__)
+    if found is not None:
+        raise _refusal(node, *found)
+    if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
+        raise _refusal(node, f"`from {node.module} import *`", "import the names you use")
+    if isinstance(node, ast.Delete):
+        for target in node.targets:
+            if not isinstance(target, ast.Name | ast.Subscript):
+                raise _refusal(node, "`del` of an attribute or a tuple", "assign None to it")
+    if isinstance(node, ast.ClassDef):
+        _refuse_class(node)
+
+
+def _refuse_class(node: ast.ClassDef) -> None:
+    if node.keywords or any(not (isinstance(base, ast.Name) and base.id == "object") for base in node.bases):
+        raise _refusal(
+            node, f"class {node.name} with a base class", "write a plain class, or raise a built-in exception"
+        )
+    for statement in node.body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            for decorator in statement.decorator_list:
+                if not _is_name(decorator, "staticmethod", "classmethod"):
+                    raise _refusal(decorator, f"`@{ast.unparse(decorator)}` on a method", "write a plain method")
+        elif isinstance(statement, ast.Assign):
+            if len(statement.targets) != 1 or not isinstance(statement.targets[0], ast.Name):
+                raise _refusal(statement, "several targets in one class-level assignment", "assign one name a line")
+        elif isinstance(statement, ast.AnnAssign | ast.Pass):
+            continue
+        elif not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
+            kind = type(statement).__name__
+            raise _refusal(statement, f"{kind} in the body of class {node.name}", "keep to methods and assignments")
+
+
+def _refusal(node: ast.AST, what: str, instead: str) -> InterfaceError:
+    line = getattr(node, "lineno", 0)
+    return InterfaceError(f"line {line}: the sandbox cannot run {what}; {instead}")
+
+
+# ---------------------------------------------------------------- what can be rewritten
+
+
+class _Rewriter:
+    """Collects edits over one source text. Offsets are in bytes, as `ast` counts columns."""
+
+    def __init__(self, source: str, tree: ast.Module) -> None:
+        self._data = source.encode()
+        self._tree = tree
+        self._starts = [0]
+        for line in self._data.split(b"\n"):
+            self._starts.append(self._starts[-1] + len(line) + 1)
+        self._edits: list[_Edit] = []
+
+    def result(self) -> PreparedSource:
+        attributed = _functions_with_attributes(self._tree)
+        methods = {
+            id(member) for node in ast.walk(self._tree) if isinstance(node, ast.ClassDef) for member in node.body
+        }
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                self._rewrite_import(node)
+            elif isinstance(node, ast.Delete):
+                self._replace(node, "; ".join(_deletion(target) for target in node.targets))
+            elif isinstance(node, ast.ClassDef):
+                self._rewrite_class(node)
+            elif isinstance(node, ast.FunctionDef) and node.name in attributed and id(node) not in methods:
+                start = self._starts[min([node.lineno, *(each.lineno for each in node.decorator_list)]) - 1]
+                self._edits.append(_Edit(start, start, f'{self._indent(node)}@_align_function("{node.name}")\n'))
+        self._rewrite_generators()
+        return self._apply()
+
+    # ------------------------------------------------------------ one construct each
+
+    def _rewrite_import(self, node: ast.Import | ast.ImportFrom) -> None:
+        if isinstance(node, ast.Import):
+            if any(alias.name in STOOD_IN for alias in node.names):
+                self._replace(node, "; ".join(_import(alias) for alias in node.names))
+        elif node.module in STOOD_IN and not node.level:
+            names = [(alias.asname or alias.name, alias.name) for alias in node.names]
+            self._replace(
+                node, "; ".join(f'{bound} = _align_import_from("{node.module}", "{name}")' for bound, name in names)
+            )
+
+    def _rewrite_class(self, node: ast.ClassDef) -> None:
+        if node.bases:
+            start = self._data.index(b"(", self._offset(node.lineno, node.col_offset))
+            end = self._data.index(b")", self._end(node.bases[-1])) + 1
+            self._edits.append(_Edit(start, end, ""))
+        after: list[str] = []
+        for member in node.body:
+            if not isinstance(member, ast.FunctionDef):
+                continue
+            for decorator in member.decorator_list:
+                start = self._offset(decorator.lineno, decorator.col_offset)
+                self._edits.append(_Edit(self._data.rindex(b"@", 0, start), self._end(decorator), ""))
+                method = f"{node.name}.{member.name}"
+                wrapped = f'_AlignFunction({method}, "{member.name}")'
+                bound = f"_align_classmethod({method}, {node.name})"
+                after.append(f"{method} = {bound if _is_name(decorator, 'classmethod') else wrapped}")
+        if after:
+            end = self._end(node)
+            self._edits.append(_Edit(end, end, f"\n{self._indent(node)}" + "; ".join(after)))
+
+    def _rewrite_generators(self) -> None:
+        """Generator expressions are lists in the interpreter; make those that may be advanced into iterators."""
+        for parent in ast.walk(self._tree):
+            consumed = isinstance(parent, ast.Call) and _called_name(parent) in _CONSUMERS
+            if consumed or isinstance(parent, ast.For | ast.comprehension):
+                continue
+            for child in ast.iter_child_nodes(parent):
+                if isinstance(child, ast.GeneratorExp) and self._is_at_its_place(child):
+                    start, end = self._offset(child.lineno, child.col_offset), self._end(child)
+                    sole = isinstance(parent, ast.Call) and len(parent.args) == 1 and not parent.keywords
+                    self._edits.append(_Edit(start, start, "(iter" if sole else "iter"))
+                    if sole:
+                        self._edits.append(_Edit(end, end, ")"))
+
+    def _is_at_its_place(self, node: ast.expr) -> bool:
+        """Python 3.11 misplaces what is inside an f-string; leave that alone."""
+        if sys.version_info >= (3, 12):
+            return True
+        segment = self._data[self._offset(node.lineno, node.col_offset) : self._end(node)]
+        try:
+            parsed = ast.parse(segment.decode(), mode="eval").body
+        except (SyntaxError, ValueError):
+            return False
+        return ast.dump(parsed) == ast.dump(node)
+
+    # ------------------------------------------------------------ editing
+
+    def _offset(self, line: int, column: int) -> int:
+        return self._starts[line - 1] + column
+
+    def _end(self, node: ast.expr | ast.stmt) -> int:
+        return self._offset(node.end_lineno or node.lineno, node.end_col_offset or 0)
+
+    def _indent(self, node: ast.stmt) -> str:
+        start = self._starts[node.lineno - 1]
+        return self._data[start : start + node.col_offset].decode()
+
+    def _replace(self, node: ast.stmt, text: str) -> None:
+        self._edits.append(_Edit(self._offset(node.lineno, node.col_offset), self._end(node), text))
+
+    def _apply(self) -> PreparedSource:
+        pieces: list[str] = []
+        lines = [1]
+        line = 1
+        position = 0
+        for edit in sorted(self._edits):
+            if edit.start < position:
+                continue  # inside a statement that was replaced as a whole
+            kept = self._data[position : edit.start].decode()
+            pieces.append(kept)
+            lines.extend(range(line + 1, line + kept.count("\n") + 1))
+            line += kept.count("\n")
+            pieces.append(edit.text)
+            lines.extend([line] * edit.text.count("\n"))
+            line += self._data[edit.start : edit.end].count(b"\n")
+            position = edit.end
+        rest = self._data[position:].decode()
+        lines.extend(range(line + 1, line + rest.count("\n") + 1))
+        return PreparedSource("".join([*pieces, rest]), tuple(lines))
+
+
+def _functions_with_attributes(tree: ast.Module) -> set[str]:
+    """Names of functions that are used as holders of attributes, as `f.count = 0` or `hasattr(f, "count")`."""
+    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    holders: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            holders.add(node.value.id)
+        elif isinstance(node, ast.Call) and _called_name(node) in ("hasattr", "getattr", "setattr") and node.args:
+            first = node.args[0]
+            if isinstance(first, ast.Name):
+                holders.add(first.id)
+    return functions & holders
+
+
+def _deletion(target: ast.expr) -> str:
+    if isinstance(target, ast.Subscript):
+        return f"_align_delete_item({ast.unparse(target.value)}, {_key(target.slice)})"
+    return f"{ast.unparse(target)} = _align_deleted"
+
+
+def _key(key: ast.expr) -> str:
+    if not isinstance(key, ast.Slice):
+        return ast.unparse(key)
+    parts = (ast.unparse(part) if part is not None else "None" for part in (key.lower, key.upper, key.step))
+    return f"slice({', '.join(parts)})"
+
+
+def _import(alias: ast.alias) -> str:
+    if alias.name not in STOOD_IN:
+        return f"import {alias.name}" + (f" as {alias.asname}" if alias.asname else "")
+    root = alias.name if alias.asname else alias.name.split(".")[0]
+    return f'{alias.asname or root} = _align_import("{root}")'
+
+
+def _called_name(call: ast.Call) -> str:
+    if isinstance(call.func, ast.Name):
+        return call.func.id
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ""
+
+
+def _is_name(node: ast.expr, *names: str) -> bool:
+    return isinstance(node, ast.Name) and node.id in names
