@@ -1,4 +1,4 @@
-"""The training side of an environment, as Algorithm 1 uses it: which tasks, wrapped how, and an expert's way through."""
+"""The training side of an environment, as Algorithm 1 uses it: which tasks, wrapped how, an expert's way through."""
 
 from __future__ import annotations
 

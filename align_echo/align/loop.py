@@ -1,0 +1,318 @@
+"""Algorithm 1 of ALIGN: play, analyse what failed, rewrite the interface, again, at most K times.
+
+Every step is written to the run folder as it is finished, so that a killed run goes on where it stopped: finished
+iterations, episodes and analyses are read back, and models are asked nothing twice. Which misalignments there are and
+how the interface is written is the backend's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from align_echo import rollout
+from align_echo.align.backend import Backend, Described
+from align_echo.align.events import Event, Progress
+from align_echo.align.run_folder import (
+    IterationRecord,
+    Outcome,
+    RunConfig,
+    RunFolder,
+    RunSummary,
+    Stopped,
+    versions,
+)
+from align_echo.align.world import World
+from align_echo.errors import EngineError, ModelError
+from align_echo.interface import Interface, identity
+from align_echo.types import Agent, Misalignment, Trajectory, Usage
+from align_echo.wrappers.catalogue import EnvironmentSpec
+
+ITERATIONS = 8
+"""The paper's K."""
+
+
+class Generated(NamedTuple):
+    """What a run made."""
+
+    interface: Interface
+    summary: RunSummary
+
+
+def generate(
+    spec: EnvironmentSpec,
+    agent: Agent,
+    backend: Backend,
+    folder: RunFolder,
+    *,
+    seed: int = 0,
+    iterations: int = ITERATIONS,
+    tasks_per_iteration: int | None = None,
+    data_root: Path | None = None,
+    workers: int = 1,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Generated:
+    """Generate an interface for `agent` in an environment, from the identity.
+
+    Agent and backend ask their models through `folder.record(model, role)` if the run is to be resumable without
+    paying twice. `tasks_per_iteration` None: the paper's number for the environment. Raises `UsageError` before
+    anything is written; `ModelError` or `EngineError` when models or engine stay broken: the run can be resumed then.
+    """
+    world = World(spec, data_root)
+    folder.start(
+        RunConfig(
+            environment=spec.name,
+            split=world.split,
+            data_root=str(data_root or ""),
+            agent=agent.name,
+            agent_details=agent.describe() if isinstance(agent, Described) else {},
+            backend=backend.name,
+            backend_details=backend.describe(),
+            seed=seed,
+            iterations=iterations,
+            tasks_per_iteration=tasks_per_iteration,
+            versions=versions(),
+        ),
+        resume=resume,
+        progress=progress,
+    )
+    run = _Run(world, agent, backend, folder, seed, iterations, tasks_per_iteration, workers)
+    return run.run()
+
+
+@dataclass
+class _Run:
+    """The state of one run: the current interface and everything found so far."""
+
+    world: World
+    agent: Agent
+    backend: Backend
+    folder: RunFolder
+    seed: int
+    iterations: int
+    limit: int | None
+    workers: int
+    interface: Interface = field(init=False)
+    known: list[Misalignment] = field(default_factory=list)
+    tasks: list[str] = field(default_factory=list)
+    records: list[IterationRecord] = field(default_factory=list)
+
+    def run(self) -> Generated:
+        self.interface = identity(self.world.spec.contract)
+        self._say(
+            Event(
+                kind="run-started",
+                message=f"{self.world.spec.name}: {self.agent.name}, {self.backend.name} backend, seed {self.seed}",
+                total=self.iterations,
+            )
+        )
+        for iteration in range(1, self.iterations + 1):
+            record = self._restore(iteration) or self._iterate(iteration)
+            self.records.append(record)
+            if record.outcome in ("no-failures", "no-misalignments"):
+                break
+        summary = self._summary()
+        self.folder.finish(summary, self.interface)
+        self._say(
+            Event(
+                kind="run-finished",
+                message=f"finished ({summary.stopped}): {summary.rules} rules in {summary.interface}",
+                iteration=len(self.records),
+                path=str(self.folder.path / summary.interface_file),
+            )
+        )
+        return Generated(self.interface, summary)
+
+    # ------------------------------------------------------------ one iteration
+
+    def _iterate(self, iteration: int) -> IterationRecord:
+        tasks = self.world.tasks(iteration, self.seed, self.limit)
+        before = self.interface.label
+        trajectories = self._play(iteration, tasks)
+        failed = rollout.failed(trajectories)
+        found = self._analyze(iteration, failed) if failed else []
+        outcome: Outcome = "no-failures" if not failed else "no-misalignments"
+        if found:
+            outcome = self._optimize(iteration, tasks, found)
+        record = IterationRecord(
+            iteration=iteration,
+            outcome=outcome,
+            tasks=len(tasks),
+            failed=len(failed),
+            faults=sum(one.fault is not None for one in trajectories),
+            misalignments=len(found),
+            interface_before=before,
+            interface_after=self.interface.label,
+        )
+        self.folder.finish_iteration(record)
+        self._say(Event(kind="iteration-finished", message=_about(record), iteration=iteration))
+        return record
+
+    def _restore(self, iteration: int) -> IterationRecord | None:
+        """Take over a finished iteration."""
+        record = self.folder.finished_iteration(iteration)
+        if record is None:
+            return None
+        if record.outcome == "improved":
+            self.interface = self.folder.interface(iteration)
+            self.known += self.folder.misalignments(iteration) or []
+            self.tasks += self.world.tasks(iteration, self.seed, self.limit)
+        return record
+
+    def _play(self, iteration: int, tasks: Sequence[str]) -> list[Trajectory]:
+        """The episodes of an iteration in task order; finished ones are read back."""
+        file = self.folder.trajectories(iteration)
+        finished = {one.task_id: one for one in file.read(Trajectory) if one.fault is None}
+        missing = [task for task in tasks if task not in finished]
+        self._say(
+            Event(
+                kind="iteration-started",
+                message=f"iteration {iteration}: {len(tasks)} tasks under {self.interface.label}",
+                iteration=iteration,
+                done=len(tasks) - len(missing),
+                total=len(tasks),
+            )
+        )
+        done = len(tasks) - len(missing)
+
+        def ended(trajectory: Trajectory) -> None:
+            nonlocal done
+            done += 1
+            file.append(trajectory)
+            self._say(_about_episode(trajectory, iteration, done, len(tasks)))
+
+        played = rollout.run_tasks(
+            lambda: self.world.env(self.interface),
+            self.agent,
+            missing,
+            split=self.world.split,
+            action_format=self.world.spec.action_format,
+            seed=self.seed,
+            workers=self.workers,
+            on_trajectory=ended,
+        )
+        by_task = {**finished, **{one.task_id: one for one in played}}
+        trajectories = [by_task[task] for task in tasks]
+        _stop_if_all_broke(trajectories, iteration)
+        return trajectories
+
+    def _analyze(self, iteration: int, failed: Sequence[Trajectory]) -> list[Misalignment]:
+        found = self.folder.misalignments(iteration)
+        if found is None:
+            found = self.backend.analyze(failed, tuple(self.known), self.interface)
+            self.folder.save_misalignments(iteration, found)
+        message = f"{len(found)} new misalignments in {len(failed)} failed episodes"
+        self._say(Event(kind="misalignments", message=message, iteration=iteration, total=len(found)))
+        return found
+
+    def _optimize(self, iteration: int, tasks: Sequence[str], found: Sequence[Misalignment]) -> Outcome:
+        """Take over the backend's new interface. Misalignments that did not make it into one stay unknown, so that a
+        later iteration can find them again."""
+        made = self.backend.optimize(found, self.interface)
+        if made.content_hash == self.interface.content_hash:
+            return "unchanged"
+        self.known += found
+        self.tasks += tasks
+        self.interface = self._stamped(made, iteration)
+        path = self.folder.save_interface(iteration, self.interface)
+        self._say(
+            Event(
+                kind="interface",
+                message=f"new interface {self.interface.label}",
+                iteration=iteration,
+                path=str(path),
+            )
+        )
+        return "improved"
+
+    def _stamped(self, made: Interface, iteration: int) -> Interface:
+        """The interface with what the loop knows about its making; rules and engine steps are the backend's to say."""
+        described = self.backend.describe()
+        if isinstance(self.agent, Described):
+            described = {**self.agent.describe(), **described}
+        provenance = made.provenance.model_copy(
+            update={
+                "environment": self.world.spec.name,
+                "backend": self.backend.name,
+                "agent": self.agent.name,
+                "models": _part(described, "model."),
+                "prompt_hashes": _part(described, "prompt."),
+                "seed": self.seed,
+                "iterations": iteration,
+                "training_tasks": tuple(dict.fromkeys(self.tasks)),
+                "usage": self._spent(),
+                "versions": versions(),
+            }
+        )
+        return made.model_copy(update={"provenance": provenance})
+
+    # ------------------------------------------------------------ the end
+
+    def _summary(self) -> RunSummary:
+        last = self.records[-1].outcome
+        stopped: Stopped = last if last in ("no-failures", "no-misalignments") else "iteration-limit"
+        return RunSummary(
+            environment=self.world.spec.name,
+            backend=self.backend.name,
+            agent=self.agent.name,
+            seed=self.seed,
+            stopped=stopped,
+            iterations=tuple(self.records),
+            misalignments=len(self.known),
+            rules=len(self.interface.provenance.rules),
+            interface=self.interface.label,
+            interface_file="interface.py",
+            improved=any(record.outcome == "improved" for record in self.records),
+            roles=self.folder.roles(),
+            usage=self._spent(),
+        )
+
+    def _spent(self) -> Usage:
+        return sum((role.usage for role in self.folder.roles().values()), Usage())
+
+    def _say(self, event: Event) -> None:
+        self.folder.emit(event)
+
+
+def _part(described: dict[str, str], prefix: str) -> dict[str, str]:
+    return {key.removeprefix(prefix): value for key, value in described.items() if key.startswith(prefix)}
+
+
+def _stop_if_all_broke(trajectories: Sequence[Trajectory], iteration: int) -> None:
+    """A run in which nothing could be played has nothing to learn from: the user has to look."""
+    faults = [one.fault for one in trajectories if one.fault is not None]
+    if faults and len(faults) == len(trajectories):
+        error = ModelError if faults[0].source == "model" else EngineError
+        raise error(
+            f"every episode of iteration {iteration} broke; the first: {faults[0].message}; "
+            "put this right and go on with --resume"
+        )
+
+
+def _about(record: IterationRecord) -> str:
+    words = {
+        "improved": "a new interface was written",
+        "unchanged": "no usable interface was written; the old one is kept",
+        "no-failures": "no episode failed",
+        "no-misalignments": "no new misalignment was found",
+    }
+    played = f"{record.failed} of {record.tasks} episodes failed"
+    broke = f", {record.faults} broke and were left out" if record.faults else ""
+    return f"iteration {record.iteration}: {played}{broke}; {words[record.outcome]}"
+
+
+def _about_episode(trajectory: Trajectory, iteration: int, done: int, total: int) -> Event:
+    won = trajectory.won if trajectory.fault is None else None
+    ended = {True: "won", False: "not won", None: "broke and is left out"}[won]
+    return Event(
+        kind="trajectory",
+        message=f"{trajectory.task_id}: {ended} after {len(trajectory.steps)} actions",
+        iteration=iteration,
+        done=done,
+        total=total,
+        task_id=trajectory.task_id,
+        won=won,
+    )

@@ -1,0 +1,267 @@
+"""The one folder of a generation run: everything needed to understand it, to resume it, and to use what it made.
+
+    config.json                  what was asked for (`RunConfig`)
+    events.jsonl                 what happened, with times (`Event`)
+    calls.jsonl, cache/          every prompt and reply (`Call`); the replies by request
+    iterations/<i>/trajectories.jsonl, misalignments.json, interface.py, interface.json
+    iterations/<i>/iteration.json    written last: the iteration is finished (`IterationRecord`)
+    interface.py, interface.json     the final interface
+    summary.json                 written last: the run is finished (`RunSummary`)
+
+Nothing is created before `start`, so a run that is refused leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+
+from align_echo.align.events import Event, Progress
+from align_echo.errors import UsageError
+from align_echo.interface import Interface, load_interface, save_interface, write_atomically
+from align_echo.jsonl import JsonlFile
+from align_echo.models.cache import ReplyCache
+from align_echo.models.prices import price_of
+from align_echo.models.recording import Call, RecordingModel
+from align_echo.types import ChatModel, Frozen, Misalignment, Usage
+
+VERSIONED = ("align-echo", "pydantic-monty", "gymnasium", "openai", "alfworld", "textworld")
+"""Packages whose versions a run records, where they are installed."""
+
+Outcome = Literal["improved", "unchanged", "no-failures", "no-misalignments"]
+Stopped = Literal["no-failures", "no-misalignments", "iteration-limit"]
+Stored = TypeVar("Stored", bound=BaseModel)
+
+
+class RunConfig(Frozen):
+    """What was asked for. A run is resumed only with the same (`versions` are for the record)."""
+
+    environment: str
+    split: str
+    data_root: str = ""
+    agent: str
+    agent_details: dict[str, str] = Field(default_factory=dict)
+    backend: str
+    backend_details: dict[str, str] = Field(default_factory=dict)
+    seed: int
+    iterations: int
+    tasks_per_iteration: int | None = None
+    versions: dict[str, str] = Field(default_factory=dict)
+
+
+class IterationRecord(Frozen):
+    """One iteration: `failed` are the episodes the agent lost, `faults` those that broke twice and were left out.
+
+    "unchanged": misalignments were found, and the backend kept the interface.
+    """
+
+    iteration: int
+    outcome: Outcome
+    tasks: int
+    failed: int
+    faults: int
+    misalignments: int = 0
+    interface_before: str
+    interface_after: str
+
+
+class RoleUsage(Frozen):
+    """What one role of a run asked its model: distinct requests, and what they cost."""
+
+    model: str
+    requests: int = 0
+    usage: Usage = Usage()
+    price_known: bool
+
+
+class RunSummary(Frozen):
+    """The result of a run. `interface_file` is relative to the run folder; `rules` counts those of the interface."""
+
+    environment: str
+    backend: str
+    agent: str
+    seed: int
+    stopped: Stopped
+    iterations: tuple[IterationRecord, ...]
+    misalignments: int
+    rules: int
+    interface: str
+    interface_file: str
+    improved: bool
+    roles: dict[str, RoleUsage]
+    usage: Usage
+
+
+class LoggedEvent(Event):
+    """An event as it stands in `events.jsonl`."""
+
+    time: str
+
+
+class RunFolder:
+    """Reads and writes a run's folder. Call `start` before anything else is written."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._events = JsonlFile(self.path / "events.jsonl")
+        self._calls = JsonlFile(self.path / "calls.jsonl")
+        self._cache = ReplyCache(self.path / "cache")
+        self._progress: Progress | None = None
+
+    # ------------------------------------------------------------ beginning and end
+
+    def check(self, *, resume: bool) -> None:
+        """Refuse a folder that holds something, or with `resume` one that holds no run. Raises `UsageError`."""
+        if self.path.exists() and not self.path.is_dir():
+            raise UsageError(f"{self.path} is not a folder")
+        if resume and not (self.path / "config.json").exists():
+            raise UsageError(f"there is no run in {self.path} to resume")
+        if not resume and self.path.is_dir() and any(self.path.iterdir()):
+            raise UsageError(f"{self.path} is not empty: give another folder, or --resume to go on with the run in it")
+
+    def start(self, config: RunConfig, *, resume: bool, progress: Progress | None = None) -> None:
+        """Create the folder, or check that the run in it is the one asked for. Raises `UsageError` naming the first
+        setting that differs.
+        """
+        self.check(resume=resume)
+        if resume:
+            _check_same(self._load(RunConfig, "config.json"), config, self.path)
+        else:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._save(config, "config.json")
+        self._progress = progress
+
+    def finish(self, summary: RunSummary, interface: Interface) -> None:
+        """Write the final interface and, last of all, the summary."""
+        save_interface(interface, self.path, "interface")
+        self._save(summary, "summary.json")
+
+    def summary(self) -> RunSummary | None:
+        """The summary of a finished run."""
+        return self._load(RunSummary, "summary.json") if (self.path / "summary.json").exists() else None
+
+    # ------------------------------------------------------------ while it runs
+
+    def record(self, model: ChatModel, role: str) -> RecordingModel:
+        """The model with this run's memory and log, in a role: "agent", "analyzer", "optimizer"."""
+        return RecordingModel(model, role=role, cache=self._cache, log=self._calls)
+
+    def emit(self, event: Event) -> None:
+        """Log an event and show it to whoever watches."""
+        self._events.append(LoggedEvent(**event.model_dump(), time=datetime.now(UTC).isoformat(timespec="seconds")))
+        if self._progress is not None:
+            self._progress(event)
+
+    def note(self, message: str) -> None:
+        """Log something worth knowing."""
+        self.emit(Event(kind="note", message=message))
+
+    def roles(self) -> dict[str, RoleUsage]:
+        """What each role asked and cost: a request counts once, however often its reply was used."""
+        roles: dict[str, RoleUsage] = {}
+        seen: set[tuple[str, str]] = set()
+        for call in self._calls.read(Call):
+            if call.reply is None or (call.role, call.request) in seen:
+                continue
+            seen.add((call.role, call.request))
+            old = roles.get(call.role) or RoleUsage(model=call.model, price_known=price_of(call.model) is not None)
+            update = {"requests": old.requests + 1, "usage": old.usage + call.usage}
+            roles[call.role] = old.model_copy(update=update)
+        return roles
+
+    # ------------------------------------------------------------ iterations
+
+    def trajectories(self, iteration: int) -> JsonlFile:
+        """The episodes of an iteration, as they end."""
+        return JsonlFile(self._iteration(iteration) / "trajectories.jsonl")
+
+    def save_misalignments(self, iteration: int, found: Sequence[Misalignment]) -> None:
+        """Write what the analysis of an iteration found."""
+        text = _MISALIGNMENTS.dump_json(list(found), indent=2).decode()
+        folder = self._iteration(iteration)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / "misalignments.json", text + "\n")
+
+    def misalignments(self, iteration: int) -> list[Misalignment] | None:
+        """What the analysis of an iteration found; None if it was not finished."""
+        file = self._iteration(iteration) / "misalignments.json"
+        if not file.exists():
+            return None
+        try:
+            return _MISALIGNMENTS.validate_json(file.read_bytes())
+        except ValidationError as error:
+            raise UsageError(f"{file} is damaged: delete it and resume; {error.errors()[0]['msg']}") from error
+
+    def save_interface(self, iteration: int, interface: Interface) -> Path:
+        """Write the interface that an iteration made."""
+        return save_interface(interface, self._iteration(iteration), "interface")
+
+    def finish_iteration(self, record: IterationRecord) -> None:
+        """Mark an iteration as finished."""
+        self._save(record, f"iterations/{record.iteration}/iteration.json")
+
+    def finished_iteration(self, iteration: int) -> IterationRecord | None:
+        """The record of a finished iteration."""
+        name = f"iterations/{iteration}/iteration.json"
+        return self._load(IterationRecord, name) if (self.path / name).exists() else None
+
+    def interface(self, iteration: int) -> Interface:
+        """The interface that a finished iteration made."""
+        record = self.finished_iteration(iteration)
+        name = record.interface_after.partition("@")[0] if record else "interface"
+        return load_interface(self._iteration(iteration) / "interface.py").model_copy(update={"name": name})
+
+    # ------------------------------------------------------------ inside
+
+    def _iteration(self, iteration: int) -> Path:
+        return self.path / "iterations" / str(iteration)
+
+    def _save(self, record: BaseModel, name: str) -> None:
+        file = self.path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, record.model_dump_json(indent=2) + "\n")
+
+    def _load(self, kind: type[Stored], name: str) -> Stored:
+        file = self.path / name
+        try:
+            return kind.model_validate_json(file.read_bytes())
+        except (OSError, ValidationError) as error:
+            raise UsageError(f"{file} cannot be read: {str(error).splitlines()[0]}") from error
+
+
+_MISALIGNMENTS = TypeAdapter(list[Misalignment])
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that shape a run."""
+    found = {"python": platform.python_version()}
+    for name in VERSIONED:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _check_same(stored: RunConfig, asked: RunConfig, path: Path) -> None:
+    old, new = _flat(stored), _flat(asked)
+    for key in sorted(old.keys() | new.keys()):
+        if old.get(key) != new.get(key):
+            raise UsageError(
+                f"the run in {path} has {key} {old.get(key, 'unset')!r}, not {new.get(key, 'unset')!r}: "
+                "resume it with the same settings, or start another folder"
+            )
+
+
+def _flat(config: RunConfig) -> dict[str, object]:
+    values = config.model_dump(exclude={"versions"})
+    for name in ("agent_details", "backend_details"):
+        prefix = name.partition("_")[0]
+        values |= {f"{prefix}.{key}": value for key, value in values.pop(name).items()}
+    return values
