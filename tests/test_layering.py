@@ -42,9 +42,8 @@ def imported_layers(source: str) -> list[tuple[int, str]]:
             names = [node.module]
             if node.module == "align_echo":
                 names = [f"align_echo.{alias.name}" for alias in node.names if alias.name not in FACADE]
-        for name in names:
-            if name.split(".")[0] == "align_echo" and "." in name:
-                found.append((node.lineno, name.split(".")[1]))
+        parts = [name.split(".") for name in names]
+        found += [(getattr(node, "lineno", 0), one[1]) for one in parts if one[0] == "align_echo" and len(one) > 1]
     return found
 
 

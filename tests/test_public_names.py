@@ -34,7 +34,7 @@ def task() -> str:
 
 def test_make_and_tasks_take_what_they_always_took():
     given = parameters(align_echo.make)
-    assert list(given)[0] == "env_id"
+    assert next(iter(given)) == "env_id"
     for name in ("split", "interface", "data_root"):
         assert given[name].kind is inspect.Parameter.KEYWORD_ONLY
         assert given[name].default is None
@@ -71,7 +71,7 @@ def test_load_interface_takes_a_path_and_the_wrapper_takes_the_interface(env, ta
     path.write_text(identity(contract).source)
     interface = align_echo.load_interface(path, contract)
     assert isinstance(interface, Interface)
-    assert list(parameters(align_echo.load_interface))[0] == "name_or_path"
+    assert next(iter(parameters(align_echo.load_interface))) == "name_or_path"
     wrapped = align_echo.wrappers.AlignWrapper(env, interface)
     wrapped.reset(options={"task": task})
     assert wrapped.step("look")[4]["raw_observation"]

@@ -13,6 +13,8 @@ AGENTS = {
     "vanilla": "a chat model that gets the task, the rules and the turns so far (needs --model)",
 }
 
+WORKERS_WITH_MODEL = 8
+
 
 def check_agent(name: str, model: str | None) -> str:
     """The agent's name, if it is known and has the model it needs. Raises `UsageError`."""
@@ -26,6 +28,11 @@ def check_agent(name: str, model: str | None) -> str:
 def needs_model(name: str) -> bool:
     """Whether the agent asks a chat model."""
     return name == "vanilla"
+
+
+def workers_for(name: str) -> int:
+    """How many episodes to play at once if the user does not say: a model is waited for, a script is not."""
+    return WORKERS_WITH_MODEL if needs_model(name) else 1
 
 
 def build_agent(name: str, model: ChatModel | None, seed: int) -> Agent:

@@ -17,6 +17,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from align_echo.errors import EngineError, ModelError
+
 MIN_WIDTH = 118
 """Width of tables where there is no terminal to ask."""
 
@@ -99,9 +101,12 @@ def new_folder(verb: str, environment: str) -> Path:
 
 @contextmanager
 def resumable(out: Path) -> Iterator[None]:
-    """Turn Ctrl-C into a line that says how to go on, and exit status 130."""
+    """Turn Ctrl-C into a line that says how to go on and exit status 130; a broken model or engine says it too."""
+    hint = f"what is finished is kept; to go on, repeat the command with: --resume --out {out}"
     try:
         yield
     except KeyboardInterrupt:
-        note(f"stopped; what is finished is kept. To go on, repeat the command with: --resume --out {out}")
+        note(f"stopped; {hint}")
         raise typer.Exit(130) from None
+    except (EngineError, ModelError) as error:
+        raise type(error)(f"{error}; {hint}") from error

@@ -1,4 +1,4 @@
-"""`align-echo evaluate`: play tasks with an agent under an interface, or under all its variants, and print the figures."""
+"""`align-echo evaluate`: play tasks under an interface, or under all its variants, and print the figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from align_echo import __version__
 from align_echo.cli import options
-from align_echo.cli.agents import AGENTS, about, build_agent, check_agent, needs_model
+from align_echo.cli.agents import AGENTS, about, build_agent, check_agent, needs_model, workers_for
 from align_echo.cli.console import Display, new_folder, note, resumable, stdout
 from align_echo.errors import UsageError
 from align_echo.evaluate.comparison import BASELINE, Comparison, compare, run_variant, variants_of
@@ -21,8 +21,6 @@ from align_echo.interface import Interface
 from align_echo.types import ChatModel, Trajectory
 from align_echo.wrappers.catalogue import EnvironmentSpec, check_split, environment, resolve_interface
 from align_echo.wrappers.catalogue import tasks as list_tasks
-
-WORKERS_WITH_MODEL = 8
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ def evaluate(
         model=model,
         base_url=base_url,
         seed=seed,
-        workers=workers or (WORKERS_WITH_MODEL if needs_model(agent) else 1),
+        workers=workers or workers_for(agent),
         data_root=data_root,
     )
     if resume and out is None:
@@ -142,9 +140,7 @@ def _load_model(plan: Plan, path: Path) -> ChatModel | None:
     from align_echo.models import RecordingModel, ReplyCache, load_model
 
     model = load_model(plan.model or "", base_url=plan.base_url)
-    return RecordingModel(
-        model, role="agent", cache=ReplyCache(path / "cache"), log=JsonlFile(path / "calls.jsonl")
-    )
+    return RecordingModel(model, role="agent", cache=ReplyCache(path / "cache"), log=JsonlFile(path / "calls.jsonl"))
 
 
 def _play(

@@ -1,0 +1,206 @@
+"""`align-echo generate-interface`: ALIGN's loop with one of two backends: the probe (no model) or chat models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from align_echo.align.backend import Backend
+from align_echo.align.events import Event, Progress
+from align_echo.align.loop import ITERATIONS, Generated, generate
+from align_echo.align.run_folder import RunFolder
+from align_echo.align.world import World
+from align_echo.cli import options
+from align_echo.cli.agents import AGENTS, about, build_agent, check_agent, needs_model, workers_for
+from align_echo.cli.console import Display, new_folder, note, resumable, stdout
+from align_echo.errors import UsageError
+from align_echo.types import Agent, ChatModel
+from align_echo.wrappers.catalogue import environment
+
+BackendName = Literal["auto", "probe", "llm"]
+Chosen = Literal["probe", "llm"]
+
+FRESH_ITERATION = 0
+"""The loop counts its iterations from 1: the training tasks of this one are free for testing rules on."""
+
+NO_STEP_LIMIT = 10**9
+
+
+@dataclass(frozen=True)
+class Models:
+    """Names of the chat models by role; None where a role needs none."""
+
+    agent: str | None
+    analyzer: str | None
+    optimizer: str | None
+    base_url: str | None
+
+
+def generate_interface(
+    env: options.Env,
+    backend: Annotated[
+        BackendName, typer.Option("--backend", help="auto takes llm when a model is configured, else probe.")
+    ] = "auto",
+    model: options.Model = None,
+    analyzer_model: Annotated[str | None, typer.Option("--analyzer-model", help="Default: --model.")] = None,
+    optimizer_model: Annotated[str | None, typer.Option("--optimizer-model", help="Default: --model.")] = None,
+    base_url: options.BaseUrl = None,
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", help=f"Whose failures: {', '.join(AGENTS)}. Default: vanilla for llm, else novice."),
+    ] = None,
+    iterations: Annotated[int, typer.Option("--iterations", min=1, help="At most so many.")] = ITERATIONS,
+    tasks_per_iteration: Annotated[
+        int | None, typer.Option("--tasks-per-iteration", min=1, help="Default: the paper's number.")
+    ] = None,
+    seed: options.Seed = 0,
+    workers: options.Workers = None,
+    out: options.Out = None,
+    resume: options.Resume = False,
+    data_root: options.DataRoot = None,
+) -> None:
+    """Find misalignments in failed episodes by experiment and write the interface that resolves them."""
+    spec = environment(env)
+    chosen = choose_backend(backend, model)
+    player_name = check_agent(agent or ("vanilla" if chosen == "llm" else "novice"), model)
+    models = choose_models(chosen, player_name, model, analyzer_model, optimizer_model, base_url)
+    if resume and out is None:
+        raise UsageError("--resume needs the folder to go on with: add --out DIR")
+    path = out or new_folder("generate", spec.name)
+    folder = RunFolder(path)
+    folder.check(resume=resume)
+    world = World(spec, data_root)
+    fresh = world.tasks(FRESH_ITERATION, seed, tasks_per_iteration)
+    player = build_agent(player_name, _model(folder, models.agent, "agent", models), seed)
+    with resumable(path), Display() as display:
+        made_by = _backend(chosen, world, player, folder, models, seed, fresh, display)
+        note(_about_backend(backend, chosen, models))
+        note(about(player_name, models.agent))
+        result = generate(
+            spec,
+            player,
+            made_by,
+            folder,
+            seed=seed,
+            iterations=iterations,
+            tasks_per_iteration=tasks_per_iteration,
+            data_root=data_root,
+            workers=workers or workers_for(player_name),
+            resume=resume,
+            progress=_shown_on(display),
+        )
+    _show(result)
+    print(_about_backend(backend, chosen, models))
+    print(about(player_name, models.agent))
+    print(f"interface: {path / result.summary.interface_file}")
+    print(f"to measure it: align-echo evaluate --env {spec.name} --agent {player_name} --compare", end=" ")
+    print(f"--interface {path / result.summary.interface_file}")
+
+
+def choose_backend(asked: BackendName, model: str | None) -> Chosen:
+    """The backend that was asked for; for auto, llm when a model is configured and probe otherwise."""
+    if asked != "auto":
+        return asked
+    return "llm" if model else "probe"
+
+
+def choose_models(
+    backend: Chosen, agent: str, model: str | None, analyzer: str | None, optimizer: str | None, base_url: str | None
+) -> Models:
+    """The models by role. Raises `UsageError` if a role of the llm backend has none."""
+    llm = backend == "llm"
+    found = Models(
+        agent=model if needs_model(agent) else None,
+        analyzer=(analyzer or model) if llm else None,
+        optimizer=(optimizer or model) if llm else None,
+        base_url=base_url,
+    )
+    if llm and not (found.analyzer and found.optimizer):
+        raise UsageError("the llm backend needs a chat model: add --model NAME or set ALIGN_ECHO_MODEL")
+    return found
+
+
+def _model(folder: RunFolder, name: str | None, role: str, models: Models) -> ChatModel | None:
+    """A model whose replies are kept in the run's folder; None where the role needs none."""
+    if name is None:
+        return None
+    from align_echo.models import load_model
+
+    return folder.record(load_model(name, base_url=models.base_url), role)
+
+
+def _backend(
+    chosen: Chosen,
+    world: World,
+    agent: Agent,
+    folder: RunFolder,
+    models: Models,
+    seed: int,
+    fresh: list[str],
+    display: Display,
+) -> Backend:
+    analyzer = _model(folder, models.analyzer, "analyzer", models)
+    optimizer = _model(folder, models.optimizer, "optimizer", models)
+    if analyzer is not None and optimizer is not None:
+        from align_echo.align.llm.backend import LlmBackend
+
+        return LlmBackend(world, agent, analyzer_model=analyzer, optimizer_model=optimizer, seed=seed, note=folder.note)
+    from align_echo.align.probe.backend import ProbeBackend
+
+    module = world.spec.module()
+    return ProbeBackend(
+        lambda: module.make_env(split=world.split, data_root=world.data_root, step_limit=NO_STEP_LIMIT),
+        fresh,
+        seed=seed,
+        on_progress=display.status,
+    )
+
+
+def _shown_on(display: Display) -> Progress:
+    """Events of the loop, as the command line shows them."""
+
+    def show(event: Event) -> None:
+        if event.kind == "iteration-started":
+            display.stage(f"iteration {event.iteration}", event.total, event.done)
+        elif event.kind == "trajectory":
+            display.episode(bool(event.won))
+        elif event.kind != "run-finished":
+            display.say(event.message)
+
+    return show
+
+
+def _about_backend(asked: BackendName, chosen: Chosen, models: Models) -> str:
+    """One line for the record: which backend, why, and which models."""
+    if chosen == "llm":
+        why = " (auto: a model is configured)" if asked == "auto" else ""
+        return f"backend: llm{why}, analyzer {models.analyzer}, optimizer {models.optimizer}"
+    why = "auto: no model is configured; " if asked == "auto" else ""
+    return f"backend: probe ({why}no language model is asked)"
+
+
+def _show(result: Generated) -> None:
+    """The rules with the experiments behind each, and how the run ended."""
+    rules = result.interface.provenance.rules
+    if rules:
+        table = Table(title="Rules and the experiments behind them", title_justify="left", title_style="bold")
+        table.box, table.pad_edge, table.padding = None, False, (0, 2, 0, 0)
+        table.add_column("rule", overflow="fold")
+        for heading in ("for", "against", "tasks"):
+            table.add_column(heading, justify="right")
+        for rule in rules:
+            counts = rule.evidence.support, rule.evidence.refuted, rule.evidence.tasks
+            table.add_row(Text(rule.text), *map(str, counts))
+        stdout().print(table)
+    summary = result.summary
+    print(f"stopped after {len(summary.iterations)} iterations ({summary.stopped}): ", end="")
+    print(f"{summary.misalignments} misalignments, {summary.rules} rules")
+    if not summary.improved:
+        print("no new interface was written: the one below changes nothing")
+    tokens = summary.usage.prompt_tokens + summary.usage.completion_tokens
+    if tokens:
+        print(f"tokens: {tokens:,}; cost: ${summary.usage.cost_usd:.4f} where the price is known")

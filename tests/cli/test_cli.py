@@ -1,0 +1,250 @@
+"""The command line as a user meets it: figures and files on good input, one line and status 2 on bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from align_echo.cli.main import main
+from align_echo.evaluate.comparison import Comparison
+from align_echo.interface import identity, save_interface
+from align_echo.types import Trajectory
+from align_echo.wrappers.catalogue import environment
+
+KEYS = ("OPENAI_API_KEY", "ALIGN_ECHO_API_KEY", "ALIGN_ECHO_MODEL", "OPENAI_BASE_URL", "ALFWORLD_DATA")
+EVALUATE = ["evaluate", "--env", "alfworld", "--agent", "novice", "--tasks", "2"]
+
+
+@pytest.fixture(autouse=True)
+def _bare_machine(monkeypatch, tmp_path):
+    """No keys, no data, and an empty folder to stand in."""
+    for name in KEYS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def interface(tmp_path) -> Path:
+    folder = tmp_path / "given"
+    return save_interface(identity(environment("alfworld").contract), folder, "mine")
+
+
+def run(capsys, *arguments: object) -> tuple[int, str, str]:
+    status = main([str(one) for one in arguments])
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+# ---------------------------------------------------------------- bad input
+
+
+BAD = {
+    "unknown environment": (["evaluate", "--env", "narnia", "--agent", "novice"], "unknown environment 'narnia'"),
+    "unknown environment to learn": (["generate-interface", "--env", "narnia"], "unknown environment 'narnia'"),
+    "unknown split": ([*EVALUATE, "--split", "tset"], "no split 'tset'; it has train"),
+    "unknown agent": (["evaluate", "--env", "alfworld", "--agent", "bond"], "unknown agent 'bond'; known: novice"),
+    "too many tasks": ([*EVALUATE[:-1], "9999"], "ask for 1 to 134"),
+    "no tasks": ([*EVALUATE[:-1], "0"], "ask for 1 to 134"),
+    "missing data": ([*EVALUATE, "--data-root", "nowhere"], "no ALFWorld games under nowhere"),
+    "missing data to learn": (
+        ["generate-interface", "--env", "alfworld", "--data-root", "nowhere"],
+        "no ALFWorld games under nowhere",
+    ),
+    "no such interface file": ([*EVALUATE, "--interface", "no/such.py"], "there is no interface file no/such.py"),
+    "no such interface name": ([*EVALUATE, "--interface", "nosuch"], "no interface named alfworld/nosuch"),
+    "interface that is not text": ([*EVALUATE, "--interface", "binary.py"], "cannot read the interface binary.py"),
+    "interface that does not parse": ([*EVALUATE, "--interface", "broken.py"], "does not parse: line 2"),
+    "interface without functions": ([*EVALUATE, "--interface", "empty.py"], "no function InferRules(init_obs, task)"),
+    "wrong signature": (
+        [*EVALUATE, "--interface", "wrong.py"],
+        "wrong signature: WrapStep(env, action), needed is WrapStep(env, init_obs, task, agent_action, logger)",
+    ),
+    "unreadable record": ([*EVALUATE, "--interface", "record.py"], "record record.json is not readable"),
+    "nothing to compare": ([*EVALUATE, "--compare"], "--compare needs an interface"),
+    "nothing to switch off": ([*EVALUATE, "--no-rules"], "need an interface"),
+    "no model": (["evaluate", "--env", "alfworld", "--agent", "vanilla"], "needs a chat model: add --model"),
+    "no key": (["evaluate", "--env", "alfworld", "--agent", "vanilla", "--model", "m"], "set OPENAI_API_KEY"),
+    "no model to learn with": (["generate-interface", "--env", "alfworld", "--backend", "llm"], "--model"),
+    "no key to learn with": (
+        ["generate-interface", "--env", "alfworld", "--backend", "llm", "--model", "m"],
+        "set OPENAI_API_KEY",
+    ),
+    "unknown backend": (["generate-interface", "--env", "alfworld", "--backend", "magic"], "magic"),
+    "base URL that is none": (
+        ["evaluate", "--env", "alfworld", "--agent", "vanilla", "--model", "m", "--base-url", "localhost"],
+        "must start with http",
+    ),
+    "resume of nothing": ([*EVALUATE, "--resume"], "no evaluation to resume in out"),
+    "unknown option": ([*EVALUATE, "--taks", "3"], "--taks"),
+    "missing option": (["evaluate", "--agent", "novice"], "--env"),
+    "not a number": ([*EVALUATE, "--seed", "one"], "--seed"),
+    "unknown verb": (["demo"], "demo"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line_status_2_and_nothing_written(case, capsys, tmp_path):
+    Path("binary.py").write_bytes(b"\xff\xfe\x00")
+    Path("broken.py").write_text("x = 1\ndef InferRules(:\n")
+    Path("empty.py").write_text("")
+    Path("wrong.py").write_text(
+        "def InferRules(init_obs, task):\n    return ''\n\n\ndef WrapStep(env, action):\n    return '', False, False\n"
+    )
+    Path("record.py").write_text(identity(environment("alfworld").contract).source)
+    Path("record.json").write_text("{")
+    arguments, message = BAD[case]
+    if arguments[0] in ("evaluate", "generate-interface"):
+        arguments = [*arguments, "--out", "out"]
+    before = files(tmp_path)
+    status, out, err = run(capsys, *arguments)
+    assert status == 2
+    assert err.startswith("align-echo: ")
+    assert err.count("\n") == 1, err
+    assert message in err
+    assert out == ""
+    assert files(tmp_path) == before
+    assert not Path("out").exists()
+
+
+def test_the_installed_command_does_the_same(tmp_path):
+    command = [sys.executable, "-m", "align_echo.cli.main", "evaluate", "--env", "narnia", "--agent", "novice"]
+    environ = {name: value for name, value in os.environ.items() if name not in KEYS}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environ, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "align-echo: unknown environment 'narnia'; known: alfworld\n"
+    assert done.stdout == ""
+
+
+# ---------------------------------------------------------------- evaluate
+
+
+def test_evaluate_prints_figures_and_writes_the_run(capsys, tmp_path):
+    status, out, err = run(capsys, *EVALUATE, "--out", "run")
+    assert status == 0, err
+    assert "no interface" in out
+    assert "a scripted stand-in for a small model, NOT a language model" in out
+    assert re.search(r"no interface +2 +\d+\.\d \[", out)
+    assert files(tmp_path / "run") == ["config.json", "summary.json", "trajectories/none.jsonl"]
+    summary = Comparison.model_validate_json(Path("run/summary.json").read_text())
+    lines = Path("run/trajectories/none.jsonl").read_text().splitlines()
+    assert {Trajectory.model_validate_json(line).task_id for line in lines} == set(summary.tasks)
+    assert summary.agent == "novice"
+    assert summary.variants["none"].episodes == 2
+
+
+def test_compare_plays_all_four_variants_on_the_same_tasks(capsys, interface):
+    status, out, err = run(capsys, *EVALUATE, "--interface", interface, "--compare", "--out", "run")
+    assert status == 0, err
+    for name in ("no interface", "rules only", "feedback only", "rules + feedback", "Against no interface"):
+        assert name in out
+    summary = Comparison.model_validate_json(Path("run/summary.json").read_text())
+    assert list(summary.variants) == ["none", "rules", "feedback", "full"]
+    assert summary.differences["full"].success_points.value == 0  # this interface changes nothing
+    tasks = {
+        tuple(sorted(json.loads(line)["task_id"] for line in file.read_text().splitlines()))
+        for file in Path("run/trajectories").iterdir()
+    }
+    assert len(tasks) == 1
+
+
+@pytest.mark.parametrize(
+    ("switches", "variant"), [([], "full"), (["--no-rules"], "feedback"), (["--no-feedback"], "rules")]
+)
+def test_halves_of_an_interface_can_be_switched_off(switches, variant, capsys, interface):
+    status, _, err = run(capsys, *EVALUATE, "--interface", interface, *switches, "--out", "run")
+    assert status == 0, err
+    summary = Comparison.model_validate_json(Path("run/summary.json").read_text())
+    assert list(summary.variants) == [variant]
+
+
+def test_a_stopped_evaluation_says_how_to_go_on_and_does(capsys, monkeypatch, tmp_path):
+    import align_echo.cli.console as console
+
+    ended = []
+    real = console.Display.episode
+
+    def stop_after_one(display, won):
+        ended.append(won)
+        real(display, won)
+        if len(ended) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(console.Display, "episode", stop_after_one)
+    status, _, err = run(capsys, *EVALUATE, "--out", "run")
+    assert status == 130
+    assert err.splitlines()[-1].endswith("--resume --out run")
+    assert files(tmp_path / "run") == ["config.json", "trajectories/none.jsonl"]
+    kept = Path("run/trajectories/none.jsonl").read_text()
+
+    status, _, err = run(capsys, *EVALUATE, "--out", "run")  # without --resume it is left alone
+    assert (status, "--resume" in err) == (2, True)
+    status, _, err = run(capsys, *EVALUATE, "--seed", "1", "--resume", "--out", "run")
+    assert (status, Path("run/trajectories/none.jsonl").read_text()) == (2, kept)
+
+    status, _, err = run(capsys, *EVALUATE, "--resume", "--out", "run")
+    assert status == 0, err
+    assert Path("run/trajectories/none.jsonl").read_text().startswith(kept)
+    assert len(ended) == 2  # the first task was not played again
+
+
+def test_the_same_command_twice_gives_the_same_summary(capsys):
+    for name in ("a", "b"):
+        assert run(capsys, *EVALUATE, "--out", name)[0] == 0
+    assert Path("a/summary.json").read_text() == Path("b/summary.json").read_text()
+
+
+# ---------------------------------------------------------------- doctor, envs, the rest
+
+
+def test_doctor_says_what_is_missing_and_never_prints_a_key(capsys, monkeypatch):
+    status, out, _ = run(capsys, "doctor")
+    assert status == 0
+    assert "export OPENAI_API_KEY" in out
+    assert "--backend auto takes probe" in out
+    assert "134 valid_unseen" in out
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+    monkeypatch.setenv("ALIGN_ECHO_MODEL", "some-model")
+    status, out, _ = run(capsys, "doctor")
+    assert status == 0
+    assert "$OPENAI_API_KEY is set" in out
+    assert "very-secret" not in out
+    assert "--backend auto takes llm" in out
+
+
+def test_doctor_reports_data_that_is_not_complete(capsys, monkeypatch, tmp_path):
+    (tmp_path / "json_2.1.1").mkdir()
+    monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
+    status, out, _ = run(capsys, "doctor")
+    assert status == 0
+    assert "alfworld tasks: not available" in out
+    assert "expected the folder" in out
+
+
+def test_envs_lists_what_there_is(capsys):
+    status, out, _ = run(capsys, "envs")
+    assert status == 0
+    assert "alfworld" in out
+    assert "valid_unseen" in out
+
+
+def test_without_a_verb_it_says_what_it_can_do(capsys):
+    status, out, _ = run(capsys)
+    assert status == 0
+    for verb in ("generate-interface", "evaluate", "doctor", "envs"):
+        assert verb in out
+
+
+def test_version(capsys):
+    import align_echo
+
+    assert run(capsys, "--version")[1] == f"align-echo {align_echo.__version__}\n"
