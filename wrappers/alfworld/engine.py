@@ -54,6 +54,7 @@ class Game:
             for name, arguments in self.translation.facts
         ]
         self.entities: dict[str, EntityInfo] = {}
+        self.names: dict[str, str] = {}
         self.operators: dict[str, Operator] = {}
         self.atoms: dict[bytes, tuple[Proposition, Proposition]] = {}
 
@@ -84,6 +85,7 @@ class Game:
         for info in entities.values():
             info.name = demangler.demangle_alfred_name(info.id)
             info.definite, info.indefinite = "the", "a"
+        self.names = {key: str(info.name) for key, info in entities.items()}
         self.entities = entities
 
     def operator(self, name: str, state: State) -> Operator:
@@ -98,7 +100,7 @@ class Game:
         }
         template = self.grammar.actions[action]
         text = self.grammar.derive(template.command, Scene(state, self.entities), bindings)
-        command = text.format_map({key: info.name for key, info in self.entities.items()})
+        command = text.format_map(self.names)
         made = Operator(command, template.feedback, bindings)
         asked, plain = self.grammar.conditions(template.command)
         if plain and not asked & self.translation.fluents:
@@ -177,8 +179,13 @@ class Engine:
         """All that is true now. Read only."""
         return self._facts
 
+    @property
+    def names(self) -> Mapping[str, str]:
+        """What every entity is called in text, by its id."""
+        return self._game.names
+
     def plan(self) -> list[str] | None:
-        """Commands that lead to the goal from here by the planner; None if it finds no way."""
+        """Commands to the goal by Fast Downward's search: seconds in a large kitchen. None if it finds no way."""
         if not self._planner_ready:
             self._library.load_sas_replan(self._game.planning_sas.encode())
             self._planner_ready = True

@@ -9,39 +9,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from textworld.logic import Proposition, Variable
 
 from align_echo.wrappers.alfworld import upstream
 from align_echo.wrappers.alfworld.dice import Dice
+from align_echo.wrappers.alfworld.task import TaskParameters
 
 FACTS_READ = ("holds", "inreceptacle", "ishot", "iscool", "isclean")
 """The only facts that the expert looks at."""
 
 MOST_STEPS = 200
-
-
-@dataclass(frozen=True)
-class TaskParameters:
-    """`pddl_params` and `task_type` of a game's traj_data.json, as the expert reads them."""
-
-    task_type: str
-    object_target: str
-    parent_target: str
-    toggle_target: str
-
-    @classmethod
-    def read(cls, trajectory: dict[str, Any]) -> TaskParameters:
-        """Raises `KeyError` where the file lacks one."""
-        given = trajectory["pddl_params"]
-        return cls(
-            task_type=trajectory["task_type"],
-            object_target=given["object_target"].lower(),
-            parent_target=given["parent_target"].lower(),
-            toggle_target=given["toggle_target"].lower(),
-        )
+ATTEMPTS = 3
+"""It may first want to shut something that is elsewhere, and drops the idea when asked again."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +40,7 @@ class Expert:
     """One episode. Give it every step in order with `follow`; it answers with its next action or None."""
 
     def __init__(self, parameters: TaskParameters, intro: str) -> None:
-        self._policy = _policy_class(parameters.task_type)(_as_dict(parameters), max_steps=MOST_STEPS)
+        self._policy = _policy_class(parameters.task_type)(asdict(parameters), max_steps=MOST_STEPS)
         self._policy.observe(intro)
         self._steps = 0
 
@@ -71,15 +53,19 @@ class Expert:
             "facts": [Proposition(name, [Variable(a, a) for a in names]) for name, names in seen.facts],
         }
         last = self._as_movement(seen.action)
-        try:
-            action: str = self._policy.act(state, last)
-        except Exception:  # it raises whatever its heuristics run into: an empty list, a missing key, a timeout
-            return None
-        if action == last:
-            return Dice(f"expert {self._steps}").pick(sorted(seen.commands))
-        if action.startswith("go to ") and action not in seen.commands:
-            action = "examine " + action.removeprefix("go to ")
-        return action if action in seen.commands else None
+        for _ in range(ATTEMPTS):
+            try:
+                action: str = self._policy.act(state, last)
+            except Exception:  # whatever its heuristics run into: an empty list, a missing key, its own time-out
+                return None
+            if action == last:
+                return Dice(f"expert {self._steps}").pick(sorted(seen.commands))
+            if action.startswith("go to ") and action not in seen.commands:
+                action = "examine " + action.removeprefix("go to ")
+            if action in seen.commands:
+                return action
+            last = "look"
+        return None
 
     def _as_movement(self, action: str) -> str:
         """Furniture at the agent's place cannot be gone to, only examined; the expert knows no such case."""
@@ -87,15 +73,6 @@ class Expert:
         if action != name and name in self._policy.receptacles and name != self._policy.curr_recep:
             return f"go to {name}"
         return action
-
-
-def _as_dict(parameters: TaskParameters) -> dict[str, str]:
-    return {
-        "task_type": parameters.task_type,
-        "object_target": parameters.object_target,
-        "parent_target": parameters.parent_target,
-        "toggle_target": parameters.toggle_target,
-    }
 
 
 @functools.cache

@@ -114,7 +114,7 @@ def write_game(id_: str) -> GameFiles:
         "grammar": upstream.grammar_text().replace("UNKNOWN GOAL", sentence),
         "pddl_problem": problem.problem_text(f"{match['plan']}_{match['number']}", room, goal),
         "solvable": True,
-        "walkthrough": None,
+        "walkthrough": problem.walkthrough(room, goal),
     }
     return GameFiles(json.dumps(game), json.dumps(_trajectory(id_, plan, goal, sentence), indent=1))
 

@@ -1,6 +1,6 @@
 """Ground truth about a running episode: the expert's next action, and how far the goal is.
 
-The expert follows the whole episode (it keeps notes), but only catches up when it is asked.
+The expert follows the whole episode (it keeps notes), but only catches up when it is asked. Distances are exact.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from typing import Any
 from textworld.logic import Proposition
 
 from align_echo.wrappers.alfworld.engine import Engine
-from align_echo.wrappers.alfworld.expert import FACTS_READ, Expert, Seen, TaskParameters
+from align_echo.wrappers.alfworld.expert import FACTS_READ, Expert, Seen
+from align_echo.wrappers.alfworld.routes import shortest_route
+from align_echo.wrappers.alfworld.task import TaskParameters
 
 
 @dataclass(frozen=True)
@@ -72,21 +74,22 @@ class Oracle:
         action = self.handcoded_action()
         if action is not None:
             return action
-        plan = self._engine.plan()
-        return plan[0] if plan else None
+        route = self.route()
+        return route[0] if route else None
 
     def distance(self) -> int | None:
-        """Length of the planner's plan from here; 0 once won, None if it finds none."""
+        """Least number of actions to the goal; 0 once won, None if it cannot be reached."""
+        route = self.route()
+        return None if route is None else len(route)
+
+    def route(self) -> list[str] | None:
+        """A shortest way to the goal from here (`routes.py`); the engine's planner is asked where that knows none."""
         if self._engine.won:
-            return 0
-        plan = self._engine.plan()
-        return None if plan is None else len(plan)
+            return []
+        facts = ((fact.name, fact.names) for fact in self._engine.facts.facts)
+        return shortest_route(facts, self._engine.names, self._parameters) or self._engine.plan()
 
     def _as_seen(self, moment: Moment) -> Seen:
-        game = self._engine.game
-        assert game is not None
-        facts = [
-            (fact.name, tuple((game.entities[v.name].name or "").strip() for v in fact.arguments))
-            for fact in moment.facts
-        ]
+        names = self._engine.names
+        facts = [(fact.name, tuple(names[name].strip() for name in fact.names)) for fact in moment.facts]
         return Seen(moment.action, moment.feedback, moment.commands, facts)

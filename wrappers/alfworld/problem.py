@@ -6,10 +6,13 @@ its tables; lamps can be switched only where the task needs one; goal objects in
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from align_echo.wrappers.alfworld import upstream
 from align_echo.wrappers.alfworld.floorplans import Receptacle
+from align_echo.wrappers.alfworld.routes import shortest_route
+from align_echo.wrappers.alfworld.task import TaskParameters
 
 AGENT = "agent1"
 _CHARACTERS = str.maketrans({"-": "_minus_", "#": "-", "|": "_bar_", "+": "_plus_", ".": "_dot_", ",": "_comma_"})
@@ -49,18 +52,22 @@ def mangled(text: str) -> str:
 
 
 def display_names(room: Room) -> dict[str, str]:
-    """The engine's name of each receptacle and object ("mug 1"): of n of a kind, the first id in order is number n."""
-    kinds = {mangled(r.id).lower(): (r.id, r.kind) for r in room.receptacles}
-    kinds |= {mangled(t.id).lower(): (t.id, t.kind) for t in room.things}
-    left: dict[str, int] = {}
-    for _, kind in kinds.values():
-        left[kind] = left.get(kind, 0) + 1
+    """What the engine calls each receptacle and object ("mug 1"): of n of a kind, the first id in order is number n."""
+    kinds = {mangled(r.id).lower(): r.kind for r in room.receptacles}
+    kinds |= {mangled(t.id).lower(): t.kind for t in room.things}
+    left = Counter(kinds.values())
     names = {}
     for key in sorted(kinds):
-        id_, kind = kinds[key]
-        names[id_] = f"{kind.lower()} {left[kind]}"
-        left[kind] -= 1
+        names[key] = f"{kinds[key].lower()} {left[kinds[key]]}"
+        left[kinds[key]] -= 1
     return names
+
+
+def walkthrough(room: Room, goal: Goal) -> list[str] | None:
+    """A shortest solution, as the engine's commands; None if there is none."""
+    facts = [(name.lower(), tuple(mangled(item).lower() for item in items)) for name, *items in _facts(room, goal)]
+    task = TaskParameters(goal.task_type, goal.object_kind.lower(), goal.target.lower(), goal.lamp.lower())
+    return shortest_route(facts, display_names(room), task)
 
 
 def problem_text(name: str, room: Room, goal: Goal) -> str:
@@ -70,9 +77,13 @@ def problem_text(name: str, room: Room, goal: Goal) -> str:
     goal_pddl = library.format(obj=goal.object_kind, recep=goal.target, toggle=goal.lamp)
     text = (
         f"(define (problem plan_{name})\n(:domain alfred)\n(:objects\n{_lines(_objects(room))})\n"
-        f"(:init\n{_lines(_facts(room, goal))})\n"
+        f"(:init\n{_lines([_written(fact) for fact in _facts(room, goal)])})\n"
     )
     return mangled(text + goal_pddl)
+
+
+def _written(fact: tuple[str, ...]) -> str:
+    return f"({' '.join(fact)})"
 
 
 def _lines(items: list[str]) -> str:
@@ -93,45 +104,45 @@ def _objects(room: Room) -> list[str]:
     ]
 
 
-def _facts(room: Room, goal: Goal) -> list[str]:
-    facts = [f"(atLocation {AGENT} {room.start})"]
+def _facts(room: Room, goal: Goal) -> list[tuple[str, ...]]:
+    facts: list[tuple[str, ...]] = [("atLocation", AGENT, room.start)]
     openable = upstream.constants().OPENABLE_CLASS_SET
     for r in room.receptacles:
-        facts += [f"(receptacleType {r.id} {r.kind}Type)", f"(receptacleAtLocation {r.id} {r.location})"]
+        facts += [("receptacleType", r.id, f"{r.kind}Type"), ("receptacleAtLocation", r.id, r.location)]
         if r.kind in openable:
-            facts.append(f"(openable {r.id})")
+            facts.append(("openable", r.id))
     for thing in room.things:
         facts += _facts_of(thing, goal)
     return facts + _fits(room)
 
 
-def _facts_of(thing: Thing, goal: Goal) -> list[str]:
+def _facts_of(thing: Thing, goal: Goal) -> list[tuple[str, ...]]:
     tables = upstream.constants()
-    facts = [
-        f"(objectType {thing.id} {thing.kind}Type)",
-        f"(inReceptacle {thing.id} {thing.place.id})",
-        f"(wasInReceptacle {thing.id} {thing.place.id})",
-        f"(objectAtLocation {thing.id} {thing.place.location})",
+    facts: list[tuple[str, ...]] = [
+        ("objectType", thing.id, f"{thing.kind}Type"),
+        ("inReceptacle", thing.id, thing.place.id),
+        ("wasInReceptacle", thing.id, thing.place.id),
+        ("objectAtLocation", thing.id, thing.place.location),
     ]
     if thing.kind in pickupable_kinds():
-        facts.append(f"(pickupable {thing.id})")
+        facts.append(("pickupable", thing.id))
     if thing.kind in tables.MOVABLE_RECEPTACLES_SET:
-        facts.append(f"(isReceptacleObject {thing.id})")
+        facts.append(("isReceptacleObject", thing.id))
     for ability in ("Cleanable", "Heatable", "Coolable", "Sliceable"):
         if thing.kind in tables.VAL_ACTION_OBJECTS[ability]:
-            facts.append(f"({ability.lower()} {thing.id})")
+            facts.append((ability.lower(), thing.id))
     if thing.kind == goal.lamp:
-        facts.append(f"(toggleable {thing.id})")
+        facts.append(("toggleable", thing.id))
     if thing.kind == goal.object_kind and thing.place.kind == "Fridge":
-        facts.append(f"(isCool {thing.id})")
+        facts.append(("isCool", thing.id))
     return facts
 
 
-def _fits(room: Room) -> list[str]:
+def _fits(room: Room) -> list[tuple[str, ...]]:
     holds = upstream.constants().VAL_RECEPTACLE_OBJECTS
     object_kinds = sorted({t.kind for t in room.things})
     return [
-        f"(canContain {kind}Type {thing}Type)"
+        ("canContain", f"{kind}Type", f"{thing}Type")
         for kind in sorted({r.kind for r in room.receptacles})
         for thing in object_kinds
         if thing in holds.get(kind, ())
