@@ -129,6 +129,7 @@ class _Run:
     # ------------------------------------------------------------ one iteration
 
     def _iterate(self, iteration: int) -> IterationRecord:
+        self.folder.begin_iteration(iteration)
         tasks = self.world.tasks(iteration, self.seed, self.limit)
         before = self.interface.label
         trajectories = self._play(iteration, tasks)

@@ -113,6 +113,7 @@ class RunFolder:
         self._calls = JsonlFile(self.path / "calls.jsonl")
         self._cache = ReplyCache(self.path / "cache")
         self._progress: Progress | None = None
+        self._stage = 0
 
     # ------------------------------------------------------------ beginning and end
 
@@ -150,7 +151,7 @@ class RunFolder:
 
     def record(self, model: ChatModel, role: str) -> RecordingModel:
         """The model with this run's memory and log, in a role: "agent", "analyzer", "optimizer"."""
-        return RecordingModel(model, role=role, cache=self._cache, log=self._calls)
+        return RecordingModel(model, role=role, cache=self._cache, log=self._calls, stage=lambda: self._stage)
 
     def emit(self, event: Event) -> None:
         """Log an event and show it to whoever watches."""
@@ -176,6 +177,10 @@ class RunFolder:
         return roles
 
     # ------------------------------------------------------------ iterations
+
+    def begin_iteration(self, iteration: int) -> None:
+        """From here on models with a temperature draw anew, also for requests of earlier iterations."""
+        self._stage = iteration
 
     def trajectories(self, iteration: int) -> JsonlFile:
         """The episodes of an iteration, as they end."""

@@ -1,8 +1,7 @@
 """Replies that were paid for, one file each, keyed by the whole request.
 
 A file appears whole or not at all, so a killed run resumes without asking for a reply it has. A file that cannot be
-read counts as absent. Temperature and sample number are part of the key: the same request with the same sample
-number always gets the same reply.
+read counts as absent. Sample and stage number are part of the key: they tell draws of the same request apart.
 """
 
 from __future__ import annotations
@@ -21,7 +20,13 @@ from align_echo.types import Completion, Message
 
 
 def request_key(
-    model: str, messages: Sequence[Message], *, temperature: float, max_tokens: int, sample: int = 0
+    model: str,
+    messages: Sequence[Message],
+    *,
+    temperature: float,
+    max_tokens: int,
+    sample: int = 0,
+    stage: int = 0,
 ) -> str:
     """SHA-256 of a request in hex. `model` must tell endpoints apart (`OpenAICompatibleModel.identity`)."""
     request = {
@@ -30,6 +35,7 @@ def request_key(
         "temperature": temperature,
         "max_tokens": max_tokens,
         "sample": sample,
+        "stage": stage,
     }
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from align_echo.errors import ModelError
@@ -54,15 +54,26 @@ class Call(Frozen):
 class RecordingModel:
     """A chat model that asks `model` at most once for the same request and sample, and logs every exchange.
 
-    `role` says whom it plays (agent, analyzer, optimizer); `sample` tells repeated draws of one request apart.
+    `role` says whom it plays (agent, analyzer, optimizer); `sample` tells repeated draws of one request apart. At a
+    temperature above 0 a request of another `stage` (the iteration of a run) is a new draw too.
     """
 
-    def __init__(self, model: ChatModel, *, role: str, cache: ReplyCache, log: JsonlFile, sample: int = 0) -> None:
+    def __init__(
+        self,
+        model: ChatModel,
+        *,
+        role: str,
+        cache: ReplyCache,
+        log: JsonlFile,
+        sample: int = 0,
+        stage: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._model = model
         self._role = role
         self._cache = cache
         self._log = log
         self._sample = sample
+        self._stage = stage
 
     @property
     def name(self) -> str:
@@ -71,7 +82,9 @@ class RecordingModel:
 
     def with_sample(self, sample: int) -> RecordingModel:
         """The same model, asked anew: its replies are stored apart from those of other samples."""
-        return RecordingModel(self._model, role=self._role, cache=self._cache, log=self._log, sample=sample)
+        return RecordingModel(
+            self._model, role=self._role, cache=self._cache, log=self._log, sample=sample, stage=self._stage
+        )
 
     def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
         """The stored reply, or the model's. Raises `ModelError` (logged, not stored)."""
@@ -81,6 +94,7 @@ class RecordingModel:
             temperature=temperature,
             max_tokens=max_tokens,
             sample=self._sample,
+            stage=self._stage() if temperature > 0 else 0,
         )
         call = Call(
             role=self._role,

@@ -11,8 +11,8 @@ from align_echo.align.world import World
 from align_echo.errors import EngineError, InterfaceError
 from align_echo.interface import Interface
 from align_echo.prompts import prompt_hash
-from align_echo.rollout import start_view, take_turn
-from align_echo.types import Agent, AgentReply, ChatModel, Misalignment, Trajectory
+from align_echo.rollout import take_turn
+from align_echo.types import Agent, AgentReply, ChatModel, Misalignment, Trajectory, Violation
 
 SHARED_PROMPTS = ("shared/interface", "shared/tools", "shared/misalignment", "shared/outcome", "shared/again")
 TRIALS = 3
@@ -96,17 +96,18 @@ class LlmBackend:
             env = self._world.env(candidate)
             try:
                 for one in new[:TRIALS]:
-                    start_view(env, one.task_id, self._world.spec.action_format, self._seed)
+                    _, info = env.reset(seed=self._seed, options={"task": one.task_id})
+                    _refuse_broken("InferRules", str(info.get("interface_error", "")), ())
                     step = take_turn(env, AgentReply(text=one.action, action=one.action))
-                    _refuse_broken(one.action, step.interface_error, [v.reason for v in step.violations])
+                    _refuse_broken(f"WrapStep on {one.action!r}", step.interface_error, step.violations)
             finally:
                 env.close()
         except EngineError as error:
             self._note(f"the environment broke while an interface was tried: {error}")
 
 
-def _refuse_broken(action: str, error: str, violations: Sequence[str]) -> None:
-    if error:
-        raise InterfaceError(f"the code failed in the sandbox at the start of a task, action {action!r}: {error}")
-    if violations:
-        raise InterfaceError(f"the code made a forbidden call on the action {action!r}: {violations[0]}")
+def _refuse_broken(where: str, error: str, violations: Sequence[Violation]) -> None:
+    problems = [f"it called env.step with {one.action!r}, which is refused: {one.reason}" for one in violations]
+    problems += [error] if error else []
+    if problems:
+        raise InterfaceError(f"the code failed in the sandbox at the start of a task, {where}: {'; '.join(problems)}")

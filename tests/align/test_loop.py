@@ -1,0 +1,390 @@
+"""Algorithm 1 with the llm backend over HTTP: what comes out, and that no fault on the way loses the run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from align_echo.agents.vanilla import Vanilla
+from align_echo.align.events import Event, Progress
+from align_echo.align.llm.backend import LlmBackend
+from align_echo.align.llm.settings import LlmSettings
+from align_echo.align.loop import Generated, generate
+from align_echo.align.run_folder import RunFolder
+from align_echo.align.world import World
+from align_echo.errors import ModelError, UsageError
+from align_echo.interface import load_interface
+from align_echo.models.openai_model import OpenAICompatibleModel, RetryPolicy
+from align_echo.types import ChatModel
+from tests.align.endpoint import Answer, Drop, Endpoint, Raw, Reply, Script, Status, serve
+from tests.align.room_world import (
+    ANALYZER,
+    BOOK,
+    CHECKS,
+    EXPERIMENTS,
+    GOOD_CODE,
+    HINT,
+    SPEC,
+    code,
+    findings,
+    naive_agent,
+    operation,
+)
+
+OPTIMIZER = [code(GOOD_CODE)]
+Wrap = Callable[[ChatModel], ChatModel]
+
+
+def scripts(analyzer: Script = ANALYZER, optimizer: Script = OPTIMIZER) -> dict[str, Script]:
+    return {"agent": naive_agent, "analyzer": analyzer, "optimizer": optimizer}
+
+
+def run(
+    endpoint: Endpoint,
+    path: Path,
+    *,
+    resume: bool = False,
+    progress: Progress | None = None,
+    settings: LlmSettings | None = None,
+    iterations: int = 3,
+    wrap: Wrap = lambda model: model,
+    workers: int = 1,
+    seed: int = 0,
+) -> Generated:
+    folder = RunFolder(path)
+
+    def model(role: str) -> ChatModel:
+        inner = OpenAICompatibleModel(
+            role, base_url=endpoint.url, retry=RetryPolicy(attempts=4), wait=lambda seconds: None
+        )
+        return folder.record(wrap(inner), role)
+
+    agent = Vanilla(model("agent"))
+    backend = LlmBackend(
+        World(SPEC),
+        agent,
+        analyzer_model=model("analyzer"),
+        optimizer_model=model("optimizer"),
+        settings=settings,
+        note=folder.note,
+    )
+    return generate(
+        SPEC,
+        agent,
+        backend,
+        folder,
+        iterations=iterations,
+        resume=resume,
+        progress=progress,
+        workers=workers,
+        seed=seed,
+    )
+
+
+def notes(path: Path) -> str:
+    events = [json.loads(line) for line in (path / "events.jsonl").read_text().splitlines()]
+    return "\n".join(event["message"] for event in events if event["kind"] == "note")
+
+
+def test_a_whole_run_finds_proves_and_resolves_the_misalignment(tmp_path: Path) -> None:
+    events: list[Event] = []
+    with serve(scripts()) as endpoint:
+        made = run(endpoint, tmp_path / "run", progress=events.append)
+    assert made.summary.stopped == "no-failures"
+    assert [(one.outcome, one.failed) for one in made.summary.iterations] == [("improved", 1), ("no-failures", 0)]
+    (rule,) = made.interface.provenance.rules
+    assert rule.text == "take object: an object can be taken only in its own room"
+    assert (rule.evidence.support, rule.evidence.tasks) == (4, 1)
+    kinds = [event.kind for event in events]
+    assert kinds[0] == "run-started"
+    assert kinds[-1] == "run-finished"
+    assert kinds.count("trajectory") == 4
+    assert {"iteration-started", "misalignments", "interface", "iteration-finished"} <= set(kinds)
+
+
+def test_the_folder_holds_everything(tmp_path: Path) -> None:
+    with serve(scripts()) as endpoint:
+        made = run(endpoint, tmp_path)
+    stored = load_interface(tmp_path / "interface.py")
+    assert stored.source == made.interface.source == GOOD_CODE
+    assert stored.provenance.models == {"agent": "agent", "analyzer": "analyzer", "optimizer": "optimizer"}
+    assert "analyzer/propose" in stored.provenance.prompt_hashes
+    assert "vanilla/system" in stored.provenance.prompt_hashes
+    assert 0 < stored.provenance.usage.prompt_tokens < made.summary.usage.prompt_tokens
+    names = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file()}
+    assert {
+        *("config.json", "events.jsonl", "calls.jsonl", "summary.json", "interface.py", "interface.json"),
+        *(f"iterations/1/{name}" for name in ("trajectories.jsonl", "misalignments.json", "iteration.json")),
+        *("iterations/1/interface.py", "iterations/1/interface.json", "iterations/2/trajectories.jsonl"),
+    } <= names
+    assert not [name for name in names if Path(name).name.startswith(".")]
+    calls = [json.loads(line) for line in (tmp_path / "calls.jsonl").read_text().splitlines()]
+    assert {call["role"] for call in calls} == {"agent", "analyzer", "optimizer"}
+    assert sum(not call["cached"] for call in calls) == len(endpoint.requests)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert sum(role["requests"] for role in summary["roles"].values()) == len(endpoint.requests)
+    assert summary["usage"]["prompt_tokens"] == 10 * len(endpoint.requests)
+    assert summary["roles"]["agent"]["price_known"] is False
+
+
+def test_the_models_are_told_what_they_need(tmp_path: Path) -> None:
+    with serve(scripts()) as endpoint:
+        run(endpoint, tmp_path)
+    proposal = endpoint.asked("analyzer")[0]["messages"]
+    assert SPEC.action_format in proposal[0]["content"]
+    assert "def WrapStep(env, init_obs, task, agent_action, logger)" in proposal[0]["content"]
+    assert "Nothing happens." in proposal[1]["content"]
+    assert "Action: go to study\nObservation: You arrive" in proposal[1]["content"], "the expert's way"
+    writing = endpoint.asked("optimizer")[0]
+    assert HINT in writing["messages"][1]["content"]
+    assert writing["temperature"] == 0.2
+    assert {request["temperature"] for request in endpoint.asked("agent")} == {0.0}
+    last = endpoint.asked("agent")[-1]["messages"][0]["content"]
+    assert "Objects can be taken only in their own room." in last, "the new rules reach the agent"
+
+
+BAD_SYNTAX = code("def InferRules(init_obs, task):\n    return (\n")
+NO_WRAP = code("def InferRules(init_obs, task):\n    return ''\n")
+FAILS_AT_LOAD = code("import socket\n" + GOOD_CODE)
+FAILS_AT_RUN = code(GOOD_CODE.replace("text = obs[0]", "text = obs[0] + unknown_name"))
+FORBIDDEN = code(GOOD_CODE.replace("env.step([agent_action])", "env.step(['take mug 1'])"))
+CUT = Reply("<code>\ndef InferRules(init_obs", finish_reason="length")
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("Here you are:\ndef InferRules(): ...", "<code> is missing"),
+        ("<code>" + GOOD_CODE, "not closed"),
+        ("<code></code>", "empty"),
+        (CUT, "cut off"),
+        (Reply(None), "<code> is missing"),
+        (BAD_SYNTAX, "does not parse"),
+        (NO_WRAP, "no function WrapStep"),
+        (FAILS_AT_LOAD, "socket"),
+        (FAILS_AT_RUN, "unknown_name"),
+        (FORBIDDEN, "take mug 1"),
+    ],
+)
+def test_a_bad_reply_of_the_optimizer_goes_back_with_the_reason(tmp_path: Path, answer: Answer, told: str) -> None:
+    with serve(scripts(optimizer=[answer, code(GOOD_CODE)])) as endpoint:
+        made = run(endpoint, tmp_path)
+    assert made.summary.stopped == "no-failures"
+    assert told in endpoint.asked("optimizer")[1]["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("I saw nothing special.", "<misalignments> is missing"),
+        (findings().replace("</misalignments>", ""), "not closed"),
+        (findings().replace("<intent>", ""), "<intent> is missing"),
+        (findings().replace(BOOK, "room/none"), BOOK),
+        (findings().replace("new-logic", "novel"), "<kind>"),
+        (Reply(findings(), finish_reason="length"), "cut off"),
+        ("<think>hm", "cut off while thinking"),
+    ],
+)
+def test_a_bad_analysis_goes_back_with_the_reason(tmp_path: Path, answer: Answer, told: str) -> None:
+    with serve(scripts(analyzer=[answer, *ANALYZER])) as endpoint:
+        made = run(endpoint, tmp_path)
+    assert made.summary.stopped == "no-failures"
+    assert told in endpoint.asked("analyzer")[1]["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("Let me think.", "neither <operation> nor"),
+        (operation("look_around"), "is no operation"),
+        (operation("init_simulator"), "needs an <argument>"),
+        (operation("reset_simulator") + operation("reset_simulator"), "exactly once"),
+        (operation("reset_simulator") + findings("1"), "both"),
+        (findings(support=""), "cites no experiment"),
+        (findings(support="1"), "cites experiment 1"),
+        (findings(support="99"), "cites experiment 99"),
+        (findings(support="all"), "experiment numbers"),
+    ],
+)
+def test_a_bad_move_in_the_verification_goes_back_with_the_reason(tmp_path: Path, answer: Answer, told: str) -> None:
+    moves = [findings(), *EXPERIMENTS[:1], answer, *ANALYZER[2:]]
+    with serve(scripts(analyzer=moves)) as endpoint:
+        made = run(endpoint, tmp_path)
+    assert made.summary.stopped == "no-failures"
+    assert told in endpoint.asked("analyzer")[3]["messages"][-1]["content"]
+
+
+def test_mistakes_in_using_the_tools_are_answered_not_raised(tmp_path: Path) -> None:
+    slips = [
+        operation("get_next_agent_action"),
+        operation("execute_agent_action", "look"),
+        operation("change_last_action_observation", "x"),
+        operation("reset_simulator"),
+        operation("init_simulator", "room/no-such-task"),
+    ]
+    analyzer = [findings(), *slips, *EXPERIMENTS, findings(support="7, 8"), *CHECKS]
+    with serve(scripts(analyzer=analyzer)) as endpoint:
+        made = run(endpoint, tmp_path)
+    assert made.summary.stopped == "no-failures"
+    answers = [request["messages"][-1]["content"] for request in endpoint.asked("analyzer")[2:7]]
+    assert all("could not be carried out" in answer for answer in answers)
+    assert "there is no task 'room/no-such-task'" in answers[-1]
+
+
+FAULTS: list[Answer] = [
+    Status(429, {"Retry-After": "2"}),
+    Status(500),
+    Status(503, body="<html>"),
+    Drop(),
+    Drop(halfway=True),
+    Raw(""),
+    Raw("{]"),
+    Raw('{"choices": []}'),
+]
+
+
+@pytest.mark.parametrize("role", ["agent", "analyzer", "optimizer"])
+def test_faults_of_the_endpoint_do_not_show_in_the_result(tmp_path: Path, role: str) -> None:
+    with serve(scripts()) as endpoint:
+        expected = run(endpoint, tmp_path / "calm")
+    calm = scripts()
+    faulty = Storm(calm[role])
+    with serve({**calm, role: faulty}) as endpoint:
+        made = run(endpoint, tmp_path / "storm")
+    assert faulty.raged
+    assert made.interface.source == expected.interface.source
+    assert made.summary.iterations == expected.summary.iterations
+
+
+class Storm:
+    """Two faults before every answer, of all kinds in turn."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script if callable(script) else iter(script)
+        self.raged = 0
+
+    def __call__(self, request: dict[str, object]) -> Answer:
+        self.raged += 1
+        if self.raged % 3:
+            return FAULTS[self.raged % len(FAULTS)]
+        return self._script(request) if callable(self._script) else next(self._script)
+
+
+def test_an_analysis_that_never_becomes_usable_is_noted_and_the_run_ends_well(tmp_path: Path) -> None:
+    with serve(scripts(analyzer=lambda request: "nothing in tags")) as endpoint:
+        made = run(endpoint, tmp_path)
+    assert made.summary.stopped == "no-misalignments"
+    assert made.interface.name == "identity"
+    assert "gave nothing" in notes(tmp_path)
+    assert len(endpoint.asked("analyzer")) == LlmSettings().format_tries
+
+
+def test_a_verification_that_never_concludes_is_bounded(tmp_path: Path) -> None:
+    def restless(request: dict[str, object]) -> Answer:
+        asked.append(request)
+        return findings() if len(asked) == 1 else operation("init_simulator", BOOK)
+
+    asked: list[object] = []
+    settings = LlmSettings(operations=4, format_tries=2)
+    with serve(scripts(analyzer=restless)) as endpoint:
+        made = run(endpoint, tmp_path, settings=settings)
+    assert made.summary.stopped == "no-misalignments"
+    assert len(endpoint.asked("analyzer")) == 1 + 4 + 2
+    assert "no operations are left" in notes(tmp_path)
+
+
+def test_code_that_never_becomes_usable_keeps_the_previous_interface(tmp_path: Path) -> None:
+    analyzer = [findings(), *EXPERIMENTS, findings(support="2")]
+    settings = LlmSettings(code_tries=3)
+    with serve(scripts(analyzer=analyzer, optimizer=[BAD_SYNTAX, CUT, FAILS_AT_RUN])) as endpoint:
+        made = run(endpoint, tmp_path, settings=settings, iterations=1)
+    assert [one.outcome for one in made.summary.iterations] == ["unchanged"]
+    assert made.summary.improved is False
+    assert made.interface.name == "identity"
+    assert "the previous interface is kept: no usable answer in 3 tries" in notes(tmp_path)
+
+
+def test_a_misalignment_that_was_not_resolved_may_be_found_again(tmp_path: Path) -> None:
+    first = [findings(), *EXPERIMENTS, findings(support="2")]
+    settings = LlmSettings(code_tries=1)
+    with serve(scripts(analyzer=[*first, *CHECKS], optimizer=[BAD_SYNTAX, code(GOOD_CODE)])) as endpoint:
+        made = run(endpoint, tmp_path, settings=settings)
+    assert [one.outcome for one in made.summary.iterations] == ["unchanged", "improved", "no-failures"]
+    assert len(endpoint.asked("optimizer")) == 2, "the second draw is a new one"
+
+
+def test_an_interface_that_fails_its_check_is_refined(tmp_path: Path) -> None:
+    silent = GOOD_CODE.replace(f' + " {HINT}"', "")
+    objection = "<resolved>no</resolved><refinement>the answer names no room</refinement>"
+    analyzer = [*ANALYZER[:-1], objection, *CHECKS]
+    with serve(scripts(analyzer=analyzer, optimizer=[code(silent), code(GOOD_CODE)])) as endpoint:
+        made = run(endpoint, tmp_path)
+    assert made.interface.source == GOOD_CODE
+    assert "the answer names no room" in endpoint.asked("optimizer")[1]["messages"][-1]["content"]
+
+
+def test_an_interface_that_never_passes_its_check_is_not_taken(tmp_path: Path) -> None:
+    objection = "<resolved>no</resolved><refinement>still wrong</refinement>"
+    analyzer = [*ANALYZER[: -len(CHECKS)], objection, objection]
+    settings = LlmSettings(refinements=1)
+    with serve(scripts(analyzer=analyzer, optimizer=[code(GOOD_CODE)] * 2)) as endpoint:
+        made = run(endpoint, tmp_path, settings=settings, iterations=1)
+    assert [one.outcome for one in made.summary.iterations] == ["unchanged"]
+
+
+def test_a_yes_without_an_experiment_is_sent_back(tmp_path: Path) -> None:
+    yes = "<resolved>yes</resolved>"
+    with serve(scripts(analyzer=[*ANALYZER[: -len(CHECKS)], yes, *CHECKS])) as endpoint:
+        made = run(endpoint, tmp_path)
+    assert made.summary.stopped == "no-failures"
+    assert "no experiment was carried out" in endpoint.asked("analyzer")[10]["messages"][-1]["content"]
+
+
+def test_without_verification_the_best_of_several_samples_is_taken(tmp_path: Path) -> None:
+    other = findings(rule="the book is glued")
+    bad = code(GOOD_CODE.replace(HINT, "Try again."))
+    analyzer = ["no tags", "no tags", other, findings(), "<choice>3</choice>", "<choice>2</choice>"]
+    optimizer = [bad, code(GOOD_CODE), BAD_SYNTAX, BAD_SYNTAX, "<choice>2</choice>"]
+    settings = LlmSettings(verify=False, samples=3, format_tries=2, code_tries=2)
+    with serve(scripts(analyzer=analyzer, optimizer=optimizer)) as endpoint:
+        made = run(endpoint, tmp_path, settings=settings)
+    assert made.interface.source == GOOD_CODE
+    assert [rule.text for rule in made.interface.provenance.rules] == [
+        "take object: an object can be taken only in its own room"
+    ]
+    assert len(endpoint.asked("analyzer")) == 6
+    assert endpoint.asked("analyzer")[0]["temperature"] == 0.5
+    assert "analysis 1 of 3 gave nothing" in notes(tmp_path)
+
+
+def test_a_dead_endpoint_ends_the_run_in_one_line_and_it_can_be_resumed(tmp_path: Path) -> None:
+    down = [True]
+
+    def agent(request: dict[str, object]) -> Answer:
+        return Status(500) if down[0] else naive_agent(request)
+
+    with serve({**scripts(), "agent": agent}) as endpoint:
+        with pytest.raises(ModelError, match="every episode of iteration 1 broke") as caught:
+            run(endpoint, tmp_path)
+        assert "\n" not in str(caught.value)
+        down[0] = False
+        assert run(endpoint, tmp_path, resume=True).summary.stopped == "no-failures"
+
+
+def test_an_episode_that_breaks_is_left_out_and_counted(tmp_path: Path) -> None:
+    def agent(request: dict[str, object]) -> Answer:
+        return Status(500) if "bring the mug" in str(request["messages"]) else naive_agent(request)
+
+    with serve({**scripts(), "agent": agent}) as endpoint:
+        made = run(endpoint, tmp_path)
+    assert [(one.tasks, one.failed, one.faults) for one in made.summary.iterations] == [(2, 1, 1), (2, 0, 1)]
+
+
+def test_a_refused_key_is_told_at_once(tmp_path: Path) -> None:
+    with serve({**scripts(), "agent": lambda request: Status(401)}) as endpoint:
+        with pytest.raises(UsageError, match="refuses the key"):
+            run(endpoint, tmp_path)
+        assert len(endpoint.requests) == 1
