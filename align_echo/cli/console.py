@@ -45,6 +45,7 @@ class Display:
         self._live = Progress(*columns, TextColumn("{task.fields[status]}"), console=self._console, transient=True)
         self._bar: TaskID | None = None
         self._title = ""
+        self._kind = ""
         self._done = 0
         self._total = 0
         self._won = 0
@@ -80,11 +81,14 @@ class Display:
             note(f"{self._title}: {self._done}/{self._total}, won {self._won}")
 
     def status(self, text: str) -> None:
-        """What is being done right now."""
+        """What is being done right now. Off a terminal only a new kind of work is a line ("kind: 3 of 12")."""
         if self._bar is not None:
             self._live.update(self._bar, status=text)
-        else:
+            return
+        kind = text.partition(":")[0]
+        if kind != self._kind:
             note(text)
+        self._kind = kind
 
     def say(self, text: str) -> None:
         """A line that stays."""

@@ -74,7 +74,7 @@ def generate_interface(
     folder = RunFolder(path)
     folder.check(resume=resume)
     world = World(spec, data_root)
-    fresh = world.tasks(FRESH_ITERATION, seed, tasks_per_iteration)
+    fresh = world.tasks(FRESH_ITERATION, seed)
     player = build_agent(player_name, _model(folder, models.agent, "agent", models), seed)
     with resumable(path), Display() as display:
         made_by = _backend(chosen, world, player, folder, models, seed, fresh, display)

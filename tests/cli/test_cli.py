@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -11,34 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.cli.main import main
 from align_echo.evaluate.comparison import Comparison
 from align_echo.interface import identity, save_interface
 from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import environment
 
-KEYS = ("OPENAI_API_KEY", "ALIGN_ECHO_API_KEY", "ALIGN_ECHO_MODEL", "OPENAI_BASE_URL", "ALFWORLD_DATA")
 EVALUATE = ["evaluate", "--env", "alfworld", "--agent", "novice", "--tasks", "2"]
-
-
-@pytest.fixture(autouse=True)
-def _bare_machine(monkeypatch, tmp_path):
-    """No keys, no data, and an empty folder to stand in."""
-    for name in KEYS:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
 def interface(tmp_path) -> Path:
     folder = tmp_path / "given"
     return save_interface(identity(environment("alfworld").contract), folder, "mine")
-
-
-def run(capsys, *arguments: object) -> tuple[int, str, str]:
-    status = main([str(one) for one in arguments])
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
 
 
 def files(folder: Path) -> list[str]:
@@ -93,7 +76,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_line_status_2_and_nothing_written(case, capsys, tmp_path):
+def test_bad_input_is_one_line_status_2_and_nothing_written(case, run, tmp_path):
     Path("binary.py").write_bytes(b"\xff\xfe\x00")
     Path("broken.py").write_text("x = 1\ndef InferRules(:\n")
     Path("empty.py").write_text("")
@@ -106,7 +89,7 @@ def test_bad_input_is_one_line_status_2_and_nothing_written(case, capsys, tmp_pa
     if arguments[0] in ("evaluate", "generate-interface"):
         arguments = [*arguments, "--out", "out"]
     before = files(tmp_path)
-    status, out, err = run(capsys, *arguments)
+    status, out, err = run(*arguments)
     assert status == 2
     assert err.startswith("align-echo: ")
     assert err.count("\n") == 1, err
@@ -118,8 +101,7 @@ def test_bad_input_is_one_line_status_2_and_nothing_written(case, capsys, tmp_pa
 
 def test_the_installed_command_does_the_same(tmp_path):
     command = [sys.executable, "-m", "align_echo.cli.main", "evaluate", "--env", "narnia", "--agent", "novice"]
-    environ = {name: value for name, value in os.environ.items() if name not in KEYS}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environ, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 2
     assert done.stderr == "align-echo: unknown environment 'narnia'; known: alfworld\n"
     assert done.stdout == ""
@@ -128,8 +110,8 @@ def test_the_installed_command_does_the_same(tmp_path):
 # ---------------------------------------------------------------- evaluate
 
 
-def test_evaluate_prints_figures_and_writes_the_run(capsys, tmp_path):
-    status, out, err = run(capsys, *EVALUATE, "--out", "run")
+def test_evaluate_prints_figures_and_writes_the_run(run, tmp_path):
+    status, out, err = run(*EVALUATE, "--out", "run")
     assert status == 0, err
     assert "no interface" in out
     assert "a scripted stand-in for a small model, NOT a language model" in out
@@ -142,8 +124,8 @@ def test_evaluate_prints_figures_and_writes_the_run(capsys, tmp_path):
     assert summary.variants["none"].episodes == 2
 
 
-def test_compare_plays_all_four_variants_on_the_same_tasks(capsys, interface):
-    status, out, err = run(capsys, *EVALUATE, "--interface", interface, "--compare", "--out", "run")
+def test_compare_plays_all_four_variants_on_the_same_tasks(run, interface):
+    status, out, err = run(*EVALUATE, "--interface", interface, "--compare", "--out", "run")
     assert status == 0, err
     for name in ("no interface", "rules only", "feedback only", "rules + feedback", "Against no interface"):
         assert name in out
@@ -160,91 +142,79 @@ def test_compare_plays_all_four_variants_on_the_same_tasks(capsys, interface):
 @pytest.mark.parametrize(
     ("switches", "variant"), [([], "full"), (["--no-rules"], "feedback"), (["--no-feedback"], "rules")]
 )
-def test_halves_of_an_interface_can_be_switched_off(switches, variant, capsys, interface):
-    status, _, err = run(capsys, *EVALUATE, "--interface", interface, *switches, "--out", "run")
+def test_halves_of_an_interface_can_be_switched_off(switches, variant, run, interface):
+    status, _, err = run(*EVALUATE, "--interface", interface, *switches, "--out", "run")
     assert status == 0, err
     summary = Comparison.model_validate_json(Path("run/summary.json").read_text())
     assert list(summary.variants) == [variant]
 
 
-def test_a_stopped_evaluation_says_how_to_go_on_and_does(capsys, monkeypatch, tmp_path):
-    import align_echo.cli.console as console
-
-    ended = []
-    real = console.Display.episode
-
-    def stop_after_one(display, won):
-        ended.append(won)
-        real(display, won)
-        if len(ended) == 1:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(console.Display, "episode", stop_after_one)
-    status, _, err = run(capsys, *EVALUATE, "--out", "run")
+def test_a_stopped_evaluation_says_how_to_go_on_and_does(run, stop_after_first_episode, tmp_path):
+    status, _, err = run(*EVALUATE, "--out", "run")
     assert status == 130
     assert err.splitlines()[-1].endswith("--resume --out run")
     assert files(tmp_path / "run") == ["config.json", "trajectories/none.jsonl"]
     kept = Path("run/trajectories/none.jsonl").read_text()
 
-    status, _, err = run(capsys, *EVALUATE, "--out", "run")  # without --resume it is left alone
+    status, _, err = run(*EVALUATE, "--out", "run")  # without --resume it is left alone
     assert (status, "--resume" in err) == (2, True)
-    status, _, err = run(capsys, *EVALUATE, "--seed", "1", "--resume", "--out", "run")
+    status, _, err = run(*EVALUATE, "--seed", "1", "--resume", "--out", "run")
     assert (status, Path("run/trajectories/none.jsonl").read_text()) == (2, kept)
 
-    status, _, err = run(capsys, *EVALUATE, "--resume", "--out", "run")
+    status, _, err = run(*EVALUATE, "--resume", "--out", "run")
     assert status == 0, err
     assert Path("run/trajectories/none.jsonl").read_text().startswith(kept)
-    assert len(ended) == 2  # the first task was not played again
+    assert len(stop_after_first_episode) == 2  # the first task was not played again
 
 
-def test_the_same_command_twice_gives_the_same_summary(capsys):
+def test_the_same_command_twice_gives_the_same_summary(run):
     for name in ("a", "b"):
-        assert run(capsys, *EVALUATE, "--out", name)[0] == 0
+        assert run(*EVALUATE, "--out", name)[0] == 0
     assert Path("a/summary.json").read_text() == Path("b/summary.json").read_text()
 
 
 # ---------------------------------------------------------------- doctor, envs, the rest
 
 
-def test_doctor_says_what_is_missing_and_never_prints_a_key(capsys, monkeypatch):
-    status, out, _ = run(capsys, "doctor")
+def test_doctor_says_what_is_missing_and_never_prints_a_key(run, monkeypatch):
+    status, out, _ = run("doctor")
     assert status == 0
     assert "export OPENAI_API_KEY" in out
     assert "--backend auto takes probe" in out
     assert "134 valid_unseen" in out
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
     monkeypatch.setenv("ALIGN_ECHO_MODEL", "some-model")
-    status, out, _ = run(capsys, "doctor")
+    status, out, _ = run("doctor")
     assert status == 0
     assert "$OPENAI_API_KEY is set" in out
     assert "very-secret" not in out
     assert "--backend auto takes llm" in out
 
 
-def test_doctor_reports_data_that_is_not_complete(capsys, monkeypatch, tmp_path):
+def test_doctor_reports_data_that_is_not_complete(run, monkeypatch, tmp_path):
     (tmp_path / "json_2.1.1").mkdir()
     monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
-    status, out, _ = run(capsys, "doctor")
+    status, out, _ = run("doctor")
     assert status == 0
     assert "alfworld tasks: not available" in out
     assert "expected the folder" in out
 
 
-def test_envs_lists_what_there_is(capsys):
-    status, out, _ = run(capsys, "envs")
+def test_envs_lists_what_there_is(run):
+    status, out, _ = run("envs")
     assert status == 0
     assert "alfworld" in out
     assert "valid_unseen" in out
 
 
-def test_without_a_verb_it_says_what_it_can_do(capsys):
-    status, out, _ = run(capsys)
+def test_without_a_verb_it_says_what_it_can_do(run):
+    status, out, _ = run()
     assert status == 0
     for verb in ("generate-interface", "evaluate", "doctor", "envs"):
         assert verb in out
 
 
-def test_version(capsys):
+def test_version(run):
     import align_echo
 
-    assert run(capsys, "--version")[1] == f"align-echo {align_echo.__version__}\n"
+    assert run("--version")[1] == f"align-echo {align_echo.__version__}\n"

@@ -1,0 +1,116 @@
+"""`generate-interface` as a user meets it: the probe on real games, and chat models behind a local endpoint."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import align_echo
+from align_echo.evaluate.comparison import Comparison
+from align_echo.models import Call
+from tests.align.endpoint import Endpoint, Reply, Script, Status, serve
+
+GENERATE = ["generate-interface", "--env", "alfworld", "--iterations", "1", "--tasks-per-iteration", "2"]
+LEARN = [*GENERATE[:-1], "6"]
+"""Two games are enough to see what the command line does, six for the probe to find something."""
+
+
+def test_the_probe_writes_an_interface_that_evaluate_takes(run):
+    status, out, err = run(*LEARN, "--out", "run")
+    assert status == 0, err
+    assert "auto: no model is configured" in out
+    assert "NOT a language model" in out
+    assert "interface: run/interface.py" in out
+    interface = align_echo.load_interface("run/interface.py")
+    assert interface.provenance.backend == "probe"
+    assert interface.provenance.rules
+    assert json.loads(Path("run/summary.json").read_text())["improved"]
+    evaluate = ["evaluate", "--env", "alfworld", "--agent", "novice", "--tasks", "1"]
+    status, out, err = run(*evaluate, "--interface", "run/interface.py", "--out", "after")
+    assert status == 0, err
+    assert "made by probe" in out
+
+
+def test_a_stopped_run_goes_on_and_ends_as_an_uninterrupted_one(run, stop_after_first_episode):
+    status, _, err = run(*LEARN, "--out", "run")
+    assert status == 130
+    assert err.splitlines()[-1].endswith("--resume --out run")
+    assert not Path("run/interface.py").exists()
+    status, _, err = run(*LEARN, "--out", "run")  # without --resume it is left alone
+    assert status == 2
+    status, _, err = run(*LEARN, "--seed", "1", "--resume", "--out", "run")
+    assert (status, "seed" in err) == (2, True)
+    status, _, err = run(*LEARN, "--resume", "--out", "run")
+    assert status == 0, err
+    assert len(stop_after_first_episode) == 6  # the first episode was not played again
+    assert run(*LEARN, "--out", "whole")[0] == 0
+    assert Path("run/interface.py").read_text() == Path("whole/interface.py").read_text()
+
+
+@pytest.fixture
+def endpoint():
+    """Models at a local endpoint: "looker" answers "look", "mumbler" nothing usable, "locked" refuses the key."""
+    scripts: dict[str, Script] = {
+        "looker": lambda _: Reply("look"),
+        "mumbler": lambda _: Reply("hm"),
+        "locked": lambda _: Status(401),
+        "gone": lambda _: Status(400),
+    }
+    with serve(scripts) as server:
+        yield server
+
+
+def asks(endpoint: Endpoint, model: str) -> list[str]:
+    return ["--model", model, "--base-url", endpoint.url]
+
+
+VANILLA = ["evaluate", "--env", "alfworld", "--agent", "vanilla", "--tasks", "2", "--workers", "1", "--out", "run"]
+
+
+def test_a_chat_model_plays_and_every_exchange_is_kept(run, endpoint):
+    status, out, err = run(*VANILLA, *asks(endpoint, "looker"))
+    assert status == 0, err
+    assert "agent: vanilla, model looker" in out
+    assert "tokens: 1,500" in out  # 2 tasks of 50 turns, 15 tokens a turn
+    summary = Comparison.model_validate_json(Path("run/summary.json").read_text())
+    assert summary.agent == "vanilla(looker)"
+    calls = [Call.model_validate_json(line) for line in Path("run/calls.jsonl").read_text().splitlines()]
+    assert {call.reply for call in calls} == {"look"}
+    assert len(calls) == 100
+
+
+def test_a_stopped_evaluation_pays_for_nothing_twice(run, endpoint, stop_after_first_episode):
+    assert run(*VANILLA, *asks(endpoint, "looker"))[0] == 130
+    assert run(*VANILLA, "--resume", *asks(endpoint, "looker"))[0] == 0
+    assert len(endpoint.requests) == 100
+
+
+@pytest.mark.parametrize(("model", "message"), [("locked", "refuses the key (401)"), ("nosuch", "is not there (404)")])
+def test_a_refused_key_or_model_is_one_line_and_status_2(run, endpoint, model, message):
+    status, out, err = run(*VANILLA, *asks(endpoint, model))
+    assert status == 2
+    assert message in err.splitlines()[-1]
+    assert "Traceback" not in err
+    assert out == ""
+
+
+def test_a_model_that_refuses_every_request_is_a_clear_error_that_can_be_resumed(run, endpoint):
+    status, _, err = run(*VANILLA, *asks(endpoint, "gone"))
+    assert status == 2
+    assert "no episode of variant 'none' finished without a fault" in err.splitlines()[-1]
+    status, _, err = run(*GENERATE, "--agent", "vanilla", "--out", "made", *asks(endpoint, "gone"))
+    assert status == 2
+    assert "--resume --out made" in err.splitlines()[-1]
+
+
+def test_auto_takes_the_llm_backend_when_a_model_is_configured(run, endpoint, monkeypatch):
+    monkeypatch.setenv("ALIGN_ECHO_MODEL", "mumbler")
+    monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
+    status, out, err = run(*GENERATE, "--agent", "novice", "--out", "run")
+    assert status == 0, err
+    assert "backend: llm (auto: a model is configured), analyzer mumbler, optimizer mumbler" in out
+    assert "no new interface was written" in out
+    assert "agent: novice (a scripted stand-in" in out
+    assert align_echo.load_interface("run/interface.py").provenance.rules == ()
