@@ -30,7 +30,7 @@ CONTRACT = InterfaceContract(
     infer_rules_args=("init_obs", "task"),
     wrap_step_args=("env", "init_obs", "task", "agent_action", "logger"),
     step_layout="batched",
-    read_only_actions=("look", "inventory"),
+    read_only_actions=("look", "inventory", "examine {}"),
 )
 
 STEP_LIMIT = 50
