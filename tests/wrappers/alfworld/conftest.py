@@ -1,0 +1,67 @@
+"""Fixtures: the embedded games in a cache of this test run alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from align_echo.wrappers.alfworld.data import EmbeddedGames, GameFolder, read_json
+from align_echo.wrappers.alfworld.engine import Engine, Game
+from align_echo.wrappers.alfworld.env import AlfworldEnv
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ALIGN_ECHO_CACHE", str(folder))
+        patch.delenv("ALFWORLD_DATA", raising=False)
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def unseen() -> Iterator[AlfworldEnv]:
+    env = AlfworldEnv(EmbeddedGames(), "valid_unseen")
+    yield env
+    env.close()
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Engine]:
+    engine = Engine()
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(scope="session")
+def load(engine: Engine) -> Callable[[str], tuple[Game, GameFolder]]:
+    """A listed game by id."""
+
+    def read(task_id: str) -> tuple[Game, GameFolder]:
+        files = EmbeddedGames().folder(task_id)
+        record: dict[str, Any] = read_json(files.game)
+        return Game(record["pddl_domain"], record["grammar"], record["pddl_problem"]), files
+
+    return read
+
+
+def play(env: AlfworldEnv, task_id: str) -> list[tuple[str, str]]:
+    """The expert's episode: (action, observation), the first with an empty action."""
+    observation, _ = env.reset(options={"task": task_id})
+    lines = [("", observation)]
+    over = False
+    while not over:
+        action = env.oracle().expert_action()
+        assert action is not None
+        observation, _, terminated, truncated, _ = env.step(action)
+        lines.append((action, observation))
+        over = terminated or truncated
+    return lines
+
+
+@pytest.fixture(scope="session")
+def expert_episode() -> Callable[[AlfworldEnv, str], list[tuple[str, str]]]:
+    return play

@@ -1,0 +1,172 @@
+"""The environment as its users see it: text, info, turns, probes, snapshots, threads."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from align_echo.errors import EngineError, UsageError
+from align_echo.wrappers.alfworld import make_env
+from align_echo.wrappers.alfworld.data import EmbeddedGames
+from align_echo.wrappers.alfworld.env import AlfworldEnv
+from align_echo.wrappers.alfworld.spec import is_invalid
+
+KITCHEN = next(id_ for id_ in EmbeddedGames().ids("valid_unseen") if "pick_heat" in id_)
+BATHROOM = next(id_ for id_ in EmbeddedGames().ids("valid_unseen") if id_.split("/")[1].endswith("-424"))
+
+
+def test_the_first_observation_is_the_room_and_the_task(unseen):
+    observation, info = unseen.reset(options={"task": KITCHEN})
+    room, task = observation.split("\n")
+    assert room.startswith("You are in the middle of a room. Looking quickly around you, you see ")
+    assert task == f"Your task is to: {info['goal']}"
+    assert info["goal"].endswith(".")
+    assert info["task_id"] == KITCHEN
+    assert info["task_type"] == "pick_heat_then_place_in_recep"
+
+
+def test_info_tells_nothing_of_the_solution(unseen):
+    _, info = unseen.reset(options={"task": KITCHEN})
+    _, _, _, _, later = unseen.step("look")
+    for told in (info, later):
+        assert set(told) == {
+            "task_id", "task_type", "goal", "score", "won", "turns", "engine_calls", "raw_observation",
+            "admissible_actions",
+        }  # fmt: skip
+        assert list(told["admissible_actions"]) == sorted(told["admissible_actions"])
+
+
+def test_winning_ends_the_episode_with_the_full_score(unseen, expert_episode):
+    expert_episode(unseen, KITCHEN)
+    assert unseen.state.won
+    assert unseen.state.score == 1.0
+    with pytest.raises(EngineError, match="over"):
+        unseen.step("look")
+
+
+def test_the_last_step_pays_one_and_all_others_nothing(unseen):
+    unseen.reset(options={"task": BATHROOM})
+    rewards = []
+    over = False
+    while not over:
+        _, reward, over, _, info = unseen.step(unseen.oracle().expert_action())
+        rewards.append(reward)
+    assert rewards == [0.0] * (len(rewards) - 1) + [1.0]
+    assert info["score"] == 1.0
+    assert info["won"] is True
+
+
+def test_the_step_limit_truncates():
+    env = make_env(split="valid_unseen", data_root=None, step_limit=3)
+    env.reset(options={"task": KITCHEN})
+    ends = [env.step("look")[2:4] for _ in range(3)]
+    assert ends == [(False, False), (False, False), (False, True)]
+
+
+def test_a_refused_action_says_nothing_happens(unseen):
+    unseen.reset(options={"task": KITCHEN})
+    for action in ("put mug 1 in shelf 1", "go to nowhere", "look\nlook", "LOOK", ""):
+        observation, *_ = unseen.step(action)
+        assert observation == "Nothing happens."
+        assert is_invalid(observation)
+    assert not is_invalid(unseen.step("  look ")[0])
+
+
+def test_every_admissible_action_is_accepted(unseen):
+    unseen.reset(options={"task": BATHROOM})
+    _, _, _, _, info = unseen.step("go to toilet 1")
+    here = unseen.snapshot()
+    for action in info["admissible_actions"]:
+        unseen.restore(here)
+        assert not is_invalid(unseen.step(action)[0])
+
+
+def test_probes_look_without_acting(unseen):
+    unseen.reset(options={"task": BATHROOM})
+    unseen.step("go to toilet 1")
+    before = unseen.state
+    assert unseen.probe("look").startswith("You are facing the toilet 1.")
+    assert unseen.probe("inventory") == "You are not carrying anything."
+    assert unseen.state == before
+    assert unseen.info(None)["turns"] == 1
+    assert unseen.info(None)["engine_calls"] == 3
+    with pytest.raises(UsageError, match="read-only"):
+        unseen.probe("go to toilet 1")
+
+
+def follow(env: AlfworldEnv, actions: list[str]) -> list[tuple[Any, dict[str, Any]]]:
+    return [(env.step(action), env.info(None)) for action in actions]
+
+
+def test_a_restored_snapshot_continues_exactly(unseen, expert_episode):
+    actions = [action for action, _ in expert_episode(unseen, KITCHEN)][1:]
+    unseen.reset(options={"task": KITCHEN})
+    half = len(actions) // 2
+    follow(unseen, actions[:half])
+    moment = unseen.snapshot()
+    distance = unseen.oracle().distance()
+    straight = follow(unseen, actions[half:])
+    unseen.restore(moment)
+    assert unseen.oracle().distance() == distance
+    assert unseen.oracle().expert_action() == actions[half]
+    assert follow(unseen, actions[half:]) == straight
+
+
+def test_a_snapshot_outlives_other_tasks_and_serves_other_environments(unseen):
+    unseen.reset(options={"task": KITCHEN})
+    unseen.step("go to fridge 1")
+    moment = unseen.snapshot()
+    wanted = follow(unseen, ["open fridge 1", "look", "go to microwave 1"])
+    unseen.reset(options={"task": BATHROOM})
+    unseen.restore(moment)
+    assert unseen.goal != ""
+    assert unseen.task_type == "pick_heat_then_place_in_recep"
+    assert follow(unseen, ["open fridge 1", "look", "go to microwave 1"]) == wanted
+    other = AlfworldEnv(EmbeddedGames(), "valid_unseen")
+    other.restore(moment)
+    assert follow(other, ["open fridge 1", "look", "go to microwave 1"]) == wanted
+
+
+def test_a_task_of_another_split_is_refused(unseen):
+    with pytest.raises(UsageError, match="no task"):
+        unseen.reset(options={"task": EmbeddedGames().ids("train")[0]})
+
+
+def test_loading_leaves_the_process_as_it_was(capfd):
+    arguments, output = list(sys.argv), sys.stdout
+    env = make_env(split="train", data_root=None, step_limit=None)
+    env.reset(options={"task": env.task_ids[-1]})
+    env.oracle().distance()
+    assert sys.argv == arguments
+    assert sys.stdout is output
+    assert capfd.readouterr() == ("", "")
+
+
+def test_threads_do_not_disturb_each_other(expert_episode):
+    tasks = [KITCHEN, BATHROOM] * 2
+
+    def run(task: str) -> list[tuple[str, str]]:
+        env = make_env(split="valid_unseen", data_root=None, step_limit=None)
+        try:
+            return expert_episode(env, task)
+        finally:
+            env.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(run, tasks))
+    assert together == [run(task) for task in tasks]
+
+
+def test_stepping_before_a_reset_or_after_close_is_refused():
+    env = make_env(split="train", data_root=None, step_limit=None)
+    with pytest.raises(UsageError, match="reset"):
+        env.step("look")
+    with pytest.raises(UsageError, match="reset"):
+        env.oracle()
+    env.reset(seed=0)
+    env.close()
+    with pytest.raises(EngineError, match="reset"):
+        env.step("look")
