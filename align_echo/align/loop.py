@@ -246,6 +246,7 @@ class _Run:
                 "training_tasks": tuple(dict.fromkeys(self.tasks)),
                 "usage": self._spent(),
                 "versions": versions(),
+                "content_hash": made.content_hash,
             }
         )
         return made.model_copy(update={"provenance": provenance})
