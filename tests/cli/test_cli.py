@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -218,3 +219,21 @@ def test_version(run):
     import align_echo
 
     assert run("--version")[1] == f"align-echo {align_echo.__version__}\n"
+
+
+def test_ctrl_c_on_the_installed_command(tmp_path):
+    command = [sys.executable, "-m", "align_echo.cli.main", *EVALUATE[:-1], "134", "--out", "run"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "33/134" in line:
+                process.send_signal(signal.SIGINT)
+                break
+        rest = process.stderr.read()
+        assert process.wait() == 130
+    assert rest.splitlines()[-1].endswith("--resume --out run")
+    assert "Traceback" not in rest
+    kept = (tmp_path / "run" / "trajectories" / "none.jsonl").read_text().splitlines()
+    assert 33 <= len(kept) < 134
+    for line in kept:
+        Trajectory.model_validate_json(line)

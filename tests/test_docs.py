@@ -1,0 +1,54 @@
+"""The documentation: examples run, links lead somewhere, every option and key of a summary is on the page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from align_echo.align.run_folder import IterationRecord, RunSummary
+from align_echo.cli.main import main
+from align_echo.evaluate.comparison import Comparison, Difference, VariantResult
+from align_echo.evaluate.metrics import Estimate
+from align_echo.interface import identity
+from align_echo.wrappers.catalogue import environment
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+
+
+def words_in_code(page: Path) -> set[str]:
+    """Every word that stands in backquotes or in an indented block."""
+    text = page.read_text()
+    code = "\n".join([*re.findall(r"`([^`]+)`", text), *re.findall(r"^ {4}.+$", text, flags=re.MULTILINE)])
+    return {word.strip("-") for word in re.findall(r"[\w-]+", code)}
+
+
+def test_the_readmes_example_runs(tmp_path, capsys):
+    code = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)[0]
+    interface = tmp_path / "mine.py"
+    interface.write_text(identity(environment("alfworld").contract).source)
+    code, changed = re.subn(r'interface="[^"]*"', f'interface="{interface}"', code)
+    assert changed == 1
+    exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
+    assert re.fullmatch(r"\d+ won; \d+\.\d+ % in invalid runs\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page):
+    targets = re.findall(r"\]\((?!https?://)([^)#]+)", page.read_text())
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("verb", ["generate-interface", "evaluate", "doctor", "envs"])
+def test_every_option_of_a_verb_is_documented(verb, capsys):
+    assert main([verb, "--help"]) == 0
+    options = set(re.findall(r"--([a-z][\w-]+)", capsys.readouterr().out)) - {"help", "rules", "feedback"}
+    assert options - words_in_code(ROOT / "docs" / "cli.md") == set()
+
+
+@pytest.mark.parametrize("record", [RunSummary, IterationRecord, Comparison, VariantResult, Difference, Estimate])
+def test_every_key_of_a_summary_is_documented(record: type[BaseModel]):
+    assert set(record.model_fields) - words_in_code(ROOT / "docs" / "cli.md") == set()
