@@ -4,7 +4,7 @@ The interpreter is pydantic-monty (Rust); its workers are shared by the whole pr
 Interface code reaches the outside through one door only, the engine call, which the caller serves (`Engine`); what
 it logs is collected and bounded. Whatever goes wrong inside is an `InterfaceError` here. Not here: which engine calls
 are allowed and what an episode does after a failure (`wrappers/align_wrapper.py`), and how source is made ready for
-the interpreter (`sandbox_source.py`, `sandbox_prelude.py`).
+the interpreter (`sandbox_source.py`; `sandbox_prelude.py` and `sandbox_stdlib.py` run inside).
 """
 
 from __future__ import annotations
@@ -263,7 +263,9 @@ def _argument(name: str) -> str:
 
 @functools.cache
 def _prelude() -> str:
-    return resources.files("align_echo").joinpath("sandbox_prelude.py").read_text(encoding="utf-8")
+    folder = resources.files("align_echo")
+    parts = (folder.joinpath(f"sandbox_{part}.py").read_text(encoding="utf-8") for part in ("prelude", "stdlib"))
+    return "\n".join(parts)
 
 
 # ---------------------------------------------------------------- what went wrong, in words
