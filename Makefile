@@ -21,6 +21,7 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 	    "align-echo needs Python 3.11 or newer: make PYTHON=python3.12 setup")'
+	@echo "setting up $(VENV): once, a few minutes (the planner is built from source)"
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	CMAKE_POLICY_VERSION_MINIMUM=3.5 $(VENV)/bin/python -m pip install --quiet --editable '.[dev]'
 	touch $@
