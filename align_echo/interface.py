@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import re
-import tempfile
+import secrets
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -199,13 +199,14 @@ def save_interface(interface: Interface, folder: Path, stem: str) -> Path:
 
 def write_atomically(path: Path, text: str) -> Path:
     """Write a file so that a reader sees the old content or the new, never a part."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}"
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        # Not `tempfile`: its files can be read by their owner alone.
+        with temporary.open("x", encoding="utf-8") as stream:
             stream.write(text)
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     return path
 
