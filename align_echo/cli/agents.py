@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from align_echo.errors import UsageError
 from align_echo.types import Agent, ChatModel
+from align_echo.wrappers.catalogue import EnvironmentSpec
+from align_echo.wrappers.text_env import TextEnv
 
-SCRIPTED = "a scripted stand-in for a small model, NOT a language model"
 AGENTS = {
-    "novice": f"{SCRIPTED}; offline",
-    "novice-careful": "the same, but it goes to places first, so it fails in other ways",
-    "novice-stubborn": "the same, but it never takes a hint",
-    "vanilla": "a chat model that gets the task, the rules and the turns so far (needs --model)",
+    "vanilla": "a chat model that gets the task, the rules and the turns so far",
+    "novice": "a scripted stand-in for a small model, NOT a language model",
+    "novice-careful": "a scripted novice that goes to places first; NOT a language model",
+    "novice-stubborn": "a scripted novice that never takes a hint; NOT a language model",
+    "expert": "the environment's own expert, which sees the hidden state: a ceiling, not an agent",
+    "random": "draws among the actions that the engine would accept: a floor, not an agent",
 }
-
 WORKERS_WITH_MODEL = 8
+NO_STEP_LIMIT = 10**9
 
 
 def check_agent(name: str, model: str | None) -> str:
@@ -35,22 +40,30 @@ def workers_for(name: str) -> int:
     return WORKERS_WITH_MODEL if needs_model(name) else 1
 
 
-def build_agent(name: str, model: ChatModel | None, seed: int) -> Agent:
+def build_agent(
+    name: str, model: ChatModel | None, *, spec: EnvironmentSpec, split: str, data_root: Path | None, seed: int
+) -> Agent:
     """The agent of a name that `check_agent` accepted. Raises `UsageError` if it lacks its model."""
-    if not needs_model(name):
-        from align_echo.agents.novice import CAREFUL, STUBBORN, Habits, Novice
 
-        habits = {"novice": Habits(), "novice-careful": CAREFUL, "novice-stubborn": STUBBORN}
-        return Novice(habits[name], seed=seed, name=name)
-    if model is None:
-        raise UsageError(f"the agent {name} needs a chat model")
-    from align_echo.agents.vanilla import Vanilla
+    def raw_env() -> TextEnv:
+        return spec.module().make_env(split=split, data_root=data_root, step_limit=NO_STEP_LIMIT)
 
-    return Vanilla(model)
+    if needs_model(name):
+        from align_echo.agents.vanilla import Vanilla
+
+        if model is None:
+            raise UsageError(f"the agent {name} needs a chat model")
+        return Vanilla(model)
+    if name in ("expert", "random"):
+        from align_echo.agents.privileged import Expert, RandomChoice
+
+        return Expert(raw_env) if name == "expert" else RandomChoice(raw_env, seed=seed)
+    from align_echo.agents.novice import CAREFUL, STUBBORN, Habits, Novice
+
+    habits = {"novice": Habits(), "novice-careful": CAREFUL, "novice-stubborn": STUBBORN}
+    return Novice(habits[name], seed=seed, name=name)
 
 
 def about(name: str, model: str | None) -> str:
     """One line for the record: which agent, which model."""
-    if needs_model(name):
-        return f"agent: {name}, model {model}"
-    return f"agent: {name} ({SCRIPTED})"
+    return f"agent: {name}, model {model}" if needs_model(name) else f"agent: {name} ({AGENTS[name]})"

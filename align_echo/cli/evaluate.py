@@ -30,6 +30,7 @@ class Plan:
     spec: EnvironmentSpec
     split: str
     task_ids: list[str]
+    interface: str
     variants: dict[str, Interface | None]
     agent: str
     model: str | None
@@ -82,6 +83,7 @@ def evaluate(
     plan = Plan(
         spec=spec,
         split=split,
+        interface=interface,
         variants=choose_variants(
             resolve_interface(spec, interface), rules=rules, feedback=feedback, compare_all=compare_all
         ),
@@ -146,7 +148,7 @@ def _load_model(plan: Plan, path: Path) -> ChatModel | None:
 def _play(
     plan: Plan, model: ChatModel | None, folder: EvaluationFolder, display: Display
 ) -> dict[str, list[Trajectory]]:
-    agent = build_agent(plan.agent, model, plan.seed)
+    agent = build_agent(plan.agent, model, spec=plan.spec, split=plan.split, data_root=plan.data_root, seed=plan.seed)
     played: dict[str, list[Trajectory]] = {}
     for name, interface in plan.variants.items():
         finished = folder.finished(name)
@@ -179,10 +181,10 @@ def _show(plan: Plan, result: Comparison) -> None:
     interface = next((one for one in plan.variants.values() if one is not None), None)
     if interface is not None:
         rules = interface.provenance.rules
-        proven = sum(rule.evidence.support for rule in rules)
-        against = sum(rule.evidence.refuted for rule in rules)
-        print(f"interface: {interface.name}@{interface.content_hash}, made by {interface.provenance.backend}, ", end="")
-        print(f"{len(rules)} rules on record ({proven} experiments for, {against} against)")
+        tried = f"{sum(rule.evidence.support for rule in rules)} experiments for, "
+        tried += f"{sum(rule.evidence.refuted for rule in rules)} against"
+        print(f"interface: {plan.interface} ({interface.name}@{interface.content_hash}), made by ", end="")
+        print(f"{interface.provenance.backend}, {len(rules)} rules on record ({tried})")
     print(about(plan.agent, plan.model))
     spent = [one.usage for one in result.variants.values()]
     if any(usage.prompt_tokens for usage in spent):

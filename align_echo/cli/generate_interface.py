@@ -15,7 +15,7 @@ from align_echo.align.loop import ITERATIONS, Generated, generate
 from align_echo.align.run_folder import RunFolder
 from align_echo.align.world import World
 from align_echo.cli import options
-from align_echo.cli.agents import AGENTS, about, build_agent, check_agent, needs_model, workers_for
+from align_echo.cli.agents import AGENTS, NO_STEP_LIMIT, about, build_agent, check_agent, needs_model, workers_for
 from align_echo.cli.console import Display, new_folder, note, resumable, stdout
 from align_echo.errors import UsageError
 from align_echo.types import Agent, ChatModel
@@ -26,8 +26,6 @@ Chosen = Literal["probe", "llm"]
 
 FRESH_ITERATION = 0
 """The loop counts its iterations from 1: the training tasks of this one are free for testing rules on."""
-
-NO_STEP_LIMIT = 10**9
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,14 @@ def generate_interface(
     folder.check(resume=resume)
     world = World(spec, data_root)
     fresh = world.tasks(FRESH_ITERATION, seed)
-    player = build_agent(player_name, _model(folder, models.agent, "agent", models), seed)
+    player = build_agent(
+        player_name,
+        _model(folder, models.agent, "agent", models),
+        spec=spec,
+        split=world.split,
+        data_root=data_root,
+        seed=seed,
+    )
     with resumable(path), Display() as display:
         made_by = _backend(chosen, world, player, folder, models, seed, fresh, display)
         note(_about_backend(backend, chosen, models))

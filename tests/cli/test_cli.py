@@ -36,7 +36,7 @@ BAD = {
     "unknown environment": (["evaluate", "--env", "narnia", "--agent", "novice"], "unknown environment 'narnia'"),
     "unknown environment to learn": (["generate-interface", "--env", "narnia"], "unknown environment 'narnia'"),
     "unknown split": ([*EVALUATE, "--split", "tset"], "no split 'tset'; it has train"),
-    "unknown agent": (["evaluate", "--env", "alfworld", "--agent", "bond"], "unknown agent 'bond'; known: novice"),
+    "unknown agent": (["evaluate", "--env", "alfworld", "--agent", "bond"], "unknown agent 'bond'; known: vanilla"),
     "too many tasks": ([*EVALUATE[:-1], "9999"], "ask for 1 to 134"),
     "no tasks": ([*EVALUATE[:-1], "0"], "ask for 1 to 134"),
     "missing data": ([*EVALUATE, "--data-root", "nowhere"], "no ALFWorld games under nowhere"),
@@ -174,6 +174,16 @@ def test_the_same_command_twice_gives_the_same_summary(run):
     assert Path("a/summary.json").read_text() == Path("b/summary.json").read_text()
 
 
+def test_the_expert_wins_and_chance_does_not(run):
+    for agent, won in (("expert", 100.0), ("random", 0.0)):
+        command = ["evaluate", "--env", "alfworld", "--agent", agent, "--tasks", "6", "--out", agent]
+        status, out, err = run(*command)
+        assert status == 0, err
+        assert "not an agent" in out
+        summary = Comparison.model_validate_json(Path(agent, "summary.json").read_text())
+        assert summary.variants["none"].success_rate.value == won
+
+
 # ---------------------------------------------------------------- doctor, envs, the rest
 
 
@@ -222,11 +232,11 @@ def test_version(run):
 
 
 def test_ctrl_c_on_the_installed_command(tmp_path):
-    command = [sys.executable, "-m", "align_echo.cli.main", *EVALUATE[:-1], "134", "--out", "run"]
+    command = [sys.executable, "-m", "align_echo.cli.main", *EVALUATE[:-1], "40", "--out", "run"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         assert process.stderr is not None
         for line in process.stderr:
-            if "33/134" in line:
+            if "10/40" in line:
                 process.send_signal(signal.SIGINT)
                 break
         rest = process.stderr.read()
@@ -234,6 +244,6 @@ def test_ctrl_c_on_the_installed_command(tmp_path):
     assert rest.splitlines()[-1].endswith("--resume --out run")
     assert "Traceback" not in rest
     kept = (tmp_path / "run" / "trajectories" / "none.jsonl").read_text().splitlines()
-    assert 33 <= len(kept) < 134
+    assert 10 <= len(kept) < 40
     for line in kept:
         Trajectory.model_validate_json(line)
