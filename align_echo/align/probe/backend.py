@@ -25,14 +25,14 @@ from align_echo.wrappers.text_env import TextEnv
 FAILURES_PER_TASK = 3
 """Cases taken from one agent failure, per action template."""
 
-CASES_PER_CONTEXT = 8
-CASES_PER_TASK = 10
-"""Cases taken from walks: per template and context, and per template and task."""
+CASES_PER_KIND = 3
+"""Cases taken from one walk, per action template and reason to look at it."""
 
 TESTS_PER_RULE = 14
-WALKS_PER_TASK = 2
+REFINEMENTS = 4
 MIN_TESTS = 2
 
+DROPPED = []
 Progress = Callable[[str], None]
 
 
@@ -77,15 +77,14 @@ class ProbeBackend:
         if not refusals and before is None:
             self._say("no uninformative feedback found: there is nothing to align")
             return []
+        self.lab.forget()
         rng = random.Random(f"{self._seed}/{interface.provenance.iterations}")
         tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))
         spec = self._vocabulary(tasks, refusals, before, rng)
         cases, said = self._cases(spec, failed, tasks, rng)
         self._say(f"{len(cases)} refused actions studied ({self.lab.steps} engine steps so far)")
         forms = {form: found for form, found in learn_forms(said).items() if form not in spec["forms"]}
-        learned = learn(spec, cases)
-        candidate = _extended(spec, learned, {form: found[0] for form, found in forms.items()})
-        evidence = self._test(candidate, tasks, rng)
+        learned, candidate, evidence = self._refined(spec, cases, tasks, rng)
         fresh = [*_about_refusals(spec, before, failed)]
         fresh += [_about_form(form, *found) for form, found in sorted(forms.items())]
         fresh += _about_rules(spec, candidate, learned, evidence, cases)
@@ -99,6 +98,7 @@ class ProbeBackend:
         for number, task_id in enumerate(tasks, 1):
             walk(self.lab, vocabulary, task_id, rng)
             self._say(f"learning what can be said: task {number} of {len(tasks)}")
+        self.lab.forget()
         return _merged(before, vocabulary.spec(refusals))
 
     def _cases(
@@ -107,7 +107,6 @@ class ProbeBackend:
         cases: list[Case] = []
         said: list[Said] = []
         by_task = {task_id: [one for one in failed if one.task_id == task_id] for task_id in tasks}
-        contexts: Counter[tuple[str, str]] = Counter()
         for number, task_id in enumerate(tasks, 1):
             taken: Counter[str] = Counter()
             for state, action in failures(self.lab, by_task[task_id], spec["uninformative"]):
@@ -120,36 +119,38 @@ class ProbeBackend:
                     said += [one] if one else []
                 elif action not in state.admissible:
                     cases.append(try_case(self.lab, spec, state, action))
-            cases += self._walked(spec, task_id, contexts, rng)
+            cases += self._walked(spec, task_id, rng)
             self._say(f"studying refused actions: task {number} of {len(tasks)}, {len(cases)} cases")
         return cases, said
 
-    def _walked(
-        self, spec: dict[str, Any], task_id: str, contexts: Counter[tuple[str, str]], rng: random.Random
-    ) -> list[Case]:
-        """Cases from walks through a task, the least known contexts of each template first."""
+    def _walked(self, spec: dict[str, Any], task_id: str, rng: random.Random) -> list[Case]:
+        """Cases from a walk through a task, a few of each template and each reason to look at it."""
         cases: list[Case] = []
-        here: Counter[str] = Counter()
-        for _ in range(WALKS_PER_TASK):
-            vocabulary = Vocabulary()
-            states = walk(self.lab, vocabulary, task_id, rng)
-            offers = list(proposals(states, vocabulary, rng))
-            rng.shuffle(offers)
-            for state, action in offers:
-                template = skeleton(action)[0]
-                guess = (template, _guess(spec, state, action))
-                if contexts[guess] >= CASES_PER_CONTEXT or here[template] >= CASES_PER_TASK:
-                    continue
-                contexts[guess] += 1
-                here[template] += 1
+        taken: Counter[tuple[str, str]] = Counter()
+        vocabulary = Vocabulary()
+        offers = list(proposals(walk(self.lab, vocabulary, task_id, rng), vocabulary, rng))
+        rng.shuffle(offers)
+        for why, state, action in offers:
+            kind = (why, skeleton(action)[0])
+            taken[kind] += 1
+            if taken[kind] <= CASES_PER_KIND:
                 cases.append(try_case(self.lab, spec, state, action))
         return cases
 
-    def _test(
-        self, spec: dict[str, Any], tasks: Sequence[str], rng: random.Random
-    ) -> dict[tuple[str, int], Evidence]:
-        """Try every rule on tasks it was not learned from, in the contexts it was tried in least."""
+    def _refined(
+        self, spec: dict[str, Any], cases: list[Case], tasks: Sequence[str], rng: random.Random
+    ) -> tuple[dict[str, list[Any]], dict[str, Any], dict[tuple[str, int], Evidence]]:
+        """Learn, look for counterexamples on fresh tasks, learn from them, and test on fresh tasks kept for the end."""
         fresh = [task_id for task_id in self._fresh if task_id not in tasks]
+        shares = [fresh[number :: REFINEMENTS + 1] for number in range(REFINEMENTS + 1)]
+        for share in shares[:-1]:
+            cases += self._tests(_extended(spec, learn(spec, cases), {}), share, rng)
+        learned = learn(spec, cases)
+        candidate = _extended(spec, learned, {})
+        return learned, candidate, judge(candidate, self._tests(candidate, shares[-1], rng))
+
+    def _tests(self, spec: dict[str, Any], fresh: Sequence[str], rng: random.Random) -> list[Case]:
+        """Cases on tasks no rule was learned from, each in the contexts that its rule was tried in least."""
         tests: list[Case] = []
         tried: Counter[tuple[str, int]] = Counter()
         contexts: Counter[str] = Counter()
@@ -157,19 +158,22 @@ class ProbeBackend:
             here: Counter[tuple[str, int]] = Counter()
             vocabulary = Vocabulary()
             states = walk(self.lab, vocabulary, task_id, rng)
-            offers = [offer for offer in proposals(states, vocabulary, rng) if _decided(spec, *offer) is not None]
+            offers = [
+                (rule, _context(spec, state, action), state, action)
+                for _, state, action in proposals(states, vocabulary, rng)
+                if (rule := _decided(spec, state, action)) is not None
+            ]
             rng.shuffle(offers)
-            offers.sort(key=lambda offer: contexts[_context(spec, *offer)])
-            for state, action in offers:
-                rule = _decided(spec, state, action)
-                if rule is None or tried[rule] >= TESTS_PER_RULE or here[rule] >= 3:
+            offers.sort(key=lambda offer: contexts[f"{offer[0]} {offer[1]}"])
+            for rule, context, state, action in offers:
+                if tried[rule] >= TESTS_PER_RULE or here[rule] >= 4:
                     continue
                 tried[rule] += 1
                 here[rule] += 1
-                contexts[_context(spec, state, action)] += 1
+                contexts[f"{rule} {context}"] += 1
                 tests.append(try_case(self.lab, spec, state, action))
             self._say(f"testing rules on fresh tasks: {number} of {len(fresh)}, {len(tests)} tests")
-        return judge(spec, tests)
+        return tests
 
     # ------------------------------------------------------------ Algorithm 1, stage 2
 
@@ -202,9 +206,20 @@ def _merged(before: dict[str, Any] | None, now: dict[str, Any]) -> dict[str, Any
     return {
         **before,
         "templates": {**now["templates"], **before["templates"]},
+        "kinds": _joined(before["kinds"], now["kinds"]),
+        "movers": sorted({*before["movers"], *now["movers"]}),
         "pairs": before["pairs"] + [pair for pair in now["pairs"] if pair not in before["pairs"]],
         "uninformative": sorted({*before["uninformative"], *now["uninformative"]}),
     }
+
+
+def _joined(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """Kinds by place, from two vocabularies."""
+    joined = {**now, **before}
+    for template in set(before) & set(now):
+        places = zip(before[template], now[template], strict=True)
+        joined[template] = [sorted({*one, *other}) for one, other in places]
+    return joined
 
 
 def _extended(spec: dict[str, Any], rows: dict[str, list[Any]], forms: dict[str, str]) -> dict[str, Any]:
@@ -222,15 +237,6 @@ def _resolved(spec: dict[str, Any] | None, detail: dict[str, Any]) -> dict[str, 
     return _extended(spec, {detail["template"]: [detail["row"]]}, {})
 
 
-def _guess(spec: dict[str, Any], state: State, action: str) -> str:
-    """A cheap stand-in for a case's outcome: how its names were last spoken of, and what is in effect."""
-    history = history_of(spec, state)
-    names = skeleton(action)[1]
-    shapes = [history["shape"].get(name, "") for name in names]
-    here = [arguments[0] in names for arguments in history["last"].values() if arguments]
-    return json.dumps([shapes, here, sorted(key for key, active in history["active"].items() if active)])
-
-
 def _decided(spec: dict[str, Any], state: State, action: str) -> tuple[str, int] | None:
     template, names = skeleton(action)
     decision = runtime.decide(spec, history_of(spec, state), template, list(names))
@@ -238,15 +244,20 @@ def _decided(spec: dict[str, Any], state: State, action: str) -> tuple[str, int]
 
 
 def _context(spec: dict[str, Any], state: State, action: str) -> str:
-    return f"{_decided(spec, state, action)} {_guess(spec, state, action)}"
+    """The circumstances of an action, coarsely: how its names were last spoken of, and what is in effect."""
+    history = history_of(spec, state)
+    shapes = [history["shape"].get(name, "") for name in skeleton(action)[1]]
+    return json.dumps([shapes, sorted(key for key, active in history["active"].items() if active)])
 
 
 def _about_refusals(
     spec: dict[str, Any], before: dict[str, Any] | None, failed: Sequence[Trajectory]
 ) -> Iterable[Misalignment]:
     """The first finding: one answer for many different refusals, and the forms that are understood at all."""
-    unchanged = before is not None and set(spec["templates"]) <= set(before["templates"]) and (
-        spec["pairs"] == before["pairs"] and spec["uninformative"] == before["uninformative"]
+    unchanged = (
+        before is not None
+        and set(spec["templates"]) <= set(before["templates"])
+        and (spec["pairs"] == before["pairs"] and spec["uninformative"] == before["uninformative"])
     )
     if unchanged:
         return
@@ -294,11 +305,13 @@ def _about_rules(
 ) -> list[Misalignment]:
     """The learned rules that stood the test."""
     found: list[Misalignment] = []
+    self_dropped = DROPPED
     for template, rows in learned.items():
         offset = len(spec["templates"][template])
         for number, row in enumerate(rows, offset):
             tested = evidence.get((template, number), Evidence())
             if tested.support < MIN_TESTS or tested.precision < MIN_PRECISION:
+                self_dropped.append((emit.rule_in_words(spec, template, row), tested))
                 continue
             example = next(case for case in cases if case.template == template and _decides(candidate, case, number))
             decision = runtime.decide(candidate, example.history, template, list(example.names))

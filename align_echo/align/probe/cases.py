@@ -21,7 +21,7 @@ from align_echo.types import Trajectory
 
 DEPTH = 3
 MAX_NODES = 60
-WALK_LENGTH = 40
+WALK_LENGTH = 80
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,12 +51,14 @@ class Case:
 
 
 def history_of(spec: dict[str, Any], state: State) -> dict[str, Any]:
-    """The run-time history of a state, from its own actions and the engine's answers."""
-    first, *rest = state.path
-    history = runtime.new_history(spec, first.observation)
-    for node in rest:
-        runtime.record(spec, history, node.actions[-1], node.observation)
-    return history
+    """The run-time history of a state, from its own actions and the engine's answers; kept on the state."""
+    if state.history is None:
+        if state.parent is None:
+            state.history = runtime.new_history(spec, state.observation)
+        else:
+            state.history = {part: dict(known) for part, known in history_of(spec, state.parent).items()}
+            runtime.record(spec, state.history, state.actions[-1], state.observation)
+    return state.history
 
 
 def try_case(lab: Lab, spec: dict[str, Any], state: State, action: str) -> Case:
@@ -88,16 +90,18 @@ def _search(lab: Lab, start: State, action: str, related: set[str]) -> tuple[fro
         already = False
         following: list[tuple[State, str]] = []
         for state, first in frontier:
-            for step in _relevant(state, related):
+            for step in _relevant(state, related) if depth > 1 else _wide(state, related):
                 if nodes >= MAX_NODES and depth > 1:
                     return frozenset(found), already, depth if found else 0
                 child = lab.after(state, step)
                 nodes += 1
+                if child.over:
+                    continue
                 if action in child.admissible:
                     found.add(first or step)
                     again = lab.after(child, action)
                     already = already or (depth == 1 and again.admissible == start.admissible)
-                elif child.admissible not in seen and not child.over:
+                elif child.admissible not in seen:
                     seen.add(child.admissible)
                     following.append((child, first or step))
         if found:
@@ -111,6 +115,18 @@ def _relevant(state: State, related: set[str]) -> list[str]:
     return [
         action for action in sorted(state.admissible) if (names := skeleton(action)[1]) and related.issuperset(names)
     ]
+
+
+def _wide(state: State, related: set[str]) -> list[str]:
+    """The related actions, and two others of each template: doing something else first may be what it takes."""
+    first = _relevant(state, related)
+    taken: Counter[str] = Counter()
+    for action in sorted(state.admissible.difference(first)):
+        template, names = skeleton(action)
+        taken[template] += 1
+        if names and taken[template] <= 2:
+            first.append(action)
+    return first
 
 
 def walk(lab: Lab, vocabulary: Vocabulary, task_id: str, rng: random.Random, length: int = WALK_LENGTH) -> list[State]:
@@ -144,26 +160,28 @@ def _kinds(action: str) -> str:
     return runtime.write(template, [runtime.stem(name) for name in names])
 
 
-def proposals(states: Sequence[State], vocabulary: Vocabulary, rng: random.Random) -> Iterator[tuple[State, str]]:
-    """Refused actions worth a look along a walk: what a step made possible, what was just done, anything known."""
+def proposals(states: Sequence[State], vocabulary: Vocabulary, rng: random.Random) -> Iterator[tuple[str, State, str]]:
+    """Refused actions worth a look along a walk, as (why, state, action).
+
+    Why: which kind of step made it possible next, "done" for what was just done, "known" for anything seen before.
+    """
     known = vocabulary.actions(states[0].task_id)
     for before, after in pairwise(states):
+        step = skeleton(after.actions[-1])[0]
         enabled: dict[str, list[str]] = {}
         for action in sorted(after.admissible - before.admissible):
             enabled.setdefault(skeleton(action)[0], []).append(action)
         for actions in enabled.values():
-            yield before, rng.choice(actions)
+            yield f"after {step}", before, rng.choice(actions)
         if after.actions[-1] not in after.admissible:
-            yield after, after.actions[-1]
+            yield "done", after, after.actions[-1]
         for _, actions_of_kind in sorted(known.items()):
             action = rng.choice(sorted(actions_of_kind))
             if action not in after.admissible:
-                yield after, action
+                yield "known", after, action
 
 
-def failures(
-    lab: Lab, trajectories: Iterable[Trajectory], uninformative: Sequence[str]
-) -> Iterator[tuple[State, str]]:
+def failures(lab: Lab, trajectories: Iterable[Trajectory], uninformative: Sequence[str]) -> Iterator[tuple[State, str]]:
     """The agent's own refused actions, each in the state it was tried in; an action is taken once a task."""
     for trajectory in sorted(trajectories, key=lambda one: one.task_id):
         state = lab.start(trajectory.task_id)

@@ -41,6 +41,8 @@ def _condition(spec: dict[str, Any], literal: list[Any]) -> str:
     if kind == "any":
         do, undo = spec["pairs"][rest[0]]
         return f"you did `{_blank(do)}` and no `{_blank(undo)}` since"
+    if kind == "kind":
+        return f"{_LETTERS[rest[0]]} is something that fits into `{runtime.write(rest[1], _places(rest[2]))}`"
     if kind == "shape":
         return f'{_LETTERS[rest[0]]} was last spoken of as "{rest[1].replace("X", _LETTERS[rest[0]])}"'
     if kind == "near":
@@ -61,6 +63,10 @@ def _term(spec: dict[str, Any], term: list[Any]) -> str:
     if kind == "near":
         return f"(what {_LETTERS[rest[0]]} was last seen with)"
     return f"(the name in your last `{_blank(rest[1])}` before {_LETTERS[rest[0]]} was seen)"
+
+
+def _places(chosen: int) -> list[str]:
+    return ["it" if place == chosen else "_" for place in range(len(_LETTERS))]
 
 
 def _blank(template: str) -> str:
@@ -119,7 +125,7 @@ def _functions(spec: dict[str, Any], contract: InterfaceContract) -> str:
         step += "obs, reward, done = obs[0], info['won'][0], done[0]"
     else:
         step = "obs, reward, done, info = env.step(agent_action)"
-    return f'''\
+    return f"""\
 def InferRules({", ".join(contract.infer_rules_args)}):
     return {rules_text(spec)!r}
 
@@ -130,7 +136,7 @@ def WrapStep({", ".join(contract.wrap_step_args)}):
     {step}
     advice = advise(SPEC, env.history, agent_action) if obs.strip() in SPEC['uninformative'] else ''
     record(SPEC, env.history, agent_action, obs)
-    return (obs + ' ' + advice if advice else obs), reward, done'''
+    return (obs + ' ' + advice if advice else obs), reward, done"""
 
 
 def read_spec(code: str) -> dict[str, Any] | None:

@@ -25,16 +25,7 @@ class State:
     snapshot: Any = field(repr=False)
     parent: State | None = field(default=None, repr=False)
     children: dict[str, State] = field(default_factory=dict, repr=False)
-
-    @property
-    def path(self) -> list[State]:
-        """The states from the start to this one."""
-        path: list[State] = []
-        state: State | None = self
-        while state is not None:
-            path.append(state)
-            state = state.parent
-        return path[::-1]
+    history: dict[str, Any] | None = field(default=None, repr=False)
 
 
 class Lab:
@@ -54,6 +45,10 @@ class Lab:
             self.resets += 1
             self._root = self._current = self._state(task_id, (), None)
         return self._root
+
+    def forget(self) -> None:
+        """Drop the tree: what is known of its states may be read in another way from now on."""
+        self._root = self._current = None
 
     def after(self, state: State, action: str) -> State:
         """The state that an action leads to; the same state's child is computed once."""

@@ -24,7 +24,8 @@ MIN_TASKS = 2
 MIN_PRECISION = 0.9
 _BEAM = 12
 _WRONG = 5.0
-_HOPELESS = 0.5
+_HOPELESS = 0.25
+_PRICE = {"not": 1.25, "shape": 1.5, "known": 1.5, "near": 1.5, "kind": 0.75}
 
 Row = dict[str, Any]
 """{"if": [literals], "then": ...}: one rule of a template's decision list, as `runtime` reads it."""
@@ -35,17 +36,18 @@ def conditions(spec: dict[str, Any], places: int, shapes: Iterable[tuple[int, st
     literals: list[list[Any]] = []
     arity = {template: template.count("{") for template in spec["templates"]}
     for place in range(places):
-        for template, size in arity.items():
-            literals += [["last", template, other, place] for other in range(size)]
-            if size == 1:
-                literals.append(["here", place, template])
+        for template in spec["movers"]:
+            literals += [["last", template, other, place] for other in range(arity[template])]
+            literals.append(["here", place, template])
         for number, pair in enumerate(spec["pairs"]):
-            literals += [["active", number, other, place] for other in range(arity.get(pair[0], 0))]
+            literals += [["active", number, other, place] for other in range(arity[pair[0]])]
         literals.append(["known", place])
+        slots = [(template, other) for template, seen in spec["kinds"].items() for other in range(len(seen))]
+        literals += [["kind", place, template, other] for template, other in slots]
         literals += [["near", place, other] for other in range(places) if other != place]
     literals += [["any", number, place] for number, pair in enumerate(spec["pairs"]) for place in range(arity[pair[0]])]
     literals += [["shape", place, text] for place, text in shapes]
-    return literals + [["not", literal] for literal in literals if literal[0] not in ("shape", "known")]
+    return literals + [["not", literal] for literal in literals if literal[0] not in ("shape", "known", "near")]
 
 
 def conclusions(spec: dict[str, Any], case: Case) -> set[str]:
@@ -56,9 +58,9 @@ def conclusions(spec: dict[str, Any], case: Case) -> set[str]:
     terms: list[list[Any]] = []
     for place in range(len(case.names)):
         terms += [["name", place], ["near", place]]
-        terms += [["at", place, template] for template in spec["templates"] if template.count("{") == 1]
+        terms += [["at", place, template] for template in spec["movers"]]
     terms += [["active", number, 0] for number in range(len(spec["pairs"]))]
-    terms += [["last", template, 0] for template in spec["templates"] if "{0}" in template]
+    terms += [["last", template, 0] for template in spec["movers"]]
     named: dict[str, list[list[Any]]] = defaultdict(list)
     for term in terms:
         named[runtime.value(case.history, term, list(case.names))].append(term)
@@ -89,7 +91,7 @@ class _Table:
         )
         frequent = [shape for shape, count in shapes.items() if count >= MIN_SUPPORT and shape[1]]
         literals = [
-            (literal, _bits(runtime.holds(case.history, literal, list(case.names)) for case in cases))
+            (literal, _bits(runtime.holds(spec, case.history, literal, list(case.names)) for case in cases))
             for literal in conditions(spec, places, frequent)
         ]
         everywhere = (1 << len(cases)) - 1
@@ -109,11 +111,11 @@ class _Table:
         return cls(cases, literals, fires, right, _bits(case.outcome == "nothing" for case in cases))
 
     def best(self, open_cases: int) -> tuple[float, Row, int] | None:
-        """The best rule for the undecided cases: (value, row, the cases it decides)."""
+        """The best rule for the undecided cases: (value, row, the cases it decides). It must hold in the others too."""
         best: tuple[float, Row, int] | None = None
         for conclusion in sorted(self.fires, key=_plainness):
-            beam: list[tuple[float, tuple[int, ...], int]] = [(0.0, (), open_cases & self.fires[conclusion])]
-            beam[0] = (self._worth(conclusion, beam[0][2], 0), (), beam[0][2])
+            bits = self.fires[conclusion]
+            beam: list[tuple[float, tuple[int, ...], int]] = [(self._worth(conclusion, bits, (), open_cases), (), bits)]
             candidates = list(beam)
             for _ in range(MAX_CONDITIONS):
                 grown = {
@@ -123,7 +125,10 @@ class _Table:
                     if index not in chosen and (bits & more) not in (0, bits)
                 }
                 beam = sorted(
-                    ((self._worth(conclusion, bits, len(chosen)), chosen, bits) for chosen, bits in grown.items()),
+                    (
+                        (self._worth(conclusion, bits, chosen, open_cases), chosen, bits)
+                        for chosen, bits in grown.items()
+                    ),
                     key=lambda one: (-one[0], one[1]),
                 )[:_BEAM]
                 candidates += beam
@@ -133,11 +138,12 @@ class _Table:
                     best = (worth, {"if": literals, "then": json.loads(conclusion)}, bits)
         return best
 
-    def _worth(self, conclusion: str, bits: int, size: int) -> float:
-        right = (bits & self.right[conclusion]).bit_count()
+    def _worth(self, conclusion: str, bits: int, chosen: tuple[int, ...], open_cases: int) -> float:
+        right = (bits & self.right[conclusion] & open_cases).bit_count()
         wrong = (bits & ~self.right[conclusion] & ~self.hopeless).bit_count()
         hopeless = (bits & self.hopeless).bit_count()
-        return right - _WRONG * wrong - _HOPELESS * hopeless - 0.5 * size
+        price = sum(_PRICE.get(self.literals[index][0][0], 1.0) for index in chosen)
+        return right - _WRONG * wrong - _HOPELESS * hopeless - price
 
     def _sound(self, conclusion: str, bits: int) -> bool:
         agreeing = bits & self.right[conclusion]
@@ -167,9 +173,7 @@ def learn(spec: dict[str, Any], cases: Sequence[Case]) -> dict[str, list[Row]]:
 
 def _learn_list(spec: dict[str, Any], template: str, cases: Sequence[Case]) -> list[Row]:
     table = _Table.of(spec, cases)
-    open_cases = _bits(
-        runtime.decide(spec, case.history, template, list(case.names)) is None for case in cases
-    )
+    open_cases = _bits(runtime.decide(spec, case.history, template, list(case.names)) is None for case in cases)
     rows: list[Row] = []
     while (found := table.best(open_cases)) is not None and found[0] > 0:
         rows.append(found[1])
@@ -203,4 +207,3 @@ def judge(spec: dict[str, Any], cases: Iterable[Case]) -> dict[tuple[str, int], 
         )
         for rule in tasks
     }
-

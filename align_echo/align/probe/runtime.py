@@ -4,7 +4,8 @@ The learner imports this file to score rules, and `emit.py` copies its code into
 judged by the very code that will apply it. Plain functions over dicts and lists only: it runs in the sandbox.
 
 `spec` holds what was learned: "name" (regex of an object's name), "templates" ({"grab {0} off {1}": [rows]} with the
-rows of a decision list), "pairs" (templates that undo each other), "uninformative" (observations), "forms" (misused
+rows of a decision list), "pairs" (templates that undo each other), "movers" (other templates that change what is
+allowed), "kinds" ({"grab {0} off {1}": [[words seen in each place]]}), "uninformative" (observations), "forms" (misused
 skeleton -> template). A row is {"if": [literals], "then": [template, [terms]] | "already"}.
 """
 
@@ -25,34 +26,36 @@ def record(spec: dict[str, Any], history: dict[str, Any], action: str, observati
         return
     template, arguments, exact = parse(spec, history, action)
     if exact and template in spec["templates"]:
-        history["last"][template] = arguments
+        if template in spec["movers"]:
+            history["last"][template] = arguments
         for number, pair in enumerate(spec["pairs"]):
             if template in pair:
                 for position, name in enumerate(arguments):
-                    active = history["active"].setdefault(f"{number}/{position}", [])
-                    if name in active:
-                        active.remove(name)
-                    if template == pair[0]:
-                        active.append(name)
+                    place = f"{number}/{position}"
+                    others = [other for other in history["active"].get(place, []) if other != name]
+                    history["active"][place] = [*others, name] if template == pair[0] else others
     observe(spec, history, observation)
 
 
 def observe(spec: dict[str, Any], history: dict[str, Any], text: str) -> None:
     """Remember for every name in a text how it was last spoken of, next to what, and what had been done last."""
-    here = {template: arguments[0] for template, arguments in history["last"].items() if len(arguments) == 1}
+    here = {template: arguments[0] for template, arguments in history["last"].items()}
     for sentence in text.replace("\n", ". ").split(". "):
         names = re.findall(spec["name"], sentence)
-        if not names:
-            continue
-        masked = re.sub(spec["name"], "_", sentence).split("_")
-        for position, name in enumerate(names):
+        for name in names:
             others = [other for other in names if other != name]
-            before = " ".join(masked[position].split()[-3:]) if position == 0 else "_ " + masked[position].strip()
-            after = " ".join(masked[position + 1].strip(" .").split()[:2])
-            history["shape"][name] = f"{before} X {after}".strip()
+            history["shape"][name] = shape(spec, sentence, name)
             history["near"][name] = others[0] if others else ""
             history["at"][name] = here
             history["stems"][stem(name)] = name
+
+
+def shape(spec: dict[str, Any], sentence: str, name: str) -> str:
+    """How a sentence speaks of a name: three words before it and two after, other names blank, lists as one name."""
+    marked = re.sub(spec["name"], lambda found: "X" if found.group(0) == name else "_", sentence)
+    single = re.sub(r"[X_](?:,? (?:and )?(?:an? )?[X_])+", lambda found: "X" if "X" in found.group(0) else "_", marked)
+    before, _, after = single.partition("X")
+    return " ".join([*before.split()[-3:], "X", *after.strip(" .").split()[:2]])
 
 
 def stem(name: str) -> str:
@@ -95,11 +98,11 @@ def write(template: str, names: list[str]) -> str:
     return text
 
 
-def holds(history: dict[str, Any], literal: list[Any], names: list[str]) -> bool:
+def holds(spec: dict[str, Any], history: dict[str, Any], literal: list[Any], names: list[str]) -> bool:
     """Whether one condition holds for an action with these names."""
     kind = literal[0]
     if kind == "not":
-        return not holds(history, literal[1], names)
+        return not holds(spec, history, literal[1], names)
     if kind == "last":  # [last, template, place, i]: names[i] took that place the last time that template worked
         arguments = history["last"].get(literal[1], [])
         return bool(literal[2] < len(arguments) and arguments[literal[2]] == names[literal[3]])
@@ -109,6 +112,8 @@ def holds(history: dict[str, Any], literal: list[Any], names: list[str]) -> bool
         return len(history["active"].get(f"{literal[1]}/{literal[2]}", [])) > 0
     if kind == "shape":  # [shape, i, text]: the last sentence naming names[i] speaks of it so
         return bool(history["shape"].get(names[literal[1]], "") == literal[2])
+    if kind == "kind":  # [kind, i, template, place]: names[i] is of a kind that was seen in that place
+        return stem(names[literal[1]]) in spec["kinds"][literal[2]][literal[3]]
     if kind == "near":  # [near, i, j]: that sentence named names[j] first
         return bool(history["near"].get(names[literal[1]], "") == names[literal[2]])
     if kind == "here":  # [here, i, template]: names[i] was last named under that template's present value
@@ -136,7 +141,7 @@ def value(history: dict[str, Any], term: list[Any], names: list[str]) -> str:
 def decide(spec: dict[str, Any], history: dict[str, Any], template: str, names: list[str]) -> tuple[int, str] | None:
     """(row number, missing step or "already") of the first rule that applies to a refused action; None if none does."""
     for number, row in enumerate(spec["templates"].get(template, [])):
-        if all(holds(history, literal, names) for literal in row["if"]):
+        if all(holds(spec, history, literal, names) for literal in row["if"]):
             step = conclude(history, row["then"], names)
             if step and step != write(template, names):
                 return number, step

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from align_echo.align.probe import runtime
 from align_echo.align.probe.lab import Lab, State
 from align_echo.types import Trajectory
 
@@ -51,6 +52,7 @@ class Vocabulary:
         self.arguments: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         self._undone: Counter[tuple[str, str]] = Counter()
         self._tried: Counter[tuple[str, str]] = Counter()
+        self._changes: Counter[str] = Counter()
         self._seen_at: dict[str, dict[str, int]] = defaultdict(dict)
 
     def see(self, state: State) -> None:
@@ -71,6 +73,7 @@ class Vocabulary:
         if before.admissible == after.admissible or after.over:
             return
         template, names = skeleton(action)
+        self._changes[template] += bool(names)
         rivals = [c for c in sorted(after.admissible - before.admissible) if set(skeleton(c)[1]) == set(names)]
         for rival in rivals[:2]:
             pair = (template, skeleton(rival)[0])
@@ -87,6 +90,11 @@ class Vocabulary:
         ]
         return sorted(found)
 
+    def movers(self) -> list[str]:
+        """Templates that change what is allowed and have no undo: going somewhere, choosing, turning to."""
+        paired = {template for pair in self.pairs() for template in pair}
+        return sorted(template for template in self._changes if self._changes[template] and template not in paired)
+
     def _leads(self, pair: tuple[str, str]) -> bool:
         """Whether the first of a pair is possible sooner, in most tasks."""
         sooner = [
@@ -96,12 +104,23 @@ class Vocabulary:
         ]
         return 2 * sum(sooner) >= len(sooner) if sooner else pair[0] < pair[1]
 
+    def kinds(self) -> dict[str, list[list[str]]]:
+        """For movers and pairs: the kinds of things seen in each place, over all tasks."""
+        found: dict[str, list[list[str]]] = {}
+        for template in (*self.movers(), *(do for do, _ in self.pairs())):
+            actions = [action for known in self.arguments.values() for action in known.get(template, ())]
+            places = zip(*(skeleton(action)[1] for action in actions), strict=True)
+            found[template] = [sorted({runtime.stem(name) for name in names}) for names in places]
+        return found
+
     def spec(self, uninformative: Iterable[str]) -> dict[str, Any]:
         """The start of a `runtime` spec: no rules yet."""
         return {
             "name": NAME,
             "templates": {template: [] for template in sorted(self.templates)},
             "pairs": [list(pair) for pair in self.pairs()],
+            "movers": self.movers(),
+            "kinds": self.kinds(),
             "uninformative": sorted(uninformative),
             "forms": {},
         }
