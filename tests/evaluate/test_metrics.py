@@ -97,8 +97,10 @@ def test_no_finished_episode_is_an_error_that_says_so():
 
 def test_mean_score_and_its_bootstrap_interval_are_seeded():
     trajectories = [played(task=f"t{i}", score=i / 9) for i in range(10)]
-    first, again = (metrics.mean_score(trajectories, seed=3) for _ in range(2))
-    assert first == again
+    uneven = [played(task=f"t{i}", score=(i / 10) ** 2.5) for i in range(10)]
+    assert metrics.mean_score(uneven, seed=3) == metrics.mean_score(uneven, seed=3)
+    assert metrics.mean_score(uneven, seed=3) != metrics.mean_score(uneven, seed=4)
+    first = metrics.mean_score(trajectories, seed=3)
     assert first.value == pytest.approx(0.5)
     # the standard error of this mean is 0.101: a 95% interval of about +-0.2
     assert first.low == pytest.approx(0.3, abs=0.03)
