@@ -378,8 +378,10 @@ def test_an_episode_that_breaks_is_left_out_and_counted(tmp_path: Path) -> None:
     def agent(request: dict[str, object]) -> Answer:
         return Status(500) if "bring the mug" in str(request["messages"]) else naive_agent(request)
 
+    events: list[Event] = []
     with serve({**scripts(), "agent": agent}) as endpoint:
-        made = run(endpoint, tmp_path)
+        made = run(endpoint, tmp_path, progress=events.append)
+    assert [event.won for event in events if event.kind == "trajectory"] == [None, False, None, True]
     assert [(one.tasks, one.failed, one.faults) for one in made.summary.iterations] == [(2, 1, 1), (2, 0, 1)]
 
 
@@ -388,3 +390,13 @@ def test_a_refused_key_is_told_at_once(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="refuses the key"):
             run(endpoint, tmp_path)
         assert len(endpoint.requests) == 1
+
+
+def test_a_misalignment_that_is_known_is_not_reported_again(tmp_path: Path) -> None:
+    silent = GOOD_CODE.replace(f' + " {HINT}"', "")
+    again = "An object can be  TAKEN only in its own room"
+    analyzer = [*ANALYZER, findings(rule=again), *EXPERIMENTS, findings(support="2", rule=again)]
+    with serve(scripts(analyzer=analyzer, optimizer=[code(silent)])) as endpoint:
+        made = run(endpoint, tmp_path)
+    assert [one.outcome for one in made.summary.iterations] == ["improved", "no-misalignments"]
+    assert made.summary.misalignments == 1

@@ -61,7 +61,7 @@ def parse_code(reply: str) -> str:
     source = fenced.group(1) if fenced else source
     if not source.strip():
         raise ReplyFormatError("<code> is empty; it must hold the whole source of both functions")
-    return source.rstrip() + "\n"
+    return source.strip("\n").rstrip() + "\n"
 
 
 def parse_analyzer_move(

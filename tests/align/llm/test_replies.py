@@ -101,7 +101,15 @@ def test_none_is_an_answer(none: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", ["", "nothing", "1. the rule", "none <misalignment>", block(VALUES)[len("<misalignments>") : -40]]
+    "body",
+    [
+        "",
+        block(VALUES)[15:-16] + "and more",
+        "nothing",
+        "1. the rule",
+        "none <misalignment>",
+        block(VALUES)[len("<misalignments>") : -40],
+    ],
 )
 def test_findings_outside_the_form_are_refused(body: str) -> None:
     with pytest.raises(ReplyFormatError):
