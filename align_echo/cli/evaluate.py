@@ -14,7 +14,7 @@ from align_echo.cli.agents import AGENTS, about, build_agent, check_agent, needs
 from align_echo.cli.console import Display, new_folder, note, resumable, stdout
 from align_echo.errors import UsageError
 from align_echo.evaluate.comparison import BASELINE, Comparison, compare, run_variant, variants_of
-from align_echo.evaluate.folder import Config, EvaluationFolder, check_folder
+from align_echo.evaluate.folder import Config, EvaluationFolder
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.evaluate.tables import NAMES, tables
 from align_echo.interface import Interface
@@ -100,7 +100,6 @@ def evaluate(
     if resume and out is None:
         raise UsageError("--resume needs the folder to go on with: add --out DIR")
     path = out or new_folder("evaluate", spec.name)
-    check_folder(path, plan.config, resume=resume)
     chat = _load_model(plan, path)
     folder = EvaluationFolder(path, plan.config, resume=resume)
     note(about(agent, model))

@@ -45,6 +45,7 @@ BAD = {
         "no ALFWorld games under nowhere",
     ),
     "no such interface file": ([*EVALUATE, "--interface", "no/such.py"], "there is no interface file no/such.py"),
+    "a name with a line break": ([*EVALUATE, "--interface", "no\nsuch.py"], "there is no interface file no such.py"),
     "no such interface name": ([*EVALUATE, "--interface", "nosuch"], "no interface named alfworld/nosuch"),
     "interface that is not text": ([*EVALUATE, "--interface", "binary.py"], "cannot read the interface binary.py"),
     "interface that does not parse": ([*EVALUATE, "--interface", "broken.py"], "does not parse: line 2"),
