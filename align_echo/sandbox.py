@@ -1,27 +1,22 @@
 """Runs interface code: one interpreter session per episode, in a worker process without files, network or processes.
 
-The interpreter is pydantic-monty (Rust); its workers are shared by the whole process and start with the first episode.
-Interface code reaches the outside through one door only, the engine call, which the caller serves (`Engine`); what
-it logs is collected and bounded. Whatever goes wrong inside is an `InterfaceError` here. Not here: which engine calls
-are allowed and what an episode does after a failure (`wrappers/align_wrapper.py`), and how source is made ready for
-the interpreter (`sandbox_source.py`; `sandbox_prelude.py` and `sandbox_stdlib.py` run inside).
+The interpreter is pydantic-monty (Rust); `sandbox_pool.py` keeps its workers. Interface code reaches the outside
+through one door only, the engine call, which the caller serves (`Engine`); what it logs is collected and bounded.
+Whatever goes wrong inside is an `InterfaceError` here. Not here: which engine calls are allowed and what an episode
+does after a failure (`wrappers/align_wrapper.py`), and how source is made ready for the interpreter
+(`sandbox_source.py`; `sandbox_prelude.py` and `sandbox_stdlib.py` run inside).
 """
 
 from __future__ import annotations
 
-import atexit
-import ctypes
 import functools
-import os
-import threading
-import weakref
 from collections.abc import Callable
-from datetime import datetime
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from align_echo.errors import EngineError, InterfaceError, UsageError
+from align_echo.errors import InterfaceError, UsageError
 from align_echo.interface import InterfaceContract
+from align_echo.sandbox_pool import Worker
 from align_echo.sandbox_source import PreparedSource, prepare
 from align_echo.types import Frozen
 
@@ -41,9 +36,7 @@ ARGUMENTS = {
 """The arguments that a contract may name, and what is passed for each."""
 
 _INTERFACE_FEED = "<python-input-1>"
-_WORKERS = 256
-_KILL_AFTER = 30.0
-_SUSPENSIONS, _SUSPENSIONS_A_TURN = 1_000_000, 1_000
+_SUSPENSIONS_A_TURN = 1_000
 
 
 class SandboxLimits(Frozen):
@@ -138,8 +131,7 @@ class SandboxSession:
         self._wrap_step = f"_align_returned({_call('WrapStep', contract.wrap_step_args)})"
         proxy = "_AlignBatchedEnv" if contract.step_layout == "batched" else "_AlignSingleEnv"
         setup = f"{_prelude()}\n_align_env = {proxy}()\n_align_logger = _AlignLogger()\n"
-        self._session: pydantic_monty.MontySession | None = _checkout(limits)
-        _sessions.add(self)
+        self._worker = Worker(limits.seconds, limits.memory)
         try:
             self._run(setup, {"_align_init_obs": init_obs, "_align_task": task})
             self._run(source.text, {})
@@ -150,7 +142,7 @@ class SandboxSession:
     @property
     def alive(self) -> bool:
         """Whether the next turn can use this session."""
-        return self._session is not None
+        return self._worker.session is not None
 
     def infer_rules(self) -> str:
         """Call `InferRules`. Raises `InterfaceError`."""
@@ -175,9 +167,7 @@ class SandboxSession:
 
     def close(self) -> None:
         """Give the worker back. Safe to call twice."""
-        session, self._session = self._session, None
-        if session is not None:
-            session.__exit__(None, None, None)
+        self._worker.close()
 
     # ------------------------------------------------------------ the interpreter
 
@@ -185,10 +175,10 @@ class SandboxSession:
         """Run one snippet to its end and return its value. Raises `InterfaceError`, or what the engine raised."""
         from pydantic_monty import MontyError
 
-        if self._session is None:
+        if self._worker.session is None:
             raise InterfaceError("the sandbox session of this episode is gone")
         try:
-            return self._drive(self._session, code, inputs)
+            return self._drive(self._worker.session, code, inputs)
         except MontyError as error:
             survives, message = _describe(error, self._source)
             if not survives:
@@ -289,7 +279,7 @@ def _describe(error: pydantic_monty.MontyError, source: PreparedSource) -> tuple
 
 
 class _LogBuffer:
-    """What interface code prints, bounded. The prelude's logger frames a line as RS level US message."""
+    """What interface code prints, bounded. The prelude's logger writes a line as RS level US message RS."""
 
     def __init__(self, limits: SandboxLimits) -> None:
         self._limits = limits
@@ -307,92 +297,19 @@ class _LogBuffer:
         """All complete and incomplete lines so far; empties the buffer."""
         text, cut = "".join(self._parts), self._size > self._limits.log_text
         self._parts, self._size = [], 0
-        lines = [line for piece in _frames(text) for line in piece]
+        lines = _log_lines(text)
         if cut or len(lines) > self._limits.log_lines:
             kept = lines[: self._limits.log_lines]
             return [*kept, LogLine("warning", f"log cut: only {len(kept)} lines of this turn were kept")]
         return lines
 
 
-def _frames(text: str) -> list[list[LogLine]]:
-    found = []
-    for index, frame in enumerate(text.split("\x1e")):
+def _log_lines(text: str) -> list[LogLine]:
+    lines: list[LogLine] = []
+    for frame in text.split("\x1e"):
         level, separator, message = frame.partition("\x1f")
-        if index and separator:
-            found.append([LogLine(level, message)])
+        if separator:
+            lines.append(LogLine(level, message))
         else:
-            found.append([LogLine("print", line) for line in frame.splitlines() if line])
-    return found
-
-
-# ---------------------------------------------------------------- the pool
-
-_pool: pydantic_monty.Monty | None = None
-_lock = threading.Lock()
-_forked = False
-_sessions: weakref.WeakSet[SandboxSession] = weakref.WeakSet()
-
-
-def _checkout(limits: SandboxLimits) -> pydantic_monty.MontySession:
-    """A worker of the shared pool with a fixed clock and seed, so that an episode can be repeated."""
-    session = _shared_pool().checkout(
-        limits={
-            "max_memory": limits.memory,
-            "max_feed_duration_secs": limits.seconds,
-            "max_suspensions": _SUSPENSIONS,
-        },
-        os_policy={"datetime": datetime(2000, 1, 1), "sleep": "zero", "random_start": {"seed": 0}},
-    )
-    try:
-        return session.__enter__()
-    except (OSError, TimeoutError, RuntimeError) as error:
-        raise EngineError(f"no sandbox worker can be had: {error}") from error
-
-
-def _shared_pool() -> pydantic_monty.Monty:
-    """The process's pool, started by the first call. Raises `UsageError` in a process forked after that."""
-    import pydantic_monty
-
-    global _pool
-    with _lock:
-        if _forked:
-            raise UsageError(
-                "interfaces were already used before this process was forked, and their workers cannot be shared: "
-                "start processes with multiprocessing's 'spawn' or 'forkserver' method"
-            )
-        if _pool is None:
-            try:
-                _pool = pydantic_monty.Monty(
-                    max_processes=_WORKERS, checkout_timeout=_KILL_AFTER, request_timeout=_KILL_AFTER
-                ).__enter__()
-            except (OSError, RuntimeError) as error:
-                raise EngineError(f"the interface sandbox does not start: {error}") from error
-            atexit.register(_close_pool)
-            if hasattr(os, "register_at_fork"):
-                os.register_at_fork(after_in_child=_abandon_pool)
-        return _pool
-
-
-def _close_pool() -> None:
-    global _pool
-    if _pool is not None:
-        for session in list(_sessions):
-            session.close()
-        _pool.__exit__(None, None, None)
-        _pool = None
-
-
-def _abandon_pool() -> None:
-    """In a forked child: never touch the parent's workers, not even by freeing what refers to them."""
-    global _pool, _lock, _forked
-    _lock = threading.Lock()
-    for session in list(_sessions):
-        _never_free(session._session)
-        session._session = None
-    _never_free(_pool)
-    _pool = None
-    _forked = True
-
-
-def _never_free(thing: Any) -> None:
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+            lines += [LogLine("print", line) for line in frame.splitlines() if line]
+    return lines

@@ -49,7 +49,7 @@ def _align_log(level: str, message: Any, args: tuple[Any, ...]) -> None:
             text = text % args
         except (TypeError, ValueError):
             text = text + " " + repr(args)
-    print("\x1e" + level + "\x1f" + text[:_ALIGN_LOG_LINE], end="")
+    print("\x1e" + level + "\x1f" + text[:_ALIGN_LOG_LINE].replace("\x1e", "") + "\x1e", end="")
 
 
 class _AlignLogger:

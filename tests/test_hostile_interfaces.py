@@ -260,8 +260,8 @@ def kill_worker(env: AlignWrapper) -> None:
     """End the sandbox worker from outside, as the system's out-of-memory killer does."""
     session = env._session
     assert session is not None
-    assert session._session is not None
-    worker = session._session.worker_pid
+    assert session._worker.session is not None
+    worker = session._worker.session.worker_pid
     assert worker is not None
     os.kill(worker, signal.SIGKILL)
 
