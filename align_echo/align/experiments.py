@@ -16,6 +16,7 @@ from align_echo.errors import EngineError, InterfaceError, ModelError, RequestRe
 from align_echo.interface import Interface
 from align_echo.rollout import base_env, extend, run_episode, start_view, take_turn
 from align_echo.types import Agent, AgentReply, AgentView, Frozen, Step, Trajectory
+from align_echo.wrappers.align_wrapper import AlignWrapper
 
 Operation = Literal[
     "init_simulator",
@@ -202,12 +203,16 @@ class Simulator:
 
     def _execute(self, action: str) -> str:
         view = self._running()
-        step = take_turn(self._environment(), AgentReply(text=action, action=action))
+        env = self._environment()
+        logged = len(env.log) if isinstance(env, AlignWrapper) else 0
+        step = take_turn(env, AgentReply(text=action, action=action))
         self._view = extend(view, step)
         if step.terminated or step.truncated:
             won = base_env(self._environment()).state.won
             self._over = "the task is won" if won else "the episode is over and the task is not won"
-        return step_text(step) + (f"\n({self._over})" if self._over else "")
+        lines = [line.message for line in env.log[logged:]] if isinstance(env, AlignWrapper) else []
+        log = clip("\n(logged by the interface: " + " | ".join(lines) + ")", 1000) if lines else ""
+        return step_text(step) + log + (f"\n({self._over})" if self._over else "")
 
     def _next_action(self) -> str:
         reply = self._agent.act(self._running())

@@ -307,8 +307,11 @@ def _about(record: IterationRecord) -> str:
 
 
 def _about_episode(trajectory: Trajectory, iteration: int, done: int, total: int) -> Event:
-    won = trajectory.won if trajectory.fault is None else None
-    ended = {True: "won", False: "not won", None: "broke and is left out"}[won]
+    won: bool | None = trajectory.won
+    ended = "won" if trajectory.won else "not won"
+    if trajectory.fault is not None:
+        won = None
+        ended = f"broke and is left out ({trajectory.fault.message})"
     return Event(
         kind="trajectory",
         message=f"{trajectory.task_id}: {ended} after {len(trajectory.steps)} actions",

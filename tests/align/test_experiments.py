@@ -64,6 +64,15 @@ def test_another_interface_can_be_put_to_the_test() -> None:
     assert "(the environment itself answered: Nothing happens.)" in text
 
 
+def test_what_the_interface_logs_is_shown_with_the_action_it_belongs_to() -> None:
+    chatty = GOOD_CODE.replace("    text = obs[0]\n", '    text = obs[0]\n    logger.debug("saw " + text)\n')
+    sim = simulator()
+    sim.init_simulator(MUG, IDENTITY.model_copy(update={"source": chatty}))
+    sim.execute_agent_action("look")
+    text = sim.execute_agent_action("take mug 1").text
+    assert text == "Observation: You take the mug 1.\n(logged by the interface: saw You take the mug 1.)"
+
+
 def test_a_whole_task_is_played_and_told() -> None:
     sim = simulator(["take mug 1", "go to study", "drop mug 1"])
     text = sim.run_task(MUG).text

@@ -381,7 +381,9 @@ def test_an_episode_that_breaks_is_left_out_and_counted(tmp_path: Path) -> None:
     events: list[Event] = []
     with serve({**scripts(), "agent": agent}) as endpoint:
         made = run(endpoint, tmp_path, progress=events.append)
-    assert [event.won for event in events if event.kind == "trajectory"] == [None, False, None, True]
+    episodes = [event for event in events if event.kind == "trajectory"]
+    assert [event.won for event in episodes] == [None, False, None, True]
+    assert "gave no reply in 4 attempts" in episodes[0].message
     assert [(one.tasks, one.failed, one.faults) for one in made.summary.iterations] == [(2, 1, 1), (2, 0, 1)]
 
 
