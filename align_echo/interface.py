@@ -159,7 +159,7 @@ def load_interface(name_or_path: str | Path, contract: InterfaceContract | None 
     """
     file, name = _locate(name_or_path)
     try:
-        source = file.read_text(encoding="utf-8")
+        source = file.read_bytes().decode()  # not `read_text`: line ends belong to the content and its hash
     except (OSError, UnicodeDecodeError) as error:
         raise InterfaceError(f"cannot read the interface {name_or_path}: {error}") from error
     sidecar = _sidecar(file)
@@ -202,7 +202,7 @@ def write_atomically(path: Path, text: str) -> Path:
     temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}"
     try:
         # Not `tempfile`: its files can be read by their owner alone.
-        with temporary.open("x", encoding="utf-8") as stream:
+        with temporary.open("x", encoding="utf-8", newline="") as stream:
             stream.write(text)
         os.replace(temporary, path)
     except BaseException:

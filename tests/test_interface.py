@@ -1,0 +1,242 @@
+"""Interfaces as data: checked by parsing only, saved whole, loaded as they were."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from align_echo.errors import InterfaceError
+from align_echo.interface import (
+    Interface,
+    InterfaceContract,
+    Provenance,
+    check_source,
+    identity,
+    identity_source,
+    load_interface,
+    save_interface,
+    shipped_interfaces,
+    write_atomically,
+)
+from align_echo.wrappers.alfworld.spec import CONTRACT as ALFWORLD
+from tests.play import interface, source
+from tests.room_env import CONTRACT, SINGLE_CONTRACT
+
+SIGNATURE = "InferRules(init_obs, task); WrapStep(env, init_obs, task, agent_action, logger)"
+
+
+# ---------------------------------------------------------------- contract
+
+
+def test_a_contract_states_its_signatures():
+    assert CONTRACT.signature == SIGNATURE
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        ("look", True),
+        ("inventory", True),
+        ("examine mug 1", True),
+        ("examine", False),
+        ("examine ", False),
+        ("look ", False),
+        ("LOOK", False),
+        ("look\nopen fridge 1", False),
+        ("examine mug 1\nopen fridge 1", False),
+        ("open fridge 1", False),
+        ("", False),
+    ],
+)
+def test_read_only_actions_match_whole_and_exactly(action: str, expected: bool):
+    assert ALFWORLD.is_read_only(action) is expected
+
+
+def test_special_characters_in_a_template_stand_for_themselves():
+    contract = CONTRACT.model_copy(update={"read_only_actions": ("look (.*)", "read {} [x]")})
+    assert contract.is_read_only("look (.*)")
+    assert contract.is_read_only("read a book [x]")
+    assert not contract.is_read_only("look anywhere")
+
+
+# ---------------------------------------------------------------- check
+
+
+@pytest.mark.parametrize("contract", [CONTRACT, SINGLE_CONTRACT, ALFWORLD])
+def test_the_identity_satisfies_its_own_contract(contract: InterfaceContract):
+    check_source(identity_source(contract), contract)
+
+
+@pytest.mark.parametrize(
+    "signatures",
+    [
+        ("def InferRules(a, b):", "def WrapStep(a, b, c, d, e):"),
+        ("def InferRules(init_obs: str, task: str) -> str:", "def WrapStep(env, o, t, a: str, logger) -> tuple:"),
+        ("def InferRules(init_obs, task, extra=None):", "def WrapStep(env, init_obs, task, a, logger, n=1):"),
+        ("def InferRules(init_obs, task='x'):", "def WrapStep(env, init_obs, task, a, logger, **more):"),
+        ("def InferRules(init_obs, task, /):", "@staticmethod\ndef WrapStep(env, init_obs, task, a, logger):"),
+    ],
+)
+def test_signatures_that_can_be_called_pass(signatures: tuple[str, str]):
+    check_source("".join(f"{signature}\n    pass\n" for signature in signatures), CONTRACT)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no function InferRules(init_obs, task)"),
+        ("def InferRules(init_obs, task): pass", "no function WrapStep("),
+        ("x = 1\ndef f(:\n", "line 2: "),
+        ("if True:\n    def InferRules(init_obs, task): pass", "no function InferRules"),
+        (source().replace("(init_obs, task)", "(init_obs)"), "needed is InferRules(init_obs, task)"),
+        (source().replace("(init_obs, task)", "(a, b, c)"), "needed is InferRules(init_obs, task)"),
+        (source().replace("(init_obs, task)", "(*anything)"), "needed is InferRules(init_obs, task)"),
+        (source().replace("(init_obs, task)", "(a, b, *, c)"), "needed is InferRules(init_obs, task)"),
+        (source().replace("def WrapStep", "async def WrapStep"), "no function WrapStep"),
+        ("\x00", "does not parse"),
+        ("(" * 500 + ")" * 500, "does not parse"),
+    ],
+)
+def test_source_that_breaks_the_contract_is_refused_in_one_line(text: str, message: str):
+    with pytest.raises(InterfaceError) as caught:
+        check_source(text, CONTRACT)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(max_size=80) | st.lists(st.sampled_from("def ():\n\tx= '\"\\#[{"), max_size=40).map("".join))
+def test_any_text_is_checked_or_refused_in_one_line(text: str):
+    assert "\n" not in refusal(text)
+
+
+def refusal(text: str) -> str:
+    """Why a source is refused, "" if it is not."""
+    try:
+        check_source(text, CONTRACT)
+    except InterfaceError as error:
+        return str(error)
+    return ""
+
+
+def test_nothing_is_executed_by_checking_or_loading(tmp_path: Path):
+    mark = tmp_path / "mark"
+    file = tmp_path / "spy.py"
+    file.write_text(f"open({str(mark)!r}, 'w').write('ran')\n" + source())
+    load_interface(file, CONTRACT)
+    assert not mark.exists()
+
+
+# ---------------------------------------------------------------- label and hash
+
+
+def test_the_label_names_the_content_and_what_is_off():
+    plain = identity(CONTRACT)
+    assert plain.label == f"identity@{plain.content_hash}"
+    off = plain.model_copy(update={"use_rules": False, "use_feedback": False})
+    assert off.label == f"{plain.label}-rules-feedback"
+    assert interface(plain.source + "# more").content_hash != plain.content_hash
+
+
+# ---------------------------------------------------------------- load and save
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    comment=st.text(max_size=40).filter(lambda text: refusal(f"{source()}# {text}\n") == ""),
+    seed=st.integers(0, 9),
+    rule=st.text(max_size=20),
+)
+def test_what_was_saved_is_loaded_unchanged(tmp_path_factory, comment: str, seed: int, rule: str):
+    folder = tmp_path_factory.mktemp("interfaces")
+    provenance = Provenance(environment="room", backend="llm", seed=seed, models={"agent": rule}, agent="vanilla")
+    text = f"{source()}# {comment}\n"
+    saved = Interface(name="mine", source=text, contract=CONTRACT, provenance=provenance)
+    loaded = load_interface(save_interface(saved, folder, "mine"))
+    assert (loaded.name, loaded.source, loaded.contract) == (saved.name, saved.source, saved.contract)
+    assert loaded.provenance == provenance.model_copy(update={"content_hash": saved.content_hash})
+    assert loaded.content_hash == saved.content_hash
+
+
+def test_line_ends_of_other_systems_are_kept(tmp_path: Path):
+    saved = interface(source().replace("\n", "\r\n"))
+    assert load_interface(save_interface(saved, tmp_path, "mine")).content_hash == saved.content_hash
+
+
+def test_a_file_without_a_record_needs_a_contract(tmp_path: Path):
+    file = tmp_path / "mine.py"
+    file.write_text(source())
+    with pytest.raises(InterfaceError, match="pass a contract"):
+        load_interface(file)
+    loaded = load_interface(file, CONTRACT)
+    assert (loaded.name, loaded.provenance.backend, loaded.provenance.environment) == ("mine", "unknown", "room")
+
+
+def test_an_interface_for_another_environment_is_refused(tmp_path: Path):
+    file = save_interface(identity(CONTRACT), tmp_path, "mine")
+    with pytest.raises(InterfaceError, match="is for room, not for alfworld"):
+        load_interface(file, ALFWORLD)
+
+
+@pytest.mark.parametrize(
+    "record", ["", "{", "[]", "{}", '{"contract": {}, "provenance": {}}', '{"contract": 1, "provenance": 2}']
+)
+def test_a_damaged_record_is_one_clear_line(tmp_path: Path, record: str):
+    file = save_interface(identity(CONTRACT), tmp_path, "mine")
+    file.with_suffix(".json").write_text(record)
+    with pytest.raises(InterfaceError, match=r"record .*mine\.json is not readable") as caught:
+        load_interface(file)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["nowhere.py", "/nowhere/at/all.py"])
+def test_a_missing_file_is_named(name: str):
+    with pytest.raises(InterfaceError, match=f"no interface file {name}"):
+        load_interface(name, CONTRACT)
+
+
+def test_a_missing_shipped_interface_lists_those_there_are():
+    with pytest.raises(InterfaceError, match="no interface named alfworld/nothing; shipped: "):
+        load_interface("alfworld/nothing", ALFWORLD)
+
+
+def test_a_file_that_is_not_text_is_one_clear_line(tmp_path: Path):
+    file = tmp_path / "mine.py"
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InterfaceError, match="cannot read the interface"):
+        load_interface(file, CONTRACT)
+
+
+def test_every_shipped_interface_loads():
+    for name in shipped_interfaces():
+        loaded = load_interface(name)
+        assert loaded.provenance.environment == name.split("/")[0]
+        assert loaded.provenance.content_hash in ("", loaded.content_hash)
+
+
+def test_the_record_is_readable_json_with_the_hash(tmp_path: Path):
+    saved = identity(CONTRACT)
+    save_interface(saved, tmp_path / "new" / "folder", "mine")
+    record = json.loads((tmp_path / "new" / "folder" / "mine.json").read_text())
+    assert record["provenance"]["content_hash"] == saved.content_hash
+    assert record["contract"]["environment"] == "room"
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path):
+    file = write_atomically(tmp_path / "a.txt", "old")
+    with pytest.raises(UnicodeEncodeError):
+        write_atomically(file, "new \ud800")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+    assert file.read_text() == "old"
+
+
+def test_written_files_have_the_usual_permissions(tmp_path: Path):
+    ordinary = tmp_path / "ordinary"
+    ordinary.write_text("x")
+    written = write_atomically(tmp_path / "written", "x")
+    assert stat.S_IMODE(written.stat().st_mode) == stat.S_IMODE(ordinary.stat().st_mode)
