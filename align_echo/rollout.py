@@ -61,17 +61,19 @@ def take_turn(env: gym.Env[str, str], reply: AgentReply) -> Step:
     """Carry out one reply of the agent. Raises `EngineError`."""
     base = base_env(env)
     before = base.engine_calls
+    reward = 0.0
     if reply.action is None:
-        _, reward, terminated, truncated, info = base.pass_turn()
+        _, _, terminated, truncated, info = base.pass_turn()
         observation = NO_ACTION.format(problem=reply.problem or "nothing to send to the environment")
     else:
-        observation, reward, terminated, truncated, info = env.step(reply.action)
+        observation, gain, terminated, truncated, info = env.step(reply.action)
+        reward = float(gain)
     return Step(
         reply=reply.text,
         action=reply.action,
         observation=observation,
         raw_observation=info["raw_observation"],
-        reward=float(reward),
+        reward=reward,
         score=float(info["score"]),
         terminated=terminated,
         truncated=truncated,
@@ -120,8 +122,11 @@ def _attempt(
             steps.append(take_turn(env, agent.act(view)))
             view = extend(view, steps[-1])
     except (EngineError, ModelError) as error:
-        source = "model" if isinstance(error, ModelError) else "environment"
-        header["fault"] = Fault(source=source, error=type(error).__name__, message=str(error))
+        header["fault"] = Fault(
+            source="model" if isinstance(error, ModelError) else "environment",
+            error=type(error).__name__,
+            message=str(error),
+        )
     if view is not None:
         header |= {"goal": view.goal, "rules": view.rules, "initial_observation": view.initial_observation}
         header["task_type"] = base.task_type
@@ -153,9 +158,7 @@ def run_tasks(
     envs = _EnvPerThread(make_env)
 
     def play(task_id: str) -> Trajectory:
-        trajectory = run_episode(
-            envs.get(), agent, task_id, split=split, action_format=action_format, seed=seed
-        )
+        trajectory = run_episode(envs.get(), agent, task_id, split=split, action_format=action_format, seed=seed)
         if on_trajectory is not None:
             with report:
                 on_trajectory(trajectory)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from align_echo.align.probe import emit, runtime
 from align_echo.align.probe.cases import Case, failures, history_of, proposals, try_case, walk
 from align_echo.align.probe.forms import Said, learn_forms, try_form
 from align_echo.align.probe.lab import Lab, State
-from align_echo.align.probe.rules import MIN_PRECISION, judge, learn
+from align_echo.align.probe.rules import MIN_PRECISION, Row, judge, learn
 from align_echo.align.probe.vocabulary import Vocabulary, skeleton, uninformative_observations
 from align_echo.interface import Interface, Provenance, RuleRecord
 from align_echo.types import Evidence, Misalignment, Trajectory
@@ -28,12 +28,13 @@ FAILURES_PER_TASK = 3
 CASES_PER_KIND = 3
 """Cases taken from one walk, per action template and reason to look at it."""
 
-TESTS_PER_RULE = 14
-REFINEMENTS = 4
+TESTS_PER_RULE = 8
+ROUNDS = 6
 MIN_TESTS = 2
 
-DROPPED = []
 Progress = Callable[[str], None]
+Tested = dict[str, Evidence]
+"""What was seen of each rule on tasks it was not learned from, by the rule's identity."""
 
 
 class ProbeBackend:
@@ -84,10 +85,11 @@ class ProbeBackend:
         cases, said = self._cases(spec, failed, tasks, rng)
         self._say(f"{len(cases)} refused actions studied ({self.lab.steps} engine steps so far)")
         forms = {form: found for form, found in learn_forms(said).items() if form not in spec["forms"]}
-        learned, candidate, evidence = self._refined(spec, cases, tasks, rng)
+        learned, tested = self._refined(spec, cases, tasks, rng)
         fresh = [*_about_refusals(spec, before, failed)]
         fresh += [_about_form(form, *found) for form, found in sorted(forms.items())]
-        fresh += _about_rules(spec, candidate, learned, evidence, cases)
+        fresh += _about_wrong_rules(spec, tested)
+        fresh += _about_rules(spec, learned, tested, cases)
         told = {one.rule for one in known}
         return [one for one in fresh if one.rule not in told]
 
@@ -139,22 +141,32 @@ class ProbeBackend:
 
     def _refined(
         self, spec: dict[str, Any], cases: list[Case], tasks: Sequence[str], rng: random.Random
-    ) -> tuple[dict[str, list[Any]], dict[str, Any], dict[tuple[str, int], Evidence]]:
-        """Learn, look for counterexamples on fresh tasks, learn from them, and test on fresh tasks kept for the end."""
+    ) -> tuple[dict[str, list[Row]], Tested]:
+        """Learn, look for counterexamples on fresh tasks, learn from them, again; and all that was seen of each rule.
+
+        Tests become cases only after they were counted, so no rule is judged on what it was learned from.
+        """
         fresh = [task_id for task_id in self._fresh if task_id not in tasks]
-        shares = [fresh[number :: REFINEMENTS + 1] for number in range(REFINEMENTS + 1)]
-        for share in shares[:-1]:
-            cases += self._tests(_extended(spec, learn(spec, cases), {}), share, rng)
-        learned = learn(spec, cases)
-        candidate = _extended(spec, learned, {})
-        return learned, candidate, judge(candidate, self._tests(candidate, shares[-1], rng))
+        shares = [fresh[number::ROUNDS] for number in range(ROUNDS)]
+        tested: Tested = {}
+        learned: dict[str, list[Row]] = {}
+        for number, share in enumerate(shares, 1):
+            learned = learn(spec, cases)
+            candidate = _extended(spec, learned, {})
+            tests = self._tests(candidate, share, rng)
+            self._say(f"testing rules on fresh tasks: round {number} of {ROUNDS}, {len(tests)} tests")
+            for (template, row), evidence in judge(candidate, tests).items():
+                rule = _identity(template, candidate["templates"][template][row])
+                tested[rule] = _sum(tested.get(rule), evidence)
+            cases += tests
+        return learned, tested
 
     def _tests(self, spec: dict[str, Any], fresh: Sequence[str], rng: random.Random) -> list[Case]:
         """Cases on tasks no rule was learned from, each in the contexts that its rule was tried in least."""
         tests: list[Case] = []
         tried: Counter[tuple[str, int]] = Counter()
         contexts: Counter[str] = Counter()
-        for number, task_id in enumerate(fresh, 1):
+        for task_id in fresh:
             here: Counter[tuple[str, int]] = Counter()
             vocabulary = Vocabulary()
             states = walk(self.lab, vocabulary, task_id, rng)
@@ -172,7 +184,6 @@ class ProbeBackend:
                 here[rule] += 1
                 contexts[f"{rule} {context}"] += 1
                 tests.append(try_case(self.lab, spec, state, action))
-            self._say(f"testing rules on fresh tasks: {number} of {len(fresh)}, {len(tests)} tests")
         return tests
 
     # ------------------------------------------------------------ Algorithm 1, stage 2
@@ -192,11 +203,21 @@ class ProbeBackend:
             seed=self._seed,
             iterations=old.iterations + 1,
             training_tasks=tuple(dict.fromkeys((*old.training_tasks, *(one.task_id for one in new)))),
-            rules=(*old.rules, *(RuleRecord(text=one.rule, evidence=one.evidence) for one in new)),
-            engine_steps=old.engine_steps + self.lab.steps,
+            rules=_records(old.rules, new),
+            engine_steps=self._lab.steps if self._lab else old.engine_steps,
         )
         source = emit.source(spec, interface.contract)
         return interface.model_copy(update={"name": "probe", "source": source, "provenance": provenance})
+
+
+def _records(old: Sequence[RuleRecord], new: Sequence[Misalignment]) -> tuple[RuleRecord, ...]:
+    """The rules of an interface with their evidence; one that was refuted goes."""
+    gone = {one.rule.removeprefix("Not so: ") for one in new if one.kind == "bug-of-current"}
+    kept = [record for record in old if record.text not in gone]
+    return (
+        *kept,
+        *(RuleRecord(text=one.rule, evidence=one.evidence) for one in new if one.kind == "new-logic"),
+    )
 
 
 def _merged(before: dict[str, Any] | None, now: dict[str, Any]) -> dict[str, Any]:
@@ -232,6 +253,9 @@ def _resolved(spec: dict[str, Any] | None, detail: dict[str, Any]) -> dict[str, 
     if "vocabulary" in detail:
         return _merged(spec, detail["vocabulary"])
     assert spec is not None, "the vocabulary comes first"
+    if "drop" in detail:
+        rows = [row for row in spec["templates"][detail["template"]] if row != detail["drop"]]
+        return {**spec, "templates": {**spec["templates"], detail["template"]: rows}}
     if "form" in detail:
         return _extended(spec, {}, {detail["form"]: detail["template"]})
     return _extended(spec, {detail["template"]: [detail["row"]]}, {})
@@ -296,41 +320,69 @@ def _about_form(form: str, template: str, evidence: Evidence, example: Said) -> 
     )
 
 
-def _about_rules(
-    spec: dict[str, Any],
-    candidate: dict[str, Any],
-    learned: dict[str, list[Any]],
-    evidence: dict[tuple[str, int], Evidence],
-    cases: Sequence[Case],
-) -> list[Misalignment]:
-    """The learned rules that stood the test."""
-    found: list[Misalignment] = []
-    self_dropped = DROPPED
-    for template, rows in learned.items():
-        offset = len(spec["templates"][template])
-        for number, row in enumerate(rows, offset):
-            tested = evidence.get((template, number), Evidence())
-            if tested.support < MIN_TESTS or tested.precision < MIN_PRECISION:
-                self_dropped.append((emit.rule_in_words(spec, template, row), tested))
-                continue
-            example = next(case for case in cases if case.template == template and _decides(candidate, case, number))
-            decision = runtime.decide(candidate, example.history, template, list(example.names))
-            step = decision[1] if decision else ""
-            found.append(
-                Misalignment(
-                    task_id=example.task_id,
+def _about_wrong_rules(spec: dict[str, Any], tested: Tested) -> Iterable[Misalignment]:
+    """Rules of the present interface that fresh tasks refuted."""
+    for template, rows in spec["templates"].items():
+        for row in rows:
+            evidence = tested.get(_identity(template, row), Evidence())
+            if evidence.refuted >= MIN_TESTS and evidence.precision < MIN_PRECISION:
+                yield Misalignment(
+                    task_id=evidence.counterexample.split(": ")[0],
                     action_type=template,
-                    action=example.action,
-                    intent=f"`{example.action}` at once",
-                    rule=emit.rule_in_words(spec, template, row),
-                    sufficient_feedback="it is already so" if step == "already" else f"you need to `{step}` first",
-                    evidence=tested,
-                    detail=json.dumps({"template": template, "row": row}),
+                    action=evidence.counterexample.split(": ")[1],
+                    intent="follow the interface's hint",
+                    rule=f"Not so: {emit.rule_in_words(spec, template, row)}",
+                    sufficient_feedback="leave the hint out",
+                    kind="bug-of-current",
+                    evidence=evidence,
+                    detail=json.dumps({"template": template, "drop": row}),
                 )
+
+
+def _about_rules(
+    spec: dict[str, Any], learned: dict[str, list[Row]], tested: Tested, cases: Sequence[Case]
+) -> Iterable[Misalignment]:
+    """The learned rules that stood the test."""
+    for template, rows in learned.items():
+        for row in rows:
+            evidence = tested.get(_identity(template, row), Evidence())
+            if evidence.support < MIN_TESTS or evidence.precision < MIN_PRECISION:
+                continue
+            example, step = next(_examples(spec, template, row, cases))
+            yield Misalignment(
+                task_id=example.task_id,
+                action_type=template,
+                action=example.action,
+                intent=f"`{example.action}` at once",
+                rule=emit.rule_in_words(spec, template, row),
+                sufficient_feedback="it is already so" if step == "already" else f"you need to `{step}` first",
+                evidence=evidence,
+                detail=json.dumps({"template": template, "row": row}),
             )
-    return found
 
 
-def _decides(spec: dict[str, Any], case: Case, number: int) -> bool:
-    decision = runtime.decide(spec, case.history, case.template, list(case.names))
-    return decision is not None and decision[0] == number
+def _examples(spec: dict[str, Any], template: str, row: Row, cases: Sequence[Case]) -> Iterator[tuple[Case, str]]:
+    """Cases that a rule is right about, with what it says."""
+    alone = {**spec, "templates": {template: [row]}}
+    for case in cases:
+        if case.template != template:
+            continue
+        decision = runtime.decide(alone, case.history, template, list(case.names))
+        if decision is not None and case.agrees(decision[1]):
+            yield case, decision[1]
+
+
+def _identity(template: str, row: Row) -> str:
+    return json.dumps([template, row], sort_keys=True)
+
+
+def _sum(one: Evidence | None, other: Evidence) -> Evidence:
+    """Evidence from two rounds, which share no task."""
+    if one is None:
+        return other
+    return Evidence(
+        support=one.support + other.support,
+        refuted=one.refuted + other.refuted,
+        tasks=one.tasks + other.tasks,
+        counterexample=one.counterexample or other.counterexample,
+    )

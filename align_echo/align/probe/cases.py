@@ -22,6 +22,7 @@ from align_echo.types import Trajectory
 DEPTH = 3
 MAX_NODES = 60
 WALK_LENGTH = 80
+RECENT = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +164,8 @@ def _kinds(action: str) -> str:
 def proposals(states: Sequence[State], vocabulary: Vocabulary, rng: random.Random) -> Iterator[tuple[str, State, str]]:
     """Refused actions worth a look along a walk, as (why, state, action).
 
-    Why: which kind of step made it possible next, "done" for what was just done, "known" for anything seen before.
+    Why: which kind of step made it possible next, "done" for what was just done, "recent" for what has to do with the
+    last few actions, "known" for anything seen in the task.
     """
     known = vocabulary.actions(states[0].task_id)
     for before, after in pairwise(states):
@@ -175,10 +177,14 @@ def proposals(states: Sequence[State], vocabulary: Vocabulary, rng: random.Rando
             yield f"after {step}", before, rng.choice(actions)
         if after.actions[-1] not in after.admissible:
             yield "done", after, after.actions[-1]
-        for _, actions_of_kind in sorted(known.items()):
-            action = rng.choice(sorted(actions_of_kind))
-            if action not in after.admissible:
-                yield "known", after, action
+        recent = {name for action in after.actions[-RECENT:] for name in skeleton(action)[1]}
+        for _, possible in sorted(known.items()):
+            refused = sorted(possible - after.admissible)
+            related = [action for action in refused if not recent.isdisjoint(skeleton(action)[1])]
+            if related:
+                yield "recent", after, rng.choice(related)
+            if refused:
+                yield "known", after, rng.choice(refused)
 
 
 def failures(lab: Lab, trajectories: Iterable[Trajectory], uninformative: Sequence[str]) -> Iterator[tuple[State, str]]:

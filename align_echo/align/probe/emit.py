@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import pprint
+from collections.abc import Callable
 from typing import Any
 
 from align_echo.align.probe import runtime
@@ -30,26 +31,26 @@ def form_in_words(form: str, template: str) -> str:
 
 
 def _condition(spec: dict[str, Any], literal: list[Any]) -> str:
-    if literal[0] == "not":
-        return f"it is not so that {_condition(spec, literal[1])}"
-    kind, *rest = literal
-    if kind == "last":
-        return f"your last `{_blank(rest[0])}` was with {_LETTERS[rest[2]]}"
-    if kind == "active":
-        do, undo = spec["pairs"][rest[0]]
-        return f"you did `{_blank(do)}` with {_LETTERS[rest[2]]} and no `{_blank(undo)}` since"
-    if kind == "any":
-        do, undo = spec["pairs"][rest[0]]
-        return f"you did `{_blank(do)}` and no `{_blank(undo)}` since"
-    if kind == "kind":
-        return f"{_LETTERS[rest[0]]} is something that fits into `{runtime.write(rest[1], _places(rest[2]))}`"
-    if kind == "shape":
-        return f'{_LETTERS[rest[0]]} was last spoken of as "{rest[1].replace("X", _LETTERS[rest[0]])}"'
-    if kind == "near":
-        return f"{_LETTERS[rest[0]]} was last named together with {_LETTERS[rest[1]]}"
-    if kind == "here":
-        return f"{_LETTERS[rest[0]]} was last seen after your present `{_blank(rest[1])}`"
-    return f"{_LETTERS[rest[0]]} has been seen"
+    """One condition in words; its negation by the second form."""
+    kind, *rest = literal[1] if literal[0] == "not" else literal
+    words: dict[str, Callable[[], tuple[str, str]]] = {
+        "last": lambda: (f"your last `{_blank(rest[0])}` was", f"with {_LETTERS[rest[2]]}"),
+        "here": lambda: (f"{_LETTERS[rest[0]]} was", f"seen since your last `{_blank(rest[1])}`"),
+        "active": lambda: (f"{_LETTERS[rest[2]]} is", f"under your `{_blank(spec['pairs'][rest[0]][0])}`"),
+        "any": lambda: ("anything is", f"under your `{_blank(spec['pairs'][rest[0]][0])}`"),
+        "kind": lambda: (f"{_LETTERS[rest[0]]} is", f"a thing for `{runtime.write(rest[1], _places(rest[2]))}`"),
+        "near": lambda: (f"{_LETTERS[rest[0]]} was", f"last named with {_LETTERS[rest[1]]}"),
+        "shape": lambda: (f"{_LETTERS[rest[0]]} was", f'last told of as "{_told(rest[0], rest[1])}"'),
+        "known": lambda: (f"{_LETTERS[rest[0]]} was", "seen"),
+    }
+    said = words[kind]()
+    if literal[0] == "not" and kind == "any":
+        return f"nothing is {said[1]}"
+    return f"{said[0]} not {said[1]}" if literal[0] == "not" else " ".join(said)
+
+
+def _told(place: int, text: str) -> str:
+    return text.replace("X", _LETTERS[place])
 
 
 def _term(spec: dict[str, Any], term: list[Any]) -> str:
@@ -57,12 +58,12 @@ def _term(spec: dict[str, Any], term: list[Any]) -> str:
     if kind == "name":
         return _LETTERS[rest[0]]
     if kind == "active":
-        return f"(what you did `{_blank(spec['pairs'][rest[0]][0])}` with)"
+        return f"<what is under your `{_blank(spec['pairs'][rest[0]][0])}`>"
     if kind == "last":
-        return f"(the {'first' if rest[1] == 0 else 'second'} name in your last `{_blank(rest[0])}`)"
+        return f"<where you are by your last `{_blank(rest[0])}`>"
     if kind == "near":
-        return f"(what {_LETTERS[rest[0]]} was last seen with)"
-    return f"(the name in your last `{_blank(rest[1])}` before {_LETTERS[rest[0]]} was seen)"
+        return f"<what {_LETTERS[rest[0]]} was last seen with>"
+    return f"<where `{_blank(rest[1])}` had led when {_LETTERS[rest[0]]} was seen>"
 
 
 def _places(chosen: int) -> list[str]:

@@ -16,7 +16,7 @@ from align_echo.align.probe.cases import history_of, try_case
 from align_echo.align.probe.lab import Lab, State
 from align_echo.types import Evidence
 
-MIN_SUPPORT = 3
+MIN_SUPPORT = 2
 MIN_NEARNESS = 0.3
 MARGIN = 1.25
 
