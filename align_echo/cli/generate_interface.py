@@ -16,7 +16,7 @@ from align_echo.align.run_folder import RunFolder
 from align_echo.align.world import World
 from align_echo.cli import options
 from align_echo.cli.agents import AGENTS, NO_STEP_LIMIT, about, build_agent, check_agent, needs_model, workers_for
-from align_echo.cli.console import Display, new_folder, note, resumable, stdout
+from align_echo.cli.console import Display, new_folder, resumable, stdout
 from align_echo.errors import UsageError
 from align_echo.types import Agent, ChatModel
 from align_echo.wrappers.catalogue import environment
@@ -81,10 +81,9 @@ def generate_interface(
         data_root=data_root,
         seed=seed,
     )
+    made_of = (_about_backend(backend, chosen, models), about(player_name, models.agent))
     with resumable(path), Display() as display:
         made_by = _backend(chosen, world, player, folder, models, seed, fresh, display)
-        note(_about_backend(backend, chosen, models))
-        note(about(player_name, models.agent))
         result = generate(
             spec,
             player,
@@ -96,11 +95,10 @@ def generate_interface(
             data_root=data_root,
             workers=workers or workers_for(player_name),
             resume=resume,
-            progress=_shown_on(display),
+            progress=_shown_on(display, made_of),
         )
     _show(result)
-    print(_about_backend(backend, chosen, models))
-    print(about(player_name, models.agent))
+    print(*made_of, sep="\n")
     print(f"interface: {path / result.summary.interface_file}")
     print(f"to measure it: align-echo evaluate --env {spec.name} --agent {player_name} --compare", end=" ")
     print(f"--interface {path / result.summary.interface_file}")
@@ -165,11 +163,13 @@ def _backend(
     )
 
 
-def _shown_on(display: Display) -> Progress:
-    """Events of the loop, as the command line shows them."""
+def _shown_on(display: Display, made_of: tuple[str, str]) -> Progress:
+    """Events of the loop, as the command line shows them. What the run is made of is said once it has begun."""
 
     def show(event: Event) -> None:
-        if event.kind == "iteration-started":
+        if event.kind == "run-started":
+            display.say("\n".join(made_of))
+        elif event.kind == "iteration-started":
             display.stage(f"iteration {event.iteration}", event.total, event.done)
         elif event.kind == "trajectory":
             display.episode(bool(event.won))
