@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import difflib
+import re
 import string
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -269,6 +271,14 @@ def test_only_what_the_interpreter_refuses_is_refused():
         for code in refused:
             with pytest.raises(pydantic_monty.MontyError, match="support"):
                 session.feed_run(code)
+
+
+def test_every_documented_module_can_be_imported():
+    page = (Path(__file__).parents[1] / "docs" / "interfaces.md").read_text(encoding="utf-8")
+    modules = re.findall(r"`([a-z_.0-9]+)`", page[page.index("Modules: ") : page.index("Refused, with")])
+    names = [name for name in modules if name not in ("literal_eval", "get_close_matches")]
+    assert set(STOOD_IN) <= set(names)
+    opened(source("\n".join(f"import {name}" for name in names) + "\nreturn '', False, False")).wrap_step("look")
 
 
 def test_every_stood_in_module_is_there():

@@ -190,6 +190,12 @@ def check_alike(found: Interface, tasks: list[str]) -> None:
     outside.close()
 
 
+def documented() -> Interface:
+    """The example of docs/interfaces.md."""
+    page = (Path(__file__).parents[2] / "docs" / "interfaces.md").read_text(encoding="utf-8")
+    return interface(page.split("```python\n")[1].split("```")[0], CONTRACT)
+
+
 def one_task_of_each_type() -> list[str]:
     spec = catalogue.environment("alfworld")
     by_type = {spec.task_type(task): task for task in catalogue.tasks("alfworld", split="valid_unseen")}
@@ -197,7 +203,9 @@ def one_task_of_each_type() -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "found", [load_interface(STATEFUL, CONTRACT), interface(GLOBALS, CONTRACT)], ids=["stateful", "globals"]
+    "found",
+    [load_interface(STATEFUL, CONTRACT), interface(GLOBALS, CONTRACT), documented()],
+    ids=["stateful", "globals", "documented"],
 )
 def test_interfaces_in_the_style_of_models_run(found: Interface):
     check_alike(found, one_task_of_each_type()[:2])
