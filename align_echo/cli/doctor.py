@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
+from pathlib import Path
 
 from rich.text import Text
 
@@ -85,6 +86,8 @@ def _setting(name: str) -> Finding:
     if name == MODEL_VARIABLE:
         backend = "llm" if value else "probe"
         value = f"{value or 'not set'}; generate-interface --backend auto takes {backend}"
+    if name == "ALFWORLD_DATA" and value and not (Path(value) / "json_2.1.1").is_dir():
+        return Finding(f"${name}", value, False, "no json_2.1.1 in it: the embedded games are played instead")
     return Finding(f"${name}", value or "not set")
 
 

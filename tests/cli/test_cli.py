@@ -204,6 +204,8 @@ def test_doctor_says_what_is_missing_and_never_prints_a_key(run, monkeypatch):
 
 
 def test_doctor_reports_data_that_is_not_complete(run, monkeypatch, tmp_path):
+    monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path / "nowhere"))
+    assert "the embedded games are played instead" in run("doctor")[1]
     (tmp_path / "json_2.1.1").mkdir()
     monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
     status, out, _ = run("doctor")
