@@ -177,7 +177,7 @@ class TextEnv(gym.Env[str, str], abc.ABC):
         self._engine_calls += 1
         return self._probe(action)
 
-    def render(self) -> str:  # type: ignore[override]  # gymnasium types the return by render mode
+    def render(self) -> str:
         """The last observation."""
         return self._state.observation
 
