@@ -151,7 +151,7 @@ def _play(
     played: dict[str, list[Trajectory]] = {}
     for name, interface in plan.variants.items():
         finished = folder.finished(name)
-        display.stage(NAMES[name], len(plan.task_ids), len(finished))
+        display.stage(f"interface: {NAMES[name]}", len(plan.task_ids), len(finished))
 
         def ended(trajectory: Trajectory, name: str = name) -> None:
             folder.add(name, trajectory)

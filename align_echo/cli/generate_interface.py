@@ -24,8 +24,8 @@ from align_echo.wrappers.catalogue import environment
 BackendName = Literal["auto", "probe", "llm"]
 Chosen = Literal["probe", "llm"]
 
-FRESH_ITERATION = 0
-"""The loop counts its iterations from 1: the training tasks of this one are free for testing rules on."""
+FRESH_ITERATIONS = (0, -1, -2)
+"""The loop counts its iterations from 1: the training tasks of these are free for testing rules on."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def generate_interface(
     folder = RunFolder(path)
     folder.check(resume=resume)
     world = World(spec, data_root)
-    fresh = world.tasks(FRESH_ITERATION, seed)
+    fresh = [task_id for iteration in FRESH_ITERATIONS for task_id in world.tasks(iteration, seed)]
     player = build_agent(
         player_name,
         _model(folder, models.agent, "agent", models),

@@ -7,7 +7,8 @@ from rich.table import Table
 from align_echo.evaluate.comparison import Comparison
 from align_echo.evaluate.metrics import Estimate
 
-NAMES = {"none": "no interface", "rules": "rules only", "feedback": "feedback only", "full": "rules + feedback"}
+NAMES = {"none": "none", "rules": "rules", "feedback": "feedback", "full": "both"}
+CAPTION = "consec. invalid: % of actions in runs of >= 2 refused, by replay;\nas shown: judged on what the agent saw"
 
 
 def tables(comparison: Comparison) -> list[Table]:
@@ -20,9 +21,10 @@ def tables(comparison: Comparison) -> list[Table]:
 
 
 def cell(estimate: Estimate, *, signed: bool = False, digits: int = 1) -> str:
-    """A figure with its interval, "66.7 [39.1, 86.2]"."""
-    sign = "+" if signed else ""
-    return f"{estimate.value:{sign}.{digits}f} [{estimate.low:{sign}.{digits}f}, {estimate.high:{sign}.{digits}f}]"
+    """A figure with its interval to one digit less, "66.7 [39, 86]"."""
+    sign, ends = "+" if signed else "", max(digits - 1, 0)
+    interval = f"[{estimate.low:{sign}.{ends}f}, {estimate.high:{sign}.{ends}f}]"
+    return f"{estimate.value:{sign}.{digits}f} {interval}"
 
 
 def _variants(comparison: Comparison) -> Table:
@@ -30,13 +32,14 @@ def _variants(comparison: Comparison) -> Table:
     graded = any(abs(one.success_rate.value / 100 - one.mean_score.value) > 1e-9 for one in results.values())
     table = _table(f"{comparison.environment} {comparison.split}, agent {comparison.agent}: % with 95% intervals")
     table.add_column("interface", no_wrap=True)
-    for heading in ("n", "success", *(("score",) if graded else ()), "consecutive invalid", "… as shown", "turns"):
+    for heading in ("n", "success", *(("score",) if graded else ()), "consec. invalid", "as shown", "turns"):
         table.add_column(heading, justify="right", no_wrap=True)
+    table.caption, table.caption_justify = CAPTION, "left"
     faults = any(one.faults for one in results.values())
     if faults:
         table.add_column("faults", justify="right")
     for name, one in results.items():
-        score = (cell(one.mean_score, digits=2),) if graded else ()
+        score = (cell(one.mean_score, digits=3),) if graded else ()
         row = (
             NAMES[name],
             str(one.episodes),
@@ -54,7 +57,7 @@ def _variants(comparison: Comparison) -> Table:
 def _differences(comparison: Comparison) -> Table:
     table = _table("Against no interface, paired by task")
     table.add_column("interface", no_wrap=True)
-    for heading in ("success, points", "consecutive invalid, points", "… cut by %"):
+    for heading in ("success, points", "consec. invalid, points", "cut by %"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name, one in comparison.differences.items():
         cut = "-" if one.invalid_reduction is None else cell(one.invalid_reduction)

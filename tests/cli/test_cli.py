@@ -115,9 +115,8 @@ def test_the_installed_command_does_the_same(tmp_path):
 def test_evaluate_prints_figures_and_writes_the_run(run, tmp_path):
     status, out, err = run(*EVALUATE, "--out", "run")
     assert status == 0, err
-    assert "no interface" in out
     assert "a scripted stand-in for a small model, NOT a language model" in out
-    assert re.search(r"no interface +2 +\d+\.\d \[", out)
+    assert re.search(r"none +2 +\d+\.\d \[", out)
     assert files(tmp_path / "run") == ["config.json", "summary.json", "trajectories/none.jsonl"]
     summary = Comparison.model_validate_json(Path("run/summary.json").read_text())
     lines = Path("run/trajectories/none.jsonl").read_text().splitlines()
@@ -129,7 +128,7 @@ def test_evaluate_prints_figures_and_writes_the_run(run, tmp_path):
 def test_compare_plays_all_four_variants_on_the_same_tasks(run, interface):
     status, out, err = run(*EVALUATE, "--interface", interface, "--compare", "--out", "run")
     assert status == 0, err
-    for name in ("no interface", "rules only", "feedback only", "rules + feedback", "Against no interface"):
+    for name in ("none", "rules", "feedback", "both", "Against no interface"):
         assert name in out
     summary = Comparison.model_validate_json(Path("run/summary.json").read_text())
     assert list(summary.variants) == ["none", "rules", "feedback", "full"]
