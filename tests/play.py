@@ -14,7 +14,9 @@ from tests.room_env import CONTRACT, TASK_IDS, RoomEnv
 
 WINNING = ("take mug 1", "go to study", "drop mug 1")
 TASK = TASK_IDS[0]
+SMALL = SandboxLimits(memory=16 * 2**20)
 QUICK = SandboxLimits(seconds=0.2, memory=16 * 2**20)
+"""For code that hangs: all else has time enough on a busy machine."""
 
 FORWARD = """
 obs, reward, done, info = env.step([agent_action])
@@ -59,7 +61,7 @@ def interface(
 def wrapped(
     text: str,
     *,
-    limits: SandboxLimits = QUICK,
+    limits: SandboxLimits = SMALL,
     step_limit: int = 6,
     use_rules: bool = True,
     use_feedback: bool = True,

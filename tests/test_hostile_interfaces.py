@@ -15,17 +15,18 @@ import pytest
 
 from align_echo.errors import InterfaceError
 from align_echo.wrappers.align_wrapper import AlignWrapper
-from tests.play import FORWARD, QUICK, TASK, WINNING, outcome, play, source, wrapped
+from tests.play import FORWARD, QUICK, SMALL, TASK, WINNING, outcome, play, source, wrapped
 from tests.room_env import RoomEnv
 
 
 class Case(NamedTuple):
-    """`expected` is looked for in what `info["interface_error"]` and the log say; `body` is `WrapStep`'s."""
+    """`expected` is looked for in `info["interface_error"]` or the log; code that `hangs` gets a short limit."""
 
     name: str
     body: str
     expected: str
     top: str = ""
+    hangs: bool = False
 
 
 ESCAPES = [
@@ -69,11 +70,12 @@ ESCAPES = [
 ]
 
 EXHAUSTION = [
-    Case("endless loop", "while True:\n    pass", "took too long"),
+    Case("endless loop", "while True:\n    pass", "took too long", hangs=True),
     Case(
         "endless loop that catches all",
         "while True:\n    try:\n        1 / 0\n    except BaseException:\n        pass",
         "took too long",
+        hangs=True,
     ),
     Case("memory by lists", "x = []\nwhile True:\n    x.append('a' * 1000)", "too much memory"),
     Case("memory by one string", "x = 'a' * (1 << 40)", "too much memory"),
@@ -108,11 +110,12 @@ EXHAUSTION = [
         "while True:\n    try:\n        open('/x')\n    except Exception:\n        pass",
         "asked for what does not exist too often",
     ),
-    Case("sleep in a loop", "import time\nwhile True:\n    time.sleep(1000)", "too"),
+    Case("sleep in a loop", "import time\nwhile True:\n    time.sleep(1000)", "too", hangs=True),
     Case(
         "asyncio for ever",
         "import asyncio\nasync def f():\n    while True:\n        await asyncio.sleep(9)\nasyncio.run(f())",
         "too",
+        hangs=True,
     ),
 ]
 
@@ -144,7 +147,7 @@ BREAKAGE = [
 
 @pytest.mark.parametrize("case", ESCAPES + EXHAUSTION + BREAKAGE, ids=lambda case: case.name)
 def test_hostile_code_is_contained_and_named(case: Case):
-    env = wrapped(source(case.body, top=case.top))
+    env = wrapped(source(case.body, top=case.top), limits=QUICK if case.hangs else SMALL)
     results = play(env)
     assert [outcome(step) for step in results] == [outcome(step) for step in play(RoomEnv(6))]
     for step in results:
@@ -210,14 +213,14 @@ def test_odd_code_does_not_disturb_the_episode(case: Case):
     assert [outcome(step) for step in results] == [outcome(step) for step in play(RoomEnv(6))]
     for step in results:
         assert env.observation_space.contains(step[0])
-        assert len(step[0]) <= QUICK.text
+        assert len(step[0]) <= SMALL.text
     assert any(case.expected in entry.message for entry in env.log) or not case.expected
-    assert len(env.log) <= len(results) * (QUICK.log_lines + 2)
-    assert sum(len(entry.message) for entry in env.log) <= len(results) * 2 * QUICK.log_text
+    assert len(env.log) <= len(results) * (SMALL.log_lines + 2)
+    assert sum(len(entry.message) for entry in env.log) <= len(results) * 2 * SMALL.log_text
 
 
 LOADING = [
-    Case("endless loop", "", "took too long", "while True:\n    pass"),
+    Case("endless loop", "", "took too long", "while True:\n    pass", hangs=True),
     Case("memory", "", "too much memory", "x = 'a' * (1 << 40)"),
     Case("missing module", "", "No module named 'socket'", "import socket"),
     Case("raise", "", "line 1: RuntimeError: no", "raise RuntimeError('no')"),
@@ -228,7 +231,7 @@ LOADING = [
 
 @pytest.mark.parametrize("case", LOADING, ids=lambda case: case.name)
 def test_code_that_fails_while_it_loads_is_bypassed(case: Case):
-    env = wrapped(source(FORWARD, top=case.top))
+    env = wrapped(source(FORWARD, top=case.top), limits=QUICK if case.hangs else SMALL)
     results = play(env)
     assert [outcome(step) for step in results] == [outcome(step) for step in play(RoomEnv(6))]
     assert all(case.expected in step[4]["interface_error"] for step in results)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import gymnasium as gym
 import pytest
 from gymnasium.utils.env_checker import check_env
 
 from align_echo.errors import EngineError, InterfaceError, UsageError
 from align_echo.interface import identity, identity_source
-from align_echo.sandbox import Sandbox
 from align_echo.types import Violation
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.text_env import EngineState
@@ -248,7 +249,8 @@ def test_a_failure_after_the_action_does_not_repeat_it():
 
 def test_a_lost_session_is_replaced_and_after_three_the_interface_is_bypassed():
     env = wrapped(
-        source("if agent_action == 'go to study':\n    while True:\n        pass\nreturn 'shown', False, False")
+        source("if agent_action == 'go to study':\n    while True:\n        pass\nreturn 'shown', False, False"),
+        limits=QUICK,
     )
     env.reset(options={"task": TASK})
     seen = []
@@ -288,7 +290,7 @@ def test_a_broken_engine_is_not_the_interfaces_fault():
         def _act(self, action: str) -> EngineState:
             raise EngineError("the engine broke")
 
-    env = AlignWrapper(Broken(), interface(HELPFUL), sandbox=Sandbox(QUICK))
+    env = AlignWrapper(Broken(), interface(HELPFUL))
     env.reset(options={"task": TASK})
     with pytest.raises(EngineError, match="the engine broke"):
         env.step("take mug 1")
@@ -327,3 +329,38 @@ def test_typographic_characters_are_made_plain_and_others_dropped():
     observation = env.step("look")[0]
     assert observation == '"it\'s" -> done... * ncode '
     assert env.observation_space.contains(observation)
+
+
+# ---------------------------------------------------------------- several episodes at once
+
+
+def test_episodes_on_threads_do_not_meet():
+    """Each thread counts its own turns in its own interface."""
+    text = source("env.n = getattr(env, 'n', 0) + 1\nenv.step([agent_action])\nreturn f'{task} {env.n}', False, False")
+
+    def last_texts(task: str) -> list[str]:
+        env = wrapped(text, step_limit=15)
+        texts = []
+        for _ in range(3):
+            env.reset(options={"task": task})
+            texts.append([env.step("look")[0] for _ in range(15)][-1])
+        env.close()
+        return texts
+
+    goals = {
+        "room/mug-to-study": "bring the mug 1 to the study",
+        "room/book-to-kitchen": "bring the book 1 to the kitchen",
+    }
+    tasks = list(goals) * 3
+    with ThreadPoolExecutor(len(tasks)) as pool:
+        assert list(pool.map(last_texts, tasks)) == [[f"{goals[task]} 15"] * 3 for task in tasks]
+
+
+def test_one_thread_can_step_several_episodes_in_turn():
+    envs = gym.vector.SyncVectorEnv([lambda: wrapped(HELPFUL, step_limit=20)] * 4)
+    envs.reset(seed=0, options={"task": TASK})
+    for action in WINNING:
+        observations, rewards, _, _, _ = envs.step([action] * 4)
+    assert list(rewards) == [1.0] * 4
+    assert set(observations) == {"You put down the mug 1."}
+    envs.close()
