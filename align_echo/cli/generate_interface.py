@@ -24,9 +24,6 @@ from align_echo.wrappers.catalogue import environment
 BackendName = Literal["auto", "probe", "llm"]
 Chosen = Literal["probe", "llm"]
 
-FRESH_ITERATIONS = (0, -1, -2)
-"""The loop counts its iterations from 1: the training tasks of these are free for testing rules on."""
-
 
 @dataclass(frozen=True)
 class Models:
@@ -72,7 +69,7 @@ def generate_interface(
     folder = RunFolder(path)
     folder.check(resume=resume)
     world = World(spec, data_root)
-    fresh = [task_id for iteration in FRESH_ITERATIONS for task_id in world.tasks(iteration, seed)]
+    fresh = fresh_tasks(world, iterations, seed)
     player = build_agent(
         player_name,
         _model(folder, models.agent, "agent", models),
@@ -102,6 +99,12 @@ def generate_interface(
     print(f"interface: {path / result.summary.interface_file}")
     print(f"to measure it: align-echo evaluate --env {spec.name} --agent {player_name} --compare", end=" ")
     print(f"--interface {path / result.summary.interface_file}")
+
+
+def fresh_tasks(world: World, iterations: int, seed: int) -> list[str]:
+    """Training tasks for testing rules on: three draws that none of the loop's iterations (1 to `iterations`) uses."""
+    draws = (0, iterations + 1, iterations + 2)
+    return list(dict.fromkeys(task_id for draw in draws for task_id in world.tasks(draw, seed)))
 
 
 def choose_backend(asked: BackendName, model: str | None) -> Chosen:
