@@ -190,6 +190,7 @@ HARMLESS = [
     Case("a huge text", "env.step([agent_action])\nreturn 'a' * 1000000, False, False", ""),
     Case("log flood", "for i in range(10000):\n    logger.debug(f'line {i} ' + 'x' * 50)\n" + FORWARD, "log cut"),
     Case("print flood", "for i in range(10000):\n    print('line', i)\n" + FORWARD, "log cut"),
+    Case("one huge print", "print('x' * 1000000)\n" + FORWARD, "log cut"),
     Case("one huge log line", "logger.info('x' * 1000000)\n" + FORWARD, "xxx"),
     Case("no logger", "logger.debug = None\n" + FORWARD, ""),
     Case("log anything", "logger.warning('%s and %s', 1)\nlogger.error(None, 3)\n" + FORWARD, "%s and %s (1,)"),

@@ -194,6 +194,13 @@ def test_a_damaged_record_is_one_clear_line(tmp_path: Path, record: str):
     assert "\n" not in str(caught.value)
 
 
+def test_a_file_with_the_wrong_signature_is_refused(tmp_path: Path):
+    file = tmp_path / "mine.py"
+    file.write_text(source().replace("(init_obs, task)", "(init_obs)"))
+    with pytest.raises(InterfaceError, match="wrong signature"):
+        load_interface(file, CONTRACT)
+
+
 @pytest.mark.parametrize("name", ["nowhere.py", "/nowhere/at/all.py"])
 def test_a_missing_file_is_named(name: str):
     with pytest.raises(InterfaceError, match=f"no interface file {name}"):
