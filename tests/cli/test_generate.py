@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import align_echo
+from align_echo.cli import generate_interface as generating
 from align_echo.evaluate.comparison import Comparison
 from align_echo.models import Call
 from tests.align.endpoint import Endpoint, Reply, Script, Status, serve
@@ -17,7 +18,10 @@ LEARN = [*GENERATE[:-1], "6"]
 """Two games are enough to see what the command line does, six for the probe to find something."""
 
 
-def test_the_probe_writes_an_interface_that_evaluate_takes(run):
+def test_the_probe_writes_an_interface_that_evaluate_takes(run, monkeypatch):
+    """The whole of `make demo`, smaller: fewer games to learn on, and fewer to test the rules on."""
+    fresh = generating.fresh_tasks
+    monkeypatch.setattr(generating, "fresh_tasks", lambda *given: fresh(*given)[:9])
     status, out, err = run(*LEARN, "--out", "run")
     assert status == 0, err
     assert "auto: no model is configured" in out
