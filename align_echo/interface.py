@@ -13,6 +13,7 @@ import json
 import os
 import re
 import secrets
+import threading
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -124,13 +125,22 @@ def identity(contract: InterfaceContract) -> Interface:
     )
 
 
+_parsing = threading.Lock()
+
+
+def parse_source(source: str) -> ast.Module:
+    """`ast.parse`, one thread at a time: Python 3.11 fails when two threads parse at once (cpython issue 106905)."""
+    with _parsing:
+        return ast.parse(source)
+
+
 def check_source(source: str, contract: InterfaceContract) -> None:
     """Refuse source that does not parse or does not define the two functions with the contract's arguments.
 
     Raises `InterfaceError`: one line, with the line number for a syntax error.
     """
     try:
-        tree = ast.parse(source)
+        tree = parse_source(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         where = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
         what = error.msg if isinstance(error, SyntaxError) else str(error)

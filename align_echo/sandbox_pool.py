@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pydantic_monty
 
 MAX_WORKERS = 256
-"""Sessions that can be open at once in a process; each holds a worker of about 6 MB."""
+"""Sessions that can be open at once in a process; each holds a worker process of 6 to 20 MB."""
 
 _PATIENCE = 30.0
 _SUSPENSIONS = 1_000_000

@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 
 from align_echo.errors import InterfaceError
-from align_echo.interface import InterfaceContract, check_source
+from align_echo.interface import InterfaceContract, check_source, parse_source
 
 MAX_SOURCE = 200_000
 """Longest interface source, in characters."""
@@ -56,7 +56,7 @@ def prepare(source: str, contract: InterfaceContract) -> PreparedSource:
     source = source.replace("\r\n", "\n").replace("\r", "\n")
     check_source(source, contract)
     try:
-        tree = ast.parse(source)
+        tree = parse_source(source)
         for node in ast.walk(tree):
             _refuse_unsupported(node)
         return _Rewriter(source, tree).result()
@@ -199,10 +199,10 @@ class _Rewriter:
             return True
         segment = self._data[self._offset(node.lineno, node.col_offset) : self._end(node)]
         try:
-            parsed = ast.parse(segment.decode(), mode="eval").body
+            parsed = parse_source(segment.decode()).body
         except (SyntaxError, ValueError):
             return False
-        return ast.dump(parsed) == ast.dump(node)
+        return [ast.dump(statement) for statement in parsed] == [ast.dump(ast.Expr(node))]
 
     # ------------------------------------------------------------ editing
 

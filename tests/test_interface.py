@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import os
 import stat
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -19,6 +23,7 @@ from align_echo.interface import (
     identity,
     identity_source,
     load_interface,
+    parse_source,
     save_interface,
     shipped_interfaces,
     write_atomically,
@@ -130,6 +135,35 @@ def test_nothing_is_executed_by_checking_or_loading(tmp_path: Path):
     file.write_text(f"open({str(mark)!r}, 'w').write('ran')\n" + source())
     load_interface(file, CONTRACT)
     assert not mark.exists()
+
+
+class _Switches:
+    """Garbage whose end lets another thread run."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+    def __del__(self) -> None:
+        Path(os.devnull).open().close()
+
+
+def test_threads_can_parse_at_once():
+    """Python 3.11 fails in most runs of this if `ast.parse` is used as it is."""
+    text = Path(__file__).read_text(encoding="utf-8") * 2
+
+    def parse(_: int) -> int:
+        _Switches()
+        return len(parse_source(text).body)
+
+    interval, threshold = sys.getswitchinterval(), gc.get_threshold()
+    sys.setswitchinterval(1e-6)
+    gc.set_threshold(5)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert len(set(pool.map(parse, range(40)))) == 1
+    finally:
+        sys.setswitchinterval(interval)
+        gc.set_threshold(*threshold)
 
 
 # ---------------------------------------------------------------- label and hash
