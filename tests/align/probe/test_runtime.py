@@ -23,6 +23,7 @@ SPEC = {
         "lay {0} on {1}": [],
     },
     "pairs": [["grab {0} off {1}", "lay {0} on {1}"]],
+    "movers": ["walk to {0}"],
     "uninformative": ["No."],
     "forms": {"leave {0} on {1}": "lay {0} on {1}"},
 }
