@@ -31,10 +31,39 @@ CASES_PER_KIND = 3
 TESTS_PER_RULE = 8
 ROUNDS = 6
 MIN_TESTS = 2
+TOO_WRONG = 0.8
+"""A rule of the interface goes when fewer of its tests agree; it came when `MIN_PRECISION` of them did."""
+
+MAX_FALSE_ALARMS = 0.03
+"""A rule is sure if it applies to at most this share of the actions of its template that the engine allows."""
 
 Progress = Callable[[str], None]
 Tested = dict[str, Evidence]
 """What was seen of each rule on tasks it was not learned from, by the rule's identity."""
+
+
+class FalseAlarms:
+    """How often rules would have spoken of actions that the engine allows. Costs no engine step."""
+
+    def __init__(self) -> None:
+        self._allowed: Counter[str] = Counter()
+        self._alarms: Counter[str] = Counter()
+
+    def count(self, spec: dict[str, Any], states: Sequence[State]) -> None:
+        """Hold every rule against what the states of a walk allow."""
+        for state in states:
+            history = history_of(spec, state)
+            for action in state.admissible:
+                template, names = skeleton(action)
+                for row in spec["templates"].get(template, ()):
+                    rule = _identity(template, row)
+                    self._allowed[rule] += 1
+                    self._alarms[rule] += _applies(spec, history, template, row, list(names))
+
+    def none(self, template: str, row: Row) -> bool:
+        """Whether a rule keeps quiet about nearly all allowed actions; False for one that was never held against any."""
+        rule = _identity(template, row)
+        return self._allowed[rule] > 0 and self._alarms[rule] <= MAX_FALSE_ALARMS * self._allowed[rule]
 
 
 class ProbeBackend:
@@ -55,6 +84,7 @@ class ProbeBackend:
         self._seed = seed
         self._say = on_progress or (lambda _: None)
         self._lab: Lab | None = None
+        self._alarms = FalseAlarms()
 
     def describe(self) -> dict[str, str]:
         """For a run's record: this backend uses no model."""
@@ -85,11 +115,12 @@ class ProbeBackend:
         cases, said = self._cases(spec, failed, tasks, rng)
         self._say(f"{len(cases)} refused actions studied ({self.lab.steps} engine steps so far)")
         forms = {form: found for form, found in learn_forms(said).items() if form not in spec["forms"]}
+        self._alarms = FalseAlarms()
         learned, tested = self._refined(spec, cases, tasks, rng)
         fresh = [*_about_refusals(spec, before, failed)]
         fresh += [_about_form(form, *found) for form, found in sorted(forms.items())]
         fresh += _about_wrong_rules(spec, tested)
-        fresh += _about_rules(spec, learned, tested, cases)
+        fresh += _about_rules(spec, learned, tested, self._alarms, cases)
         told = {one.rule for one in known}
         return [one for one in fresh if one.rule not in told]
 
@@ -170,6 +201,7 @@ class ProbeBackend:
             here: Counter[tuple[str, int]] = Counter()
             vocabulary = Vocabulary()
             states = walk(self.lab, vocabulary, task_id, rng)
+            self._alarms.count(spec, states)
             offers = [
                 (rule, _context(spec, state, action), state, action)
                 for _, state, action in proposals(states, vocabulary, rng)
@@ -325,7 +357,7 @@ def _about_wrong_rules(spec: dict[str, Any], tested: Tested) -> Iterable[Misalig
     for template, rows in spec["templates"].items():
         for row in rows:
             evidence = tested.get(_identity(template, row), Evidence())
-            if evidence.refuted >= MIN_TESTS and evidence.precision < MIN_PRECISION:
+            if evidence.refuted >= MIN_TESTS and evidence.precision < TOO_WRONG:
                 yield Misalignment(
                     task_id=evidence.counterexample.split(": ")[0],
                     action_type=template,
@@ -340,7 +372,11 @@ def _about_wrong_rules(spec: dict[str, Any], tested: Tested) -> Iterable[Misalig
 
 
 def _about_rules(
-    spec: dict[str, Any], learned: dict[str, list[Row]], tested: Tested, cases: Sequence[Case]
+    spec: dict[str, Any],
+    learned: dict[str, list[Row]],
+    tested: Tested,
+    alarms: FalseAlarms,
+    cases: Sequence[Case],
 ) -> Iterable[Misalignment]:
     """The learned rules that stood the test."""
     for template, rows in learned.items():
@@ -357,23 +393,30 @@ def _about_rules(
                 rule=emit.rule_in_words(spec, template, row),
                 sufficient_feedback="it is already so" if step == "already" else f"you need to `{step}` first",
                 evidence=evidence,
-                detail=json.dumps({"template": template, "row": row}),
+                detail=json.dumps({"template": template, "row": {**row, "sure": alarms.none(template, row)}}),
             )
 
 
 def _examples(spec: dict[str, Any], template: str, row: Row, cases: Sequence[Case]) -> Iterator[tuple[Case, str]]:
     """Cases that a rule is right about, with what it says."""
-    alone = {**spec, "templates": {template: [row]}}
     for case in cases:
         if case.template != template:
             continue
-        decision = runtime.decide(alone, case.history, template, list(case.names))
+        decision = runtime.decide(_alone(spec, template, row), case.history, template, list(case.names))
         if decision is not None and case.agrees(decision[1]):
             yield case, decision[1]
 
 
+def _alone(spec: dict[str, Any], template: str, row: Row) -> dict[str, Any]:
+    return {**spec, "templates": {template: [row]}}
+
+
+def _applies(spec: dict[str, Any], history: dict[str, Any], template: str, row: Row, names: list[str]) -> bool:
+    return runtime.decide(_alone(spec, template, row), history, template, names) is not None
+
+
 def _identity(template: str, row: Row) -> str:
-    return json.dumps([template, row], sort_keys=True)
+    return json.dumps([template, row["if"], row["then"]])
 
 
 def _sum(one: Evidence | None, other: Evidence) -> Evidence:

@@ -6,7 +6,7 @@ judged by the very code that will apply it. Plain functions over dicts and lists
 `spec` holds what was learned: "name" (regex of an object's name), "templates" ({"grab {0} off {1}": [rows]} with the
 rows of a decision list), "pairs" (templates that undo each other), "movers" (other templates that change what is
 allowed), "kinds" ({"grab {0} off {1}": [[words seen in each place]]}), "uninformative" (observations), "forms" (misused
-skeleton -> template). A row is {"if": [literals], "then": [template, [terms]] | "already"}.
+skeleton -> template). A row is {"if": [literals], "then": [template, [terms]] | "already", "sure": bool}.
 """
 
 import re
@@ -138,9 +138,16 @@ def value(history: dict[str, Any], term: list[Any], names: list[str]) -> str:
     return str(history["at"].get(names[term[1]], {}).get(term[2], ""))  # [at, i, template]
 
 
-def decide(spec: dict[str, Any], history: dict[str, Any], template: str, names: list[str]) -> tuple[int, str] | None:
-    """(row number, missing step or "already") of the first rule that applies to a refused action; None if none does."""
+def decide(
+    spec: dict[str, Any], history: dict[str, Any], template: str, names: list[str], sure: bool = False
+) -> tuple[int, str] | None:
+    """(row number, missing step or "already") of the first rule that applies to a refused action; None if none does.
+
+    `sure`: only rules that do not apply to actions that would have worked, for an action that was not tried.
+    """
     for number, row in enumerate(spec["templates"].get(template, [])):
+        if sure and not row.get("sure", False):
+            continue
         if all(holds(spec, history, literal, names) for literal in row["if"]):
             step = conclude(history, row["then"], names)
             if step and step != write(template, names):
@@ -166,10 +173,11 @@ def advise(spec: dict[str, Any], history: dict[str, Any], action: str) -> str:
     if not known:
         return "The environment knows only these forms: " + ", ".join(f"`{form}`" for form in forms(spec)) + "."
     wanted = write(known, names)
-    decision = decide(spec, history, known, names)
+    rewritten = wanted != action or not exact
+    decision = decide(spec, history, known, names, rewritten)
     if decision is not None and decision[1] == "already":
         return f"`{wanted}` would change nothing: that is already so."
-    rewrite = f"`{action}` is not understood; write `{wanted}` instead." if wanted != action or not exact else ""
+    rewrite = f"`{action}` is not understood; write `{wanted}` instead." if rewritten else ""
     if decision is None:
         return rewrite
     needed = f"`{wanted}` does not work yet: you need to `{decision[1]}` first."
