@@ -15,6 +15,7 @@ from typing import Any
 
 from align_echo.align.probe import runtime
 from align_echo.align.probe.cases import Case
+from align_echo.align.probe.spec import Row
 from align_echo.align.probe.vocabulary import skeleton
 from align_echo.types import Evidence
 
@@ -26,9 +27,6 @@ _BEAM = 12
 _WRONG = 5.0
 _HOPELESS = 0.25
 _PRICE = {"not": 1.25, "shape": 1.5, "known": 1.5, "near": 1.5, "kind": 0.75}
-
-Row = dict[str, Any]
-"""{"if": [literals], "then": ...}: one rule of a template's decision list, as `runtime` reads it."""
 
 
 def conditions(spec: dict[str, Any], places: int, shapes: Iterable[tuple[int, str]]) -> list[list[Any]]:

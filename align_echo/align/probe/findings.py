@@ -1,0 +1,132 @@
+"""From experiments to misalignments: what to report of refusals, forms and rules, and the evidence with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from align_echo.align.probe import emit, runtime
+from align_echo.align.probe.cases import Case
+from align_echo.align.probe.forms import Said
+from align_echo.align.probe.rules import MIN_PRECISION
+from align_echo.align.probe.spec import Row, alone
+from align_echo.align.probe.trials import Trials
+from align_echo.interface import RuleRecord
+from align_echo.types import Evidence, Misalignment, Trajectory
+
+MIN_TESTS = 2
+TOO_WRONG = 0.8
+"""A rule of the interface goes when fewer of its tests agree; it came when `MIN_PRECISION` of them did."""
+
+WRONG = "Not so: "
+
+
+def about_refusals(
+    spec: dict[str, Any], before: dict[str, Any] | None, failed: Sequence[Trajectory]
+) -> Iterable[Misalignment]:
+    """The first finding: one answer for many different refusals, and the forms that are understood at all."""
+    unchanged = (
+        before is not None
+        and set(spec["templates"]) <= set(before["templates"])
+        and (spec["pairs"] == before["pairs"] and spec["uninformative"] == before["uninformative"])
+    )
+    if unchanged:
+        return
+    step = next(
+        step
+        for trajectory in failed
+        for step in trajectory.steps
+        if step.raw_observation is not None and step.raw_observation.strip() in spec["uninformative"]
+    )
+    refused = step.raw_observation
+    said = {one.action for trajectory in failed for one in trajectory.steps if one.raw_observation == refused}
+    bare = {**spec, "templates": {template: [] for template in spec["templates"]}, "forms": {}}
+    yield Misalignment(
+        task_id=failed[0].task_id,
+        action_type="any refused action",
+        action=step.action or "",
+        intent="learn what came of the action",
+        rule=f'"{" / ".join(spec["uninformative"])}" answers every refused action alike '
+        f"({len(spec['templates'])} forms of action are understood)",
+        sufficient_feedback="say why the action was refused and what to do first",
+        evidence=Evidence(support=len(said), tasks=len({one.task_id for one in failed})),
+        detail=json.dumps({"vocabulary": bare}),
+    )
+
+
+def about_form(form: str, template: str, evidence: Evidence, example: Said) -> Misalignment:
+    return Misalignment(
+        task_id=example.task_id,
+        action_type=form,
+        action=example.action,
+        intent=f"do `{template}`",
+        rule=emit.form_in_words(form, template),
+        sufficient_feedback=f"name the form that is understood: `{template}`",
+        evidence=evidence,
+        detail=json.dumps({"form": form, "template": template}),
+    )
+
+
+def about_wrong_rules(spec: dict[str, Any], trials: Trials) -> Iterable[Misalignment]:
+    """Rules of the present interface that fresh tasks refuted."""
+    for template, rows in spec["templates"].items():
+        for row in rows:
+            evidence = trials.of(template, row)
+            if evidence.refuted >= MIN_TESTS and evidence.precision < TOO_WRONG:
+                yield Misalignment(
+                    task_id=evidence.counterexample.split(": ")[0],
+                    action_type=template,
+                    action=evidence.counterexample.split(": ")[1],
+                    intent="follow the interface's hint",
+                    rule=f"{WRONG}{emit.rule_in_words(spec, template, row)}",
+                    sufficient_feedback="leave the hint out",
+                    kind="bug-of-current",
+                    evidence=evidence,
+                    detail=json.dumps({"template": template, "drop": row}),
+                )
+
+
+def about_rules(
+    spec: dict[str, Any],
+    learned: dict[str, list[Row]],
+    trials: Trials,
+    cases: Sequence[Case],
+) -> Iterable[Misalignment]:
+    """The learned rules that stood the test."""
+    for template, rows in learned.items():
+        for row in rows:
+            evidence = trials.of(template, row)
+            if evidence.support < MIN_TESTS or evidence.precision < MIN_PRECISION:
+                continue
+            example, step = next(_examples(spec, template, row, cases))
+            yield Misalignment(
+                task_id=example.task_id,
+                action_type=template,
+                action=example.action,
+                intent=f"`{example.action}` at once",
+                rule=emit.rule_in_words(spec, template, row),
+                sufficient_feedback="it is already so" if step == "already" else f"you need to `{step}` first",
+                evidence=evidence,
+                detail=json.dumps({"template": template, "row": {**row, "sure": trials.sure(template, row)}}),
+            )
+
+
+def _examples(spec: dict[str, Any], template: str, row: Row, cases: Sequence[Case]) -> Iterator[tuple[Case, str]]:
+    """Cases that a rule is right about, with what it says."""
+    for case in cases:
+        if case.template != template:
+            continue
+        decision = runtime.decide(alone(spec, template, row), case.history, template, list(case.names))
+        if decision is not None and case.agrees(decision[1]):
+            yield case, decision[1]
+
+
+def records(old: Sequence[RuleRecord], new: Sequence[Misalignment]) -> tuple[RuleRecord, ...]:
+    """The rules of an interface with their evidence; one that was refuted goes."""
+    gone = {one.rule.removeprefix(WRONG) for one in new if one.kind == "bug-of-current"}
+    kept = [record for record in old if record.text not in gone]
+    return (
+        *kept,
+        *(RuleRecord(text=one.rule, evidence=one.evidence) for one in new if one.kind == "new-logic"),
+    )
