@@ -71,7 +71,7 @@ def judge_hint(
     form, names, _ = runtime.parse(spec, history, said)
     template = form if form in spec["templates"] else spec["forms"].get(form, "")
     action = runtime.write(template, names) if template else said
-    decision = runtime.decide(spec, history, template, names) if template else None
+    decision = runtime.decide(spec, history, template, names, sure=action != said) if template else None
     if decision is None:
         verdict = "rewritten" if action in state.admissible else "silent"
     else:
@@ -90,7 +90,8 @@ def report(counts: Counter[str], by_template: Counter[tuple[str, str]]) -> None:
     n = counts["right"] + counts["wrong"]
     precision, baseline = counts["right"] / max(n, 1), counts["baseline right"] / max(n, 1)
     rate = wilson(counts["right"], n)
-    print(f"right {counts['right']} of {n} ({rate.value:.1f}% [{rate.low:.1f}, {rate.high:.1f}]); silent {counts['silent']}; ", end="")
+    interval = f"{rate.value:.1f}% [{rate.low:.1f}, {rate.high:.1f}]"
+    print(f"right {counts['right']} of {n} ({interval}); silent {counts['silent']}; ", end="")
     print(f"rewritten {counts['rewritten']}; hopeless {counts['hopeless']}")
     print(
         json.dumps(

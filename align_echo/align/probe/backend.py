@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from align_echo.align.probe import emit
-from align_echo.align.probe.cases import Case, failures, proposals, try_case, walk
+from align_echo.align.probe.cases import Case, Slots, failures, proposals, try_case, walk
 from align_echo.align.probe.findings import about_form, about_refusals, about_rules, about_wrong_rules, records
 from align_echo.align.probe.forms import Said, learn_forms, try_form
 from align_echo.align.probe.lab import Lab
@@ -77,12 +77,12 @@ class ProbeBackend:
         self.lab.forget()
         rng = random.Random(f"{self._seed}/{interface.provenance.iterations}")
         tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))
-        spec = self._vocabulary(tasks, refusals, before, rng)
-        cases, said = self._cases(spec, failed, tasks, rng)
+        spec, slots = self._vocabulary(tasks, refusals, before, rng)
+        cases, said = self._cases(spec, slots, failed, tasks, rng)
         self._say(f"{len(cases)} refused actions studied ({self.lab.steps} engine steps so far)")
         forms = {form: found for form, found in learn_forms(said).items() if form not in spec["forms"]}
         untouched = [task_id for task_id in self._fresh if task_id not in tasks]
-        learned, trials = refine(self.lab, spec, cases, untouched, rng, self._say)
+        learned, trials = refine(self.lab, spec, slots, cases, untouched, rng, self._say)
         fresh = [*about_refusals(spec, before, failed)]
         fresh += [about_form(form, *found) for form, found in sorted(forms.items())]
         fresh += about_wrong_rules(spec, trials)
@@ -92,16 +92,21 @@ class ProbeBackend:
 
     def _vocabulary(
         self, tasks: Sequence[str], refusals: Sequence[str], before: dict[str, Any] | None, rng: random.Random
-    ) -> dict[str, Any]:
+    ) -> tuple[dict[str, Any], Slots]:
         vocabulary = Vocabulary()
         for number, task_id in enumerate(tasks, 1):
             walk(self.lab, vocabulary, task_id, rng)
             self._say(f"learning what can be said: task {number} of {len(tasks)}")
         self.lab.forget()
-        return merged(before, vocabulary.spec(refusals))
+        return merged(before, vocabulary.spec(refusals)), vocabulary.slots()
 
     def _cases(
-        self, spec: dict[str, Any], failed: Sequence[Trajectory], tasks: Sequence[str], rng: random.Random
+        self,
+        spec: dict[str, Any],
+        slots: Slots,
+        failed: Sequence[Trajectory],
+        tasks: Sequence[str],
+        rng: random.Random,
     ) -> tuple[list[Case], list[Said]]:
         cases: list[Case] = []
         said: list[Said] = []
@@ -118,16 +123,16 @@ class ProbeBackend:
                     said += [one] if one else []
                 elif action not in state.admissible:
                     cases.append(try_case(self.lab, spec, state, action))
-            cases += self._walked(spec, task_id, rng)
+            cases += self._walked(spec, slots, task_id, rng)
             self._say(f"studying refused actions: task {number} of {len(tasks)}, {len(cases)} cases")
         return cases, said
 
-    def _walked(self, spec: dict[str, Any], task_id: str, rng: random.Random) -> list[Case]:
+    def _walked(self, spec: dict[str, Any], slots: Slots, task_id: str, rng: random.Random) -> list[Case]:
         """Cases from a walk through a task, a few of each template and each reason to look at it."""
         cases: list[Case] = []
         taken: Counter[tuple[str, str]] = Counter()
         vocabulary = Vocabulary()
-        offers = list(proposals(walk(self.lab, vocabulary, task_id, rng), vocabulary, rng))
+        offers = list(proposals(walk(self.lab, vocabulary, task_id, rng), vocabulary, slots, rng))
         rng.shuffle(offers)
         for why, state, action in offers:
             kind = (why, skeleton(action)[0])

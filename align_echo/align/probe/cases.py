@@ -25,6 +25,10 @@ WALK_LENGTH = 80
 RECENT = 4
 
 
+Slots = dict[str, list[list[str]]]
+"""For each template, the kinds of things seen in each of its places."""
+
+
 @dataclass(frozen=True, eq=False)
 class Case:
     """A refused action. `steps` is empty when nothing within reach helps; `already` when it was in effect."""
@@ -161,11 +165,14 @@ def _kinds(action: str) -> str:
     return runtime.write(template, [runtime.stem(name) for name in names])
 
 
-def proposals(states: Sequence[State], vocabulary: Vocabulary, rng: random.Random) -> Iterator[tuple[str, State, str]]:
+def proposals(
+    states: Sequence[State], vocabulary: Vocabulary, slots: Slots, rng: random.Random
+) -> Iterator[tuple[str, State, str]]:
     """Refused actions worth a look along a walk, as (why, state, action).
 
     Why: which kind of step made it possible next, "done" for what was just done, "recent" for what has to do with the
-    last few actions, "known" for anything seen in the task.
+    last few actions, "known" for anything seen in the task, "fitting" for recent and known things filled into a
+    template that takes such things (`slots`: the kinds seen in each place of each template).
     """
     known = vocabulary.actions(states[0].task_id)
     for before, after in pairwise(states):
@@ -185,6 +192,25 @@ def proposals(states: Sequence[State], vocabulary: Vocabulary, rng: random.Rando
                 yield "recent", after, rng.choice(related)
             if refused:
                 yield "known", after, rng.choice(refused)
+        met = sorted({name for actions in known.values() for action in actions for name in skeleton(action)[1]})
+        for template, kinds in sorted(slots.items()):
+            action = _fitting(template, kinds, sorted(recent), met, rng)
+            if action and action not in after.admissible:
+                yield "fitting", after, action
+
+
+def _fitting(
+    template: str, kinds: list[list[str]], recent: Sequence[str], met: Sequence[str], rng: random.Random
+) -> str:
+    """A template filled with names of the right kinds, one of them recent; "" if there are none."""
+    fits = [[name for name in met if runtime.stem(name) in kind] for kind in kinds]
+    places = [place for place, names in enumerate(fits) if not set(names).isdisjoint(recent)]
+    if not places or not all(fits):
+        return ""
+    chosen = [rng.choice(names) for names in fits]
+    place = rng.choice(places)
+    chosen[place] = rng.choice([name for name in fits[place] if name in recent])
+    return runtime.write(template, chosen)
 
 
 def failures(lab: Lab, trajectories: Iterable[Trajectory], uninformative: Sequence[str]) -> Iterator[tuple[State, str]]:

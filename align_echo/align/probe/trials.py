@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from align_echo.align.probe import runtime
-from align_echo.align.probe.cases import Case, history_of, proposals, try_case, walk
+from align_echo.align.probe.cases import Case, Slots, history_of, proposals, try_case, walk
 from align_echo.align.probe.lab import Lab, State
 from align_echo.align.probe.rules import judge, learn
 from align_echo.align.probe.spec import Row, alone, extended, identity
@@ -70,6 +70,7 @@ class Trials:
 def refine(
     lab: Lab,
     spec: dict[str, Any],
+    slots: Slots,
     cases: list[Case],
     fresh: Sequence[str],
     rng: random.Random,
@@ -84,14 +85,16 @@ def refine(
     for number in range(ROUNDS):
         learned = learn(spec, cases)
         candidate = extended(spec, learned, {})
-        tests = _tests(lab, candidate, fresh[number::ROUNDS], rng, trials)
+        tests = _tests(lab, candidate, slots, fresh[number::ROUNDS], rng, trials)
         trials.count_tests(candidate, tests)
         cases += tests
         say(f"testing rules on fresh tasks: round {number + 1} of {ROUNDS}, {len(tests)} tests")
     return learned, trials
 
 
-def _tests(lab: Lab, spec: dict[str, Any], fresh: Sequence[str], rng: random.Random, trials: Trials) -> list[Case]:
+def _tests(
+    lab: Lab, spec: dict[str, Any], slots: Slots, fresh: Sequence[str], rng: random.Random, trials: Trials
+) -> list[Case]:
     """Cases on fresh tasks, each rule in the contexts that it was tried in least."""
     tests: list[Case] = []
     tried: Counter[tuple[str, int]] = Counter()
@@ -103,7 +106,7 @@ def _tests(lab: Lab, spec: dict[str, Any], fresh: Sequence[str], rng: random.Ran
         trials.count_alarms(spec, states)
         offers = [
             (rule, _context(spec, state, action), state, action)
-            for _, state, action in proposals(states, vocabulary, rng)
+            for _, state, action in proposals(states, vocabulary, slots, rng)
             if (rule := _decided(spec, state, action)) is not None
         ]
         rng.shuffle(offers)

@@ -104,14 +104,18 @@ class Vocabulary:
         ]
         return 2 * sum(sooner) >= len(sooner) if sooner else pair[0] < pair[1]
 
+    def slots(self) -> dict[str, list[list[str]]]:
+        """For every template, the kinds of things seen in each of its places, over all tasks."""
+        return {template: self._kinds_in(template) for template in sorted(self.templates) if "{" in template}
+
     def kinds(self) -> dict[str, list[list[str]]]:
-        """For movers and pairs: the kinds of things seen in each place, over all tasks."""
-        found: dict[str, list[list[str]]] = {}
-        for template in (*self.movers(), *(do for do, _ in self.pairs())):
-            actions = [action for known in self.arguments.values() for action in known.get(template, ())]
-            places = zip(*(skeleton(action)[1] for action in actions), strict=True)
-            found[template] = [sorted({runtime.stem(name) for name in names}) for names in places]
-        return found
+        """The same for movers and pairs only: what sorts things."""
+        return {template: self._kinds_in(template) for template in (*self.movers(), *(do for do, _ in self.pairs()))}
+
+    def _kinds_in(self, template: str) -> list[list[str]]:
+        actions = [action for known in self.arguments.values() for action in known.get(template, ())]
+        places = zip(*(skeleton(action)[1] for action in actions), strict=True)
+        return [sorted({runtime.stem(name) for name in names}) for names in places]
 
     def spec(self, uninformative: Iterable[str]) -> dict[str, Any]:
         """The start of a `runtime` spec: no rules yet."""
