@@ -13,6 +13,7 @@ import threading
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import fast_downward
@@ -24,6 +25,7 @@ from align_echo.errors import EngineError
 from align_echo.wrappers.alfworld import upstream
 from align_echo.wrappers.alfworld.grammar import Bindings, Grammar, Scene
 from align_echo.wrappers.alfworld.translation import translate, translate_for_planning
+from align_echo.wrappers.alfworld.translation_cache import remembered
 
 NOTHING_HAPPENS = "Nothing happens."
 
@@ -40,11 +42,11 @@ class Operator:
 class Game:
     """What stays the same over all episodes of one game. Shared between engines and threads."""
 
-    def __init__(self, domain: str, grammar: str, problem: str) -> None:
-        """Raises `EngineError` if one of them does not parse."""
+    def __init__(self, domain: str, grammar: str, problem: str, *, cache: Path | None = None) -> None:
+        """`cache` is a folder that remembers translations. Raises `EngineError` if one of the texts does not parse."""
         self._sources = (domain, problem)
         self.grammar = Grammar(grammar)
-        self.translation = translate(domain, problem)
+        self.translation = translate(domain, problem) if cache is None else remembered(cache, domain, problem)
         self.logic = textworld.logic.GameLogic()
         for name, supertypes in self.translation.types:
             if name not in self.logic.types._types:
@@ -56,6 +58,7 @@ class Game:
         self.entities: dict[str, EntityInfo] = {}
         self.names: dict[str, str] = {}
         self.operators: dict[str, Operator] = {}
+        self.commands: dict[tuple[str, ...], str] = {}
         self.atoms: dict[bytes, tuple[Proposition, Proposition]] = {}
 
     @functools.cached_property
@@ -99,13 +102,20 @@ class Game:
             for (parameter, type_), argument in zip(self.translation.actions[action], arguments, strict=False)
         }
         template = self.grammar.actions[action]
-        text = self.grammar.derive(template.command, Scene(state, self.entities), bindings)
-        command = text.format_map(self.names)
-        made = Operator(command, template.feedback, bindings)
-        asked, plain = self.grammar.conditions(template.command)
-        if plain and not asked & self.translation.fluents:
-            self.operators[name] = made
+        needs = self.grammar.needs(template.command)
+        named = {placeholder.name: variable.name for placeholder, variable in bindings.items()}
+        if needs is None or needs.predicates & self.translation.fluents or not needs.variables <= named.keys():
+            return Operator(self._command(template.command, state, bindings), template.feedback, bindings)
+        # Going to a place is one command from everywhere: the text depends on some of the arguments only.
+        key = (template.command, *(named[variable] for variable in sorted(needs.variables)))
+        command = self.commands.get(key)
+        if command is None:
+            command = self.commands[key] = self._command(template.command, state, bindings)
+        made = self.operators[name] = Operator(command, template.feedback, bindings)
         return made
+
+    def _command(self, template: str, state: State, bindings: Bindings) -> str:
+        return self.grammar.derive(template, Scene(state, self.entities), bindings).format_map(self.names)
 
 
 @dataclass(frozen=True)
@@ -128,8 +138,7 @@ class Engine:
     """Admissible commands -> (operator id, operator name); the first operator of a command is the one carried out."""
 
     def __post_init__(self) -> None:
-        self._library = _borrow_library()
-        self._give_back = weakref.finalize(self, _return_library, self._library)
+        self._borrowed: tuple[Any, weakref.finalize[Any, Any]] | None = None
         self._state: State | None = None
         self._loading = 0
         self._initial: Snapshot | None = None
@@ -137,8 +146,10 @@ class Engine:
         self._planner_ready = False
 
     def close(self) -> None:
-        """Give the library back for the next engine."""
-        self._give_back()
+        """Give the library back for the next engine. A later reset borrows another."""
+        if self._borrowed is not None:
+            self._borrowed[1]()
+        self._borrowed, self.game, self._state, self.commands = None, None, None, {}
 
     def reset(self, game: Game) -> str:
         """Start a game from its initial state; returns the intro with the goal."""
@@ -151,11 +162,12 @@ class Engine:
     def step(self, command: str) -> str:
         """Carry out a command; returns what happened. A command that is not admissible changes nothing."""
         command = command.strip()
+        facts = self._facts
         chosen = self.commands.get(command)
         if chosen is None:
             return NOTHING_HAPPENS
         operator_id, name = chosen
-        operator = self._game.operator(name, self._facts)
+        operator = self._game.operator(name, facts)
         self._apply(operator_id)
         self._taken.append(command)
         answer = self._game.grammar.derive(operator.feedback, self._scene(), operator.bindings)
@@ -185,12 +197,13 @@ class Engine:
         return self._game.names
 
     def plan(self) -> list[str] | None:
-        """Commands to the goal by Fast Downward's search: seconds in a large kitchen. None if it finds no way."""
-        if not self._planner_ready:
-            self._library.load_sas_replan(self._game.planning_sas.encode())
-            self._planner_ready = True
-        if not self._library.replan(False):
-            return None
+        """Commands to the goal by Fast Downward's search: from seconds to minutes in a large kitchen. None: no way."""
+        with _LOCK:  # the copies of the library share its register of search methods
+            if not self._planner_ready:
+                self._library.load_sas_replan(self._game.planning_sas.encode())
+                self._planner_ready = True
+            if not self._library.replan(False):
+                return None
         operators = (fast_downward.Operator * self._library.get_last_plan_length())()
         self._library.get_last_plan(operators)
         return [self._game.operator(operator.name, self._facts).command for operator in operators]
@@ -216,6 +229,13 @@ class Engine:
         self._list_commands()
 
     # ------------------------------------------------------------ the library
+
+    @property
+    def _library(self) -> Any:
+        if self._borrowed is None:
+            library = _borrow_library()
+            self._borrowed = library, weakref.finalize(self, _return_library, library)
+        return self._borrowed[0]
 
     @property
     def _game(self) -> Game:
@@ -278,7 +298,7 @@ def _state(game: Game, facts: Mapping[Any, frozenset[Proposition]]) -> State:
 # ---------------------------------------------------------------- copies of the library
 
 _FREE: list[Any] = []
-_LOCK = threading.Lock()
+_LOCK = threading.RLock()
 _LOADINGS = iter(range(1, 1 << 62))
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from align_echo.errors import EngineError, UsageError
-from align_echo.wrappers.alfworld.data import GameFolder, Source, read_json
+from align_echo.wrappers.alfworld.data import GameFolder, Source, cache_folder, read_json
 from align_echo.wrappers.alfworld.engine import Engine, Game, Snapshot
 from align_echo.wrappers.alfworld.oracle import Moment, Oracle
 from align_echo.wrappers.alfworld.spec import CONTRACT, STEP_LIMIT
@@ -61,7 +61,7 @@ class AlfworldEnv(TextEnv):
         return self._oracle
 
     def close(self) -> None:
-        """Give the engine's library back. The environment cannot be used afterwards."""
+        """Give the engine's library back. Only `reset` brings the environment to life again."""
         self._over = True
         self._engine.close()
 
@@ -127,6 +127,7 @@ def _game(files: GameFolder) -> Game:
 def _read_game(path: Path, mtime: int, size: int) -> Game:
     record = read_json(path)
     try:
-        return Game(record["pddl_domain"], record["grammar"], record["pddl_problem"])
+        texts = record["pddl_domain"], record["grammar"], record["pddl_problem"]
     except KeyError as error:
         raise EngineError(f"{path} lacks {error}") from error
+    return Game(*texts, cache=cache_folder() / "alfworld" / "translations")

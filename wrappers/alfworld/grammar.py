@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,9 @@ from align_echo.errors import EngineError
 GOAL = re.compile(r"Your task is to: ([^\"\\]*?)\.?\"")
 _PLACEHOLDER = "UNKNOWN GOAL"
 
+_PARSING = threading.Lock()
+"""TextWorld's parsers are one object each for the whole process, and keep their place in the text in it."""
+
 Bindings = Mapping[Placeholder, Variable]
 
 
@@ -32,6 +36,14 @@ class Template:
 
     command: str
     feedback: str
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The predicates and the variables that a template's text depends on."""
+
+    predicates: frozenset[str]
+    variables: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -62,18 +74,9 @@ class Grammar:
         """Spell a template out."""
         return "".join(self._spell(_symbols(text), scene, bindings))
 
-    def conditions(self, text: str) -> tuple[set[str], bool]:
-        """Predicates that a template asks for, and whether it is spelled without other rules."""
-        asked: set[str] = set()
-        plain = True
-        for symbol in _symbols(text):
-            inner = symbol.symbol if isinstance(symbol, textgen.ListSymbol) else symbol
-            if isinstance(inner, textgen.ConditionalSymbol):
-                if inner.given:
-                    asked |= {predicate.name for predicate in _query(inner.given).preconditions}
-                inner = inner.expression
-            plain = plain and not isinstance(inner, textgen.NonterminalSymbol)
-        return asked, plain
+    def needs(self, text: str) -> Needs | None:
+        """What the text of a template depends on; None if it is spelled by further rules, which may need anything."""
+        return _needs(text)
 
     def _spell(self, symbols: Sequence[Any], scene: Scene, bindings: Bindings) -> Iterator[str]:
         for symbol in symbols:
@@ -129,7 +132,8 @@ class _Parsed:
 @functools.lru_cache(maxsize=16)
 def _parse(source: str) -> _Parsed:
     try:
-        logic = GameLogic(domain="", grammar=source)
+        with _PARSING:
+            logic = GameLogic(domain="", grammar=source)
     except Exception as error:  # TatSu and json raise many kinds
         raise EngineError(f"the game's grammar does not parse: {error}".splitlines()[0]) from error
     actions = {name: Template(a.template, a.feedback_rule) for name, a in logic.actions.items()}
@@ -142,12 +146,33 @@ def _parse(source: str) -> _Parsed:
 
 @functools.lru_cache(maxsize=4096)
 def _symbols(text: str) -> tuple[Any, ...]:
-    return tuple(textgen._parse_and_convert(text, rule_name="symbols"))
+    with _PARSING:
+        return tuple(textgen._parse_and_convert(text, rule_name="symbols"))
 
 
 @functools.lru_cache(maxsize=4096)
 def _query(text: str) -> Rule:
-    return Rule.parse_conjunctive_query(text)
+    with _PARSING:
+        return Rule.parse_conjunctive_query(text)
+
+
+@functools.lru_cache(maxsize=4096)
+def _needs(text: str) -> Needs | None:
+    predicates: set[str] = set()
+    variables: set[str] = set()
+    for symbol in _symbols(text):
+        inner = symbol.symbol if isinstance(symbol, textgen.ListSymbol) else symbol
+        if isinstance(inner, textgen.ConditionalSymbol):
+            for asked in _query(inner.given).preconditions if inner.given else ():
+                predicates.add(asked.name)
+                variables |= {placeholder.name for placeholder in asked.parameters}
+            inner = inner.expression
+        if isinstance(inner, textgen.NonterminalSymbol):
+            return None
+        if isinstance(inner, textgen.EvalSymbol):
+            names = ast.walk(_expression(inner.expression))
+            variables |= {name.id for name in names if isinstance(name, ast.Name)}
+    return Needs(frozenset(predicates), frozenset(variables))
 
 
 def _holds(condition: str, scene: Scene, bindings: Bindings) -> bool:

@@ -68,7 +68,7 @@ class Oracle:
         return self._advice
 
     def expert_action(self) -> str | None:
-        """The handcoded expert's next action, or the planner's where that one is at a loss; None once won."""
+        """The handcoded expert's next action, or a shortest way's first where that one is at a loss; None once won."""
         if self._engine.won:
             return None
         action = self.handcoded_action()
@@ -83,11 +83,11 @@ class Oracle:
         return None if route is None else len(route)
 
     def route(self) -> list[str] | None:
-        """A shortest way to the goal from here (`routes.py`); the engine's planner is asked where that knows none."""
+        """A shortest way to the goal from here, exact; [] once won, None if it cannot be reached."""
         if self._engine.won:
             return []
         facts = ((fact.name, fact.names) for fact in self._engine.facts.facts)
-        return shortest_route(facts, self._engine.names, self._parameters) or self._engine.plan()
+        return shortest_route(facts, self._engine.names, self._parameters)
 
     def _as_seen(self, moment: Moment) -> Seen:
         names = self._engine.names

@@ -45,11 +45,7 @@ def shortest_route(facts: Iterable[Fact], names: Mapping[str, str], task: TaskPa
 
     `facts` are all that hold in the state; `names` are what commands call the entities ("mug 1").
     """
-    world = _World(facts, names)
-    try:
-        return min(_routes(world, task), key=lambda route: (len(route), route), default=None)
-    except KeyError:  # a kind of thing that this game does not have
-        return None
+    return min(_routes(_World(facts, names), task), key=lambda route: (len(route), route), default=None)
 
 
 class _World:
@@ -68,6 +64,8 @@ class _World:
         self.inside: dict[str, set[str]] = defaultdict(set)
         self.places: dict[str, set[str]] = defaultdict(set)
         for thing, place in found["inreceptacle"]:
+            if place not in self.location:  # nothing can be done there
+                continue
             self.inside[place].add(thing)
             self.places[thing].add(place)
         opened = {name for (name,) in found["opened"]}
@@ -78,10 +76,13 @@ class _World:
         return thing in self._properties[fact]
 
     def of_kind(self, kind: str) -> list[str]:
-        return sorted(name for name, found in self.kind.items() if found == kind)
+        return sorted(name for name, found in self.kind.items() if found == kind and self.reachable(name))
+
+    def reachable(self, name: str) -> bool:
+        return name in self.location or name in self.places or name == self.held
 
     def takes(self, place: str, thing: str) -> bool:
-        return (self.kind[place], self.kind[thing]) in self.fits
+        return (self.kind.get(place, ""), self.kind.get(thing, "")) in self.fits
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ def _place_one(
         if treatment and not world.has(thing, treatment.ability):
             continue
         ready = treatment is None or world.has(thing, treatment.fact)
-        if ready and any(world.kind[place] == target for place in world.places[thing]):
+        if ready and any(world.kind.get(place) == target for place in world.places[thing]):
             yield start
         for walk in _get(world, start, thing, world.held):
             if treatment is None or ready:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -135,14 +137,53 @@ def test_a_task_of_another_split_is_refused(unseen):
         unseen.reset(options={"task": EmbeddedGames().ids("train")[0]})
 
 
-def test_loading_leaves_the_process_as_it_was(capfd):
-    arguments, output = list(sys.argv), sys.stdout
-    env = make_env(split="train", data_root=None, step_limit=None)
-    env.reset(options={"task": env.task_ids[-1]})
-    env.oracle().distance()
-    assert sys.argv == arguments
-    assert sys.stdout is output
-    assert capfd.readouterr() == ("", "")
+FRESH = """
+import os, sys
+from align_echo.wrappers.alfworld import make_env
+before = list(sys.argv), sys.stdout, dict(os.environ)
+env = make_env(split="valid_unseen", data_root=None, step_limit=None)
+env.reset(options={"task": sys.argv[1]})
+env.step("look")
+env.oracle().route()
+env._engine.plan()
+assert (list(sys.argv), sys.stdout, dict(os.environ)) == before
+"""
+
+
+def test_loading_leaves_the_process_as_it_was(tmp_path):
+    """In a process that has loaded nothing yet: the translator overwrites sys.argv, ALFWorld sets a variable."""
+    environment = {k: v for k, v in os.environ.items() if k != "ALFWORLD_DATA"} | {"ALIGN_ECHO_CACHE": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", FRESH, BATHROOM], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+TOGETHER = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from align_echo.wrappers.alfworld import make_env
+
+def first(task):
+    env = make_env(split="valid_unseen", data_root=None, step_limit=None)
+    return env.reset(options={"task": task})[0], env.step("go to sinkbasin 1")[0]
+
+with ThreadPoolExecutor(4) as pool:
+    for texts in pool.map(first, sys.argv[1:] * 4):
+        print(*texts)
+"""
+
+
+def test_threads_may_start_at_once_in_a_fresh_process(tmp_path):
+    """TextWorld's parsers and the translator are one for the process: nothing is parsed yet when all threads start."""
+    environment = {**os.environ, "ALIGN_ECHO_CACHE": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", TOGETHER, BATHROOM], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    texts = done.stdout.split("You are in the middle")[1:]
+    assert len(texts) == 4
+    assert len(set(texts)) == 1
 
 
 def test_threads_do_not_disturb_each_other(expert_episode):
@@ -151,7 +192,8 @@ def test_threads_do_not_disturb_each_other(expert_episode):
     def run(task: str) -> list[tuple[str, str]]:
         env = make_env(split="valid_unseen", data_root=None, step_limit=None)
         try:
-            return expert_episode(env, task)
+            episode: list[tuple[str, str]] = expert_episode(env, task)
+            return episode
         finally:
             env.close()
 
@@ -170,3 +212,6 @@ def test_stepping_before_a_reset_or_after_close_is_refused():
     env.close()
     with pytest.raises(EngineError, match="reset"):
         env.step("look")
+    assert env.reset(seed=0)[0].startswith("You are in the middle of a room.")
+    assert env.step("look")[0].startswith("You are in the middle of a room.")
+    env.close()
