@@ -91,7 +91,7 @@ def rules_text(spec: dict[str, Any]) -> str:
 def source(spec: dict[str, Any], contract: InterfaceContract) -> str:
     """The whole interface as Python source under a contract."""
     head = f'"""Interface for {contract.environment}, learned by experiment; the .json beside it holds the evidence."""'
-    table = "SPEC = " + pprint.pformat(spec, width=116, sort_dicts=True)
+    table = "SPEC = " + pprint.pformat(spec, width=116, compact=True)
     return "\n\n".join([head, "import re", table, _runtime_code(), _functions(spec, contract)]) + "\n"
 
 
