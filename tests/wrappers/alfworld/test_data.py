@@ -104,6 +104,12 @@ def test_an_unknown_id_is_refused(official, bad):
             source.folder(bad)
 
 
+def test_an_id_cannot_lead_out_of_the_data(official, some_ids):
+    shutil.copytree(official / "json_2.1.1" / some_ids[0], official / "elsewhere" / "trial")
+    with pytest.raises(UsageError, match=r"no .*ALFWorld task"):
+        OfficialGames(official / "json_2.1.1").folder("../elsewhere/trial")
+
+
 # ---------------------------------------------------------------- the cache of embedded games
 
 
