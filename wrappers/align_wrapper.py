@@ -80,7 +80,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
         """Start an episode: the rules and the initial observation as one text. Raises what the environment raises."""
         self._end_session()
         raw, info = self.env.reset(seed=seed, options=options)
-        self._opening = (raw, self._base.goal)
+        self._opening = self._base.opening(raw)
         self._over, self._deaths, self._bypassed = False, 0, ""
         self._log, self._violations = [], []
         rules, error = "", ""

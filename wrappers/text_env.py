@@ -134,6 +134,10 @@ class TextEnv(gym.Env[str, str], abc.ABC):
     def _restore(self, task_id: str, saved: Any) -> None:
         """Bring the engine back to a saved state."""
 
+    def opening(self, observation: str) -> tuple[str, str]:
+        """The initial observation and the task, as interface code of this environment is given them."""
+        return observation, self.goal
+
     # ------------------------------------------------------------ gymnasium
 
     def reset(

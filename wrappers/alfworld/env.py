@@ -60,6 +60,11 @@ class AlfworldEnv(TextEnv):
             raise UsageError("call reset() before oracle()")
         return self._oracle
 
+    def opening(self, observation: str) -> tuple[str, str]:
+        """The line that lists the furniture and the line that states the task, as ALIGN's own runs pass them."""
+        room, _, task = observation.partition("\n")
+        return room.strip(), task.strip()
+
     def close(self) -> None:
         """Give the engine's library back. Only `reset` brings the environment to life again."""
         self._over = True

@@ -30,6 +30,14 @@ def test_the_first_observation_is_the_room_and_the_task(unseen):
     assert info["task_type"] == "pick_heat_then_place_in_recep"
 
 
+def test_interface_code_is_given_the_room_and_the_task_as_published_interfaces_expect(unseen):
+    observation, _ = unseen.reset(options={"task": unseen.task_ids[0]})
+    room, task = unseen.opening(observation)
+    assert room.startswith("You are in the middle of a room.")
+    assert task.startswith("Your task is to: ")
+    assert f"{room}\n{task}" == observation
+
+
 def test_info_tells_nothing_of_the_solution(unseen):
     _, info = unseen.reset(options={"task": KITCHEN})
     _, _, _, _, later = unseen.step("look")
