@@ -127,4 +127,13 @@ def _path(path: str | Path | None) -> Path | None:
     return None if path is None else Path(path)
 
 
-__all__ = ["EnvironmentSpec", "check_split", "environment", "environments", "make", "register", "resolve_interface", "tasks"]
+__all__ = [
+    "EnvironmentSpec",
+    "check_split",
+    "environment",
+    "environments",
+    "make",
+    "register",
+    "resolve_interface",
+    "tasks",
+]
