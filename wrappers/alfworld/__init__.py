@@ -1,4 +1,4 @@
-"""ALFWorld: household tasks in text on the real TextWorld engine. Its engine is imported when first used."""
+"""ALFWorld: household tasks in text, byte for byte as TextWorld tells them. Its engine is imported when first used."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ from align_echo.errors import UsageError
 from align_echo.wrappers.alfworld.spec import TASK_TYPES, task_type
 from align_echo.wrappers.text_env import TextEnv
 
+DEFAULT_ENGINE = "fast"
+
 TASKS_PER_TYPE = 3
 """ALIGN trains each iteration on three training tasks of each of the six types."""
 
 
-def make_env(*, split: str, data_root: Path | None, step_limit: int | None) -> TextEnv:
-    """An ALFWorld environment. Raises `MissingDataError` if `data_root` holds no games."""
+def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None) -> TextEnv:
+    """An ALFWorld environment; `engine` is "fast" (the default) or "textworld".
+
+    Raises `MissingDataError` if `data_root` holds no games, `UsageError` for another engine.
+    """
     from align_echo.wrappers.alfworld.data import source
     from align_echo.wrappers.alfworld.env import AlfworldEnv
 
-    return AlfworldEnv(source(data_root), split, step_limit)
+    return AlfworldEnv(source(data_root), split, step_limit, engine or DEFAULT_ENGINE)
 
 
 def task_ids(*, split: str, data_root: Path | None) -> list[str]:

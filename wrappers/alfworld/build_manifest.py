@@ -17,7 +17,7 @@ from pathlib import Path
 
 from align_echo.interface import write_atomically
 from align_echo.wrappers.alfworld.dice import Dice
-from align_echo.wrappers.alfworld.engine import Engine, Game
+from align_echo.wrappers.alfworld.engine import Engine, Game, make_engine
 from align_echo.wrappers.alfworld.floorplans import SEEN, UNSEEN, floor_plan
 from align_echo.wrappers.alfworld.games import GENERATOR_VERSION, game_id, goals_for, write_game
 from align_echo.wrappers.alfworld.manifest import FILE, Entry, Manifest, digest, encode
@@ -72,7 +72,7 @@ def expert_steps(id_: str, engine: Engine) -> int | None:
 
 def build() -> tuple[Manifest, Counter[str]]:
     """The manifest, and how many games were dropped by split and type."""
-    engine = Engine()
+    engine = make_engine("fast")
     entries: dict[str, Entry] = {}
     dropped: Counter[str] = Counter()
     taken: set[str] = set()

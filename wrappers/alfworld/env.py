@@ -10,11 +10,11 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from align_echo.errors import EngineError, UsageError
 from align_echo.wrappers.alfworld.data import GameFolder, Source, cache_folder, read_json
-from align_echo.wrappers.alfworld.engine import Engine, Game, Snapshot
+from align_echo.wrappers.alfworld.engine import Game, make_engine
 from align_echo.wrappers.alfworld.oracle import Moment, Oracle
 from align_echo.wrappers.alfworld.spec import CONTRACT, STEP_LIMIT
 from align_echo.wrappers.text_env import EngineState, TextEnv
@@ -29,19 +29,22 @@ TASK_PREFIX = "Your task is to: "
 class _Saved:
     """The engine's state and what the oracle was told so far."""
 
-    engine: Snapshot
+    engine: Any
     moments: tuple[Moment, ...]
 
 
 class AlfworldEnv(TextEnv):
     """One split of ALFWorld. Not shared between threads: give each its own."""
 
-    def __init__(self, source: Source, split: str, step_limit: int | None = None) -> None:
-        """Raises `MissingDataError` if the source has no such split, `UsageError` for a step limit below 1."""
+    def __init__(self, source: Source, split: str, step_limit: int | None = None, engine: str = "fast") -> None:
+        """`engine` is "fast" or "textworld".
+
+        Raises `MissingDataError` if the source has no such split, `UsageError` for a step limit below 1 or another engine.
+        """
         limit = STEP_LIMIT if step_limit is None else step_limit
         super().__init__(tuple(source.ids(split)), CONTRACT, limit)
         self._source = source
-        self._engine = Engine()
+        self._engine = make_engine(engine)
         self._oracle: Oracle | None = None
         self._goal = ""
         self._task_type = ""
@@ -66,7 +69,7 @@ class AlfworldEnv(TextEnv):
         return room.strip(), task.strip()
 
     def close(self) -> None:
-        """Give the engine's library back. Only `reset` brings the environment to life again."""
+        """Give back what the engine holds. Only `reset` brings the environment to life again."""
         self._over = True
         self._engine.close()
 
@@ -96,8 +99,7 @@ class AlfworldEnv(TextEnv):
 
     def _answer(self, observation: str) -> EngineState:
         won = self._engine.won
-        commands = tuple(sorted(self._engine.commands))
-        return EngineState(observation, float(won), won, won, commands)
+        return EngineState(observation, float(won), won, won, self._engine.admissible)
 
     @functools.cached_property
     def _known(self) -> frozenset[str]:
@@ -135,4 +137,4 @@ def _read_game(path: Path, mtime: int, size: int) -> Game:
         texts = record["pddl_domain"], record["grammar"], record["pddl_problem"]
     except KeyError as error:
         raise EngineError(f"{path} lacks {error}") from error
-    return Game(*texts, cache=cache_folder() / "alfworld" / "translations")
+    return Game(*texts, cache=cache_folder() / "alfworld" / "compiled")

@@ -24,7 +24,7 @@ from align_echo.errors import EngineError
 GOAL = re.compile(r"Your task is to: ([^\"\\]*?)\.?\"")
 _PLACEHOLDER = "UNKNOWN GOAL"
 
-_PARSING = threading.Lock()
+PARSING = threading.Lock()
 """TextWorld's parsers are one object each for the whole process, and keep their place in the text in it."""
 
 Bindings = Mapping[Placeholder, Variable]
@@ -70,9 +70,14 @@ class Grammar:
             self._rules = shared.rules
         self.actions = shared.actions
 
+    @property
+    def rules(self) -> Mapping[str, Sequence[_Rule]]:
+        """Rules by name, in the order in which they are tried."""
+        return self._rules
+
     def derive(self, text: str, scene: Scene, bindings: Bindings) -> str:
         """Spell a template out."""
-        return "".join(self._spell(_symbols(text), scene, bindings))
+        return "".join(self._spell(symbols_of(text), scene, bindings))
 
     def needs(self, text: str) -> Needs | None:
         """What the text of a template depends on; None if it is spelled by further rules, which may need anything."""
@@ -95,7 +100,7 @@ class Grammar:
         if not symbol.given:
             yield from self._spell((symbol.expression,), scene, bindings)
             return
-        for found in list(scene.state.all_assignments(_query(symbol.given), bindings)):
+        for found in list(scene.state.all_assignments(query_of(symbol.given), bindings)):
             yield "".join(self._spell((symbol.expression,), scene, {**bindings, **found}))
 
     def _listed(self, symbol: Any, scene: Scene, bindings: Bindings) -> Iterator[str]:
@@ -132,7 +137,7 @@ class _Parsed:
 @functools.lru_cache(maxsize=16)
 def _parse(source: str) -> _Parsed:
     try:
-        with _PARSING:
+        with PARSING:
             logic = GameLogic(domain="", grammar=source)
     except Exception as error:  # TatSu and json raise many kinds
         raise EngineError(f"the game's grammar does not parse: {error}".splitlines()[0]) from error
@@ -145,14 +150,16 @@ def _parse(source: str) -> _Parsed:
 
 
 @functools.lru_cache(maxsize=4096)
-def _symbols(text: str) -> tuple[Any, ...]:
-    with _PARSING:
+def symbols_of(text: str) -> tuple[Any, ...]:
+    """A template, parsed by TextWorld."""
+    with PARSING:
         return tuple(textgen._parse_and_convert(text, rule_name="symbols"))
 
 
 @functools.lru_cache(maxsize=4096)
-def _query(text: str) -> Rule:
-    with _PARSING:
+def query_of(text: str) -> Rule:
+    """A conjunctive query, parsed by TextWorld."""
+    with PARSING:
         return Rule.parse_conjunctive_query(text)
 
 
@@ -160,10 +167,10 @@ def _query(text: str) -> Rule:
 def _needs(text: str) -> Needs | None:
     predicates: set[str] = set()
     variables: set[str] = set()
-    for symbol in _symbols(text):
+    for symbol in symbols_of(text):
         inner = symbol.symbol if isinstance(symbol, textgen.ListSymbol) else symbol
         if isinstance(inner, textgen.ConditionalSymbol):
-            for asked in _query(inner.given).preconditions if inner.given else ():
+            for asked in query_of(inner.given).preconditions if inner.given else ():
                 predicates.add(asked.name)
                 variables |= {placeholder.name for placeholder in asked.parameters}
             inner = inner.expression
@@ -176,7 +183,7 @@ def _needs(text: str) -> Needs | None:
 
 
 def _holds(condition: str, scene: Scene, bindings: Bindings) -> bool:
-    return next(iter(scene.state.all_assignments(_query(condition), bindings)), None) is not None
+    return next(iter(scene.state.all_assignments(query_of(condition), bindings)), None) is not None
 
 
 def _named(scene: Scene, bindings: Bindings) -> dict[str, Any]:

@@ -8,9 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from textworld.logic import Proposition
-
-from align_echo.wrappers.alfworld.engine import Engine
+from align_echo.wrappers.alfworld.engine import Engine, Sight
 from align_echo.wrappers.alfworld.expert import FACTS_READ, Expert, Seen
 from align_echo.wrappers.alfworld.routes import shortest_route
 from align_echo.wrappers.alfworld.task import TaskParameters
@@ -22,8 +20,7 @@ class Moment:
 
     action: str
     feedback: str
-    commands: tuple[str, ...]
-    facts: tuple[Proposition, ...]
+    sight: Sight
 
 
 class Oracle:
@@ -36,17 +33,13 @@ class Oracle:
         self._parameters = TaskParameters.read(trajectory)
         self._moments: list[Moment] = []
         self._followed = 0
-        self._expert = Expert(self._parameters, intro)
+        self._expert: Expert | None = None
         self._advice: str | None = None
         self.record("look", intro)
 
     def record(self, action: str, feedback: str) -> None:
         """Tell of an action that was carried out, or refused."""
-        state = self._engine.facts
-        facts = tuple(
-            fact for signature, found in state._facts.items() if signature.name in FACTS_READ for fact in found
-        )
-        self._moments.append(Moment(action, feedback, tuple(self._engine.commands), facts))
+        self._moments.append(Moment(action, feedback, self._engine.sight))
 
     @property
     def moments(self) -> tuple[Moment, ...]:
@@ -57,11 +50,13 @@ class Oracle:
         """Take the record back to what it was."""
         self._moments = list(moments)
         self._followed = 0
-        self._expert = Expert(self._parameters, self._intro)
+        self._expert = None
         self._advice = None
 
     def handcoded_action(self) -> str | None:
         """What the handcoded expert does next; None when it is at a loss."""
+        if self._expert is None:
+            self._expert = Expert(self._parameters, self._intro)
         for moment in self._moments[self._followed :]:
             self._advice = self._expert.follow(self._as_seen(moment))
             self._followed += 1
@@ -86,10 +81,10 @@ class Oracle:
         """A shortest way to the goal from here, exact; [] once won, None if it cannot be reached."""
         if self._engine.won:
             return []
-        facts = ((fact.name, fact.names) for fact in self._engine.facts.facts)
-        return shortest_route(facts, self._engine.names, self._parameters)
+        return shortest_route(self._engine.sight.facts(), self._engine.names, self._parameters)
 
     def _as_seen(self, moment: Moment) -> Seen:
         names = self._engine.names
-        facts = [(fact.name, tuple(names[name].strip() for name in fact.names)) for fact in moment.facts]
-        return Seen(moment.action, moment.feedback, moment.commands, facts)
+        found = moment.sight.facts(FACTS_READ)
+        facts = sorted((predicate, tuple(names[name].strip() for name in arguments)) for predicate, arguments in found)
+        return Seen(moment.action, moment.feedback, tuple(moment.sight.commands), facts)

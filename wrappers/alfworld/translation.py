@@ -16,7 +16,8 @@ from typing import Any, TextIO
 
 from align_echo.errors import EngineError
 
-_LOCK = threading.Lock()
+TRANSLATING = threading.Lock()
+"""The translator keeps its options in a module."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def _fact(atom: Any) -> tuple[str, tuple[str, ...]] | None:
 
 
 def _translate(domain: str, problem: str, *, for_planning: bool) -> tuple[Any, str]:
-    with _LOCK, _quiet():
+    with TRANSLATING, _quiet():
         try:
             return _run(domain, problem, for_planning)
         except (Exception, SystemExit) as error:  # the translator leaves the process on a parse error

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from align_echo.wrappers.alfworld.data import EmbeddedGames, GameFolder, read_json
-from align_echo.wrappers.alfworld.engine import Engine, Game
+from align_echo.wrappers.alfworld.engine import Game
 from align_echo.wrappers.alfworld.env import AlfworldEnv
+from align_echo.wrappers.alfworld.fast.engine import FastEngine
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -30,14 +31,14 @@ def unseen() -> Iterator[AlfworldEnv]:
 
 
 @pytest.fixture(scope="session")
-def engine() -> Iterator[Engine]:
-    engine = Engine()
+def engine() -> Iterator[FastEngine]:
+    engine = FastEngine()
     yield engine
     engine.close()
 
 
 @pytest.fixture(scope="session")
-def load(engine: Engine) -> Callable[[str], tuple[Game, GameFolder]]:
+def load() -> Callable[[str], tuple[Game, GameFolder]]:
     """A listed game by id."""
 
     def read(task_id: str) -> tuple[Game, GameFolder]:

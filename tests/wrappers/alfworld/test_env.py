@@ -148,12 +148,13 @@ def test_a_task_of_another_split_is_refused(unseen):
 FRESH = """
 import os, sys
 from align_echo.wrappers.alfworld import make_env
+from align_echo.wrappers.alfworld.fast.planner import plan
 before = list(sys.argv), sys.stdout, dict(os.environ)
 env = make_env(split="valid_unseen", data_root=None, step_limit=None)
 env.reset(options={"task": sys.argv[1]})
 env.step("look")
 env.oracle().route()
-env._engine.plan()
+plan(env._engine.sight)
 assert (list(sys.argv), sys.stdout, dict(os.environ)) == before
 """
 

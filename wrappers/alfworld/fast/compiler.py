@@ -1,0 +1,210 @@
+"""Compiles a game: Fast Downward's ground operators and TextWorld's parsed grammar become the tables of `Compiled`.
+
+Nothing here knows an action or a predicate of ALFWorld. What the tables cannot express is refused by name.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import textworld.logic
+
+from align_echo.errors import EngineError
+from align_echo.wrappers.alfworld import upstream
+from align_echo.wrappers.alfworld.fast.compiled import Compiled, Schema
+from align_echo.wrappers.alfworld.fast.program import Program
+from align_echo.wrappers.alfworld.fast.sas import Fact, Sas, SasOperator, read_sas
+from align_echo.wrappers.alfworld.fast.templates import Expand, plain, plain_rules
+from align_echo.wrappers.alfworld.grammar import Grammar
+from align_echo.wrappers.alfworld.translation import Translation, translate
+
+
+def compile_game(domain: str, grammar: str, problem: str) -> Compiled:
+    """Compile a game's three texts. Raises `EngineError` naming what is not understood."""
+    texts = Grammar(grammar)
+    translation = translate(domain, problem)
+    return _Compiler(translation, read_sas(translation.sas), texts).compiled()
+
+
+class _Compiler:
+    def __init__(self, translation: Translation, sas: Sas, grammar: Grammar) -> None:
+        self._translation = translation
+        self._sas = sas
+        self._grammar = grammar
+        self._variables: dict[tuple[str, str], int] = {}
+        self._told, self._denied = _text_bits(sas)
+        self._types = _types(translation)
+
+    def compiled(self) -> Compiled:
+        sas = self._sas
+        facts, initial_facts = self._facts()
+        names = _display_names(initial_facts)
+        expand = self._expand(facts)
+        schema_names = list(dict.fromkeys(operator.name.split()[0] for operator in sas.operators))
+        operators = [self._operator(operator, schema_names) for operator in sas.operators]
+        blank = Compiled(
+            variables=[[name, kind, names.get(name, "")] for name, kind in self._variables],
+            facts=facts,
+            initial=f"{self._initial():x}",
+            goal=list(sas.goal),
+            schemas=[self._schema(name, expand) for name in schema_names],
+            operators=operators,
+            commands=[],
+            watched=_watched(sas.operators),
+            read=f"{_read(sas.operators):x}",
+            told={str(variable): bit for variable, bit in self._told.items() if bit != variable},
+            denied={str(variable): bit for variable, bit in self._denied.items()},
+            axioms=[[rule.layer, list(rule.conditions), rule.literal] for rule in sas.rules],
+            rules=plain_rules(self._grammar, expand),
+        )
+        return self._with_commands(blank, schema_names, expand)
+
+    # ------------------------------------------------------------ facts
+
+    def _facts(self) -> tuple[dict[str, str], list[Fact]]:
+        """All facts that the text may look at, by signature; and those that hold at first."""
+        sas = self._sas
+        changing = {fact: variable for variable, fact in enumerate(sas.facts) if variable not in sas.derived}
+        holding = [fact for variable, fact in enumerate(sas.facts) if sas.initial[variable]]
+        initial = list(dict.fromkeys([*self._translation.facts, *holding]))
+        bits: dict[Fact, int] = {fact: -1 for fact in initial if fact not in changing}
+        for (predicate, arguments), variable in changing.items():
+            bits[predicate, arguments] = self._told[variable]
+            if variable in self._denied:
+                bits[f"not_{predicate}", arguments] = self._denied[variable]
+        found: dict[str, list[tuple[tuple[str, ...], int]]] = defaultdict(list)
+        for (predicate, arguments), bit in bits.items():
+            types = [self._translation.objects[name] for name in arguments]
+            found[" ".join([predicate, *types])].append((arguments, bit))
+        return {signature: self._table(signature.split()[1:], rows) for signature, rows in found.items()}, initial
+
+    def _table(self, types: list[str], rows: list[tuple[tuple[str, ...], int]]) -> str:
+        entries = []
+        for arguments, bit in sorted(rows):
+            numbers = [str(self._variable(name, kind)) for name, kind in zip(arguments, types, strict=True)]
+            entries.append(f"{','.join(numbers)}:{bit}")
+        return " ".join(entries)
+
+    def _initial(self) -> int:
+        state = 0
+        for variable, holds in enumerate(self._sas.initial):
+            if holds:
+                state |= 1 << variable | 1 << self._told.get(variable, variable)
+        return state
+
+    def _variable(self, name: str, kind: str) -> int:
+        return self._variables.setdefault((name, kind), len(self._variables))
+
+    def _expand(self, facts: dict[str, str]) -> Expand:
+        """From a predicate and types to the signatures of facts that match, in TextWorld's order."""
+
+        def expand(predicate: str, types: Sequence[str]) -> list[str]:
+            try:
+                asked = [self._types.get(name) for name in types]
+            except KeyError as error:
+                raise EngineError(f"the game's grammar speaks of the type {error}, which the PDDL lacks") from error
+            kinds = self._types.multi_subtypes(asked)
+            names = dict.fromkeys(" ".join([predicate, *(kind.name for kind in found)]) for found in kinds)
+            return [name for name in names if name in facts]
+
+        return expand
+
+    # ------------------------------------------------------------ operators
+
+    def _schema(self, name: str, expand: Expand) -> Schema:
+        template = self._template(name)
+        parameters = [list(parameter) for parameter in self._translation.actions[name]]
+        return Schema(name, parameters, plain(template.feedback, expand))
+
+    def _template(self, name: str) -> Any:
+        if name not in self._grammar.actions:
+            raise EngineError(f"the game's grammar has no action {name}, the PDDL has")
+        return self._grammar.actions[name]
+
+    def _operator(self, operator: SasOperator, schema_names: list[str]) -> str:
+        name, *arguments = operator.name.split()
+        types = [kind for _, kind in self._translation.actions[name]]
+        if len(types) < len(arguments):
+            raise EngineError(f"the PDDL's action {name} has fewer parameters than {operator.name!r}")
+        filled = ",".join(str(self._variable(*pair)) for pair in zip(arguments, types, strict=False))
+        needs = ",".join(map(str, operator.preconditions))
+        effects = ",".join(
+            "&".join(map(str, effect.conditions)) + f">{effect.literal}" if effect.conditions else str(effect.literal)
+            for effect in operator.effects
+        )
+        if any(effect.literal >> 1 in self._sas.derived for effect in operator.effects):
+            raise EngineError(f"the PDDL's action {name} sets a derived fact")
+        return f"{schema_names.index(name)};{filled};{needs};{effects}"
+
+    def _with_commands(self, blank: Compiled, schema_names: list[str], expand: Expand) -> Compiled:
+        """Fill in what each operator is typed as; it may not depend on what changes."""
+        program = Program(blank)
+        symbols = [plain(self._template(name).command, expand) for name in schema_names]
+        template = functools.cache(lambda schema, filled: program.template(schema, filled, symbols[schema]))
+        commands = []
+        for number in range(len(blank.operators)):
+            schema, values = program.filled(number)
+            seen = [0]
+            text = template(schema, len(values))(program.initial, values, seen)
+            if seen[0]:
+                raise EngineError(f"the command of the action {schema_names[schema]} depends on what changes")
+            try:
+                commands.append(text.format_map(program.names))
+            except (KeyError, ValueError, IndexError) as error:
+                raise EngineError(f"the command of {schema_names[schema]} cannot be spelled out: {error}") from error
+        return replace(blank, commands=commands)
+
+
+def _text_bits(sas: Sas) -> tuple[dict[int, int], dict[int, int]]:
+    """For each variable the bit of what the text holds true, and that of what it holds explicitly false.
+
+    TextWorld's facts follow every effect of an action, its conditions met or not, so a fact with a conditional effect
+    needs a bit of its own; a negation is known to the text only after an effect has said so.
+    """
+    told = {variable: variable for variable in range(len(sas.facts)) if variable not in sas.derived}
+    free = len(sas.facts)
+    conditional = {e.literal >> 1 for operator in sas.operators for e in operator.effects if e.conditions}
+    for variable in sorted(conditional):
+        told[variable] = free
+        free += 1
+    negated = {e.literal >> 1 for operator in sas.operators for e in operator.effects if e.literal & 1}
+    return told, {variable: free + number for number, variable in enumerate(sorted(negated))}
+
+
+def _read(operators: Sequence[SasOperator]) -> int:
+    mask = 0
+    for literal in {literal for operator in operators for literal in operator.preconditions}:
+        mask |= 1 << (literal >> 1)
+    return mask
+
+
+def _watched(operators: Sequence[SasOperator]) -> dict[str, list[int]]:
+    """Operators by the most common fact that they need: only those of facts that hold have to be looked at."""
+    uses = Counter(literal for operator in operators for literal in operator.preconditions if not literal & 1)
+    groups: dict[str, list[int]] = defaultdict(list)
+    for number, operator in enumerate(operators):
+        positive = [literal for literal in operator.preconditions if not literal & 1]
+        bit = max(positive, key=lambda literal: (uses[literal], -literal)) >> 1 if positive else -1
+        groups[str(bit)].append(number)
+    return dict(groups)
+
+
+def _types(translation: Translation) -> Any:
+    logic = textworld.logic.GameLogic()
+    for name, supertypes in translation.types:
+        if name not in logic.types._types:
+            logic.types.add(textworld.logic.Type(name, supertypes))
+    return logic.types
+
+
+def _display_names(facts: Iterable[Fact]) -> dict[str, str]:
+    """What ALFWorld calls everything that some fact speaks of."""
+    from textworld.generator.game import EntityInfo
+
+    entities = {name: EntityInfo(name, "") for _, arguments in facts for name in arguments}
+    demangler = upstream.load("alfworld.agents.utils.misc").Demangler(game_infos=entities)
+    return {name: str(demangler.demangle_alfred_name(name)) for name in entities}

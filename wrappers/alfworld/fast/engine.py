@@ -1,0 +1,94 @@
+"""The fast engine: one integer for the state, everything else shared with other engines of the same game."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from align_echo.errors import EngineError
+from align_echo.wrappers.alfworld.engine import NOTHING_HAPPENS, Fact, Game
+from align_echo.wrappers.alfworld.fast.program import Program
+from align_echo.wrappers.alfworld.fast.store import program_of
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state of a game: a snapshot, and what can be seen in it."""
+
+    game: Game
+    program: Program
+    bits: int
+
+    @property
+    def commands(self) -> Iterable[str]:
+        """Admissible commands in the library's order."""
+        return self.program.menu(self.bits).operators
+
+    def facts(self, predicates: Iterable[str] | None = None) -> list[Fact]:
+        """What is true, and what was made false; of some predicates only, if they are named."""
+        return self.program.facts(self.bits, predicates)
+
+
+class FastEngine:
+    """Plays one game at a time. Not shared between threads, but games are."""
+
+    def __init__(self) -> None:
+        self._state: State | None = None
+
+    def close(self) -> None:
+        """Forget the game."""
+        self._state = None
+
+    def reset(self, game: Game) -> str:
+        """Start a game from its initial state; returns the intro. Raises `EngineError` if it cannot be compiled."""
+        program = program_of(game.domain, game.grammar, game.problem, game.cache)
+        self._state = State(game, program, program.initial)
+        return program.intro
+
+    def step(self, command: str) -> str:
+        """Carry out a command; returns what happened. A command that is not admissible changes nothing."""
+        now = self.sight
+        program = now.program
+        operator = program.menu(now.bits).operators.get(command.strip())
+        if operator is None:
+            return NOTHING_HAPPENS
+        bits = program.apply(operator, now.bits)
+        self._state = State(now.game, program, bits)
+        return program.answer(operator, bits)
+
+    def peek(self, command: str) -> str:
+        """What a command would answer, without doing it."""
+        before = self.sight
+        answer = self.step(command)
+        self._state = before
+        return answer
+
+    @property
+    def won(self) -> bool:
+        """The goal holds."""
+        return self.sight.program.won(self.sight.bits)
+
+    @property
+    def admissible(self) -> tuple[str, ...]:
+        """Admissible commands, sorted."""
+        return self.sight.program.menu(self.sight.bits).commands
+
+    @property
+    def sight(self) -> State:
+        """The present state. Raises `EngineError` before a reset."""
+        if self._state is None:
+            raise EngineError("no game is loaded: call reset() first")
+        return self._state
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """What every entity is called in text, by its id."""
+        return self.sight.program.names
+
+    def snapshot(self) -> State:
+        """The present state, for `restore` of any fast engine."""
+        return self.sight
+
+    def restore(self, snapshot: State) -> None:
+        """Go to a state."""
+        self._state = snapshot

@@ -1,0 +1,77 @@
+"""Compiled games kept on disk: compiling takes some tenths of a second, reading back some milliseconds.
+
+A file is named after what it was made from and begins with a checksum. Files are written to a temporary name and then
+renamed, so any number of processes may share a folder; one that is missing or damaged is made again.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import json
+import zlib
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+
+from align_echo.interface import write_atomically
+from align_echo.wrappers.alfworld.fast.compiled import Compiled, Schema
+from align_echo.wrappers.alfworld.fast.program import Program
+
+FORMAT = 1
+"""Raise it whenever the compiler makes something else of the same texts."""
+
+PROGRAMS = 64
+"""Games kept in memory."""
+
+
+@functools.lru_cache(PROGRAMS)
+def program_of(domain: str, grammar: str, problem: str, folder: Path | None) -> Program:
+    """A game ready to be played, from the folder if it is there. Raises `EngineError` if it cannot be compiled."""
+    return Program(compiled_game(domain, grammar, problem, folder))
+
+
+def compiled_game(domain: str, grammar: str, problem: str, folder: Path | None) -> Compiled:
+    """A compiled game, from the folder if it is there; None keeps nothing."""
+    if folder is None:
+        return _compile(domain, grammar, problem)
+    file = folder / f"{_key(domain, grammar, problem)}.game"
+    try:
+        return _decode(file.read_text(encoding="ascii"))
+    except (OSError, ValueError, KeyError, TypeError, zlib.error):
+        made = _compile(domain, grammar, problem)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, _encode(made))
+    except OSError:
+        pass  # a full or read-only disk costs time at the next start, nothing else
+    return made
+
+
+def _compile(domain: str, grammar: str, problem: str) -> Compiled:
+    from align_echo.wrappers.alfworld.fast.compiler import compile_game  # TextWorld takes a second to import
+
+    return compile_game(domain, grammar, problem)
+
+
+def _key(*texts: str) -> str:
+    versions = [metadata.version(name) for name in ("fast-downward-textworld", "textworld", "alfworld")]
+    return hashlib.sha256("\0".join([str(FORMAT), *versions, *texts]).encode()).hexdigest()[:32]
+
+
+def _encode(compiled: Compiled) -> str:
+    body = base64.b64encode(zlib.compress(json.dumps(asdict(compiled)).encode(), 6)).decode("ascii")
+    return f"{_checksum(body)}\n{body}"
+
+
+def _decode(text: str) -> Compiled:
+    checksum, _, body = text.partition("\n")
+    if checksum != _checksum(body):
+        raise ValueError("a damaged file")
+    record = json.loads(zlib.decompress(base64.b64decode(body)))
+    return Compiled(**{**record, "schemas": [Schema(**schema) for schema in record["schemas"]]})
+
+
+def _checksum(body: str) -> str:
+    return hashlib.sha256(body.encode()).hexdigest()

@@ -1,0 +1,273 @@
+"""Spells out the templates of a compiled grammar on a state, and says which bits the text depended on.
+
+Templates become closures once per game. A closure takes the state, the variables bound so far and a one-element list
+into which it collects the mask of the bits it looked at: the same bits give the same text.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from align_echo.errors import EngineError
+
+Bound = tuple[tuple[str, str], ...]
+"""Placeholders (name, type) in the order in which they were bound."""
+
+Values = tuple[int, ...]
+"""The variables that they are bound to, by number."""
+
+Spell = Callable[[int, Values, list[int]], str]
+Each = Callable[[int, Values, list[int]], Iterator[str]]
+Find = Callable[[int, Values, list[int]], Iterator[Values]]
+
+
+@dataclass(frozen=True)
+class Entity:
+    """What an expression in a template may ask of a variable. TextWorld's other attributes are never set here."""
+
+    id: str
+    type: str
+    name: str
+    definite: str = "the"
+    indefinite: str = "a"
+    adj: None = None
+    noun: None = None
+    desc: None = None
+    room_type: None = None
+    synonyms: None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Facts that agree with what is bound: the mask of their bits, and (bit as a number, new variables) of each."""
+
+    mask: int
+    facts: tuple[tuple[int, Values], ...]
+
+
+class Speaker:
+    """The templates of one game over its facts."""
+
+    def __init__(
+        self,
+        rules: Mapping[str, Sequence[Sequence[Any]]],
+        entities: Sequence[Entity],
+        facts: Callable[[str], Sequence[tuple[Values, int]]],
+    ) -> None:
+        """`facts` gives a signature's facts in order: (variables, bit), bit -1 where the fact is always true."""
+        self._rules = rules
+        self._entities = entities
+        self._facts = facts
+        self._open: list[str] = []
+        self._chosen: dict[tuple[str, Bound], Spell] = {}
+
+    def template(self, symbols: Sequence[Any], bound: Bound) -> Spell:
+        """Compile a template. Raises `EngineError` naming what is not understood."""
+        return _joined([self._symbol(symbol, bound) for symbol in symbols])
+
+    def _symbol(self, symbol: Any, bound: Bound) -> Spell:
+        if isinstance(symbol, str):
+            return _constant(symbol)
+        match symbol:
+            case ["rule", str(name)]:
+                return self._rule(name, bound)
+            case ["value", str(expression)]:
+                return self._value(expression, bound)
+            case ["each", query, inner]:
+                each = self._each(query, inner, bound)
+                return lambda state, values, seen: "".join(each(state, values, seen))
+            case ["list", query, inner]:
+                return self._list(self._each(query, inner, bound), bound)
+        raise EngineError(f"the game's grammar holds a symbol that is not understood: {symbol!r}")
+
+    def _rule(self, name: str, bound: Bound) -> Spell:
+        """The first rule of a name whose condition holds."""
+        found = self._chosen.get((name, bound))
+        if found is not None:
+            return found
+        if name in self._open:
+            raise EngineError(f"the game's grammar calls #{name}# from itself")
+        if name not in self._rules:
+            raise EngineError(f"the game's grammar has no rule #{name}#")
+        self._open.append(name)
+        choices = [
+            (None if query is None else self._query(query, bound)[0], self.template(symbols, bound))
+            for query, symbols in self._rules[name]
+        ]
+        self._open.pop()
+
+        def spell(state: int, values: Values, seen: list[int]) -> str:
+            for condition, text in choices:
+                if condition is None or next(condition(state, values, seen), None) is not None:
+                    return text(state, values, seen)
+            raise EngineError(f"the game's grammar has no rule #{name}# for this state")
+
+        self._chosen[name, bound] = spell
+        return spell
+
+    def _list(self, each: Each, bound: Bound) -> Spell:
+        empty, separator, last = (
+            self._rule(name, bound) for name in ("list_empty", "list_separator", "list_last_separator")
+        )
+
+        def spell(state: int, values: Values, seen: list[int]) -> str:
+            items = list(each(state, values, seen))
+            if not items:
+                return empty(state, values, seen)
+            if len(items) == 1:
+                return items[0]
+            first = separator(state, values, seen).join(items[:-1])
+            return first + last(state, values, seen) + items[-1]
+
+        return spell
+
+    def _each(self, query: Any, inner: Any, bound: Bound) -> Each:
+        if query is None:
+            alone = self._symbol(inner, bound)
+            return lambda state, values, seen: iter((alone(state, values, seen),))
+        find, wider = self._query(query, bound)
+        spell = self._symbol(inner, wider)
+
+        def each(state: int, values: Values, seen: list[int]) -> Iterator[str]:
+            for found in find(state, values, seen):
+                yield spell(state, found, seen)
+
+        return each
+
+    # ------------------------------------------------------------ queries
+
+    def _query(self, query: Sequence[Any], bound: Bound) -> tuple[Find, Bound]:
+        """What finds the bindings under which all facts hold, and the placeholders that are bound then."""
+        steps = []
+        for signatures, placeholders in query:
+            asked: Bound = tuple((name, kind) for name, kind in placeholders)
+            new = tuple(dict.fromkeys(place for place in asked if place not in bound))
+            known = tuple((position, bound.index(p)) for position, p in enumerate(asked) if p in bound)
+            steps.append((self._index(signatures, asked, new, known), tuple(slot for _, slot in known)))
+            bound += new
+        last = len(steps)
+
+        def find(state: int, values: Values, seen: list[int], depth: int = 0) -> Iterator[Values]:
+            if depth == last:
+                yield values
+                return
+            index, slots = steps[depth]
+            candidates = index().get(tuple(values[slot] for slot in slots))
+            if candidates is None:
+                return
+            seen[0] |= candidates.mask
+            for bit, added in candidates.facts:
+                # Two placeholders never stand for the same variable.
+                if (bit and not state & bit) or any(variable in values for variable in added):
+                    continue
+                yield from find(state, values + added, seen, depth + 1)
+
+        return find, bound
+
+    def _index(
+        self, signatures: Sequence[str], asked: Bound, new: Bound, known: tuple[tuple[int, int], ...]
+    ) -> Callable[[], dict[Values, Candidates]]:
+        """Facts by the variables at the positions that are bound already; made when first asked for."""
+
+        @functools.cache
+        def index() -> dict[Values, Candidates]:
+            found: dict[Values, list[tuple[int, Values]]] = {}
+            for signature in signatures:
+                for variables, bit in self._facts(signature):
+                    added = {place: variable for place, variable in zip(asked, variables, strict=True) if place in new}
+                    repeated = any(added.get(p, v) != v for p, v in zip(asked, variables, strict=True))
+                    if repeated or len(set(added.values())) < len(added):
+                        continue
+                    key = tuple(variables[position] for position, _ in known)
+                    found.setdefault(key, []).append((0 if bit < 0 else 1 << bit, tuple(added[p] for p in new)))
+            return {key: _candidates(facts) for key, facts in found.items()}
+
+        return index
+
+    # ------------------------------------------------------------ expressions
+
+    def _value(self, expression: str, bound: Bound) -> Spell:
+        try:
+            node = ast.parse(expression.strip(), mode="eval").body
+        except SyntaxError as error:
+            raise EngineError(
+                f"the game's grammar holds an expression that does not parse: {expression!r}"
+            ) from error
+        slots = {name: slot for slot, (name, _) in enumerate(bound)}
+        _check(node, slots, expression)
+        used = tuple(sorted({slots[name.id] for name in ast.walk(node) if isinstance(name, ast.Name)}))
+        names = {name: used.index(slot) for name, slot in slots.items() if slot in used}
+
+        @functools.cache
+        def text(*variables: int) -> str:
+            return str(_evaluate(node, {name: self._entities[variables[i]] for name, i in names.items()}))
+
+        if len(used) == 1:
+            [slot] = used
+            return lambda state, values, seen: text(values[slot])
+        return lambda state, values, seen: text(*(values[slot] for slot in used))
+
+
+def _candidates(facts: list[tuple[int, Values]]) -> Candidates:
+    mask = 0
+    for bit, _ in facts:
+        mask |= bit
+    return Candidates(mask, tuple(facts))
+
+
+def _constant(text: str) -> Spell:
+    return lambda state, values, seen: text
+
+
+def _joined(parts: list[Spell]) -> Spell:
+    if len(parts) == 1:
+        return parts[0]
+    return lambda state, values, seen: "".join([part(state, values, seen) for part in parts])
+
+
+def _check(node: ast.expr, names: Mapping[str, int], expression: str) -> None:
+    """Names, attributes of entities, text, `+` and `or` only: game files are data and run no code."""
+    match node:
+        case ast.Constant(value=str()):
+            return
+        case ast.Name(id=name):
+            if name in names:
+                return
+            raise EngineError(f"the game's grammar speaks of {name!r} where nothing is called so: {expression!r}")
+        case ast.Attribute(value=inner, attr=attribute) if attribute in Entity.__dataclass_fields__:
+            return _check(inner, names, expression)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            _check(left, names, expression)
+            return _check(right, names, expression)
+        case ast.BoolOp(op=ast.Or(), values=values):
+            for value in values:
+                _check(value, names, expression)
+            return
+    raise EngineError(f"the game's grammar holds an expression that is not read: {expression!r}")
+
+
+def _evaluate(node: ast.expr, names: Mapping[str, Entity]) -> Any:
+    match node:
+        case ast.Constant(value=text):
+            return text
+        case ast.Name(id=name):
+            return names[name]
+        case ast.Attribute(value=inner, attr=attribute):
+            return getattr(_evaluate(inner, names), attribute)
+        case ast.BinOp(left=left, right=right):
+            return _evaluate(left, names) + _evaluate(right, names)
+        case ast.BoolOp(values=values):
+            found = None
+            for value in values:
+                found = _evaluate(value, names)
+                if found:
+                    break
+            return found
+    raise AssertionError("checked when it was compiled")

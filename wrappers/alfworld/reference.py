@@ -1,0 +1,142 @@
+"""The reference engine: TextWorld's own PDDL environment under ALFWorld's demangler, unmodified.
+
+It takes seconds to load a game and tens of milliseconds a step, and goes back to a state by playing again from the
+start. Its parsers and its translator belong to the whole process, so one engine works at a time.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import textworld
+from textworld.envs import PddlEnv
+
+from align_echo.errors import EngineError
+from align_echo.wrappers.alfworld import upstream
+from align_echo.wrappers.alfworld.engine import NOTHING_HAPPENS, Fact, Game
+from align_echo.wrappers.alfworld.grammar import PARSING
+from align_echo.wrappers.alfworld.translation import TRANSLATING
+
+
+@dataclass(frozen=True)
+class Played:
+    """A state, as the commands that lead to it."""
+
+    game: Game
+    commands: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What TextWorld told of a state."""
+
+    commands: tuple[str, ...]
+    all_facts: tuple[Fact, ...]
+
+    def facts(self, predicates: Iterable[str] | None = None) -> list[Fact]:
+        """What is true, and what was made false; of some predicates only, if they are named."""
+        wanted = None if predicates is None else frozenset(predicates)
+        return [fact for fact in self.all_facts if wanted is None or fact[0] in wanted]
+
+
+class ReferenceEngine:
+    """Plays one game at a time. Not shared between threads."""
+
+    def __init__(self) -> None:
+        self._env: Any = None
+        self._game: Game | None = None
+        self._told: Any = None
+        self._taken: tuple[str, ...] = ()
+
+    def close(self) -> None:
+        """Forget the game."""
+        self._env = self._game = self._told = None
+
+    def reset(self, game: Game) -> str:
+        """Start a game from its initial state; returns the intro. Raises `EngineError` if it does not load."""
+        self._told = _alone(lambda: self._load(game))
+        self._game, self._taken = game, ()
+        return str(self._told.feedback)
+
+    def step(self, command: str) -> str:
+        """Carry out a command; returns what happened. A command that is not admissible changes nothing."""
+        env, _ = self._running()
+        self._told = _alone(lambda: env.step(command))[0]
+        answer = str(self._told.feedback)
+        if answer != NOTHING_HAPPENS:
+            self._taken = (*self._taken, command)
+        return answer
+
+    def peek(self, command: str) -> str:
+        """What a command would answer; the game is then played again up to here."""
+        before = self.snapshot()
+        answer = self.step(command)
+        if answer != NOTHING_HAPPENS:
+            self.restore(before)
+        return answer
+
+    @property
+    def won(self) -> bool:
+        """The goal holds."""
+        return bool(self._running()[1]["won"])
+
+    @property
+    def admissible(self) -> tuple[str, ...]:
+        """Admissible commands, sorted."""
+        return tuple(self._running()[1]["admissible_commands"])
+
+    @property
+    def sight(self) -> Told:
+        """What TextWorld tells of the present state."""
+        told = self._running()[1]
+        facts = tuple((fact.name, tuple(fact.names)) for fact in told["_facts"])
+        return Told(tuple(dict.fromkeys(told["_valid_commands"])), facts)
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """What every entity is called in text, by its id."""
+        return {name: str(info.name) for name, info in self._running()[1]["_entity_infos"].items()}
+
+    def snapshot(self) -> Played:
+        """The commands that led here."""
+        self._running()
+        assert self._game is not None
+        return Played(self._game, self._taken)
+
+    def restore(self, snapshot: Played) -> None:
+        """Play a game up to a state."""
+        self.reset(snapshot.game)
+        for command in snapshot.commands:
+            self.step(command)
+
+    def _running(self) -> tuple[Any, Any]:
+        if self._told is None:
+            raise EngineError("no game is loaded: call reset() first")
+        return self._env, self._told
+
+    def _load(self, game: Game) -> Any:
+        if self._env is None:
+            upstream.load("alfworld.agents.environment.alfred_tw_env")
+            from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
+
+            infos = textworld.EnvInfos(won=True, admissible_commands=True, facts=True)
+            self._env = AlfredDemangler(PddlEnv(infos), shuffle=False)
+        if game != self._game:
+            texts = {"pddl_domain": game.domain, "grammar": game.grammar, "pddl_problem": game.problem}
+            self._env.load(texts)
+        return self._env.reset()
+
+
+def _alone(call: Callable[[], Any]) -> Any:
+    """Run a call of TextWorld while nothing else parses or translates; it leaves `sys.argv` as it was."""
+    with PARSING, TRANSLATING:
+        argv = sys.argv
+        try:
+            return call()
+        except (Exception, SystemExit) as error:
+            raise EngineError(f"TextWorld failed: {type(error).__name__}: {error}".splitlines()[0]) from error
+        finally:
+            sys.argv = argv
