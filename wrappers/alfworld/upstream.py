@@ -26,13 +26,14 @@ _VARIABLE = "ALFWORLD_DATA"
 
 def load(module: str) -> ModuleType:
     """Import a module of ALFWorld without its side effects. Raises `EngineError` if it is not installed."""
-    if module in sys.modules:
-        return sys.modules[module]
-    with _LOCK, _own_environment():
-        try:
-            return importlib.import_module(module)
-        except ImportError as error:
-            raise EngineError(f"ALFWorld does not import ({error}): pip install 'alfworld==0.4.2'") from error
+    with _LOCK:  # also to look: a module that another thread is still importing is listed, and half there
+        if module in sys.modules:
+            return sys.modules[module]
+        with _own_environment():
+            try:
+                return importlib.import_module(module)
+            except ImportError as error:
+                raise EngineError(f"ALFWorld does not import ({error}): pip install 'alfworld==0.4.2'") from error
 
 
 @contextlib.contextmanager
