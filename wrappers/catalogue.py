@@ -21,7 +21,9 @@ from align_echo.wrappers.text_env import TextEnv
 class EnvironmentModule(Protocol):
     """What `wrappers/<name>/__init__.py` offers."""
 
-    def make_env(self, *, split: str, data_root: Path | None, step_limit: int | None) -> TextEnv: ...
+    def make_env(
+        self, *, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None
+    ) -> TextEnv: ...
     def task_ids(self, *, split: str, data_root: Path | None) -> list[str]: ...
     def training_tasks(self, *, data_root: Path | None, iteration: int, seed: int) -> list[str]: ...
 
@@ -32,7 +34,7 @@ class EnvironmentSpec:
 
     `training_tasks` draws ALIGN's tasks of one iteration; `is_invalid` tells from a raw observation that the engine
     refused the action, for the metric only (the paper, section 4.3): no learner may look at it.
-    `task_type(task_id)` needs no engine.
+    `task_type(task_id)` needs no engine. `engines` names those that a user may choose from, the default first.
     """
 
     name: str
@@ -47,6 +49,7 @@ class EnvironmentSpec:
     is_invalid: Callable[[str], bool]
     task_type: Callable[[str], str]
     module: Callable[[], EnvironmentModule]
+    engines: tuple[str, ...] = ()
 
 
 def environments() -> dict[str, EnvironmentSpec]:
@@ -72,17 +75,45 @@ def make(
     interface: str | Path | Interface | None = None,
     data_root: str | Path | None = None,
     step_limit: int | None = None,
+    engine: str | None = None,
 ) -> gym.Env[str, str]:
     """An environment, wrapped in an interface if one is given.
 
     `split` defaults to the training split; `interface` is a shipped name, a path to a `.py` file, or an `Interface`
-    (None or "none": the raw environment). Raises `UsageError`, `MissingDataError` or `InterfaceError`, each one line.
+    (None or "none": the raw environment); `engine` is one of the environment's engines, if it has several.
+    Raises `UsageError`, `MissingDataError` or `InterfaceError`, each one line.
     """
     spec = environment(env_id)
     split = check_split(spec, split or spec.train_split)
     found = resolve_interface(spec, interface)
-    env = spec.module().make_env(split=split, data_root=_path(data_root), step_limit=step_limit)
+    env = spec.module().make_env(
+        split=split, data_root=_path(data_root), step_limit=step_limit, engine=check_engine(spec, engine)
+    )
     return env if found is None else AlignWrapper(env, found)
+
+
+def make_vec(
+    env_id: str,
+    *,
+    n: int,
+    split: str | None = None,
+    interface: str | Path | Interface | None = None,
+    data_root: str | Path | None = None,
+    step_limit: int | None = None,
+    engine: str | None = None,
+) -> gym.vector.SyncVectorEnv:
+    """`n` environments of `make` stepped together in this process; `reset(seed=s)` gives the i-th the seed s + i.
+
+    An environment whose episode is over is reset by the next step, as gymnasium's vector environments do. Raises
+    `UsageError` for n below 1, otherwise as `make`.
+    """
+    if n < 1:
+        raise UsageError(f"n must be at least 1, not {n}")
+
+    def one() -> gym.Env[str, str]:
+        return make(env_id, split=split, interface=interface, data_root=data_root, step_limit=step_limit, engine=engine)
+
+    return gym.vector.SyncVectorEnv([one] * n)
 
 
 def tasks(env_id: str, *, split: str | None = None, data_root: str | Path | None = None) -> list[str]:
@@ -108,6 +139,14 @@ def check_split(spec: EnvironmentSpec, split: str) -> str:
     if split not in spec.splits:
         raise UsageError(f"{spec.name} has no split {split!r}; it has {', '.join(spec.splits)}")
     return split
+
+
+def check_engine(spec: EnvironmentSpec, engine: str | None) -> str | None:
+    """The engine, if the environment has it; None is its default. Raises `UsageError` otherwise."""
+    if engine is not None and engine not in spec.engines:
+        known = f"it has {', '.join(spec.engines)}" if spec.engines else "it has only one: leave engine out"
+        raise UsageError(f"{spec.name} has no engine {engine!r}; {known}")
+    return engine
 
 
 def register() -> None:

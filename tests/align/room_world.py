@@ -25,7 +25,9 @@ WAYS = {
 class RoomModule:
     """What an environment's package offers."""
 
-    def make_env(self, *, split: str, data_root: Path | None, step_limit: int | None) -> TextEnv:
+    def make_env(
+        self, *, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None
+    ) -> TextEnv:
         return RoomEnv(step_limit or STEP_LIMIT)
 
     def task_ids(self, *, split: str, data_root: Path | None) -> list[str]:

@@ -39,7 +39,8 @@ class AlfworldEnv(TextEnv):
     def __init__(self, source: Source, split: str, step_limit: int | None = None, engine: str = "fast") -> None:
         """`engine` is "fast" or "textworld".
 
-        Raises `MissingDataError` if the source has no such split, `UsageError` for a step limit below 1 or another engine.
+        Raises `MissingDataError` if the source has no such split, `UsageError` for a step limit below 1 or for
+        another engine.
         """
         limit = STEP_LIMIT if step_limit is None else step_limit
         super().__init__(tuple(source.ids(split)), CONTRACT, limit)

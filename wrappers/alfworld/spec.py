@@ -59,7 +59,7 @@ def _spec() -> EnvironmentSpec:
     return EnvironmentSpec(
         name="alfworld",
         gym_id="align_echo/ALFWorld-v0",
-        summary="household tasks in text (ALFWorld 0.4.2, the real TextWorld engine)",
+        summary="household tasks in text (ALFWorld 0.4.2)",
         splits=("train", "valid_seen", "valid_unseen"),
         train_split="train",
         test_split="valid_unseen",
@@ -69,6 +69,7 @@ def _spec() -> EnvironmentSpec:
         is_invalid=is_invalid,
         task_type=task_type,
         module=_module,
+        engines=("fast", "textworld"),
     )
 
 

@@ -86,7 +86,7 @@ def test_the_engines_planner_finds_nothing_shorter(kind, engine, load):
             if not engine.won:
                 engine.step(meddle(rng, list(engine.admissible), (oracle.route() or ["look"])[0]))
         if not engine.won:
-            assert oracle.distance() == len(plan(engine.sight))
+            assert oracle.distance() == len(plan(engine.sight) or [])
             compared += 1
 
 

@@ -41,7 +41,7 @@ class FastEngine:
 
     def reset(self, game: Game) -> str:
         """Start a game from its initial state; returns the intro. Raises `EngineError` if it cannot be compiled."""
-        program = program_of(game.domain, game.grammar, game.problem, game.cache)
+        program = program_of(game)
         self._state = State(game, program, program.initial)
         return program.intro
 

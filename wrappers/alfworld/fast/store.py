@@ -13,9 +13,9 @@ import json
 import zlib
 from dataclasses import asdict
 from importlib import metadata
-from pathlib import Path
 
 from align_echo.interface import write_atomically
+from align_echo.wrappers.alfworld.engine import Game
 from align_echo.wrappers.alfworld.fast.compiled import Compiled, Schema
 from align_echo.wrappers.alfworld.fast.program import Program
 
@@ -27,37 +27,38 @@ PROGRAMS = 64
 
 
 @functools.lru_cache(PROGRAMS)
-def program_of(domain: str, grammar: str, problem: str, folder: Path | None) -> Program:
-    """A game ready to be played, from the folder if it is there. Raises `EngineError` if it cannot be compiled."""
-    return Program(compiled_game(domain, grammar, problem, folder))
+def program_of(game: Game) -> Program:
+    """A game ready to be played, from its cache if it is there. Raises `EngineError` if it cannot be compiled."""
+    return Program(compiled_game(game))
 
 
-def compiled_game(domain: str, grammar: str, problem: str, folder: Path | None) -> Compiled:
-    """A compiled game, from the folder if it is there; None keeps nothing."""
-    if folder is None:
-        return _compile(domain, grammar, problem)
-    file = folder / f"{_key(domain, grammar, problem)}.game"
+def compiled_game(game: Game) -> Compiled:
+    """A compiled game, from its cache if it is there. Raises `EngineError` if it cannot be compiled."""
+    if game.cache is None:
+        return _compile(game)
+    file = game.cache / f"{_key(game)}.game"
     try:
         return _decode(file.read_text(encoding="ascii"))
     except (OSError, ValueError, KeyError, TypeError, zlib.error):
-        made = _compile(domain, grammar, problem)
+        made = _compile(game)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        game.cache.mkdir(parents=True, exist_ok=True)
         write_atomically(file, _encode(made))
     except OSError:
         pass  # a full or read-only disk costs time at the next start, nothing else
     return made
 
 
-def _compile(domain: str, grammar: str, problem: str) -> Compiled:
+def _compile(game: Game) -> Compiled:
     from align_echo.wrappers.alfworld.fast.compiler import compile_game  # TextWorld takes a second to import
 
-    return compile_game(domain, grammar, problem)
+    return compile_game(game.domain, game.grammar, game.problem)
 
 
-def _key(*texts: str) -> str:
+def _key(game: Game) -> str:
     versions = [metadata.version(name) for name in ("fast-downward-textworld", "textworld", "alfworld")]
-    return hashlib.sha256("\0".join([str(FORMAT), *versions, *texts]).encode()).hexdigest()[:32]
+    parts = [str(FORMAT), *versions, game.domain, game.grammar, game.problem]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
 def _encode(compiled: Compiled) -> str:

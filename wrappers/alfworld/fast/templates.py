@@ -23,9 +23,7 @@ def plain(text: str, expand: Expand) -> Symbols:
 def plain_rules(grammar: Grammar, expand: Expand) -> dict[str, list[list[Any]]]:
     """All rules by name: (condition or None, symbols) in order."""
     return {
-        name: [
-            [_query(rule.condition, expand), [_symbol(symbol, expand) for symbol in rule.symbols]] for rule in rules
-        ]
+        name: [[_query(rule.condition, expand), [_symbol(symbol, expand) for symbol in rule.symbols]] for rule in rules]
         for name, rules in grammar.rules.items()
     }
 

@@ -46,9 +46,13 @@ class Entity:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Facts that agree with what is bound: the mask of their bits, and (bit as a number, new variables) of each."""
+    """Facts that agree with what is bound: (bit as a number, new variables) of each.
+
+    `mask` holds their bits; `constant` says that some are always true.
+    """
 
     mask: int
+    constant: bool
     facts: tuple[tuple[int, Values], ...]
 
 
@@ -163,6 +167,8 @@ class Speaker:
             if candidates is None:
                 return
             seen[0] |= candidates.mask
+            if not candidates.constant and not state & candidates.mask:
+                return
             for bit, added in candidates.facts:
                 # Two placeholders never stand for the same variable.
                 if (bit and not state & bit) or any(variable in values for variable in added):
@@ -197,9 +203,7 @@ class Speaker:
         try:
             node = ast.parse(expression.strip(), mode="eval").body
         except SyntaxError as error:
-            raise EngineError(
-                f"the game's grammar holds an expression that does not parse: {expression!r}"
-            ) from error
+            raise EngineError(f"the game's grammar holds an expression that does not parse: {expression!r}") from error
         slots = {name: slot for slot, (name, _) in enumerate(bound)}
         _check(node, slots, expression)
         used = tuple(sorted({slots[name.id] for name in ast.walk(node) if isinstance(name, ast.Name)}))
@@ -219,7 +223,7 @@ def _candidates(facts: list[tuple[int, Values]]) -> Candidates:
     mask = 0
     for bit, _ in facts:
         mask |= bit
-    return Candidates(mask, tuple(facts))
+    return Candidates(mask, any(not bit for bit, _ in facts), tuple(facts))
 
 
 def _constant(text: str) -> Spell:
