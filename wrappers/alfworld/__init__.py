@@ -32,6 +32,13 @@ def task_ids(*, split: str, data_root: Path | None) -> list[str]:
     return source(data_root).ids(split)
 
 
+def data_source(*, data_root: Path | None) -> str:
+    """Which games are played: "embedded games, generator 1" or "official games at <path>". Raises `MissingDataError`."""
+    from align_echo.wrappers.alfworld.data import source
+
+    return source(data_root).label
+
+
 def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list[str]:
     """ALIGN's tasks of one iteration (counted from 0): three of each type, not drawn before while there are fresh ones.
 

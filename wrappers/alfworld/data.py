@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from align_echo.errors import EngineError, MissingDataError, UsageError
 from align_echo.interface import write_atomically
-from align_echo.wrappers.alfworld import manifest
+from align_echo.wrappers.alfworld import manifest, upstream
 from align_echo.wrappers.alfworld.spec import TASK_TYPES
 
 FOLDER = "json_2.1.1"
@@ -35,8 +35,10 @@ class GameFolder:
 
 
 class Source(Protocol):
-    """A collection of games."""
+    """A collection of games. `label` says which one, for the record of a run."""
 
+    @property
+    def label(self) -> str: ...
     def ids(self, split: str) -> list[str]: ...
     def folder(self, task_id: str) -> GameFolder: ...
 
@@ -44,20 +46,29 @@ class Source(Protocol):
 def source(data_root: Path | None) -> Source:
     """The official games under `data_root` or `$ALFWORLD_DATA`; without either, the embedded ones.
 
-    `$ALFWORLD_DATA` without games in it is passed over, because ALFWorld itself sets it to an empty cache folder.
-    Raises `MissingDataError` if `data_root` is given and holds no games.
+    ALFWorld's own default folder without games in it counts as unset: the package itself exports it when imported.
+    Raises `MissingDataError` if the folder that was named holds no games.
     """
     if data_root is not None:
-        if not (data_root / FOLDER).is_dir():
-            raise MissingDataError(
-                f"no ALFWorld games under {data_root}: expected {data_root / FOLDER}/<split>/<task>/<trial>/{GAME} "
-                f"(alfworld-download makes it); leave data_root out to play the embedded games"
-            )
-        return OfficialGames(data_root / FOLDER)
-    configured = os.environ.get("ALFWORLD_DATA")
-    if configured and (Path(configured) / FOLDER).is_dir():
-        return OfficialGames(Path(configured) / FOLDER)
-    return EmbeddedGames()
+        return _official(data_root, f"{data_root}", "leave data_root out")
+    configured = upstream.configured_data()
+    if not configured or (_is_default(Path(configured)) and not (Path(configured) / FOLDER).is_dir()):
+        return EmbeddedGames()
+    return _official(Path(configured), f"$ALFWORLD_DATA ({configured})", "unset it")
+
+
+def _official(root: Path, named: str, otherwise: str) -> OfficialGames:
+    if not (root / FOLDER).is_dir():
+        raise MissingDataError(
+            f"no ALFWorld games under {named}: expected {root / FOLDER}/<split>/<task>/<trial>/{GAME} "
+            f"(alfworld-download makes it); {otherwise} to play the embedded games"
+        )
+    return OfficialGames(root / FOLDER)
+
+
+def _is_default(path: Path) -> bool:
+    """Whether it is the folder that ALFWorld puts into `$ALFWORLD_DATA` by itself."""
+    return path.absolute() == Path("~/.cache/alfworld").expanduser().absolute()
 
 
 # ---------------------------------------------------------------- official
@@ -68,6 +79,11 @@ class OfficialGames:
     """Games on disk under `<root>/<split>/<task>/<trial>`."""
 
     root: Path
+
+    @property
+    def label(self) -> str:
+        """Where they lie."""
+        return f"official games at {self.root.parent.absolute()}"
 
     def ids(self, split: str) -> list[str]:
         """Playable games of a split, sorted. Raises `MissingDataError` if the split is not there or holds none."""
@@ -149,6 +165,11 @@ def read_json(path: Path) -> dict[str, Any]:
 
 class EmbeddedGames:
     """Generated games, listed in the shipped manifest and made when first played."""
+
+    @property
+    def label(self) -> str:
+        """Which version of the generator makes them."""
+        return f"embedded games, generator {manifest.shipped().versions['generator']}"
 
     def ids(self, split: str) -> list[str]:
         """Listed games of a split, sorted."""

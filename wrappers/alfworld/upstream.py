@@ -51,6 +51,12 @@ def _own_environment() -> Iterator[None]:
                 os.environ[_VARIABLE] = before
 
 
+def configured_data() -> str | None:
+    """`$ALFWORLD_DATA` as the user set it, also while another thread imports ALFWorld."""
+    with _LOCK:
+        return os.environ.get(_VARIABLE)
+
+
 @functools.cache
 def package_folder() -> Path:
     """Where the wheel is installed. Raises `EngineError` if it is not."""

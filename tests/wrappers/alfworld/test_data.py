@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from align_echo.errors import EngineError, MissingDataError, UsageError
-from align_echo.wrappers.alfworld import data, make_env, manifest, task_ids
+from align_echo.wrappers.alfworld import data, data_source, make_env, manifest, task_ids
 from align_echo.wrappers.alfworld.data import EmbeddedGames, OfficialGames
 
 
@@ -49,9 +49,25 @@ def test_alfworld_data_is_used_when_it_holds_games(official, some_ids, monkeypat
     assert task_ids(split="valid_seen", data_root=None) == sorted(some_ids)
 
 
-def test_an_empty_alfworld_data_means_embedded_games(tmp_path, monkeypatch):
-    monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
+@pytest.mark.parametrize("name", ["nowhere", "."])
+def test_an_alfworld_data_without_games_is_not_passed_over(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path / name))
+    with pytest.raises(MissingDataError, match=r"ALFWORLD_DATA .*expected .*json_2\.1\.1.* unset it to play the embedded"):
+        task_ids(split="valid_unseen", data_root=None)
+
+
+def test_the_folder_that_alfworld_itself_exports_means_embedded_games(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path / ".cache" / "alfworld"))
     assert len(task_ids(split="valid_unseen", data_root=None)) == 134
+
+
+def test_it_says_which_games_are_played(official, monkeypatch):
+    monkeypatch.delenv("ALFWORLD_DATA", raising=False)
+    assert data_source(data_root=None) == "embedded games, generator 1"
+    assert data_source(data_root=official) == f"official games at {official}"
+    monkeypatch.setenv("ALFWORLD_DATA", str(official))
+    assert data_source(data_root=None) == f"official games at {official}"
 
 
 @pytest.mark.parametrize(

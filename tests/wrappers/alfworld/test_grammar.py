@@ -1,9 +1,10 @@
-"""The remembered grammar: same text as TextWorld's own, and nothing in a game file is executed."""
+"""Compiled templates: same text as TextWorld's own, remembered safely; nothing in a game file is executed."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,9 @@ from textworld.logic import GameLogic, Placeholder, Proposition, State, Type, Va
 
 from align_echo.errors import EngineError
 from align_echo.wrappers.alfworld import upstream
-from align_echo.wrappers.alfworld.grammar import Grammar, Scene
+from align_echo.wrappers.alfworld.fast.templates import plain, plain_rules
+from align_echo.wrappers.alfworld.fast.text import Entity, Speaker
+from align_echo.wrappers.alfworld.grammar import Grammar
 
 TABLE = Variable("table", "r")
 CUPS = [Variable("cup1", "o"), Variable("cup2", "o"), Variable("cup3", "o")]
@@ -30,6 +33,7 @@ PARTS = st.sampled_from(
         "[{o.indefinite + ' ' + o.name | in(o:o, r:r) & big(o:o)}]",
         "{#one(o)# | in(o:o, r:r)}",
         "{r.desc or r.id}",
+        "[{o.name | in(o:o, r:r) & in(p:o, r:r) & big(p:o)}]",
     ]
 )
 RULES = {
@@ -41,7 +45,11 @@ RULES = {
 }
 
 
-def scene_of(inside: Iterable[int], big: Iterable[int]) -> Scene:
+BITS = {("in", 0): 0, ("in", 1): 1, ("in", 2): 2, ("big", 0): 3, ("big", 1): 4, ("big", 2): 5}
+BOUND = (("r", "r"),)
+
+
+def told_by_textworld(rules: Mapping[str, Any], text: str, inside: Iterable[int], big: Iterable[int]) -> str:
     logic = GameLogic()
     for name in ("r", "o"):
         logic.types.add(Type(name, []))
@@ -51,41 +59,94 @@ def scene_of(inside: Iterable[int], big: Iterable[int]) -> Scene:
         info = EntityInfo(variable.name, variable.type)
         info.name, info.indefinite = f"{variable.name} 1", "a"
         entities[variable.name] = info
-    return Scene(State(logic, facts), entities)
+    context = {
+        "state": State(logic, facts),
+        "facts": facts,
+        "variables": {"r": entities["table"]},
+        "mapping": {Placeholder("r", "r"): TABLE},
+        "entity_infos": entities,
+    }
+    return str(ContextSensitiveGrammar.parse(json.dumps(rules)).derive(text, context))
+
+
+def signatures(predicate: str, types: Iterable[str]) -> list[str]:
+    known = {"in": "in o r", "big": "big o"}
+    return [known[predicate]] if list(types) == known[predicate].split()[1:] else []
+
+
+def facts_of(signature: str) -> list[tuple[tuple[int, ...], int]]:
+    """Variables are numbered: the table is 0, the cups are 1 to 3."""
+    predicate = signature.split()[0]
+    ends = (0,) if predicate == "in" else ()
+    return [((cup + 1, *ends), BITS[predicate, cup]) for cup in range(3)]
+
+
+def state_of(inside: Iterable[int], big: Iterable[int]) -> int:
+    return sum(1 << BITS["in", cup] for cup in inside) + sum(1 << BITS["big", cup] for cup in big)
+
+
+def grammar_of(rules: Mapping[str, Any]) -> Grammar:
+    action = 'action go { template :: "go"; feedback :: "#greet#"; }'
+    return Grammar(f'grammar :: """{json.dumps(rules)}""";\n{action}')
+
+
+def speaker_of(rules: Mapping[str, Any]) -> Speaker:
+    entities = [Entity(variable.name, variable.type, f"{variable.name} 1") for variable in (TABLE, *CUPS)]
+    return Speaker(plain_rules(grammar_of(rules), signatures), entities, facts_of)
 
 
 @pytest.fixture(scope="module")
 def ours():
-    action = 'action go { template :: "go"; feedback :: "#greet#"; }'
-    return Grammar(f'grammar :: """{json.dumps(RULES)}""";\n{action}')
+    return speaker_of(RULES)
 
 
-@given(parts=st.lists(PARTS, min_size=1, max_size=4), inside=st.sets(st.integers(0, 2)), big=st.sets(st.integers(0, 2)))
+SUBSETS = st.sets(st.integers(0, 2))
+
+
+@given(parts=st.lists(PARTS, min_size=1, max_size=4), inside=SUBSETS, big=SUBSETS)
 def test_any_template_reads_as_in_textworld(ours, parts, inside, big):
-    scene = scene_of(inside, big)
-    bindings = {Placeholder("r", "r"): TABLE}
-    context = {
-        "state": scene.state,
-        "facts": list(scene.state.facts),
-        "variables": {"r": scene.entities["table"]},
-        "mapping": bindings,
-        "entity_infos": scene.entities,
-    }
     text = "".join(parts)
-    theirs = ContextSensitiveGrammar.parse(json.dumps(RULES)).derive(text, context)
-    assert ours.derive(text, scene, bindings) == theirs
+    spell = ours.template(plain(text, signatures), BOUND)
+    assert spell(state_of(inside, big), (0,), [0]) == told_by_textworld(RULES, text, inside, big)
 
 
-@pytest.mark.parametrize("expression", ["__import__('os')", "r.__class__", "r.name.upper()", "open", "1 + 1"])
+@given(parts=st.lists(PARTS, min_size=1, max_size=4), inside=SUBSETS, big=SUBSETS, other=st.integers(0, 63))
+def test_the_text_depends_on_no_other_bits_than_it_says(ours, parts, inside, big, other):
+    spell = ours.template(plain("".join(parts), signatures), BOUND)
+    state = state_of(inside, big)
+    seen = [0]
+    text = spell(state, (0,), seen)
+    assert spell((state & seen[0]) | (other & ~seen[0]), (0,), [0]) == text
+
+
+@pytest.mark.parametrize("expression", ["__import__('os')", "r.__class__", "r.name.upper()", "open", "1 + 1", "r.nam"])
 def test_expressions_cannot_run_code(ours, expression):
-    with pytest.raises(EngineError, match="expression"):
-        ours.derive(f"{{{expression}}}", scene_of([], []), {Placeholder("r", "r"): TABLE})
+    with pytest.raises(EngineError, match=r"expression|nothing is called so"):
+        ours.template(plain(f"{{{expression}}}", signatures), BOUND)
 
 
-def test_the_goal_is_read_whatever_it_says(ours):
-    for goal in ("put a clean plate in microwave", "Wash the plate, then put it away; quickly!"):
-        grammar = Grammar(upstream.grammar_text().replace("UNKNOWN GOAL", goal))
-        assert grammar.derive("#task#", scene_of([], []), {}) == f"Your task is to: {goal}."
+def test_what_is_missing_or_endless_is_refused_by_name():
+    for rules, name in (({}, "greet"), ({"greet": [{"rhs": "and #greet#"}]}, "greet")):
+        with pytest.raises(EngineError, match=f"#{name}#"):
+            speaker_of(rules).template(plain("#greet#", signatures), BOUND)
+
+
+def rule_of(grammar: Grammar, name: str) -> str:
+    return "".join(str(symbol) for symbol in grammar.rules[name][0].symbols)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Your task is to: put a clean plate in microwave.",
+        "Your task is to: Wash the plate, then put it away; quickly!.",
+        "Hurry up! Your task is to: put a clean plate in microwave.",
+        "#list_empty# Your task is to: put a clean plate in microwave.",
+    ],
+)
+def test_the_goal_is_read_whatever_it_says(sentence):
+    source = upstream.grammar_text().replace("Your task is to: UNKNOWN GOAL.", sentence)
+    assert rule_of(Grammar(source), "task") == sentence.replace("#", "")
 
 
 def test_a_broken_grammar_is_one_clear_line():

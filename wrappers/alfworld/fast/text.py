@@ -25,6 +25,10 @@ Each = Callable[[int, Values, list[int]], Iterator[str]]
 Find = Callable[[int, Values, list[int]], Iterator[Values]]
 
 
+Shape = tuple[tuple[str, ...], tuple[int, ...], tuple[int, ...]]
+"""Signatures, for each argument the first that must be the same, and the arguments that are known."""
+
+
 @dataclass(frozen=True)
 class Entity:
     """What an expression in a template may ask of a variable. TextWorld's other attributes are never set here."""
@@ -71,6 +75,7 @@ class Speaker:
         self._facts = facts
         self._open: list[str] = []
         self._chosen: dict[tuple[str, Bound], Spell] = {}
+        self._indices: dict[Shape, Callable[[], dict[Values, Candidates]]] = {}
 
     def template(self, symbols: Sequence[Any], bound: Bound) -> Spell:
         """Compile a template. Raises `EngineError` naming what is not understood."""
@@ -152,10 +157,10 @@ class Speaker:
         steps = []
         for signatures, placeholders in query:
             asked: Bound = tuple((name, kind) for name, kind in placeholders)
-            new = tuple(dict.fromkeys(place for place in asked if place not in bound))
-            known = tuple((position, bound.index(p)) for position, p in enumerate(asked) if p in bound)
-            steps.append((self._index(signatures, asked, new, known), tuple(slot for _, slot in known)))
-            bound += new
+            known = tuple(position for position, place in enumerate(asked) if place in bound)
+            added = tuple(dict.fromkeys(place for place in asked if place not in bound))
+            steps.append((self._index(signatures, asked, known), tuple(bound.index(asked[p]) for p in known)))
+            bound += added
         last = len(steps)
 
         def find(state: int, values: Values, seen: list[int], depth: int = 0) -> Iterator[Values]:
@@ -178,24 +183,31 @@ class Speaker:
         return find, bound
 
     def _index(
-        self, signatures: Sequence[str], asked: Bound, new: Bound, known: tuple[tuple[int, int], ...]
+        self, signatures: Sequence[str], asked: Bound, known: tuple[int, ...]
     ) -> Callable[[], dict[Values, Candidates]]:
-        """Facts by the variables at the positions that are bound already; made when first asked for."""
+        """Facts by the variables at the known positions; made when first asked for, shared by queries of one shape."""
+        shape = tuple(signatures), tuple(asked.index(place) for place in asked), known
+        if shape not in self._indices:
+            self._indices[shape] = functools.cache(lambda: self._indexed(*shape))
+        return self._indices[shape]
 
-        @functools.cache
-        def index() -> dict[Values, Candidates]:
-            found: dict[Values, list[tuple[int, Values]]] = {}
-            for signature in signatures:
-                for variables, bit in self._facts(signature):
-                    added = {place: variable for place, variable in zip(asked, variables, strict=True) if place in new}
-                    repeated = any(added.get(p, v) != v for p, v in zip(asked, variables, strict=True))
-                    if repeated or len(set(added.values())) < len(added):
-                        continue
-                    key = tuple(variables[position] for position, _ in known)
-                    found.setdefault(key, []).append((0 if bit < 0 else 1 << bit, tuple(added[p] for p in new)))
-            return {key: _candidates(facts) for key, facts in found.items()}
-
-        return index
+    def _indexed(
+        self, signatures: Sequence[str], first: tuple[int, ...], known: tuple[int, ...]
+    ) -> dict[Values, Candidates]:
+        """`first` gives for each position the first one that asks for the same variable."""
+        repeated = [(position, same) for position, same in enumerate(first) if position != same]
+        new = [position for position, same in enumerate(first) if position == same and position not in known]
+        found: dict[Values, list[tuple[int, Values]]] = {}
+        for signature in signatures:
+            for variables, bit in self._facts(signature):
+                if repeated and any(variables[position] != variables[same] for position, same in repeated):
+                    continue
+                added = tuple([variables[position] for position in new])
+                if len(new) > 1 and len(set(added)) < len(added):
+                    continue
+                key = tuple([variables[position] for position in known])
+                found.setdefault(key, []).append((0 if bit < 0 else 1 << bit, added))
+        return {key: _candidates(facts) for key, facts in found.items()}
 
     # ------------------------------------------------------------ expressions
 
