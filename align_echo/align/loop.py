@@ -67,6 +67,7 @@ def generate(
             environment=spec.name,
             split=world.split,
             data_root=str(data_root or ""),
+            games=world.games,
             agent=agent.name,
             agent_details=agent.describe() if isinstance(agent, Described) else {},
             backend=backend.name,
@@ -245,7 +246,7 @@ class _Run:
                 "iterations": iteration,
                 "training_tasks": tuple(dict.fromkeys(self.tasks)),
                 "usage": self._spent(),
-                "versions": versions(),
+                "versions": {**versions(), "games": self.world.games},
                 "content_hash": made.content_hash,
             }
         )

@@ -45,6 +45,7 @@ class RunConfig(Frozen):
     environment: str
     split: str
     data_root: str = ""
+    games: str = ""
     agent: str
     agent_details: dict[str, str] = Field(default_factory=dict)
     backend: str

@@ -13,6 +13,7 @@ from align_echo.interface import Interface
 from align_echo.rollout import base_env
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.catalogue import EnvironmentSpec
+from align_echo.wrappers.data_source import games_of
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,11 @@ class World:
     def split(self) -> str:
         """The training split."""
         return self.spec.train_split
+
+    @property
+    def games(self) -> str:
+        """Which games are played, for the record. Raises `MissingDataError`."""
+        return games_of(self.spec, self.data_root)
 
     def env(self, interface: Interface | None = None) -> gym.Env[str, str]:
         """A new environment, wrapped if an interface is given. Raises `MissingDataError`, `InterfaceError`."""

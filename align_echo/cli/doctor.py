@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
-from pathlib import Path
 
 from rich.text import Text
 
@@ -21,6 +20,7 @@ from align_echo.cli.options import MODEL_VARIABLE
 from align_echo.errors import AlignEchoError
 from align_echo.interface import shipped_interfaces
 from align_echo.wrappers.catalogue import EnvironmentSpec, environments, tasks
+from align_echo.wrappers.data_source import games_of
 
 PACKAGES = {
     "gymnasium": "gymnasium",
@@ -86,8 +86,6 @@ def _setting(name: str) -> Finding:
     if name == MODEL_VARIABLE:
         backend = "llm" if value else "probe"
         value = f"{value or 'not set'}; generate-interface --backend auto takes {backend}"
-    if name == "ALFWORLD_DATA" and value and not (Path(value) / "json_2.1.1").is_dir():
-        return Finding(f"${name}", value, False, "no json_2.1.1 in it: the embedded games are played instead")
     return Finding(f"${name}", value or "not set")
 
 
@@ -101,4 +99,5 @@ def _data_of(spec: EnvironmentSpec) -> Finding:
         counts = [f"{len(tasks(spec.name, split=split))} {split}" for split in spec.splits]
     except (AlignEchoError, ImportError) as error:
         return Finding(f"{spec.name} tasks", "not available", False, " ".join(str(error).split()))
-    return Finding(f"{spec.name} tasks", ", ".join(counts))
+    played = games_of(spec, None)
+    return Finding(f"{spec.name} tasks", ", ".join(counts) + (f" ({played})" if played else ""))

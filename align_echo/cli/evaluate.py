@@ -21,6 +21,7 @@ from align_echo.interface import Interface
 from align_echo.types import ChatModel, Trajectory
 from align_echo.wrappers.catalogue import EnvironmentSpec, check_split, environment, resolve_interface
 from align_echo.wrappers.catalogue import tasks as list_tasks
+from align_echo.wrappers.data_source import games_of
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Plan:
             "model": self.model if needs_model(self.agent) else None,
             "base_url": self.base_url if needs_model(self.agent) else None,
             "seed": self.seed,
+            "games": games_of(self.spec, self.data_root),
             "data_root": str(self.data_root.absolute()) if self.data_root else None,
         }
 
@@ -185,6 +187,8 @@ def _show(plan: Plan, result: Comparison) -> None:
         print(f"interface: {plan.interface} ({interface.name}@{interface.content_hash}), made by ", end="")
         print(f"{interface.provenance.backend}, {len(rules)} rules on record ({tried})")
     print(about(plan.agent, plan.model))
+    if result.games:
+        print(f"games: {result.games}")
     spent = [one.usage for one in result.variants.values()]
     if any(usage.prompt_tokens for usage in spent):
         tokens = sum(usage.prompt_tokens + usage.completion_tokens for usage in spent)

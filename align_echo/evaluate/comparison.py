@@ -32,6 +32,7 @@ from align_echo.interface import Interface
 from align_echo.rollout import run_tasks
 from align_echo.types import Agent, Frozen, Trajectory, Usage
 from align_echo.wrappers.catalogue import EnvironmentSpec, make
+from align_echo.wrappers.data_source import games_of
 
 BASELINE = "none"
 VARIANTS = (BASELINE, "rules", "feedback", "full")
@@ -84,6 +85,7 @@ class Comparison(Frozen):
     split: str
     agent: str
     seed: int
+    games: str = ""
     tasks: tuple[str, ...]
     variants: dict[str, VariantResult]
     differences: dict[str, Difference]
@@ -157,6 +159,7 @@ def compare(
         split=first.split,
         agent=first.agent,
         seed=first.seed,
+        games=games_of(spec, data_root),
         tasks=tuple(dict.fromkeys(one.task_id for played in trajectories.values() for one in played)),
         variants=results,
         differences=differences,

@@ -44,6 +44,7 @@ BAD = {
         ["generate-interface", "--env", "alfworld", "--data-root", "nowhere"],
         "no ALFWorld games under nowhere",
     ),
+    "missing data in the environment": (EVALUATE, "no ALFWorld games under $ALFWORLD_DATA (nowhere)"),
     "no such interface file": ([*EVALUATE, "--interface", "no/such.py"], "there is no interface file no/such.py"),
     "a name with a line break": ([*EVALUATE, "--interface", "no\nsuch.py"], "there is no interface file no such.py"),
     "no such interface name": ([*EVALUATE, "--interface", "nosuch"], "no interface named alfworld/nosuch"),
@@ -78,7 +79,9 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_line_status_2_and_nothing_written(case, run, tmp_path):
+def test_bad_input_is_one_line_status_2_and_nothing_written(case, run, tmp_path, monkeypatch):
+    if case == "missing data in the environment":
+        monkeypatch.setenv("ALFWORLD_DATA", "nowhere")
     Path("binary.py").write_bytes(b"\xff\xfe\x00")
     Path("broken.py").write_text("x = 1\ndef InferRules(:\n")
     Path("empty.py").write_text("")
@@ -122,6 +125,9 @@ def test_evaluate_prints_figures_and_writes_the_run(run, tmp_path):
     lines = Path("run/trajectories/none.jsonl").read_text().splitlines()
     assert {Trajectory.model_validate_json(line).task_id for line in lines} == set(summary.tasks)
     assert summary.agent == "novice"
+    games = "embedded games, generator 1"
+    assert f"games: {games}\n" in out
+    assert (summary.games, json.loads(Path("run/config.json").read_text())["games"]) == (games, games)
     assert summary.variants["none"].episodes == 2
 
 
@@ -204,7 +210,9 @@ def test_doctor_says_what_is_missing_and_never_prints_a_key(run, monkeypatch):
 
 def test_doctor_reports_data_that_is_not_complete(run, monkeypatch, tmp_path):
     monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path / "nowhere"))
-    assert "the embedded games are played instead" in run("doctor")[1]
+    assert "unset it to play the embedded games" in run("doctor")[1]
+    monkeypatch.delenv("ALFWORLD_DATA")
+    assert "134 valid_unseen (embedded games, generator 1)" in run("doctor")[1]
     (tmp_path / "json_2.1.1").mkdir()
     monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
     status, out, _ = run("doctor")

@@ -30,6 +30,8 @@ def test_the_probe_writes_an_interface_that_evaluate_takes(run, monkeypatch):
     interface = align_echo.load_interface("run/interface.py")
     assert interface.provenance.backend == "probe"
     assert interface.provenance.rules
+    assert interface.provenance.versions["games"] == "embedded games, generator 1"
+    assert json.loads(Path("run/config.json").read_text())["games"] == "embedded games, generator 1"
     assert json.loads(Path("run/summary.json").read_text())["improved"]
     evaluate = ["evaluate", "--env", "alfworld", "--agent", "novice", "--tasks", "1"]
     status, out, err = run(*evaluate, "--interface", "run/interface.py", "--out", "after")
