@@ -40,7 +40,7 @@ class ModelError(AlignEchoError, RuntimeError):
 
 
 class RequestRejectedError(ModelError):
-    """The endpoint refused this one request (too long, filtered): asking again would not help, other requests may work."""
+    """The endpoint refused this one request (too long, filtered): asking again would not help, others may work."""
 
 
 class ReplyFormatError(AlignEchoError, ValueError):

@@ -32,7 +32,6 @@ class InterfaceContract(Frozen):
     (`env.step([action]) -> ([obs], [reward], [done], {"won": [won]})`), "single" is
     `env.step(action) -> (obs, reward, done, info)`. `read_only_actions` may be sent at any time as probes (`{}` stands
     for an object); any other call must be the agent's own action, at most once a turn.
-    `action_templates` (with `{}` for an object) and `offers_objects` are the engine's own, where it has them.
     """
 
     environment: str
@@ -40,7 +39,6 @@ class InterfaceContract(Frozen):
     wrap_step_args: tuple[str, ...]
     step_layout: Literal["batched", "single"]
     read_only_actions: tuple[str, ...] = ()
-    action_templates: tuple[str, ...] = ()
 
     @property
     def signature(self) -> str:

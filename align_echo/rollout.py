@@ -1,9 +1,9 @@
 """(environment, agent) -> Trajectory. Faults are data.
 
-An engine or model that breaks ends its own episode with a typed `Fault`; it is retried from the start, and if
-it breaks again the trajectory is kept, marked, and counted apart: it has no score. Batches run on threads, one
-environment each, so that model calls overlap; results come back in task order whatever the number of workers.
-Left out: token ids and log-probabilities (they come with the trainer).
+An engine or model that breaks ends its own episode with a typed `Fault`: the trajectory is kept, marked, and counted
+apart; it has no score. An engine's episode is started once more first; a model has retries of its own. Batches run on
+threads, one environment each, so that model calls overlap; results come back in task order whatever the number of
+workers. Left out: token ids and log-probabilities (they come with the trainer).
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.text_env import TextEnv
 
 ATTEMPTS = 2
-"""How often an episode is started before its fault is final."""
+"""How often an episode is started before an engine's fault is final."""
+
+HOPELESS = 4
+"""A batch stops when its first so many episodes were all broken by the model: the endpoint is down."""
 
 NO_ACTION = "Your reply held no action: {problem}"
 """Shown to the agent in place of an observation when its reply could not be parsed."""
@@ -47,7 +50,15 @@ def interface_label(env: gym.Env[str, str]) -> str:
 
 def start_view(env: gym.Env[str, str], task_id: str, action_format: str, seed: int) -> AgentView:
     """Reset to a task and say what the agent may know before its first action."""
+    return _view(_reset(env, task_id, seed), task_id, action_format)
+
+
+def _reset(env: gym.Env[str, str], task_id: str, seed: int) -> dict[str, Any]:
     _, info = env.reset(seed=seed, options={"task": task_id})
+    return info
+
+
+def _view(info: dict[str, Any], task_id: str, action_format: str) -> AgentView:
     return AgentView(
         task_id=task_id,
         action_format=action_format,
@@ -94,10 +105,10 @@ def extend(view: AgentView, step: Step) -> AgentView:
 def run_episode(
     env: gym.Env[str, str], agent: Agent, task_id: str, *, split: str, action_format: str = "", seed: int = 0
 ) -> Trajectory:
-    """Play one task to its end, at most `ATTEMPTS` times if the engine or the model breaks."""
+    """Play one task to its end, at most `ATTEMPTS` times if the engine breaks."""
     for attempt in range(ATTEMPTS):
         trajectory = _attempt(env, agent, task_id, split, action_format, seed)
-        if trajectory.fault is None or attempt == ATTEMPTS - 1:
+        if trajectory.fault is None or trajectory.fault.source == "model" or attempt == ATTEMPTS - 1:
             break
     return trajectory
 
@@ -117,7 +128,10 @@ def _attempt(
     steps: list[Step] = []
     view: AgentView | None = None
     try:
-        view = start_view(env, task_id, action_format, seed)
+        info = _reset(env, task_id, seed)
+        header["reset_error"] = str(info.get("interface_error", ""))
+        header["reset_violations"] = tuple(info.get("violations", ()))
+        view = _view(info, task_id, action_format)
         while not steps or not (steps[-1].terminated or steps[-1].truncated):
             steps.append(take_turn(env, agent.act(view)))
             view = extend(view, steps[-1])
@@ -152,16 +166,21 @@ def run_tasks(
     """Play many tasks; the trajectories come back in the order of `task_ids`.
 
     `workers` > 1 helps when the agent waits for a remote model. `on_trajectory` is called as each one ends, one
-    at a time. Environments are closed when all is done.
+    at a time. Environments are closed when all is done. Raises `ModelError` if the first `HOPELESS` episodes were all
+    broken by the model.
     """
     report = threading.Lock()
+    broken: list[bool] = []
     envs = _EnvPerThread(make_env)
 
     def play(task_id: str) -> Trajectory:
         trajectory = run_episode(envs.get(), agent, task_id, split=split, action_format=action_format, seed=seed)
-        if on_trajectory is not None:
-            with report:
+        with report:
+            if on_trajectory is not None:
                 on_trajectory(trajectory)
+            broken.append(trajectory.fault is not None and trajectory.fault.source == "model")
+            if trajectory.fault is not None and len(broken) == HOPELESS and all(broken):
+                raise ModelError(f"the first {HOPELESS} episodes were all broken: {trajectory.fault.message}")
         return trajectory
 
     try:

@@ -145,7 +145,10 @@ class Step(Frozen):
 
 
 class Trajectory(Frozen):
-    """One episode of one agent on one task under one interface ("none" is the raw environment)."""
+    """One episode of one agent on one task under one interface ("none" is the raw environment).
+
+    `reset_error` says why the interface's rules are missing, if they are; `reset_violations` what it tried at reset.
+    """
 
     environment: str
     split: str
@@ -157,6 +160,8 @@ class Trajectory(Frozen):
     goal: str
     rules: str = ""
     initial_observation: str
+    reset_error: str = ""
+    reset_violations: tuple[Violation, ...] = ()
     steps: tuple[Step, ...] = ()
     score: float = 0.0
     won: bool = False

@@ -234,15 +234,20 @@ class _Mind:
 
 
 def read_rules(rules: str) -> frozenset[tuple[str, str]]:
-    """(step, verb) pairs that rules told up front state: do `step` before `verb`, or say `step` instead of it."""
+    """(step, verb) pairs that rules told up front state: do `step` before `verb`, or say `step` instead of it.
+
+    A weak reader: it takes in sentences with "before" (or "instead of") in them and skips every sentence with a no in
+    it, and it pays no heed to conditions.
+    """
     pairs: set[tuple[str, str]] = set()
     verbs = ("examine", "take", "move", "open", "close", "use", "heat", "cool", "clean", "put")
     for sentence in re.split(r"[\n.;]+", rules.lower()):
+        if re.search(r"\b(not|never|no|cannot|can't|don't|without)\b", sentence):
+            continue
         named = [verb for verb in verbs if re.search(rf"\b{verb}\b", sentence)]
-        if re.search(r"\bgo(ing)? to\b", sentence) and _CUE.search(sentence):
-            pairs |= {("go to", verb) for verb in named}
-        if "open" in named and _CUE.search(sentence):
-            pairs |= {("open", verb) for verb in named if verb != "open"}
-        if {"put", "move"} <= set(named) and re.search(r"\b(instead|not|say|write|use)\b", sentence):
+        if re.search(r"\bbefore\b", sentence):
+            pairs |= {("go to", verb) for verb in named if re.search(r"\bgo(ing)? to\b", sentence)}
+            pairs |= {("open", verb) for verb in named if "open" in named and verb != "open"}
+        if re.search(r"\bmove\b.*\binstead of\b.*\bput\b", sentence):
             pairs.add(("move", "put"))
     return frozenset(pairs)

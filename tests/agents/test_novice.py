@@ -97,6 +97,23 @@ def test_rules_told_up_front_change_what_it_does_sometimes():
     assert plain < told < 60
 
 
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "You should never go to anything before `examine X`",
+        "There is no need to go to X before you examine it",
+        "go to",
+    ],
+)
+def test_rules_that_say_no_or_nothing_change_nothing(rules: str):
+    assert read_rules(rules) == frozenset()
+
+
+def test_rules_in_other_words_are_understood():
+    assert ("go to", "examine") in read_rules("1. You must go to a receptacle before you can examine it.")
+    assert ("move", "put") in read_rules("Write `move X to Y` instead of `put X in/on Y`")
+
+
 def test_the_careful_one_goes_first():
     assert str(Novice(CAREFUL).act(view()).action).startswith("go to")
 

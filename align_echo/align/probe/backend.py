@@ -51,6 +51,7 @@ class ProbeBackend:
         self._seed = seed
         self._say = on_progress or (lambda _: None)
         self._lab: Lab | None = None
+        self._counted = 0
 
     def describe(self) -> dict[str, str]:
         """For a run's record: this backend uses no model."""
@@ -69,13 +70,13 @@ class ProbeBackend:
         self, failed: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
     ) -> list[Misalignment]:
         """Rules that hold on fresh tasks and are not in the interface yet. Empty if no feedback is uninformative."""
-        refusals = uninformative_observations(failed)
+        self.lab.forget()
+        rng = random.Random(f"{self._seed}/{interface.provenance.iterations}")
+        refusals = self._refusals(failed, rng)
         before = emit.read_spec(interface.source)
         if not refusals and before is None:
             self._say("no uninformative feedback found: there is nothing to align")
             return []
-        self.lab.forget()
-        rng = random.Random(f"{self._seed}/{interface.provenance.iterations}")
         tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))
         spec, slots = self._vocabulary(tasks, refusals, before, rng)
         cases, said = self._cases(spec, slots, failed, tasks, rng)
@@ -89,6 +90,23 @@ class ProbeBackend:
         fresh += about_rules(spec, learned, trials, cases)
         told = {one.rule for one in known}
         return [one for one in fresh if one.rule not in told]
+
+    def _refusals(self, failed: Sequence[Trajectory], rng: random.Random) -> list[str]:
+        """Uninformative observations. One that the agent got for one kind of action only is tried with other kinds."""
+        found = uninformative_observations(failed)
+        doubtful = set(uninformative_observations(failed, kinds=1)).difference(found)
+        if not doubtful:
+            return found
+        heard: dict[str, set[str]] = {text: set() for text in doubtful}
+        vocabulary = Vocabulary()
+        states = walk(self.lab, vocabulary, failed[0].task_id, rng)
+        for state in states[:: len(states) // 8 or 1]:
+            for template, possible in sorted(vocabulary.actions(state.task_id).items()):
+                refused = sorted(possible - state.admissible)
+                if refused:
+                    answer = self.lab.after(state, rng.choice(refused)).observation.strip()
+                    heard.get(answer, set()).add(template)
+        return sorted([*found, *(text for text, templates in heard.items() if len(templates) >= 2)])
 
     def _vocabulary(
         self, tasks: Sequence[str], refusals: Sequence[str], before: dict[str, Any] | None, rng: random.Random
@@ -157,9 +175,15 @@ class ProbeBackend:
             agent=old.agent,
             seed=self._seed,
             iterations=old.iterations + 1,
-            training_tasks=tuple(dict.fromkeys((*old.training_tasks, *(one.task_id for one in new)))),
+            training_tasks=tuple(dict.fromkeys((*old.training_tasks, *(one.task_id for one in new), *self._fresh))),
             rules=records(old.rules, new),
-            engine_steps=self._lab.steps if self._lab else old.engine_steps,
+            engine_steps=old.engine_steps + self._steps_since(),
         )
         source = emit.source(spec, interface.contract)
         return interface.model_copy(update={"name": "probe", "source": source, "provenance": provenance})
+
+    def _steps_since(self) -> int:
+        """Engine steps since this was last asked."""
+        steps = self._lab.steps if self._lab else 0
+        since, self._counted = steps - self._counted, steps
+        return since

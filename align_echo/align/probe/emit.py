@@ -75,7 +75,10 @@ def _blank(template: str) -> str:
 
 
 def rules_text(spec: dict[str, Any]) -> str:
-    """What `InferRules` tells an agent up front."""
+    """What `InferRules` tells an agent up front: short sentences that hold whatever the state is.
+
+    The conditions of a rule speak of refused actions; they are for `WrapStep`, which knows what was refused.
+    """
     lines = ["Learned by experiment in this environment:"]
     if spec["templates"]:
         lines.append("- Only these forms are understood: " + ", ".join(f"`{form}`" for form in runtime.forms(spec)))
@@ -84,8 +87,34 @@ def rules_text(spec: dict[str, Any]) -> str:
         lines.append(f'- "{text}" means that the action was refused; it does not say why')
     lines += [f"- {form_in_words(form, template)}" for form, template in sorted(spec["forms"].items())]
     for template, rows in sorted(spec["templates"].items()):
-        lines += [f"- {rule_in_words(spec, template, row)}" for row in rows]
+        wanted = runtime.write(template, list(_LETTERS))
+        steps = dict.fromkeys(step for row in rows if (step := _step_up_front(spec, row)))
+        if steps:
+            lines.append(f"- Before `{wanted}` you may need to " + " or ".join(steps))
+        if any(row["then"] == "already" for row in rows):
+            lines.append(f"- `{wanted}` is also refused when it is already so")
     return "\n".join(lines)
+
+
+def _step_up_front(spec: dict[str, Any], row: dict[str, Any]) -> str:
+    """A missing step said without its conditions; "" where it takes the state to say it.
+
+    Said are steps with the action's own names, and undoing what is in effect (laying down what was picked up).
+    """
+    if row["then"] == "already":
+        return ""
+    template, terms = row["then"]
+    names: list[str] = []
+    for place, (kind, *rest) in enumerate(terms):
+        if kind == "name":
+            names.append(_LETTERS[rest[0]])
+        elif kind == "at" and rest[1] == template:
+            names.append(f"(the one before {_LETTERS[rest[0]]} was seen)")
+        elif kind == "active" and place == rest[1] and spec["pairs"][rest[0]][1] == template:
+            names.append(f"(the thing of your `{_blank(spec['pairs'][rest[0]][0])}`)")
+        else:
+            return ""
+    return f"`{runtime.write(template, names)}`"
 
 
 def source(spec: dict[str, Any], contract: InterfaceContract) -> str:

@@ -33,24 +33,23 @@ def about_refusals(
     )
     if unchanged:
         return
-    step = next(
-        step
+    refused = [
+        (trajectory.task_id, step.action or "")
         for trajectory in failed
         for step in trajectory.steps
         if step.raw_observation is not None and step.raw_observation.strip() in spec["uninformative"]
-    )
-    refused = step.raw_observation
-    said = {one.action for trajectory in failed for one in trajectory.steps if one.raw_observation == refused}
+    ]
+    task_id, action = refused[0] if refused else (failed[0].task_id, "")
     bare = {**spec, "templates": {template: [] for template in spec["templates"]}, "forms": {}}
     yield Misalignment(
-        task_id=failed[0].task_id,
+        task_id=task_id,
         action_type="any refused action",
-        action=step.action or "",
+        action=action,
         intent="learn what came of the action",
         rule=f'"{" / ".join(spec["uninformative"])}" answers every refused action alike '
         f"({len(spec['templates'])} forms of action are understood)",
         sufficient_feedback="say why the action was refused and what to do first",
-        evidence=Evidence(support=len(said), tasks=len({one.task_id for one in failed})),
+        evidence=Evidence(support=len({one for _, one in refused}), tasks=len({one for one, _ in refused})),
         detail=json.dumps({"vocabulary": bare}),
     )
 

@@ -25,10 +25,11 @@ def skeleton(action: str) -> tuple[str, tuple[str, ...]]:
     return re.sub(NAME, lambda _: "{" + str(next(numbers)) + "}", action), names
 
 
-def uninformative_observations(trajectories: Sequence[Trajectory]) -> list[str]:
+def uninformative_observations(trajectories: Sequence[Trajectory], kinds: int = 2) -> list[str]:
     """Observations that the engine gave to many different actions of several kinds: they tell nothing of why.
 
-    An observation that names an object tells something; so does one that only one kind of action gets.
+    An observation that names an object tells something; so may one that only one kind of action gets (`kinds` = 1 asks
+    for those too: candidates to be tried with other actions).
     """
     actions: dict[str, set[str]] = defaultdict(set)
     for trajectory in trajectories:
@@ -39,7 +40,7 @@ def uninformative_observations(trajectories: Sequence[Trajectory]) -> list[str]:
         text
         for text, said in actions.items()
         if len(said) >= _MIN_ACTIONS
-        and len({skeleton(action)[0] for action in said}) >= 2
+        and len({skeleton(action)[0] for action in said}) >= kinds
         and not re.search(NAME, text)
     )
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from align_echo.align.probe.backend import ProbeBackend
-from align_echo.align.probe.emit import read_spec
+from align_echo.align.probe.emit import read_spec, rules_text, source
 from align_echo.interface import check_source, identity
 from align_echo.rollout import run_tasks
 from align_echo.types import AgentReply, AgentView
@@ -58,7 +58,7 @@ def test_the_first_finding_is_the_answer_that_tells_nothing(found):
 )
 def test_a_missing_step_is_found(found, action: str, step: str):
     _, _, _, interface = found
-    rows = read_spec(interface.source)["templates"][action]
+    rows = (read_spec(interface.source) or {})["templates"][action]
     assert step in [row["then"][0] for row in rows if row["then"] != "already"]
 
 
@@ -86,6 +86,34 @@ def test_a_second_look_adds_to_the_interface_and_repeats_nothing(found):
     failed, backend, misalignments, interface = found
     more = backend.analyze(failed, misalignments, interface)
     assert not {one.rule for one in more} & {one.rule for one in misalignments}
+
+
+def test_rules_told_up_front_are_short_and_carry_no_conditions(found):
+    _, _, _, interface = found
+    told = rules_text(read_spec(interface.source) or {})
+    assert "- Before `unseal X` you may need to" in told
+    assert " seen since " not in told
+    assert max(map(len, told.splitlines())) < 300
+
+
+def test_a_refusal_met_with_one_kind_of_action_only_is_tried_with_others():
+    class Sealer(Fumbler):
+        def act(self, view: AgentView) -> AgentReply:
+            action = f"seal pod {len(view.turns) % 5 + 1}"
+            return AgentReply(text=action, action=action)
+
+    failed = run_tasks(StationEnv, Sealer(), TASK_IDS[:2], split="train")
+    backend = ProbeBackend(lambda: StationEnv(step_limit=10**6), TASK_IDS[6:8])
+    assert "Denied." in backend.analyze(failed, [], identity(CONTRACT))[0].rule
+
+
+def test_a_template_that_the_interface_lacks_is_reported_without_an_example(found):
+    failed, backend, _, interface = found
+    spec = read_spec(interface.source) or {}
+    del spec["templates"]["scan"]
+    poorer = interface.model_copy(update={"source": source(spec, CONTRACT)})
+    quiet = [one.model_copy(update={"steps": one.steps[:0]}) for one in failed]
+    assert any("forms of action" in one.rule for one in backend.analyze(quiet, [], poorer))
 
 
 def test_feedback_that_tells_is_left_alone():
