@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -42,12 +43,21 @@ def _root(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status. `arguments` are the process's own if not given."""
+    if sys.stdout is None:
+        return _fail("standard output is closed: send it to a file or to /dev/null")
     try:
         status = app(args=arguments, prog_name="align-echo", standalone_mode=False)
+        sys.stdout.flush()
     except typer.TyperException as error:
         return _fail(error.format_message(), "; see align-echo --help")
     except AlignEchoError as error:
         return _fail(str(error))
+    except BrokenPipeError:
+        _drop_output()
+        return 1
+    except OSError as error:
+        _drop_output()
+        return _fail(f"cannot use {error.filename or 'the output'}: {error.strerror or error}")
     except (KeyboardInterrupt, typer.Abort):
         return 130
     return status if isinstance(status, int) else 0
@@ -56,6 +66,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _fail(message: str, hint: str = "") -> int:
     print(f"align-echo: {' '.join(message.split()).rstrip('.')}{hint}", file=sys.stderr)
     return 2
+
+
+def _drop_output() -> None:
+    """Let what is still buffered go nowhere, so that Python does not try to write it again when it ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

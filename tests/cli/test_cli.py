@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -110,6 +111,35 @@ def test_the_installed_command_does_the_same(tmp_path):
     assert done.returncode == 2
     assert done.stderr == "align-echo: unknown environment 'narnia'; known: alfworld\n"
     assert done.stdout == ""
+
+
+COMMAND = f"{shlex.quote(sys.executable)} -m align_echo.cli.main"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (f"{COMMAND} {' '.join(EVALUATE)} --out /dev/null/x", "cannot use /dev/null/x: Not a directory"),
+        (f"ALIGN_ECHO_CACHE=/dev/null/x {COMMAND} {' '.join(EVALUATE)} --out run", "set ALIGN_ECHO_CACHE to a folder"),
+        (f"{COMMAND} envs > /dev/full", "No space left on device"),
+        (f"{COMMAND} --version > /dev/full", "No space left on device"),
+        (f"{COMMAND} {' '.join(EVALUATE)} >&-", "standard output is closed"),
+    ],
+)
+def test_what_cannot_be_written_is_one_line_and_status_2(line, message, tmp_path):
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.splitlines()[-1].startswith("align-echo: ")
+    assert message in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["--version", "doctor"])
+def test_a_reader_that_goes_away_is_no_error_to_talk_about(verb, tmp_path):
+    line = f"{COMMAND} {verb} | true"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.stderr == ""
 
 
 # ---------------------------------------------------------------- evaluate

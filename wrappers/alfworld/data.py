@@ -212,9 +212,15 @@ def _write(task_id: str, digest: str, files: GameFolder) -> None:
             f"the embedded ALFWorld game {task_id} came out different from the listed one: it was listed with "
             f"{versions}; here are generator {GENERATOR_VERSION}, alfworld {metadata.version('alfworld')}"
         )
-    files.game.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(files.trajectory, made.trajectory)
-    write_atomically(files.game, made.game)
+    try:
+        files.game.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(files.trajectory, made.trajectory)
+        write_atomically(files.game, made.game)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write the embedded game to {error.filename or files.game.parent} ({error.strerror}): "
+            "set ALIGN_ECHO_CACHE to a folder that can be written"
+        ) from error
 
 
 def cache_folder() -> Path:
