@@ -92,6 +92,22 @@ def make(
     return env if found is None else AlignWrapper(env, found)
 
 
+def make_registered(
+    env_id: str,
+    *,
+    split: str | None = None,
+    interface: str | Path | Interface | None = None,
+    data_root: str | Path | None = None,
+    step_limit: int | None = None,
+    engine: str | None = None,
+    render_mode: str | None = None,
+) -> gym.Env[str, str]:
+    """`make`, as `gymnasium.make` calls it. The only render mode is "ansi". Raises `UsageError` for another."""
+    if render_mode not in (None, "ansi"):
+        raise UsageError(f"text environments have no render mode {render_mode!r}; use 'ansi'")
+    return make(env_id, split=split, interface=interface, data_root=data_root, step_limit=step_limit, engine=engine)
+
+
 def make_vec(
     env_id: str,
     *,
@@ -155,7 +171,7 @@ def register() -> None:
         if spec.gym_id not in gym.registry:
             gym.register(
                 id=spec.gym_id,
-                entry_point="align_echo.wrappers.catalogue:make",
+                entry_point="align_echo.wrappers.catalogue:make_registered",
                 kwargs={"env_id": spec.name},
                 disable_env_checker=True,
                 order_enforce=False,
@@ -172,6 +188,8 @@ __all__ = [
     "environment",
     "environments",
     "make",
+    "make_registered",
+    "make_vec",
     "register",
     "resolve_interface",
     "tasks",

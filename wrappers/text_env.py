@@ -76,7 +76,7 @@ class Snapshot:
 class TextEnv(gym.Env[str, str], abc.ABC):
     """Base of all text environments. `reset(seed=, options={"task": id})`; without a task, one is drawn by the seed."""
 
-    metadata: dict[str, Any] = {"render_modes": ["ansi"]}  # noqa: RUF012 - gymnasium's own convention
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 - gymnasium's own convention
 
     contract: InterfaceContract
     step_limit: int
