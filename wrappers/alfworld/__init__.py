@@ -33,7 +33,10 @@ def task_ids(*, split: str, data_root: Path | None) -> list[str]:
 
 
 def data_source(*, data_root: Path | None) -> str:
-    """Which games are played: "embedded games, generator 1" or "official games at <path>". Raises `MissingDataError`."""
+    """Which games are played: "embedded games, generator 1" or "official games at <path>".
+
+    Raises `MissingDataError`.
+    """
     from align_echo.wrappers.alfworld.data import source
 
     return source(data_root).label
