@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import gymnasium as gym
 import pytest
 
 import align_echo
 from align_echo.errors import UsageError
+from align_echo.wrappers.text_env import TextEnv
 
 SPLIT = "valid_unseen"
 
@@ -40,11 +42,12 @@ def test_gymnasiums_processes_play_the_same():
 
 def test_the_reference_engine_plays_the_same_episode():
     task = next(task for task in align_echo.tasks("alfworld", split=SPLIT) if task.split("/")[1].endswith("-424"))
-    told = []
+    told: list[list[Any]] = []
     for engine in ("fast", "textworld"):
         env = align_echo.make("alfworld", split=SPLIT, engine=engine)
         base = env.unwrapped
-        lines = [env.reset(options={"task": task})]
+        assert isinstance(base, TextEnv)
+        lines: list[Any] = [env.reset(options={"task": task})]
         for _ in range(3):
             action = base.oracle().expert_action()
             lines.append((base.probe("inventory"), env.step(action)))

@@ -15,7 +15,7 @@ from align_echo.wrappers.alfworld.fast.compiled import Compiled
 from align_echo.wrappers.alfworld.fast.sas import Fact
 from align_echo.wrappers.alfworld.fast.text import Entity, Speaker, Spell, Values
 
-MENUS = 512
+MENUS = 256
 """States of which the admissible commands are remembered, per game."""
 
 TEXTS = 16
