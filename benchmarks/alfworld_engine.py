@@ -1,9 +1,10 @@
 """ALFWorld's two engines side by side: `python -m benchmarks.alfworld_engine [--games N] [--steps N]`.
 
 Plays the same random actions on the same embedded games with both engines in one run: steps a second of one
-environment (games new to the process, then the same games with other actions), seconds to reset a game played before, bytes an environment adds
-(64 in one process, each in a game of its own), steps a second of 64 environments in two processes. Prints a table, then
-one JSON line for the step rate of one environment on known games: `baseline` is the reference engine's, `ratio` their quotient.
+environment (games new to the process, then the same games with other actions), seconds to reset a game played before,
+bytes an environment adds (64 in one process, each in a game of its own), steps a second of 64 environments in two
+processes. Prints a table, then one JSON line for the step rate of one environment on known games: `baseline` is the
+reference engine's, `ratio` their quotient.
 """
 
 from __future__ import annotations
