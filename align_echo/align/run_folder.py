@@ -14,7 +14,8 @@ Nothing is created before `start`, so a run that is refused leaves nothing behin
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+import shutil
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -29,10 +30,13 @@ from align_echo.jsonl import JsonlFile
 from align_echo.models.cache import ReplyCache
 from align_echo.models.prices import price_of
 from align_echo.models.recording import Call, RecordingModel
-from align_echo.types import ChatModel, Frozen, Misalignment, Usage
+from align_echo.types import ChatModel, Frozen, Misalignment, Trajectory, Usage
 
 VERSIONED = ("align-echo", "pydantic-monty", "gymnasium", "openai", "alfworld", "textworld")
 """Packages whose versions a run records, where they are installed."""
+
+LEFT_BY_A_FALSE_START = ("config.json", "events.jsonl", "calls.jsonl", "cache", "iterations")
+"""What a run may leave behind before it has finished anything."""
 
 Outcome = Literal["improved", "unchanged", "no-failures", "no-misalignments"]
 Stopped = Literal["no-failures", "no-misalignments", "iteration-limit"]
@@ -119,12 +123,15 @@ class RunFolder:
     # ------------------------------------------------------------ beginning and end
 
     def check(self, *, resume: bool) -> None:
-        """Refuse a folder that holds something, or with `resume` one that holds no run. Raises `UsageError`."""
+        """Refuse a folder that holds something, or with `resume` one that holds no run. Raises `UsageError`.
+
+        A run in which nothing was finished (no episode, no reply, no iteration) is nothing to lose: it is begun anew.
+        """
         if self.path.exists() and not self.path.is_dir():
             raise UsageError(f"{self.path} is not a folder")
         if resume and not (self.path / "config.json").exists():
             raise UsageError(f"there is no run in {self.path} to resume")
-        if not resume and self.path.is_dir() and any(self.path.iterdir()):
+        if not resume and self.path.is_dir() and any(self.path.iterdir()) and not self._finished_nothing():
             raise UsageError(f"{self.path} is not empty: give another folder, or --resume to go on with the run in it")
 
     def start(self, config: RunConfig, *, resume: bool, progress: Progress | None = None) -> None:
@@ -136,6 +143,7 @@ class RunFolder:
             _check_same(self._load(RunConfig, "config.json"), config, self.path)
         else:
             self.path.mkdir(parents=True, exist_ok=True)
+            clear(self.path, LEFT_BY_A_FALSE_START)
             self._save(config, "config.json")
         self._progress = progress
 
@@ -225,6 +233,13 @@ class RunFolder:
 
     # ------------------------------------------------------------ inside
 
+    def _finished_nothing(self) -> bool:
+        try:
+            self._load(RunConfig, "config.json")
+        except UsageError:
+            return False
+        return finished_nothing(self.path, LEFT_BY_A_FALSE_START, "iterations/*/trajectories.jsonl")
+
     def _iteration(self, iteration: int) -> Path:
         return self.path / "iterations" / str(iteration)
 
@@ -253,6 +268,34 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
+
+
+def finished_nothing(path: Path, known: Collection[str], episodes: str) -> bool:
+    """Whether a run's folder holds no reply, no episode that ended well, and nothing but `known` names.
+
+    `episodes` is the pattern of the trajectory files, the only files that may lie in its subfolders.
+    """
+    if {entry.name for entry in path.iterdir()} - {*known}:
+        return False
+    files = set(path.glob(episodes))
+    if any(entry.is_file() and entry.parent != path and entry not in files for entry in path.rglob("*")):
+        return False
+    try:
+        calls = JsonlFile(path / "calls.jsonl").read(Call)
+        played = [one for file in files for one in JsonlFile(file).read(Trajectory)]
+    except UsageError:
+        return False
+    return all(call.reply is None for call in calls) and all(one.fault is not None for one in played)
+
+
+def clear(path: Path, names: Collection[str]) -> None:
+    """Remove the files and folders of these names from a folder."""
+    for name in names:
+        entry = path / name
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink(missing_ok=True)
 
 
 def _check_same(stored: RunConfig, asked: RunConfig, path: Path) -> None:

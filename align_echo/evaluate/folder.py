@@ -15,11 +15,15 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from align_echo.align.run_folder import clear, finished_nothing
 from align_echo.errors import UsageError
 from align_echo.evaluate.comparison import Comparison
 from align_echo.interface import write_atomically
 from align_echo.jsonl import JsonlFile
 from align_echo.types import Trajectory
+
+LEFT_BY_A_FALSE_START = ("config.json", "calls.jsonl", "cache", "trajectories")
+"""What an evaluation may leave behind before it has finished anything."""
 
 Config = Mapping[str, JsonValue]
 
@@ -33,6 +37,8 @@ class EvaluationFolder:
         self.path = path
         self._files: dict[str, JsonlFile] = {}
         path.mkdir(parents=True, exist_ok=True)
+        if not resume:
+            clear(path, LEFT_BY_A_FALSE_START)
         write_atomically(path / "config.json", json.dumps(config, indent=2) + "\n")
 
     def finished(self, variant: str) -> list[Trajectory]:
@@ -58,7 +64,10 @@ class EvaluationFolder:
 
 
 def check_folder(path: Path, config: Config, *, resume: bool) -> None:
-    """Refuse a folder that cannot take this evaluation, without touching it. Raises `UsageError`."""
+    """Refuse a folder that cannot take this evaluation, without touching it. Raises `UsageError`.
+
+    An evaluation in which nothing was finished (no episode, no reply) is nothing to lose: it is begun anew.
+    """
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         if resume:
             raise UsageError(f"there is no evaluation to resume in {path}")
@@ -66,6 +75,8 @@ def check_folder(path: Path, config: Config, *, resume: bool) -> None:
     if not path.is_dir():
         raise UsageError(f"{path} is a file; --out names a folder")
     if not resume:
+        if _finished_nothing(path):
+            return
         raise UsageError(f"{path} is not empty: add --resume to go on with it, or name another --out")
     try:
         stored = json.loads((path / "config.json").read_text(encoding="utf-8"))
@@ -77,3 +88,12 @@ def check_folder(path: Path, config: Config, *, resume: bool) -> None:
                 f"{path} was started with {key} = {stored.get(key)!r}, not {config.get(key)!r}; "
                 "resume with the same, or name another --out"
             )
+
+
+def _finished_nothing(path: Path) -> bool:
+    try:
+        stored = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    ours = isinstance(stored, dict) and stored.get("command") == "evaluate"
+    return ours and finished_nothing(path, LEFT_BY_A_FALSE_START, "trajectories/*.jsonl")

@@ -111,6 +111,33 @@ def test_a_model_that_refuses_every_request_is_a_clear_error_that_can_be_resumed
     assert "--resume --out made" in err.splitlines()[-1]
 
 
+@pytest.mark.parametrize("first", ["locked", "gone"])
+@pytest.mark.parametrize(
+    "command", [VANILLA, [*GENERATE, "--backend", "probe", "--agent", "vanilla", "--workers", "1", "--out", "run"]]
+)
+def test_a_command_that_finished_nothing_can_be_repeated_as_it_is(run, endpoint, first, command):
+    assert run(*command, *asks(endpoint, first))[0] == 2
+    assert Path("run/config.json").exists()
+    status, _, err = run(*command, *asks(endpoint, "looker"))
+    assert status == 0, err
+    assert (status, run(*command, *asks(endpoint, "looker"))[0]) == (0, 2)  # now there is something to lose
+    record = json.loads(Path("run/config.json").read_text())
+    assert "looker" in str(record)
+    assert "scripted fault" not in Path("run/calls.jsonl").read_text()
+
+
+@pytest.mark.parametrize("stray", ["notes.txt", "cache/ab/reply.json", "iterations/1/iteration.json", "summary.json"])
+@pytest.mark.parametrize("command", [VANILLA, [*GENERATE, "--agent", "vanilla", "--out", "run"]])
+def test_a_folder_with_anything_else_in_it_is_left_alone(run, endpoint, stray, command):
+    assert run(*command, *asks(endpoint, "locked"))[0] == 2
+    file = Path("run", stray)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("mine")
+    status, _, err = run(*command, *asks(endpoint, "looker"))
+    assert (status, "is not empty" in err) == (2, True)
+    assert file.read_text() == "mine"
+
+
 def test_auto_takes_the_llm_backend_when_a_model_is_configured(run, endpoint, monkeypatch):
     monkeypatch.setenv("ALIGN_ECHO_MODEL", "mumbler")
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
