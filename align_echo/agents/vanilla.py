@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from align_echo.agents.parsing import parse_action
 from align_echo.errors import ReplyFormatError
+from align_echo.models.endpoint import base_url_of
 from align_echo.prompts import prompt_hash, render
 from align_echo.types import AgentReply, AgentView, ChatModel, Message
 
@@ -30,9 +31,10 @@ class Vanilla:
         return f"vanilla({self._model.name})"
 
     def describe(self) -> dict[str, str]:
-        """Its model, temperature and prompt hashes, for run records."""
+        """Its model and endpoint, temperature and prompt hashes, for run records."""
         prompts = {f"prompt.{name}": prompt_hash(name) for name in PROMPTS}
-        return {"model.agent": self._model.name, "temperature": str(self._temperature), **prompts}
+        made_of = {"model.agent": self._model.name, "base_url.agent": base_url_of(self._model)}
+        return {**made_of, "temperature": str(self._temperature), **prompts}
 
     def act(self, view: AgentView) -> AgentReply:
         """The next action; None with the problem in words if the reply is not exactly one. Raises `ModelError`."""

@@ -13,7 +13,8 @@ from align_echo.types import Misalignment, Trajectory
 class Described(Protocol):
     """Something that says what it is made of, for run records and resuming.
 
-    Keys: "model.<role>" a model's name, "prompt.<role>/<name>" a prompt's hash; any other key is a setting.
+    Keys: "model.<role>" a model's name, "base_url.<role>" where it is asked,
+    "prompt.<role>/<name>" a prompt's hash; any other key is a setting.
     """
 
     def describe(self) -> dict[str, str]: ...

@@ -18,6 +18,7 @@ from align_echo.evaluate.folder import Config, EvaluationFolder
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.evaluate.tables import NAMES, tables
 from align_echo.interface import Interface
+from align_echo.models.endpoint import resolve_base_url
 from align_echo.types import ChatModel, Trajectory
 from align_echo.wrappers.catalogue import EnvironmentSpec, check_split, environment, resolve_interface
 from align_echo.wrappers.catalogue import tasks as list_tasks
@@ -52,7 +53,7 @@ class Plan:
             "interfaces": {name: one.label if one else "none" for name, one in self.variants.items()},
             "agent": self.agent,
             "model": self.model if needs_model(self.agent) else None,
-            "base_url": self.base_url if needs_model(self.agent) else None,
+            "base_url": resolve_base_url(self.base_url) if needs_model(self.agent) else None,
             "seed": self.seed,
             "games": games_of(self.spec, self.data_root),
             "data_root": str(self.data_root.absolute()) if self.data_root else None,

@@ -20,10 +20,10 @@ from openai.types.chat import ChatCompletionMessageParam
 from pydantic import BaseModel, ValidationError
 
 from align_echo.errors import ModelError, RequestRejectedError, UsageError
+from align_echo.models.endpoint import DEFAULT_BASE_URL, resolve_base_url
 from align_echo.models.prices import Price, price_of
 from align_echo.types import Completion, Frozen, Message, Usage
 
-DEFAULT_BASE_URL = "https://api.openai.com/v1"
 KEY_VARIABLES = ("ALIGN_ECHO_API_KEY", "OPENAI_API_KEY")
 NO_KEY = "no-key-needed"
 
@@ -88,7 +88,7 @@ class OpenAICompatibleModel:
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
         self._model = model
-        self._base_url = (base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL).rstrip("/")
+        self._base_url = resolve_base_url(base_url)
         key = api_key or next((os.environ[name] for name in KEY_VARIABLES if os.environ.get(name)), None)
         if key is None and self._base_url == DEFAULT_BASE_URL:
             raise UsageError(
@@ -109,6 +109,11 @@ class OpenAICompatibleModel:
     def name(self) -> str:
         """The model's name at its endpoint."""
         return self._model
+
+    @property
+    def base_url(self) -> str:
+        """Where it is asked."""
+        return self._base_url
 
     @property
     def identity(self) -> str:

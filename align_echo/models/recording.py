@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 from align_echo.errors import ModelError
 from align_echo.jsonl import JsonlFile
 from align_echo.models.cache import ReplyCache, request_key
+from align_echo.models.endpoint import base_url_of
 from align_echo.types import ChatModel, Completion, Frozen, Message, Usage
 
 
@@ -79,6 +80,11 @@ class RecordingModel:
     def name(self) -> str:
         """The model's own name."""
         return self._model.name
+
+    @property
+    def base_url(self) -> str:
+        """Where the model is asked."""
+        return base_url_of(self._model)
 
     def with_sample(self, sample: int) -> RecordingModel:
         """The same model, asked anew: its replies are stored apart from those of other samples."""

@@ -13,6 +13,7 @@ from align_echo.align.events import Event
 from align_echo.align.loop import Generated
 from align_echo.align.run_folder import RunFolder
 from align_echo.errors import UsageError
+from align_echo.models.endpoint import base_url_of
 from align_echo.models.recording import Located
 from align_echo.types import ChatModel, Completion, Message
 from tests.align.endpoint import Endpoint, serve
@@ -41,6 +42,7 @@ class Mortal:
     def __init__(self, model: ChatModel, fuse: Fuse) -> None:
         assert isinstance(model, Located)
         self.identity = model.identity
+        self.base_url = base_url_of(model)
         self._model = model
         self._fuse = fuse
 

@@ -126,6 +126,20 @@ def test_a_command_that_finished_nothing_can_be_repeated_as_it_is(run, endpoint,
     assert "scripted fault" not in Path("run/calls.jsonl").read_text()
 
 
+@pytest.mark.parametrize(
+    "command", [VANILLA, [*GENERATE, "--backend", "llm", "--agent", "vanilla", "--workers", "1", "--out", "run"]]
+)
+def test_the_endpoint_is_on_record_and_a_run_is_not_resumed_at_another(run, endpoint, command, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
+    monkeypatch.setenv("ALIGN_ECHO_MODEL", "mumbler")
+    assert run(*command)[0] == 0
+    assert endpoint.url in Path("run/config.json").read_text()
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    status, _, err = run(*command, "--resume")
+    assert (status, "base_url" in err, "http://127.0.0.1:9/v1" in err) == (2, True, True), err
+    assert run(*command, "--resume", "--base-url", endpoint.url)[0] == 0
+
+
 @pytest.mark.parametrize("stray", ["notes.txt", "cache/ab/reply.json", "iterations/1/iteration.json", "summary.json"])
 @pytest.mark.parametrize("command", [VANILLA, [*GENERATE, "--agent", "vanilla", "--out", "run"]])
 def test_a_folder_with_anything_else_in_it_is_left_alone(run, endpoint, stray, command):

@@ -10,6 +10,7 @@ from align_echo.align.llm.settings import LlmSettings
 from align_echo.align.world import World
 from align_echo.errors import EngineError, InterfaceError
 from align_echo.interface import Interface
+from align_echo.models.endpoint import base_url_of
 from align_echo.prompts import prompt_hash
 from align_echo.rollout import take_turn
 from align_echo.types import Agent, AgentReply, ChatModel, Misalignment, Trajectory, Violation
@@ -41,7 +42,12 @@ class LlmBackend:
     ) -> None:
         self._world = world
         self._agent = agent
-        self._models = {"model.analyzer": analyzer_model.name, "model.optimizer": optimizer_model.name}
+        self._models = {
+            "model.analyzer": analyzer_model.name,
+            "model.optimizer": optimizer_model.name,
+            "base_url.analyzer": base_url_of(analyzer_model),
+            "base_url.optimizer": base_url_of(optimizer_model),
+        }
         self._settings = settings or LlmSettings()
         self._seed = seed
         self._note = note or (lambda _: None)
@@ -64,7 +70,7 @@ class LlmBackend:
         )
 
     def describe(self) -> dict[str, str]:
-        """Models, prompt hashes and settings."""
+        """Models and their endpoints, prompt hashes and settings."""
         names = (*analyzer.PROMPTS, *optimizer.PROMPTS, *SHARED_PROMPTS)
         prompts = {f"prompt.{name}": prompt_hash(name) for name in names}
         settings = {name: str(value) for name, value in self._settings.model_dump().items()}
