@@ -244,7 +244,7 @@ class _Run:
                 "prompt_hashes": _part(described, "prompt."),
                 "seed": self.seed,
                 "iterations": iteration,
-                "training_tasks": tuple(dict.fromkeys(self.tasks)),
+                "training_tasks": tuple(dict.fromkeys((*self.tasks, *interface.provenance.training_tasks))),
                 "usage": self._spent(),
                 "versions": {**versions(), "games": self.world.games},
                 "content_hash": made.content_hash,
