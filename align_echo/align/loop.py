@@ -244,7 +244,7 @@ class _Run:
                 "prompt_hashes": _part(described, "prompt."),
                 "seed": self.seed,
                 "iterations": iteration,
-                "training_tasks": tuple(dict.fromkeys((*self.tasks, *interface.provenance.training_tasks))),
+                "training_tasks": tuple(dict.fromkeys((*self.tasks, *made.provenance.training_tasks))),
                 "usage": self._spent(),
                 "versions": {**versions(), "games": self.world.games},
                 "content_hash": made.content_hash,
@@ -289,10 +289,7 @@ def _stop_if_all_broke(trajectories: Sequence[Trajectory], iteration: int) -> No
     faults = [one.fault for one in trajectories if one.fault is not None]
     if faults and len(faults) == len(trajectories):
         error = ModelError if faults[0].source == "model" else EngineError
-        raise error(
-            f"every episode of iteration {iteration} broke; the first: {faults[0].message}; "
-            "put this right and go on with --resume"
-        )
+        raise error(f"every episode of iteration {iteration} broke; the first: {faults[0].message}; put this right")
 
 
 def _about(record: IterationRecord) -> str:
