@@ -163,7 +163,10 @@ def load_interface(name_or_path: str | Path, contract: InterfaceContract | None 
     """Read an interface: a shipped one by name ("alfworld/probe") or any `.py` file.
 
     A `.json` of the same stem beside it holds contract and provenance; without one, `contract` must be given (or the
-    shipped environment contract is used by the callers that know the environment). Raises `InterfaceError`.
+    shipped environment contract is used by the callers that know the environment). Source that is not the recorded one
+    is marked in the provenance ("..., edited since"), and the evidence of its rules is dropped.
+
+    Raises `InterfaceError`.
     """
     file, name = _locate(name_or_path)
     try:
@@ -190,7 +193,11 @@ def load_interface(name_or_path: str | Path, contract: InterfaceContract | None 
             f"the interface {name_or_path} is for {provenance.environment}, not for {contract.environment}"
         )
     check_source(source, contract)
-    return Interface(name=name, source=source, contract=contract, provenance=provenance)
+    found = Interface(name=name, source=source, contract=contract, provenance=provenance)
+    if provenance.content_hash in ("", found.content_hash):
+        return found
+    marked = provenance.model_copy(update={"backend": f"{provenance.backend}, edited since", "rules": ()})
+    return found.model_copy(update={"provenance": marked})
 
 
 def save_interface(interface: Interface, folder: Path, stem: str) -> Path:

@@ -19,6 +19,7 @@ from align_echo.interface import (
     Interface,
     InterfaceContract,
     Provenance,
+    RuleRecord,
     check_source,
     identity,
     identity_source,
@@ -28,6 +29,7 @@ from align_echo.interface import (
     shipped_interfaces,
     write_atomically,
 )
+from align_echo.types import Evidence
 from align_echo.wrappers.alfworld.spec import CONTRACT as ALFWORLD
 from tests.play import interface, source
 from tests.room_env import CONTRACT, SINGLE_CONTRACT
@@ -195,6 +197,17 @@ def test_what_was_saved_is_loaded_unchanged(tmp_path_factory, comment: str, seed
     assert (loaded.name, loaded.source, loaded.contract) == (saved.name, saved.source, saved.contract)
     assert loaded.provenance == provenance.model_copy(update={"content_hash": saved.content_hash})
     assert loaded.content_hash == saved.content_hash
+
+
+def test_source_that_was_edited_after_its_record_is_marked_and_keeps_no_evidence(tmp_path: Path):
+    evidence = Evidence(support=3, refuted=0, tasks=3)
+    provenance = Provenance(environment="room", backend="probe", rules=(RuleRecord(text="a", evidence=evidence),))
+    path = save_interface(interface(source()).model_copy(update={"provenance": provenance}), tmp_path, "mine")
+    assert load_interface(path).provenance.rules
+    path.write_text(path.read_text() + "# mine\n")
+    loaded = load_interface(path)
+    assert (loaded.provenance.backend, loaded.provenance.rules) == ("probe, edited since", ())
+    assert load_interface(save_interface(loaded, tmp_path, "again")).provenance.backend == "probe, edited since"
 
 
 def test_line_ends_of_other_systems_are_kept(tmp_path: Path):
