@@ -210,7 +210,8 @@ class _Turn:
         """Answer the agent's own action (once) and read-only actions. Raises `RefusedError` for all else.
 
         Where the agent's own action is read-only, the first call is the turn and later ones repeat its answer, so that
-        it does not matter whether the interface meant to look or to forward.
+        it does not matter whether the interface meant to look or to forward. Once the episode is over a look is
+        answered with the turn's own observation: the environment is not asked any more.
         """
         own = requested.strip() == self.action.strip()
         read_only = self._base.contract.is_read_only(requested.strip())
@@ -221,9 +222,10 @@ class _Turn:
             if read_only:
                 return self._reply(self._base.probe(requested.strip()), 0.0)
             raise RefusedError("neither the agent's own action nor a read-only one")
-        if own and read_only:
+        over = self._result[2] or self._result[3]
+        if read_only and (own or over):
             return self._reply(self._result[0], 0.0)
-        if self._result[2] or self._result[3]:
+        if over:
             raise RefusedError("the episode is over")
         if read_only:
             return self._reply(self._base.probe(requested.strip()), 0.0)

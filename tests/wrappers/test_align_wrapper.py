@@ -186,11 +186,23 @@ def test_a_caught_refusal_is_still_a_violation():
 
 
 def test_stepping_after_the_end_is_a_violation():
-    env = wrapped(source("obs, _, _, _ = env.step([agent_action])\nenv.step(['look'])\nreturn obs[0], False, False"))
+    code = "obs, _, done, _ = env.step([agent_action])\nif done[0]:\n    env.step(['drop mug 1'])\n"
+    env = wrapped(source(code + "return obs[0], False, False"))
     results = play(env)
     assert [len(step[4]["violations"]) for step in results] == [0, 0, 1]
     assert results[-1][4]["violations"][0].reason == "the episode is over"
     assert outcome(results[-1]) == (1.0, True, False, 1.0, True)
+
+
+@pytest.mark.parametrize(("step_limit", "last"), [(None, (True, False)), (2, (False, True))])
+def test_a_look_after_the_end_repeats_the_last_answer_and_keeps_the_text(step_limit, last):
+    body = "env.step([agent_action])\nseen, _, _, _ = env.step(['look'])\n"
+    code = source(body + "return 'seen: ' + seen[0], False, False")
+    results = play(wrapped(code, step_limit=step_limit) if step_limit else wrapped(code))
+    shown, _, terminated, truncated, info = results[-1]
+    assert (terminated, truncated) == last
+    assert shown == f"seen: {info['raw_observation']}"
+    assert (info["violations"], info["interface_error"]) == ((), "")
 
 
 @pytest.mark.parametrize("top", ["_align_env.step(['look'])", ""])
