@@ -97,7 +97,9 @@ def generate_interface(
     _show(result)
     print(*made_of, sep="\n")
     print(f"interface: {path / result.summary.interface_file}")
-    print(f"to measure it: align-echo evaluate --env {spec.name} --agent {player_name} --compare", end=" ")
+    asked = f" --model {models.agent}" if models.agent else ""
+    asked += f" --base-url {models.base_url}" if models.agent and models.base_url else ""
+    print(f"to measure it: align-echo evaluate --env {spec.name} --agent {player_name}{asked} --compare", end=" ")
     print(f"--interface {path / result.summary.interface_file}")
 
 

@@ -21,9 +21,9 @@ def tables(comparison: Comparison) -> list[Table]:
 
 
 def cell(estimate: Estimate, *, signed: bool = False, digits: int = 1) -> str:
-    """A figure with its interval to one digit less, "66.7 [39, 86]"."""
+    """A figure with its interval to one digit less, "66.7 [39, 86]"; "66.7 -" where one task gives no interval."""
     sign, ends = "+" if signed else "", max(digits - 1, 0)
-    interval = f"[{estimate.low:{sign}.{ends}f}, {estimate.high:{sign}.{ends}f}]"
+    interval = f"[{estimate.low:{sign}.{ends}f}, {estimate.high:{sign}.{ends}f}]" if estimate.n > 1 else "-"
     return f"{estimate.value:{sign}.{digits}f} {interval}"
 
 

@@ -109,6 +109,7 @@ def test_a_model_that_refuses_every_request_is_a_clear_error_that_can_be_resumed
     status, _, err = run(*GENERATE, "--agent", "vanilla", "--out", "made", *asks(endpoint, "gone"))
     assert status == 2
     assert "--resume --out made" in err.splitlines()[-1]
+    assert err.splitlines()[-1].count("--resume") == 1
 
 
 @pytest.mark.parametrize("first", ["locked", "gone"])
@@ -132,7 +133,9 @@ def test_a_command_that_finished_nothing_can_be_repeated_as_it_is(run, endpoint,
 def test_the_endpoint_is_on_record_and_a_run_is_not_resumed_at_another(run, endpoint, command, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
     monkeypatch.setenv("ALIGN_ECHO_MODEL", "mumbler")
-    assert run(*command)[0] == 0
+    status, out, _ = run(*command, "--base-url", endpoint.url)
+    assert status == 0
+    assert command is VANILLA or f"--agent vanilla --model mumbler --base-url {endpoint.url} --compare" in out
     assert endpoint.url in Path("run/config.json").read_text()
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     status, _, err = run(*command, "--resume")

@@ -11,7 +11,8 @@ from align_echo.errors import UsageError
 from align_echo.evaluate import comparison as comparing
 from align_echo.evaluate.comparison import Comparison, compare, variants_of
 from align_echo.evaluate.folder import Config, EvaluationFolder
-from align_echo.evaluate.tables import tables
+from align_echo.evaluate.metrics import Estimate
+from align_echo.evaluate.tables import cell, tables
 from align_echo.interface import identity
 from align_echo.types import Fault, Step, Trajectory
 from align_echo.wrappers.catalogue import environment
@@ -47,6 +48,11 @@ def episode(task: str, actions: list[str], *, won: bool, kind: str = "a", fault:
 MUG, BOOK = "room/mug-to-study", "room/book-to-kitchen"
 BEFORE = [episode(MUG, ["fly"] * 4, won=False), episode(BOOK, ["look"] * 4, won=False, kind="b")]
 AFTER = [episode(MUG, ["look", "fly", "fly", "look"], won=True), episode(BOOK, ["look"] * 4, won=False, kind="b")]
+
+
+def test_a_figure_of_one_task_has_no_interval():
+    assert cell(Estimate(value=84.0, low=84.0, high=84.0, n=1)) == "84.0 -"
+    assert cell(Estimate(value=84.0, low=72.0, high=91.0, n=2)) == "84.0 [72, 91]"
 
 
 def test_each_variant_and_its_paired_difference():
