@@ -25,7 +25,7 @@ class Translation:
     """A problem as the engine loads it, and the names that its operators and facts are made of.
 
     `actions`: name -> (parameter, type) in order; `types`: (name, supertypes); `objects`: name -> type;
-    `facts`: initial (predicate, arguments), constant ones included; `fluents`: predicates that some action changes.
+    `facts`: initial (predicate, arguments), constant ones included.
     """
 
     sas: str
@@ -33,7 +33,6 @@ class Translation:
     types: tuple[tuple[str, tuple[str, ...]], ...]
     objects: dict[str, str]
     facts: tuple[tuple[str, tuple[str, ...]], ...]
-    fluents: frozenset[str]
 
 
 def translate(domain: str, problem: str) -> Translation:
@@ -45,7 +44,6 @@ def translate(domain: str, problem: str) -> Translation:
         types=tuple((t.name, tuple(t.supertype_names)) for t in task.types),
         objects={o.name: o.type_name for o in task.objects},
         facts=tuple(fact for atom in task.init if (fact := _fact(atom)) is not None),
-        fluents=frozenset(effect.literal.predicate for a in task.actions for effect in a.effects),
     )
 
 
