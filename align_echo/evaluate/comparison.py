@@ -182,7 +182,8 @@ def _measure(
         consecutive_invalid_shown=share_estimate(done, shown, seed=seed),
         mean_turns=mean_length(done),
         engine_calls=sum(step.engine_calls for step in steps),
-        interface_fallbacks=sum(bool(step.interface_error) for step in steps),
+        interface_fallbacks=sum(bool(step.interface_error) for step in steps)
+        + sum(bool(trajectory.reset_error) for trajectory in done),
         violations=sum(len(step.violations) for step in steps),
         usage=sum((trajectory.usage for trajectory in played), Usage()),
         success_by_type={kind: success_rate([one for one in done if one.task_type == kind]) for kind in types},
