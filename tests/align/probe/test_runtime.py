@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from align_echo.align.probe.vocabulary import NAME
 from align_echo.interface import check_source
 from tests.room_env import CONTRACT
 
-SPEC = {
+SPEC: dict[str, Any] = {
     "name": NAME,
     "templates": {
         "walk to {0}": [{"if": [["last", "walk to {0}", 0, 0]], "then": "already"}],

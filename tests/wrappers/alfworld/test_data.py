@@ -52,7 +52,7 @@ def test_alfworld_data_is_used_when_it_holds_games(official, some_ids, monkeypat
 @pytest.mark.parametrize("name", ["nowhere", "."])
 def test_an_alfworld_data_without_games_is_not_passed_over(name, tmp_path, monkeypatch):
     monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path / name))
-    with pytest.raises(MissingDataError, match=r"ALFWORLD_DATA .*expected .*json_2\.1\.1.* unset it to play the embedded"):
+    with pytest.raises(MissingDataError, match=r"ALFWORLD_DATA .*expected .*json_2\.1\.1.* unset it to play"):
         task_ids(split="valid_unseen", data_root=None)
 
 
