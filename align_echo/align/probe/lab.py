@@ -29,12 +29,11 @@ class State:
 
 
 class Lab:
-    """Forks an environment. One task's tree is kept at a time; `steps` and `resets` count the engine's work."""
+    """Forks an environment. One task's tree is kept at a time; `steps` counts the engine's work."""
 
     def __init__(self, env: TextEnv) -> None:
         self.env = env
         self.steps = 0
-        self.resets = 0
         self._root: State | None = None
         self._current: State | None = None
 
@@ -42,7 +41,6 @@ class Lab:
         """The initial state of a task. Raises `UsageError` where the engine does not list admissible actions."""
         if self._root is None or self._root.task_id != task_id:
             self.env.reset(seed=0, options={"task": task_id})
-            self.resets += 1
             self._root = self._current = self._state(task_id, (), None)
         return self._root
 
