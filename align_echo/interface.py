@@ -25,20 +25,57 @@ from align_echo.errors import InterfaceError
 from align_echo.types import Evidence, Frozen, Usage
 
 
+class StepLayout(Frozen):
+    """How interface code calls its environment: the call, what `WrapStep` returns after it, and that in short."""
+
+    call: str
+    returned: str
+    short: str
+
+
+STEP_LAYOUTS: dict[str, StepLayout] = {
+    "batched": StepLayout(
+        call="obs, reward, done, info = env.step([agent_action])",
+        returned="obs[0], info['won'][0], done[0]",
+        short="(observation, won, done)",
+    ),
+    "single": StepLayout(
+        call="obs, reward, done, info = env.step(agent_action)",
+        returned="obs, reward, done",
+        short="(observation, reward, done)",
+    ),
+    "scored": StepLayout(
+        call="obs, _, done, info = env.step(agent_action)",
+        returned="obs, done, info['score']",
+        short="(observation, done, score)",
+    ),
+    "triple": StepLayout(
+        call="obs, reward, done = env.step(agent_action)",
+        returned="obs, reward, done",
+        short="(observation, reward, done)",
+    ),
+}
+"""The layouts of ALIGN's initial interfaces (appendix C.5): "batched" is ALFWorld's, "scored" ScienceWorld's (the score
+is 0 to 100), "triple" WebShop's and M3ToolEval's; "single" is any other environment's."""
+
+
 class InterfaceContract(Frozen):
     """How interface code of one environment is called, and which engine calls it may make.
 
-    `step_layout` names what `env.step` takes and returns inside interface code: "batched" is ALFWorld's own
-    (`env.step([action]) -> ([obs], [reward], [done], {"won": [won]})`), "single" is
-    `env.step(action) -> (obs, reward, done, info)`. `read_only_actions` may be sent at any time as probes (`{}` stands
-    for an object); any other call must be the agent's own action, at most once a turn.
+    `step_layout` is one of `STEP_LAYOUTS`. `read_only_actions` may be sent at any time as probes (`{}` stands for an
+    object); any other call must be the agent's own action, at most once a turn.
     """
 
     environment: str
     infer_rules_args: tuple[str, ...]
     wrap_step_args: tuple[str, ...]
-    step_layout: Literal["batched", "single"]
+    step_layout: Literal["batched", "single", "scored", "triple"]
     read_only_actions: tuple[str, ...] = ()
+
+    @property
+    def layout(self) -> StepLayout:
+        """How interface code calls this environment."""
+        return STEP_LAYOUTS[self.step_layout]
 
     @property
     def signature(self) -> str:
@@ -101,14 +138,8 @@ class Interface(Frozen):
 
 def identity_source(contract: InterfaceContract) -> str:
     """The interface that changes nothing: ALIGN's starting point (Algorithm 1, line 1)."""
-    action = next(arg for arg in contract.wrap_step_args if arg == "agent_action")
-    if contract.step_layout == "batched":
-        body = (
-            f"    obs, reward, done, info = env.step([{action}])\n"
-            f"    return obs[0], info['won'][0], done[0]\n"
-        )
-    else:
-        body = f"    obs, reward, done, info = env.step({action})\n    return obs, reward, done\n"
+    layout = contract.layout
+    body = f"    {layout.call}\n    return {layout.returned}\n"
     return (
         f"def InferRules({', '.join(contract.infer_rules_args)}):\n    return ''\n\n\n"
         f"def WrapStep({', '.join(contract.wrap_step_args)}):\n{body}"

@@ -128,8 +128,10 @@ class SandboxSession:
         self._engine = engine
         self._log = _LogBuffer(limits)
         self._infer_rules = f"_align_rules({_call('InferRules', contract.infer_rules_args)})"
-        self._wrap_step = f"_align_returned({_call('WrapStep', contract.wrap_step_args)})"
-        proxy = "_AlignBatchedEnv" if contract.step_layout == "batched" else "_AlignSingleEnv"
+        called = _call("WrapStep", contract.wrap_step_args)
+        self._wrap_step = f"_align_returned({called}, {contract.step_layout!r})"
+        proxies = {"batched": "_AlignBatchedEnv", "triple": "_AlignTripleEnv"}
+        proxy = proxies.get(contract.step_layout, "_AlignSingleEnv")
         setup = f"{_prelude()}\n_align_env = {proxy}()\n_align_logger = _AlignLogger()\n"
         self._worker = Worker(limits.seconds, limits.memory)
         try:

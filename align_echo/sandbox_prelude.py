@@ -33,13 +33,23 @@ class _AlignBatchedEnv:
 
 
 class _AlignSingleEnv:
-    """`step(action) -> (observation, reward, done, {"won": won, "score": score})`, and free attributes."""
+    """`step(action) -> (observation, reward, done, {"won": won, "score": 0 to 100})`, and free attributes."""
 
     def step(self, action: str) -> tuple[str, float, bool, dict[str, Any]]:
         if not isinstance(action, str):
             raise TypeError("env.step takes one action as text: env.step(action)")
         observation, reward, done, won, score = _align_engine(action)
-        return observation, reward, done, {"won": won, "score": score}
+        return observation, reward, done, {"won": won, "score": round(100 * score)}
+
+
+class _AlignTripleEnv:
+    """`step(action) -> (observation, reward, done)`, and free attributes."""
+
+    def step(self, action: str) -> tuple[str, float, bool]:
+        if not isinstance(action, str):
+            raise TypeError("env.step takes one action as text: env.step(action)")
+        observation, reward, done, _won, _score = _align_engine(action)
+        return observation, reward, done
 
 
 def _align_log(level: str, message: Any, args: tuple[Any, ...]) -> None:
@@ -136,11 +146,14 @@ def _align_delete_item(container: Any, key: Any) -> None:
         container.pop(key)
 
 
-def _align_returned(value: Any) -> tuple[str, bool, bool]:
-    """Check and cut what `WrapStep` returned, so that little crosses to the host."""
+def _align_returned(value: Any, layout: str) -> tuple[str, bool, bool]:
+    """Check and cut what `WrapStep` returned, so that little crosses to the host: (observation, claims a win, done)."""
+    order = "(observation, done, score)" if layout == "scored" else "(observation, reward, done)"
     if not isinstance(value, (tuple, list)) or len(value) != 3:
-        raise TypeError("WrapStep must return (observation, reward, done), not " + type(value).__name__)
+        raise TypeError("WrapStep must return " + order + ", not " + type(value).__name__)
     observation, reward, done = value
+    if layout == "scored":
+        reward, done = isinstance(done, (int, float)) and done >= 100, reward
     if not isinstance(observation, str):
         raise TypeError("WrapStep must return its observation as str, not " + type(observation).__name__)
     return observation[:_ALIGN_TEXT], bool(reward), bool(done)

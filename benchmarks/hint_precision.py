@@ -18,7 +18,7 @@ from collections import Counter
 from typing import Any
 
 import align_echo
-from align_echo.agents.novice import Novice
+from align_echo.agents.novices.alfworld import Novice
 from align_echo.align.probe import runtime
 from align_echo.align.probe.cases import history_of, try_case
 from align_echo.align.probe.emit import read_spec

@@ -139,8 +139,8 @@ BREAKAGE = [
     Case("return itself", "x = []\nx.append(x)\nreturn x, x, x", "not list"),
     Case("a coroutine", "async def f():\n    return 'a', 0, 0\nreturn f()", "not coroutine"),
     Case("a dangling await", "import asyncio\nasync def f():\n    await nowhere()\nasyncio.run(f())", "NameError"),
-    Case("break the check", FORWARD, "did not return", "_align_returned = lambda value: 7"),
-    Case("smuggle past the check", FORWARD, "did not return", "_align_returned = lambda value: (1, 2, 3)"),
+    Case("break the check", FORWARD, "did not return", "_align_returned = lambda value, layout: 7"),
+    Case("smuggle past the check", FORWARD, "did not return", "_align_returned = lambda value, layout: (1, 2, 3)"),
     Case("break the engine call", "global _align_engine\n_align_engine = None\nenv.step([agent_action])", "TypeError"),
 ]
 

@@ -39,12 +39,22 @@ def test_rules_and_feedback_come_back_as_text():
     assert session.wrap_step("look") == ("at a kitchen", True, False)
 
 
-def test_the_engine_is_reached_in_both_layouts():
+def test_the_engine_is_reached_in_every_layout():
     body = "return str(env.step([agent_action])), False, False"
     assert opened(source(body)).wrap_step("look").observation == str((["did look"], [0.0], [False], {"won": [False]}))
     single = CONTRACT.model_copy(update={"step_layout": "single"})
     found = opened(source("return str(env.step(agent_action)), False, False"), contract=single).wrap_step("look")
-    assert found.observation == str(("did look", 0.0, False, {"won": False, "score": 0.0}))
+    assert found.observation == str(("did look", 0.0, False, {"won": False, "score": 0}))
+    triple = CONTRACT.model_copy(update={"step_layout": "triple"})
+    found = opened(source("return str(env.step(agent_action)), False, False"), contract=triple).wrap_step("look")
+    assert found.observation == str(("did look", 0.0, False))
+
+
+@pytest.mark.parametrize(("returned", "claims"), [("'a', True, 40", (False, True)), ("'a', False, 100", (True, False))])
+def test_the_scored_layout_returns_done_before_the_score(returned, claims):
+    scored = CONTRACT.model_copy(update={"step_layout": "scored"})
+    found = opened(source(f"return {returned}"), contract=scored).wrap_step("look")
+    assert (found.reward, found.done) == claims
 
 
 def test_text_is_cut_at_the_limit():

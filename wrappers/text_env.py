@@ -44,6 +44,7 @@ class Info(TypedDict):
     turns: int
     engine_calls: int
     raw_observation: str | None
+    raw_score: NotRequired[float]
     admissible_actions: NotRequired[tuple[str, ...]]
     rules: NotRequired[str]
     interface_error: NotRequired[str]
@@ -52,13 +53,25 @@ class Info(TypedDict):
 
 @dataclass(frozen=True)
 class EngineState:
-    """What an engine says after reset or an action. `admissible_actions` is None where it does not list them."""
+    """What an engine says after reset or an action. `admissible_actions` is None where it does not list them.
+
+    `raw_score` is the engine's own score where its range is not [0, 1]; `score` is that one mapped to [0, 1].
+    """
 
     observation: str
     score: float = 0.0
     won: bool = False
     done: bool = False
     admissible_actions: tuple[str, ...] | None = None
+    raw_score: float | None = None
+
+
+@dataclass(frozen=True)
+class Offered:
+    """What an engine's own API says can be said now: templates with {0}, {1} ... and names for them."""
+
+    templates: tuple[str, ...]
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -133,6 +146,10 @@ class TextEnv(gym.Env[str, str], abc.ABC):
     @abc.abstractmethod
     def _restore(self, task_id: str, saved: Any) -> None:
         """Bring the engine back to a saved state."""
+
+    def offered(self) -> Offered | None:
+        """The templates and the names of the present state; None where the engine's API has none."""
+        return None
 
     def opening(self, observation: str) -> tuple[str, str]:
         """The initial observation and the task, as interface code of this environment is given them."""
@@ -223,6 +240,8 @@ class TextEnv(gym.Env[str, str], abc.ABC):
             engine_calls=self._engine_calls,
             raw_observation=raw_observation,
         )
+        if self._state.raw_score is not None:
+            info["raw_score"] = self._state.raw_score
         if self._state.admissible_actions is not None:
             info["admissible_actions"] = self._state.admissible_actions
         return dict(info)

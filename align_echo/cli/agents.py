@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from align_echo.agents.novices import make_novice
 from align_echo.errors import UsageError
 from align_echo.types import Agent, ChatModel
 from align_echo.wrappers.catalogue import EnvironmentSpec
@@ -58,10 +59,7 @@ def build_agent(
         from align_echo.agents.privileged import Expert, RandomChoice
 
         return Expert(raw_env) if name == "expert" else RandomChoice(raw_env, seed=seed)
-    from align_echo.agents.novice import CAREFUL, STUBBORN, Habits, Novice
-
-    habits = {"novice": Habits(), "novice-careful": CAREFUL, "novice-stubborn": STUBBORN}
-    return Novice(habits[name], seed=seed, name=name)
+    return make_novice(spec.name, name, seed=seed)
 
 
 def about(name: str, model: str | None) -> str:

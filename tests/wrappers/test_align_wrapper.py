@@ -9,12 +9,12 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from align_echo.errors import EngineError, InterfaceError, UsageError
-from align_echo.interface import identity, identity_source
+from align_echo.interface import STEP_LAYOUTS, identity, identity_source
 from align_echo.types import Violation
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.text_env import EngineState
 from tests.play import QUICK, TASK, WINNING, interface, outcome, play, source, wrapped
-from tests.room_env import CONTRACT, SINGLE_CONTRACT, RoomEnv
+from tests.room_env import CONTRACT, RoomEnv
 
 NOT_ALLOWED = "neither the agent's own action nor a read-only one"
 
@@ -55,8 +55,10 @@ def test_identity_changes_nothing_the_agent_sees():
         assert shown[4] == expected[4] | {"interface_error": "", "violations": ()}
 
 
-def test_the_single_layout_reaches_the_interface_too():
-    env = AlignWrapper(RoomEnv(contract=SINGLE_CONTRACT), interface(identity_source(SINGLE_CONTRACT), SINGLE_CONTRACT))
+@pytest.mark.parametrize("layout", sorted(STEP_LAYOUTS))
+def test_the_identity_changes_nothing_in_any_layout(layout):
+    contract = CONTRACT.model_copy(update={"step_layout": layout})
+    env = AlignWrapper(RoomEnv(contract=contract), interface(identity_source(contract), contract))
     assert [step[0] for step in play(env)] == [step[0] for step in play(RoomEnv())]
 
 

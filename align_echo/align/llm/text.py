@@ -21,14 +21,11 @@ def interface_values(interface: Interface, action_format: str) -> dict[str, obje
 
 def step_usage(interface: Interface) -> str:
     """How interface code calls the environment under its contract."""
-    if interface.contract.step_layout == "batched":
-        return (
-            "The environment is called as `obs, reward, done, info = env.step([agent_action])`, with lists of one; "
-            "WrapStep returns `obs[0], info['won'][0], done[0]`, with the text changed as you see fit."
-        )
+    layout = interface.contract.layout
+    note = ", with lists of one" if interface.contract.step_layout == "batched" else ""
     return (
-        "The environment is called as `obs, reward, done, info = env.step(agent_action)`; "
-        "WrapStep returns `obs, reward, done`, with the text changed as you see fit."
+        f"The environment is called as `{layout.call}`{note}; "
+        f"WrapStep returns `{layout.returned}`, with the text changed as you see fit."
     )
 
 

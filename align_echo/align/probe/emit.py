@@ -150,11 +150,7 @@ def _without_annotations(function: ast.FunctionDef) -> ast.AST:
 
 def _functions(spec: dict[str, Any], contract: InterfaceContract) -> str:
     first = contract.wrap_step_args[1]
-    if contract.step_layout == "batched":
-        step = "obs, reward, done, info = env.step([agent_action])\n    "
-        step += "obs, reward, done = obs[0], info['won'][0], done[0]"
-    else:
-        step = "obs, reward, done, info = env.step(agent_action)"
+    layout = contract.layout
     return f"""\
 def InferRules({", ".join(contract.infer_rules_args)}):
     return {rules_text(spec)!r}
@@ -163,10 +159,11 @@ def InferRules({", ".join(contract.infer_rules_args)}):
 def WrapStep({", ".join(contract.wrap_step_args)}):
     if not hasattr(env, 'history'):
         env.history = new_history(SPEC, {first})
-    {step}
-    advice = advise(SPEC, env.history, agent_action) if obs.strip() in SPEC['uninformative'] else ''
-    record(SPEC, env.history, agent_action, obs)
-    return (obs + ' ' + advice if advice else obs), reward, done"""
+    {layout.call}
+    seen, *rest = {layout.returned}
+    advice = advise(SPEC, env.history, agent_action) if seen.strip() in SPEC['uninformative'] else ''
+    record(SPEC, env.history, agent_action, seen)
+    return (seen + ' ' + advice if advice else seen), *rest"""
 
 
 def read_spec(code: str) -> dict[str, Any] | None:

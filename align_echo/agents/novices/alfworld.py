@@ -13,7 +13,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-from align_echo.agents.household import APPLIANCES, ENTITY, Belief, Goal, name_of, read_goal
+from align_echo.agents.novices.household import APPLIANCES, ENTITY, Belief, Goal, name_of, read_goal
 from align_echo.types import AgentReply, AgentView
 
 _THE = r"(?:the )?"

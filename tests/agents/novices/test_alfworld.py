@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.agents.household import Goal, read_goal
-from align_echo.agents.novice import CAREFUL, STUBBORN, Habits, Novice, read_rules
+from align_echo.agents.novices.alfworld import CAREFUL, STUBBORN, Habits, Novice, read_rules
+from align_echo.agents.novices.household import Goal, read_goal
 from align_echo.types import AgentView, Turn
 
 INTRO = (

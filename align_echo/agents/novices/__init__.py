@@ -1,0 +1,22 @@
+"""Scripted novices, one an environment: stand-ins for a small language model, and NOT language models.
+
+Each knows what it wants and not how the engine wants it said, with habits read off published logs of small models. Each
+is a function of the view: same view, same action.
+"""
+
+from __future__ import annotations
+
+from align_echo.errors import UsageError
+from align_echo.types import Agent
+
+KINDS = ("novice", "novice-careful", "novice-stubborn")
+
+
+def make_novice(environment: str, kind: str = "novice", *, seed: int = 0) -> Agent:
+    """The novice of a kind for an environment. Raises `UsageError` where there is none."""
+    if environment == "alfworld":
+        from align_echo.agents.novices import alfworld
+
+        habits = {"novice": alfworld.Habits(), "novice-careful": alfworld.CAREFUL, "novice-stubborn": alfworld.STUBBORN}
+        return alfworld.Novice(habits[kind], seed=seed, name=kind)
+    raise UsageError(f"there is no scripted {kind} for {environment}; use another --agent")

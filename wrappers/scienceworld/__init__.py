@@ -1,0 +1,1 @@
+"""ScienceWorld: school experiments in text, played by the real simulator. Its engine is imported when first used."""
