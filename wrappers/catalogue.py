@@ -60,8 +60,9 @@ class EnvironmentSpec:
 def environments() -> dict[str, EnvironmentSpec]:
     """All environments by name."""
     from align_echo.wrappers.alfworld.spec import SPEC as ALFWORLD
+    from align_echo.wrappers.scienceworld.spec import SPEC as SCIENCEWORLD
 
-    return {spec.name: spec for spec in (ALFWORLD,)}
+    return {spec.name: spec for spec in (ALFWORLD, SCIENCEWORLD)}
 
 
 def environment(env_id: str) -> EnvironmentSpec:

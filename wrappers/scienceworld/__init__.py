@@ -1,1 +1,53 @@
 """ScienceWorld: school experiments in text, played by the real simulator. Its engine is imported when first used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from align_echo.errors import UsageError
+from align_echo.wrappers.text_env import TextEnv
+
+
+def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None) -> TextEnv:
+    """A ScienceWorld environment; Java starts at the first reset.
+
+    Raises `UsageError` for a `data_root` (there is no data but the engine's own) or an engine.
+    """
+    from align_echo.wrappers.scienceworld.env import ScienceWorldEnv
+
+    _refuse_data(data_root)
+    if engine is not None:
+        raise UsageError(f"scienceworld has no engine {engine!r}; it has only one: leave engine out")
+    return ScienceWorldEnv(split, step_limit)
+
+
+def task_ids(*, split: str, data_root: Path | None) -> list[str]:
+    """Task ids of a split, by task and variation; needs no Java. Raises `UsageError` for a `data_root`."""
+    from align_echo.wrappers.scienceworld import tasks
+
+    _refuse_data(data_root)
+    return list(tasks.task_ids(split))
+
+
+def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list[str]:
+    """ALIGN's tasks of one iteration (counted from 0): one training variation of each of the 30 tasks.
+
+    None is drawn twice while there are fresh ones. Raises `UsageError` for a negative iteration or a `data_root`.
+    """
+    from align_echo.wrappers.alfworld.dice import Dice
+    from align_echo.wrappers.scienceworld.tasks import VARIATIONS, variations
+
+    _refuse_data(data_root)
+    if iteration < 0:
+        raise UsageError(f"iterations are counted from 0, not {iteration}")
+    drawn = []
+    for name in VARIATIONS:
+        known = variations(name, "train")
+        lap, place = divmod(iteration, len(known))
+        drawn.append(f"{name}/easy/{Dice(f'training tasks {seed} {name} {lap}').shuffled(known)[place]}")
+    return drawn
+
+
+def _refuse_data(data_root: Path | None) -> None:
+    if data_root is not None:
+        raise UsageError("scienceworld has no data of its own: leave out the data folder")

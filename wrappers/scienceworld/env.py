@@ -1,0 +1,125 @@
+"""ScienceWorld as a `TextEnv`: the real simulator's text, its score mapped to [0, 1], its gold path as oracle.
+
+The score is the engine's 0 to 100 divided by 100; `raw_score` keeps the engine's own, which is -100 after a wrong focus
+(the episode is over and its score 0). A state cannot be copied: `restore` plays the actions so far again.
+"""
+
+from __future__ import annotations
+
+import re
+import weakref
+
+from align_echo.errors import EngineError, UsageError
+from align_echo.wrappers.scienceworld.jvm import Simulator
+from align_echo.wrappers.scienceworld.oracle import Oracle
+from align_echo.wrappers.scienceworld.pool import pool
+from align_echo.wrappers.scienceworld.spec import CONTRACT, STEP_LIMIT
+from align_echo.wrappers.scienceworld.tasks import Task, read_task, task_ids
+from align_echo.wrappers.text_env import EngineState, Offered, TextEnv
+
+NOT_PLAY = ("reset task",)
+"""Forms that the engine lists and that are no action of play: this one takes the progress back."""
+
+
+class ScienceWorldEnv(TextEnv):
+    """One split of ScienceWorld. Holds a simulator from the first reset until `close`. Not shared between threads."""
+
+    def __init__(self, split: str, step_limit: int | None = None) -> None:
+        """Raises `UsageError` for a step limit below 1."""
+        super().__init__(task_ids(split), CONTRACT, STEP_LIMIT if step_limit is None else step_limit)
+        self._split = split
+        self._lease: _Lease | None = None
+        self._task: Task | None = None
+        self._history: list[str] = []
+        self._goal = ""
+
+    @property
+    def goal(self) -> str:
+        return self._goal
+
+    @property
+    def task_type(self) -> str:
+        return self._task.name if self._task else ""
+
+    def oracle(self) -> Oracle:
+        """Raises `UsageError` before a reset."""
+        if self._task is None:
+            raise UsageError("call reset() before oracle()")
+        return Oracle(self._task, self._history, done=self.state.done, won=self.state.won)
+
+    def offered(self) -> Offered:
+        """The engine's forms of actions and its names for things. Raises `EngineError`, `UsageError` before a reset."""
+        self._check_started()
+        forms = [form for form in self._simulator.templates() if form not in NOT_PLAY]
+        return Offered(tuple(sorted(map(_template, forms))), tuple(sorted(self._simulator.objects())))
+
+    def close(self) -> None:
+        """Give the simulator back. Only `reset` brings the environment to life again."""
+        self._over = True
+        if self._lease is not None:
+            self._lease.end()
+            self._lease = None
+
+    # ------------------------------------------------------------ the engine
+
+    def _load(self, task_id: str) -> EngineState:
+        return self._start(read_task(task_id, self._split))
+
+    def _act(self, action: str) -> EngineState:
+        self._history.append(action)
+        return self._answer(self._simulator.step(action))
+
+    def _probe(self, action: str) -> str:
+        simulator = self._simulator
+        looks = {"look around": simulator.look, "inventory": simulator.inventory, "task": simulator.task}
+        return looks[action]()
+
+    def _start(self, task: Task) -> EngineState:
+        """The first observation is that of `look around`, as upstream's reset has it; it takes no move."""
+        if self._lease is None or not self._lease.simulator.alive:
+            self.close()
+            self._lease = _Lease(self)
+        simulator = self._lease.simulator
+        simulator.load(task.name, task.variation, task.simplifications)
+        simulator.reset()
+        self._task, self._history = task, []
+        self._goal = simulator.goal().strip()
+        return self._answer(simulator.step("look around"))
+
+    def _answer(self, observation: str) -> EngineState:
+        raw = self._simulator.raw_score()
+        score = min(max(raw, 0), 100) / 100
+        done = raw < 0 or self._simulator.completed()
+        return EngineState(observation, score, won=score == 1.0, done=done, raw_score=float(raw))
+
+    @property
+    def _simulator(self) -> Simulator:
+        if self._lease is None:
+            raise EngineError("the environment was closed: call reset()")
+        return self._lease.simulator
+
+    def _save(self) -> tuple[str, ...]:
+        return tuple(self._history)
+
+    def _restore(self, task_id: str, saved: tuple[str, ...]) -> None:
+        task = read_task(task_id, self._split)
+        lost = self._lease is None or not self._lease.simulator.alive
+        if lost or task != self._task or saved[: len(self._history)] != tuple(self._history):
+            self._start(task)
+        for action in saved[len(self._history) :]:
+            self._act(action)
+
+
+class _Lease:
+    """A simulator of the pool, given back when the environment ends it or is forgotten."""
+
+    def __init__(self, holder: object) -> None:
+        self.simulator = pool().lease()
+        self.end = weakref.finalize(holder, pool().give_back, self.simulator)
+
+
+def _template(form: str) -> str:
+    """The engine's form with {0}, {1} in place of OBJ."""
+    for place in range(form.count("OBJ")):
+        form = re.sub(r"\bOBJ\b", f"{{{place}}}", form, count=1)
+    return form

@@ -1,0 +1,50 @@
+"""Ground truth about a running episode: the engine's own gold path, while the episode has followed it.
+
+The gold path is one way to the full score, not a shortest one.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from align_echo.wrappers.scienceworld.pool import pool
+from align_echo.wrappers.scienceworld.tasks import Task
+
+
+class Oracle:
+    """One moment of an episode. The gold path is planned when it is first asked for (seconds)."""
+
+    def __init__(self, task: Task, history: Sequence[str], *, done: bool, won: bool) -> None:
+        self._task = task
+        self._history = tuple(history)
+        self._done = done
+        self._won = won
+
+    def expert_action(self) -> str | None:
+        """The gold path's next action; None once the episode is over or has left the gold path."""
+        rest = self._rest()
+        return rest[0] if rest else None
+
+    def distance(self) -> int | None:
+        """Actions left on the gold path, an upper bound; 0 once won, None where the gold path was left."""
+        if self._won:
+            return 0
+        rest = self._rest()
+        return len(rest) if rest else None
+
+    def _rest(self) -> tuple[str, ...]:
+        if self._done:
+            return ()
+        gold = gold_path(self._task)
+        passed = len(self._history)
+        return gold[passed:] if gold[:passed] == self._history else ()
+
+
+@functools.lru_cache(maxsize=256)
+def gold_path(task: Task) -> tuple[str, ...]:
+    """The gold path of a task, planned by the engine in a simulator of its own. Raises `EngineError`."""
+    with pool().borrowed() as simulator:
+        simulator.load(task.name, task.variation, task.simplifications, gold=True)
+        simulator.reset()
+        return tuple(simulator.gold_path())

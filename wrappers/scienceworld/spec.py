@@ -1,0 +1,73 @@
+"""What ScienceWorld is, without Java: splits, action forms, interface contract, what counts as invalid."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from align_echo.interface import InterfaceContract
+
+if TYPE_CHECKING:
+    from align_echo.wrappers.catalogue import EnvironmentModule, EnvironmentSpec
+
+ACTION_FORMAT = """\
+One action a turn, written exactly in one of these forms (OBJ is a thing that you see or carry, LOC a room):
+look around | inventory | task | look at OBJ | look in OBJ | read OBJ | open OBJ | close OBJ
+go to LOC | teleport to LOC | pick up OBJ | put down OBJ | move OBJ to OBJ | focus on OBJ
+activate OBJ | deactivate OBJ | use OBJ on OBJ | connect OBJ to OBJ | disconnect OBJ
+pour OBJ in OBJ | dunk OBJ in OBJ | mix OBJ | eat OBJ | flush OBJ | wait | wait1
+If you are asked which of several things you mean, answer with its number alone."""
+
+CONTRACT = InterfaceContract(
+    environment="scienceworld",
+    infer_rules_args=("init_obs", "task"),
+    wrap_step_args=("env", "init_obs", "task", "agent_action", "logger"),
+    step_layout="scored",
+    read_only_actions=("look around", "inventory", "task"),
+)
+
+STEP_LIMIT = 100
+"""Turns of an episode (ALIGN, appendix C)."""
+
+REFUSAL = "No known action matches that input."
+
+INSTALL = "pip install 'align-echo[scienceworld]'"
+
+
+def is_invalid(observation: str) -> bool:
+    """The engine refused the action, as ALIGN's metric has it; "Unknown action", questions and the like are valid."""
+    return observation.startswith(REFUSAL)
+
+
+def task_type(task_id: str) -> str:
+    """The task's name, which a task id begins with."""
+    return task_id.partition("/")[0]
+
+
+def _module() -> EnvironmentModule:
+    from align_echo.wrappers import scienceworld
+
+    return scienceworld
+
+
+def _spec() -> EnvironmentSpec:
+    from align_echo.wrappers.catalogue import EnvironmentSpec
+
+    return EnvironmentSpec(
+        name="scienceworld",
+        gym_id="align_echo/ScienceWorld-v0",
+        summary="school experiments in text (ScienceWorld 1.2.3)",
+        splits=("train", "dev", "test", "align_test"),
+        train_split="train",
+        test_split="align_test",
+        step_limit=STEP_LIMIT,
+        action_format=ACTION_FORMAT,
+        contract=CONTRACT,
+        is_invalid=is_invalid,
+        task_type=task_type,
+        module=_module,
+        partitions=(("train", "dev", "test"), ("train", "dev", "align_test")),
+        install=INSTALL,
+    )
+
+
+SPEC = _spec()
