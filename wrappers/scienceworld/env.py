@@ -20,6 +20,9 @@ from align_echo.wrappers.text_env import EngineState, Offered, TextEnv
 NOT_PLAY = ("reset task",)
 """Forms that the engine lists and that are no action of play: this one takes the progress back."""
 
+TRACELESS = ("No known action matches that input.", "Unknown action.")
+"""Answers to actions that took no time and changed nothing: nothing that has to be played again."""
+
 
 class ScienceWorldEnv(TextEnv):
     """One split of ScienceWorld. Holds a simulator from the first reset until `close`. Not shared between threads."""
@@ -66,8 +69,10 @@ class ScienceWorldEnv(TextEnv):
         return self._start(read_task(task_id, self._split))
 
     def _act(self, action: str) -> EngineState:
-        self._history.append(action)
-        return self._answer(self._simulator.step(action))
+        observation = self._simulator.step(action)
+        if not observation.startswith(TRACELESS):
+            self._history.append(action)
+        return self._answer(observation)
 
     def _probe(self, action: str) -> str:
         simulator = self._simulator
