@@ -26,33 +26,33 @@ from align_echo.types import Evidence, Frozen, Usage
 
 
 class StepLayout(Frozen):
-    """How interface code calls its environment: the call, what `WrapStep` returns after it, and that in short."""
+    """How interface code calls its environment: the call, what `WrapStep` returns after it, a look (`view` in it)."""
 
     call: str
     returned: str
-    short: str
+    view: str
 
 
 STEP_LAYOUTS: dict[str, StepLayout] = {
     "batched": StepLayout(
         call="obs, reward, done, info = env.step([agent_action])",
         returned="obs[0], info['won'][0], done[0]",
-        short="(observation, won, done)",
+        view="env.step([view])[0][0]",
     ),
     "single": StepLayout(
         call="obs, reward, done, info = env.step(agent_action)",
         returned="obs, reward, done",
-        short="(observation, reward, done)",
+        view="env.step(view)[0]",
     ),
     "scored": StepLayout(
         call="obs, _, done, info = env.step(agent_action)",
         returned="obs, done, info['score']",
-        short="(observation, done, score)",
+        view="env.step(view)[0]",
     ),
     "triple": StepLayout(
         call="obs, reward, done = env.step(agent_action)",
         returned="obs, reward, done",
-        short="(observation, reward, done)",
+        view="env.step(view)[0]",
     ),
 }
 """The layouts of ALIGN's initial interfaces (appendix C.5): "batched" is ALFWorld's, "scored" ScienceWorld's (the score

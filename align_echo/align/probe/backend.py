@@ -17,9 +17,12 @@ from align_echo.align.probe.cases import Case, Slots, failures, proposals, try_c
 from align_echo.align.probe.findings import about_form, about_refusals, about_rules, about_wrong_rules, records
 from align_echo.align.probe.forms import Said, learn_forms, try_form
 from align_echo.align.probe.lab import Lab
+from align_echo.align.probe.offered import emit as offered_emit
+from align_echo.align.probe.offered import learner
 from align_echo.align.probe.spec import merged, resolved
 from align_echo.align.probe.trials import refine
 from align_echo.align.probe.vocabulary import Vocabulary, skeleton, uninformative_observations
+from align_echo.errors import UsageError
 from align_echo.interface import Interface, Provenance
 from align_echo.types import Misalignment, Trajectory
 from align_echo.wrappers.text_env import TextEnv
@@ -69,11 +72,34 @@ class ProbeBackend:
     def analyze(
         self, failed: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
     ) -> list[Misalignment]:
-        """Rules that hold on fresh tasks and are not in the interface yet. Empty if no feedback is uninformative."""
+        """Rules that hold on fresh tasks and are not in the interface yet. Empty if no feedback is uninformative.
+
+        Raises `UsageError` for an engine that neither lists its admissible actions nor offers templates and names.
+        """
         self.lab.forget()
         rng = random.Random(f"{self._seed}/{interface.provenance.iterations}")
-        refusals = self._refusals(failed, rng)
         before = emit.read_spec(interface.source)
+        if self._lists(failed[0].task_id):
+            fresh = self._analyze_listed(failed, before, rng)
+        else:
+            fresh = learner.analyze(self.lab, failed, before, self._fresh, rng, self._say)
+        told = {one.rule for one in known}
+        return [one for one in fresh if one.rule not in told]
+
+    def _lists(self, task_id: str) -> bool:
+        """Whether the engine lists its admissible actions; False if it offers templates and names instead."""
+        self.lab.start(task_id)
+        if not self.lab.lists and self.lab.env.offered() is None:
+            raise UsageError(
+                f"the probe needs an engine that lists its admissible actions or offers its templates and names, and "
+                f"{self.lab.env.contract.environment} does neither: use --backend llm"
+            )
+        return self.lab.lists
+
+    def _analyze_listed(
+        self, failed: Sequence[Trajectory], before: dict[str, Any] | None, rng: random.Random
+    ) -> list[Misalignment]:
+        refusals = self._refusals(failed, rng)
         if not refusals and before is None:
             self._say("no uninformative feedback found: there is nothing to align")
             return []
@@ -88,8 +114,7 @@ class ProbeBackend:
         fresh += [about_form(form, *found) for form, found in sorted(forms.items())]
         fresh += about_wrong_rules(spec, trials)
         fresh += about_rules(spec, learned, trials, cases)
-        told = {one.rule for one in known}
-        return [one for one in fresh if one.rule not in told]
+        return fresh
 
     def _refusals(self, failed: Sequence[Trajectory], rng: random.Random) -> list[str]:
         """Uninformative observations. One that the agent got for one kind of action only is tried with other kinds."""
@@ -164,8 +189,10 @@ class ProbeBackend:
     def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
         """The interface with the new misalignments resolved."""
         spec = emit.read_spec(interface.source)
-        for one in new:
-            spec = resolved(spec, json.loads(one.detail))
+        details = [json.loads(one.detail) for one in new]
+        offers = any("offered" in detail for detail in details) or (spec is not None and "views" in spec)
+        for detail in details:
+            spec = learner.resolved(spec, detail) if offers else resolved(spec, detail)
         if spec is None:
             return interface
         old = interface.provenance
@@ -179,7 +206,7 @@ class ProbeBackend:
             rules=records(old.rules, new),
             engine_steps=old.engine_steps + self._steps_since(),
         )
-        source = emit.source(spec, interface.contract)
+        source = (offered_emit if offers else emit).source(spec, interface.contract)
         return interface.model_copy(update={"name": "probe", "source": source, "provenance": provenance})
 
     def _steps_since(self) -> int:

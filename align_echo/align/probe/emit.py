@@ -6,6 +6,7 @@ import ast
 import inspect
 import pprint
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from align_echo.align.probe import runtime
@@ -119,14 +120,19 @@ def _step_up_front(spec: dict[str, Any], row: dict[str, Any]) -> str:
 
 def source(spec: dict[str, Any], contract: InterfaceContract) -> str:
     """The whole interface as Python source under a contract."""
+    return assembled(spec, contract, runtime, _functions(spec, contract))
+
+
+def assembled(spec: dict[str, Any], contract: InterfaceContract, code: ModuleType, functions: str) -> str:
+    """A learned spec, the run-time module that reads it, and the two functions, as one file."""
     head = f'"""Interface for {contract.environment}, learned by experiment; the .json beside it holds the evidence."""'
     table = "SPEC = " + pprint.pformat(spec, width=116, compact=True)
-    return "\n\n".join([head, "import re", table, _runtime_code(), _functions(spec, contract)]) + "\n"
+    return "\n\n".join([head, "import re", table, _runtime_code(code), functions]) + "\n"
 
 
-def _runtime_code() -> str:
-    """`runtime.py` without its module docstring, imports and annotations."""
-    tree = ast.parse(inspect.getsource(runtime))
+def _runtime_code(code: ModuleType) -> str:
+    """A run-time module without its module docstring, imports and annotations."""
+    tree = ast.parse(inspect.getsource(code))
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     for node in ast.walk(ast.Module(body=list(functions), type_ignores=[])):
         if isinstance(node, ast.FunctionDef):

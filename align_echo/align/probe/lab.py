@@ -9,13 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from align_echo.errors import UsageError
 from align_echo.wrappers.text_env import TextEnv
 
 
 @dataclass(eq=False)
 class State:
-    """One state of one task: the actions that lead to it, what the engine said last, and what it allows next."""
+    """One state of one task: the actions that lead to it, what the engine said last, and what it allows next.
+
+    `admissible` is empty where the engine does not list it (`Lab.lists`). `looks` keeps what read-only actions showed.
+    """
 
     task_id: str
     actions: tuple[str, ...]
@@ -26,19 +28,29 @@ class State:
     parent: State | None = field(default=None, repr=False)
     children: dict[str, State] = field(default_factory=dict, repr=False)
     history: dict[str, Any] | None = field(default=None, repr=False)
+    looks: dict[str, str] = field(default_factory=dict, repr=False)
 
 
 class Lab:
-    """Forks an environment. One task's tree is kept at a time; `steps` counts the engine's work."""
+    """Forks an environment. One task's tree is kept at a time; `steps` counts the engine's work.
+
+    `traceless` holds answers after which the engine is as it was before: nothing has to be restored then.
+    """
 
     def __init__(self, env: TextEnv) -> None:
         self.env = env
         self.steps = 0
+        self.traceless: frozenset[str] = frozenset()
         self._root: State | None = None
         self._current: State | None = None
 
+    @property
+    def lists(self) -> bool:
+        """Whether the engine lists its admissible actions; known once a task was started."""
+        return self.env.state.admissible_actions is not None
+
     def start(self, task_id: str) -> State:
-        """The initial state of a task. Raises `UsageError` where the engine does not list admissible actions."""
+        """The initial state of a task."""
         if self._root is None or self._root.task_id != task_id:
             self.env.reset(seed=0, options={"task": task_id})
             self._root = self._current = self._state(task_id, (), None)
@@ -52,13 +64,28 @@ class Lab:
         """The state that an action leads to; the same state's child is computed once."""
         child = state.children.get(action)
         if child is None:
-            if self._current is not state:
-                self.env.restore(state.snapshot)
+            self.visit(state)
             self.env.step(action)
             self.steps += 1
-            child = self._current = self._state(state.task_id, (*state.actions, action), state)
+            child = self._state(state.task_id, (*state.actions, action), state)
+            self._current = state if child.observation.strip() in self.traceless else child
             state.children[action] = child
         return child
+
+    def visit(self, state: State) -> None:
+        """Bring the environment to a state."""
+        if self._current is not state:
+            self.env.restore(state.snapshot)
+            self._current = state
+
+    def look(self, state: State, view: str) -> str:
+        """What a read-only action shows in a state. Once an episode is over nothing is asked any more: ""."""
+        if view not in state.looks:
+            if state.over:
+                return ""
+            self.visit(state)
+            state.looks[view] = self.env.probe(view)
+        return state.looks[view]
 
     def follow(self, task_id: str, actions: list[str]) -> State:
         """The state after a list of actions, or where the episode ended on the way."""
@@ -71,16 +98,11 @@ class Lab:
 
     def _state(self, task_id: str, actions: tuple[str, ...], parent: State | None) -> State:
         engine = self.env.state
-        if engine.admissible_actions is None:
-            raise UsageError(
-                f"the probe needs an engine that lists its admissible actions, and {self.env.contract.environment} "
-                "does not: use --backend llm"
-            )
         return State(
             task_id=task_id,
             actions=actions,
             observation=engine.observation,
-            admissible=frozenset(engine.admissible_actions),
+            admissible=frozenset(engine.admissible_actions or ()),
             over=engine.done,
             snapshot=self.env.snapshot(),
             parent=parent,

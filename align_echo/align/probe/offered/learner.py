@@ -1,0 +1,218 @@
+"""The probe's analysis on offered vocabulary: from failures to misalignments, and from misalignments to an interface.
+
+Like the other learner it keeps no state between iterations: what was learned before is read back from the interface.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from align_echo.align.probe.lab import Lab
+from align_echo.align.probe.offered import runtime
+from align_echo.align.probe.offered.emit import form_in_words, reach_in_words
+from align_echo.align.probe.offered.survey import Survey, survey_task
+from align_echo.align.probe.offered.trials import Verdicts, try_on_fresh
+from align_echo.align.probe.offered.wording import Saying, learn_forms, lifted, sayings
+from align_echo.types import Evidence, Misalignment, Trajectory
+
+Spec = dict[str, Any]
+
+MIN_ACTIONS = 5
+MIN_KINDS = 2
+MIN_TESTS = 3
+MIN_PRECISION = 0.9
+THOROUGH_TASKS = 3
+"""Tasks whose start is searched with every template; the others only with those that were found to lead somewhere."""
+
+SURVEYED_TASKS = 10
+FRESH_TASKS = 12
+
+
+def uninformative(trajectories: Sequence[Trajectory]) -> list[str]:
+    """Answers that the engine gave to many different actions with different first words."""
+    actions: dict[str, set[str]] = defaultdict(set)
+    for trajectory in trajectories:
+        for step in trajectory.steps:
+            if step.action and step.raw_observation is not None:
+                actions[step.raw_observation.strip()].add(step.action)
+    return sorted(
+        text
+        for text, said in actions.items()
+        if len(said) >= MIN_ACTIONS and len({action.split()[0] for action in said if action.split()}) >= MIN_KINDS
+    )
+
+
+def silent_on_names(found: Iterable[str], survey: Survey) -> list[str]:
+    """Those of the answers that name nothing: an answer that names a thing or a place tells something."""
+    return [text for text in found if not lifted(survey, text)[1]]
+
+
+def analyze(
+    lab: Lab,
+    failed: Sequence[Trajectory],
+    before: Spec | None,
+    fresh: Sequence[str],
+    rng: random.Random,
+    say: Callable[[str], None],
+) -> list[Misalignment]:
+    """What the failures teach beyond `before`, proved on fresh tasks. Empty if no answer is uninformative."""
+    answers = sorted({*uninformative(failed), *(before["uninformative"] if before else ())})
+    if not answers:
+        say("no uninformative feedback found: there is nothing to align")
+        return []
+    tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))
+    survey = _surveyed(lab, answers, tasks, rng, say)
+    survey.uninformative = silent_on_names(answers, survey)
+    if not survey.uninformative:
+        say("no uninformative feedback found: there is nothing to align")
+        return []
+    spec = _merged(before, survey)
+    said = list(sayings(lab, survey, failed))
+    say(f"{len(said)} refused sayings, {len({one.form for one in said})} forms ({lab.steps} engine steps so far)")
+    forms = learn_forms(lab, survey, said, spec["forms"])
+    candidate = {**spec, "forms": {**spec["forms"], **{form: found[0] for form, found in forms.items()}}}
+    untouched = [task_id for task_id in fresh if task_id not in tasks][:FRESH_TASKS]
+    verdicts = try_on_fresh(lab, survey, candidate, untouched, rng)
+    say(f"{len(untouched)} fresh tasks played ({lab.steps} engine steps so far)")
+    return [
+        *_about_refusals(before, spec, failed),
+        *_about_reach(before, spec, verdicts),
+        *_about_forms(forms, verdicts),
+        *_about_wrong_forms(spec, verdicts),
+    ]
+
+
+def _surveyed(
+    lab: Lab, answers: Sequence[str], tasks: Sequence[str], rng: random.Random, say: Callable[[str], None]
+) -> Survey:
+    survey = Survey(uninformative=answers)
+    lab.traceless = frozenset(answers)
+    chosen = rng.sample(tasks, min(SURVEYED_TASKS, len(tasks)))
+    for number, task_id in enumerate(chosen):
+        survey_task(lab, survey, task_id, rng, thorough=number < THOROUGH_TASKS)
+        say(f"learning what can be said and where one can go: task {number + 1} of {len(chosen)}")
+    return survey
+
+
+def _merged(before: Spec | None, survey: Survey) -> Spec:
+    """The vocabulary that was found, and the forms that were learned before."""
+    old: Spec = before or {"uninformative": [], "templates": [], "forms": {}, "views": [], "places": [], "movers": []}
+    travel = survey.travel() or old.get("travel", "")
+    return {
+        "uninformative": sorted({*old["uninformative"], *survey.uninformative}),
+        "templates": sorted({*old["templates"], *survey.templates}),
+        "forms": old["forms"],
+        "views": survey.looks() or old["views"],
+        "places": sorted({*old["places"], *survey.places}),
+        "travel": travel,
+        "movers": sorted({*old["movers"], *survey.movers()}),
+    }
+
+
+def resolved(spec: Spec | None, detail: Spec) -> Spec:
+    """A spec with one misalignment's detail worked in."""
+    if "offered" in detail:
+        return {**detail["offered"], "forms": spec["forms"] if spec else {}, "travel": spec["travel"] if spec else ""}
+    assert spec is not None, "the vocabulary comes first"
+    if "travel" in detail:
+        return {**spec, "travel": detail["travel"]}
+    forms = {form: template for form, template in spec["forms"].items() if form != detail["form"]}
+    return {**spec, "forms": {**forms, detail["form"]: detail["template"]} if detail["template"] else forms}
+
+
+# ---------------------------------------------------------------- findings
+
+
+def _about_refusals(before: Spec | None, spec: Spec, failed: Sequence[Trajectory]) -> Iterable[Misalignment]:
+    """The first finding: one answer for many different refusals, and the forms that the engine offers."""
+    part = ("uninformative", "templates", "views", "places", "movers")
+    if before is not None and all(before[name] == spec[name] for name in part):
+        return
+    refused = [
+        (trajectory.task_id, step.action)
+        for trajectory in failed
+        for step in trajectory.steps
+        if step.action and (step.raw_observation or "").strip() in spec["uninformative"]
+    ]
+    task_id, action = refused[0] if refused else (failed[0].task_id, "")
+    yield Misalignment(
+        task_id=task_id,
+        action_type="any refused action",
+        action=action,
+        intent="learn what came of the action",
+        rule=f'"{" / ".join(spec["uninformative"])}" answers refused actions of every kind alike '
+        f"({len(spec['templates'])} forms are offered, {len(spec['places'])} places were found)",
+        sufficient_feedback="say why the action was refused and what to do first",
+        evidence=Evidence(support=len({one for _, one in refused}), tasks=len({one for one, _ in refused})),
+        detail=json.dumps({"offered": spec}),
+    )
+
+
+def _about_reach(before: Spec | None, spec: Spec, verdicts: Verdicts) -> Iterable[Misalignment]:
+    """A refused action whose thing is elsewhere, if the way there made it possible."""
+    evidence = verdicts.of("")
+    if not stands(evidence) or (before is not None and before["travel"] == spec["travel"]):
+        return
+    task_id, action = verdicts.example[""]
+    yield Misalignment(
+        task_id=task_id,
+        action_type="an action on a thing that is elsewhere",
+        action=action,
+        intent=f"`{action}` at once",
+        rule=reach_in_words(spec["travel"]),
+        sufficient_feedback=f"you need to `{runtime.fill(spec['travel'], ['<place>'])}` first",
+        evidence=evidence,
+        detail=json.dumps({"travel": spec["travel"]}),
+    )
+
+
+def _about_forms(
+    forms: dict[str, tuple[str, Evidence, Saying]], verdicts: Verdicts
+) -> Iterable[Misalignment]:
+    """Misworded forms whose rewriting stood the test."""
+    for form, (template, learned, example) in sorted(forms.items()):
+        tested = verdicts.of(form)
+        if not stands(tested):
+            continue
+        yield Misalignment(
+            task_id=example.task_id,
+            action_type=form,
+            action=example.action,
+            intent=f"do `{template}`",
+            rule=form_in_words(form, template),
+            sufficient_feedback=f"name the form that is understood: `{template}`",
+            evidence=Evidence(
+                support=learned.support + tested.support,
+                refuted=learned.refuted + tested.refuted,
+                tasks=learned.tasks + tested.tasks,
+                counterexample=tested.counterexample,
+            ),
+            detail=json.dumps({"form": form, "template": template}),
+        )
+
+
+def _about_wrong_forms(spec: Spec, verdicts: Verdicts) -> Iterable[Misalignment]:
+    """Forms of the present interface that fresh tasks refuted."""
+    for form, template in sorted(spec["forms"].items()):
+        evidence = verdicts.of(form)
+        if evidence.refuted >= MIN_TESTS and evidence.precision < MIN_PRECISION:
+            yield Misalignment(
+                task_id=evidence.counterexample.split(": ")[0],
+                action_type=form,
+                action=evidence.counterexample.split(": ")[1],
+                intent="follow the interface's rewriting",
+                rule=f"Not so: {form_in_words(form, template)}",
+                sufficient_feedback="leave the rewriting out",
+                kind="bug-of-current",
+                evidence=evidence,
+                detail=json.dumps({"form": form, "template": ""}),
+            )
+
+
+def stands(evidence: Evidence) -> bool:
+    """Whether a claim held often enough on fresh tasks."""
+    return evidence.support >= MIN_TESTS and evidence.precision >= MIN_PRECISION

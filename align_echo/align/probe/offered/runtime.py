@@ -1,0 +1,145 @@
+"""What an interface learned on offered vocabulary does at run time: keep what was seen where, say why a refusal came.
+
+`emit.py` copies this code into the interface it writes, and the trials run it too. Plain functions over dicts, lists
+and strings only: it runs in the sandbox.
+
+`spec` holds what was learned: "uninformative" (observations), "templates" (offered forms, "grab {0} off {1}"), "forms"
+(misused form -> template), "views" (read-only actions whose texts show what is at hand, the one that names the place
+first), "places" (their names), "travel" (the template that leads to any place, or ""), "movers" (all templates that
+lead somewhere).
+"""
+
+import re
+from typing import Any
+
+
+def new_history() -> dict[str, Any]:
+    """A history that has seen nothing: place -> its view, latest last; the other views; the present place."""
+    return {"place": "", "seen": {}, "carried": ""}
+
+
+def watch(spec: dict[str, Any], history: dict[str, Any], texts: list[str]) -> None:
+    """Take in the texts of the views as they are now."""
+    if not texts:
+        return
+    history["place"] = place_in(spec, texts[0]) or history["place"]
+    history["seen"].pop(history["place"], None)
+    history["seen"][history["place"]] = texts[0].lower()
+    history["carried"] = "\n".join(texts[1:]).lower()
+
+
+def place_in(spec: dict[str, Any], text: str) -> str:
+    """The place that a view names first; "" if it names none."""
+    found = ""
+    first = len(text)
+    for place in spec["places"]:
+        match = re.search(rf"\b{re.escape(place)}\b", text.lower())
+        if match is not None and (match.start() < first or (match.start() == first and len(place) > len(found))):
+            found, first = place, match.start()
+    return found
+
+
+def mentions(text: str, name: str) -> bool:
+    """Whether a lower-case text has a name in it as whole words."""
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
+
+
+def at_hand(history: dict[str, Any], name: str) -> bool:
+    """Whether a name is in the present views."""
+    return mentions(history["seen"].get(history["place"], ""), name) or mentions(history["carried"], name)
+
+
+def last_seen(history: dict[str, Any], name: str) -> str:
+    """The place where a name was seen last; "" if nowhere."""
+    places = [place for place, text in history["seen"].items() if place and mentions(text, name)]
+    return str(places[-1]) if places else ""
+
+
+def known(spec: dict[str, Any], history: dict[str, Any], name: str) -> bool:
+    """Whether a name was seen anywhere, or is a place."""
+    return name in spec["places"] or at_hand(history, name) or last_seen(history, name) != ""
+
+
+def fill(template: str, names: list[str]) -> str:
+    """A template with its places filled."""
+    text = template
+    for number, name in enumerate(names):
+        text = text.replace("{" + str(number) + "}", name)
+    return text
+
+
+def slots(template: str, action: str) -> list[str] | None:
+    """What stands in the places of a template in an action; None if it is not of this form."""
+    pattern = "(.+?)".join(re.escape(part) for part in re.split(r"\{\d\}", template))
+    match = re.fullmatch(pattern, action)
+    return None if match is None else [text.strip() for text in match.groups()]
+
+
+def understood(spec: dict[str, Any], history: dict[str, Any], action: str) -> tuple[str, list[str]] | None:
+    """(form or template, names) that fits an action best: fewest names never seen, then most words of its own."""
+    best: tuple[str, list[str]] | None = None
+    rank = (9, 0)
+    for form in [*spec["forms"], *spec["templates"]]:
+        names = slots(form, action)
+        if names is None:
+            continue
+        unseen = len([name for name in names if not known(spec, history, name)])
+        here = (unseen, -len(form.split()))
+        if best is None or here < rank:
+            best, rank = (form, names), here
+    return best
+
+
+def advise(spec: dict[str, Any], history: dict[str, Any], action: str) -> str:
+    """What to tell an agent whose action was refused; "" where nothing was learned."""
+    said = " ".join(action.lower().split())
+    found = understood(spec, history, said)
+    if found is None:
+        return suggest(spec, said)
+    form, names = found
+    template = spec["forms"].get(form, form)
+    used = [name for number, name in enumerate(names) if "{" + str(number) + "}" in template]
+    unseen = [name for name in used if not known(spec, history, name)]
+    if unseen:
+        return f"Nothing called `{unseen[0]}` was seen so far. {suggest(spec, said)}".strip()
+    if template in spec["movers"] and template != spec["travel"] and spec["travel"] and used[0] in spec["places"]:
+        return f"`{said}` is not possible from here; write `{fill(spec['travel'], used[:1])}` instead."
+    wanted = fill(template, names)
+    rewrite = f"`{said}` is not understood; write `{wanted}` instead." if wanted != said else ""
+    step = missing_step(spec, history, template, used)
+    if step:
+        return f"`{wanted}` does not work yet: you need to `{step}` first. {rewrite}".strip()
+    away = [name for name in used if template not in spec["movers"] and not at_hand(history, name)]
+    if away:
+        return f"`{away[0]}` is not here; it was last seen at {last_seen(history, away[0])}. {rewrite}".strip()
+    return rewrite
+
+
+def missing_step(spec: dict[str, Any], history: dict[str, Any], template: str, names: list[str]) -> str:
+    """The way to the first name that is not at hand; "" if there is none to take."""
+    if template in spec["movers"] or not spec["travel"]:
+        return ""
+    for name in names:
+        if not at_hand(history, name):
+            place = last_seen(history, name)
+            return fill(spec["travel"], [place]) if place else ""
+    return ""
+
+
+def suggest(spec: dict[str, Any], action: str) -> str:
+    """The forms that begin with the same word; all of them if none does."""
+    first = action.split(" ")[0]
+    same = [form for form in spec["templates"] if form.split(" ")[0] == first]
+    if same:
+        return "Write " + " or ".join(f"`{letters(form)}`" for form in same) + "."
+    return "The environment knows only these forms: " + listed(spec["templates"]) + "."
+
+
+def listed(templates: list[str]) -> str:
+    """Templates in a row."""
+    return ", ".join(f"`{letters(template)}`" for template in templates)
+
+
+def letters(template: str) -> str:
+    """A template with letters for its places."""
+    return fill(template, ["X", "Y", "Z"])
