@@ -1,6 +1,6 @@
 """From a chat model's reply to one action, strictly: a reply that could mean two things means nothing.
 
-The rule, in this order:
+The rule of `parse_action`, in this order:
  1. A leading `<think>...</think>` block of a reasoning model is not part of the reply; one without an end is a reply
     that was cut off. Blank lines and lines that only open or close a code fence do not count.
  2. One line is left: it is the action.
@@ -8,6 +8,9 @@ The rule, in this order:
     action. If nothing follows it on its line, exactly one line must come after it: that is the action.
  4. Anything else holds no action, and the reason is given in words that the model can act on.
 The action is stripped of one "Action:" label, one leading "> ", and quotes or backticks that surround it.
+
+`parse_reasoned_action` is for replies that think aloud: rule 2 falls away, the action must end the reply, and a reply
+that goes on to write the environment's answer is refused.
 """
 
 from __future__ import annotations
@@ -16,21 +19,43 @@ import re
 
 from align_echo.errors import ReplyFormatError
 
-_LABEL = re.compile(r"(?:\*\*)?action(?:\*\*)?:(?:\*\*)?\s*", re.IGNORECASE)
 _FENCE = re.compile(r"```[a-z]*")
+_OBSERVATION = re.compile(r"[*_]*observation(?: \d+)?[*_]*:", re.IGNORECASE)
 _QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’"}
 
 
 def parse_action(reply: str) -> str:
     """The one action of a reply: a single line, never empty. Raises `ReplyFormatError` if there is not exactly one."""
+    lines = reply_lines(reply)
+    return _bare(lines[0] if len(lines) == 1 else lines[_place_of_action(lines)])
+
+
+def parse_reasoned_action(reply: str) -> str:
+    """The action after the one "Action:" label of a reply, which it must end: a single line, never empty.
+
+    Raises `ReplyFormatError` if there is not exactly one, or if the reply also writes an observation.
+    """
+    lines = reply_lines(reply)
+    if any(_OBSERVATION.match(line) for line in lines):
+        raise ReplyFormatError(
+            "the reply writes an observation itself; end it after the action, the environment's answer comes then"
+        )
+    place = _place_of_action(lines)
+    if place != len(lines) - 1:
+        raise ReplyFormatError("the reply goes on after its action; end it there")
+    action = _bare(lines[place])
+    if _OBSERVATION.search(action):
+        raise ReplyFormatError("the line of the action goes on with an observation; end it after the action")
+    return action
+
+
+def reply_lines(reply: str) -> list[str]:
+    """The lines of a reply that count, at least one. Raises `ReplyFormatError` if there is none."""
     lines = [line.strip() for line in visible_text(reply).splitlines()]
     lines = [line for line in lines if line and not _FENCE.fullmatch(line)]
     if not lines:
         raise ReplyFormatError("the reply is empty; send one action")
-    action = _bare(lines[0] if len(lines) == 1 else _labelled(lines))
-    if not action:
-        raise ReplyFormatError("the reply names no action; send one action")
-    return action
+    return lines
 
 
 def visible_text(reply: str) -> str:
@@ -44,26 +69,34 @@ def visible_text(reply: str) -> str:
     return rest.strip()
 
 
-def _labelled(lines: list[str]) -> str:
-    marked = [number for number, line in enumerate(lines) if _LABEL.match(line)]
+def after_label(line: str, label: str) -> str | None:
+    """What follows "<label>:" at the beginning of a line (any case, bold or not); None if it begins otherwise."""
+    found = re.match(rf"(?:\*\*)?{re.escape(label)}(?:\*\*)?:(?:\*\*)?\s*", line, re.IGNORECASE)
+    return line[found.end() :] if found else None
+
+
+def _place_of_action(lines: list[str]) -> int:
+    """Which line holds the action that exactly one "Action:" label announces."""
+    marked = [number for number, line in enumerate(lines) if after_label(line, "Action") is not None]
     if not marked:
-        raise ReplyFormatError(
-            f"the reply has {len(lines)} lines and none begins with 'Action:'; send one action on one line"
-        )
+        count = "one line and it does not begin" if len(lines) == 1 else f"{len(lines)} lines and none begins"
+        raise ReplyFormatError(f"the reply has {count} with 'Action:'; send one action on one line")
     if len(marked) > 1:
         raise ReplyFormatError(f"the reply has {len(marked)} lines that begin with 'Action:'; send one action")
     label = marked[0]
-    if _LABEL.sub("", lines[label], count=1):
-        return lines[label]
+    if after_label(lines[label], "Action"):
+        return label
     if len(lines) - label != 2:
         raise ReplyFormatError("'Action:' must be followed by exactly one action")
-    return lines[label + 1]
+    return label + 1
 
 
 def _bare(line: str) -> str:
-    """A line without label, prompt sign and surrounding quotes."""
-    line = _LABEL.sub("", line, count=1) if _LABEL.match(line) else line
-    line = line.removeprefix("> ").strip()
+    """A line without label, prompt sign and surrounding quotes. Raises `ReplyFormatError` if nothing is left."""
+    labelled = after_label(line, "Action")
+    line = (line if labelled is None else labelled).removeprefix("> ").strip()
     while len(line) >= 2 and _QUOTES.get(line[0]) == line[-1]:
         line = line[1:-1].strip()
+    if not line:
+        raise ReplyFormatError("the reply names no action; send one action")
     return line

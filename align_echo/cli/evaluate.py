@@ -10,7 +10,17 @@ import typer
 
 from align_echo import __version__
 from align_echo.cli import options
-from align_echo.cli.agents import AGENTS, about, build_agent, check_agent, needs_model, workers_for
+from align_echo.cli.agents import (
+    AGENTS,
+    about,
+    build_agent,
+    chat_model,
+    check_agent,
+    endpoint_on_record,
+    model_on_record,
+    needs_model,
+    workers_for,
+)
 from align_echo.cli.console import Display, new_folder, note, resumable, stdout
 from align_echo.errors import UsageError
 from align_echo.evaluate.comparison import BASELINE, Comparison, compare, run_variant, variants_of
@@ -18,7 +28,6 @@ from align_echo.evaluate.folder import Config, EvaluationFolder
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.evaluate.tables import NAMES, tables
 from align_echo.interface import Interface
-from align_echo.models.endpoint import resolve_base_url
 from align_echo.types import ChatModel, Trajectory
 from align_echo.wrappers.catalogue import EnvironmentSpec, check_split, environment, resolve_interface
 from align_echo.wrappers.catalogue import tasks as list_tasks
@@ -52,8 +61,8 @@ class Plan:
             "tasks": list(self.task_ids),
             "interfaces": {name: one.label if one else "none" for name, one in self.variants.items()},
             "agent": self.agent,
-            "model": self.model if needs_model(self.agent) else None,
-            "base_url": resolve_base_url(self.base_url) if needs_model(self.agent) else None,
+            "model": model_on_record(self.model) if needs_model(self.agent) else None,
+            "base_url": endpoint_on_record(self.model, self.base_url) if needs_model(self.agent) else None,
             "seed": self.seed,
             "games": games_of(self.spec, self.data_root),
             "data_root": str(self.data_root.absolute()) if self.data_root else None,
@@ -97,7 +106,7 @@ def evaluate(
         model=model,
         base_url=base_url,
         seed=seed,
-        workers=workers or workers_for(agent),
+        workers=workers or workers_for(agent, model),
         data_root=data_root,
     )
     if resume and out is None:
@@ -141,9 +150,9 @@ def _load_model(plan: Plan, path: Path) -> ChatModel | None:
     if not needs_model(plan.agent):
         return None
     from align_echo.jsonl import JsonlFile
-    from align_echo.models import RecordingModel, ReplyCache, load_model
+    from align_echo.models import RecordingModel, ReplyCache
 
-    model = load_model(plan.model or "", base_url=plan.base_url)
+    model = chat_model(plan.model or "", spec=plan.spec, base_url=plan.base_url, seed=plan.seed)
     return RecordingModel(model, role="agent", cache=ReplyCache(path / "cache"), log=JsonlFile(path / "calls.jsonl"))
 
 

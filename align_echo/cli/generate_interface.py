@@ -15,7 +15,17 @@ from align_echo.align.loop import ITERATIONS, Generated, generate
 from align_echo.align.run_folder import RunFolder
 from align_echo.align.world import World
 from align_echo.cli import options
-from align_echo.cli.agents import AGENTS, NO_STEP_LIMIT, about, build_agent, check_agent, needs_model, workers_for
+from align_echo.cli.agents import (
+    AGENTS,
+    NO_STEP_LIMIT,
+    about,
+    build_agent,
+    chat_model,
+    check_agent,
+    is_scripted,
+    needs_model,
+    workers_for,
+)
 from align_echo.cli.console import Display, new_folder, resumable, stdout
 from align_echo.errors import UsageError
 from align_echo.types import Agent, ChatModel
@@ -72,7 +82,7 @@ def generate_interface(
     fresh = fresh_tasks(world, iterations, seed)
     player = build_agent(
         player_name,
-        _model(folder, models.agent, "agent", models),
+        _agent_model(folder, models, world, seed),
         spec=spec,
         split=world.split,
         data_root=data_root,
@@ -90,7 +100,7 @@ def generate_interface(
             iterations=iterations,
             tasks_per_iteration=tasks_per_iteration,
             data_root=data_root,
-            workers=workers or workers_for(player_name),
+            workers=workers or workers_for(player_name, models.agent),
             resume=resume,
             progress=_shown_on(display, made_of),
         )
@@ -98,7 +108,8 @@ def generate_interface(
     print(*made_of, sep="\n")
     print(f"interface: {path / result.summary.interface_file}")
     asked = f" --model {models.agent}" if models.agent else ""
-    asked += f" --base-url {models.base_url}" if models.agent and models.base_url else ""
+    if models.agent and models.base_url and not is_scripted(models.agent):
+        asked += f" --base-url {models.base_url}"
     print(f"to measure it: align-echo evaluate --env {spec.name} --agent {player_name}{asked} --compare", end=" ")
     print(f"--interface {path / result.summary.interface_file}")
 
@@ -110,10 +121,10 @@ def fresh_tasks(world: World, iterations: int, seed: int) -> list[str]:
 
 
 def choose_backend(asked: BackendName, model: str | None) -> Chosen:
-    """The backend that was asked for; for auto, llm when a model is configured and probe otherwise."""
+    """The backend that was asked for; for auto, llm when a language model is configured and probe otherwise."""
     if asked != "auto":
         return asked
-    return "llm" if model else "probe"
+    return "llm" if model and not is_scripted(model) else "probe"
 
 
 def choose_models(
@@ -129,7 +140,21 @@ def choose_models(
     )
     if llm and not (found.analyzer and found.optimizer):
         raise UsageError("the llm backend needs a chat model: add --model NAME or set ALIGN_ECHO_MODEL")
+    for name in (found.analyzer, found.optimizer):
+        if is_scripted(name):
+            raise UsageError(
+                f"the scripted {name} can only play: add --analyzer-model and --optimizer-model, or --backend probe"
+            )
     return found
+
+
+def _agent_model(folder: RunFolder, models: Models, world: World, seed: int) -> ChatModel | None:
+    """The agent's model; None for an agent that asks none."""
+    if models.agent is None:
+        return None
+    base_url = None if is_scripted(models.agent) else models.base_url
+    model = chat_model(models.agent, spec=world.spec, base_url=base_url, seed=seed)
+    return folder.record(model, "agent")
 
 
 def _model(folder: RunFolder, name: str | None, role: str, models: Models) -> ChatModel | None:
@@ -189,7 +214,7 @@ def _about_backend(asked: BackendName, chosen: Chosen, models: Models) -> str:
     if chosen == "llm":
         why = " (auto: a model is configured)" if asked == "auto" else ""
         return f"backend: llm{why}, analyzer {models.analyzer}, optimizer {models.optimizer}"
-    why = "auto: no model is configured; " if asked == "auto" else ""
+    why = "auto: no language model is configured; " if asked == "auto" else ""
     return f"backend: probe ({why}no language model is asked)"
 
 

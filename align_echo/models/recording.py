@@ -88,8 +88,9 @@ class RecordingModel:
 
     def with_sample(self, sample: int) -> RecordingModel:
         """The same model, asked anew: its replies are stored apart from those of other samples."""
+        model = sample_of(self._model, sample)
         return RecordingModel(
-            self._model, role=self._role, cache=self._cache, log=self._log, sample=sample, stage=self._stage
+            model, role=self._role, cache=self._cache, log=self._log, sample=sample, stage=self._stage
         )
 
     def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:

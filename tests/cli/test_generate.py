@@ -24,7 +24,7 @@ def test_the_probe_writes_an_interface_that_evaluate_takes(run, monkeypatch):
     monkeypatch.setattr(generating, "fresh_tasks", lambda *given: fresh(*given)[:9])
     status, out, err = run(*LEARN, "--out", "run")
     assert status == 0, err
-    assert "auto: no model is configured" in out
+    assert "auto: no language model is configured" in out
     assert "NOT a language model" in out
     assert "interface: run/interface.py" in out
     interface = align_echo.load_interface("run/interface.py")

@@ -1,0 +1,104 @@
+"""What every agent on a chat model shares: the chat so far, asking, strict reading, and what a run records of it.
+
+An agent keeps no state: its next reply is a function of the view. Rules told up front (InferRules) go into the system
+message, as in the paper's prompts (ALIGN, appendix C.4); the initial observation and the task are the first user
+message; then replies and observations in turn. An agent's own file says what it asks and how it reads the answer.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import ClassVar
+
+from align_echo.errors import ReplyFormatError
+from align_echo.models.endpoint import base_url_of
+from align_echo.prompts import prompt_hash, render
+from align_echo.types import AgentReply, AgentView, ChatModel, Completion, Message, Turn
+
+SHARED_PROMPTS = ("shared/agent", "shared/start")
+MAX_TOKENS = 512
+NO_REPLY = "(no reply)"
+"""Stands for an empty reply in the history: endpoints refuse an assistant message without content."""
+
+
+class ChatAgent(abc.ABC):
+    """A chat model as an agent. `max_tokens` bounds one reply of the model."""
+
+    kind: ClassVar[str]
+    prompts: ClassVar[tuple[str, ...]]
+    """Its templates beside `SHARED_PROMPTS`; the first is the system message."""
+
+    def __init__(self, model: ChatModel, *, temperature: float = 0.0, max_tokens: int = MAX_TOKENS) -> None:
+        self._model = model
+        self._temperature = temperature
+        self._max_tokens = max_tokens
+
+    @property
+    def name(self) -> str:
+        """`<kind>(<model>)`."""
+        return f"{self.kind}({self._model.name})"
+
+    def describe(self) -> dict[str, str]:
+        """Its model and endpoint, temperature and prompt hashes, for run records."""
+        prompts = {f"prompt.{name}": prompt_hash(name) for name in (*SHARED_PROMPTS, *self.prompts)}
+        made_of = {"model.agent": self._model.name, "base_url.agent": base_url_of(self._model)}
+        return {**made_of, "temperature": str(self._temperature), "max_tokens": str(self._max_tokens), **prompts}
+
+    def act(self, view: AgentView) -> AgentReply:
+        """The next action; None with the problem in words if the reply does not hold exactly one. Raises `ModelError`.
+        """
+        return self.ask(self.conversation(view), view)
+
+    @abc.abstractmethod
+    def read(self, reply: str, view: AgentView) -> str:
+        """The one action of a reply to `view`. Raises `ReplyFormatError`."""
+
+    def told(self, turn: Turn) -> str:
+        """How the history shows the agent its own reply of a turn; may be empty."""
+        return turn.reply
+
+    def conversation(self, view: AgentView) -> list[Message]:
+        """The chat so far; always ends with a user message."""
+        system = render(self.prompts[0], {"action_format": view.action_format, "rules": view.rules})
+        start = render("shared/start", {"initial_observation": view.initial_observation, "goal": view.goal})
+        messages = [Message(role="system", content=system), Message(role="user", content=start)]
+        for turn in view.turns:
+            messages.append(said(self.told(turn)))
+            messages.append(Message(role="user", content=turn.observation))
+        return messages
+
+    def complete(self, messages: Sequence[Message], *, model: ChatModel | None = None) -> Completion:
+        """The model's answer at the agent's temperature. Raises `ModelError`."""
+        return (model or self._model).complete(messages, temperature=self._temperature, max_tokens=self._max_tokens)
+
+    def ask(self, messages: Sequence[Message], view: AgentView, *, model: ChatModel | None = None) -> AgentReply:
+        """The model's answer, read as an action. Raises `ModelError`."""
+        completion = self.complete(messages, model=model)
+        action, problem = None, ""
+        try:
+            action = self.read(self.whole(completion), view)
+        except ReplyFormatError as error:
+            problem = str(error)
+        return AgentReply(text=completion.text, action=action, problem=problem, usage=completion.usage)
+
+    def whole(self, completion: Completion) -> str:
+        """The text of an answer. Raises `ReplyFormatError` if it was cut off: what is left of it may mean another."""
+        if completion.finish_reason == "length":
+            raise ReplyFormatError(f"the reply was cut off at {self._max_tokens} tokens; be brief")
+        return completion.text
+
+
+def said(text: str) -> Message:
+    """A reply of the model in the history."""
+    return Message(role="assistant", content=text.strip() or NO_REPLY)
+
+
+def labelled(turn: Turn) -> str:
+    """A turn's reply for agents that label their actions: an action carried out in the agent's place gets the label."""
+    return f"Action: {turn.action}" if turn.reply.strip() == turn.action else turn.reply
+
+
+def action_alone(turn: Turn) -> str:
+    """A turn's reply for agents whose text is a record of several answers: the action that came of them."""
+    return turn.reply if turn.action is None else turn.action

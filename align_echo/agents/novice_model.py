@@ -1,0 +1,226 @@
+"""A scripted novice behind the interface of a chat model, and NOT a language model: it rehearses a run offline.
+
+It serves to try commands, prompts and interfaces without an endpoint or a key; what it scores says nothing of any
+language model. It reads the messages back into an `AgentView` (the inverse of `ChatAgent.conversation`) and refuses
+every prompt that is not one of align-echo's own agents'. What it does:
+
+- asked for an action, it takes the environment's scripted novice's, in the form that the prompt asks for. The thought
+  it then writes says nothing; its plan is one sub-goal, the task itself. Neither has any effect on its actions.
+- asked to review an action, it objects with probability `OBJECTS` if that action was sent before in the episode and got
+  an answer that another turn got too; never otherwise. Asked for a better one, it names what novices of other seeds
+  would do, the first that was not yet proposed.
+- at a temperature t above 0, with probability min(t, 1) a novice of another seed answers. All chance is a hash of
+  seed, sample number and messages: the same request and sample (`with_sample`) get the same answer in every process.
+
+The prompts do not carry the task's id; a hash of the opening stands for it. Usage is zero: it has no tokens.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from align_echo.agents.conversation import NO_REPLY, ChatAgent
+from align_echo.agents.novices import KINDS, make_novice
+from align_echo.agents.planning import Planning, plan_of
+from align_echo.agents.react import ReAct
+from align_echo.agents.self_refine import ask_for
+from align_echo.agents.vanilla import Vanilla
+from align_echo.errors import ModelError, ReplyFormatError
+from align_echo.prompts import render
+from align_echo.types import AgentView, ChatModel, Completion, Message, Turn
+
+SCRIPTED_MODELS = KINDS
+"""The names that stand for a scripted novice wherever a chat model is named."""
+
+OBJECTS = 0.5
+OTHER_SEEDS = 8
+"""How many other novices are asked for a better action before it stays with the one it has."""
+
+
+def scripted_name(kind: str) -> str:
+    """How records name the scripted novice of a kind."""
+    return f"{kind} (scripted, not a language model)"
+
+
+class NoviceModel:
+    """The scripted novice of an environment as a `ChatModel`. It needs no endpoint, no key and no network."""
+
+    def __init__(self, environment: str, kind: str = "novice", *, seed: int = 0, sample: int = 0) -> None:
+        """Raises `UsageError` for an environment without a scripted novice."""
+        make_novice(environment, kind, seed=seed)
+        self._environment = environment
+        self._kind = kind
+        self._seed = seed
+        self._sample = sample
+        self._agents: tuple[ChatAgent, ...] = (Vanilla(self), ReAct(self), Planning(self))
+
+    @property
+    def name(self) -> str:
+        """The kind, and that it is no language model."""
+        return scripted_name(self._kind)
+
+    @property
+    def identity(self) -> str:
+        """Name, environment and seed: what tells its replies from those of another."""
+        return f"{self.name}, {self._environment}, seed {self._seed}"
+
+    def with_sample(self, sample: int) -> ChatModel:
+        """The same novice for another draw of the same request."""
+        return NoviceModel(self._environment, self._kind, seed=self._seed, sample=sample)
+
+    def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
+        """The novice's answer; `max_tokens` is ignored. Raises `ModelError` for a prompt of no agent of align-echo."""
+        asked = read_request(messages, self._agents)
+        digest = _digest(*(f"{message.role}\n{message.content}" for message in messages))
+        if asked.wanted == "critique":
+            return Completion(text=self._review(asked, digest))
+        if asked.wanted == "refine":
+            return Completion(text=self._another(asked, digest))
+        other = temperature > 0 and self._draw("other", digest) < temperature
+        action = self._action(asked.view, self._other_seed(digest) if other else self._seed)
+        return Completion(text=_in_form(action, asked))
+
+    def _action(self, view: AgentView, seed: int) -> str:
+        reply = make_novice(self._environment, self._kind, seed=seed).act(view)
+        return reply.action or reply.text
+
+    def _review(self, asked: Request, digest: str) -> str:
+        proposed, turns = asked.proposals[-1], asked.view.turns
+        answers = [turn.observation for turn in turns]
+        vain = any(turn.action == proposed and answers.count(turn.observation) > 1 for turn in turns)
+        if vain and self._draw("object", digest) < OBJECTS:
+            return "This was sent before and got an answer that other turns got too.\nVerdict: change"
+        return "The scripted novice has no objection.\nVerdict: keep"
+
+    def _another(self, asked: Request, digest: str) -> str:
+        for number in range(OTHER_SEEDS):
+            action = self._action(asked.view, self._other_seed(digest, number))
+            if action not in asked.proposals:
+                return action
+        return asked.proposals[-1]
+
+    def _draw(self, *parts: object) -> float:
+        """A number in [0, 1)."""
+        return int(_digest(self._seed, self._sample, *parts)[:12], 16) / 16**12
+
+    def _other_seed(self, *parts: object) -> int:
+        return int(_digest("seed", self._seed, self._sample, *parts)[:8], 16)
+
+
+# ---------------------------------------------------------------- reading the messages
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the messages ask for: "action", "critique" or "refine", after which proposals of this turn, in which form.
+    """
+
+    view: AgentView
+    agent: ChatAgent
+    wanted: str = "action"
+    proposals: tuple[str, ...] = ()
+
+
+def read_request(messages: Sequence[Message], agents: Sequence[ChatAgent]) -> Request:
+    """The request behind messages that one of `agents` wrote. Raises `ModelError` for any other."""
+    reviews = {ask_for(step).content: step for step in ("critique", "refine")}
+    chat, proposals, wanted = list(messages), [], "action"
+    while len(chat) > 3 and chat[-1].content in reviews:
+        step = reviews[chat[-1].content]
+        wanted = step if wanted == "action" else wanted
+        if step == "critique":
+            proposals.append(chat[-2].content.strip())
+        chat = chat[:-2]
+    for agent in agents:
+        view = view_of(chat, agent)
+        if view is not None:
+            return Request(view, agent, wanted, tuple(reversed(proposals)))
+    raise ModelError("the scripted novice, which is no language model, reads only the prompts of align-echo's agents")
+
+
+def view_of(messages: Sequence[Message], agent: ChatAgent) -> AgentView | None:
+    """The view from which `agent` wrote the messages; None if it did not.
+
+    Not carried by prompts: the task's id, whitespace around texts, and what a reply's text held beyond what the history
+    shows. Texts are assumed not to hold the prompts' own headings.
+    """
+    if len(messages) < 2 or len(messages) % 2 or messages[0].role != "system":
+        return None
+    told = _told_up_front(messages[0].content, agent.prompts[0])
+    last = messages[-1].content
+    if isinstance(agent, Planning):
+        last = last.removesuffix(f"\n\n{render('planning/ask', {})}")
+    contents = [*(message.content for message in messages[1:-1]), last]
+    start = _between(contents[0], _literals("shared/start", {"initial_observation": _BLANK, "goal": _BLANK}))
+    if told is None or start is None:
+        return None
+    view = AgentView(
+        task_id=f"opening-{_digest(contents[0])[:16]}",
+        action_format=told[0],
+        goal=start[1],
+        rules=told[1],
+        initial_observation=start[0],
+    )
+    for reply, observation in zip(contents[1::2], contents[2::2], strict=True):
+        reply = "" if reply == NO_REPLY else reply
+        turn = Turn(reply=reply, action=_read(agent, reply, view), observation=observation)
+        view = view.model_copy(update={"turns": (*view.turns, turn)})
+    return view
+
+
+def _read(agent: ChatAgent, reply: str, view: AgentView) -> str | None:
+    try:
+        return agent.read(reply, view)
+    except ReplyFormatError:
+        return None
+
+
+def _told_up_front(system: str, prompt: str) -> tuple[str, str] | None:
+    """Action format and rules of a system message; None if it was not made from the template."""
+    with_rules = _between(system, _literals(prompt, {"action_format": _BLANK, "rules": _BLANK}))
+    if with_rules is not None:
+        return with_rules[0], with_rules[1]
+    without = _between(system, _literals(prompt, {"action_format": _BLANK, "rules": ""}))
+    return None if without is None else (without[0], "")
+
+
+_BLANK = "\0"
+
+
+def _literals(prompt: str, values: dict[str, str]) -> list[str]:
+    """A template's own text around its blanks."""
+    return render(prompt, values).split(_BLANK)
+
+
+def _between(text: str, literals: list[str]) -> list[str] | None:
+    """What stands in the blanks between a template's own text; None if the text was not made from it."""
+    first, *rest = literals
+    if not text.startswith(first) or not text.endswith(rest[-1]):
+        return None
+    filled, text = [], text[len(first) : len(text) - len(rest[-1])]
+    for literal in rest[:-1]:
+        value, found, text = text.partition(literal)
+        if not found:
+            return None
+        filled.append(value)
+    return [*filled, text]
+
+
+# ---------------------------------------------------------------- answering
+
+
+def _in_form(action: str, asked: Request) -> str:
+    """An action as the prompt asks for it."""
+    if isinstance(asked.agent, ReAct):
+        return f"Thought: none; this is a script, not a language model.\nAction: {action}"
+    if isinstance(asked.agent, Planning):
+        task = " ".join(asked.view.goal.split()) or "the task"
+        plan = "" if plan_of(asked.view) else f"Plan:\n1. {task}\n"
+        return f"{plan}Sub-goal: 1\nAction: {action}"
+    return action
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()

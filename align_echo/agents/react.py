@@ -1,0 +1,27 @@
+"""The ReAct agent (Yao et al., ICLR 2023; arXiv 2210.03629): a thought and an action in each reply, one call a turn.
+
+The history keeps both. Zero-shot: left out are the method's worked examples, which are another environment's in every
+environment. A reply without a thought is accepted, as the method thinks only now and then on such tasks; one without
+exactly one "Action:" line at its end, or with an observation of the model's own, is not.
+"""
+
+from __future__ import annotations
+
+from align_echo.agents.conversation import ChatAgent, labelled
+from align_echo.agents.parsing import parse_reasoned_action
+from align_echo.types import AgentView, Turn
+
+
+class ReAct(ChatAgent):
+    """A thought, then one action."""
+
+    kind = "react"
+    prompts = ("react/system",)
+
+    def read(self, reply: str, view: AgentView) -> str:
+        """The action, by `parse_reasoned_action`."""
+        return parse_reasoned_action(reply)
+
+    def told(self, turn: Turn) -> str:
+        """Thought and action."""
+        return labelled(turn)

@@ -1,0 +1,90 @@
+"""The self-refine agent (Madaan et al., NeurIPS 2023; arXiv 2303.17651): propose, criticise, improve, then act.
+
+The model proposes an action as the vanilla agent does, reviews it, and unless the review ends with "Verdict: keep" it
+names a better one; at most `rounds` times a turn. 2 to 1 + 2 * rounds calls a turn, temperature 0. A review without
+exactly one verdict, and an improved reply without an action, end the refinement and leave the last action as it is.
+
+The reply's text is a record of all of it under headings in brackets, with what could not be read; the history shows the
+model the final action alone. A proposal without an action is returned as it is, without a review.
+"""
+
+from __future__ import annotations
+
+from align_echo.agents.conversation import MAX_TOKENS, ChatAgent, action_alone, said
+from align_echo.agents.parsing import after_label, parse_action, reply_lines
+from align_echo.errors import ReplyFormatError, UsageError
+from align_echo.prompts import render
+from align_echo.types import AgentReply, AgentView, ChatModel, Message, Turn
+
+
+class SelfRefine(ChatAgent):
+    """An action that its own model has reviewed."""
+
+    kind = "self-refine"
+    prompts = ("vanilla/system", "self_refine/critique", "self_refine/refine")
+
+    def __init__(
+        self, model: ChatModel, *, rounds: int = 2, temperature: float = 0.0, max_tokens: int = MAX_TOKENS
+    ) -> None:
+        """Raises `UsageError` for fewer than one round."""
+        super().__init__(model, temperature=temperature, max_tokens=max_tokens)
+        if rounds < 1:
+            raise UsageError(f"rounds must be at least 1, not {rounds}")
+        self._rounds = rounds
+
+    def describe(self) -> dict[str, str]:
+        """Also how many rounds."""
+        return {**super().describe(), "rounds": str(self._rounds)}
+
+    def act(self, view: AgentView) -> AgentReply:
+        """The last action that could be read; `usage` is that of all calls. Raises `ModelError`."""
+        messages = self.conversation(view)
+        best = self.ask(messages, view)
+        if best.action is None:
+            return best
+        usage, record = best.usage, [f"[proposal]\n{best.text}"]
+        for number in range(1, self._rounds + 1):
+            messages += [said(best.text), ask_for("critique")]
+            critique = self.complete(messages)
+            usage += critique.usage
+            record.append(f"[review {number}]\n{critique.text}")
+            try:
+                if not parse_verdict(self.whole(critique)):
+                    break
+            except ReplyFormatError as error:
+                record.append(f"[review {number} not read] {error}")
+                break
+            messages += [said(critique.text), ask_for("refine")]
+            refined = self.ask(messages, view)
+            usage += refined.usage
+            record.append(f"[improved {number}]\n{refined.text}")
+            if refined.action is None:
+                record.append(f"[improved {number} not read] {refined.problem}")
+                break
+            best = refined
+        return AgentReply(text="\n".join(record), action=best.action, usage=usage)
+
+    def read(self, reply: str, view: AgentView) -> str:
+        """The action of a proposal or an improved reply, by `parse_action`."""
+        return parse_action(reply)
+
+    def told(self, turn: Turn) -> str:
+        """The final action."""
+        return action_alone(turn)
+
+
+def ask_for(step: str) -> Message:
+    """The request for a "critique" or to "refine"."""
+    return Message(role="user", content=render(f"self_refine/{step}", {}))
+
+
+def parse_verdict(review: str) -> bool:
+    """Whether something is to be changed. Raises `ReplyFormatError` unless exactly one verdict ends the review."""
+    lines = reply_lines(review)
+    verdicts = [rest for rest in (after_label(line, "Verdict") for line in lines) if rest is not None]
+    if len(verdicts) != 1 or after_label(lines[-1], "Verdict") is None:
+        raise ReplyFormatError("the review must end with its one line 'Verdict: keep' or 'Verdict: change'")
+    verdict = verdicts[0].rstrip(".* ").lower()
+    if verdict not in ("keep", "change"):
+        raise ReplyFormatError(f"the verdict is neither keep nor change: {verdict[:40]!r}")
+    return verdict == "change"
