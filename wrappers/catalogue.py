@@ -63,8 +63,9 @@ def environments() -> dict[str, EnvironmentSpec]:
     """All environments by name."""
     from align_echo.wrappers.alfworld.spec import SPEC as ALFWORLD
     from align_echo.wrappers.scienceworld.spec import SPEC as SCIENCEWORLD
+    from align_echo.wrappers.webshop.spec import SPEC as WEBSHOP
 
-    return {spec.name: spec for spec in (ALFWORLD, SCIENCEWORLD)}
+    return {spec.name: spec for spec in (ALFWORLD, SCIENCEWORLD, WEBSHOP)}
 
 
 def environment(env_id: str) -> EnvironmentSpec:

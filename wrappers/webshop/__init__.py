@@ -1,1 +1,59 @@
-"""WebShop: shopping for what an instruction asks for, in text. Its engine is imported when first used."""
+"""WebShop: shopping for what an instruction asks for, in text. Its catalogue is loaded when first used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from align_echo.errors import UsageError
+from align_echo.wrappers.text_env import TextEnv
+from align_echo.wrappers.webshop.spec import MODES
+
+TRAINING_TASKS = 20
+"""ALIGN trains each iteration on so many tasks of its training split (appendix C.1)."""
+
+
+def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None) -> TextEnv:
+    """A WebShop environment; `engine` is how it shows pages, "text" (the default) or "text_rich".
+
+    Raises `MissingDataError` if `data_root` holds no catalogue, `UsageError` for another engine.
+    """
+    from align_echo.wrappers.webshop.catalogue import open_catalogue
+    from align_echo.wrappers.webshop.env import WebShopEnv
+
+    return WebShopEnv(open_catalogue(data_root), split, step_limit, engine or MODES[0])
+
+
+def task_ids(*, split: str, data_root: Path | None) -> list[str]:
+    """Task ids of a split by index. Raises `MissingDataError` if `data_root` holds no catalogue."""
+    from align_echo.wrappers.webshop.catalogue import open_catalogue
+
+    return list(open_catalogue(data_root).ids(split))
+
+
+def data_source(*, data_root: Path | None) -> str:
+    """Which catalogue is shopped in: "embedded catalogue, generator 1" or "official products at <path>, ...".
+
+    Raises `MissingDataError`.
+    """
+    from align_echo.wrappers.webshop.catalogue import find_source
+
+    return find_source(data_root).label
+
+
+def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list[str]:
+    """ALIGN's tasks of one iteration (counted from 0): 20 drawn, none drawn before while there are fresh ones.
+
+    Raises `UsageError` for a negative iteration, `MissingDataError` if `data_root` holds no catalogue.
+    """
+    from align_echo.wrappers.alfworld.dice import Dice
+
+    if iteration < 0:
+        raise UsageError(f"iterations are counted from 0, not {iteration}")
+    ids = task_ids(split="align_train", data_root=data_root)
+    count = min(TRAINING_TASKS, len(ids))
+    order: list[str] = []
+    lap = 0
+    while ids and len(order) < (iteration + 1) * count:
+        order += Dice(f"training tasks {seed} {lap}").shuffled(ids)
+        lap += 1
+    return order[iteration * count : (iteration + 1) * count]

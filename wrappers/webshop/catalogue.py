@@ -1,0 +1,194 @@
+"""The catalogue of a process: products, goals and search index, built once on disk and shared by all who open it.
+
+A catalogue is a folder in the cache that appears whole or not at all: products as JSON lines with their offsets (mapped
+into memory and read one by one), goals in the order of their indices, the search index. Two processes that build the
+same one at once build it twice; the first to finish wins.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import mmap
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from align_echo.errors import EngineError, UsageError
+from align_echo.wrappers.alfworld.data import cache_folder
+from align_echo.wrappers.webshop.generator import EmbeddedProducts
+from align_echo.wrappers.webshop.goals import Goal, Instruction, human_goals, in_order, synthetic_goals, weighted
+from align_echo.wrappers.webshop.official import OfficialFiles, find_files
+from align_echo.wrappers.webshop.products import Product
+from align_echo.wrappers.webshop.search import SearchIndex
+from align_echo.wrappers.webshop.spec import SPLITS
+
+FORMAT = 1
+"""Version of the folder's layout and of how goals are drawn."""
+
+VARIABLE = "WEBSHOP_DATA"
+_PRODUCTS, _OFFSETS, _GOALS, _INDEX = "products.jsonl", "offsets.npy", "goals.json", "index"
+
+
+class Source(Protocol):
+    """Where products and instructions come from.
+
+    `label` says so, for the record of a run; `goal_kind` is "goal" where people wrote the goals (or seem to have) and
+    "synthetic" elsewhere; `only_findable` leaves out goals whose product its own title does not find.
+    """
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def goal_kind(self) -> str: ...
+    @property
+    def only_findable(self) -> bool: ...
+    def entries(self) -> Iterator[tuple[Product, tuple[Instruction, ...], Instruction | None]]: ...
+
+
+def find_source(data_root: Path | None) -> EmbeddedProducts | OfficialFiles:
+    """The official files under `data_root` or `$WEBSHOP_DATA`; without either, the embedded products.
+
+    Raises `MissingDataError` if the folder that was named holds no data set.
+    """
+    if data_root is not None:
+        return find_files(data_root, str(data_root))
+    configured = os.environ.get(VARIABLE)
+    if configured:
+        return find_files(Path(configured), f"${VARIABLE} ({configured})")
+    return EmbeddedProducts()
+
+
+def open_catalogue(data_root: Path | None) -> Catalogue:
+    """The catalogue that `find_source` finds, one object a process; built on disk if it is not there yet.
+
+    Raises `MissingDataError`, or `UsageError` if the files are not readable or the cache cannot be written.
+    """
+    source = find_source(data_root)
+    return _open(source, cache_folder() / "webshop" / _name(source))
+
+
+def _name(source: EmbeddedProducts | OfficialFiles) -> str:
+    """The folder of a source: of files, one for each state that they are in."""
+    if isinstance(source, EmbeddedProducts):
+        return f"embedded-{source.version}-{FORMAT}"
+    stamps = [(str(path.resolve()), path.stat().st_mtime_ns, path.stat().st_size) for path in source.paths]
+    return f"official-{hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]}-{FORMAT}"
+
+
+@functools.lru_cache(maxsize=4)
+def _open(source: EmbeddedProducts | OfficialFiles, folder: Path) -> Catalogue:
+    if not folder.is_dir():
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            _build(source, folder)
+        except OSError as error:
+            raise UsageError(
+                f"cannot write the WebShop catalogue to {error.filename or folder} ({error.strerror}): "
+                "set ALIGN_ECHO_CACHE to a folder that can be written"
+            ) from error
+    return Catalogue(source.label, folder)
+
+
+class Catalogue:
+    """An open catalogue. Safe to share between threads and environments: nothing in it changes."""
+
+    def __init__(self, label: str, folder: Path) -> None:
+        """Raises `EngineError` if the folder is damaged."""
+        self.label = label
+        try:
+            self._offsets = np.load(folder / _OFFSETS, mmap_mode="r")
+            with (folder / _PRODUCTS).open("rb") as stream:
+                self._products = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+            stored = json.loads((folder / _GOALS).read_text(encoding="utf-8"))
+            self._index = SearchIndex(folder / _INDEX)
+        except (OSError, ValueError) as error:
+            raise EngineError(f"the WebShop catalogue {folder} is damaged ({error}): delete that folder") from error
+        self._kind = str(stored["kind"])
+        self._goals = [Goal.from_record(record) for record in stored["goals"]]
+        self._numbers = {task_id: number for number, task_id in enumerate(self._ids())}
+        self.product = functools.lru_cache(maxsize=20_000)(self._product)
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def _ids(self) -> Iterator[str]:
+        return (f"{self._kind}-{number}" for number in range(len(self._goals)))
+
+    def ids(self, split: str) -> tuple[str, ...]:
+        """Task ids of a split by index."""
+        return tuple(self._numbers)[slice(*SPLITS[split])]
+
+    def goal(self, task_id: str) -> Goal:
+        """The goal of a task. Raises `UsageError` for an id that is not there."""
+        if task_id not in self._numbers:
+            last = f"{self._kind}-{len(self._goals) - 1}"
+            raise UsageError(f"there is no WebShop task {task_id!r}: there are {self._kind}-0 to {last}")
+        return self._goals[self._numbers[task_id]]
+
+    def find(self, query: str) -> tuple[int, ...]:
+        """Rows of the products that a search finds, best first."""
+        return self._index.find(query)
+
+    def _product(self, row: int) -> Product:
+        return Product.from_record(json.loads(self._products[self._offsets[row] : self._offsets[row + 1]]))
+
+
+# ---------------------------------------------------------------- building
+
+
+def _build(source: Source, folder: Path) -> None:
+    draft = folder.parent / f".{folder.name}.{secrets.token_hex(8)}"
+    draft.mkdir()
+    try:
+        goals = _write_products(source, draft)
+        SearchIndex.build(_documents(draft / _PRODUCTS), draft / _INDEX)
+        if source.only_findable:
+            goals = _findable(goals, draft)
+        record = {"kind": source.goal_kind, "goals": [asdict(goal) for goal in in_order(goals)]}
+        (draft / _GOALS).write_text(json.dumps(record), encoding="utf-8")
+        try:
+            draft.rename(folder)
+        except OSError:  # another process was faster
+            if not folder.is_dir():
+                raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _write_products(source: Source, folder: Path) -> list[Goal]:
+    """Write the products and where each begins; the goals in the order of the products."""
+    offsets = [0]
+    goals: list[Goal] = []
+    with (folder / _PRODUCTS).open("wb") as stream:
+        for row, (product, human, synthetic) in enumerate(source.entries()):
+            offsets.append(offsets[-1] + stream.write(json.dumps(asdict(product)).encode() + b"\n"))
+            if source.goal_kind == "goal":
+                goals += human_goals(row, product, human)
+            elif synthetic is not None:
+                goals += synthetic_goals(row, product, synthetic)
+    np.save(folder / _OFFSETS, np.array(offsets, dtype=np.int64))
+    if not goals:
+        raise UsageError(f"there is no goal in the {source.label}")
+    return goals if source.goal_kind == "goal" else weighted(goals)
+
+
+def _documents(products: Path) -> Iterator[str]:
+    with products.open("rb") as stream:
+        for line in stream:
+            yield Product.from_record(json.loads(line)).document
+
+
+def _findable(goals: list[Goal], folder: Path) -> list[Goal]:
+    """The goals whose product is among the results of a search for its title."""
+    index = SearchIndex(folder / _INDEX)
+    with (folder / _PRODUCTS).open("rb") as stream:
+        titles = [str(json.loads(line)["title"]) for line in stream]
+    return [goal for goal in goals if goal.row in index.find(titles[goal.row])]

@@ -1,0 +1,137 @@
+"""WebShop as a `TextEnv`: pages as text, turns and step limit, an oracle, and snapshots that cost nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from align_echo.errors import UsageError
+from align_echo.wrappers.text_env import EngineState, Offered, TextEnv
+from align_echo.wrappers.webshop.catalogue import Catalogue
+from align_echo.wrappers.webshop.oracle import Oracle
+from align_echo.wrappers.webshop.pages import SEPARATOR, Page, Shop, clickables, plain_text, rich_text
+from align_echo.wrappers.webshop.products import Node
+from align_echo.wrappers.webshop.spec import CONTRACT, MODES, STEP_LIMIT, task_type
+
+TEMPLATES = ("search[{0}]", "click[{0}]")
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """A page and the (observation, action) pairs that later observations may repeat, the latest last."""
+
+    page: Page
+    history: tuple[tuple[str, str], ...]
+
+
+class WebShopEnv(TextEnv):
+    """One split of a catalogue. Many may share a catalogue; each is for one thread at a time."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        split: str,
+        step_limit: int | None = None,
+        mode: str = MODES[0],
+        *,
+        num_prev_obs: int = 0,
+        num_prev_actions: int = 0,
+        show_attrs: bool = False,
+    ) -> None:
+        """`mode` is "text" or "text_rich"; the numbers are how many earlier observations and actions are shown again.
+
+        Raises `UsageError` for another mode, a negative number or a step limit below 1.
+        """
+        if mode not in MODES:
+            raise UsageError(f"WebShop shows pages as {' or '.join(MODES)}, not {mode!r}")
+        if min(num_prev_obs, num_prev_actions) < 0:
+            raise UsageError("num_prev_obs and num_prev_actions must not be negative")
+        super().__init__(catalogue.ids(split), CONTRACT, STEP_LIMIT if step_limit is None else step_limit)
+        self._catalogue = catalogue
+        self._split = frozenset(self.task_ids)
+        self._mode = mode
+        self._num_prev_obs, self._num_prev_actions = num_prev_obs, num_prev_actions
+        self._show_attrs = show_attrs
+        self._shop: Shop | None = None
+        self._page = Page()
+        self._nodes: list[Node] = []
+        self._history: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def shop(self) -> Shop:
+        """The pages of the present task. Raises `UsageError` before a reset."""
+        if self._shop is None:
+            raise UsageError("call reset() first")
+        return self._shop
+
+    @property
+    def goal(self) -> str:
+        return self.shop.goal.instruction
+
+    @property
+    def task_type(self) -> str:
+        return task_type(self._task_id)
+
+    def oracle(self) -> Oracle:
+        """Raises `UsageError` before a reset."""
+        return Oracle(self.shop, self._page)
+
+    def offered(self) -> Offered:
+        """The two forms of an action, and what the page lets one click."""
+        return Offered(TEMPLATES, clickables(self._nodes))
+
+    # ------------------------------------------------------------ the engine
+
+    def _load(self, task_id: str) -> EngineState:
+        self._open(task_id)
+        self._page, self._history = Page(), ()
+        return self._answer(self._look())
+
+    def _open(self, task_id: str) -> None:
+        if task_id not in self._split:
+            raise UsageError(f"there is no task {task_id!r} in this split; see tasks() for the ids")
+        self._shop = Shop(self._catalogue, self._catalogue.goal(task_id), show_attrs=self._show_attrs)
+
+    def _act(self, action: str) -> EngineState:
+        before = self._look()
+        self._page = self.shop.follow(self._page, action)
+        observation = self._look()
+        kept = max(self._num_prev_obs, self._num_prev_actions)
+        if kept:
+            self._history = (*self._history, (before, action))[-kept:]
+        return self._answer(self._with_history(observation))
+
+    def _look(self) -> str:
+        """The page as text; what is on it is kept for whoever asks."""
+        self._nodes = self.shop.nodes(self._page)
+        return plain_text(self._nodes) if self._mode == "text" else rich_text(self._nodes, self._page)
+
+    def _with_history(self, observation: str) -> str:
+        """The observation after the earlier ones and their actions, oldest first."""
+        parts = []
+        for age, (seen, action) in zip(range(len(self._history), 0, -1), self._history, strict=True):
+            parts += [seen] if age <= self._num_prev_obs else []
+            parts += [action] if age <= self._num_prev_actions else []
+        return SEPARATOR.join((*parts, observation))
+
+    def _answer(self, observation: str) -> EngineState:
+        page = self._page
+        done = page.kind == "done"
+        return EngineState(observation, page.score, done and page.score == 1.0, done, self._admissible())
+
+    def _admissible(self) -> tuple[str, ...]:
+        """Every click; on the first page, where none leads anywhere, a search for the instruction."""
+        if self._page.kind == "search":
+            return (f"search[{self.goal}]",)
+        return tuple([f"click[{name}]" for name in clickables(self._nodes)])
+
+    def _probe(self, action: str) -> str:
+        raise UsageError("WebShop has no action that only looks")
+
+    def _save(self) -> _Saved:
+        return _Saved(self._page, self._history)
+
+    def _restore(self, task_id: str, saved: _Saved) -> None:
+        if task_id != self._task_id:
+            self._open(task_id)
+        self._page, self._history = saved.page, saved.history
+        self._look()

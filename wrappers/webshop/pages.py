@@ -1,0 +1,197 @@
+"""Pages: where a shopper is, what is to be seen there, what can be clicked, and where an action leads.
+
+A page is an immutable value, so to save one is to keep it. Its visible texts are put together from what each product
+holds ready; no HTML is made or read. Leaves out the score's formula (`reward.py`) and HTML (`page_view.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from jinja2.utils import htmlsafe_json_dumps
+
+from align_echo.wrappers.webshop.catalogue import Catalogue
+from align_echo.wrappers.webshop.goals import Goal
+from align_echo.wrappers.webshop.products import Node, texts
+from align_echo.wrappers.webshop.reward import score
+
+SEPARATOR = " [SEP] "
+PER_PAGE = 10
+
+SubPage = Literal["description", "features", "reviews", "attributes"]
+_SUB_PAGES: tuple[SubPage, ...] = ("description", "features", "reviews", "attributes")
+_SEARCH = Node("button", "Search")
+_BACK = Node("button", "Back to Search")
+_PREVIOUS = Node("button", "< Prev")
+_NEXT = Node("button", "Next >")
+_BUY = Node("button", "Buy Now")
+_BUTTONS = {name: Node("button", name.capitalize()) for name in _SUB_PAGES}
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of a shop. `results` and `item` are rows of the catalogue; `number` counts pages of results from 1.
+
+    `options` are the chosen (name, value) pairs, `viewed` the codes of products opened since the first page.
+    """
+
+    kind: Literal["search", "results", "item", "done"] | SubPage = "search"
+    query: str = ""
+    results: tuple[int, ...] = ()
+    number: int = 0
+    item: int = -1
+    options: tuple[tuple[str, str], ...] = ()
+    viewed: frozenset[str] = frozenset()
+    score: float = 0.0
+
+    @property
+    def listed(self) -> tuple[int, ...]:
+        """Rows of the results on this page."""
+        return self.results[(self.number - 1) * PER_PAGE : self.number * PER_PAGE]
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """The chosen option values."""
+        return tuple(value for _, value in self.options)
+
+
+def parse_action(action: str) -> tuple[str, str]:
+    """Name and argument of `name[argument]`; ("", "") for anything else.
+
+    Reads what the greedy pattern `(.+)\\[(.+)\\]` matches from the start, in linear time: the last bracket that opens
+    before the last one that closes, on the first line.
+    """
+    line = action.partition("\n")[0]
+    end = line.rfind("]")
+    start = line.rfind("[", 1, max(end - 1, 1))
+    return (line[:start], line[start + 1 : end].lower()) if start > 0 else ("", "")
+
+
+class Shop:
+    """The pages of one goal. `show_attrs` adds a button that shows a product's attributes."""
+
+    def __init__(self, catalogue: Catalogue, goal: Goal, *, show_attrs: bool = False) -> None:
+        self.catalogue = catalogue
+        self.goal = goal
+        self._sub_pages = _SUB_PAGES if show_attrs else _SUB_PAGES[:-1]
+        self._instruction = texts("Instruction:", goal.instruction)
+
+    # ------------------------------------------------------------ what a page shows
+
+    def nodes(self, page: Page) -> list[Node]:
+        """The visible texts of a page, in order."""
+        if page.kind == "search":
+            return [*texts("WebShop"), *self._instruction, _SEARCH]
+        if page.kind == "results":
+            return self._results_shown(page)
+        product = self.catalogue.product(page.item)
+        if page.kind == "done":
+            return _receipt(page, product.asin)
+        head = [*self._instruction, _BACK, _PREVIOUS]
+        if page.kind == "item":
+            buttons = (_BUTTONS[name] for name in self._sub_pages)
+            return [*head, *product.options_shown, *product.facts_shown, *buttons, _BUY]
+        content = {
+            "description": (product.description,),
+            "features": product.bullets,
+            "reviews": (),
+            "attributes": (*product.attributes, product.category, product.query, product.product_category),
+        }
+        return [*head, *texts(*content[page.kind])]
+
+    def _results_shown(self, page: Page) -> list[Node]:
+        nodes = [*self._instruction, _BACK, *texts(f"Page {page.number} (Total results: {len(page.results)})")]
+        nodes += (_PREVIOUS, _NEXT) if page.number > 1 else (_NEXT,)
+        for row in page.listed:
+            nodes += self.catalogue.product(row).listing
+        return nodes
+
+    # ------------------------------------------------------------ where an action leads
+
+    def follow(self, page: Page, action: str) -> Page:
+        """The page that an action leads to: the same one where it means nothing."""
+        name, argument = parse_action(action)
+        if name == "search":
+            return self.search(page, argument)
+        if name == "click" and argument != "search" and argument in clickables(self.nodes(page)):
+            return self._click(page, argument)
+        return page
+
+    def search(self, page: Page, query: str) -> Page:
+        """The first page of results."""
+        return Page("results", query, self.catalogue.find(query), 1, viewed=page.viewed)
+
+    def _click(self, page: Page, name: str) -> Page:
+        if name == "buy now":
+            return replace(page, kind="done", score=self._score(page))
+        if name == "back to search":
+            return Page()
+        if page.kind == "results":
+            return self._click_result(page, name)
+        if name == "< prev":
+            left = page.kind == "item"
+            return replace(page, kind="results", item=-1, options=()) if left else replace(page, kind="item")
+        for sub_page in self._sub_pages:
+            if name == sub_page:
+                return replace(page, kind=sub_page)
+        group = self.catalogue.product(page.item).option_groups[name]
+        return replace(page, options=tuple({**dict(page.options), group: name}.items()))
+
+    def _click_result(self, page: Page, name: str) -> Page:
+        if name == "next >":
+            return replace(page, number=page.number + 1)
+        if name == "< prev":
+            return replace(page, number=page.number - 1)
+        row = next(row for row in page.listed if self.catalogue.product(row).asin.lower() == name)
+        return replace(page, kind="item", item=row, viewed=page.viewed | {self.catalogue.product(row).asin})
+
+    def _score(self, page: Page) -> float:
+        bought, wanted = self.catalogue.product(page.item), self.catalogue.product(self.goal.row)
+        return score(bought, page.chosen, self.goal, wanted)
+
+
+def _receipt(page: Page, asin: str) -> list[Node]:
+    """The last page, with the fields that upstream leaves empty."""
+    options = str(htmlsafe_json_dumps(dict(page.options), sort_keys=True))
+    bought = ("Purchased", "asin", asin, "options", options, "attrs", "None", "category", "None", "query", "None")
+    target = ("asin", "options", "attrs", "price upper", "instuction text", "category", "product category", "query")
+    thanks = ("Thank you for shopping with us!", "Your code:", "None", "(Paste it in your MTurk interface.)")
+    total = ("Goal", "None", "Reward", "Your score (min 0.0, max 1.0)", str(page.score), "Reward Details", "None")
+    return [*texts(*thanks, *bought, "product category", "None", "Target", *target, *total)]
+
+
+# ---------------------------------------------------------------- as text
+
+
+def clickables(nodes: Iterable[Node]) -> tuple[str, ...]:
+    """What can be named in a click: buttons in page order, then products, then option values. "search" cannot be."""
+    by_kind: dict[str, list[str]] = {"text": [], "button": [], "link": [], "option": []}
+    for kind, text in nodes:
+        by_kind[kind].append(text if kind == "option" else text.lower())
+    return tuple(dict.fromkeys([*by_kind["button"], *by_kind["link"], *by_kind["option"]]))
+
+
+def plain_text(nodes: Iterable[Node]) -> str:
+    """WebShop's "text" observation."""
+    return SEPARATOR.join([text for _, text in nodes])
+
+
+def rich_text(nodes: Iterable[Node], page: Page) -> str:
+    """WebShop's "text_rich" observation: one text a line, buttons marked, what was chosen said first."""
+    options = json.dumps(dict(page.options))  # upstream looks for the quoted value in the address of the page
+    lines: list[str] = []
+    clicked: list[str] = []
+    for kind, text in nodes:
+        if kind == "text":
+            lines.append(text)
+            continue
+        before = {"button": "", "link": "\n", "option": "  "}[kind]
+        done = text in page.viewed if kind == "link" else kind == "option" and f'"{text}"' in options
+        if done and kind == "option":
+            clicked.insert(0, f"You have clicked {text}.")
+        word = "clicked button" if done else "button"
+        lines.append(f"{before}[{word}] {text} [{word}_]")
+    return "".join(f"{line}\n" for line in (*clicked, *lines))

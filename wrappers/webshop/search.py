@@ -1,0 +1,83 @@
+"""The search engine: BM25 over the products' documents, as Lucene counts it, saved once and mapped into memory.
+
+Text is read as Lucene's English analyzer reads it, near enough: words in lower case, without 's, without its stop
+words, in Porter's stems. Leaves out everything of a query language: a query is words.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import bm25s
+import numpy as np
+
+LISTED = 50
+"""Most results of a search."""
+
+MOST_WORDS = 1024
+"""Words of a query that count, as in Lucene."""
+
+_K1, _B = 0.9, 0.4
+_WORD = re.compile(r"[^\W_]+(?:['’.][^\W_]+)*")
+_COMMON = """
+a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to was
+will with
+"""
+_STOP_WORDS = frozenset(_COMMON.split())
+_REMEMBERED = 500
+"""Queries up to so many characters are remembered with their results."""
+
+
+def words(text: str) -> list[str]:
+    """The words of a text as the index knows them."""
+    found = (re.sub(r"['’]s$", "", word) for word in _WORD.findall(text.lower()))
+    return [_stem(word) for word in found if word not in _STOP_WORDS]
+
+
+@functools.lru_cache(maxsize=100_000)
+def _stem(word: str) -> str:
+    return str(_stemmer().stem(word))
+
+
+@functools.cache
+def _stemmer() -> Any:
+    from nltk.stem.porter import PorterStemmer
+
+    return PorterStemmer(mode=PorterStemmer.MARTIN_EXTENSIONS)
+
+
+class SearchIndex:
+    """An index on disk. Many may be open on the same files, in one process or several; they share the memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self._bm25 = bm25s.BM25.load(str(folder), mmap=True, show_progress=False)
+        self._remembered = functools.lru_cache(maxsize=4096)(self._find)
+
+    @staticmethod
+    def build(documents: Iterable[str], folder: Path) -> None:
+        """Write the index of documents; their rows are counted from 0."""
+        vocabulary: dict[str, int] = {}
+        ids = [[vocabulary.setdefault(word, len(vocabulary)) for word in words(document)] for document in documents]
+        bm25 = bm25s.BM25(k1=_K1, b=_B, method="lucene")
+        bm25.index((ids, vocabulary), show_progress=False)
+        bm25.save(str(folder), show_progress=False)
+
+    def find(self, query: str) -> tuple[int, ...]:
+        """Rows of the best documents that share a word with the query, best first, at most `LISTED`."""
+        return self._remembered(query) if len(query) <= _REMEMBERED else self._find(query)
+
+    def _find(self, query: str) -> tuple[int, ...]:
+        known = self._bm25.get_tokens_ids(words(query)[:MOST_WORDS])
+        if not known:
+            return ()
+        scores = self._bm25.get_scores_from_ids(known)
+        rows = np.flatnonzero(scores > 0)
+        if len(rows) > LISTED:
+            least = np.partition(scores, -LISTED)[-LISTED]
+            rows = np.flatnonzero((scores >= least) & (scores > 0))
+        best = rows[np.lexsort((rows, -scores[rows]))][:LISTED]
+        return tuple(int(row) for row in best)
