@@ -13,15 +13,12 @@ from align_echo.errors import EngineError, UsageError
 from align_echo.wrappers.scienceworld.jvm import Simulator
 from align_echo.wrappers.scienceworld.oracle import Oracle
 from align_echo.wrappers.scienceworld.pool import pool
-from align_echo.wrappers.scienceworld.spec import CONTRACT, STEP_LIMIT
+from align_echo.wrappers.scienceworld.spec import CONTRACT, STEP_LIMIT, is_invalid
 from align_echo.wrappers.scienceworld.tasks import Task, read_task, task_ids
 from align_echo.wrappers.text_env import EngineState, Offered, TextEnv
 
 NOT_PLAY = ("reset task",)
 """Forms that the engine lists and that are no action of play: this one takes the progress back."""
-
-TRACELESS = ("No known action matches that input.", "Unknown action.")
-"""Answers to actions that took no time and changed nothing: nothing that has to be played again."""
 
 
 class ScienceWorldEnv(TextEnv):
@@ -70,7 +67,7 @@ class ScienceWorldEnv(TextEnv):
 
     def _act(self, action: str) -> EngineState:
         observation = self._simulator.step(action)
-        if not observation.startswith(TRACELESS):
+        if not is_invalid(observation):  # a refused action takes no time: there is nothing to play again
             self._history.append(action)
         return self._answer(observation)
 

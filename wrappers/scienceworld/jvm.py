@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from align_echo.errors import EngineError, MissingExtraError
@@ -21,8 +22,12 @@ OLDEST_JAVA = 17
 ANSWER_WITHIN = 120
 """Seconds after which a call that has not returned is a fault."""
 
-OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx2g")
-"""A small process that starts fast: one garbage collector thread, and the quick compiler alone."""
+SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx2g")
+"""A process that starts fast: one garbage collector thread, and the quick compiler alone."""
+
+REPEATABLE = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:+UnlockExperimentalVMOptions", "-XX:hashCode=2")
+"""The engine keeps things in hash sets, so what it lists comes in the order of Java's identity hashes, which are drawn
+at random. With one hash for all, a set keeps the order of insertion: the same actions give the same text."""
 
 
 class Simulator:
@@ -36,10 +41,12 @@ class Simulator:
         from scienceworld.constants import JAR_PATH
 
         java = find_java()
+        self._folder = TemporaryDirectory(prefix="align-echo-")  # the engine leaves a table where it runs
         try:
             port, token, self._process = launch_gateway(
                 classpath=JAR_PATH,
-                javaopts=list(OPTIONS),
+                javaopts=[*SMALL, *REPEATABLE],
+                cwd=self._folder.name,
                 java_path=java,
                 die_on_exit=True,
                 create_new_process_group=True,
@@ -75,6 +82,7 @@ class Simulator:
         self._process.kill()
         self._process.wait()
         self._process.stdin.close()
+        self._folder.cleanup()
 
     # ------------------------------------------------------------ the engine's calls; each raises `EngineError`
 

@@ -67,7 +67,6 @@ def _spec() -> EnvironmentSpec:
         module=_module,
         partitions=(("train", "dev", "test"), ("train", "dev", "align_test")),
         install=INSTALL,
-        free_order=True,
     )
 
 
