@@ -66,7 +66,7 @@ class _Maker:
         self._noun = dice.pick(category["nouns"])
         self._style = dice.pick(category["styles"])
         self._use = dice.pick(category["uses"])
-        self._audience = dice.pick(self._family["audiences"])
+        self._audience = dice.pick(category.get("audiences", self._family["audiences"]))
         self._is = dice.shuffled(category["is"])[: 2 + dice.below(2)]
         self._has = dice.shuffled(category["has"])[: 2 + dice.below(2)]
         self._options = self._draw_options()
@@ -141,21 +141,23 @@ class _Maker:
 
     def _worded(self, is_: tuple[str, ...], has: tuple[str, ...], chosen: tuple[tuple[str, str], ...]) -> str:
         dice = self._dice
-        noun = " ".join(part for part in (self._audience.lower(), self._noun.lower()) if part)
-        if dice.chance(0.3):
-            noun = f"{self._style.lower()} {noun}"
-        opening = dice.pick(self._tables["openings"])
-        asked = " and ".join(is_)
-        having = " and ".join(has)
-        choice = self._worded_choice(chosen)
-        forms = [f"{opening} {asked} {noun}", f"{opening} {noun}"]
-        if asked and dice.chance(0.5):
-            text = forms[1] + f" that is {asked}" + (f" and has {having}" if having else "")
-        else:
-            text = (forms[0] if asked else forms[1]) + (f" with {having}" if having else "")
+        many = self._noun.endswith("s") and not self._noun.endswith("ss")
+        style = self._style if dice.chance(0.3) else ""
+        noun = " ".join(part for part in (self._audience, style, self._noun) if part).lower()
+        asked, having = " and ".join(is_), " and ".join(has)
+        after = is_ and dice.chance(0.5)
+        thing = noun if after or not asked else f"{asked} {noun}"
+        if self._family["countable"] and not many and dice.chance(0.8):
+            thing = f"{'an' if thing[0] in 'aeiou' else 'a'} {thing}"
+        text = f"{dice.pick(self._tables['openings'])} {thing}"
+        if after:
+            text += f" that {'are' if many else 'is'} {asked}"
+            text += f" and {'have' if many else 'has'} {having}" if having else ""
+        elif having:
+            text += f" with {having}"
         if dice.chance(0.25):
             text += f" for {self._use.lower()}"
-        return " ".join(text.split()) + choice + dice.pick(("", "."))
+        return text + self._worded_choice(chosen) + dice.pick(("", "."))
 
     def _worded_choice(self, chosen: tuple[tuple[str, str], ...]) -> str:
         if not chosen:

@@ -1,0 +1,111 @@
+"""A web server of one task's pages, for people. It serves this machine only.
+
+A shopper's page is kept here under a cookie; what a browser sends is read as an action of the environment, so a person
+can do no more than an agent.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections import OrderedDict
+from http.cookies import CookieError, SimpleCookie
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
+from urllib.parse import parse_qs
+
+from align_echo.errors import UsageError
+from align_echo.wrappers.webshop.page_view import html
+from align_echo.wrappers.webshop.pages import Page, Shop
+
+HOST = "127.0.0.1"
+MOST_SHOPPERS = 1_000
+_COOKIE = "shopper"
+_LONGEST_FORM = 10_000
+
+
+class Shoppers:
+    """The page of each shopper by cookie; the one that was away longest is forgotten first."""
+
+    def __init__(self, shop: Shop) -> None:
+        self.shop = shop
+        self._pages: OrderedDict[str, Page] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def enter(self, shopper: str) -> tuple[str, Page]:
+        """The shopper's page, or a new shopper with the first page."""
+        with self._lock:
+            if shopper not in self._pages:
+                shopper = secrets.token_hex(16)
+                self._pages[shopper] = Page()
+                while len(self._pages) > MOST_SHOPPERS:
+                    self._pages.popitem(last=False)
+            self._pages.move_to_end(shopper)
+            return shopper, self._pages[shopper]
+
+    def act(self, shopper: str, action: str) -> None:
+        """Carry out an action; an empty one begins anew. Nothing but that follows a purchase."""
+        with self._lock:
+            page = self._pages[shopper]
+            if not action:
+                self._pages[shopper] = Page()
+            elif page.kind != "done":
+                self._pages[shopper] = self.shop.follow(page, action)
+
+
+def make_server(shop: Shop, port: int) -> ThreadingHTTPServer:
+    """A server of one task's pages; port 0 is any free one. Raises `UsageError` if the port cannot be used."""
+
+    class Handler(_Handler):
+        shoppers = Shoppers(shop)
+
+    try:
+        return ThreadingHTTPServer((HOST, port), Handler)
+    except OSError as error:
+        raise UsageError(f"cannot serve on port {port} ({error.strerror}): take another one, 0 for any") from error
+
+
+class _Handler(BaseHTTPRequestHandler):
+    shoppers: ClassVar[Shoppers]
+
+    def do_GET(self) -> None:
+        if self.path != "/":
+            self.send_error(404)
+            return
+        shopper, page = self.shoppers.enter(self._shopper())
+        body = html(self.shoppers.shop, page).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("Set-Cookie", f"{_COOKIE}={shopper}; HttpOnly; SameSite=Strict; Path=/")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        length = self.headers.get("Content-Length", "")
+        if not length.isdigit() or int(length) > _LONGEST_FORM:
+            self.send_error(400, "the form has no length or is too long")
+            return
+        form = parse_qs(self.rfile.read(int(length)).decode(errors="replace"))
+        shopper, _ = self.shoppers.enter(self._shopper())
+        for name in ("search", "click"):
+            if name in form:
+                self.shoppers.act(shopper, f"{name}[{form[name][0]}]")
+        if "again" in form:
+            self.shoppers.act(shopper, "")
+        self.send_response(303)
+        self.send_header("Location", "/")
+        self.send_header("Content-Length", "0")
+        self.send_header("Set-Cookie", f"{_COOKIE}={shopper}; HttpOnly; SameSite=Strict; Path=/")
+        self.end_headers()
+
+    def _shopper(self) -> str:
+        try:
+            cookie = SimpleCookie(self.headers.get("Cookie", "")).get(_COOKIE)
+        except CookieError:
+            return ""
+        return cookie.value if cookie else ""
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing of each request."""
