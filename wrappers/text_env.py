@@ -8,19 +8,23 @@ Rewards are the increase of the score, which lies in [0, 1].
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NotRequired, Protocol, TypedDict
+from typing import Any, NotRequired, Protocol, TypedDict, TypeVar
 
 import gymnasium as gym
 import numpy as np
 
-from align_echo.errors import EngineError, UsageError
+from align_echo.errors import AlignEchoError, EngineError, UsageError
 from align_echo.interface import InterfaceContract
 
 MAX_TEXT = 100_000
 """Longest observation or action, in characters; longer ones are refused (actions) or cut (observations)."""
 
 TEXT_CHARACTERS = "".join(map(chr, range(32, 127))) + "\n\t"
+
+
+Answer = TypeVar("Answer")
 
 
 class Oracle(Protocol):
@@ -160,7 +164,10 @@ class TextEnv(gym.Env[str, str], abc.ABC):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Start `options["task"]`, or a task drawn with the seed. Raises `UsageError` for an unknown task."""
+        """Start `options["task"]`, or a task drawn with the seed.
+
+        Raises `UsageError` for an unknown task, `EngineError` if the engine breaks.
+        """
         super().reset(seed=seed)
         unknown = set(options or {}) - {"task"}
         if unknown:
@@ -169,7 +176,7 @@ class TextEnv(gym.Env[str, str], abc.ABC):
         if task is None:
             task = self.task_ids[int(self.np_random.integers(len(self.task_ids)))]
         self._task_id = str(task)
-        self._state = self._load(self._task_id)
+        self._state = self._ask(self._load, self._task_id)
         self._turns = 0
         self._engine_calls = 0
         self._over = False
@@ -181,7 +188,7 @@ class TextEnv(gym.Env[str, str], abc.ABC):
         if not isinstance(action, str | np.str_):
             raise UsageError(f"an action is text, not {type(action).__name__}")
         before = self._state.score
-        self._state = self._act(str(action)[:MAX_TEXT])
+        self._state = self._ask(self._act, str(action)[:MAX_TEXT])
         self._engine_calls += 1
         return self._end_turn(self._state.observation, self._state.score - before, self._state.observation)
 
@@ -196,7 +203,7 @@ class TextEnv(gym.Env[str, str], abc.ABC):
         if not self.contract.is_read_only(action):
             raise UsageError(f"{action!r} is not a read-only action of {self.contract.environment}")
         self._engine_calls += 1
-        return self._probe(action)
+        return self._ask(self._probe, action)
 
     def render(self) -> str:
         """The last observation."""
@@ -254,6 +261,17 @@ class TextEnv(gym.Env[str, str], abc.ABC):
         truncated = not terminated and self._turns >= self.step_limit
         self._over = terminated or truncated
         return observation, float(reward), terminated, truncated, self.info(raw_observation)
+
+    def _ask(self, call: Callable[[str], Answer], argument: str) -> Answer:
+        """What the engine answers; whatever it raises of its own is an `EngineError`."""
+        try:
+            return call(argument)
+        except AlignEchoError:
+            raise
+        except Exception as error:
+            reason = (str(error).splitlines() or [""])[0]
+            name = self.contract.environment
+            raise EngineError(f"the engine of {name} failed: {type(error).__name__}: {reason}") from error
 
     def _check_started(self) -> None:
         if not self._task_id:

@@ -1,0 +1,34 @@
+"""Every environment of the catalogue in turn; those whose extra is not installed are skipped with its install line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from align_echo.errors import MissingExtraError
+from align_echo.wrappers.catalogue import EnvironmentSpec, environments
+from align_echo.wrappers.text_env import TextEnv
+from tests.conformance.subjects import raw
+
+
+@pytest.fixture(scope="module", params=environments().values(), ids=lambda spec: spec.name)
+def spec(request: pytest.FixtureRequest) -> EnvironmentSpec:
+    """An environment of the catalogue, installed."""
+    found: EnvironmentSpec = request.param
+    made = raw(found)
+    try:
+        made.reset(seed=0)
+    except MissingExtraError as error:
+        pytest.skip(str(error))
+    finally:
+        made.close()
+    return found
+
+
+@pytest.fixture(scope="module")
+def env(spec: EnvironmentSpec) -> Iterator[TextEnv]:
+    """The environment, raw, with its own step limit."""
+    made = raw(spec)
+    yield made
+    made.close()

@@ -1,0 +1,191 @@
+"""Episodes: what gymnasium asks, ends, scores, refused actions, coming back to a moment, the identity interface."""
+
+from __future__ import annotations
+
+import warnings
+from typing import NotRequired, get_origin, get_type_hints
+
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import align_echo
+from align_echo.errors import EngineError, UsageError
+from align_echo.interface import identity
+from align_echo.wrappers.text_env import Info
+from tests.conformance.subjects import (
+    ENDLESS,
+    NONSENSE,
+    actions_of,
+    frozen,
+    frozen_tasks,
+    looks,
+    play,
+    play_expert,
+    raw,
+    same_story,
+    same_text,
+    sample,
+    start,
+)
+
+MANY = 500
+"""Splits of more tasks than this are sampled."""
+
+
+@pytest.fixture
+def wrapped(spec):
+    made = align_echo.make(spec.name, split=spec.test_split, interface=identity(spec.contract))
+    yield made
+    made.close()
+
+
+# ---------------------------------------------------------------- the same text for ever
+
+
+def test_frozen_episodes_read_as_recorded(spec, env):
+    episodes = frozen(spec)
+    assert len(episodes) >= 3
+    for episode in episodes:
+        observation, info = start(env, episode["task"])
+        assert info["goal"] == episode["goal"]
+        assert same_text(spec, observation, episode["observation"]), episode["task"]
+        recorded = episode["steps"]
+        for now, then in zip(play(env, actions_of(recorded)), recorded, strict=True):
+            assert same_story(spec, [now], [then]), f"{now}\n{then}"
+
+
+def test_the_identity_interface_changes_nothing(spec, env, wrapped):
+    for episode in frozen(spec):
+        actions = actions_of(episode["steps"])
+        observation, told = start(env, episode["task"])[0], play(env, actions)
+        shown, info = start(wrapped, episode["task"])
+        assert same_text(spec, shown, observation)
+        assert info["rules"] == ""
+        assert same_story(spec, play(wrapped, actions), told)
+
+
+# ---------------------------------------------------------------- gymnasium
+
+
+def test_the_raw_environment_passes_gymnasiums_checker(env):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(env, skip_render_check=True)
+
+
+def test_the_wrapped_environment_passes_gymnasiums_checker(wrapped):
+    check_env(wrapped, skip_render_check=True)
+
+
+def test_info_holds_the_documented_keys_and_no_others(spec, env):
+    hints = get_type_hints(Info, include_extras=True)
+    required = {key for key, hint in hints.items() if get_origin(hint) is not NotRequired}
+    _, info = start(env, sample(spec, 1)[0])
+    for found in (info, env.step("xyzzy")[4]):
+        assert required <= set(found) <= set(hints)
+        assert 0.0 <= found["score"] <= 1.0
+
+
+# ---------------------------------------------------------------- ends and scores
+
+
+def test_the_expert_scores_1_and_rewards_add_up_to_the_score(spec):
+    env = raw(spec, step_limit=ENDLESS)
+    for task in frozen_tasks(spec):
+        at_first = start(env, task)[1]["score"]
+        told = play_expert(env, task)
+        assert (told[-1].score, told[-1].terminated, told[-1].truncated) == (1.0, True, False), task
+        assert at_first + sum(one.reward for one in told) == pytest.approx(1.0)
+        assert not any(one.terminated or one.truncated for one in told[:-1])
+    env.close()
+
+
+@pytest.mark.slow
+def test_the_expert_scores_1_on_every_task(spec):
+    lost = []
+    for split in spec.splits:
+        ids = align_echo.tasks(spec.name, split=split)
+        if len(ids) > MANY and split != spec.test_split:
+            ids = sample(spec, max(100, len({spec.task_type(task) for task in ids})), split=split)
+        env = raw(spec, split=split, step_limit=ENDLESS)
+        lost += [task for task in ids if play_expert(env, task)[-1].score != 1.0]
+        env.close()
+    assert lost == []
+
+
+def test_the_step_limit_truncates_and_does_not_terminate(spec):
+    env = raw(spec, step_limit=3)
+    start(env, sample(spec, 1)[0])
+    told = play(env, ["xyzzy"] * 5)
+    assert [(one.terminated, one.truncated) for one in told] == [(False, False), (False, False), (False, True)]
+    env.close()
+
+
+def test_a_win_on_the_last_allowed_step_terminates_and_does_not_truncate(spec, env):
+    episode = frozen(spec)[0]
+    actions = actions_of(episode["steps"])
+    short = raw(spec, step_limit=len(actions))
+    start(short, episode["task"])
+    assert play(short, actions)[-1][3:] == (True, False, 1.0)
+    with pytest.raises(EngineError, match="over"):
+        short.step(actions[0])
+    short.close()
+
+
+def test_a_step_before_a_reset_is_refused(spec):
+    env = raw(spec)
+    with pytest.raises(UsageError, match="reset"):
+        env.step("xyzzy")
+    env.close()
+
+
+# ---------------------------------------------------------------- what must change nothing
+
+
+def test_an_action_that_no_engine_knows_changes_nothing(spec):
+    env = raw(spec, step_limit=ENDLESS)
+    for task in frozen_tasks(spec)[:2]:
+        gold = play_expert(env, task)
+        half = len(gold) // 2
+        start(env, task)
+        play(env, actions_of(gold[:half]))
+        before, goal, seen = env.info(None)["score"], env.goal, looks(env)
+        for refused in play(env, NONSENSE):
+            assert (refused.reward, refused.score, refused.terminated) == (0.0, before, False)
+        assert env.goal == goal
+        assert all(same_text(spec, now, then) for now, then in zip(looks(env), seen, strict=True))
+        (following,) = play(env, [gold[half].action])
+        assert same_story(spec, [following], gold[half : half + 1])
+        assert play(env, actions_of(gold[half + 1 :]))[-1].score == gold[-1].score == 1.0
+    env.close()
+
+
+def test_a_look_takes_no_turn_and_changes_nothing(spec, env):
+    task = frozen_tasks(spec)[0]
+    gold = play_expert(env, task)
+    start(env, task)
+    for expected in gold:
+        looks(env)
+        assert same_story(spec, play(env, [expected.action]), [expected])
+    assert env.info(None)["turns"] == len(gold)
+
+
+def test_a_moment_can_be_come_back_to_and_goes_on_as_before(spec, env):
+    first, second = frozen_tasks(spec)[:2]
+    gold = play_expert(env, first)
+    half = len(gold) // 2
+    start(env, first)
+    play(env, actions_of(gold[:half]))
+    seen, moment, before = looks(env), env.snapshot(), env.info(None)
+    for detour in ([], list(NONSENSE), actions_of(gold[half:])):
+        env.restore(moment)
+        play(env, detour)
+        env.restore(moment)
+        assert env.info(None) == before
+        assert all(same_text(spec, now, then) for now, then in zip(looks(env), seen, strict=True))
+        env.restore(moment)
+        assert same_story(spec, play(env, actions_of(gold[half:])), gold[half:])
+    start(env, second)
+    env.restore(moment)
+    assert (env.info(None)["task_id"], env.goal) == (first, before["goal"])
+    assert same_story(spec, play(env, actions_of(gold[half:])), gold[half:])
