@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from rich.text import Text
 
 from align_echo import __version__
+from align_echo.cli.agents import is_scripted
 from align_echo.cli.console import stdout
 from align_echo.cli.options import MODEL_VARIABLE
 from align_echo.errors import AlignEchoError
@@ -84,7 +85,7 @@ def _keys() -> Iterator[Finding]:
 def _setting(name: str) -> Finding:
     value = os.environ.get(name)
     if name == MODEL_VARIABLE:
-        backend = "llm" if value else "probe"
+        backend = "llm" if value and not is_scripted(value) else "probe"
         value = f"{value or 'not set'}; generate-interface --backend auto takes {backend}"
     return Finding(f"${name}", value or "not set")
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from align_echo import __version__
+from align_echo.align.backend import Described
 from align_echo.cli import options
 from align_echo.cli.agents import (
     AGENTS,
@@ -28,7 +29,7 @@ from align_echo.evaluate.folder import Config, EvaluationFolder
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.evaluate.tables import NAMES, tables
 from align_echo.interface import Interface
-from align_echo.types import ChatModel, Trajectory
+from align_echo.types import Agent, ChatModel, Trajectory
 from align_echo.wrappers.catalogue import EnvironmentSpec, check_split, environment, resolve_interface
 from align_echo.wrappers.catalogue import tasks as list_tasks
 from align_echo.wrappers.data_source import games_of
@@ -112,11 +113,12 @@ def evaluate(
     if resume and out is None:
         raise UsageError("--resume needs the folder to go on with: add --out DIR")
     path = out or new_folder("evaluate", spec.name)
-    chat = _load_model(plan, path)
-    folder = EvaluationFolder(path, plan.config, resume=resume)
+    player = build_agent(agent, _load_model(plan, path), spec=spec, split=split, data_root=data_root, seed=seed)
+    details = player.describe() if isinstance(player, Described) else {}
+    folder = EvaluationFolder(path, {**plan.config, "agent_details": {**details}}, resume=resume)
     note(about(agent, model))
     with resumable(path), Display() as display:
-        trajectories = _play(plan, chat, folder, display)
+        trajectories = _play(plan, player, folder, display)
         display.status("replaying the actions in the plain environment")
         result = compare(spec, trajectories, seed=seed, data_root=data_root)
     summary = folder.finish(result)
@@ -156,10 +158,7 @@ def _load_model(plan: Plan, path: Path) -> ChatModel | None:
     return RecordingModel(model, role="agent", cache=ReplyCache(path / "cache"), log=JsonlFile(path / "calls.jsonl"))
 
 
-def _play(
-    plan: Plan, model: ChatModel | None, folder: EvaluationFolder, display: Display
-) -> dict[str, list[Trajectory]]:
-    agent = build_agent(plan.agent, model, spec=plan.spec, split=plan.split, data_root=plan.data_root, seed=plan.seed)
+def _play(plan: Plan, agent: Agent, folder: EvaluationFolder, display: Display) -> dict[str, list[Trajectory]]:
     played: dict[str, list[Trajectory]] = {}
     for name, interface in plan.variants.items():
         finished = folder.finished(name)

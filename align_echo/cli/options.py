@@ -12,7 +12,11 @@ MODEL_VARIABLE = "ALIGN_ECHO_MODEL"
 Env = Annotated[str, typer.Option("--env", help="The environment's name; `align-echo envs` lists them.")]
 Model = Annotated[
     str | None,
-    typer.Option("--model", envvar=MODEL_VARIABLE, help="Chat model at an OpenAI-compatible endpoint."),
+    typer.Option(
+        "--model",
+        envvar=MODEL_VARIABLE,
+        help="Chat model at an OpenAI-compatible endpoint; novice: an offline script, NOT a language model.",
+    ),
 ]
 BaseUrl = Annotated[
     str | None,

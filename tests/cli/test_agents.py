@@ -1,0 +1,97 @@
+"""The paper's agents on the command line, offline with the scripted novice in the place of a model."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from align_echo.cli import generate_interface as generating
+from align_echo.cli.agents import CHAT_AGENTS
+from align_echo.evaluate.comparison import Comparison
+from align_echo.models import Call
+
+NOT_A_MODEL = "novice (scripted, not a language model)"
+
+
+def evaluate(agent: str, *more: str) -> list[str]:
+    return ["evaluate", "--env", "alfworld", "--agent", agent, "--tasks", "2", *more]
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    def refuse(*_: object) -> None:
+        raise AssertionError("the network was asked for")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+@pytest.mark.usefixtures("no_network")
+@pytest.mark.parametrize("agent", CHAT_AGENTS)
+def test_every_agent_plays_without_key_or_network(agent, run):
+    status, out, err = run(*evaluate(agent, "--model", "novice", "--out", "run"))
+    assert status == 0, err
+    assert f"agent: {agent}, model {NOT_A_MODEL}" in out
+    assert f"agent: {agent}, model {NOT_A_MODEL}" in err
+    summary = Comparison.model_validate_json(Path("run/summary.json").read_text())
+    assert summary.agent == f"{agent}({NOT_A_MODEL})"
+    assert (summary.variants["none"].episodes, summary.variants["none"].faults) == (2, 0)
+    config = json.loads(Path("run/config.json").read_text())
+    assert (config["model"], config["base_url"]) == (NOT_A_MODEL, None)
+    assert config["agent_details"]["model.agent"] == NOT_A_MODEL
+    assert "prompt.shared/agent" in config["agent_details"]
+    calls = [Call.model_validate_json(line) for line in Path("run/calls.jsonl").read_text().splitlines()]
+    assert {call.model for call in calls} == {NOT_A_MODEL}
+
+
+def test_a_stopped_evaluation_with_samples_goes_on_as_if_it_had_not_been(run, stop_after_first_episode):
+    command = evaluate("self-consistency", "--model", "novice")
+    assert run(*command, "--out", "run")[0] == 130
+    assert run(*command, "--resume", "--out", "run")[0] == 0
+    assert run(*command, "--out", "whole")[0] == 0
+    for name in ("summary.json", "trajectories/none.jsonl"):
+        assert Path("run", name).read_text() == Path("whole", name).read_text()
+
+
+BAD = {
+    "no model": (evaluate("react"), "the agent react needs a chat model: add --model NAME"),
+    "a script at an endpoint": (
+        evaluate("react", "--model", "novice", "--base-url", "http://localhost:1/v1"),
+        "--model novice is a script and is asked at no endpoint: leave --base-url out",
+    ),
+    "unknown agent": (evaluate("tree-of-thought"), "react, self-consistency, self-refine, planning"),
+    "a model without a key": (evaluate("planning", "--model", "gpt-x"), "set OPENAI_API_KEY"),
+    "a script as the Analyzer": (
+        ["generate-interface", "--env", "alfworld", "--backend", "llm", "--model", "novice"],
+        "the scripted novice can only play",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line_and_nothing_written(case, run):
+    arguments, message = BAD[case]
+    status, out, err = run(*arguments, "--out", "out")
+    assert (status, out) == (2, "")
+    assert err.count("\n") == 1, err
+    assert message in err
+    assert not Path("out").exists()
+
+
+@pytest.mark.usefixtures("no_network")
+def test_a_scripted_model_is_no_reason_to_ask_models_for_an_interface(run, monkeypatch):
+    monkeypatch.setenv("ALIGN_ECHO_MODEL", "novice")
+    fresh = generating.fresh_tasks
+    monkeypatch.setattr(generating, "fresh_tasks", lambda *given: fresh(*given)[:2])
+    assert "--backend auto takes probe" in run("doctor")[1]
+    command = ["generate-interface", "--env", "alfworld", "--iterations", "1", "--tasks-per-iteration", "2"]
+    status, out, err = run(*command, "--agent", "react", "--out", "made")
+    assert status == 0, err
+    assert "backend: probe" in out
+    assert "--agent react --model novice --compare" in out
+    record = json.loads(Path("made/interface.json").read_text())["provenance"]
+    assert record["models"]["agent"] == NOT_A_MODEL
+    assert "react/system" in record["prompt_hashes"]
