@@ -113,12 +113,11 @@ def evaluate(
     if resume and out is None:
         raise UsageError("--resume needs the folder to go on with: add --out DIR")
     path = out or new_folder("evaluate", spec.name)
-    player = build_agent(agent, _load_model(plan, path), spec=spec, split=split, data_root=data_root, seed=seed)
-    details = player.describe() if isinstance(player, Described) else {}
-    folder = EvaluationFolder(path, {**plan.config, "agent_details": {**details}}, resume=resume)
+    player = build_player(plan, path)
+    folder = EvaluationFolder(path, config_of(plan, player), resume=resume)
     note(about(agent, model))
     with resumable(path), Display() as display:
-        trajectories = _play(plan, player, folder, display)
+        trajectories = play(plan, player, folder, display)
         display.status("replaying the actions in the plain environment")
         result = compare(spec, trajectories, seed=seed, data_root=data_root)
     summary = folder.finish(result)
@@ -147,6 +146,19 @@ def choose_variants(
     return {name: found[name]}
 
 
+def build_player(plan: Plan, path: Path) -> Agent:
+    """The plan's agent; its model's replies are cached and logged in the folder `path`. Raises `UsageError`."""
+    return build_agent(
+        plan.agent, _load_model(plan, path), spec=plan.spec, split=plan.split, data_root=plan.data_root, seed=plan.seed
+    )
+
+
+def config_of(plan: Plan, player: Agent) -> Config:
+    """What `config.json` holds; a resumed evaluation must ask for the same."""
+    details = player.describe() if isinstance(player, Described) else {}
+    return {**plan.config, "agent_details": {**details}}
+
+
 def _load_model(plan: Plan, path: Path) -> ChatModel | None:
     """The agent's model, with its replies cached and logged in the run's folder; None for a scripted agent."""
     if not needs_model(plan.agent):
@@ -158,7 +170,8 @@ def _load_model(plan: Plan, path: Path) -> ChatModel | None:
     return RecordingModel(model, role="agent", cache=ReplyCache(path / "cache"), log=JsonlFile(path / "calls.jsonl"))
 
 
-def _play(plan: Plan, agent: Agent, folder: EvaluationFolder, display: Display) -> dict[str, list[Trajectory]]:
+def play(plan: Plan, agent: Agent, folder: EvaluationFolder, display: Display) -> dict[str, list[Trajectory]]:
+    """Play every variant of the plan that is not finished in the folder; all episodes by variant."""
     played: dict[str, list[Trajectory]] = {}
     for name, interface in plan.variants.items():
         finished = folder.finished(name)

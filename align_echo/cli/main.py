@@ -14,6 +14,7 @@ from align_echo.cli.doctor import doctor
 from align_echo.cli.envs import envs
 from align_echo.cli.evaluate import evaluate
 from align_echo.cli.generate_interface import generate_interface
+from align_echo.cli.grid import grid
 from align_echo.cli.shop import shop
 from align_echo.errors import AlignEchoError
 
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 app.command("generate-interface")(generate_interface)
 app.command("evaluate")(evaluate)
+app.command("grid")(grid)
 app.command("doctor")(doctor)
 app.command("envs")(envs)
 app.command("shop")(shop)

@@ -30,7 +30,7 @@ def cell(estimate: Estimate, *, signed: bool = False, digits: int = 1) -> str:
 def _variants(comparison: Comparison) -> Table:
     results = comparison.variants
     graded = any(abs(one.success_rate.value / 100 - one.mean_score.value) > 1e-9 for one in results.values())
-    table = _table(f"{comparison.environment} {comparison.split}, agent {comparison.agent}: % with 95% intervals")
+    table = plain_table(f"{comparison.environment} {comparison.split}, agent {comparison.agent}: % with 95% intervals")
     table.add_column("interface", no_wrap=True)
     for heading in ("n", "success", *(("score",) if graded else ()), "consec. invalid", "as shown", "turns"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -55,7 +55,7 @@ def _variants(comparison: Comparison) -> Table:
 
 
 def _differences(comparison: Comparison) -> Table:
-    table = _table("Against no interface, paired by task")
+    table = plain_table("Against no interface, paired by task")
     table.add_column("interface", no_wrap=True)
     for heading in ("success, points", "consec. invalid, points", "cut by %"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -66,7 +66,7 @@ def _differences(comparison: Comparison) -> Table:
 
 
 def _types(comparison: Comparison) -> Table:
-    table = _table("Won, by task type")
+    table = plain_table("Won, by task type")
     table.add_column("task type", no_wrap=True)
     for name in comparison.variants:
         table.add_column(NAMES[name], justify="right", no_wrap=True)
@@ -77,5 +77,6 @@ def _types(comparison: Comparison) -> Table:
     return table
 
 
-def _table(title: str) -> Table:
+def plain_table(title: str) -> Table:
+    """An empty table in the style of all of them."""
     return Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))

@@ -1,0 +1,254 @@
+"""`align-echo grid`: environments x agents, each without and with an interface, as one table.
+
+Every cell is an evaluation's folder, `<out>/<environment>/<agent>/`; what is finished there is not played again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from align_echo import __version__
+from align_echo.cli import options
+from align_echo.cli.agents import (
+    AGENTS,
+    about,
+    check_agent,
+    endpoint_on_record,
+    model_on_record,
+    needs_model,
+    workers_for,
+)
+from align_echo.cli.console import Display, new_folder, resumable, stdout
+from align_echo.cli.evaluate import Plan, build_player, config_of, play
+from align_echo.errors import UsageError
+from align_echo.evaluate.comparison import BASELINE, Comparison
+from align_echo.evaluate.folder import Config, EvaluationFolder, check_folder
+from align_echo.evaluate.grid import WITH, Cell, Grid, cell_of, grid_of, measure, table_of
+from align_echo.evaluate.selection import pick_tasks
+from align_echo.interface import Interface, write_atomically
+from align_echo.types import Agent
+from align_echo.wrappers.catalogue import EnvironmentSpec, environment, make, resolve_interface
+from align_echo.wrappers.catalogue import tasks as list_tasks
+
+DEFAULT_TASKS = 20
+
+
+@dataclass(frozen=True)
+class Axes:
+    """What was asked for, checked. Interfaces and tasks are by environment."""
+
+    environments: tuple[EnvironmentSpec, ...]
+    agents: tuple[str, ...]
+    interfaces: dict[str, Interface]
+    tasks: dict[str, list[str]]
+    model: str | None
+    base_url: str | None
+    seed: int
+
+    @property
+    def asks_a_model(self) -> bool:
+        return any(needs_model(agent) for agent in self.agents)
+
+    @property
+    def model_on_record(self) -> str | None:
+        return model_on_record(self.model) if self.asks_a_model else None
+
+    @property
+    def config(self) -> Config:
+        """What the grid's `config.json` holds; the cells have their own."""
+        return {
+            "command": "grid",
+            "align_echo": __version__,
+            "environments": [spec.name for spec in self.environments],
+            "agents": list(self.agents),
+            "interfaces": {name: interface.label for name, interface in self.interfaces.items()},
+            "tasks": {name: list(ids) for name, ids in self.tasks.items()},
+            "model": self.model_on_record,
+            "base_url": endpoint_on_record(self.model, self.base_url) if self.asks_a_model else None,
+            "seed": self.seed,
+        }
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A cell to play: its evaluation, its agent, its folder."""
+
+    plan: Plan
+    player: Agent
+    path: Path
+
+    @property
+    def config(self) -> Config:
+        return config_of(self.plan, self.player)
+
+    @property
+    def begun(self) -> bool:
+        return (self.path / "config.json").exists()
+
+
+def grid(
+    env: Annotated[list[str], typer.Option("--env", help="An environment; repeat it for more.")],
+    agent: Annotated[list[str], typer.Option("--agent", help=f"Who plays; repeat it for more: {', '.join(AGENTS)}.")],
+    interface: Annotated[str, typer.Option("--interface", help="A shipped name, looked up in each environment.")],
+    tasks: Annotated[int, typer.Option("--tasks", help="How many of each environment's test split.")] = DEFAULT_TASKS,
+    model: options.Model = None,
+    base_url: options.BaseUrl = None,
+    seed: options.Seed = 0,
+    workers: options.Workers = None,
+    out: options.Out = None,
+    resume: options.Resume = False,
+) -> None:
+    """Play environments x agents, without and with an interface, and print one table."""
+    axes = read_axes(env, agent, interface, tasks=tasks, model=model, base_url=base_url, seed=seed)
+    if resume and out is None:
+        raise UsageError("--resume needs the folder to go on with: add --out DIR")
+    path = out or new_folder("grid", "-".join(axes.interfaces))
+    check_folder(path, axes.config, resume=resume)
+    planned = [_planned(axes, spec, name, path, workers) for spec in axes.environments for name in axes.agents]
+    for one in planned:
+        if one.begun:
+            check_folder(one.path, one.config, resume=True)
+    for spec in axes.environments:
+        _try_reset(spec, axes.tasks[spec.name][0])
+    path.mkdir(parents=True, exist_ok=True)
+    write_atomically(path / "config.json", json.dumps(axes.config, indent=2) + "\n")
+    with resumable(path), Display() as display:
+        cells = []
+        for number, one in enumerate(planned, start=1):
+            display.say(f"cell {number} of {len(planned)}: {one.plan.spec.name}, {about(one.plan.agent, model)}")
+            cells.append(_play_cell(one, path, display))
+    _finish(grid_of(cells, model=axes.model_on_record, interface=interface, seed=seed, tasks=tasks), axes, path)
+
+
+def read_axes(
+    env: Sequence[str],
+    agent: Sequence[str],
+    interface: str,
+    *,
+    tasks: int,
+    model: str | None,
+    base_url: str | None,
+    seed: int,
+) -> Axes:
+    """What was asked for, checked: every environment has the interface and the tasks, every agent its model.
+
+    Raises `UsageError`, `InterfaceError`.
+    """
+    specs = tuple(environment(name) for name in env)
+    for axis, names in (("--env", [spec.name for spec in specs]), ("--agent", agent)):
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if twice:
+            raise UsageError(f"{axis} {twice[0]} is there twice: name each once")
+    for name in agent:
+        check_agent(name, model)
+    return Axes(
+        environments=specs,
+        agents=tuple(agent),
+        interfaces={spec.name: _interface(spec, interface) for spec in specs},
+        tasks={spec.name: _tasks(spec, tasks, seed) for spec in specs},
+        model=model,
+        base_url=base_url,
+        seed=seed,
+    )
+
+
+def _interface(spec: EnvironmentSpec, name: str) -> Interface:
+    found = resolve_interface(spec, name)
+    if found is None:
+        raise UsageError("a grid plays without and with an interface: name one, e.g. --interface probe")
+    return found
+
+
+def _tasks(spec: EnvironmentSpec, count: int, seed: int) -> list[str]:
+    ids = list_tasks(spec.name, split=spec.test_split)
+    try:
+        return pick_tasks(ids, count, task_type=spec.task_type, seed=seed)
+    except UsageError as error:
+        raise UsageError(f"{spec.name}: {error}") from error
+
+
+def _planned(axes: Axes, spec: EnvironmentSpec, agent: str, path: Path, workers: int | None) -> Planned:
+    interface = axes.interfaces[spec.name]
+    plan = Plan(
+        spec=spec,
+        split=spec.test_split,
+        task_ids=axes.tasks[spec.name],
+        interface=interface.name,
+        variants={BASELINE: None, WITH: interface},
+        agent=agent,
+        model=axes.model,
+        base_url=axes.base_url,
+        seed=axes.seed,
+        workers=workers or workers_for(agent, axes.model),
+        data_root=None,
+    )
+    folder = path / spec.name / agent
+    return Planned(plan, build_player(plan, folder), folder)
+
+
+def _try_reset(spec: EnvironmentSpec, task: str) -> None:
+    """Start a task: what an environment lacks is said before anything is played. Raises what it raises."""
+    env = make(spec.name, split=spec.test_split)
+    try:
+        env.reset(options={"task": task})
+    finally:
+        env.close()
+
+
+def _play_cell(one: Planned, path: Path, display: Display) -> Cell:
+    """Play what is not finished of a cell, and measure it."""
+    plan = one.plan
+    comparison = _measured(one)
+    if comparison is not None:
+        display.say("finished earlier")
+    else:
+        folder = EvaluationFolder(one.path, one.config, resume=one.begun)
+        trajectories = play(plan, one.player, folder, display)
+        display.status("replaying the actions in the plain environment")
+        comparison, whole = measure(plan.spec, trajectories, seed=plan.seed)
+        if comparison is not None and whole:
+            folder.finish(comparison)
+    return cell_of(
+        plan.spec,
+        comparison,
+        {name: interface.label if interface else BASELINE for name, interface in plan.variants.items()},
+        agent=plan.agent,
+        tasks=len(plan.task_ids),
+        folder=str(one.path.relative_to(path)),
+    )
+
+
+def _measured(one: Planned) -> Comparison | None:
+    """What an earlier run measured, unless an episode broke then: those are played again."""
+    try:
+        found = Comparison.model_validate_json((one.path / "summary.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return None if any(result.faults for result in found.variants.values()) else found
+
+
+def _finish(summary: Grid, axes: Axes, path: Path) -> None:
+    file = write_atomically(path / "summary.json", summary.model_dump_json(indent=2) + "\n")
+    table, console = table_of(summary), stdout()
+    console.width = max(console.width, console.measure(table).maximum)  # longer lines rather than figures cut off
+    console.print(table)
+    print()
+    for name in axes.agents:
+        print(about(name, axes.model))
+    for cell in summary.cells:
+        broken = cell.without.faults, cell.with_interface.faults
+        if any(broken):
+            print(f"faults: {cell.environment} {cell.agent}: {broken[0]} without, {broken[1]} with; in no figure above")
+    if not summary.faults:
+        print("faults: none")
+    tokens = summary.usage.prompt_tokens + summary.usage.completion_tokens
+    if tokens:
+        print(f"tokens: {tokens:,}; cost: ${summary.usage.cost_usd:.4f} where the price is known")
+    print(f"written: {file} and a folder for each cell beside it")
