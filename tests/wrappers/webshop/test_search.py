@@ -1,0 +1,48 @@
+"""The search engine: what is found, in which order, and that every process agrees."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from align_echo.wrappers.webshop.search import LISTED, SearchIndex, words
+
+
+@pytest.fixture
+def index(tmp_path):
+    documents = ["brass lamp", "oak table", "brass table", "", "women's running shoes"]
+    SearchIndex.build([*documents, *["same words"] * 60], tmp_path / "index")
+    return SearchIndex(tmp_path / "index")
+
+
+def test_words_are_read_as_lucenes_english_analyzer_reads_them():
+    assert words("The Women's RUNNING shoes, and 6.5-inch lamps!") == ["women", "run", "shoe", "6.5", "inch", "lamp"]
+
+
+def test_documents_that_share_more_with_the_query_come_first(index):
+    assert index.find("brass lamp") == (0, 2)
+    assert index.find("tables") == (1, 2)
+    assert index.find("shoe for a woman running") == (4,)
+
+
+def test_equal_documents_come_in_their_order_and_at_most_fifty(index):
+    assert index.find("words") == tuple(range(5, 5 + LISTED))
+
+
+@pytest.mark.parametrize("query", ["", " ", "the of", "xylophone", "?!", "\x00"])
+def test_nothing_in_common_finds_nothing(index, query):
+    assert index.find(query) == ()
+
+
+def test_a_very_long_query_counts_its_first_words_only(index):
+    assert index.find("lamp " * 1024 + "oak " * 9) == index.find("lamp " * 1024)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=60))
+def test_any_query_is_answered_and_always_alike(embedded, query):
+    found = embedded.find(query)
+    assert len(found) <= LISTED
+    assert len(set(found)) == len(found)
+    assert embedded.find(query) == found
