@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from align_echo.align.run_folder import IterationRecord, RunSummary
 from align_echo.cli.main import main
 from align_echo.evaluate.comparison import Comparison, Difference, VariantResult
+from align_echo.evaluate.grid import Cell, Change, Grid, Rate, Side
 from align_echo.evaluate.metrics import Estimate
 from align_echo.interface import identity
 from align_echo.wrappers.catalogue import environment
@@ -42,13 +43,16 @@ def test_links_between_pages_lead_somewhere(page):
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
-@pytest.mark.parametrize("verb", ["generate-interface", "evaluate", "doctor", "envs"])
+@pytest.mark.parametrize("verb", ["generate-interface", "evaluate", "grid", "doctor", "envs"])
 def test_every_option_of_a_verb_is_documented(verb, capsys):
     assert main([verb, "--help"]) == 0
     options = set(re.findall(r"--([a-z][\w-]+)", capsys.readouterr().out)) - {"help", "rules", "feedback"}
     assert options - words_in_code(ROOT / "docs" / "cli.md") == set()
 
 
-@pytest.mark.parametrize("record", [RunSummary, IterationRecord, Comparison, VariantResult, Difference, Estimate])
+RECORDS = (RunSummary, IterationRecord, Comparison, VariantResult, Difference, Estimate, Grid, Cell, Side, Change, Rate)
+
+
+@pytest.mark.parametrize("record", RECORDS)
 def test_every_key_of_a_summary_is_documented(record: type[BaseModel]):
     assert set(record.model_fields) - words_in_code(ROOT / "docs" / "cli.md") == set()

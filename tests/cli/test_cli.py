@@ -15,7 +15,7 @@ import pytest
 from align_echo.evaluate.comparison import Comparison
 from align_echo.interface import identity, save_interface
 from align_echo.types import Trajectory
-from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.catalogue import environment, environments
 
 EVALUATE = ["evaluate", "--env", "alfworld", "--agent", "novice", "--tasks", "2"]
 
@@ -109,7 +109,7 @@ def test_the_installed_command_does_the_same(tmp_path):
     command = [sys.executable, "-m", "align_echo.cli.main", "evaluate", "--env", "narnia", "--agent", "novice"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 2
-    assert done.stderr == "align-echo: unknown environment 'narnia'; known: alfworld\n"
+    assert done.stderr == f"align-echo: unknown environment 'narnia'; known: {', '.join(environments())}\n"
     assert done.stdout == ""
 
 
@@ -261,7 +261,7 @@ def test_envs_lists_what_there_is(run):
 def test_without_a_verb_it_says_what_it_can_do(run):
     status, out, _ = run()
     assert status == 0
-    for verb in ("generate-interface", "evaluate", "doctor", "envs"):
+    for verb in ("generate-interface", "evaluate", "grid", "doctor", "envs"):
         assert verb in out
 
 

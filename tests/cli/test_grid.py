@@ -1,0 +1,196 @@
+"""`align-echo grid`: one command, one table, one folder a cell; what is finished is not played again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from align_echo.evaluate.comparison import Comparison
+from align_echo.evaluate.grid import Grid
+from align_echo.interface import identity, save_interface
+from align_echo.types import Trajectory
+from align_echo.wrappers.alfworld.env import AlfworldEnv
+from align_echo.wrappers.catalogue import environment
+
+GRID = ["grid", "--env", "alfworld", "--agent", "novice", "--interface", "probe", "--tasks", "2"]
+TWO_AGENTS = [*GRID, "--agent", "vanilla", "--model", "novice"]
+
+
+def identity_file(folder: Path, name: str) -> Path:
+    return save_interface(identity(environment(name).contract), folder / "given", name)
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and "cache" not in path.parts}
+
+
+def summary(folder: str) -> Grid:
+    return Grid.model_validate_json(Path(folder, "summary.json").read_text())
+
+
+BAD = {
+    "unknown environment": (["--env", "narnia", *GRID[3:]], "unknown environment 'narnia'"),
+    "unknown agent": ([*GRID[1:], "--agent", "bond"], "unknown agent 'bond'"),
+    "agent twice": ([*GRID[1:], "--agent", "novice"], "--agent novice is there twice"),
+    "environment twice": ([*GRID[1:], "--env", "align_echo/ALFWorld-v0"], "--env alfworld is there twice"),
+    "no tasks": ([*GRID[1:-1], "0"], "alfworld: the split has 134 tasks: ask for 1 to 134, not 0"),
+    "too many tasks in one of two": ([*GRID[1:-1], "135"], "alfworld: the split has 134 tasks"),
+    "no such interface": ([*GRID[1:5], "--interface", "nosuch"], "no interface named alfworld/nosuch"),
+    "no such interface in the second": (
+        ["--env", "alfworld", "--env", "webshop", "--agent", "novice", "--interface", "alfworld/probe"],
+        "is for alfworld, not for webshop",
+    ),
+    "nothing to compare": ([*GRID[1:5], "--interface", "none"], "a grid plays without and with an interface"),
+    "no model": ([*GRID[1:], "--agent", "react"], "the agent react needs a chat model"),
+    "no key": ([*GRID[1:], "--agent", "react", "--model", "m"], "set OPENAI_API_KEY"),
+    "no novice of that kind": (
+        ["--env", "webshop", "--agent", "novice-careful", "--interface", "given/webshop.py"],
+        "there is no scripted novice-careful for webshop",
+    ),
+    "resume of nothing": ([*GRID[1:], "--resume"], "no evaluation to resume in out"),
+    "missing environment": (GRID[3:], "--env"),
+    "missing interface": (["--env", "alfworld", "--agent", "novice"], "--interface"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line_status_2_and_nothing_written(case, run, tmp_path):
+    identity_file(tmp_path, "webshop")
+    arguments, message = BAD[case]
+    before = files(tmp_path)
+    status, out, err = run("grid", *arguments, "--out", "out")
+    assert (status, err.count("\n"), out) == (2, 1, ""), err
+    assert message in err
+    assert files(tmp_path) == before
+    assert not Path("out").exists()
+
+
+def test_an_extra_that_is_not_installed_is_said_before_anything_runs(run, monkeypatch, tmp_path):
+    identity_file(tmp_path, "scienceworld")
+    monkeypatch.setattr("align_echo.wrappers.scienceworld.jvm.find_spec", lambda name: None)
+    arguments = ["--env", "scienceworld", "--agent", "expert", "--interface", "given/scienceworld.py"]
+    status, _, err = run("grid", *arguments, "--out", "out")
+    assert (status, err) == (2, "align-echo: ScienceWorld needs an extra: pip install 'align-echo[scienceworld]'\n")
+    assert not Path("out").exists()
+
+
+def test_one_command_gives_one_table_a_summary_and_a_folder_a_cell(run):
+    status, out, err = run(*TWO_AGENTS, "--out", "run")
+    assert status == 0, err
+    assert "a scripted stand-in for a small model, NOT a language model" in out
+    assert "agent: vanilla, model novice (scripted, not a language model)" in out
+    for word in ("alfworld", "novice", "vanilla", "without", "with", "change", "consec. invalid", "as shown"):
+        assert word in out
+    assert "faults: none" in out
+    assert "…" not in out
+    cell = {"config.json", "summary.json", "trajectories/none.jsonl", "trajectories/full.jsonl"}
+    assert files(Path("run/alfworld/novice")) == cell
+    assert files(Path("run/alfworld/vanilla")) == {*cell, "calls.jsonl"}
+    assert {path.name for path in Path("run").iterdir()} == {"config.json", "summary.json", "alfworld"}
+    found = summary("run")
+    assert [(one.environment, one.agent, one.tasks) for one in found.cells] == [
+        ("alfworld", "novice", 2),
+        ("alfworld", "vanilla", 2),
+    ]
+    for one in found.cells:
+        measured = Comparison.model_validate_json(Path("run", one.folder, "summary.json").read_text())
+        assert one.without.success is not None
+        assert one.change is not None
+        success, points = measured.variants["none"].success_rate, measured.differences["full"].success_points
+        assert (one.without.success.value, one.without.success.n) == (success.value, 2)
+        assert one.change.success.ci95 == (points.low, points.high)
+        assert set(measured.tasks) == set(json.loads(Path("run/config.json").read_text())["tasks"]["alfworld"])
+
+
+def test_where_no_text_tells_a_refusal_the_table_says_so_and_the_summary_has_no_figure(run, tmp_path):
+    interface = identity_file(tmp_path, "webshop")
+    status, out, err = run(
+        *("grid", "--env", "webshop", "--agent", "expert", "--interface", interface, "--tasks", "2", "--out", "run")
+    )
+    assert status == 0, err
+    (row,) = [line for line in out.splitlines() if line.startswith("webshop")]
+    assert row.split()[-2:] == ["-", "-"]
+    (cell,) = summary("run").cells
+    assert cell.change is not None
+    assert (cell.without.consecutive_invalid, cell.with_interface.consecutive_invalid_shown) == (None, None)
+    assert cell.change.consecutive_invalid is None
+    assert cell.without.score is not None
+    assert cell.without.score.value == 1.0
+
+
+def test_a_stopped_grid_goes_on_where_it_stopped(run, stop_after_first_episode):
+    status, _, err = run(*TWO_AGENTS, "--out", "run")
+    assert status == 130
+    assert err.splitlines()[-1].endswith("--resume --out run")
+    kept = Path("run/alfworld/novice/trajectories/none.jsonl").read_text()
+
+    status, _, err = run(*TWO_AGENTS, "--out", "run")  # without --resume it is left alone
+    assert (status, "--resume" in err) == (2, True)
+    status, _, err = run(*GRID, "--resume", "--out", "run")
+    assert (status, "was started with agents" in err) == (2, True)
+
+    status, _, err = run(*TWO_AGENTS, "--resume", "--out", "run")
+    assert status == 0, err
+    assert Path("run/alfworld/novice/trajectories/none.jsonl").read_text().startswith(kept)
+    assert len(stop_after_first_episode) == 8  # two agents, two sides, two tasks: none twice
+
+
+def test_finished_cells_are_not_played_again(run, monkeypatch):
+    assert run(*TWO_AGENTS, "--out", "run")[0] == 0
+    before = Path("run/summary.json").read_text()
+    Path("run/summary.json").unlink()
+    monkeypatch.setattr("align_echo.cli.grid.play", lambda *arguments: pytest.fail("a finished cell is played"))
+    status, out, err = run(*TWO_AGENTS, "--resume", "--out", "run")
+    assert status == 0, err
+    assert err.count("finished earlier") == 2
+    assert "change" in out
+    assert Path("run/summary.json").read_text() == before
+
+
+@pytest.fixture
+def broken_on(monkeypatch):
+    """Break ALFWorld's engine on some tasks while the test wants it: put them into the set."""
+    broken: set[str] = set()
+    act = AlfworldEnv._act
+
+    def broken_act(env, action):
+        if env._task_id in broken:
+            raise OSError("the disk is gone")
+        return act(env, action)
+
+    monkeypatch.setattr(AlfworldEnv, "_act", broken_act)
+    return broken
+
+
+def test_faults_are_counted_kept_out_of_the_figures_and_played_again(run, broken_on):
+    assert run(*GRID, "--out", "whole")[0] == 0
+    tasks = json.loads(Path("whole/config.json").read_text())["tasks"]["alfworld"]
+    broken_on.add(tasks[0])
+    status, out, err = run(*GRID, "--out", "run")
+    assert status == 0, err
+    assert "faults: alfworld novice: 1 without, 1 with" in out
+    found = summary("run")
+    assert (found.faults, found.cells[0].without.episodes, found.cells[0].without.faults) == (2, 1, 1)
+    lines = Path("run/alfworld/novice/trajectories/none.jsonl").read_text().splitlines()
+    faults = [Trajectory.model_validate_json(line).fault for line in lines]
+    assert [fault.message for fault in faults if fault] == [
+        "the engine of alfworld failed: OSError: the disk is gone",
+    ]
+    broken_on.clear()
+    assert run(*GRID, "--resume", "--out", "run")[0] == 0
+    assert summary("run") == summary("whole")
+
+
+def test_a_cell_of_nothing_but_faults_is_a_row_without_figures(run, broken_on):
+    assert run(*GRID, "--out", "whole")[0] == 0
+    broken_on.update(json.loads(Path("whole/config.json").read_text())["tasks"]["alfworld"])
+    status, out, err = run(*GRID, "--out", "run")
+    assert status == 0, err
+    (cell,) = summary("run").cells
+    assert (cell.without.episodes, cell.without.faults, cell.without.success, cell.change) == (0, 2, None, None)
+    assert "faults: alfworld novice: 2 without, 2 with" in out
+    broken_on.clear()
+    assert run(*GRID, "--resume", "--out", "run")[0] == 0
+    assert summary("run") == summary("whole")

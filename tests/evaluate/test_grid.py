@@ -1,0 +1,123 @@
+"""Cells of a grid: what they take from a comparison, where they have no figure, and how the table shows it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from rich.console import Console
+
+from align_echo.evaluate.grid import Cell, Grid, cell_of, grid_of, measure, table_of
+from align_echo.types import Fault, Step, Trajectory, Usage
+from align_echo.wrappers.catalogue import environment
+from tests.room_env import TASK_IDS, RoomEnv
+
+SPEC = environment("alfworld")
+LABELS = {"none": "none", "full": "mine@1"}
+
+
+@pytest.fixture(autouse=True)
+def _plain_env(monkeypatch):
+    """The replay's environment is the two-room world: the figures are about counting, not about ALFWorld."""
+    monkeypatch.setattr(
+        "align_echo.evaluate.metrics.make", lambda *args, **kwargs: RoomEnv(step_limit=kwargs["step_limit"])
+    )
+
+
+def episode(task: str, actions: list[str], *, score: float, shown: str = "Fine.", fault: bool = False) -> Trajectory:
+    usage = Usage(prompt_tokens=10)
+    return Trajectory(
+        environment="alfworld",
+        split="valid_unseen",
+        task_id=task,
+        agent="test",
+        goal="",
+        initial_observation="",
+        steps=tuple(Step(reply=a, action=a, observation=shown, raw_observation="", usage=usage) for a in actions),
+        won=score == 1.0,
+        score=score,
+        fault=Fault(source="environment", error="EngineError", message="gone") if fault else None,
+    )
+
+
+BEFORE = [episode(task, ["fly"] * 4, score=0.25, shown="Nothing happens.") for task in TASK_IDS]
+AFTER = [episode(TASK_IDS[0], ["look"] * 4, score=1.0), episode(TASK_IDS[1], ["fly"] * 4, score=0.5)]
+
+
+def cell(before: list[Trajectory], after: list[Trajectory], spec=SPEC) -> Cell:
+    comparison, _ = measure(spec, {"none": before, "full": after}, seed=0)
+    return cell_of(spec, comparison, LABELS, agent="test", tasks=2, folder="alfworld/test")
+
+
+def grid(*cells: Cell) -> Grid:
+    return grid_of(cells, model=None, interface="mine", seed=0, tasks=2)
+
+
+def printed(summary: Grid) -> str:
+    console = Console(width=140, record=True)
+    console.print(table_of(summary))
+    return console.export_text()
+
+
+def test_a_cell_has_both_sides_and_the_paired_change():
+    found = cell(BEFORE, AFTER)
+    assert found.without.success is not None
+    assert found.with_interface.score is not None
+    assert found.change is not None
+    assert (found.without.success.value, found.with_interface.score.value) == (0.0, 0.75)
+    assert (found.change.tasks, found.change.success.value, found.change.score.value) == (2, 50.0, 0.5)
+    assert found.change.success.ci95[0] >= 0  # paired: nothing got worse on any task
+
+
+def test_the_share_by_replay_stands_beside_what_the_agent_saw():
+    after = cell(BEFORE, AFTER).with_interface
+    assert after.consecutive_invalid is not None
+    assert after.consecutive_invalid_shown is not None
+    assert (after.consecutive_invalid.value, after.consecutive_invalid_shown.value) == (50.0, 0.0)
+
+
+def test_every_rate_has_its_n_and_an_interval_around_it():
+    found = cell(BEFORE, AFTER)
+    assert found.change is not None
+    rates = [one for one in (*dict(found.without).values(), *dict(found.change).values()) if hasattr(one, "ci95")]
+    assert len(rates) == 7
+    assert all(one.n == 2 and one.ci95[0] <= one.value <= one.ci95[1] for one in rates)
+
+
+def test_where_no_text_tells_a_refusal_there_is_no_share():
+    found = cell(BEFORE, AFTER, dataclasses.replace(SPEC, tells_invalid=False))
+    assert found.change is not None
+    shares = (found.without.consecutive_invalid, found.with_interface.consecutive_invalid_shown)
+    assert (*shares, found.change.consecutive_invalid) == (None, None, None)
+    assert found.change.success.value == 50.0
+    assert printed(grid(found)).splitlines()[2].split()[-2:] == ["-", "-"]
+
+
+def test_a_side_of_nothing_but_faults_has_no_figure_and_the_other_keeps_its_own():
+    broken = [one.model_copy(update={"fault": Fault(source="model", error="E", message="m")}) for one in AFTER]
+    found = cell(BEFORE, broken)
+    assert (found.with_interface.episodes, found.with_interface.faults, found.with_interface.score) == (0, 2, None)
+    assert found.with_interface.interface == "mine@1"
+    assert found.without.episodes == 2
+    assert found.change is None
+    assert grid(found, cell(BEFORE, AFTER)).faults == 2
+
+
+def test_what_was_not_measured_whole_is_said():
+    broken = [one.model_copy(update={"fault": Fault(source="model", error="E", message="m")}) for one in AFTER]
+    assert measure(SPEC, {"none": BEFORE, "full": AFTER}, seed=0)[1]
+    assert not measure(SPEC, {"none": BEFORE, "full": broken}, seed=0)[1]
+    assert measure(SPEC, {"none": broken, "full": broken}, seed=0) == (None, False)
+
+
+def test_the_table_has_three_lines_a_cell_and_the_summary_reads_back():
+    found = grid(cell(BEFORE, AFTER), cell(AFTER, BEFORE))
+    words = [line.split() for line in printed(found).splitlines()]
+    assert [line[:3] for line in words if "without" in line[:3]] == [["alfworld", "test", "without"]] * 2
+    assert sum(line[:1] == ["with"] for line in words) == 2
+    assert [line[:2] + line[5:6] for line in words if line[:1] == ["change"]] == [
+        ["change", "2", "+50.0"],
+        ["change", "2", "-50.0"],
+    ]
+    assert Grid.model_validate_json(found.model_dump_json()) == found
+    assert found.usage.prompt_tokens == 320
