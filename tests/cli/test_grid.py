@@ -10,6 +10,7 @@ import pytest
 from align_echo.evaluate.comparison import Comparison
 from align_echo.evaluate.grid import Grid
 from align_echo.interface import identity, save_interface
+from align_echo.rollout import ATTEMPTS
 from align_echo.types import Trajectory
 from align_echo.wrappers.alfworld.env import AlfworldEnv
 from align_echo.wrappers.catalogue import environment
@@ -151,12 +152,13 @@ def test_finished_cells_are_not_played_again(run, monkeypatch):
 
 @pytest.fixture
 def broken_on(monkeypatch):
-    """Break ALFWorld's engine on some tasks while the test wants it: put them into the set."""
-    broken: set[str] = set()
+    """Task -> how many more actions on it break ALFWorld's engine."""
+    broken: dict[str, int] = {}
     act = AlfworldEnv._act
 
     def broken_act(env, action):
-        if env._task_id in broken:
+        if broken.get(env._task_id, 0) > 0:
+            broken[env._task_id] -= 1
             raise OSError("the disk is gone")
         return act(env, action)
 
@@ -167,7 +169,7 @@ def broken_on(monkeypatch):
 def test_faults_are_counted_kept_out_of_the_figures_and_played_again(run, broken_on):
     assert run(*GRID, "--out", "whole")[0] == 0
     tasks = json.loads(Path("whole/config.json").read_text())["tasks"]["alfworld"]
-    broken_on.add(tasks[0])
+    broken_on[tasks[0]] = 100
     status, out, err = run(*GRID, "--out", "run")
     assert status == 0, err
     assert "faults: alfworld novice: 1 without, 1 with" in out
@@ -185,7 +187,7 @@ def test_faults_are_counted_kept_out_of_the_figures_and_played_again(run, broken
 
 def test_a_cell_of_nothing_but_faults_is_a_row_without_figures(run, broken_on):
     assert run(*GRID, "--out", "whole")[0] == 0
-    broken_on.update(json.loads(Path("whole/config.json").read_text())["tasks"]["alfworld"])
+    broken_on.update(dict.fromkeys(json.loads(Path("whole/config.json").read_text())["tasks"]["alfworld"], 100))
     status, out, err = run(*GRID, "--out", "run")
     assert status == 0, err
     (cell,) = summary("run").cells
@@ -193,4 +195,17 @@ def test_a_cell_of_nothing_but_faults_is_a_row_without_figures(run, broken_on):
     assert "faults: alfworld novice: 2 without, 2 with" in out
     broken_on.clear()
     assert run(*GRID, "--resume", "--out", "run")[0] == 0
+    assert summary("run") == summary("whole")
+
+
+def test_a_side_of_nothing_but_faults_is_played_again_and_the_other_is_not(run, broken_on):
+    assert run(*GRID, "--out", "whole")[0] == 0
+    tasks = json.loads(Path("whole/config.json").read_text())["tasks"]["alfworld"]
+    broken_on.update(dict.fromkeys(tasks, ATTEMPTS))  # the side that is played first
+    assert run(*GRID, "--out", "run")[0] == 0
+    (cell,) = summary("run").cells
+    assert (cell.without.episodes, cell.without.faults, cell.with_interface.episodes) == (0, 2, 2)
+    status, _, err = run(*GRID, "--resume", "--out", "run")
+    assert status == 0, err
+    assert "interface: both: 2 episodes, 2 of them finished earlier" in err
     assert summary("run") == summary("whole")
