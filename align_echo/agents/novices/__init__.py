@@ -23,4 +23,4 @@ def make_novice(environment: str, kind: str = "novice", *, seed: int = 0) -> Age
         from align_echo.agents.novices import webshop
 
         return webshop.Novice(webshop.STUBBORN if kind == "novice-stubborn" else None, seed=seed, name=kind)
-    raise UsageError(f"there is no scripted {kind} for {environment}; use another --agent")
+    raise UsageError(f"there is no scripted {kind} for {environment}; use another --agent or --model")
