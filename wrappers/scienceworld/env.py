@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import weakref
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from align_echo.errors import EngineError, UsageError
 from align_echo.wrappers.scienceworld.jvm import Simulator
@@ -30,7 +32,7 @@ class ScienceWorldEnv(TextEnv):
         self._split = split
         self._lease: _Lease | None = None
         self._task: Task | None = None
-        self._history: list[str] = []
+        self._history: list[_Said] = []
         self._goal = ""
 
     @property
@@ -45,7 +47,8 @@ class ScienceWorldEnv(TextEnv):
         """Raises `UsageError` before a reset."""
         if self._task is None:
             raise UsageError("call reset() before oracle()")
-        return Oracle(self._task, self._history, done=self.state.done, won=self.state.won)
+        actions = [said.action for said in self._history]
+        return Oracle(self._task, actions, done=self.state.done, won=self.state.won)
 
     def offered(self) -> Offered:
         """The engine's forms of actions and its names for things. Raises `EngineError`, `UsageError` before a reset."""
@@ -67,8 +70,7 @@ class ScienceWorldEnv(TextEnv):
 
     def _act(self, action: str) -> EngineState:
         observation = self._simulator.step(action)
-        if not is_invalid(observation):  # a refused action takes no time: there is nothing to play again
-            self._history.append(action)
+        self._history.append(_Said(action, is_invalid(observation)))
         return self._answer(observation)
 
     def _probe(self, action: str) -> str:
@@ -100,16 +102,31 @@ class ScienceWorldEnv(TextEnv):
             raise EngineError("the environment was closed: call reset()")
         return self._lease.simulator
 
-    def _save(self) -> tuple[str, ...]:
+    def _save(self) -> tuple[_Said, ...]:
         return tuple(self._history)
 
-    def _restore(self, task_id: str, saved: tuple[str, ...]) -> None:
+    def _restore(self, task_id: str, saved: tuple[_Said, ...]) -> None:
         task = read_task(task_id, self._split)
+        wanted, played = _taken(saved), _taken(self._history)
         lost = self._lease is None or not self._lease.simulator.alive
-        if lost or task != self._task or saved[: len(self._history)] != tuple(self._history):
+        if lost or task != self._task or wanted[: len(played)] != played:
             self._start(task)
-        for action in saved[len(self._history) :]:
-            self._act(action)
+            played = []
+        for action in wanted[len(played) :]:
+            self._simulator.step(action)
+        self._history = list(saved)
+
+
+class _Said(NamedTuple):
+    """An action, and whether the engine refused it: a refused one takes no time and changes nothing."""
+
+    action: str
+    refused: bool
+
+
+def _taken(history: Iterable[_Said]) -> list[str]:
+    """The actions that have to be played to come to where a history ends."""
+    return [said.action for said in history if not said.refused]
 
 
 class _Lease:

@@ -61,6 +61,7 @@ class Simulator:
         self._gateway = JavaGateway(gateway_parameters=parameters)
         self._owner = os.getpid()
         self._broken = False
+        self._loaded: tuple[str, int, str, bool] | None = None
         self._server = self._gateway.jvm.scienceworld.runtime.pythonapi.PythonInterface()
 
     @property
@@ -87,8 +88,12 @@ class Simulator:
     # ------------------------------------------------------------ the engine's calls; each raises `EngineError`
 
     def load(self, task: str, variation: int, simplifications: str, *, gold: bool = False) -> None:
-        """Build a task; `gold` also plans its gold path (seconds)."""
-        self._ask("load", task, variation, simplifications, gold)
+        """Choose a task, which `reset` then builds; `gold` plans its gold path instead (seconds, up to a minute)."""
+        wanted = (task, variation, simplifications, gold)
+        if wanted != self._loaded:
+            self._loaded = None
+            self._ask("load", *wanted)
+            self._loaded = wanted
 
     def reset(self) -> None:
         """Back to the start of the loaded task."""

@@ -46,5 +46,4 @@ def gold_path(task: Task) -> tuple[str, ...]:
     """The gold path of a task, planned by the engine in a simulator of its own. Raises `EngineError`."""
     with pool().borrowed() as simulator:
         simulator.load(task.name, task.variation, task.simplifications, gold=True)
-        simulator.reset()
         return tuple(simulator.gold_path())
