@@ -26,7 +26,7 @@ from align_echo.wrappers.alfworld.data import cache_folder
 from align_echo.wrappers.webshop.generator import EmbeddedProducts
 from align_echo.wrappers.webshop.goals import Goal, Instruction, human_goals, in_order, synthetic_goals, weighted
 from align_echo.wrappers.webshop.official import OfficialFiles, find_files
-from align_echo.wrappers.webshop.products import Product
+from align_echo.wrappers.webshop.products import Node, Product
 from align_echo.wrappers.webshop.search import SearchIndex
 from align_echo.wrappers.webshop.spec import SPLITS
 
@@ -114,7 +114,8 @@ class Catalogue:
         self._kind = str(stored["kind"])
         self._goals = [Goal.from_record(record) for record in stored["goals"]]
         self._numbers = {task_id: number for number, task_id in enumerate(self._ids())}
-        self.product = functools.lru_cache(maxsize=20_000)(self._product)
+        self.product = functools.lru_cache(maxsize=500)(self._product)
+        self.listing = functools.lru_cache(maxsize=20_000)(self._listing)
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -136,6 +137,9 @@ class Catalogue:
     def find(self, query: str) -> tuple[int, ...]:
         """Rows of the products that a search finds, best first."""
         return self._index.find(query)
+
+    def _listing(self, row: int) -> tuple[Node, ...]:
+        return self._product(row).listing  # far smaller than the product: many can be remembered
 
     def _product(self, row: int) -> Product:
         return Product.from_record(json.loads(self._products[self._offsets[row] : self._offsets[row + 1]]))

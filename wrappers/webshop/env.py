@@ -9,7 +9,6 @@ from align_echo.wrappers.text_env import EngineState, Offered, TextEnv
 from align_echo.wrappers.webshop.catalogue import Catalogue
 from align_echo.wrappers.webshop.oracle import Oracle
 from align_echo.wrappers.webshop.pages import SEPARATOR, Page, Shop, clickables, plain_text, rich_text
-from align_echo.wrappers.webshop.products import Node
 from align_echo.wrappers.webshop.spec import CONTRACT, MODES, STEP_LIMIT, task_type
 
 TEMPLATES = ("search[{0}]", "click[{0}]")
@@ -53,7 +52,6 @@ class WebShopEnv(TextEnv):
         self._show_attrs = show_attrs
         self._shop: Shop | None = None
         self._page = Page()
-        self._nodes: list[Node] = []
         self._history: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -77,7 +75,7 @@ class WebShopEnv(TextEnv):
 
     def offered(self) -> Offered:
         """The two forms of an action, and what the page lets one click."""
-        return Offered(TEMPLATES, clickables(self._nodes))
+        return Offered(TEMPLATES, self._names())
 
     # ------------------------------------------------------------ the engine
 
@@ -92,18 +90,19 @@ class WebShopEnv(TextEnv):
         self._shop = Shop(self._catalogue, self._catalogue.goal(task_id), show_attrs=self._show_attrs)
 
     def _act(self, action: str) -> EngineState:
-        before = self._look()
-        self._page = self.shop.follow(self._page, action)
-        observation = self._look()
         kept = max(self._num_prev_obs, self._num_prev_actions)
         if kept:
-            self._history = (*self._history, (before, action))[-kept:]
-        return self._answer(self._with_history(observation))
+            self._history = (*self._history, (self._look(), action))[-kept:]
+        self._page = self.shop.follow(self._page, action)
+        return self._answer(self._with_history(self._look()))
 
     def _look(self) -> str:
-        """The page as text; what is on it is kept for whoever asks."""
-        self._nodes = self.shop.nodes(self._page)
-        return plain_text(self._nodes) if self._mode == "text" else rich_text(self._nodes, self._page)
+        """The page as text."""
+        nodes = self.shop.nodes(self._page)
+        return plain_text(nodes) if self._mode == "text" else rich_text(nodes, self._page)
+
+    def _names(self) -> tuple[str, ...]:
+        return clickables(self.shop.nodes(self._page))
 
     def _with_history(self, observation: str) -> str:
         """The observation after the earlier ones and their actions, oldest first."""
@@ -122,7 +121,7 @@ class WebShopEnv(TextEnv):
         """Every click; on the first page, where none leads anywhere, a search for the instruction."""
         if self._page.kind == "search":
             return (f"search[{self.goal}]",)
-        return tuple([f"click[{name}]" for name in clickables(self._nodes)])
+        return tuple([f"click[{name}]" for name in self._names()])
 
     def _probe(self, action: str) -> str:
         raise UsageError("WebShop has no action that only looks")
@@ -134,4 +133,3 @@ class WebShopEnv(TextEnv):
         if task_id != self._task_id:
             self._open(task_id)
         self._page, self._history = saved.page, saved.history
-        self._look()

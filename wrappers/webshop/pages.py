@@ -78,11 +78,18 @@ class Shop:
         self.goal = goal
         self._sub_pages = _SUB_PAGES if show_attrs else _SUB_PAGES[:-1]
         self._instruction = texts("Instruction:", goal.instruction)
+        self._shown: tuple[Page | None, tuple[Node, ...]] = (None, ())
 
     # ------------------------------------------------------------ what a page shows
 
-    def nodes(self, page: Page) -> list[Node]:
-        """The visible texts of a page, in order."""
+    def nodes(self, page: Page) -> tuple[Node, ...]:
+        """The visible texts of a page, in order; those of the last page are remembered."""
+        shown = self._shown  # read once: another thread may replace it
+        if shown[0] is not page:
+            shown = self._shown = (page, tuple(self._make(page)))
+        return shown[1]
+
+    def _make(self, page: Page) -> list[Node]:
         if page.kind == "search":
             return [*texts("WebShop"), *self._instruction, _SEARCH]
         if page.kind == "results":
@@ -106,7 +113,7 @@ class Shop:
         nodes = [*self._instruction, _BACK, *texts(f"Page {page.number} (Total results: {len(page.results)})")]
         nodes += (_PREVIOUS, _NEXT) if page.number > 1 else (_NEXT,)
         for row in page.listed:
-            nodes += self.catalogue.product(row).listing
+            nodes += self.catalogue.listing(row)
         return nodes
 
     # ------------------------------------------------------------ where an action leads
@@ -145,8 +152,8 @@ class Shop:
             return replace(page, number=page.number + 1)
         if name == "< prev":
             return replace(page, number=page.number - 1)
-        row = next(row for row in page.listed if self.catalogue.product(row).asin.lower() == name)
-        return replace(page, kind="item", item=row, viewed=page.viewed | {self.catalogue.product(row).asin})
+        row = next(row for row in page.listed if self.catalogue.listing(row)[0].text.lower() == name)
+        return replace(page, kind="item", item=row, viewed=page.viewed | {self.catalogue.listing(row)[0].text})
 
     def _score(self, page: Page) -> float:
         bought, wanted = self.catalogue.product(page.item), self.catalogue.product(self.goal.row)

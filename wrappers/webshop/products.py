@@ -61,7 +61,7 @@ class Product:
         """Option value -> name of its group; of a value in several groups, the last."""
         return {value: name for name, values in self.options for value in values}
 
-    @functools.cached_property
+    @property
     def listing(self) -> tuple[Node, ...]:
         """How a page of results shows it."""
         return (Node("link", self.asin), *texts(self.title, self.price_tag))

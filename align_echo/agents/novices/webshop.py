@@ -3,9 +3,10 @@
 It searches the instruction's words, opens a product whose title looks right, chooses options and buys. Its habits are
 those of small models in published logs: it says `click[Buy]`, clicks a title where the product's code is needed, adds
 words to an option, tries to buy from the description and leaves out the brackets of a search. A page that did not
-change it takes for success, or tries again, now and then to the end. It does what feedback tells it in a line that names
-an action in backquotes, and reads rules told up front weakly. It acts on the "text" form of pages only. Scores with it are upper
-bounds for what the same interface does for a language model. All draws come from a hash: same view, same action.
+change it takes for success, or tries again, now and then to the end. It does what feedback tells it in a line that
+names an action in backquotes, and reads rules told up front weakly. It acts on the "text" form of pages only. Scores
+with it are upper bounds for what the same interface does for a language model. All draws come from a hash: same view,
+same action.
 """
 
 from __future__ import annotations

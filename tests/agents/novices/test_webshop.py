@@ -22,7 +22,8 @@ RESULTS = (
 )
 ITEM = (
     f"Instruction: [SEP] {GOAL} [SEP] Back to Search [SEP] < Prev [SEP] color [SEP] navy blue [SEP] blue [SEP] red "
-    "[SEP] Wrap Dress [SEP] Price: $25.0 [SEP] Rating: N.A. [SEP] Description [SEP] Features [SEP] Reviews [SEP] Buy Now"
+    "[SEP] Wrap Dress [SEP] Price: $25.0 [SEP] Rating: N.A. [SEP] Description [SEP] Features [SEP] Reviews [SEP] "
+    "Buy Now"
 )
 DESCRIPTION = f"Instruction: [SEP] {GOAL} [SEP] Back to Search [SEP] < Prev [SEP] A fine dress."
 GOOD = Habits(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, gets_stuck=0.0)

@@ -216,6 +216,12 @@ def test_anything_else_leaves_the_very_same_page(shop, visit, action):
     assert shop.follow(page, action) is page
 
 
+def test_the_search_button_is_listed_and_does_nothing(shop):
+    first = Page()
+    assert clickables(shop.nodes(first)) == ("search",)
+    assert shop.follow(first, "click[search]") is first
+
+
 def test_codes_and_values_may_be_written_in_any_case_and_followed_by_words(visit):
     assert visit("search[brass]", "click[B000000001] now", "click[XL]").options == (("size", "xl"),)
 

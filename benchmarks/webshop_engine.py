@@ -1,0 +1,215 @@
+"""WebShop's engine beside a stock page pipeline: `python -m benchmarks.webshop_engine [--tasks N] [--pages N]`.
+
+Plays tasks of the embedded catalogue by searching, turning pages, opening products, choosing options and looking at
+sub pages, in one process. The baseline is what a stock implementation does for each page, on the very pages that were
+visited: render the page's HTML with a template engine, parse it for the text, parse it again for what can be clicked
+(beautifulsoup4 where it is installed, else the standard library's parser, which is the faster one). Searching is in
+our figure and not in the baseline. Times are processor time of one thread, so other programs do not count. Also:
+resident memory of one environment and of 64, each in a process of its own; time of a reset. Prints a table, then one
+JSON line: `value` is our steps a second, `baseline` the stock pages a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import multiprocessing
+import random
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import align_echo
+from align_echo.wrappers.text_env import TextEnv
+from align_echo.wrappers.webshop.env import WebShopEnv
+from align_echo.wrappers.webshop.page_view import html
+from align_echo.wrappers.webshop.pages import Page, Shop
+
+SPLIT = "train"
+ENDLESS = 10**9
+MANY = 64
+
+
+def make() -> WebShopEnv:
+    """A raw environment that no step limit ends."""
+    env = align_echo.make("webshop", split=SPLIT, step_limit=ENDLESS).unwrapped
+    assert isinstance(env, WebShopEnv)
+    return env
+
+
+def next_action(env: TextEnv, rng: random.Random) -> str:
+    """A click that does not buy, or a search of some words of the instruction."""
+    clicks = [action for action in env.state.admissible_actions or () if action != "click[buy now]"]
+    if rng.random() < 0.1 or not clicks or clicks[0].startswith("search["):
+        words = env.goal.split()
+        return f"search[{' '.join(rng.sample(words, min(5, len(words))))}]"
+    return rng.choice(clicks)
+
+
+@dataclass
+class Played:
+    """Processor seconds of all steps, seconds of each step and each reset, and the pages that were visited."""
+
+    processor: float = 0.0
+    steps: list[float] = field(default_factory=list)
+    resets: list[float] = field(default_factory=list)
+    pages: list[tuple[Shop, Page]] = field(default_factory=list)
+
+
+def play(env: WebShopEnv, tasks: list[str], steps: int) -> Played:
+    """Play tasks; to choose the actions counts as part of the steps' processor time."""
+    rng = random.Random(0)
+    played = Played()
+    for task in tasks:
+        start = time.perf_counter()
+        env.reset(options={"task": task})
+        played.resets.append(time.perf_counter() - start)
+        began = time.thread_time()
+        for _ in range(steps):
+            action = next_action(env, rng)
+            start = time.perf_counter()
+            env.step(action)
+            played.steps.append(time.perf_counter() - start)
+            played.pages.append((env.shop, env.snapshot().engine.page))
+        played.processor += time.thread_time() - began
+    return played
+
+
+# ---------------------------------------------------------------- the baseline
+
+
+def stock_parsers() -> tuple[str, Callable[[str], object], Callable[[str], object]]:
+    """The parser's name, HTML -> visible text, HTML -> what can be clicked."""
+    if find_spec("bs4") is None:
+        return "html.parser", _read_text, _read_buttons
+    from bs4 import BeautifulSoup
+
+    def text(page: str) -> str:
+        soup = BeautifulSoup(page, "html.parser")
+        hidden = {"style", "script", "head", "title", "meta", "[document]"}
+        found = (node for node in soup.find_all(string=True) if node.parent and node.parent.name not in hidden)
+        return " [SEP] ".join(node.strip() for node in found if node != "\n")
+
+    def buttons(page: str) -> list[str]:
+        return [str(button.get("value")) for button in BeautifulSoup(page, "html.parser").find_all("button")]
+
+    return "beautifulsoup4", text, buttons
+
+
+class _Reader(HTMLParser):
+    """Collects visible texts and the values of buttons."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.buttons: list[str | None] = []
+        self._hidden = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._hidden += tag in ("style", "script", "head", "title")
+        if tag == "button":
+            self.buttons.append(dict(attrs).get("value"))
+
+    def handle_endtag(self, tag: str) -> None:
+        self._hidden -= tag in ("style", "script", "head", "title")
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden and data.strip():
+            self.texts.append(data.strip())
+
+
+def _read(page: str) -> _Reader:
+    reader = _Reader()
+    reader.feed(page)
+    return reader
+
+
+def _read_text(page: str) -> str:
+    return " [SEP] ".join(_read(page).texts)
+
+
+def _read_buttons(page: str) -> list[str | None]:
+    return _read(page).buttons
+
+
+def stock_seconds(pages: list[tuple[Shop, Page]]) -> tuple[str, float, float, float]:
+    """The parser, and processor seconds a page to render, to read as text, to read what can be clicked."""
+    name, text, buttons = stock_parsers()
+    times = [time.thread_time()]
+    documents = [html(shop, page) for shop, page in pages]
+    times.append(time.thread_time())
+    for document in documents:
+        text(document)
+    times.append(time.thread_time())
+    for document in documents:
+        buttons(document)
+    times.append(time.thread_time())
+    render, as_text, clickable = ((after - before) / len(pages) for before, after in itertools.pairwise(times))
+    return name, render, as_text, clickable
+
+
+# ---------------------------------------------------------------- memory
+
+
+def _memory(count: int, answer: Any) -> None:
+    envs = [make() for _ in range(count)]
+    rng = random.Random(0)
+    for number, env in enumerate(envs):
+        env.reset(options={"task": env.task_ids[number]})
+        for _ in range(20):
+            env.step(next_action(env, rng))
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    answer.put(pages * 4096 / 2**20)
+
+
+def resident(count: int) -> float:
+    """Resident MiB of a fresh process with so many environments that were played a little (Linux)."""
+    context = multiprocessing.get_context("spawn")
+    answer = context.Queue()
+    process = context.Process(target=_memory, args=(count, answer))
+    process.start()
+    found = float(answer.get())
+    process.join()
+    return found
+
+
+def middle_and_tail(seconds: list[float]) -> str:
+    """Median and 99th percentile, in milliseconds."""
+    return f"{1e3 * statistics.median(seconds):.4f} / {1e3 * sorted(seconds)[int(0.99 * (len(seconds) - 1))]:.4f}"
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int, default=400, help="tasks to play, 25 steps each (default 400)")
+    parser.add_argument("--pages", type=int, default=1000, help="pages for the baseline (default 1000)")
+    given = parser.parse_args()
+    env = make()
+    play(env, list(env.task_ids[-2:]), 5)  # imports, templates
+    played = play(env, list(env.task_ids[: given.tasks]), 25)
+    count = len(played.steps)
+    sample = random.Random(0).sample(played.pages, min(given.pages, count))
+    parser_name, render, as_text, clickable = stock_seconds(sample)
+    value, baseline = count / played.processor, 1 / (render + as_text + clickable)
+    one, many = resident(1), resident(MANY)
+    stock = f"{1e3 * render:.3f} + {1e3 * as_text:.3f} + {1e3 * clickable:.3f}"
+    for name, figure in (
+        ("steps a second, searches included", f"{value:,.0f}"),
+        ("step, wall clock, median / p99, ms", middle_and_tail(played.steps)),
+        ("reset, wall clock, median / p99, ms", middle_and_tail(played.resets)),
+        (f"stock page ({parser_name}): render + text + clickables, ms", stock),
+        (f"resident MiB, 1 / {MANY} environments", f"{one:.1f} / {many:.1f} = {many / one:.3f}"),
+    ):
+        print(f"{name:64}{figure:>32}")
+    record = {"name": "webshop steps, one environment", "value": round(value), "unit": "steps/s"}
+    print(json.dumps(record | {"baseline": round(baseline, 1), "ratio": round(value / baseline, 1), "n": count}))
+
+
+if __name__ == "__main__":
+    main()
