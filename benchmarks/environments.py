@@ -1,0 +1,294 @@
+"""Every environment side by side: `python -m benchmarks.environments [--env NAME ...] [--steps N] [--out DIR]`.
+
+One row an environment, each measured in fresh processes: seconds to the first observation, steps a second of one
+environment along the expert's episodes (tasks new to the process; choosing the action is not timed), the same actions
+in the engine's upstream wrapper where it is installed, median and 99th percentile of a reset, and resident memory that
+each further open environment adds (Java processes included). Data that is written once to the cache was written before.
+Prints a table, then one JSON line: `value` is the steps a second of the slowest environment, `baseline` upstream's for
+that one (null: none is installed), `environments` holds every figure. `--out DIR` also gets it as summary.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import align_echo
+from align_echo.errors import MissingExtraError
+from align_echo.evaluate.selection import pick_tasks
+from align_echo.interface import write_atomically
+from align_echo.rollout import base_env
+from align_echo.wrappers.catalogue import environment, environments
+from align_echo.wrappers.text_env import TextEnv
+
+ENDLESS = 10**9
+UPSTREAM_STEPS = 60
+"""Steps that are played in upstream's wrapper: it is slow."""
+
+Script = list[tuple[str, list[str]]]
+"""Tasks and the expert's actions on each."""
+
+
+def make(name: str, engine: str | None = None) -> TextEnv:
+    """A raw environment of the test split that no step limit ends."""
+    return base_env(align_echo.make(name, split=environment(name).test_split, step_limit=ENDLESS, engine=engine))
+
+
+def some_tasks(name: str, count: int) -> list[str]:
+    """Test tasks, spread over the task types."""
+    spec = environment(name)
+    ids = align_echo.tasks(name, split=spec.test_split)
+    return pick_tasks(ids, min(count, len(ids)), task_type=spec.task_type)
+
+
+# ---------------------------------------------------------------- time
+
+
+def reset_times(name: str, count: int) -> dict[str, Any]:
+    """Seconds to the first observation of the process, and of every reset after it."""
+    start = time.perf_counter()
+    env = make(name)
+    tasks = some_tasks(name, count + 1)
+    env.reset(options={"task": tasks[0]})
+    first = time.perf_counter() - start
+    seconds = []
+    for task in tasks[1:]:
+        start = time.perf_counter()
+        env.reset(options={"task": task})
+        seconds.append(time.perf_counter() - start)
+    env.close()
+    return {"first": first, "resets": seconds}
+
+
+def step_times(name: str, steps: int) -> dict[str, Any]:
+    """Seconds of the steps of expert's episodes, at least `steps` if the split has them, and the episodes."""
+    env = make(name)
+    tasks = some_tasks(name, steps)
+    expert_episode(env, tasks[0])  # what is loaded with the first step
+    script: Script = []
+    seconds, taken = 0.0, 0
+    for task in tasks[1:]:
+        if taken >= steps:
+            break
+        spent, actions = expert_episode(env, task)
+        seconds, taken = seconds + spent, taken + len(actions)
+        script.append((task, actions))
+    env.close()
+    return {"seconds": seconds, "steps": taken, "script": script}
+
+
+def expert_episode(env: TextEnv, task: str) -> tuple[float, list[str]]:
+    """Seconds of the steps, and the actions."""
+    env.reset(options={"task": task})
+    seconds, over = 0.0, False
+    actions: list[str] = []
+    while not over and (action := env.oracle().expert_action()) is not None:
+        start = time.perf_counter()
+        _, _, over, _, _ = env.step(action)
+        seconds += time.perf_counter() - start
+        actions.append(action)
+    return seconds, actions
+
+
+# ---------------------------------------------------------------- upstream's wrappers
+
+
+def alfworld_upstream(script: Script) -> float:
+    """Steps a second of TextWorld's own environment under ALFWorld's demangler."""
+    env = make("alfworld", "textworld")
+
+    def reset(task: str) -> Callable[[str], Any]:
+        env.reset(options={"task": task})
+        return env.step
+
+    found = _timed(script, reset)
+    env.close()
+    return found
+
+
+def scienceworld_upstream(script: Script) -> float:
+    """Steps a second of ScienceWorld's own Python environment."""
+    from scienceworld import ScienceWorldEnv
+
+    env = ScienceWorldEnv("", envStepLimit=ENDLESS)
+
+    def reset(task: str) -> Callable[[str], Any]:
+        name, simplifications, variation = task.split("/")
+        env.load(name, int(variation), simplifications.replace("+", ","))
+        env.reset()
+        step: Callable[[str], Any] = env.step
+        return step
+
+    found = _timed(script, reset)
+    env.close()
+    return found
+
+
+UPSTREAM: dict[str, Callable[[Script], float]] = {
+    "alfworld": alfworld_upstream,
+    "scienceworld": scienceworld_upstream,
+}
+"""WebShop's needs Java, Lucene and a download: `benchmarks.webshop_engine` compares with its page pipeline."""
+
+
+def _timed(script: Script, reset: Callable[[str], Callable[[str], Any]]) -> float:
+    seconds, taken = 0.0, 0
+    for task, actions in script:
+        if taken >= UPSTREAM_STEPS:
+            break
+        step = reset(task)
+        for action in actions[: UPSTREAM_STEPS - taken]:
+            start = time.perf_counter()
+            step(action)
+            seconds += time.perf_counter() - start
+            taken += 1
+    return taken / seconds
+
+
+def upstream_rate(name: str, script: Script) -> float:
+    """Steps a second of upstream's wrapper."""
+    return UPSTREAM[name](script)
+
+
+# ---------------------------------------------------------------- memory
+
+
+def bytes_each(name: str, count: int) -> float:
+    """Resident bytes that each of `count` further open environments adds, processes that it starts included."""
+    tasks = some_tasks(name, count + 1)
+    envs = [make(name) for _ in tasks]
+    _play_a_little(envs[0], tasks[0])
+    before = _resident()
+    for env, task in zip(envs[1:], tasks[1:], strict=True):
+        _play_a_little(env, task)
+    added = (_resident() - before) / (len(envs) - 1)
+    for env in envs:
+        env.close()
+    return added
+
+
+def _play_a_little(env: TextEnv, task: str) -> None:
+    env.reset(options={"task": task})
+    for _ in range(20):
+        env.step((*(env.state.admissible_actions or ()), *env.contract.read_only_actions)[0])
+        if env.state.done:
+            env.reset(options={"task": task})
+
+
+def _resident() -> int:
+    """Resident bytes of this process and all below it (Linux)."""
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents[int(stat.parent.name)] = int(fields[1])
+    family = {multiprocessing.current_process().pid}
+    while grown := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= grown
+    return sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 for pid in family)
+
+
+# ---------------------------------------------------------------- all of it
+
+
+def fresh(call: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function returns, or raises, in a process of its own; an extra that it lacks is an `ImportError`."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_call, call, arguments).result()
+
+
+def _call(call: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    try:
+        return call(*arguments)
+    except MissingExtraError as error:  # which does not survive the way between processes
+        raise ImportError(str(error)) from None
+
+
+def measure(name: str, steps: int, resets: int, further: int) -> dict[str, Any]:
+    """The figures of one environment."""
+    fresh(reset_times, name, resets)  # what is built once on disk
+    started = fresh(reset_times, name, resets)
+    stepped = fresh(step_times, name, steps)
+    upstream = fresh(upstream_rate, name, stepped["script"]) if name in UPSTREAM else None
+    rate = stepped["steps"] / stepped["seconds"]
+    ordered = sorted(started["resets"])
+    return {
+        "first_observation_s": started["first"],
+        "steps_per_s": rate,
+        "steps": stepped["steps"],
+        "upstream_steps_per_s": upstream,
+        "ratio": rate / upstream if upstream else None,
+        "reset_p50_ms": 1e3 * statistics.median(ordered),
+        "reset_p99_ms": 1e3 * ordered[int(0.99 * (len(ordered) - 1))],
+        "resets": len(ordered),
+        "mb_per_further": fresh(bytes_each, name, further) / 1e6,
+        "further": further,
+    }
+
+
+def main() -> None:
+    """Measure the environments and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--env", action="append", choices=list(environments()), help="only this one; may be repeated")
+    parser.add_argument("--steps", type=int, default=400, help="steps that are timed, at least (default 400)")
+    parser.add_argument("--resets", type=int, default=40, help="resets that are timed, at most (default 40)")
+    parser.add_argument("--further", type=int, default=4, help="environments opened beside the first (default 4)")
+    parser.add_argument("--out", type=Path, help="folder for summary.json")
+    given = parser.parse_args()
+    found = {}
+    for name in given.env or environments():
+        print(f"measuring {name}", file=sys.stderr, flush=True)
+        try:
+            found[name] = measure(name, given.steps, given.resets, given.further)
+        except ImportError as error:
+            print(f"left out: {error}", file=sys.stderr)
+    if not found:
+        raise SystemExit("no environment is installed")
+    _print_table(found)
+    slowest = min(found.values(), key=lambda row: row["steps_per_s"])
+    record = {
+        "name": "environments, steps of the slowest",
+        "value": slowest["steps_per_s"],
+        "unit": "steps/s",
+        "baseline": slowest["upstream_steps_per_s"],
+        "ratio": slowest["ratio"],
+        "n": slowest["steps"],
+        "environments": found,
+    }
+    line = json.dumps(_rounded(record))
+    if given.out is not None:
+        given.out.mkdir(parents=True, exist_ok=True)
+        write_atomically(given.out / "summary.json", line + "\n")
+    print(line)
+
+
+def _print_table(found: dict[str, dict[str, Any]]) -> None:
+    headings = ("first obs., s", "steps/s", "n", "upstream", "ratio", "reset p50, ms", "p99, ms", "n", "MB a further")
+    keys = (
+        *("first_observation_s", "steps_per_s", "steps", "upstream_steps_per_s", "ratio"),
+        *("reset_p50_ms", "reset_p99_ms", "resets", "mb_per_further"),
+    )
+    print(f"{'':14}" + "".join(f"{heading:>14}" for heading in headings))
+    for name, row in found.items():
+        cells = [row[key] for key in keys]
+        print(f"{name:14}" + "".join(f"{'-' if cell is None else f'{cell:,.5g}':>14}" for cell in cells))
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+if __name__ == "__main__":
+    main()
