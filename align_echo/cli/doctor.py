@@ -34,7 +34,7 @@ PACKAGES = {
 """Distribution name -> module: what the base install brings."""
 
 KEYS = ("ALIGN_ECHO_API_KEY", "OPENAI_API_KEY")
-SETTINGS = (MODEL_VARIABLE, "OPENAI_BASE_URL", "ALFWORLD_DATA", "ALIGN_ECHO_CACHE")
+SETTINGS = (MODEL_VARIABLE, "OPENAI_BASE_URL", "ALFWORLD_DATA", "WEBSHOP_DATA", "ALIGN_ECHO_CACHE")
 
 
 @dataclass(frozen=True)
