@@ -37,7 +37,6 @@ class EnvironmentSpec:
     `tells_invalid` is False where no raw observation tells that; the metric is then not defined. `task_type(task_id)`
     needs no engine. `engines` names those that a user may choose from, the default first. `partitions` lists groups of
     splits that share no task (default: all of them); `install` is the line that installs what it needs beyond the base.
-    `free_order` is True where the engine lists things in no fixed order: texts repeat up to the order of their words.
     """
 
     name: str
@@ -56,7 +55,6 @@ class EnvironmentSpec:
     tells_invalid: bool = True
     partitions: tuple[tuple[str, ...], ...] = ()
     install: str = ""
-    free_order: bool = False
 
 
 def environments() -> dict[str, EnvironmentSpec]:

@@ -1,13 +1,11 @@
-"""How the suite handles any environment: open it, follow its expert, play actions, compare texts, break its engine."""
+"""How the suite handles any environment: open it, follow its expert, play actions, break its engine."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import os
-import re
 import signal
-from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -99,23 +97,6 @@ def actions_of(told: Iterable[Told]) -> list[str]:
 def looks(env: TextEnv) -> list[str]:
     """What every read-only action without an object answers now."""
     return [env.probe(action) for action in env.contract.read_only_actions if "{}" not in action]
-
-
-def same_text(spec: EnvironmentSpec, one: str, other: str) -> bool:
-    """Equal texts; up to the order of their words where the environment says that its order is free."""
-    return one == other or (spec.free_order and _words(one) == _words(other))
-
-
-def same_story(spec: EnvironmentSpec, one: list[Told], other: list[Told]) -> bool:
-    """The same actions with the same answers, rewards, scores and end."""
-    return len(one) == len(other) and all(
-        same_text(spec, a.observation, b.observation) and a._replace(observation="") == b._replace(observation="")
-        for a, b in zip(one, other, strict=True)
-    )
-
-
-def _words(text: str) -> Counter[str]:
-    return Counter(re.findall(r"[\w.-]+", text))
 
 
 # ---------------------------------------------------------------- breaking a real engine

@@ -10,18 +10,13 @@ import align_echo
 from align_echo.errors import UsageError
 from align_echo.wrappers.text_env import TEXT_CHARACTERS
 from tests.conformance.fingerprint import of_fresh_process
-from tests.conformance.subjects import frozen_tasks, looks, play_expert, same_text, sample, start
+from tests.conformance.subjects import frozen_tasks, looks, play_expert, sample, start
 
 
 def test_two_fresh_processes_see_the_same_tasks_in_the_same_order(spec):
     one, other = (of_fresh_process(spec.name, 2, hash_seed) for hash_seed in (1, 2))
-    starts = one.pop("starts"), other.pop("starts")
     assert one == other
-    assert list(starts[0]) == list(starts[1])
-    for task, seen in starts[0].items():
-        again = starts[1][task]
-        assert (seen["goal"], seen["type"]) == (again["goal"], again["type"])
-        assert same_text(spec, seen["observation"], again["observation"]), task
+    assert list(one["starts"]) == list(other["starts"])
 
 
 def test_no_split_is_empty_or_names_a_task_twice(spec):
