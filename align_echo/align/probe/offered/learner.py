@@ -16,7 +16,7 @@ from align_echo.align.probe.offered import runtime
 from align_echo.align.probe.offered.emit import form_in_words, reach_in_words
 from align_echo.align.probe.offered.survey import Survey, survey_task
 from align_echo.align.probe.offered.trials import Verdicts, try_on_fresh
-from align_echo.align.probe.offered.wording import Saying, learn_forms, lifted, sayings
+from align_echo.align.probe.offered.wording import MIN_RATE, Form, learn_forms, lifted, sayings
 from align_echo.types import Evidence, Misalignment, Trajectory
 
 Spec = dict[str, Any]
@@ -25,10 +25,15 @@ MIN_ACTIONS = 5
 MIN_KINDS = 2
 MIN_TESTS = 3
 MIN_PRECISION = 0.9
-THOROUGH_TASKS = 3
-"""Tasks whose start is searched with every template; the others only with those that were found to lead somewhere."""
+MIN_DONE = 2
+"""A form's rewriting must have done something in so many cases of tasks that it was not learned from."""
+THOROUGH_TASKS = 2
+"""Tasks whose start is searched with every template; the others are toured by the way of travelling that was found."""
 
-SURVEYED_TASKS = 10
+SEARCHED_TASKS = 5
+"""As many tasks are searched with every template while no way of travelling is found."""
+
+SURVEYED_TASKS = 8
 FRESH_TASKS = 12
 
 
@@ -48,7 +53,7 @@ def uninformative(trajectories: Sequence[Trajectory]) -> list[str]:
 
 def silent_on_names(found: Iterable[str], survey: Survey) -> list[str]:
     """Those of the answers that name nothing: an answer that names a thing or a place tells something."""
-    return [text for text in found if not lifted(survey, text)[1]]
+    return [text for text in found if not lifted(survey.names | survey.places, text)[1]]
 
 
 def analyze(
@@ -74,7 +79,7 @@ def analyze(
     said = list(sayings(lab, survey, failed))
     say(f"{len(said)} refused sayings, {len({one.form for one in said})} forms ({lab.steps} engine steps so far)")
     forms = learn_forms(lab, survey, said, spec["forms"])
-    candidate = {**spec, "forms": {**spec["forms"], **{form: found[0] for form, found in forms.items()}}}
+    candidate = {**spec, "forms": {**spec["forms"], **{form: found.reading for form, found in forms.items()}}}
     untouched = [task_id for task_id in fresh if task_id not in tasks][:FRESH_TASKS]
     verdicts = try_on_fresh(lab, survey, candidate, untouched, rng)
     say(f"{len(untouched)} fresh tasks played ({lab.steps} engine steps so far)")
@@ -93,7 +98,8 @@ def _surveyed(
     lab.traceless = frozenset(answers)
     chosen = rng.sample(tasks, min(SURVEYED_TASKS, len(tasks)))
     for number, task_id in enumerate(chosen):
-        survey_task(lab, survey, task_id, rng, thorough=number < THOROUGH_TASKS)
+        thorough = number < THOROUGH_TASKS or (number < SEARCHED_TASKS and not survey.travel())
+        survey_task(lab, survey, task_id, rng, thorough=thorough)
         say(f"learning what can be said and where one can go: task {number + 1} of {len(chosen)}")
     return survey
 
@@ -170,28 +176,27 @@ def _about_reach(before: Spec | None, spec: Spec, verdicts: Verdicts) -> Iterabl
     )
 
 
-def _about_forms(
-    forms: dict[str, tuple[str, Evidence, Saying]], verdicts: Verdicts
-) -> Iterable[Misalignment]:
-    """Misworded forms whose rewriting stood the test."""
-    for form, (template, learned, example) in sorted(forms.items()):
-        tested = verdicts.of(form)
-        if not stands(tested):
+def _about_forms(forms: dict[str, Form], verdicts: Verdicts) -> Iterable[Misalignment]:
+    """Misworded forms whose rewriting did something in other tasks of the agent, and was understood in fresh ones."""
+    for form, found in sorted(forms.items()):
+        understood = verdicts.of(form)
+        tested = found.tested
+        if not stands(understood) or tested.support < MIN_DONE or tested.precision < MIN_RATE:
             continue
         yield Misalignment(
-            task_id=example.task_id,
+            task_id=found.example.task_id,
             action_type=form,
-            action=example.action,
-            intent=f"do `{template}`",
-            rule=form_in_words(form, template),
-            sufficient_feedback=f"name the form that is understood: `{template}`",
+            action=found.example.action,
+            intent=f"do `{found.reading}`",
+            rule=form_in_words(form, found.reading),
+            sufficient_feedback=f"name the form that is understood: `{found.reading}`",
             evidence=Evidence(
-                support=learned.support + tested.support,
-                refuted=learned.refuted + tested.refuted,
-                tasks=learned.tasks + tested.tasks,
-                counterexample=tested.counterexample,
+                support=tested.support + understood.support,
+                refuted=tested.refuted + understood.refuted,
+                tasks=tested.tasks + understood.tasks,
+                counterexample=understood.counterexample,
             ),
-            detail=json.dumps({"form": form, "template": template}),
+            detail=json.dumps({"form": form, "template": found.reading}),
         )
 
 

@@ -15,10 +15,13 @@ from align_echo.align.probe.lab import Lab, State
 from align_echo.align.probe.offered import runtime
 from align_echo.wrappers.text_env import Offered
 
-NAMES_PER_TEMPLATE = 10
-MIN_MOVES = 3
-MIN_TRAVEL = 0.95
-ROUNDS = 4
+NAMES_PER_TEMPLATE = 20
+PAIRS_TRIED = 4
+"""States from which each mover is held against two places of the task."""
+
+MIN_MOVES = 2
+MIN_TRAVEL = 0.9
+ROUNDS = 12
 """How often a task is searched for places from the places that were found."""
 
 
@@ -33,6 +36,7 @@ class Survey:
     views: Counter[str] = field(default_factory=Counter)
     naming: Counter[str] = field(default_factory=Counter)
     moves: Counter[str] = field(default_factory=Counter)
+    accepted: Counter[str] = field(default_factory=Counter)
     tried: Counter[str] = field(default_factory=Counter)
     """By mover: how often it was tried with a known place, and how often (`moves`) it led there."""
 
@@ -48,6 +52,11 @@ class Survey:
         """The template that leads to any place from any other; "" if there is none."""
         sure = [one for one in self.movers() if self.moves[one] >= MIN_TRAVEL * self.tried[one]]
         return min(sure, key=lambda one: (-self.moves[one], one), default="")
+
+    def tester(self) -> str:
+        """The template that is understood of most things: what it takes is a name."""
+        known = [template for template in self.accepted if template not in self.movers()]
+        return min(known, key=lambda one: (-self.accepted[one], one), default="")
 
     def looks(self) -> list[str]:
         """Read-only actions whose text changes, the one that names places first."""
@@ -73,23 +82,48 @@ def plain_views(lab: Lab) -> list[str]:
 
 
 def survey_task(lab: Lab, survey: Survey, task_id: str, rng: random.Random, *, thorough: bool) -> list[State]:
-    """Look for places in a task; the states found, one a place. `thorough`: try every template, not only movers."""
+    """The states found in a task, one a place; what is met on the way joins the survey.
+
+    `thorough`: every template is tried at the start, and movers everywhere. Otherwise the known places are visited one
+    after the other by the known way of travelling.
+    """
     start = lab.start(task_id)
+    learn_names(lab, survey, start)
+    if not thorough:
+        return [start, *_tour(lab, survey, start)]
     found = {headline(lab, start): start}
-    _learn_names(lab, survey, start)
+    reached: set[str] = set()
     frontier = [start]
     for _ in range(ROUNDS):
         following: list[State] = []
         for state in frontier:
-            for after, name in _moves_from(lab, survey, state, rng, thorough and state is start):
-                survey.places.add(name)
+            for after, name in _moves_from(lab, survey, state, reached, rng, every=state is start):
+                reached.add(name)
                 if headline(lab, after) not in found:
                     found[headline(lab, after)] = after
-                    _learn_names(lab, survey, after)
+                    learn_names(lab, survey, after)
                     following.append(after)
         frontier = following
+    survey.places |= reached
     _count_travel(lab, survey, list(found.values()), rng)
     return list(found.values())
+
+
+def _tour(lab: Lab, survey: Survey, start: State) -> list[State]:
+    """The states after travelling to each known place in turn."""
+    states: list[State] = []
+    here, travel = start, survey.travel()
+    for place in sorted(survey.places) if travel else ():
+        if runtime.mentions(" ".join(headline(lab, here)), place):
+            continue
+        after = lab.after(here, runtime.fill(travel, [place]))
+        if after.over:
+            break
+        if _count_move(lab, survey, here, after, travel, place):
+            learn_names(lab, survey, after)
+            states.append(after)
+            here = after
+    return states
 
 
 def headline(lab: Lab, state: State) -> tuple[str, ...]:
@@ -103,32 +137,40 @@ def lead(text: str) -> str:
     return min((line.split(mark)[0] for mark in ".:,;"), key=len)
 
 
-def _learn_names(lab: Lab, survey: Survey, state: State) -> None:
+def learn_names(lab: Lab, survey: Survey, state: State) -> None:
+    """Add what the engine offers in a state."""
     here = offered(lab, state)
     survey.templates.update(here.templates)
     survey.names.update(name.lower() for name in here.names)
 
 
 def _moves_from(
-    lab: Lab, survey: Survey, state: State, rng: random.Random, thorough: bool
+    lab: Lab, survey: Survey, state: State, reached: set[str], rng: random.Random, *, every: bool
 ) -> Iterable[tuple[State, str]]:
-    """(state, place) for actions that led to a view which begins otherwise, with the place's name in that beginning."""
-    here = offered(lab, state)
-    templates = sorted(survey.templates) if thorough else survey.movers()
-    for template in templates:
+    """(state, place) for actions that led to a view which begins otherwise, with the place's name in that beginning.
+
+    `every`: each template with a few names; otherwise the movers with all names that led nowhere yet (`reached`).
+    """
+    names = sorted({name.lower() for name in offered(lab, state).names})
+    rng.shuffle(names)
+    here = state
+    for template in sorted(survey.templates) if every else survey.movers():
         if template.count("{") != 1:
             continue
-        names = sorted({name.lower() for name in here.names})
-        rng.shuffle(names)
-        names = sorted(names, key=lambda name: name not in survey.places)
-        for name in names[:NAMES_PER_TEMPLATE] if not survey.moves[template] else names:
-            after = lab.after(state, runtime.fill(template, [name]))
-            if after.over or survey.refused(after):
+        for name in names if template in survey.movers() else names[:NAMES_PER_TEMPLATE]:
+            if name in reached and template in survey.movers():
                 continue
-            if _led_to(lab, survey, state, after, name):
-                survey.moves[template] += 1
-                survey.tried[template] += 1
-                yield after, name
+            action = runtime.fill(template, [name])
+            after = lab.after(here, action)
+            if survey.refused(after):
+                continue
+            if after.over or not _led_to(lab, survey, here, after, name):
+                survey.accepted[template] += not after.over
+                here = state if after.over or not every else after
+                continue
+            _count_move(lab, survey, here, after, template, name)
+            here = state
+            yield lab.after(state, action), name
 
 
 def _led_to(lab: Lab, survey: Survey, before: State, after: State, name: str) -> bool:
@@ -145,10 +187,17 @@ def _led_to(lab: Lab, survey: Survey, before: State, after: State, name: str) ->
 def _count_travel(lab: Lab, survey: Survey, states: Sequence[State], rng: random.Random) -> None:
     """Hold the movers against pairs of places, near and far."""
     for mover in survey.movers():
-        for state in states:
-            for place in rng.sample(sorted(survey.places), min(2, len(survey.places))):
-                if any(runtime.mentions(lead(text), place) for text in view_texts(lab, state, plain_views(lab))):
-                    continue
+        for state in rng.sample(states, min(PAIRS_TRIED, len(states))):
+            here = " ".join(headline(lab, state))
+            away = [place for place in sorted(survey.places) if not runtime.mentions(here, place)]
+            for place in rng.sample(away, min(2, len(away))):
                 after = lab.after(state, runtime.fill(mover, [place]))
-                survey.tried[mover] += 1
-                survey.moves[mover] += not survey.refused(after) and _led_to(lab, survey, state, after, place)
+                _count_move(lab, survey, state, after, mover, place)
+
+
+def _count_move(lab: Lab, survey: Survey, before: State, after: State, mover: str, place: str) -> bool:
+    """Whether a mover led to a place, counted."""
+    led = not after.over and not survey.refused(after) and _led_to(lab, survey, before, after, place)
+    survey.tried[mover] += 1
+    survey.moves[mover] += led
+    return led

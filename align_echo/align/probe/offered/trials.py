@@ -108,12 +108,10 @@ def _try_form(
     lab: Lab, survey: Survey, form: str, reading: str, state: State, rng: random.Random, verdicts: Verdicts
 ) -> None:
     """Say a form with things at hand for which its rewriting does something; the form itself must be refused."""
-    texts = [text.lower() for text in view_texts(lab, state, survey.looks())]
-    names = [
-        name
-        for name in sorted({one.lower() for one in offered(lab, state).names})
-        if any(runtime.mentions(text, name) for text in texts)
-    ]
+    history = runtime.new_history()
+    runtime.watch({"places": sorted(survey.places)}, history, view_texts(lab, state, survey.looks()))
+    offers = sorted({name.lower() for name in offered(lab, state).names})
+    names = [name for name in offers if runtime.at_hand(history, name)]
     arity = form.count("{")
     for _ in range(NAMES_TRIED):
         if len(names) < arity:

@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 
 from align_echo.align.probe.lab import Lab, State
 from align_echo.align.probe.offered import runtime
-from align_echo.align.probe.offered.survey import Survey, plain_views, view_texts
+from align_echo.align.probe.offered.survey import Survey, learn_names, plain_views, view_texts
 from align_echo.types import Evidence, Trajectory
+
+NAME_WORDS = 4
+DROPPED = 0.8
+"""What a reading is worth for every name of the form that it drops."""
 
 CASES_PER_FORM = 5
 CASES_PER_TASK = 2
 MIN_SUPPORT = 3
 MIN_RATE = 0.6
 MARGIN = 1.25
-SAME_WORD = 1.5
-"""A template that begins with the form's own first word counts that much more than another."""
 
 
 @dataclass(frozen=True)
@@ -45,25 +47,37 @@ class Readings:
     tried: Counter[str] = field(default_factory=Counter)
     worked: Counter[str] = field(default_factory=Counter)
     tasks: set[str] = field(default_factory=set)
+    cases: int = 0
     example: Saying | None = None
 
 
-def lifted(survey: Survey, action: str) -> tuple[str, tuple[str, ...]]:
-    """(form, names): the longest known names become {0}, {1} ..."""
-    names: list[str] = []
+def lifted(names: Iterable[str], action: str, texts: Sequence[str] = ()) -> tuple[str, tuple[str, ...]]:
+    """(form, names): the longest known names become {0}, {1} ...
 
-    def mark(found: re.Match[str]) -> str:
-        names.append(found.group(0))
-        return "{" + str(len(names) - 1) + "}"
-
-    longest = sorted(survey.names | survey.places, key=lambda name: (-len(name), name))
-    pattern = r"(?<!\w)(?:" + "|".join(map(re.escape, longest)) + r")(?!\w)"
-    form = re.sub(pattern, mark, " ".join(action.lower().split())) if longest else action.lower()
-    return form, tuple(names)
+    A name is taken with the words before it as far as a text of `texts` has them together ("old lamp" for "lamp").
+    """
+    found: list[str] = []
+    said = " ".join(action.lower().split())
+    longest = sorted(set(names), key=lambda name: (-len(name), name))
+    if not longest:
+        return said, ()
+    form, start = "", 0
+    for match in re.finditer(r"(?<!\w)(?:" + "|".join(map(re.escape, longest)) + r")(?!\w)", said):
+        before, name = said[start : match.start()], match.group(0)
+        words = before.split(" ")
+        for cut in range(max(len(words) - 1, 0)):
+            longer = " ".join([*words[cut:-1], name])
+            if any(runtime.mentions(text, longer) for text in texts):
+                before, name = " ".join([*words[:cut], ""]), longer
+                break
+        form += before + "{" + str(len(found)) + "}"
+        found.append(name)
+        start = match.end()
+    return form + said[start:], tuple(found)
 
 
 def sayings(lab: Lab, survey: Survey, trajectories: Iterable[Trajectory]) -> Iterator[Saying]:
-    """The agents' refused utterances with a name in them, each form a few times a task, in the state it was said in."""
+    """The agents' refused utterances about things at hand, each form a few times a task, in the states of saying."""
     for trajectory in sorted(trajectories, key=lambda one: one.task_id):
         state = lab.start(trajectory.task_id)
         taken: Counter[str] = Counter()
@@ -73,73 +87,122 @@ def sayings(lab: Lab, survey: Survey, trajectories: Iterable[Trajectory]) -> Ite
             if step.raw_observation.strip() not in survey.uninformative:
                 state = lab.after(state, step.action)
                 continue
-            form, names = lifted(survey, step.action)
-            if names and taken[form] < CASES_PER_TASK:
+            learn_names(lab, survey, state)
+            texts = [text.lower() for text in view_texts(lab, state, plain_views(lab))]
+            _learn_names_said(lab, survey, state, step.action, texts)
+            form, names = lifted(survey.names | survey.places, step.action, texts)
+            at_hand = all(any(runtime.mentions(text, name) for text in texts) for name in names)
+            if names and at_hand and taken[form] < CASES_PER_TASK:
                 taken[form] += 1
                 yield Saying(trajectory.task_id, state, step.action, form, names)
 
 
-def candidates(survey: Survey, form: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """(template, action) for every template that takes names of the form; fewer names only under the same first word.
+def _learn_names_said(lab: Lab, survey: Survey, state: State, action: str, texts: Sequence[str]) -> None:
+    """Names in an utterance that the engine does not offer and yet takes: words of a view that the tester accepts."""
+    words = action.lower().split()
+    for size in range(min(NAME_WORDS, len(words)), 0, -1):
+        for start in range(len(words) - size + 1):
+            name = " ".join(words[start : start + size])
+            if name in survey.names or not survey.tester() or not any(runtime.mentions(text, name) for text in texts):
+                continue
+            if not survey.refused(lab.after(state, runtime.fill(survey.tester(), [name]))):
+                survey.names.add(name)
 
-    A template is written over the form's own places: "grab {0} off {1}" stays, "hold {1}" drops the first name.
+
+def candidates(survey: Survey, form: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """(reading, action) for every template that may be meant.
+
+    A reading is a template written over the form's own places: "hold {1}" drops the first name. Where templates begin
+    with the form's first word only those are meant; otherwise only the last names may be dropped.
     """
-    for template in sorted(survey.templates):
+    same_word = [one for one in sorted(survey.templates) if one.split(" ")[0] == form.split(" ")[0]]
+    for template in same_word or sorted(survey.templates):
         arity = template.count("{")
-        same_word = template.split(" ")[0] == form.split(" ")[0]
-        if template == form or not 0 < arity <= len(names) or (arity < len(names) and not same_word):
+        if template == form or not 0 < arity <= len(names):
             continue
-        for places in permutations(range(len(names)), arity):
-            reading = runtime.fill(template, ["{" + str(place) + "}" for place in places])
+        leading = [tuple(range(arity))] if arity < len(names) and not same_word else None
+        for places in leading or permutations(range(len(names)), arity):
+            reading = re.sub(r"\{(\d)\}", _over(places), template)
             yield reading, runtime.fill(reading, list(names))
 
 
+def _over(places: Sequence[int]) -> Callable[[re.Match[str]], str]:
+    return lambda found: "{" + str(places[int(found[1])]) + "}"
+
+
 def try_readings(lab: Lab, survey: Survey, saying: Saying, readings: Readings) -> None:
-    """Try every reading of an utterance whose names are all at hand. One that ends the episode counts against itself."""
-    texts = view_texts(lab, saying.state, plain_views(lab))
-    if not all(any(runtime.mentions(text.lower(), name) for text in texts) for name in saying.names):
-        return
+    """Try every reading of an utterance. One that ends the episode counts against itself."""
+    readings.cases += 1
     readings.tasks.add(saying.task_id)
     readings.example = readings.example or saying
+    before = told_of(lab, saying.state, saying.names)
     for reading, action in candidates(survey, saying.form, saying.names):
         after = lab.after(saying.state, action)
-        changed = not after.over and view_texts(lab, after, plain_views(lab)) != texts
         readings.tried[reading] += 1
-        readings.worked[reading] += changed and not survey.refused(after)
+        readings.worked[reading] += (
+            not after.over and not survey.refused(after) and told_of(lab, after, saying.names) != before
+        )
 
 
-def learn_forms(
-    lab: Lab, survey: Survey, said: Iterable[Saying], known: Iterable[str]
-) -> dict[str, tuple[str, Evidence, Saying]]:
-    """form -> (template over its places, evidence, an example) where one reading is clearly the best."""
-    known = set(known)
-    by_form: dict[str, Readings] = defaultdict(Readings)
-    cases: Counter[str] = Counter()
-    for saying in said:
-        if saying.form in survey.templates or saying.form in known or cases[saying.form] >= CASES_PER_FORM:
-            continue
-        before = sum(by_form[saying.form].tried.values())
-        try_readings(lab, survey, saying, by_form[saying.form])
-        cases[saying.form] += sum(by_form[saying.form].tried.values()) > before
+def told_of(lab: Lab, state: State, names: Sequence[str]) -> list[list[str]]:
+    """What each view says of some names: the clauses that mention one, so that changes elsewhere do not count."""
+    clauses = [re.split(r"[\n.;]", text.lower()) for text in view_texts(lab, state, plain_views(lab))]
+    return [[one.strip() for one in view if any(runtime.mentions(one, name) for name in names)] for view in clauses]
+
+
+@dataclass(frozen=True)
+class Form:
+    """A misworded form that was learned: its reading, what it rests on, what the reading did in other tasks."""
+
+    reading: str
+    learned: Evidence
+    tested: Evidence
+    example: Saying
+
+
+def learn_forms(lab: Lab, survey: Survey, said: Sequence[Saying], known: Iterable[str]) -> dict[str, Form]:
+    """Forms with one clearly best reading, learned on every other task of the sayings and tested on the rest."""
+    tasks = sorted({saying.task_id for saying in said})
+    new = [saying for saying in said if saying.form not in survey.templates and saying.form not in set(known)]
+    learned = _readings(lab, survey, [saying for saying in new if tasks.index(saying.task_id) % 2 == 0])
     found = {}
-    for form, readings in sorted(by_form.items()):
-        best = best_reading(form, readings, cases[form])
-        if best and readings.example is not None:
-            support = readings.worked[best]
-            evidence = Evidence(support=support, refuted=readings.tried[best] - support, tasks=len(readings.tasks))
-            found[form] = (best, evidence, readings.example)
+    for form, readings in sorted(learned.items()):
+        best = best_reading(readings)
+        if not best or readings.example is None:
+            continue
+        others = [saying for saying in new if saying.form == form and tasks.index(saying.task_id) % 2 == 1]
+        tested = _readings(lab, survey, others).get(form, Readings())
+        found[form] = Form(best, _evidence(readings, best), _evidence(tested, best), readings.example)
     return found
 
 
-def best_reading(form: str, readings: Readings, cases: int) -> str:
+def _readings(lab: Lab, survey: Survey, said: Iterable[Saying]) -> dict[str, Readings]:
+    """What the readings of each form did, in a few cases of each."""
+    by_form: dict[str, Readings] = defaultdict(Readings)
+    for saying in said:
+        readings = by_form[saying.form]
+        if readings.cases < CASES_PER_FORM:
+            try_readings(lab, survey, saying, readings)
+    return by_form
+
+
+def _evidence(readings: Readings, reading: str) -> Evidence:
+    worked = readings.worked[reading]
+    return Evidence(support=worked, refuted=readings.tried[reading] - worked, tasks=len(readings.tasks))
+
+
+def best_reading(readings: Readings) -> str:
     """The reading that did something most often, if often enough and clearly; else ""."""
+    example = readings.example
+    if example is None:
+        return ""
 
     def worth(reading: str) -> float:
         rate = readings.worked[reading] / readings.tried[reading]
-        return rate * (SAME_WORD if reading.split(" ")[0] == form.split(" ")[0] else 1.0)
+        return rate * DROPPED ** (len(example.names) - reading.count("{"))
 
     ranked = sorted(readings.tried, key=lambda reading: (-worth(reading), reading))
-    if not ranked or cases < MIN_SUPPORT:
+    if not ranked or readings.cases < MIN_SUPPORT:
         return ""
     best = ranked[0]
     clear = len(ranked) == 1 or worth(best) >= MARGIN * worth(ranked[1])
