@@ -56,6 +56,7 @@ class SearchIndex:
     def __init__(self, folder: Path) -> None:
         self._bm25 = bm25s.BM25.load(str(folder), mmap=True, show_progress=False)
         self._remembered = functools.lru_cache(maxsize=4096)(self._find)
+        _stemmer()  # importing it takes longer than thousands of searches: better now than in the first step
 
     @staticmethod
     def build(documents: Iterable[str], folder: Path) -> None:

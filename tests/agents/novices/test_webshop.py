@@ -118,7 +118,9 @@ def test_rules_told_up_front_cure_some_of_some_habits():
     assert actions(STUBBORN, *bought, rules="To buy, write click[Buy Now].").count("click[Buy]") == plain
 
 
-def test_alone_it_scores_about_half(tmp_path_factory):
+def test_alone_it_scores_about_half(tmp_path, monkeypatch):
+    monkeypatch.setenv("ALIGN_ECHO_CACHE", str(tmp_path))
+    monkeypatch.delenv("WEBSHOP_DATA", raising=False)
     tasks = align_echo.tasks("webshop", split="test")[:100]
     played = run_tasks(lambda: align_echo.make("webshop", split="test"), make_novice("webshop"), tasks, split="test")
     assert 0.35 < sum(one.score for one in played) / len(played) < 0.65

@@ -48,6 +48,22 @@ def test_it_reaches_the_goal_from_any_page_in_as_many_actions_as_it_says(embedde
     assert taken == distance
 
 
+def test_it_comes_back_from_other_products_by_the_shortest_way(embedded):
+    shop = Shop(embedded, embedded.goal("goal-3"))
+    first = Oracle(shop, Page()).expert_action()
+    assert first is not None
+    results = shop.follow(Page(), first)
+    there = Oracle(shop, results).route()
+    assert there is not None
+    other = next(row for row in results.listed if row != shop.goal.row)
+    opened = shop.follow(results, f"click[{embedded.product(other).asin}]")
+    assert Oracle(shop, opened).route() == ["click[< prev]", *there]
+    assert Oracle(shop, shop.follow(results, "click[next >]")).route() == ["click[< prev]", *there]
+    read = shop.follow(opened, "click[features]")
+    assert Oracle(shop, read).distance() == len(there) + 1
+    assert Oracle(shop, read).expert_action() == first
+
+
 def test_a_wrong_purchase_leaves_nothing_to_do(embedded):
     shop = Shop(embedded, embedded.goal("goal-0"))
     page = Page("done", item=shop.goal.row, score=0.5)
