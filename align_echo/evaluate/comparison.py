@@ -45,7 +45,8 @@ class VariantResult(Frozen):
     """What one variant measured. Rates and shares in percent, scores in [0, 1]; faults are in none of the figures.
 
     `consecutive_invalid` replays the agent's own actions in the plain environment (the ALIGN paper's metric);
-    `consecutive_invalid_shown` judges what the agent was shown. `interface_fallbacks` counts turns on which the
+    `consecutive_invalid_shown` judges what the agent was shown; both are None where no text of the environment tells a
+    refusal (`EnvironmentSpec.tells_invalid`). `interface_fallbacks` counts turns on which the
     interface failed and the raw observation was shown; `violations` counts engine calls that were refused to it.
     """
 
@@ -54,8 +55,8 @@ class VariantResult(Frozen):
     faults: int
     success_rate: Estimate
     mean_score: Estimate
-    consecutive_invalid: Estimate
-    consecutive_invalid_shown: Estimate
+    consecutive_invalid: Estimate | None
+    consecutive_invalid_shown: Estimate | None
     mean_turns: float
     engine_calls: int
     interface_fallbacks: int
@@ -68,13 +69,14 @@ class Difference(Frozen):
     """A variant minus the baseline on the tasks that both finished; intervals by a bootstrap over those tasks.
 
     `success_points` and `invalid_points` are percentage points; `invalid_reduction` is the percent by which the share
-    of consecutive invalid actions falls (negative: it grew; None: the baseline has none).
+    of consecutive invalid actions falls (negative: it grew; None: the baseline has none). Where the metric is not
+    defined, both are None.
     """
 
     tasks: int
     success_points: Estimate
     score: Estimate
-    invalid_points: Estimate
+    invalid_points: Estimate | None
     invalid_reduction: Estimate | None
 
 
@@ -146,10 +148,10 @@ def compare(
         if not scored(played):
             raise UsageError(f"no episode of variant {name!r} finished without a fault; {_first_fault(played)}")
     done = {name: scored(played) for name, played in trajectories.items()}
-    flags = {name: replay_all(played, data_root=data_root) for name, played in done.items()}
+    flags = {name: _flags(spec, played, data_root) for name, played in done.items()}
     results = {name: _measure(spec, played, done[name], flags[name], seed) for name, played in trajectories.items()}
     differences = {
-        name: _difference(done[BASELINE], flags[BASELINE], done[name], flags[name], seed)
+        name: _difference(spec, done[BASELINE], flags[BASELINE], done[name], flags[name], seed)
         for name in done
         if name != BASELINE and BASELINE in done and _common(done[BASELINE], done[name])
     }
@@ -166,11 +168,19 @@ def compare(
     )
 
 
+def _flags(spec: EnvironmentSpec, played: Sequence[Trajectory], data_root: str | Path | None) -> Flags:
+    """Per step, whether it was invalid; never where that is not defined."""
+    if spec.tells_invalid:
+        return replay_all(played, data_root=data_root)
+    return [[False] * len(one.steps) for one in played]
+
+
 def _measure(
     spec: EnvironmentSpec, played: Sequence[Trajectory], done: Sequence[Trajectory], flags: Flags, seed: int
 ) -> VariantResult:
     steps = [step for trajectory in done for step in trajectory.steps]
     shown = [shown_invalid(trajectory, spec.is_invalid) for trajectory in done]
+    told = spec.tells_invalid
     types = sorted({trajectory.task_type for trajectory in done})
     return VariantResult(
         interface=done[0].interface,
@@ -178,8 +188,8 @@ def _measure(
         faults=len(played) - len(done),
         success_rate=success_rate(done),
         mean_score=mean_score(done, seed=seed),
-        consecutive_invalid=share_estimate(done, flags, seed=seed),
-        consecutive_invalid_shown=share_estimate(done, shown, seed=seed),
+        consecutive_invalid=share_estimate(done, flags, seed=seed) if told else None,
+        consecutive_invalid_shown=share_estimate(done, shown, seed=seed) if told else None,
         mean_turns=mean_length(done),
         engine_calls=sum(step.engine_calls for step in steps),
         interface_fallbacks=sum(bool(step.interface_error) for step in steps)
@@ -191,11 +201,19 @@ def _measure(
 
 
 def _difference(
-    before: Sequence[Trajectory], before_flags: Flags, after: Sequence[Trajectory], after_flags: Flags, seed: int
+    spec: EnvironmentSpec,
+    before: Sequence[Trajectory],
+    before_flags: Flags,
+    after: Sequence[Trajectory],
+    after_flags: Flags,
+    seed: int,
 ) -> Difference:
     tasks = _common(before, after)
     sums = _columns("old", tasks, before, before_flags) | _columns("new", tasks, after, after_flags)
     n = len(tasks)
+
+    def points(s: Mapping[str, Floats]) -> Floats:
+        return share(s, "new") - share(s, "old")
 
     def share(s: Mapping[str, Floats], side: str) -> Floats:
         return 100 * safe_ratio(s[f"{side}_bad"], s[f"{side}_steps"])
@@ -208,7 +226,7 @@ def _difference(
         tasks=n,
         success_points=bootstrap(sums, lambda s: 100 * (s["new_won"] - s["old_won"]) / n, seed=seed),
         score=bootstrap(sums, lambda s: (s["new_score"] - s["old_score"]) / n, seed=seed),
-        invalid_points=bootstrap(sums, lambda s: share(s, "new") - share(s, "old"), seed=seed),
+        invalid_points=bootstrap(sums, points, seed=seed) if spec.tells_invalid else None,
         invalid_reduction=bootstrap(sums, reduction, seed=seed) if sums["old_bad"].any() else None,
     )
 

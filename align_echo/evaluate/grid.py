@@ -105,7 +105,7 @@ def cell_of(
     """The cell of a comparison. `labels` names the interface of each variant: one of them may have no figure."""
     results = comparison.variants if comparison else {}
     difference = comparison.differences.get(WITH) if comparison else None
-    without, with_interface = (_side(spec, results.get(name), labels[name], tasks) for name in (BASELINE, WITH))
+    without, with_interface = (_side(results.get(name), labels[name], tasks) for name in (BASELINE, WITH))
     return Cell(
         environment=spec.name,
         split=spec.test_split,
@@ -115,7 +115,7 @@ def cell_of(
         tasks=tasks,
         without=without,
         with_interface=with_interface,
-        change=None if difference is None else _change(spec, difference),
+        change=None if difference is None else _change(difference),
         usage=sum((one.usage for one in results.values()), Usage()),
     )
 
@@ -133,28 +133,31 @@ def grid_of(cells: Sequence[Cell], *, model: str | None, interface: str, seed: i
     )
 
 
-def _side(spec: EnvironmentSpec, result: VariantResult | None, label: str, tasks: int) -> Side:
+def _side(result: VariantResult | None, label: str, tasks: int) -> Side:
     if result is None:
         return Side(interface=label, episodes=0, faults=tasks)
-    told = spec.tells_invalid
     return Side(
         interface=label,
         episodes=result.episodes,
         faults=result.faults,
         score=_rate(result.mean_score),
         success=_rate(result.success_rate),
-        consecutive_invalid=_rate(result.consecutive_invalid) if told else None,
-        consecutive_invalid_shown=_rate(result.consecutive_invalid_shown) if told else None,
+        consecutive_invalid=_known(result.consecutive_invalid),
+        consecutive_invalid_shown=_known(result.consecutive_invalid_shown),
     )
 
 
-def _change(spec: EnvironmentSpec, difference: Difference) -> Change:
+def _change(difference: Difference) -> Change:
     return Change(
         tasks=difference.tasks,
         score=_rate(difference.score),
         success=_rate(difference.success_points),
-        consecutive_invalid=_rate(difference.invalid_points) if spec.tells_invalid else None,
+        consecutive_invalid=_known(difference.invalid_points),
     )
+
+
+def _known(estimate: Estimate | None) -> Rate | None:
+    return None if estimate is None else _rate(estimate)
 
 
 def _rate(estimate: Estimate) -> Rate:
@@ -193,7 +196,6 @@ def _lines(before: Rate | None, after: Rate | None, change: Rate | None, *, digi
 
 
 def _shown(rate: Rate | None, digits: int = 1, *, signed: bool = False) -> str:
-    if rate is None:
-        return "-"
-    low, high = rate.ci95
-    return cell(Estimate(value=rate.value, low=low, high=high, n=rate.n), signed=signed, digits=digits)
+    low, high = rate.ci95 if rate else (0.0, 0.0)
+    estimate = Estimate(value=rate.value, low=low, high=high, n=rate.n) if rate else None
+    return cell(estimate, signed=signed, digits=digits)

@@ -20,8 +20,10 @@ def tables(comparison: Comparison) -> list[Table]:
     return found
 
 
-def cell(estimate: Estimate, *, signed: bool = False, digits: int = 1) -> str:
-    """A figure with its interval to one digit less, "66.7 [39, 86]"; "66.7 -" where one task gives no interval."""
+def cell(estimate: Estimate | None, *, signed: bool = False, digits: int = 1) -> str:
+    """A figure with its interval to one digit less, "66.7 [39, 86]"; "66.7 -" for one task, "-" for no figure."""
+    if estimate is None:
+        return "-"
     sign, ends = "+" if signed else "", max(digits - 1, 0)
     interval = f"[{estimate.low:{sign}.{ends}f}, {estimate.high:{sign}.{ends}f}]" if estimate.n > 1 else "-"
     return f"{estimate.value:{sign}.{digits}f} {interval}"
@@ -60,8 +62,8 @@ def _differences(comparison: Comparison) -> Table:
     for heading in ("success, points", "consec. invalid, points", "cut by %"):
         table.add_column(heading, justify="right", no_wrap=True)
     for name, one in comparison.differences.items():
-        cut = "-" if one.invalid_reduction is None else cell(one.invalid_reduction)
-        table.add_row(NAMES[name], cell(one.success_points, signed=True), cell(one.invalid_points, signed=True), cut)
+        figures = cell(one.success_points, signed=True), cell(one.invalid_points, signed=True)
+        table.add_row(NAMES[name], *figures, cell(one.invalid_reduction))
     return table
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -59,11 +60,15 @@ def test_each_variant_and_its_paired_difference():
     result = compare(SPEC, {"none": BEFORE, "full": AFTER})
     assert result.variants["none"].success_rate.value == 0
     assert result.variants["full"].success_rate.value == 50
-    assert result.variants["none"].consecutive_invalid.value == 50
-    assert result.variants["full"].consecutive_invalid.value == 25
-    assert result.variants["full"].consecutive_invalid_shown.value == 0  # the agent was shown "Fine."
+    before, after = result.variants["none"], result.variants["full"]
+    assert before.consecutive_invalid is not None
+    assert after.consecutive_invalid is not None
+    assert after.consecutive_invalid_shown is not None
+    assert (before.consecutive_invalid.value, after.consecutive_invalid.value) == (50, 25)
+    assert after.consecutive_invalid_shown.value == 0  # the agent was shown "Fine."
     difference = result.differences["full"]
     assert (difference.tasks, difference.success_points.value) == (2, 50)
+    assert difference.invalid_points is not None
     assert difference.invalid_points.value == -25
     assert difference.invalid_reduction is not None
     assert difference.invalid_reduction.value == 50
@@ -88,6 +93,20 @@ def test_a_task_with_a_fault_in_one_variant_is_out_of_the_difference_and_counted
 def test_nothing_but_faults_is_an_error_that_names_the_first():
     with pytest.raises(UsageError, match="ModelError: gone"):
         compare(SPEC, {"none": [episode(MUG, [], won=False, fault=True)]})
+
+
+def test_where_no_text_tells_a_refusal_there_is_no_share_and_the_tables_say_so(monkeypatch):
+    monkeypatch.setattr("align_echo.evaluate.metrics.make", lambda *args, **kwargs: pytest.fail("nothing to replay"))
+    result = compare(dataclasses.replace(SPEC, tells_invalid=False), {"none": BEFORE, "full": AFTER})
+    full, difference = result.variants["full"], result.differences["full"]
+    assert (full.consecutive_invalid, full.consecutive_invalid_shown) == (None, None)
+    assert (difference.invalid_points, difference.invalid_reduction) == (None, None)
+    assert (full.success_rate.value, difference.success_points.value) == (50, 50)
+    console = Console(width=80, record=True)
+    for table in tables(result):
+        console.print(table)
+    row = next(line for line in console.export_text().splitlines() if line.startswith("both"))
+    assert row.split()[-3:-1] == ["-", "-"]
 
 
 def test_variants_switch_off_halves_of_the_same_interface():
