@@ -7,6 +7,8 @@ from typing import NotRequired, get_origin, get_type_hints
 
 import pytest
 from gymnasium.utils.env_checker import check_env
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 import align_echo
 from align_echo.errors import EngineError, UsageError
@@ -154,6 +156,22 @@ def test_an_action_that_no_engine_knows_changes_nothing(spec):
         assert play(env, [gold[half].action]) == [gold[half]]
         assert play(env, actions_of(gold[half + 1 :]))[-1].score == gold[-1].score == 1.0
     env.close()
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(action=st.text(max_size=60))
+@example(action="")
+@example(action="\ud800")
+@example(action="go to " * 50_000)
+@example(action="click[buy now]\nsearch[x]\n\n")
+@example(action="{0} %s \\ $(x) '; \"\x00")
+def test_any_text_is_an_action_that_is_answered(spec, env, action):
+    start(env, frozen_tasks(spec)[0])
+    before = env.info(None)["score"]
+    (told,) = play(env, [action])
+    assert told.observation in env.observation_space
+    assert told.score - before == pytest.approx(told.reward)
+    assert 0.0 <= told.score <= 1.0
 
 
 def test_a_look_takes_no_turn_and_changes_nothing(spec, env):
