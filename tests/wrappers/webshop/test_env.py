@@ -113,7 +113,7 @@ def test_any_text_is_an_action_and_one_that_means_nothing_changes_nothing(embedd
 
 
 def test_a_snapshot_brings_back_page_choices_turns_and_history(embedded):
-    env = WebShopEnv(embedded, "test", num_prev_obs=1, num_prev_actions=1)
+    env = WebShopEnv(embedded, "test", num_prev_obs=3, num_prev_actions=3)
     env.reset(options={"task": "goal-3"})
     env.step(str(env.oracle().expert_action()))
     here = env.snapshot()
