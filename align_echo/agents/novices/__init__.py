@@ -19,6 +19,10 @@ def make_novice(environment: str, kind: str = "novice", *, seed: int = 0) -> Age
 
         habits = {"novice": alfworld.Habits(), "novice-careful": alfworld.CAREFUL, "novice-stubborn": alfworld.STUBBORN}
         return alfworld.Novice(habits[kind], seed=seed, name=kind)
+    if environment == "scienceworld" and kind != "novice-careful":
+        from align_echo.agents.novices import scienceworld
+
+        return scienceworld.Novice(scienceworld.STUBBORN if kind == "novice-stubborn" else None, seed=seed, name=kind)
     if environment == "webshop" and kind != "novice-careful":
         from align_echo.agents.novices import webshop
 

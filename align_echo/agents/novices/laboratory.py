@@ -1,0 +1,225 @@
+"""What a player can know of a school experiment from its text alone: the goal as steps, rooms, what was seen where.
+
+Used by the scripted novice only. It reads ScienceWorld's own sentences, with the knowledge of a child who half
+remembers the lesson: it knows too few animals, guesses by names, and leaves plants and inclined planes to chance.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+ROOMS = (
+    *("kitchen", "outside", "hallway", "workshop", "living room", "greenhouse"),
+    *("bedroom", "art studio", "bathroom", "foundry"),
+)
+"""In the order in which they are searched."""
+
+LONG_LIVED = ("tortoise", "turtle", "elephant", "parrot", "crocodile", "bear", "wolf")
+SHORT_LIVED = ("fly", "moth", r"\bant\b", r"\bbee\b", "spider", "mouse", "chipmunk", "frog", "rabbit")
+
+_YOUNG = r"\begg$|^baby |^hatchling |^juvenile "
+KINDS = {
+    "animal": (_YOUNG,),
+    "plant": (r"\btree\b",),
+    "living thing": (_YOUNG, r"\btree\b"),
+    "non-living thing": (r"^(?:axe|shovel|jug|picture|painting|drawing|glass cup|white pillow|stopwatch|lighter)$",),
+    "longest": LONG_LIVED,
+    "shortest": SHORT_LIVED,
+    "seed": (r"\bseed$",),
+}
+"""How the name of a thing of a kind looks, the likeliest first."""
+
+PAINTS = {
+    "green": ("blue", "yellow"), "orange": ("red", "yellow"), "violet": ("red", "blue"), "purple": ("red", "blue"),
+    "brown": ("red", "green"),
+}  # fmt: skip
+
+_ROOM = rf"(?P<room>{'|'.join(ROOMS)})"
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is to be done to a thing: a verb of `DONE`, a thing or one of `KINDS`, perhaps where to and in what room."""
+
+    verb: str
+    thing: str
+    place: str = ""
+    room: str = ""
+
+
+DONE = {
+    "focus": r"^You focus on",
+    "take": r"^You move the .+ to the inventory",
+    "move": r"^You move the .+ to the (?!inventory)",
+    "heat": r"^You move the .+ to the (?!inventory)",
+    "cool": r"^You move the .+ to the (?!inventory)",
+    "activate": r"is now activated|already activated",
+    "measure": r"measures a temperature of",
+    "pour": r"^You pour",
+    "mix": r"react|mixing",
+    "connect": r"is now connected",
+    "wait": r"^You decide to wait",
+    "read": r"reads:",
+}
+"""Verb -> what the engine says once it is done."""
+
+
+def read_goal(text: str) -> tuple[Step, ...]:
+    """The goal as steps; () if it is worded in a way this reader does not know."""
+    for pattern, steps in _READERS:
+        found = re.search(pattern, text)
+        if found:
+            return tuple(steps(found, text))
+    return ()
+
+
+def _find(found: re.Match[str], text: str) -> list[Step]:
+    return [Step("focus", found["kind"]), Step("take", found["kind"]), Step("move", found["kind"], *_box(found))]
+
+
+def _box(found: re.Match[str]) -> tuple[str, str]:
+    return found["box"], found["room"]
+
+
+def _change(found: re.Match[str], text: str) -> list[Step]:
+    thing = found["thing"]
+    if found["verb"] == "freeze":
+        steps = [Step("cool", thing, "freezer", "kitchen")]
+    else:
+        steps = [Step("heat", thing, "stove", "kitchen"), Step("activate", "stove", room="kitchen")]
+    return [Step("focus", thing), Step("take", thing), *steps, *[Step("wait", "")] * 3]
+
+
+def _life_span(found: re.Match[str], text: str) -> list[Step]:
+    kinds = re.findall(r"(longest|shortest) life span", text.split(".")[0])
+    return [Step("focus", kind, room="outside") for kind in kinds]
+
+
+def _stages(found: re.Match[str], text: str) -> list[Step]:
+    name = found["name"]
+    if "plant" in name:
+        tree = name.replace("plant", "tree")
+        stages = [name.replace("plant", "seed"), f"{tree} in the seedling stage", f"{tree} in the adult stage"]
+    else:
+        stages = [f"{name} egg", f"hatchling {name}", f"juvenile {name}", f"adult {name}"]
+    return [Step("focus", stage, room="outside") for stage in stages]
+
+
+def _thermometer(found: re.Match[str], text: str) -> list[Step]:
+    thing, room = found["thing"], found["room"]
+    start = [Step("take", "thermometer", room="kitchen"), Step("focus", "thermometer"), Step("take", thing, room=room)]
+    boxes = re.findall(r"(\w+ box)", text)
+    end = Step("move", thing, boxes[0], _boxes_room(text)) if "place it" in text else Step("focus", boxes[0], room=room)
+    return [*start, Step("focus", thing), Step("measure", thing), end]
+
+
+def _boxes_room(text: str) -> str:
+    found = re.search(rf"boxes are located around the {_ROOM}", text)
+    return found["room"] if found else ""
+
+
+def _conducts(found: re.Match[str], text: str) -> list[Step]:
+    thing, room = found["thing"], found["room"]
+    box = re.findall(r"(\w+ box)", text)[0]
+    return [Step("focus", thing, room=room), Step("take", thing, room=room), Step("move", thing, box, room)]
+
+
+def _power(found: re.Match[str], text: str) -> list[Step]:
+    thing = found["thing"]
+    wires = [Step("connect", "battery anode", f"{thing} cathode"), Step("connect", "battery cathode", f"{thing} anode")]
+    return [Step("focus", thing, room="workshop"), *wires]
+
+
+def _paint(found: re.Match[str], text: str) -> list[Step]:
+    wanted = found["color"].split("-")[0]
+    one, other = PAINTS.get(wanted, ("red", "blue"))
+    pour = Step("pour", f"{one} paint", f"{other} paint", "art studio")
+    return [pour, Step("mix", "cup", room="art studio"), Step("focus", f"{wanted} paint", room="art studio")]
+
+
+def _chemistry(found: re.Match[str], text: str) -> list[Step]:
+    return [Step("read", "recipe", room=found["room"]), Step("focus", found["thing"])]
+
+
+def _genetics(found: re.Match[str], text: str) -> list[Step]:
+    return [Step("take", "seed", room="greenhouse"), Step("move", "seed", "flower pot", "greenhouse")]
+
+
+def _plane(found: re.Match[str], text: str) -> list[Step]:
+    return [Step("focus", f"inclined plane {found['name']}", room="workshop")]
+
+
+def _grow(found: re.Match[str], text: str) -> list[Step]:
+    return [Step("focus", "seed", room=found["room"]), Step("take", "seed"), Step("move", "seed", "soil", "greenhouse")]
+
+
+_READERS = (
+    (rf"find a\(n\) (?P<kind>[a-z -]+)\. .*move it to the (?P<box>\w+ box) in the {_ROOM}", _find),
+    (r"to (?P<verb>boil|melt|freeze|change the state of matter of) (?P<thing>[a-z ]+)\.", _change),
+    (r"(?P<which>longest|shortest) life span", _life_span),
+    (r"life stages of the (?P<name>[a-z ]+), starting", _stages),
+    (rf"measure the [a-z ]+ of (?P<thing>[\w ]+), which is located around the {_ROOM}", _thermometer),
+    (rf"determine if (?P<thing>[\w ]+) is electrically .*around the {_ROOM}\. First", _conducts),
+    (r"turn on the (?P<thing>[a-z ]+?)(?: by powering.*)?\. First", _power),
+    (r"create (?P<color>[a-z-]+) paint", _paint),
+    (rf"create the substance '(?P<thing>[a-z ]+)'.*near the {_ROOM}", _chemistry),
+    (r"dominant or recessive", _genetics),
+    (r"inclined planes \((?P<name>[\w ]+),", _plane),
+    (rf"grow a .*Seeds can be found in the {_ROOM}", _grow),
+)
+
+
+@dataclass
+class Belief:
+    """What the player believes. `where` maps a thing to the room where it was seen, `inside` to what it was in."""
+
+    room: str = ""
+    looked: set[str] = field(default_factory=set)
+    where: dict[str, str] = field(default_factory=dict)
+    inside: dict[str, str] = field(default_factory=dict)
+    held: set[str] = field(default_factory=set)
+
+    def update(self, text: str) -> None:
+        """Take in one observation."""
+        if found := re.match(r"You (?:move|teleport) to the ([a-z ]+)\.", text):
+            self.room = found[1]
+        elif found := re.match(r"This (?:room|outside location) is called the ([a-z ]+)\.", text):
+            self.room = found[1]
+            self.looked.add(self.room)
+            for line in text.partition("You also see:")[0].split("\n")[1:]:
+                self._see(line.strip())
+        elif found := re.match(r"You move the (.+) to the (.+)\.", text):
+            self._moved(found[1], found[2])
+
+    def _see(self, line: str) -> None:
+        holder = ""
+        for phrase in re.split(r"[,.(:]\s*", line):
+            found = re.match(r"(?:In|On) the ([a-z ]+) is$", phrase)
+            if found:
+                holder = found[1]
+                continue
+            found = re.match(r"(?:containing )?(?:an?|the) (?:substance called )?([\w -]+?)\s*\)*$", phrase)
+            if found and found[1] not in ("agent", "air"):
+                self.where[found[1]] = self.room
+                self.inside[found[1]] = holder
+                holder = holder or found[1]
+
+    def _moved(self, thing: str, target: str) -> None:
+        if target == "inventory":
+            self.held.add(thing)
+            return
+        self.held.discard(thing)
+        self.where[thing] = self.room
+
+    def named(self, thing: str) -> str | None:
+        """What was seen (or is held) that a step means: by its name or by its kind; None if nothing was."""
+        known = [*sorted(self.held), *self.where]
+        patterns = KINDS.get(thing)
+        if patterns is None:
+            return next((name for name in known if name == thing or name.endswith(f" {thing}")), None)
+        return next((name for pattern in patterns for name in known if re.search(pattern, name)), None)
+
+    def here(self, name: str) -> bool:
+        """It is in this room or in the player's hands."""
+        return name in self.held or self.where.get(name) == self.room

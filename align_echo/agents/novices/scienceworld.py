@@ -1,0 +1,266 @@
+"""A scripted novice of ScienceWorld: a stand-in for a small language model, and NOT a language model.
+
+It knows in a child's way what an experiment asks for and not how the engine wants it said. Its habits are those of
+small models in published logs: it acts on things of other rooms without going there, goes to rooms that no door leads
+to, says "pick up X from Y", "use thermometer" or "heat X", and repeats what did nothing, now and then to the end. It
+does what feedback tells it in a line that names an action in backquotes, and reads rules told up front weakly. It
+answers the question which thing is meant by a number. Scores with it are upper bounds for what the same interface does
+for a language model. All draws come from a hash: same view, same action.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from align_echo.agents.novices.laboratory import DONE, ROOMS, Belief, Step, read_goal
+from align_echo.types import AgentReply, AgentView
+
+_CUE = re.compile(r"\b(need|must|should|first|before|try|instead|have to|required?)\b")
+_NAMED = re.compile(r"`([a-z][^`\n{}]*)`")
+_IN_VAIN = re.compile(r"No known action|Unknown action|It's not clear|not moveable|can't|isn't|broken|not sure")
+_QUESTION = "Ambiguous request"
+_OPTION = re.compile(r"^(\d+):\s*(.+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Habits:
+    """What this novice does of itself. Numbers are shares of the occasions.
+
+    `patience` is the most tries in vain where it does not get stuck.
+    """
+
+    goes_first: float = 0.15
+    teleports: float = 0.15
+    adds_words: float = 0.85
+    looks_about: float = 0.45
+    gets_stuck: float = 0.4
+    patience: int = 4
+    heeds_feedback: bool = True
+    heeds_rules: float = 0.5
+
+
+STUBBORN = Habits(heeds_feedback=False, heeds_rules=0.0)
+"""Never takes a hint: an interface must at least do it no harm."""
+
+STUCK = 100
+"""How often it repeats an action with which it got stuck."""
+
+
+_ENGINES_WORDS = {
+    "focus": "focus on {name}",
+    "take": "pick up {name}",
+    "move": "move {name} to {place}",
+    "heat": "move {name} to {place}",
+    "cool": "move {name} to {place}",
+    "activate": "activate {name}",
+    "measure": "use thermometer on {name}",
+    "pour": "pour cup containing {name} in cup containing {place}",
+    "mix": "mix {name}",
+    "connect": "connect {name} to {place}",
+    "wait": "wait",
+    "read": "read {name}",
+}
+_OWN_WORDS = {
+    "focus": ("focus on the {name} in front of me",),
+    "take": ("pick up {name} from {holder}", "take {name} from {holder}"),
+    "move": ("place {name} in {place}",),
+    "heat": ("heat {name}", "heat {name} on stove"),
+    "cool": ("freeze {name}", "cool {name} in freezer"),
+    "activate": ("turn on the {name} to high", "use {name}"),
+    "measure": ("use thermometer", "measure temperature of {name}"),
+    "pour": ("mix {name} with {place}",),
+    "mix": ("stir {name}",),
+    "connect": ("connect battery to {place}",),
+    "wait": ("wait 5",),
+    "read": (),
+}
+"""Verb of a step -> how the engine wants it said, and what the novice says first."""
+
+
+class Novice:
+    """The scripted novice. Acts on ScienceWorld text only."""
+
+    def __init__(self, habits: Habits | None = None, *, seed: int = 0, name: str = "novice") -> None:
+        self.habits = habits or Habits()
+        self.seed = seed
+        self.name = name
+
+    def act(self, view: AgentView) -> AgentReply:
+        """The next action. Never fails to name one."""
+        action = _Mind(self.habits, self.seed, view).choose()
+        return AgentReply(text=action, action=action)
+
+
+class _Mind:
+    """The novice's belief at one moment, rebuilt from the view."""
+
+    def __init__(self, habits: Habits, seed: int, view: AgentView) -> None:
+        self.habits = habits
+        self.key = f"{seed}/{view.task_id}"
+        self.round = 0
+        self.turns = view.turns
+        self.advice = read_rules(view.rules)
+        self.todo = list(read_goal(view.goal))
+        self.belief = Belief()
+        self.tries: dict[str, int] = {}
+        self.heard: set[tuple[str, str]] = set()
+        self.belief.update(view.initial_observation)
+        for turn in view.turns:
+            self._live(turn.action or "", turn.observation)
+
+    def _live(self, action: str, observation: str) -> None:
+        self.belief.update(observation)
+        known = (action, observation) in self.heard
+        self.heard.add((action, observation))
+        if known or _IN_VAIN.search(observation):
+            self.tries[action] = self.tries.get(action, 0) + 1
+        for step in self.todo:
+            if re.search(DONE[step.verb], observation) and (step.verb == "wait" or not known):
+                self.todo.remove(step)
+                break
+
+    def draw(self, *parts: object) -> float:
+        """A number in [0, 1) that depends on task and occasion only."""
+        text = "/".join(map(str, (self.key, *parts)))
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6]) / 2**48
+
+    # -------------------------------------------------------- choosing
+
+    def choose(self) -> str:
+        said = self._answer() or self._hint() or self._look_about()
+        if said is not None:
+            return said
+        for _ in range(3):
+            for step in self.todo:
+                for action in self._ways(step):
+                    if self.tries.get(action, 0) < self._patience(action):
+                        return action
+            for action in self._explore():
+                if self.tries.get(action, 0) < self._patience(action):
+                    return action
+            self.round += 1
+        return "wait" if self.draw("idle", len(self.turns)) < 0.3 else "look around"
+
+    def _answer(self) -> str | None:
+        """The number of the thing it means, where the engine asks which."""
+        if not self.turns or not self.turns[-1].observation.startswith(_QUESTION):
+            return None
+        options = _OPTION.findall(self.turns[-1].observation)
+        wanted = self.todo[0].place or self.todo[0].thing if self.todo else ""
+        return next((number for number, text in options if wanted and wanted in text), "0")
+
+    def _hint(self) -> str | None:
+        """The step that the last feedback names, unless it was followed twice already in vain."""
+        if not self.habits.heeds_feedback or not self.turns:
+            return None
+        last = self.turns[-1]
+        if not _CUE.search(last.observation):
+            return None
+        for command in _NAMED.findall(last.observation):
+            repeats = sum(
+                turn.action == command and before.action == last.action
+                for before, turn in zip(self.turns, self.turns[1:], strict=False)
+            )
+            if command != last.action and repeats < 2:
+                return str(command)
+        return None
+
+    def _look_about(self) -> str | None:
+        """After something that came to nothing it looks at this and that, now and then."""
+        if not self.turns or not _IN_VAIN.search(self.turns[-1].observation):
+            return None
+        if self.draw("look about", len(self.turns)) >= self.habits.looks_about:
+            return None
+        seen = [name for name, room in self.belief.where.items() if room == self.belief.room]
+        looks = ["look around", "inventory", *(f"look at {name}" for name in seen)]
+        return looks[int(self.draw("look at", len(self.turns)) * len(looks))]
+
+    def _patience(self, action: str) -> int:
+        """How often an action is tried in vain before it is given up, over all rounds so far."""
+        if self.draw("stuck", action) < self.habits.gets_stuck:
+            return STUCK
+        return (self.round + 1) * (1 + int(self.draw("patience", action) * self.habits.patience))
+
+    # -------------------------------------------------------- saying
+
+    def _ways(self, step: Step) -> Iterator[str]:
+        """What it tries for a step, in order: habits first, what works last."""
+        name = self.belief.named(step.thing)
+        room = step.room or self.belief.where.get(name or "", "")
+        said = name or step.thing
+        if step.verb == "wait" or (room in ("", self.belief.room) and name is not None and self.belief.here(name)):
+            yield from self._phrases(step, said)
+            return
+        hurries = self.draw("hurry", step.verb, said) >= self._will("go to", step.verb, self.habits.goes_first)
+        if hurries and name is not None:
+            yield self._right(step, said)
+        if room and room != self.belief.room:
+            yield from self._go(room)
+        elif room and room not in self.belief.looked:
+            yield "look around"
+        elif room:
+            yield from self._phrases(step, said)
+        else:
+            yield from self._explore()
+
+    def _explore(self) -> Iterator[str]:
+        if self.belief.room not in self.belief.looked:
+            yield "look around"
+        unseen = [room for room in ROOMS if room not in self.belief.looked]
+        for room in sorted(unseen, key=lambda room: ROOMS.index(room) + 4 * self.draw("order", room)):
+            yield from self._go(room)
+
+    def _go(self, room: str) -> Iterator[str]:
+        if self.draw("teleport", room) >= self._will("teleport", "go to", self.habits.teleports):
+            yield f"go to {room}"
+        yield f"teleport to {room}"
+
+    def _phrases(self, step: Step, name: str) -> Iterator[str]:
+        if self.draw("word", step.verb, name) < self._wordy(step.verb):
+            yield from self._wrong(step, name)
+        yield self._right(step, name)
+
+    def _wordy(self, verb: str) -> float:
+        """How likely it says a thing its own way: by habit, or less where the rules told it not to."""
+        return self.habits.adds_words * (1 - self.habits.heeds_rules * (("say", verb) in self.advice))
+
+    def _wrong(self, step: Step, name: str) -> Iterator[str]:
+        holder = self.belief.inside.get(name) or self.belief.room
+        for form in _OWN_WORDS[step.verb]:
+            yield form.format(name=name, place=step.place, holder=holder)
+
+    def _right(self, step: Step, name: str) -> str:
+        return _ENGINES_WORDS[step.verb].format(name=name, place=step.place)
+
+    def _will(self, step: str, verb: str, habit: float) -> float:
+        """How likely it takes a step first: by habit, or because the rules told it to."""
+        return max(habit, self.habits.heeds_rules) if (step, verb) in self.advice else habit
+
+
+_VERBS = {
+    "focus": "focus on", "take": "pick up", "move": "move", "activate": "activate", "measure": "use", "pour": "pour",
+    "mix": "mix", "connect": "connect", "wait": "wait", "read": "read",
+}  # fmt: skip
+
+
+def read_rules(rules: str) -> frozenset[tuple[str, str]]:
+    """What rules told up front state: ("go to", verb) to go first, ("teleport", "go to"), ("say", verb) for its form.
+
+    A weak reader: it takes in sentences with "before" or "instead of" in them and skips every sentence with a no in it,
+    and it pays no heed to conditions.
+    """
+    pairs: set[tuple[str, str]] = set()
+    for sentence in re.split(r"[\n.;]+", rules.lower()):
+        if re.search(r"\b(not|never|no|cannot|can't|don't|without)\b", sentence):
+            continue
+        named = [verb for verb, said in _VERBS.items() if re.search(rf"\b{said}\b", sentence)]
+        if re.search(r"\b(before|first)\b", sentence) and re.search(r"\b(go(ing)?|teleport) to\b", sentence):
+            pairs |= {("go to", verb) for verb in named}
+        if re.search(r"\binstead of\b", sentence):
+            pairs |= {("say", verb) for verb in named}
+            if re.search(r"\bteleport\b.*\binstead of\b.*\bgo\b", sentence):
+                pairs.add(("teleport", "go to"))
+    return frozenset(pairs)
