@@ -9,14 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from align_echo.wrappers.text_env import TextEnv
+from align_echo.wrappers.text_env import Offered, TextEnv
 
 
 @dataclass(eq=False)
 class State:
     """One state of one task: the actions that lead to it, what the engine said last, and what it allows next.
 
-    `admissible` is empty where the engine does not list it (`Lab.lists`). `looks` keeps what read-only actions showed.
+    `admissible` is empty where the engine does not list it (`Lab.lists`). `looks` keeps what read-only actions showed,
+    `offers` what the engine offered.
     """
 
     task_id: str
@@ -29,6 +30,7 @@ class State:
     children: dict[str, State] = field(default_factory=dict, repr=False)
     history: dict[str, Any] | None = field(default=None, repr=False)
     looks: dict[str, str] = field(default_factory=dict, repr=False)
+    offers: Offered | None = field(default=None, repr=False)
 
 
 class Lab:
@@ -86,6 +88,15 @@ class Lab:
             self.visit(state)
             state.looks[view] = self.env.probe(view)
         return state.looks[view]
+
+    def offered(self, state: State) -> Offered:
+        """The templates and names that the engine offers in a state; none where it offers nothing or all is over."""
+        if state.offers is None:
+            if not state.over:
+                self.visit(state)
+                state.offers = self.env.offered()
+            state.offers = state.offers or Offered((), ())
+        return state.offers
 
     def follow(self, task_id: str, actions: list[str]) -> State:
         """The state after a list of actions, or where the episode ended on the way."""

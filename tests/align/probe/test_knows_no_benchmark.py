@@ -12,7 +12,7 @@ import align_echo.align.probe
 from align_echo.align.probe.emit import read_spec
 from align_echo.wrappers.catalogue import environments
 
-FILES = sorted(Path(align_echo.align.probe.__file__).parent.glob("*.py"))
+FILES = sorted(Path(align_echo.align.probe.__file__).parent.rglob("*.py"))
 
 PLAIN_ENGLISH = {"box", "book", "look", "help", "open", "close", "use", "take", "move", "with", "from", "go", "to"}
 """Words of the benchmark that prose cannot do without; as parts of templates they are looked for below."""
@@ -31,7 +31,7 @@ def learned() -> tuple[set[str], set[str]]:
     return (kinds | verbs) - PLAIN_ENGLISH, phrases | refusals
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.name}")
 def test_nothing_learned_stands_in_the_source(file: Path):
     code = file.read_text().lower()
     words, phrases = learned()

@@ -16,7 +16,7 @@ from align_echo.align.probe.offered import runtime
 from align_echo.align.probe.offered.emit import form_in_words, reach_in_words
 from align_echo.align.probe.offered.survey import Survey, survey_task
 from align_echo.align.probe.offered.trials import Verdicts, try_on_fresh
-from align_echo.align.probe.offered.wording import MIN_RATE, Form, learn_forms, lifted, sayings
+from align_echo.align.probe.offered.wording import Form, learn_forms, lifted, sayings
 from align_echo.types import Evidence, Misalignment, Trajectory
 
 Spec = dict[str, Any]
@@ -75,8 +75,8 @@ def analyze(
     if not survey.uninformative:
         say("no uninformative feedback found: there is nothing to align")
         return []
+    said = sayings(lab, survey, failed)
     spec = _merged(before, survey)
-    said = list(sayings(lab, survey, failed))
     say(f"{len(said)} refused sayings, {len({one.form for one in said})} forms ({lab.steps} engine steps so far)")
     forms = learn_forms(lab, survey, said, spec["forms"])
     candidate = {**spec, "forms": {**spec["forms"], **{form: found.reading for form, found in forms.items()}}}
@@ -181,7 +181,7 @@ def _about_forms(forms: dict[str, Form], verdicts: Verdicts) -> Iterable[Misalig
     for form, found in sorted(forms.items()):
         understood = verdicts.of(form)
         tested = found.tested
-        if not stands(understood) or tested.support < MIN_DONE or tested.precision < MIN_RATE:
+        if not stands(understood) or tested.support < MIN_DONE or tested.precision < MIN_PRECISION:
             continue
         yield Misalignment(
             task_id=found.example.task_id,

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 
 from align_echo.align.probe.lab import Lab, State
 from align_echo.align.probe.offered import runtime
-from align_echo.wrappers.text_env import Offered
 
 NAMES_PER_TEMPLATE = 20
 PAIRS_TRIED = 4
 """States from which each mover is held against two places of the task."""
+
+MAX_IN_COMMON = 0.6
+"""Share of the names that two places may have in common."""
 
 MIN_MOVES = 2
 MIN_TRAVEL = 0.9
@@ -64,11 +66,9 @@ class Survey:
         return sorted(changing, key=lambda view: (-self.naming[view], view))
 
 
-def offered(lab: Lab, state: State) -> Offered:
-    """What the engine offers in a state."""
-    lab.visit(state)
-    found = lab.env.offered()
-    return found if found is not None else Offered((), ())
+def names_in(lab: Lab, state: State) -> set[str]:
+    """The names that the engine offers in a state, in lower case."""
+    return {name.lower() for name in lab.offered(state).names}
 
 
 def view_texts(lab: Lab, state: State, views: Iterable[str]) -> list[str]:
@@ -139,9 +139,8 @@ def lead(text: str) -> str:
 
 def learn_names(lab: Lab, survey: Survey, state: State) -> None:
     """Add what the engine offers in a state."""
-    here = offered(lab, state)
-    survey.templates.update(here.templates)
-    survey.names.update(name.lower() for name in here.names)
+    survey.templates.update(lab.offered(state).templates)
+    survey.names.update(names_in(lab, state))
 
 
 def _moves_from(
@@ -151,7 +150,7 @@ def _moves_from(
 
     `every`: each template with a few names; otherwise the movers with all names that led nowhere yet (`reached`).
     """
-    names = sorted({name.lower() for name in offered(lab, state).names})
+    names = sorted(names_in(lab, state))
     rng.shuffle(names)
     here = state
     for template in sorted(survey.templates) if every else survey.movers():
@@ -161,26 +160,37 @@ def _moves_from(
             if name in reached and template in survey.movers():
                 continue
             action = runtime.fill(template, [name])
+            names_in(lab, here)
             after = lab.after(here, action)
-            if survey.refused(after):
+            if after.over or survey.refused(after):
+                here = state if after.over else here
                 continue
-            if after.over or not _led_to(lab, survey, here, after, name):
-                survey.accepted[template] += not after.over
-                here = state if after.over or not every else after
+            if not _led_to(lab, survey, here, after, name):
+                survey.accepted[template] += 1
+                here = after if every else state
                 continue
             _count_move(lab, survey, here, after, template, name)
             here = state
             yield lab.after(state, action), name
 
 
+def compare_views(lab: Lab, survey: Survey, before: State, after: State) -> list[str]:
+    """The views that an action changed, counted."""
+    changed = [view for view in plain_views(lab) if lab.look(before, view) != lab.look(after, view)]
+    survey.views.update(changed)
+    return changed
+
+
 def _led_to(lab: Lab, survey: Survey, before: State, after: State, name: str) -> bool:
+    """Whether a view begins with the name now and did not before, and other things than before can be named."""
     led = False
-    for view in plain_views(lab):
-        old, new = lab.look(before, view), lab.look(after, view)
-        survey.views[view] += old != new
-        if lead(old) != lead(new) and runtime.mentions(lead(new), name) and not runtime.mentions(lead(old), name):
-            survey.naming[view] += 1
-            led = True
+    for view in compare_views(lab, survey, before, after):
+        old, new = lead(lab.look(before, view)), lead(lab.look(after, view))
+        if runtime.mentions(new, name) and not runtime.mentions(old, name):
+            old_names, new_names = names_in(lab, before), names_in(lab, after)
+            if len(old_names & new_names) < MAX_IN_COMMON * len(old_names | new_names):
+                survey.naming[view] += 1
+                led = True
     return led
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from align_echo.align.probe.lab import Lab, State
 from align_echo.align.probe.offered import runtime
-from align_echo.align.probe.offered.survey import Survey, offered, survey_task, view_texts
+from align_echo.align.probe.offered.survey import Survey, names_in, survey_task, view_texts
 from align_echo.types import Evidence
 
 TRIALS_PER_TASK = 4
@@ -81,7 +81,7 @@ def _try_reach(
     runtime.watch(spec, history, view_texts(lab, away, spec["views"]))
     names = [
         name
-        for name in sorted({one.lower() for one in offered(lab, first).names})
+        for name in sorted(names_in(lab, first))
         if runtime.last_seen(history, name) and not runtime.at_hand(history, name) and name not in survey.places
     ]
     templates = [one for one in sorted(survey.templates) if one.count("{") == 1 and one not in survey.movers()]
@@ -110,7 +110,7 @@ def _try_form(
     """Say a form with things at hand for which its rewriting does something; the form itself must be refused."""
     history = runtime.new_history()
     runtime.watch({"places": sorted(survey.places)}, history, view_texts(lab, state, survey.looks()))
-    offers = sorted({name.lower() for name in offered(lab, state).names})
+    offers = sorted(names_in(lab, state) - survey.places)
     names = [name for name in offers if runtime.at_hand(history, name)]
     arity = form.count("{")
     for _ in range(NAMES_TRIED):

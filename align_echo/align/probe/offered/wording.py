@@ -15,18 +15,21 @@ from itertools import permutations
 
 from align_echo.align.probe.lab import Lab, State
 from align_echo.align.probe.offered import runtime
-from align_echo.align.probe.offered.survey import Survey, learn_names, plain_views, view_texts
+from align_echo.align.probe.offered.survey import Survey, compare_views, learn_names, plain_views, view_texts
 from align_echo.types import Evidence, Trajectory
 
 NAME_WORDS = 4
-DROPPED = 0.8
+DROPPED = 0.6
 """What a reading is worth for every name of the form that it drops."""
 
-CASES_PER_FORM = 5
-CASES_PER_TASK = 2
+SWAPPED = 0.75
+"""What it is worth if it takes the names in another order."""
+
+CASES_PER_FORM = 8
+CASES_PER_TASK = 3
 MIN_SUPPORT = 3
-MIN_RATE = 0.6
-MARGIN = 1.25
+MIN_RATE = 0.5
+MARGIN = 1.2
 
 
 @dataclass(frozen=True)
@@ -42,10 +45,14 @@ class Saying:
 
 @dataclass
 class Readings:
-    """What came of a form's possible readings: per template how often it was tried, and how often it did something."""
+    """What came of a form's possible readings: how often each was tried, did something, was refused or ended it all.
+
+    One that was understood and changed nothing may have been in effect: it speaks neither for a reading nor against it.
+    """
 
     tried: Counter[str] = field(default_factory=Counter)
     worked: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
     tasks: set[str] = field(default_factory=set)
     cases: int = 0
     example: Saying | None = None
@@ -76,29 +83,37 @@ def lifted(names: Iterable[str], action: str, texts: Sequence[str] = ()) -> tupl
     return form + said[start:], tuple(found)
 
 
-def sayings(lab: Lab, survey: Survey, trajectories: Iterable[Trajectory]) -> Iterator[Saying]:
+def sayings(lab: Lab, survey: Survey, trajectories: Iterable[Trajectory]) -> list[Saying]:
     """The agents' refused utterances about things at hand, each form a few times a task, in the states of saying."""
+    refused = []
     for trajectory in sorted(trajectories, key=lambda one: one.task_id):
         state = lab.start(trajectory.task_id)
-        taken: Counter[str] = Counter()
         for step in trajectory.steps:
             if step.action is None or step.raw_observation is None or state.over:
                 continue
-            if step.raw_observation.strip() not in survey.uninformative:
-                state = lab.after(state, step.action)
-                continue
-            learn_names(lab, survey, state)
-            texts = [text.lower() for text in view_texts(lab, state, plain_views(lab))]
-            _learn_names_said(lab, survey, state, step.action, texts)
-            form, names = lifted(survey.names | survey.places, step.action, texts)
-            at_hand = all(any(runtime.mentions(text, name) for text in texts) for name in names)
-            if names and at_hand and taken[form] < CASES_PER_TASK:
-                taken[form] += 1
-                yield Saying(trajectory.task_id, state, step.action, form, names)
+            if step.raw_observation.strip() in survey.uninformative:
+                learn_names(lab, survey, state)
+                _learn_names_said(lab, survey, state, step.action)
+                refused.append((state, step.action))
+            else:
+                after = lab.after(state, step.action)
+                compare_views(lab, survey, state, after)
+                state = after
+    found: list[Saying] = []
+    taken: Counter[tuple[str, str]] = Counter()
+    for state, action in refused:
+        texts = [text.lower() for text in view_texts(lab, state, survey.looks())]
+        form, names = lifted(survey.names | survey.places, action, texts)
+        at_hand = all(any(runtime.mentions(text, name) for text in texts) for name in names)
+        taken[state.task_id, form] += at_hand
+        if names and at_hand and taken[state.task_id, form] <= CASES_PER_TASK:
+            found.append(Saying(state.task_id, state, action, form, names))
+    return found
 
 
-def _learn_names_said(lab: Lab, survey: Survey, state: State, action: str, texts: Sequence[str]) -> None:
+def _learn_names_said(lab: Lab, survey: Survey, state: State, action: str) -> None:
     """Names in an utterance that the engine does not offer and yet takes: words of a view that the tester accepts."""
+    texts = [text.lower() for text in view_texts(lab, state, plain_views(lab))]
     words = action.lower().split()
     for size in range(min(NAME_WORDS, len(words)), 0, -1):
         for start in range(len(words) - size + 1):
@@ -135,18 +150,19 @@ def try_readings(lab: Lab, survey: Survey, saying: Saying, readings: Readings) -
     readings.cases += 1
     readings.tasks.add(saying.task_id)
     readings.example = readings.example or saying
-    before = told_of(lab, saying.state, saying.names)
+    before = told_of(lab, survey, saying.state, saying.names)
     for reading, action in candidates(survey, saying.form, saying.names):
         after = lab.after(saying.state, action)
         readings.tried[reading] += 1
-        readings.worked[reading] += (
-            not after.over and not survey.refused(after) and told_of(lab, after, saying.names) != before
-        )
+        if after.over or survey.refused(after):
+            readings.failed[reading] += 1
+        elif told_of(lab, survey, after, saying.names) != before:
+            readings.worked[reading] += 1
 
 
-def told_of(lab: Lab, state: State, names: Sequence[str]) -> list[list[str]]:
+def told_of(lab: Lab, survey: Survey, state: State, names: Sequence[str]) -> list[list[str]]:
     """What each view says of some names: the clauses that mention one, so that changes elsewhere do not count."""
-    clauses = [re.split(r"[\n.;]", text.lower()) for text in view_texts(lab, state, plain_views(lab))]
+    clauses = [re.split(r"[\n.;]", text.lower()) for text in view_texts(lab, state, survey.looks())]
     return [[one.strip() for one in view if any(runtime.mentions(one, name) for name in names)] for view in clauses]
 
 
@@ -187,8 +203,8 @@ def _readings(lab: Lab, survey: Survey, said: Iterable[Saying]) -> dict[str, Rea
 
 
 def _evidence(readings: Readings, reading: str) -> Evidence:
-    worked = readings.worked[reading]
-    return Evidence(support=worked, refuted=readings.tried[reading] - worked, tasks=len(readings.tasks))
+    tasks = len(readings.tasks)
+    return Evidence(support=readings.worked[reading], refuted=readings.failed[reading], tasks=tasks)
 
 
 def best_reading(readings: Readings) -> str:
@@ -199,7 +215,9 @@ def best_reading(readings: Readings) -> str:
 
     def worth(reading: str) -> float:
         rate = readings.worked[reading] / readings.tried[reading]
-        return rate * DROPPED ** (len(example.names) - reading.count("{"))
+        places = re.findall(r"\{(\d)\}", reading)
+        swapped = SWAPPED if places != sorted(places) else 1.0
+        return rate * swapped * DROPPED ** (len(example.names) - len(places))
 
     ranked = sorted(readings.tried, key=lambda reading: (-worth(reading), reading))
     if not ranked or readings.cases < MIN_SUPPORT:

@@ -1,0 +1,136 @@
+"""The probe on a world that offers its vocabulary: it finds ways, where things are, and what is misworded."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Any
+
+import pytest
+
+from align_echo.align.probe.backend import ProbeBackend
+from align_echo.align.probe.emit import read_spec
+from align_echo.errors import UsageError
+from align_echo.interface import check_source, identity
+from align_echo.rollout import base_env, run_tasks
+from align_echo.types import AgentReply, AgentView
+from align_echo.wrappers.align_wrapper import AlignWrapper
+from align_echo.wrappers.text_env import EngineState
+from tests.annex_env import CONTRACT, PLACES, TASK_IDS, THINGS, AnnexEnv
+
+
+class Bumbler:
+    """Says things of what it saw anywhere, some of them worded wrongly."""
+
+    name = "bumbler"
+
+    def act(self, view: AgentView) -> AgentReply:
+        rng = random.Random(f"{view.task_id}/{len(view.turns)}")
+        text = view.initial_observation + " ".join(turn.observation for turn in view.turns)
+        seen = sorted(thing for thing in THINGS if thing in text) or ["tin"]
+        thing, other = rng.sample([*seen, "clock", "stool"], 2)
+        said = [
+            f"beam {rng.choice(PLACES[:-1])}",
+            f"grasp {thing} off {other}",
+            f"stick {thing} on {other}",
+            f"ping {thing}",
+            f"grasp {thing}",
+            f"lodge {thing}",
+            "peer",
+        ]
+        action = rng.choice(said)
+        return AgentReply(text=action, action=action)
+
+
+@pytest.fixture(scope="module")
+def found():
+    failed = [one for one in run_tasks(AnnexEnv, Bumbler(), TASK_IDS[:16], split="train") if not one.won]
+    backend = ProbeBackend(lambda: AnnexEnv(step_limit=10**6), TASK_IDS[16:], seed=1)
+    misalignments = backend.analyze(failed, [], identity(CONTRACT))
+    return failed, backend, misalignments, backend.optimize(misalignments, identity(CONTRACT))
+
+
+def spec_of(found: Any) -> dict[str, Any]:
+    return read_spec(found[3].source) or {}
+
+
+def test_the_way_of_travelling_is_told_from_the_one_next_door(found):
+    assert (spec_of(found)["travel"], spec_of(found)["movers"]) == ("beam {0}", ["beam {0}", "stroll {0}"])
+
+
+def test_all_places_are_found_and_nothing_else_is_one(found):
+    assert spec_of(found)["places"] == sorted(PLACES)
+
+
+def test_the_view_that_names_the_place_leads_and_a_constant_text_is_no_view(found):
+    assert spec_of(found)["views"] == ["peer", "pockets"]
+
+
+def test_misworded_forms_are_read_by_what_they_would_change(found):
+    assert spec_of(found)["forms"] == {"grasp {0} off {1}": "grasp {0}", "stick {0} on {1}": "lodge {0} on {1}"}
+
+
+def test_every_rule_held_on_tasks_it_was_not_learned_from(found):
+    rules = found[2][1:]
+    assert len(rules) == 3
+    assert all(one.evidence.support >= 3 and one.evidence.precision >= 0.9 for one in rules)
+
+
+def test_the_source_runs_in_the_sandbox_and_its_advice_works(found):
+    _, _, _, interface = found
+    check_source(interface.source, CONTRACT)
+    env = AlignWrapper(AnnexEnv(step_limit=100), interface)
+    _, info = env.reset(options={"task": TASK_IDS[18]})
+    assert "`beam the place where it was seen` first" in info["rules"]
+    where: dict[str, str] = {}
+    for place in PLACES:
+        env.step(f"beam {place}")
+        where |= {thing: place for thing in THINGS if thing in base_env(env).probe("peer")}
+    thing = next(thing for thing in THINGS if where[thing] != PLACES[-1])
+    shown = env.step(f"grasp {thing} off {thing}")[0]
+    assert f"you need to `beam {where[thing]}` first" in shown
+    env.step(re.findall(r"`(beam [^`]+)` first", shown)[0])
+    shown = env.step(f"grasp {thing} off {thing}")[0]
+    assert f"write `grasp {thing}` instead" in shown
+    assert env.step(f"grasp {thing}")[0] == f"The {thing} is yours."
+
+
+def test_what_was_never_seen_is_said_to_be_unknown(found):
+    env = AlignWrapper(AnnexEnv(), found[3])
+    env.reset(options={"task": TASK_IDS[18]})
+    shown, _, _, _, info = env.step("ping teapot")
+    assert "Nothing called `teapot` was seen so far" in shown
+    assert info["raw_observation"] == "Eh?"
+
+
+def test_the_same_seed_gives_the_same_interface(found):
+    failed, _, _, interface = found
+    again = ProbeBackend(lambda: AnnexEnv(step_limit=10**6), TASK_IDS[16:], seed=1)
+    assert again.optimize(again.analyze(failed, [], identity(CONTRACT)), identity(CONTRACT)).source == interface.source
+
+
+def test_a_second_look_finds_nothing_new(found):
+    failed, backend, misalignments, interface = found
+    assert backend.analyze(failed, misalignments, interface) == []
+
+
+def test_feedback_that_tells_is_left_alone():
+    class Telling(AnnexEnv):
+        def _answer(self, observation: str) -> EngineState:
+            return super()._answer(f"No tin, no {observation}" if observation == "Eh?" else observation)
+
+    failed = run_tasks(Telling, Bumbler(), TASK_IDS[:4], split="train")
+    said: list[str] = []
+    backend = ProbeBackend(lambda: Telling(step_limit=10**6), TASK_IDS[16:], on_progress=said.append)
+    assert backend.analyze(failed, [], identity(CONTRACT)) == []
+    assert "no uninformative feedback found" in said[-1]
+
+
+def test_an_engine_that_neither_lists_nor_offers_is_refused_in_one_line():
+    class Mute(AnnexEnv):
+        def offered(self) -> None:  # type: ignore[override]
+            return None
+
+    failed = run_tasks(AnnexEnv, Bumbler(), TASK_IDS[:2], split="train")
+    with pytest.raises(UsageError, match="use --backend llm"):
+        ProbeBackend(lambda: Mute(step_limit=10**6), TASK_IDS[16:]).analyze(failed, [], identity(CONTRACT))
