@@ -1,8 +1,8 @@
 """Agents that see what no agent may: bounds to compare with, never subjects of a measurement.
 
 `Expert` plays the environment's own expert (the ceiling), `RandomChoice` draws among the actions that the engine would
-accept (the floor). Each follows the episode in a raw environment of its own, from the actions it is shown; the
-environment that is measured tells them nothing.
+accept, or among those that its API offers (the floor). Each follows the episode in a raw environment of its own, from
+the actions it is shown; the environment that is measured tells them nothing.
 """
 
 from __future__ import annotations
@@ -13,10 +13,7 @@ import threading
 from collections.abc import Callable
 
 from align_echo.types import AgentReply, AgentView
-from align_echo.wrappers.text_env import TextEnv
-
-FALLBACK = "look"
-"""What is sent where there is nothing better to do."""
+from align_echo.wrappers.text_env import Offered, TextEnv
 
 
 class _Shadow(threading.local):
@@ -67,11 +64,14 @@ class Expert(Privileged):
     name = "expert"
 
     def _choose(self, env: TextEnv, view: AgentView) -> str:
-        return env.oracle().expert_action() or FALLBACK
+        return env.oracle().expert_action() or _idle(env)
 
 
 class RandomChoice(Privileged):
-    """Draws evenly among the admissible actions; the same seed and view give the same action."""
+    """Draws evenly among the admissible actions; the same seed and view give the same action.
+
+    Where the engine does not list them it fills a form that is offered with names that are, which may be refused.
+    """
 
     name = "random"
 
@@ -80,6 +80,25 @@ class RandomChoice(Privileged):
         self._seed = seed
 
     def _choose(self, env: TextEnv, view: AgentView) -> str:
-        offered = env.state.admissible_actions or (FALLBACK,)
         draw = hashlib.sha256(f"{self._seed}/{view.task_id}/{len(view.turns)}".encode()).digest()
-        return sorted(offered)[int.from_bytes(draw[:8], "big") % len(offered)]
+        number = int.from_bytes(draw[:8], "big")
+        if env.state.admissible_actions is not None:
+            choices = sorted(env.state.admissible_actions)
+            return choices[number % len(choices)] if choices else _idle(env)
+        offered = None if env.state.done else env.offered()
+        return _idle(env) if offered is None else _filled(offered, number)
+
+
+def _idle(env: TextEnv) -> str:
+    """What is sent where there is nothing better to do: a look, where the environment has one."""
+    return next((action for action in env.contract.read_only_actions if "{}" not in action), "")
+
+
+def _filled(offered: Offered, number: int) -> str:
+    """A form with names in its places, drawn by a number: its digits in the base of what there is to choose from."""
+    number, form = divmod(number, len(offered.templates))
+    action = offered.templates[form]
+    for place in range(action.count("{")):
+        number, name = divmod(number, max(len(offered.names), 1))
+        action = action.replace(f"{{{place}}}", offered.names[name] if offered.names else "")
+    return action

@@ -22,6 +22,7 @@ from align_echo.errors import AlignEchoError
 from align_echo.interface import shipped_interfaces
 from align_echo.wrappers.catalogue import EnvironmentSpec, environments, tasks
 from align_echo.wrappers.data_source import games_of
+from align_echo.wrappers.scienceworld.jvm import find_java, java_version
 
 PACKAGES = {
     "gymnasium": "gymnasium",
@@ -51,7 +52,7 @@ def doctor() -> None:
     """Say what is installed, which data and keys are found, and what to install for what is missing."""
     settings = [_setting(name) for name in SETTINGS]  # before the engine is loaded: it sets some of its own
     console = stdout()
-    for finding in (*_installed(), *_keys(), *settings, *_data()):
+    for finding in (*_installed(), *_science(), *_keys(), *settings, *_data()):
         mark = Text("ok", style="green") if finding.good else Text("--", style="yellow")
         line = Text.assemble(mark, f"  {finding.subject}: {finding.found}")
         console.print(line, soft_wrap=True)
@@ -71,6 +72,21 @@ def _installed() -> Iterator[Finding]:
         else:
             yield Finding(package, "not installed", False, "pip install --force-reinstall align-echo")
     yield Finding("shipped interfaces", ", ".join(shipped_interfaces()) or "none")
+
+
+def _science() -> Iterator[Finding]:
+    """The extra of ScienceWorld, and the Java that it would run on."""
+    install = environments()["scienceworld"].install
+    if find_spec("scienceworld") is None:
+        yield Finding("scienceworld", "not installed", False, f"only for ScienceWorld: {install}")
+        return
+    yield Finding("scienceworld", metadata.version("scienceworld"))
+    try:
+        java = find_java()
+    except AlignEchoError as error:
+        yield Finding("Java", "not found", False, str(error))
+    else:
+        yield Finding("Java", f"{java_version(java)}, {java}")
 
 
 def _keys() -> Iterator[Finding]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from align_echo.agents.privileged import Expert, RandomChoice
 from align_echo.rollout import extend, run_episode, start_view, take_turn
 from align_echo.types import AgentReply
+from align_echo.wrappers.text_env import EngineState, Offered
 from tests.room_env import TASK_IDS, RoomEnv
 
 
@@ -32,3 +35,33 @@ def test_chance_takes_what_the_engine_accepts_and_repeats_itself_by_seed():
     runs = [run_episode(RoomEnv(), RandomChoice(make, seed=seed), TASK_IDS[1], split="train") for seed in (0, 0, 1)]
     assert runs[0].actions == runs[1].actions != runs[2].actions
     assert all("Nothing happens" not in step.observation for one in runs for step in one.steps)
+
+
+class UnlistedRoom(RoomEnv):
+    """The rooms without a list of admissible actions, and with forms and names instead."""
+
+    def _act(self, action: str) -> EngineState:
+        return dataclasses.replace(super()._act(action), admissible_actions=None)
+
+    def _load(self, task_id: str) -> EngineState:
+        return dataclasses.replace(super()._load(task_id), admissible_actions=None)
+
+    def offered(self) -> Offered:
+        return Offered(("look", "take {0}", "show {0} to {1}"), ("mug 1", "book 1"))
+
+
+def test_where_nothing_is_listed_chance_fills_the_forms_that_are_offered():
+    agent = RandomChoice(lambda: UnlistedRoom(step_limit=10**9))
+    drawn = set(run_episode(UnlistedRoom(step_limit=60), agent, TASK_IDS[1], split="train").actions)
+    assert {"look", "take mug 1", "take book 1", "show mug 1 to book 1"} <= drawn
+    assert not any("{" in str(action) for action in drawn)
+
+
+def test_an_expert_at_a_loss_looks():
+    env, agent = RoomEnv(), Expert(make)
+    start = start_view(env, TASK_IDS[0], "", 0)
+    won = [AgentReply(text="", action=action) for action in ("take mug 1", "go to study", "drop mug 1")]
+    view = start
+    for reply in won:
+        view = extend(view, take_turn(env, reply))
+    assert agent.act(view).action == "look"

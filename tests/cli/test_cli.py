@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from align_echo.cli import doctor
 from align_echo.evaluate.comparison import Comparison
 from align_echo.interface import identity, save_interface
 from align_echo.types import Trajectory
@@ -236,6 +237,14 @@ def test_doctor_says_what_is_missing_and_never_prints_a_key(run, monkeypatch):
     assert "$OPENAI_API_KEY is set" in out
     assert "very-secret" not in out
     assert "--backend auto takes llm" in out
+
+
+def test_doctor_says_what_scienceworld_needs(run, monkeypatch):
+    found = run("doctor")[1]
+    assert re.search(r"Java: \d+, .*java", found)
+    assert re.search(r"scienceworld tasks: .*149 align_test", found)
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
+    assert "only for ScienceWorld: pip install 'align-echo[scienceworld]'" in run("doctor")[1]
 
 
 def test_doctor_reports_data_that_is_not_complete(run, monkeypatch, tmp_path):
