@@ -14,6 +14,7 @@ from align_echo.rollout import ATTEMPTS
 from align_echo.types import Trajectory
 from align_echo.wrappers.alfworld.env import AlfworldEnv
 from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.scienceworld.pool import pool
 
 GRID = ["grid", "--env", "alfworld", "--agent", "novice", "--interface", "probe", "--tasks", "2"]
 TWO_AGENTS = [*GRID, "--agent", "vanilla", "--model", "novice"]
@@ -70,6 +71,7 @@ def test_bad_input_is_one_line_status_2_and_nothing_written(case, run, tmp_path)
 
 def test_an_extra_that_is_not_installed_is_said_before_anything_runs(run, monkeypatch, tmp_path):
     identity_file(tmp_path, "scienceworld")
+    pool().close()  # none that other tests left running
     monkeypatch.setattr("align_echo.wrappers.scienceworld.jvm.find_spec", lambda name: None)
     arguments = ["--env", "scienceworld", "--agent", "expert", "--interface", "given/scienceworld.py"]
     status, _, err = run("grid", *arguments, "--out", "out")
