@@ -20,6 +20,10 @@ def reach_in_words(travel: str) -> str:
     return f"An action is refused when a thing it names is not in sight here: `{way}` first"
 
 
+BARE_IN_WORDS = "A thing is named by the words that the engine has for it, without any others around them"
+"""The rule about names with further words."""
+
+
 def rules_text(spec: dict[str, Any]) -> str:
     """What `InferRules` tells an agent up front."""
     lines = ["Learned by experiment in this environment:"]
@@ -30,6 +34,8 @@ def rules_text(spec: dict[str, Any]) -> str:
     if spec["travel"]:
         lines.append(f"- {reach_in_words(spec['travel'])}")
         lines.append("- Places: " + ", ".join(spec["places"]))
+    if spec["bare"]:
+        lines.append(f"- {BARE_IN_WORDS}")
     if spec["views"]:
         lines.append("- What is in sight: " + ", ".join(f"`{view}`" for view in spec["views"]))
     return "\n".join(lines)

@@ -13,13 +13,21 @@ from typing import Any
 
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.offered import runtime
-from align_echo.align.probe.offered.emit import form_in_words, reach_in_words
+from align_echo.align.probe.offered.emit import BARE_IN_WORDS, form_in_words, reach_in_words
 from align_echo.align.probe.offered.survey import Survey, survey_task
-from align_echo.align.probe.offered.trials import Verdicts, try_on_fresh
-from align_echo.align.probe.offered.wording import Form, learn_forms, lifted, sayings
+from align_echo.align.probe.offered.trials import BARE, REACH, Verdicts, try_bare_names, try_on_fresh
+from align_echo.align.probe.offered.wording import Form, learn_forms, lifted, lifted_sayings, refused_sayings
 from align_echo.types import Evidence, Misalignment, Trajectory
 
 Spec = dict[str, Any]
+
+EMPTY: Spec = {
+    **{part: [] for part in ("uninformative", "templates", "views", "places", "movers", "names")},
+    "forms": {},
+    "travel": "",
+    "bare": False,
+}
+"""What is known before anything was learned."""
 
 MIN_ACTIONS = 5
 MIN_KINDS = 2
@@ -75,17 +83,22 @@ def analyze(
     if not survey.uninformative:
         say("no uninformative feedback found: there is nothing to align")
         return []
-    said = sayings(lab, survey, failed)
+    surveyed = frozenset(survey.names)
+    refused = refused_sayings(lab, survey, failed)
+    said = lifted_sayings(lab, survey, refused)
     spec = _merged(before, survey)
     say(f"{len(said)} refused sayings, {len({one.form for one in said})} forms ({lab.steps} engine steps so far)")
     forms = learn_forms(lab, survey, said, spec["forms"])
     candidate = {**spec, "forms": {**spec["forms"], **{form: found.reading for form, found in forms.items()}}}
     untouched = [task_id for task_id in fresh if task_id not in tasks][:FRESH_TASKS]
     verdicts = try_on_fresh(lab, survey, candidate, untouched, rng)
+    elsewhere = [one for one in refused if one[0].task_id not in survey.tasks]
+    try_bare_names(lab, survey, {**spec, "names": sorted(surveyed)}, elsewhere, verdicts)
     say(f"{len(untouched)} fresh tasks played ({lab.steps} engine steps so far)")
     return [
         *_about_refusals(before, spec, failed),
         *_about_reach(before, spec, verdicts),
+        *_about_bare_names(before, verdicts),
         *_about_forms(forms, verdicts),
         *_about_wrong_forms(spec, verdicts),
     ]
@@ -106,8 +119,8 @@ def _surveyed(
 
 def _merged(before: Spec | None, survey: Survey) -> Spec:
     """The vocabulary that was found, and the forms that were learned before."""
-    old: Spec = before or {"uninformative": [], "templates": [], "forms": {}, "views": [], "places": [], "movers": []}
-    travel = survey.travel() or old.get("travel", "")
+    old: Spec = before or EMPTY
+    travel = survey.travel() or old["travel"]
     return {
         "uninformative": sorted({*old["uninformative"], *survey.uninformative}),
         "templates": sorted({*old["templates"], *survey.templates}),
@@ -116,16 +129,19 @@ def _merged(before: Spec | None, survey: Survey) -> Spec:
         "places": sorted({*old["places"], *survey.places}),
         "travel": travel,
         "movers": sorted({*old["movers"], *survey.movers()}),
+        "names": sorted({*old["names"], *survey.names}),
+        "bare": old["bare"],
     }
 
 
 def resolved(spec: Spec | None, detail: Spec) -> Spec:
     """A spec with one misalignment's detail worked in."""
     if "offered" in detail:
-        return {**detail["offered"], "forms": spec["forms"] if spec else {}, "travel": spec["travel"] if spec else ""}
+        old = spec or EMPTY
+        return {**detail["offered"], **{part: old[part] for part in ("forms", "travel", "bare")}}
     assert spec is not None, "the vocabulary comes first"
-    if "travel" in detail:
-        return {**spec, "travel": detail["travel"]}
+    if "travel" in detail or "bare" in detail:
+        return {**spec, **detail}
     forms = {form: template for form, template in spec["forms"].items() if form != detail["form"]}
     return {**spec, "forms": {**forms, detail["form"]: detail["template"]} if detail["template"] else forms}
 
@@ -160,10 +176,10 @@ def _about_refusals(before: Spec | None, spec: Spec, failed: Sequence[Trajectory
 
 def _about_reach(before: Spec | None, spec: Spec, verdicts: Verdicts) -> Iterable[Misalignment]:
     """A refused action whose thing is elsewhere, if the way there made it possible."""
-    evidence = verdicts.of("")
+    evidence = verdicts.of(REACH)
     if not stands(evidence) or (before is not None and before["travel"] == spec["travel"]):
         return
-    task_id, action = verdicts.example[""]
+    task_id, action = verdicts.example[REACH]
     yield Misalignment(
         task_id=task_id,
         action_type="an action on a thing that is elsewhere",
@@ -173,6 +189,24 @@ def _about_reach(before: Spec | None, spec: Spec, verdicts: Verdicts) -> Iterabl
         sufficient_feedback=f"you need to `{runtime.fill(spec['travel'], ['<place>'])}` first",
         evidence=evidence,
         detail=json.dumps({"travel": spec["travel"]}),
+    )
+
+
+def _about_bare_names(before: Spec | None, verdicts: Verdicts) -> Iterable[Misalignment]:
+    """Names with further words around them, if they were understood without."""
+    evidence = verdicts.of(BARE)
+    if not stands(evidence) or (before is not None and before["bare"]):
+        return
+    task_id, action = verdicts.example[BARE]
+    yield Misalignment(
+        task_id=task_id,
+        action_type="an action with further words around a name",
+        action=action,
+        intent=f"`{action}`",
+        rule=BARE_IN_WORDS,
+        sufficient_feedback="name the action with the bare name",
+        evidence=evidence,
+        detail=json.dumps({"bare": True}),
     )
 
 

@@ -6,7 +6,7 @@ and strings only: it runs in the sandbox.
 `spec` holds what was learned: "uninformative" (observations), "templates" (offered forms, "grab {0} off {1}"), "forms"
 (misused form -> template), "views" (read-only actions whose texts show what is at hand, the one that names the place
 first), "places" (their names), "travel" (the template that leads to any place, or ""), "movers" (all templates that
-lead somewhere).
+lead somewhere), "names" (names that the engine took), "bare" (whether names with further words around are refused).
 """
 
 import re
@@ -90,6 +90,17 @@ def understood(spec: dict[str, Any], history: dict[str, Any], action: str) -> tu
     return best
 
 
+def bare(spec: dict[str, Any], history: dict[str, Any], text: str) -> str:
+    """The first name within a text that the engine takes and that was seen, as long as it goes; "" if only the text."""
+    words = text.split(" ")
+    for first in range(len(words)):
+        for last in range(len(words), first, -1):
+            part = " ".join(words[first:last])
+            if part != text and part in spec["names"] and known(spec, history, part):
+                return part
+    return ""
+
+
 def advise(spec: dict[str, Any], history: dict[str, Any], action: str) -> str:
     """What to tell an agent whose action was refused; "" where nothing was learned."""
     said = " ".join(action.lower().split())
@@ -97,7 +108,18 @@ def advise(spec: dict[str, Any], history: dict[str, Any], action: str) -> str:
     if found is None:
         return suggest(spec, said)
     form, names = found
+    if spec["bare"]:
+        names = [name if known(spec, history, name) else bare(spec, history, name) or name for name in names]
     template = spec["forms"].get(form, form)
+    advice = advise_on(spec, history, said, template, names)
+    if advice or not spec["bare"]:
+        return advice
+    shorter = [bare(spec, history, name) or name for name in names]
+    return advise_on(spec, history, said, template, shorter)
+
+
+def advise_on(spec: dict[str, Any], history: dict[str, Any], said: str, template: str, names: list[str]) -> str:
+    """What to tell of one template with these names, of which it may use some only."""
     used = [name for number, name in enumerate(names) if "{" + str(number) + "}" in template]
     unseen = [name for name in used if not known(spec, history, name)]
     if unseen:

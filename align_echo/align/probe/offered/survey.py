@@ -21,6 +21,9 @@ PAIRS_TRIED = 4
 MAX_IN_COMMON = 0.6
 """Share of the names that two places may have in common."""
 
+MIN_CHANGES = 0.02
+"""A view changes at least this often, against the one that changes most."""
+
 MIN_MOVES = 2
 MIN_TRAVEL = 0.9
 ROUNDS = 12
@@ -32,6 +35,7 @@ class Survey:
     """What was learned of an environment's vocabulary and places; grows with every task."""
 
     uninformative: Sequence[str]
+    tasks: set[str] = field(default_factory=set)
     templates: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
     places: set[str] = field(default_factory=set)
@@ -62,7 +66,8 @@ class Survey:
 
     def looks(self) -> list[str]:
         """Read-only actions whose text changes, the one that names places first."""
-        changing = [view for view, count in self.views.items() if count]
+        most = max(self.views.values(), default=0)
+        changing = [view for view, count in self.views.items() if count > MIN_CHANGES * most]
         return sorted(changing, key=lambda view: (-self.naming[view], view))
 
 
@@ -87,6 +92,7 @@ def survey_task(lab: Lab, survey: Survey, task_id: str, rng: random.Random, *, t
     `thorough`: every template is tried at the start, and movers everywhere. Otherwise the known places are visited one
     after the other by the known way of travelling.
     """
+    survey.tasks.add(task_id)
     start = lab.start(task_id)
     learn_names(lab, survey, start)
     if not thorough:

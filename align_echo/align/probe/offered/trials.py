@@ -1,8 +1,8 @@
 """What was learned, on trial: on tasks it was not learned from, by doing what the interface would advise.
 
-Two claims are tested. Reach: an action that is refused here because its thing is elsewhere is understood after the
-advised way. Forms: a misworded action is refused, and its rewriting is understood. Trials run `runtime.py`, the code
-that advises.
+Three claims are tested. Reach: an action that is refused here because its thing is elsewhere is understood after the
+advised way. Forms: a misworded action is refused, and its rewriting is understood. Bare names: what an agent said with
+further words around a name is understood without them. Trials run `runtime.py`, the code that advises.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from typing import Any
 from align_echo.align.probe.lab import Lab, State
 from align_echo.align.probe.offered import runtime
 from align_echo.align.probe.offered.survey import Survey, names_in, survey_task, view_texts
+from align_echo.align.probe.offered.wording import lifted
 from align_echo.types import Evidence
 
+REACH, BARE = "reach", "bare names"
 TRIALS_PER_TASK = 4
 NAMES_TRIED = 12
 
 
 @dataclass
 class Verdicts:
-    """Counts by claim ("" is reach, else a form): for, against, tasks, one that was against, one that was for."""
+    """Counts by claim (`REACH`, `BARE`, else a form): for, against, tasks, one that was against, one that was for."""
 
     support: Counter[str] = field(default_factory=Counter)
     refuted: Counter[str] = field(default_factory=Counter)
@@ -63,9 +65,9 @@ def try_on_fresh(
             for _ in range(TRIALS_PER_TASK):
                 first, other = rng.sample(states, 2)
                 _try_reach(lab, survey, spec, first, other, rng, verdicts)
-        for form, reading in sorted(spec["forms"].items()):
+        for form in sorted(spec["forms"]):
             for _ in range(TRIALS_PER_TASK // 2):
-                _try_form(lab, survey, form, reading, rng.choice(states), rng, verdicts)
+                _try_form(lab, survey, spec, form, rng.choice(states), rng, verdicts)
     return verdicts
 
 
@@ -96,7 +98,7 @@ def _try_reach(
         step = runtime.missing_step(spec, history, template, [name])
         back = lab.after(away, step) if step else away
         held = not back.over and not survey.refused(lab.after(back, action))
-        verdicts.count("", away.task_id, action, held=held)
+        verdicts.count(REACH, away.task_id, action, held=held)
         return
 
 
@@ -105,22 +107,44 @@ def _place_of(lab: Lab, spec: dict[str, Any], state: State) -> str:
 
 
 def _try_form(
-    lab: Lab, survey: Survey, form: str, reading: str, state: State, rng: random.Random, verdicts: Verdicts
+    lab: Lab, survey: Survey, spec: dict[str, Any], form: str, state: State, rng: random.Random, verdicts: Verdicts
 ) -> None:
-    """Say a form with things at hand for which its rewriting does something; the form itself must be refused."""
+    """Say a form with things at hand (with places, where it is about going); the form itself must be refused."""
     history = runtime.new_history()
-    runtime.watch({"places": sorted(survey.places)}, history, view_texts(lab, state, survey.looks()))
-    offers = sorted(names_in(lab, state) - survey.places)
-    names = [name for name in offers if runtime.at_hand(history, name)]
+    runtime.watch(spec, history, view_texts(lab, state, spec["views"]))
+    goes = spec["forms"][form] in spec["movers"]
+    offers = sorted(survey.places if goes else names_in(lab, state) - survey.places)
+    names = [name for name in offers if (name != history["place"] if goes else runtime.at_hand(history, name))]
     arity = form.count("{")
     for _ in range(NAMES_TRIED):
         if len(names) < arity:
             return
         chosen = rng.sample(names, arity)
-        said, wanted = runtime.fill(form, chosen), runtime.fill(reading, chosen)
+        said, wanted = runtime.fill(form, chosen), runtime.fill(spec["forms"][form], chosen)
         after = lab.after(state, wanted)
         if after.over:
             continue
         if survey.refused(lab.after(state, said)):
             verdicts.count(form, state.task_id, said, held=not survey.refused(after))
             return
+
+
+def try_bare_names(
+    lab: Lab, survey: Survey, spec: dict[str, Any], refused: Sequence[tuple[State, str]], verdicts: Verdicts
+) -> None:
+    """Hold the names that were met before against what agents said in tasks where no name was learned."""
+    taken: Counter[tuple[str, str]] = Counter()
+    for state, action in refused:
+        said = " ".join(action.lower().split())
+        history = runtime.new_history()
+        runtime.watch(spec, history, view_texts(lab, state, spec["views"]))
+        found = runtime.understood({**spec, "forms": {}}, history, said)
+        if found is None or found[0] in spec["movers"] or len(lifted(spec["names"], said)[1]) > len(found[1]):
+            continue
+        shorter = [runtime.bare(spec, history, name) or name for name in found[1]]
+        wanted = runtime.fill(found[0], shorter)
+        taken[state.task_id, wanted] += 1
+        if wanted == said or taken[state.task_id, wanted] > 1:
+            continue
+        if all(runtime.at_hand(history, name) for name in shorter):
+            verdicts.count(BARE, state.task_id, said, held=not survey.refused(lab.after(state, wanted)))

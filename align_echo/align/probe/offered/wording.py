@@ -30,6 +30,7 @@ CASES_PER_TASK = 3
 MIN_SUPPORT = 3
 MIN_RATE = 0.5
 MARGIN = 1.2
+OTHER_WORD_RATE = 0.9
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,8 @@ def lifted(names: Iterable[str], action: str, texts: Sequence[str] = ()) -> tupl
     return form + said[start:], tuple(found)
 
 
-def sayings(lab: Lab, survey: Survey, trajectories: Iterable[Trajectory]) -> list[Saying]:
-    """The agents' refused utterances about things at hand, each form a few times a task, in the states of saying."""
+def refused_sayings(lab: Lab, survey: Survey, trajectories: Iterable[Trajectory]) -> list[tuple[State, str]]:
+    """The agents' refused utterances, each in the state in which it was said; names met on the way join the survey."""
     refused = []
     for trajectory in sorted(trajectories, key=lambda one: one.task_id):
         state = lab.start(trajectory.task_id)
@@ -99,12 +100,18 @@ def sayings(lab: Lab, survey: Survey, trajectories: Iterable[Trajectory]) -> lis
                 after = lab.after(state, step.action)
                 compare_views(lab, survey, state, after)
                 state = after
+    return refused
+
+
+def lifted_sayings(lab: Lab, survey: Survey, refused: Iterable[tuple[State, str]]) -> list[Saying]:
+    """The refused utterances about places and things at hand, each form a few times a task."""
     found: list[Saying] = []
     taken: Counter[tuple[str, str]] = Counter()
     for state, action in refused:
         texts = [text.lower() for text in view_texts(lab, state, survey.looks())]
         form, names = lifted(survey.names | survey.places, action, texts)
-        at_hand = all(any(runtime.mentions(text, name) for text in texts) for name in names)
+        things = [name for name in names if name not in survey.places]
+        at_hand = all(any(runtime.mentions(text, name) for text in texts) for name in things)
         taken[state.task_id, form] += at_hand
         if names and at_hand and taken[state.task_id, form] <= CASES_PER_TASK:
             found.append(Saying(state.task_id, state, action, form, names))
@@ -127,18 +134,22 @@ def _learn_names_said(lab: Lab, survey: Survey, state: State, action: str) -> No
 def candidates(survey: Survey, form: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """(reading, action) for every template that may be meant.
 
-    A reading is a template written over the form's own places: "hold {1}" drops the first name. Where templates begin
-    with the form's first word only those are meant; otherwise only the last names may be dropped.
+    A reading is a template written over the form's own places: "hold {1}" drops the first name. Templates that begin
+    with the form's first word may drop any names, others only the last.
     """
-    same_word = [one for one in sorted(survey.templates) if one.split(" ")[0] == form.split(" ")[0]]
-    for template in same_word or sorted(survey.templates):
+    for template in sorted(survey.templates):
         arity = template.count("{")
         if template == form or not 0 < arity <= len(names):
             continue
-        leading = [tuple(range(arity))] if arity < len(names) and not same_word else None
+        leading = [tuple(range(arity))] if arity < len(names) and not same_word(template, form) else None
         for places in leading or permutations(range(len(names)), arity):
             reading = re.sub(r"\{(\d)\}", _over(places), template)
             yield reading, runtime.fill(reading, list(names))
+
+
+def same_word(one: str, other: str) -> bool:
+    """Whether two forms begin with the same word."""
+    return one.split(" ")[0] == other.split(" ")[0]
 
 
 def _over(places: Sequence[int]) -> Callable[[re.Match[str]], str]:
@@ -183,7 +194,7 @@ def learn_forms(lab: Lab, survey: Survey, said: Sequence[Saying], known: Iterabl
     learned = _readings(lab, survey, [saying for saying in new if tasks.index(saying.task_id) % 2 == 0])
     found = {}
     for form, readings in sorted(learned.items()):
-        best = best_reading(readings)
+        best = best_reading(readings, survey.templates)
         if not best or readings.example is None:
             continue
         others = [saying for saying in new if saying.form == form and tasks.index(saying.task_id) % 2 == 1]
@@ -207,22 +218,37 @@ def _evidence(readings: Readings, reading: str) -> Evidence:
     return Evidence(support=readings.worked[reading], refuted=readings.failed[reading], tasks=tasks)
 
 
-def best_reading(readings: Readings) -> str:
-    """The reading that did something most often, if often enough and clearly; else ""."""
-    example = readings.example
-    if example is None:
+def best_reading(readings: Readings, templates: Iterable[str]) -> str:
+    """The reading that did something most often, if often enough and clearly; else "".
+
+    Readings that begin with the form's own word come first. Where there are such templates, another reading must have
+    worked nearly always.
+    """
+    if readings.example is None or readings.cases < MIN_SUPPORT:
         return ""
+    form = readings.example.form
+    own = [reading for reading in readings.tried if same_word(reading, form)]
+    others = [reading for reading in readings.tried if not same_word(reading, form)]
+    has_own = any(same_word(template, form) for template in templates)
+    return _clearly_best(readings, own, MIN_RATE) or _clearly_best(
+        readings, others, OTHER_WORD_RATE if has_own else MIN_RATE
+    )
+
+
+def _clearly_best(readings: Readings, choice: Sequence[str], least: float) -> str:
+    """The best of some readings, if it worked at this rate at least and better than the next; else ""."""
 
     def worth(reading: str) -> float:
         rate = readings.worked[reading] / readings.tried[reading]
         places = re.findall(r"\{(\d)\}", reading)
         swapped = SWAPPED if places != sorted(places) else 1.0
-        return rate * swapped * DROPPED ** (len(example.names) - len(places))
+        return rate * swapped * DROPPED ** (most - len(places))
 
-    ranked = sorted(readings.tried, key=lambda reading: (-worth(reading), reading))
-    if not ranked or readings.cases < MIN_SUPPORT:
+    most = len(readings.example.names) if readings.example else 0
+    ranked = sorted(choice, key=lambda reading: (-worth(reading), reading))
+    if not ranked:
         return ""
     best = ranked[0]
     clear = len(ranked) == 1 or worth(best) >= MARGIN * worth(ranked[1])
-    enough = readings.worked[best] >= MIN_SUPPORT and readings.worked[best] >= MIN_RATE * readings.tried[best]
+    enough = readings.worked[best] >= MIN_SUPPORT and readings.worked[best] >= least * readings.tried[best]
     return best if clear and enough else ""
