@@ -25,9 +25,9 @@ ANSWER_WITHIN = 120
 SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx2g")
 """A process that starts fast: one garbage collector thread, and the quick compiler alone."""
 
-REPEATABLE = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:+UnlockExperimentalVMOptions", "-XX:hashCode=2")
-"""The engine keeps things in hash sets, so what it lists comes in the order of Java's identity hashes, which are drawn
-at random. With one hash for all, a set keeps the order of insertion: the same actions give the same text."""
+REPEATABLE: tuple[str, ...] = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:+UnlockExperimentalVMOptions", "-XX:hashCode=2")
+"""The engine keeps things in hash sets, so what it lists comes in the order of Java's identity hashes, which depend on
+all that the process did before. With one hash for all, the same actions give the same text in every process."""
 
 
 class Simulator:
