@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from align_echo.errors import UsageError
 from align_echo.wrappers.alfworld.spec import TASK_TYPES, task_type
 from align_echo.wrappers.text_env import TextEnv
 
@@ -47,19 +46,12 @@ def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list
 
     Raises `UsageError` for a negative iteration, `MissingDataError` if `data_root` holds no games.
     """
-    from align_echo.wrappers.alfworld.dice import Dice
+    from align_echo.wrappers.dice import drawn
 
-    if iteration < 0:
-        raise UsageError(f"iterations are counted from 0, not {iteration}")
     ids = task_ids(split="train", data_root=data_root)
-    drawn = []
+    tasks = []
     for kind in TASK_TYPES:
         of_kind = [task_id for task_id in ids if task_type(task_id) == kind]
-        count = min(TASKS_PER_TYPE, len(of_kind))
-        order: list[str] = []
-        lap = 0
-        while of_kind and len(order) < (iteration + 1) * count:
-            order += Dice(f"training tasks {seed} {kind} {lap}").shuffled(of_kind)
-            lap += 1
-        drawn += order[iteration * count : (iteration + 1) * count]
-    return drawn
+        seed_text = f"training tasks {seed} {kind}"
+        tasks += drawn(of_kind, iteration=iteration, count=TASKS_PER_TYPE, seed=seed_text)
+    return tasks

@@ -20,6 +20,7 @@ from align_echo.errors import EngineError, MissingDataError, UsageError
 from align_echo.interface import write_atomically
 from align_echo.wrappers.alfworld import manifest, upstream
 from align_echo.wrappers.alfworld.spec import TASK_TYPES
+from align_echo.wrappers.cache import cache_folder
 
 FOLDER = "json_2.1.1"
 GAME = "game.tw-pddl"
@@ -221,12 +222,3 @@ def _write(task_id: str, digest: str, files: GameFolder) -> None:
             f"cannot write the embedded game to {error.filename or files.game.parent} ({error.strerror}): "
             "set ALIGN_ECHO_CACHE to a folder that can be written"
         ) from error
-
-
-def cache_folder() -> Path:
-    """`$ALIGN_ECHO_CACHE`, else align-echo's folder in the user's cache directory."""
-    given = os.environ.get("ALIGN_ECHO_CACHE")
-    if given:
-        return Path(given)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "align-echo"

@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 
 from align_echo.wrappers.alfworld import upstream
-from align_echo.wrappers.alfworld.dice import Dice
+from align_echo.wrappers.dice import Dice
 
 ROOMS = {
     "Kitchen": range(1, 31),

@@ -34,18 +34,16 @@ def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list
 
     None is drawn twice while there are fresh ones. Raises `UsageError` for a negative iteration or a `data_root`.
     """
-    from align_echo.wrappers.alfworld.dice import Dice
+    from align_echo.wrappers.dice import drawn
     from align_echo.wrappers.scienceworld.tasks import VARIATIONS, variations
 
     _refuse_data(data_root)
-    if iteration < 0:
-        raise UsageError(f"iterations are counted from 0, not {iteration}")
-    drawn = []
+    tasks = []
     for name in VARIATIONS:
-        known = variations(name, "train")
-        lap, place = divmod(iteration, len(known))
-        drawn.append(f"{name}/easy/{Dice(f'training tasks {seed} {name} {lap}').shuffled(known)[place]}")
-    return drawn
+        seed_text = f"training tasks {seed} {name}"
+        [variation] = drawn(variations(name, "train"), iteration=iteration, count=1, seed=seed_text)
+        tasks.append(f"{name}/easy/{variation}")
+    return tasks
 
 
 def _refuse_data(data_root: Path | None) -> None:

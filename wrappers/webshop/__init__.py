@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from align_echo.errors import UsageError
 from align_echo.wrappers.text_env import TextEnv
 from align_echo.wrappers.webshop.spec import MODES
 
@@ -45,15 +44,7 @@ def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list
 
     Raises `UsageError` for a negative iteration, `MissingDataError` if `data_root` holds no catalogue.
     """
-    from align_echo.wrappers.alfworld.dice import Dice
+    from align_echo.wrappers.dice import drawn
 
-    if iteration < 0:
-        raise UsageError(f"iterations are counted from 0, not {iteration}")
     ids = task_ids(split="align_train", data_root=data_root)
-    count = min(TRAINING_TASKS, len(ids))
-    order: list[str] = []
-    lap = 0
-    while ids and len(order) < (iteration + 1) * count:
-        order += Dice(f"training tasks {seed} {lap}").shuffled(ids)
-        lap += 1
-    return order[iteration * count : (iteration + 1) * count]
+    return drawn(ids, iteration=iteration, count=TRAINING_TASKS, seed=f"training tasks {seed}")

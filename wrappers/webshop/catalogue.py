@@ -22,7 +22,7 @@ from typing import Protocol
 import numpy as np
 
 from align_echo.errors import EngineError, UsageError
-from align_echo.wrappers.alfworld.data import cache_folder
+from align_echo.wrappers.cache import cache_folder
 from align_echo.wrappers.webshop.generator import EmbeddedProducts
 from align_echo.wrappers.webshop.goals import Goal, Instruction, human_goals, in_order, synthetic_goals, weighted
 from align_echo.wrappers.webshop.official import OfficialFiles, find_files
