@@ -157,18 +157,26 @@ def _over(places: Sequence[int]) -> Callable[[re.Match[str]], str]:
 
 
 def try_readings(lab: Lab, survey: Survey, saying: Saying, readings: Readings) -> None:
-    """Try every reading of an utterance. One that ends the episode counts against itself."""
+    """Try every reading of an utterance. One that ends the episode counts against itself.
+
+    What changed no view is not undone before the next reading is tried: going back costs the engine a whole episode.
+    """
     readings.cases += 1
     readings.tasks.add(saying.task_id)
     readings.example = readings.example or saying
-    before = told_of(lab, survey, saying.state, saying.names)
+    here = saying.state
+    before = told_of(lab, survey, here, saying.names)
     for reading, action in candidates(survey, saying.form, saying.names):
-        after = lab.after(saying.state, action)
+        after = lab.after(here, action)
         readings.tried[reading] += 1
         if after.over or survey.refused(after):
             readings.failed[reading] += 1
         elif told_of(lab, survey, after, saying.names) != before:
             readings.worked[reading] += 1
+        if after.over or compare_views(lab, survey, here, after):
+            here = saying.state
+        elif not survey.refused(after):
+            here = after
 
 
 def told_of(lab: Lab, survey: Survey, state: State, names: Sequence[str]) -> list[list[str]]:
