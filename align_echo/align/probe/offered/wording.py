@@ -53,7 +53,8 @@ class Readings:
 
     tried: Counter[str] = field(default_factory=Counter)
     worked: Counter[str] = field(default_factory=Counter)
-    failed: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    ended: Counter[str] = field(default_factory=Counter)
     tasks: set[str] = field(default_factory=set)
     cases: int = 0
     example: Saying | None = None
@@ -169,8 +170,10 @@ def try_readings(lab: Lab, survey: Survey, saying: Saying, readings: Readings) -
     for reading, action in candidates(survey, saying.form, saying.names):
         after = lab.after(here, action)
         readings.tried[reading] += 1
-        if after.over or survey.refused(after):
-            readings.failed[reading] += 1
+        if survey.refused(after):
+            readings.refused[reading] += 1
+        elif after.over:
+            readings.ended[reading] += 1
         elif told_of(lab, survey, after, saying.names) != before:
             readings.worked[reading] += 1
         if after.over or compare_views(lab, survey, here, after):
@@ -223,24 +226,26 @@ def _readings(lab: Lab, survey: Survey, said: Iterable[Saying]) -> dict[str, Rea
 
 def _evidence(readings: Readings, reading: str) -> Evidence:
     tasks = len(readings.tasks)
-    return Evidence(support=readings.worked[reading], refuted=readings.failed[reading], tasks=tasks)
+    against = readings.refused[reading] + readings.ended[reading]
+    return Evidence(support=readings.worked[reading], refuted=against, tasks=tasks)
 
 
 def best_reading(readings: Readings, templates: Iterable[str]) -> str:
     """The reading that did something most often, if often enough and clearly; else "".
 
-    Readings that begin with the form's own word come first. Where there are such templates, another reading must have
-    worked nearly always.
+    Readings that begin with the form's own word come first. Others count only where those were refused too, and must
+    have worked nearly always.
     """
     if readings.example is None or readings.cases < MIN_SUPPORT:
         return ""
     form = readings.example.form
     own = [reading for reading in readings.tried if same_word(reading, form)]
     others = [reading for reading in readings.tried if not same_word(reading, form)]
+    found = _clearly_best(readings, own, MIN_RATE)
+    if found or any(2 * readings.refused[reading] < readings.tried[reading] for reading in own):
+        return found
     has_own = any(same_word(template, form) for template in templates)
-    return _clearly_best(readings, own, MIN_RATE) or _clearly_best(
-        readings, others, OTHER_WORD_RATE if has_own else MIN_RATE
-    )
+    return _clearly_best(readings, others, OTHER_WORD_RATE if has_own else MIN_RATE)
 
 
 def _clearly_best(readings: Readings, choice: Sequence[str], least: float) -> str:
