@@ -149,11 +149,15 @@ def _align_delete_item(container: Any, key: Any) -> None:
 def _align_returned(value: Any, layout: str) -> tuple[str, bool, bool]:
     """Check and cut what `WrapStep` returned, so that little crosses to the host: (observation, claims a win, done)."""
     order = "(observation, done, score)" if layout == "scored" else "(observation, reward, done)"
-    if not isinstance(value, (tuple, list)) or len(value) != 3:
+    if not isinstance(value, (tuple, list)):
         raise TypeError("WrapStep must return " + order + ", not " + type(value).__name__)
+    if len(value) != 3:
+        raise TypeError("WrapStep must return " + order + ", not " + str(len(value)) + " values")
     observation, reward, done = value
     if layout == "scored":
-        reward, done = isinstance(done, (int, float)) and done >= 100, reward
+        if type(done).__name__ not in ("int", "float"):
+            raise TypeError("WrapStep must return " + order + ": the score is a number, not " + type(done).__name__)
+        reward, done = done >= 100, reward
     if not isinstance(observation, str):
         raise TypeError("WrapStep must return its observation as str, not " + type(observation).__name__)
     return observation[:_ALIGN_TEXT], bool(reward), bool(done)

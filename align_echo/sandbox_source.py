@@ -20,7 +20,7 @@ MAX_SOURCE = 200_000
 
 STOOD_IN = (
     "typing", "typing_extensions", "collections.abc", "logging", "string", "re", "collections", "functools", "ast",
-    "operator", "textwrap", "traceback", "difflib",
+    "operator", "textwrap", "traceback", "difflib", "io",
 )  # fmt: skip
 """Modules that the prelude stands in for: the interpreter lacks them, or lacks names of theirs."""
 

@@ -36,6 +36,38 @@ class _AlignType:
         return self
 
 
+class _AlignStringIO:
+    """`io.StringIO`, as a place to collect text."""
+
+    def __init__(self, text: str = "", newline: Any = None) -> None:
+        self._text = text
+        self._place = 0
+
+    def write(self, text: str) -> int:
+        self._text = self._text[: self._place] + text + self._text[self._place + len(text) :]
+        self._place += len(text)
+        return len(text)
+
+    def read(self) -> str:
+        rest = self._text[self._place :]
+        self._place = len(self._text)
+        return rest
+
+    def getvalue(self) -> str:
+        return self._text
+
+    def seek(self, place: int) -> int:
+        self._place = place
+        return place
+
+    def truncate(self, size: Any = None) -> int:
+        self._text = self._text[: self._place if size is None else size]
+        return len(self._text)
+
+    def close(self) -> None:
+        """There is nothing to give back."""
+
+
 class _AlignHandler:
     """A logging handler or formatter that does nothing."""
 
@@ -271,6 +303,7 @@ def _align_modules() -> dict[str, Any]:
         "ast": _AlignModule("ast", {"literal_eval": _align_literal_eval}),
         "operator": _AlignModule("operator", {"itemgetter": _align_item_getter, "attrgetter": _align_attribute_getter}),
         "textwrap": _AlignModule("textwrap", {"dedent": _align_dedent, "indent": _align_indent}),
+        "io": _AlignModule("io", {"StringIO": _AlignStringIO}),
         "traceback": _AlignModule("traceback", {"format_exc": _align_format_exc, "print_exc": _align_ignore}),
         "difflib": _AlignModule(
             "difflib", {"get_close_matches": _align_close_matches, "SequenceMatcher": _AlignSequenceMatcher}

@@ -57,6 +57,25 @@ def test_the_scored_layout_returns_done_before_the_score(returned, claims):
     assert (found.reward, found.done) == claims
 
 
+@pytest.mark.parametrize(
+    ("layout", "body", "told"),
+    [
+        ("scored", "obs, reward, done = env.step(agent_action)\nreturn obs, reward, done", "too many values to unpack"),
+        ("scored", "obs, reward, done, _ = env.step(agent_action)\nreturn obs, reward, done", "is a number, not bool"),
+        ("scored", "obs, _, done, info = env.step(agent_action)\nreturn obs, done, info", "is a number, not dict"),
+        ("scored", "return env.step(agent_action)", "(observation, done, score), not 4 values"),
+        ("triple", "obs, reward, done, info = env.step(agent_action)\nreturn obs, reward, done", "not enough values"),
+        ("triple", "obs, reward, done = env.step([agent_action])\nreturn obs, reward, done", "env.step(action)"),
+        ("triple", "return env.step(agent_action)[0]", "(observation, reward, done), not str"),
+    ],
+)
+def test_code_in_the_layout_of_another_environment_is_refused(layout, body, told):
+    session = opened(source(body), contract=CONTRACT.model_copy(update={"step_layout": layout}))
+    with pytest.raises(InterfaceError) as caught:
+        session.wrap_step("look")
+    assert told in str(caught.value)
+
+
 def test_text_is_cut_at_the_limit():
     session = opened(source("return 'a' * 50_000, False, False", rules="return 'b' * 50_000"), SandboxLimits(text=100))
     assert (session.infer_rules(), session.wrap_step("look").observation) == ("b" * 100, "a" * 100)
