@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from align_echo.align.experiments import Simulator
 from align_echo.align.llm import analyzer, optimizer
 from align_echo.align.llm.settings import LlmSettings
+from align_echo.align.llm.text import step_usage
 from align_echo.align.world import World
 from align_echo.errors import EngineError, InterfaceError
 from align_echo.interface import Interface
 from align_echo.models.endpoint import base_url_of
 from align_echo.prompts import prompt_hash
-from align_echo.rollout import take_turn
+from align_echo.rollout import base_env, take_turn
 from align_echo.types import Agent, AgentReply, ChatModel, Misalignment, Trajectory, Violation
 
 SHARED_PROMPTS = ("shared/interface", "shared/tools", "shared/misalignment", "shared/outcome", "shared/again")
@@ -97,15 +98,24 @@ class LlmBackend:
         )
 
     def _trial(self, candidate: Interface, new: Sequence[Misalignment]) -> None:
-        """Load and run a candidate where the misalignments were seen. Raises `InterfaceError` if it breaks there."""
+        """Load and run a candidate where the misalignments were seen. Raises `InterfaceError` if it breaks there.
+
+        The misaligned action is followed by the expert's first one: code that keeps the former to itself must also be
+        able to pass an action on.
+        """
         try:
             env = self._world.env(candidate)
             try:
                 for one in new[:TRIALS]:
                     _, info = env.reset(seed=self._seed, options={"task": one.task_id})
                     _refuse_broken("InferRules", str(info.get("interface_error", "")), ())
-                    step = take_turn(env, AgentReply(text=one.action, action=one.action))
-                    _refuse_broken(f"WrapStep on {one.action!r}", step.interface_error, step.violations)
+                    expert = base_env(env).oracle().expert_action()
+                    for action in (one.action, *([expert] if expert is not None else [])):
+                        step = take_turn(env, AgentReply(text=action, action=action))
+                        error = f"{step.interface_error}. {step_usage(candidate)}" if step.interface_error else ""
+                        _refuse_broken(f"WrapStep on {action!r}", error, step.violations)
+                        if step.terminated or step.truncated:
+                            break
             finally:
                 env.close()
         except EngineError as error:

@@ -8,7 +8,7 @@ from align_echo.align.experiments import Simulator
 from align_echo.align.llm.dialogue import Dialogue
 from align_echo.align.llm.replies import Verdict, parse_checker_move, parse_choice, parse_code
 from align_echo.align.llm.settings import LlmSettings
-from align_echo.align.llm.text import interface_values, misalignments_text, rule_line, rules_text, step_usage
+from align_echo.align.llm.text import interface_values, looks_usage, misalignments_text, rule_line, rules_text
 from align_echo.align.llm.verification import verify
 from align_echo.errors import ReplyFormatError, RequestRejectedError
 from align_echo.interface import Interface, RuleRecord, check_source
@@ -97,8 +97,7 @@ class Optimizer:
     def _dialogue(self, model: ChatModel, interface: Interface, temperature: float) -> Dialogue:
         values = {
             **interface_values(interface, self._action_format),
-            "step_usage": step_usage(interface),
-            "read_only": ", ".join(interface.contract.read_only_actions) or "none",
+            "looks_usage": looks_usage(interface),
         }
         system = render("optimizer/system", values)
         return Dialogue(model, system, temperature=temperature, max_tokens=self._settings.max_tokens)

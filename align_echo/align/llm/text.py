@@ -15,18 +15,27 @@ def interface_values(interface: Interface, action_format: str) -> dict[str, obje
         "environment": interface.contract.environment,
         "action_format": action_format,
         "signature": interface.contract.signature,
+        "step_usage": step_usage(interface),
         "source": interface.source.strip(),
     }
 
 
 def step_usage(interface: Interface) -> str:
-    """How interface code calls the environment under its contract."""
+    """How interface code calls the environment under its contract, and what `WrapStep` returns."""
     layout = interface.contract.layout
     note = ", with lists of one" if interface.contract.step_layout == "batched" else ""
     return (
         f"The environment is called as `{layout.call}`{note}; "
-        f"WrapStep returns `{layout.returned}`, with the text changed as you see fit."
+        f"WrapStep returns `{layout.returned}`, the first of which is the text that the agent will read."
     )
+
+
+def looks_usage(interface: Interface) -> str:
+    """What interface code may send to the environment besides the agent's own action."""
+    looks = interface.contract.read_only_actions
+    if not looks:
+        return "There is no action that only looks: whatever is not the agent's own action is refused."
+    return f"It may send these at any time to look without acting: {', '.join(looks)}. Every other action is refused."
 
 
 def misalignments_text(misalignments: Sequence[Misalignment]) -> str:

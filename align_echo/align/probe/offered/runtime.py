@@ -152,6 +152,8 @@ def suggest(spec: dict[str, Any], action: str) -> str:
     """The forms that begin with the same word; all of them if none does."""
     first = action.split(" ")[0]
     same = [form for form in spec["templates"] if form.split(" ")[0] == first]
+    if same == [first]:
+        return f"`{action}` is not understood; write `{first}` instead."
     if same:
         return "Write " + " or ".join(f"`{letters(form)}`" for form in same) + "."
     return "The environment knows only these forms: " + listed(spec["templates"]) + "."
