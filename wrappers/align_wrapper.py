@@ -132,7 +132,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
             return turn.fall_back(), self._failed(str(failure), number)
         self._keep_log(number)
         _, reward, terminated, truncated, info = turn.end()
-        self._note_forgery(returned, bool(info["won"]), terminated or truncated, number)
+        self._note_forgery(returned, bool(info["won"]) or reward > 0, terminated or truncated, number)
         return (clean(returned.observation), reward, terminated, truncated, info), ""
 
     def _serve(self, requested: str) -> EngineReply:
@@ -148,10 +148,10 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
             self._log.append(LogEntry(number, "violation", f"{violation.action!r}: {violation.reason}"))
             raise
 
-    def _note_forgery(self, returned: Returned, won: bool, over: bool, number: int) -> None:
+    def _note_forgery(self, returned: Returned, earned: bool, over: bool, number: int) -> None:
         claims = [
             name
-            for name, claim, truth in (("reward", returned.reward, won), ("done", returned.done, over))
+            for name, claim, truth in (("reward", returned.reward, earned), ("done", returned.done, over))
             if claim > truth
         ]
         if claims:

@@ -210,6 +210,7 @@ class Simulator:
         if step.terminated or step.truncated:
             won = base_env(self._environment()).state.won
             self._over = "the task is won" if won else "the episode is over and the task is not won"
+            self._over += _partly(step.score)
         lines = [line.message for line in env.log[logged:]] if isinstance(env, AlignWrapper) else []
         log = clip("\n(logged by the interface: " + " | ".join(lines) + ")", 1000) if lines else ""
         return step_text(step) + log + (f"\n({self._over})" if self._over else "")
@@ -264,7 +265,13 @@ def trajectory_text(trajectory: Trajectory, limit: int) -> str:
         shown = step.action if step.action is not None else f"(no action: {clip(step.reply, 200)})"
         lines.append(f"[{number}] Action: {shown}\n{clip(step_text(step), 1000)}")
     ended = "won" if trajectory.won else "not won"
+    ended += _partly(trajectory.score)
     return clip("\n".join(lines), limit) + f"\nThe task was {ended} after {len(trajectory.steps)} actions."
+
+
+def _partly(score: float) -> str:
+    """A score between nothing and all, in words; "" for those two, which `won` tells."""
+    return f" (score {score:.2f} of 1)" if 0 < score < 1 else ""
 
 
 def clip(text: str, limit: int) -> str:
