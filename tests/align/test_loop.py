@@ -278,6 +278,8 @@ def test_an_analysis_that_never_becomes_usable_is_noted_and_the_run_ends_well(tm
         made = run(endpoint, tmp_path)
     assert made.summary.stopped == "no-misalignments"
     assert made.interface.name == "identity"
+    assert made.interface.provenance.backend == "llm"
+    assert len(made.interface.provenance.training_tasks) == made.summary.iterations[0].tasks
     assert "gave nothing" in notes(tmp_path)
     assert len(endpoint.asked("analyzer")) == LlmSettings().format_tries
 
