@@ -91,14 +91,16 @@ def understood(spec: dict[str, Any], history: dict[str, Any], action: str) -> tu
 
 
 def bare(spec: dict[str, Any], history: dict[str, Any], text: str) -> str:
-    """The first name within a text that the engine takes and that was seen, as long as it goes; "" if only the text."""
+    """The first name within a text that the engine takes and that was seen, as long as it goes; else the longest words
+    of it that are in sight; "" if there is nothing but the text."""
     words = text.split(" ")
-    for first in range(len(words)):
-        for last in range(len(words), first, -1):
-            part = " ".join(words[first:last])
-            if part != text and part in spec["names"] and known(spec, history, part):
-                return part
-    return ""
+    parts = [" ".join(words[a:b]) for a in range(len(words)) for b in range(len(words), a, -1)]
+    parts = [part for part in parts if part != text and len(part) > 3]
+    for part in parts:
+        if part in spec["names"] and known(spec, history, part):
+            return part
+    seen = [part for part in parts if at_hand(history, part)]
+    return max(seen, key=len) if seen else ""
 
 
 def advise(spec: dict[str, Any], history: dict[str, Any], action: str) -> str:

@@ -25,8 +25,8 @@ DROPPED = 0.6
 SWAPPED = 0.75
 """What it is worth if it takes the names in another order."""
 
-CASES_PER_FORM = 8
-CASES_PER_TASK = 3
+CASES_PER_FORM = 12
+CASES_PER_TASK = 2
 MIN_SUPPORT = 2
 MIN_RATE = 0.5
 MARGIN = 1.2
@@ -190,7 +190,7 @@ def told_of(lab: Lab, survey: Survey, state: State, names: Sequence[str]) -> lis
 
 @dataclass(frozen=True)
 class Form:
-    """A misworded form that was learned: its reading, what it rests on, what the reading did in other tasks."""
+    """A misworded form that was learned: its reading, what it rests on, what it did in tasks it was not learned from."""
 
     reading: str
     learned: Evidence
@@ -199,29 +199,45 @@ class Form:
 
 
 def learn_forms(lab: Lab, survey: Survey, said: Sequence[Saying], known: Iterable[str]) -> dict[str, Form]:
-    """Forms with one clearly best reading, learned on every other task of the sayings and tested on the rest."""
-    tasks = sorted({saying.task_id for saying in said})
+    """Forms with one clearly best reading. Each task's sayings are a test of what the other tasks' teach."""
     new = [saying for saying in said if saying.form not in survey.templates and saying.form not in set(known)]
-    learned = _readings(lab, survey, [saying for saying in new if tasks.index(saying.task_id) % 2 == 0])
     found = {}
-    for form, readings in sorted(learned.items()):
-        best = best_reading(readings, survey.templates)
-        if not best or readings.example is None:
+    for form in sorted({saying.form for saying in new}):
+        by_task = _readings(lab, survey, [saying for saying in new if saying.form == form])
+        everything = summed(by_task.values())
+        best = best_reading(everything, survey.templates)
+        if not best or everything.example is None:
             continue
-        others = [saying for saying in new if saying.form == form and tasks.index(saying.task_id) % 2 == 1]
-        tested = _readings(lab, survey, others).get(form, Readings())
-        found[form] = Form(best, _evidence(readings, best), _evidence(tested, best), readings.example)
+        agreeing = [
+            readings
+            for task_id, readings in by_task.items()
+            if best_reading(summed(by_task[one] for one in by_task if one != task_id), survey.templates) == best
+        ]
+        tested = summed(agreeing)
+        found[form] = Form(best, _evidence(everything, best), _evidence(tested, best), everything.example)
     return found
 
 
 def _readings(lab: Lab, survey: Survey, said: Iterable[Saying]) -> dict[str, Readings]:
-    """What the readings of each form did, in a few cases of each."""
-    by_form: dict[str, Readings] = defaultdict(Readings)
-    for saying in said:
-        readings = by_form[saying.form]
-        if readings.cases < CASES_PER_FORM:
-            try_readings(lab, survey, saying, readings)
-    return by_form
+    """What the readings of one form did, by task, in a few cases of each."""
+    by_task: dict[str, Readings] = defaultdict(Readings)
+    for saying in list(said)[:CASES_PER_FORM]:
+        try_readings(lab, survey, saying, by_task[saying.task_id])
+    return by_task
+
+
+def summed(parts: Iterable[Readings]) -> Readings:
+    """The counts of several tasks together."""
+    total = Readings()
+    for part in parts:
+        total.tried.update(part.tried)
+        total.worked.update(part.worked)
+        total.refused.update(part.refused)
+        total.ended.update(part.ended)
+        total.tasks |= part.tasks
+        total.cases += part.cases
+        total.example = total.example or part.example
+    return total
 
 
 def _evidence(readings: Readings, reading: str) -> Evidence:
