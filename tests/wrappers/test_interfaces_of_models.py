@@ -1,28 +1,34 @@
-"""Interfaces as language models write them run unmodified on ALFWorld, and say in the sandbox what they say in Python.
+"""Interfaces as language models write them run unmodified, and say in the sandbox what they say in Python.
 
-Set ALIGN_PUBLISHED_INTERFACES to a folder of `.py` files (those that ALIGN's authors published, for instance) to run
-every one of them too. They are executed in this process for comparison: name only folders that you trust.
+Set ALIGN_PUBLISHED_INTERFACES to a folder (of those that ALIGN's authors published, for instance) to run every `.py`
+file in it as an interface of ALFWorld, and those in its subfolders as interfaces of the environment that a subfolder is
+named after (`scienceworld/`, `webshop/`). They are executed in this process for comparison: name only folders that you
+trust.
 """
 
 from __future__ import annotations
 
 import os
 import random
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
+from align_echo.agents.novices import make_novice
 from align_echo.interface import Interface, InterfaceContract, load_interface
+from align_echo.rollout import extend, start_view, take_turn
 from align_echo.sandbox import Engine, EngineReply, LogLine, RefusedError, Returned, Sandbox, SandboxSession
 from align_echo.sandbox_source import PreparedSource
+from align_echo.types import Agent, AgentReply, AgentView, Step
 from align_echo.wrappers import catalogue
-from align_echo.wrappers.alfworld.spec import CONTRACT
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.text_env import TextEnv
 from tests.play import interface
 
 FOLDER = os.environ.get("ALIGN_PUBLISHED_INTERFACES", "")
+EPISODES = 8
 STATEFUL = Path(__file__).parents[2] / "benchmarks" / "stateful_interface.py"
 OTHERS = (
     "look", "inventory", "go to fridge 1", "go to desk 1", "take mug 1 from desk 1", "put mug 1 in fridge 1",
@@ -80,16 +86,106 @@ def WrapStep(env, init_obs: str, task: str, agent_action: str, logger: logging.L
 '''  # noqa: E501
 
 
+LABORATORY = r'''
+import io
+import logging
+import re
+import sys  # not used
+
+notes = io.StringIO()
+
+def InferRules(init_obs: str, task: str) -> str:
+    wanted = [thing.strip() for thing in re.findall(r"focus on the (.*?)(?: first|\.|$)", task) if thing.strip()]
+    return "Name things as they are listed." + (f" Focus on: {' or '.join(wanted)}." if wanted else "")
+
+def _where(env, logger, score=0.0):
+    try:
+        seen, _, _, info = env.step("look around")
+        found = re.search(r"(?:You are in|This room is called) the (.*?)\.", seen)
+        return seen, info["score"], f"the {found.group(1)}" if found else "here"
+    except Exception as error:
+        logger.error(f"no look: {error}")
+        try:
+            return env.look(), score, "here"
+        except AttributeError:
+            return "", score, "here"
+
+def WrapStep(env, init_obs: str, task: str, agent_action: str, logger: logging.Logger):
+    action = agent_action.lower().strip()
+    logger.debug(f"action: {agent_action}")
+    if taken := re.match(r"(?:take|pick up)\s+(.+)\s+from\s+(.+)", action):
+        seen, score, where = _where(env, logger)
+        notes.write(f"{taken.group(1)};")
+        return f"{seen}\n\n`{agent_action}` is not understood: say `pick up {taken.group(1)}`.", False, score
+    elif pause := re.match(r"wait\s+(\d+)", action):
+        return f"There is no waiting for {pause.group(1)}. Noted so far: {notes.getvalue()}", False, 0
+    if 'obs' not in locals():
+        obs, _, done, info = env.step(agent_action)
+    in_vain = any(words in obs.lower() for words in ["no known action", "not clear how to get"])
+    if in_vain and not done:
+        seen, score, where = _where(env, logger, info["score"])
+        held = env.step("inventory")[0]
+        return f"{obs}\nYou are in {where}.\n{held}\n{seen}", False, score
+    if done and info["score"] < 0:
+        obs += "\nThat was the end of it."
+    return obs, done, info["score"]
+'''
+SHOP = r'''
+import logging
+import re
+from typing import Any, Dict, Tuple
+
+last_search = None
+
+def _limits(task: str, logger: logging.Logger) -> Dict[str, Any]:
+    found: Dict[str, Any] = {"words": sorted(set(re.findall(r"\b(red|blue|black|white|cotton)\b", task.lower())))}
+    price = re.search(r"(?:under|lower than|less than)\s*\$?(\d+(?:\.\d+)?)", task.lower())
+    if price:
+        found["price"] = float(price.group(1))
+    if not found["words"]:
+        del found["words"]
+    logger.debug(f"limits: {found}")
+    return found
+
+def InferRules(init_obs: str, task: str) -> str:
+    return """1. Write `search[words]` or `click[button]`.
+2. Choose **all** options before `click[Buy Now]`."""
+
+def WrapStep(env: Any, init_obs: str, task: str, agent_action: str, logger: logging.Logger) -> Tuple[str, float, bool]:
+    global last_search
+    if not hasattr(env, "_page"):
+        env._page = init_obs
+    action = agent_action.strip().lower()
+    if action.startswith("search[") and action.endswith("]"):
+        if agent_action[7:-1] == last_search:
+            return "The same words find the same things.", 0.0, False
+        last_search = agent_action[7:-1]
+    elif action == "click[buy]":
+        return f"Previous page:\n{env._page}\nThe button is `Buy Now`.", 0.0, False
+    try:
+        obs, reward, done = env.step(agent_action)
+    except Exception as error:
+        return f"Failed: {error}", 0.0, True
+    same, env._page = obs == env._page, obs
+    price = re.search(r"price:\s*\$(\d+(?:\.\d+)?)", obs.lower())
+    limits = _limits(task, logger)
+    if price and "price" in limits and float(price.group(1)) > limits["price"]:
+        obs = f"Too dear: ${float(price.group(1)):.2f} of ${limits['price']:.2f}.\n" + obs
+    if done and 0 < reward < 1.0:
+        obs = f"Only in part what was asked for.\n\n{obs}"
+    return (obs + "\nNothing changed." if same else obs), reward, done
+'''
+
+
 class PythonSession(SandboxSession):
     """The same code run by Python itself, without any protection."""
 
     def __init__(self, source: str, contract: InterfaceContract, init_obs: str, task: str, engine: Engine) -> None:
         self._code: dict[str, Any] = {"__name__": "interface"}
         exec(source, self._code)
-        self._engine = engine
         self._lines: list[LogLine] = []
         self._arguments = {
-            "env": self.Env(engine),
+            "env": self.Env(engine, contract.step_layout),
             "init_obs": init_obs,
             "task": task,
             "logger": self.Logger(self._lines),
@@ -97,15 +193,20 @@ class PythonSession(SandboxSession):
         self._contract = contract
 
     class Env:
-        def __init__(self, engine: Engine) -> None:
+        def __init__(self, engine: Engine, layout: str) -> None:
             self._engine = engine
+            self._layout = layout
 
-        def step(self, actions: list[str]) -> Any:
+        def step(self, given: Any) -> Any:
             try:
-                reply: EngineReply = self._engine(actions[0])
+                reply: EngineReply = self._engine(given[0] if self._layout == "batched" else given)
             except RefusedError as refusal:
                 raise PermissionError(str(refusal)) from refusal
-            return [reply.observation], [reply.reward], [reply.done], {"won": [reply.won]}
+            if self._layout == "batched":
+                return [reply.observation], [reply.reward], [reply.done], {"won": [reply.won]}
+            if self._layout == "triple":
+                return reply.observation, reply.reward, reply.done
+            return reply.observation, reply.reward, reply.done, {"won": reply.won, "score": round(100 * reply.score)}
 
     class Logger:
         def __init__(self, lines: list[LogLine]) -> None:
@@ -127,8 +228,10 @@ class PythonSession(SandboxSession):
 
     def wrap_step(self, action: str) -> Returned:
         given = {**self._arguments, "agent_action": action}
-        observation, reward, done = self._code["WrapStep"](*(given[name] for name in self._contract.wrap_step_args))
-        return Returned(observation[:20_000], bool(reward), bool(done))
+        observation, *rest = self._code["WrapStep"](*(given[name] for name in self._contract.wrap_step_args))
+        if self._contract.step_layout == "scored":
+            rest = [rest[1] >= 100, rest[0]]
+        return Returned(observation[:20_000], bool(rest[0]), bool(rest[1]))
 
     def take_log(self) -> list[LogLine]:
         lines, self._lines[:] = list(self._lines), []
@@ -149,42 +252,59 @@ class PythonSandbox(Sandbox):
         return PythonSession(self._source, contract, init_obs, task, engine)
 
 
-class Shown(NamedTuple):
-    action: str
-    observation: str
-    raw_observation: str | None
-    engine_calls: int
-    over: bool
+class Dabbler:
+    """Half the expert's actions and half others of ALFWorld."""
+
+    name = "dabbler"
+
+    def __init__(self, env: TextEnv) -> None:
+        self._env = env
+
+    def act(self, view: AgentView) -> AgentReply:
+        chance = random.Random(f"{view.task_id} {len(view.turns)}")
+        expert = self._env.oracle().expert_action() if chance.random() < 0.5 else None
+        action = expert or chance.choice(OTHERS)
+        return AgentReply(text=action, action=action)
 
 
-def play(env: AlignWrapper, task: str, actions: list[str] | None = None) -> tuple[str, list[Shown]]:
-    """One episode: the given actions, or half the expert's and half others. The rules and what every turn showed."""
-    chance = random.Random(task)
-    base = env.unwrapped
-    assert isinstance(base, TextEnv)
-    _, info = env.reset(options={"task": task})
-    rules = info["rules"]
-    turns: list[Shown] = []
-    while not turns or not turns[-1].over:
-        expert = base.oracle().expert_action() if actions is None and chance.random() < 0.5 else None
-        action = actions[len(turns)] if actions is not None else expert or chance.choice(OTHERS)
-        observation, _, terminated, truncated, info = env.step(action)
-        assert (info["interface_error"], info["violations"]) == ("", ())
-        calls = info["engine_calls"]
-        turns.append(Shown(action, observation, info["raw_observation"], calls, terminated or truncated))
-    return rules, turns
+class Again:
+    """Repeats what was done on an earlier episode."""
+
+    name = "again"
+
+    def __init__(self, steps: list[Step]) -> None:
+        self._steps = steps
+
+    def act(self, view: AgentView) -> AgentReply:
+        step = self._steps[len(view.turns)]
+        return AgentReply(text=step.reply, action=step.action)
 
 
-def check_alike(found: Interface, tasks: list[str]) -> None:
+def play(env: AlignWrapper, task: str, agent: Agent) -> tuple[str, list[Step]]:
+    """One episode: the rules and the steps. Nothing may be refused or go wrong."""
+    view = start_view(env, task, "", 0)
+    steps: list[Step] = []
+    while not steps or not (steps[-1].terminated or steps[-1].truncated):
+        steps.append(take_turn(env, agent.act(view)))
+        view = extend(view, steps[-1])
+    assert [line for line in env.log if line.level in ("fallback", "violation", "bypassed")] == []
+    return view.rules, steps
+
+
+def check_alike(found: Interface, split: str, tasks: list[str]) -> None:
     """Play the tasks in the sandbox and again in Python: same rules, texts, engine calls and log."""
-    inside = AlignWrapper(catalogue.make("alfworld", split="valid_unseen"), found)
-    outside = AlignWrapper(catalogue.make("alfworld", split="valid_unseen"), found, sandbox=PythonSandbox(found.source))
+    name = found.contract.environment
+    inside = AlignWrapper(catalogue.make(name, split=split), found)
+    outside = AlignWrapper(catalogue.make(name, split=split), found, sandbox=PythonSandbox(found.source))
+    base = inside.unwrapped
+    assert isinstance(base, TextEnv)
+    agent = Dabbler(base) if name == "alfworld" else make_novice(name)
     changed = 0
     for task in tasks:
-        rules, turns = play(inside, task)
-        assert play(outside, task, [turn.action for turn in turns]) == (rules, turns)
+        rules, steps = play(inside, task, agent)
+        assert play(outside, task, Again(steps)) == (rules, steps)
         assert inside.log == outside.log
-        changed += sum(turn.observation != turn.raw_observation for turn in turns)
+        changed += bool(rules) + sum(step.observation != step.raw_observation for step in steps)
     assert changed, "an interface that changes nothing proves nothing"
     inside.close()
     outside.close()
@@ -193,7 +313,18 @@ def check_alike(found: Interface, tasks: list[str]) -> None:
 def documented() -> Interface:
     """The example of docs/interfaces.md."""
     page = (Path(__file__).parents[2] / "docs" / "interfaces.md").read_text(encoding="utf-8")
-    return interface(page.split("```python\n")[1].split("```")[0], CONTRACT)
+    return written(page.split("```python\n")[1].split("```")[0], "alfworld")
+
+
+def written(source: str, environment: str) -> Interface:
+    """An interface of an environment from its source."""
+    return interface(source, catalogue.environment(environment).contract)
+
+
+def apart(environment: str, count: int) -> list[str]:
+    """So many of an environment's test tasks, as far apart as can be."""
+    tasks = catalogue.tasks(environment, split=catalogue.environment(environment).test_split)
+    return tasks[:: max(1, len(tasks) // count)][:count]
 
 
 def one_task_of_each_type() -> list[str]:
@@ -202,16 +333,47 @@ def one_task_of_each_type() -> list[str]:
     return list(by_type.values())
 
 
+def published() -> list[tuple[str, Path]]:
+    """The interfaces in the folder, each after the name of its environment."""
+    if not FOLDER:
+        return []
+    files = [("alfworld", file) for file in Path(FOLDER).glob("*.py")]
+    files += [(name, file) for name in catalogue.environments() for file in Path(FOLDER, name).glob("*.py")]
+    return sorted(files)
+
+
 @pytest.mark.parametrize(
     "found",
-    [load_interface(STATEFUL, CONTRACT), interface(GLOBALS, CONTRACT), documented()],
+    [load_interface(STATEFUL, catalogue.environment("alfworld").contract), written(GLOBALS, "alfworld"), documented()],
     ids=["stateful", "globals", "documented"],
 )
 def test_interfaces_in_the_style_of_models_run(found: Interface):
-    check_alike(found, one_task_of_each_type()[:2])
+    check_alike(found, "valid_unseen", one_task_of_each_type()[:2])
+
+
+@pytest.mark.skipif(find_spec("scienceworld") is None, reason="the extra is not installed")
+def test_an_interface_of_scienceworld_in_the_style_of_models_runs():
+    check_alike(written(LABORATORY, "scienceworld"), "align_test", apart("scienceworld", 2)[:1])
+
+
+def test_an_interface_of_webshop_in_the_style_of_models_runs():
+    check_alike(written(SHOP, "webshop"), "align_test", apart("webshop", 10))
+
+
+def test_a_reward_that_the_environment_gave_is_not_called_forged():
+    env = AlignWrapper(catalogue.make("webshop", split="align_test"), written(SHOP, "webshop"))
+    partly = 0
+    for task in apart("webshop", 10):
+        _, steps = play(env, task, make_novice("webshop"))
+        partly += 0 < steps[-1].score < 1
+        assert not [line for line in env.log if line.level == "forged"]
+    assert partly, "nothing was bought that is right in part"
+    env.close()
 
 
 @pytest.mark.skipif(not FOLDER, reason="ALIGN_PUBLISHED_INTERFACES names no folder of published interfaces")
-@pytest.mark.parametrize("file", sorted(Path(FOLDER).glob("*.py")) if FOLDER else [], ids=lambda file: file.stem)
-def test_published_interfaces_run_unmodified(file: Path):
-    check_alike(load_interface(file, CONTRACT), one_task_of_each_type())
+@pytest.mark.parametrize(("environment", "file"), published(), ids=lambda part: getattr(part, "stem", part))
+def test_published_interfaces_run_unmodified(environment: str, file: Path):
+    spec = catalogue.environment(environment)
+    tasks = one_task_of_each_type() if environment == "alfworld" else apart(environment, EPISODES)
+    check_alike(load_interface(file, spec.contract), spec.test_split, tasks)

@@ -215,7 +215,7 @@ def test_the_models_hear_of_their_own_environment_only(made: Made) -> None:
     foreign = [layout.call for layout in STEP_LAYOUTS.values() if layout.call != spec.contract.layout.call]
     for model in ("analyst", "author"):
         system, opening = (message["content"] for message in made.endpoint.asked(model)[0]["messages"])
-        for needed in (spec.action_format, spec.contract.layout.call, spec.contract.layout.returned):
+        for needed in (spec.action_format, f"`{spec.contract.layout.call}`", f"`{spec.contract.layout.returned}`"):
             assert needed in system
         for text in (system, opening, *(made.answers("analyst") if model == "analyst" else ())):
             assert not [call for call in foreign if call in text]
