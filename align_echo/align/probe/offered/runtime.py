@@ -95,11 +95,10 @@ def bare(spec: dict[str, Any], history: dict[str, Any], text: str) -> str:
     of it that are in sight; "" if there is nothing but the text."""
     words = text.split(" ")
     parts = [" ".join(words[a:b]) for a in range(len(words)) for b in range(len(words), a, -1)]
-    parts = [part for part in parts if part != text and len(part) > 3]
     for part in parts:
-        if part in spec["names"] and known(spec, history, part):
+        if part != text and part in spec["names"] and known(spec, history, part):
             return part
-    seen = [part for part in parts if at_hand(history, part)]
+    seen = [part for part in parts if part != text and len(part) > 3 and at_hand(history, part)]
     return max(seen, key=len) if seen else ""
 
 

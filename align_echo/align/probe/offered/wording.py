@@ -190,7 +190,7 @@ def told_of(lab: Lab, survey: Survey, state: State, names: Sequence[str]) -> lis
 
 @dataclass(frozen=True)
 class Form:
-    """A misworded form that was learned: its reading, what it rests on, what it did in tasks it was not learned from."""
+    """A misworded form that was learned: its reading, what it rests on, and what it did in tasks apart from those."""
 
     reading: str
     learned: Evidence

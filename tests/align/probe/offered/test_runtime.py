@@ -1,0 +1,97 @@
+"""What a learned interface says, case by case, on a small spec written by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from align_echo.align.probe.offered.runtime import advise, bare, new_history, place_in, slots, watch
+
+SPEC: dict[str, Any] = {
+    "uninformative": ["Eh?"],
+    "templates": ["beam {0}", "grasp {0}", "lodge {0} on {1}", "rest", "stroll {0}"],
+    "forms": {"grasp {0} off {1}": "grasp {0}", "stick {0} on {1}": "lodge {0} on {1}"},
+    "views": ["peer", "pockets"],
+    "places": ["attic", "north attic", "roof"],
+    "travel": "beam {0}",
+    "movers": ["beam {0}", "stroll {0}"],
+    "names": ["lamp", "tin", "stool", "map"],
+    "bare": True,
+}
+
+
+@pytest.fixture
+def history() -> dict[str, Any]:
+    """A lamp was seen in the north attic; now on the roof with a stool and a paper map, a tin in the pocket."""
+    found = new_history()
+    watch(SPEC, found, ["You stand in the north attic. A brass lamp. A way to the roof.", "You have a tin."])
+    watch(SPEC, found, ["You stand on the roof. A stool. A paper map. A way to the north attic.", "You have a tin."])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("action", "said"),
+    [
+        ("grasp stool off roof", "`grasp stool off roof` is not understood; write `grasp stool` instead."),
+        ("stick tin on stool", "`stick tin on stool` is not understood; write `lodge tin on stool` instead."),
+        ("grasp lamp", "`grasp lamp` does not work yet: you need to `beam north attic` first."),
+        ("lodge tin on lamp", "`lodge tin on lamp` does not work yet: you need to `beam north attic` first."),
+        ("grasp the stool over there", "`grasp the stool over there` is not understood; write `grasp stool` instead."),
+        ("grasp paper map", "`grasp paper map` is not understood; write `grasp map` instead."),
+        ("stroll north attic", "`stroll north attic` is not possible from here; write `beam north attic` instead."),
+        ("grasp teapot", "Nothing called `teapot` was seen so far. Write `grasp X`."),
+        ("rest a while", "`rest a while` is not understood; write `rest` instead."),
+        ("grasp stool", ""),
+    ],
+)
+def test_a_refusal_is_explained(history: dict[str, Any], action: str, said: str):
+    assert advise(SPEC, history, action) == said
+
+
+def test_a_verb_of_no_form_gets_all_forms(history: dict[str, Any]):
+    assert advise(SPEC, history, "juggle tin") == (
+        "The environment knows only these forms: `beam X`, `grasp X`, `lodge X on Y`, `rest`, `stroll X`."
+    )
+
+
+def test_case_and_spaces_do_not_matter(history: dict[str, Any]):
+    assert advise(SPEC, history, " Grasp  LAMP ") == advise(SPEC, history, "grasp lamp")
+
+
+def test_the_longer_of_two_places_named_at_one_spot_counts():
+    assert place_in(SPEC, "You stand in the north attic. A way to the roof.") == "north attic"
+    assert place_in(SPEC, "A shed.") == ""
+
+
+def test_a_thing_seen_again_elsewhere_is_looked_for_where_it_was_seen_last(history: dict[str, Any]):
+    watch(SPEC, history, ["You stand in the north attic. Dust.", "You have a tin."])
+    assert advise(SPEC, history, "grasp stool") == (
+        "`grasp stool` does not work yet: you need to `beam roof` first."
+    )
+    assert "was seen so far" in advise(SPEC, history, "grasp lamp")
+
+
+def test_without_a_way_of_travelling_the_place_is_told(history: dict[str, Any]):
+    spec = {**SPEC, "travel": "", "movers": []}
+    assert advise(spec, history, "grasp lamp") == "`lamp` is not here; it was last seen at north attic."
+
+
+def test_words_in_sight_stand_in_for_a_name_that_is_not_known(history: dict[str, Any]):
+    assert bare({**SPEC, "names": []}, history, "the paper map over there") == "paper map"
+
+
+@given(st.text(max_size=60))
+def test_any_text_gets_some_answer(action: str):
+    found = new_history()
+    watch(SPEC, found, ["You stand on the roof. A stool.", "You have a tin."])
+    assert isinstance(advise(SPEC, found, action), str)
+
+
+@given(st.text("abc ", min_size=1, max_size=10), st.text("abc ", min_size=1, max_size=10))
+def test_what_fills_a_template_is_found_again(one: str, other: str):
+    if one.strip() and other.strip():
+        assert slots("lodge {0} on {1}", f"lodge {one} on {other}") == [one.strip(), other.strip()]
+    assert slots("lodge {0} on {1}", f"lodge {one}") is None
