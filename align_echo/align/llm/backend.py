@@ -15,6 +15,7 @@ from align_echo.models.endpoint import base_url_of
 from align_echo.prompts import prompt_hash
 from align_echo.rollout import base_env, take_turn
 from align_echo.types import Agent, AgentReply, ChatModel, Misalignment, Trajectory, Violation
+from align_echo.wrappers.text_env import TextEnv
 
 SHARED_PROMPTS = ("shared/interface", "shared/tools", "shared/misalignment", "shared/outcome", "shared/again")
 TRIALS = 3
@@ -109,8 +110,7 @@ class LlmBackend:
                 for one in new[:TRIALS]:
                     _, info = env.reset(seed=self._seed, options={"task": one.task_id})
                     _refuse_broken("InferRules", str(info.get("interface_error", "")), ())
-                    expert = base_env(env).oracle().expert_action()
-                    for action in (one.action, *([expert] if expert is not None else [])):
+                    for action in (one.action, *_expert(base_env(env))):
                         step = take_turn(env, AgentReply(text=action, action=action))
                         error = f"{step.interface_error}. {step_usage(candidate)}" if step.interface_error else ""
                         _refuse_broken(f"WrapStep on {action!r}", error, step.violations)
@@ -120,6 +120,15 @@ class LlmBackend:
                 env.close()
         except EngineError as error:
             self._note(f"the environment broke while an interface was tried: {error}")
+
+
+def _expert(env: TextEnv) -> tuple[str, ...]:
+    """The expert's next action; none where there is no expert or it breaks."""
+    try:
+        action = env.oracle().expert_action()
+    except EngineError:
+        return ()
+    return () if action is None else (action,)
 
 
 def _refuse_broken(where: str, error: str, violations: Sequence[Violation]) -> None:
