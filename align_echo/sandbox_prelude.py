@@ -149,10 +149,9 @@ def _align_delete_item(container: Any, key: Any) -> None:
 def _align_returned(value: Any, layout: str) -> tuple[str, bool, bool]:
     """Check and cut what `WrapStep` returned, so that little crosses to the host: (observation, claims a win, done)."""
     order = "(observation, done, score)" if layout == "scored" else "(observation, reward, done)"
-    if not isinstance(value, (tuple, list)):
-        raise TypeError("WrapStep must return " + order + ", not " + type(value).__name__)
-    if len(value) != 3:
-        raise TypeError("WrapStep must return " + order + ", not " + str(len(value)) + " values")
+    if not isinstance(value, (tuple, list)) or len(value) != 3:
+        number = " of " + str(len(value)) if isinstance(value, (tuple, list)) else ""
+        raise TypeError("WrapStep must return " + order + ", not " + type(value).__name__ + number)
     observation, reward, done = value
     if layout == "scored":
         if type(done).__name__ not in ("int", "float"):

@@ -63,7 +63,7 @@ def test_the_scored_layout_returns_done_before_the_score(returned, claims):
         ("scored", "obs, reward, done = env.step(agent_action)\nreturn obs, reward, done", "too many values to unpack"),
         ("scored", "obs, reward, done, _ = env.step(agent_action)\nreturn obs, reward, done", "is a number, not bool"),
         ("scored", "obs, _, done, info = env.step(agent_action)\nreturn obs, done, info", "is a number, not dict"),
-        ("scored", "return env.step(agent_action)", "(observation, done, score), not 4 values"),
+        ("scored", "return env.step(agent_action)", "(observation, done, score), not tuple of 4"),
         ("triple", "obs, reward, done, info = env.step(agent_action)\nreturn obs, reward, done", "not enough values"),
         ("triple", "obs, reward, done = env.step([agent_action])\nreturn obs, reward, done", "env.step(action)"),
         ("triple", "return env.step(agent_action)[0]", "(observation, reward, done), not str"),
