@@ -358,7 +358,7 @@ def WrapStep(env, init_obs, task, agent_action, logger):
     if not hasattr(env, 'history'):
         env.history = new_history(SPEC, init_obs)
     obs, reward, done, info = env.step([agent_action])
-    obs, reward, done = obs[0], info['won'][0], done[0]
-    advice = advise(SPEC, env.history, agent_action) if obs.strip() in SPEC['uninformative'] else ''
-    record(SPEC, env.history, agent_action, obs)
-    return (obs + ' ' + advice if advice else obs), reward, done
+    seen, *rest = obs[0], info['won'][0], done[0]
+    advice = advise(SPEC, env.history, agent_action) if seen.strip() in SPEC['uninformative'] else ''
+    record(SPEC, env.history, agent_action, seen)
+    return (seen + ' ' + advice if advice else seen), *rest
