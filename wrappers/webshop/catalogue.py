@@ -76,9 +76,9 @@ def open_catalogue(data_root: Path | None) -> Catalogue:
 
 
 def _name(source: EmbeddedProducts | OfficialFiles) -> str:
-    """The folder of a source: of files, one for each state that they are in."""
+    """The folder of a source: one for each generator of embedded products, and for each state that files are in."""
     if isinstance(source, EmbeddedProducts):
-        return f"embedded-{source.version}-{FORMAT}"
+        return f"embedded-{source.version}-{source.fingerprint}-{FORMAT}"
     stamps = [(str(path.resolve()), path.stat().st_mtime_ns, path.stat().st_size) for path in source.paths]
     return f"official-{hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]}-{FORMAT}"
 

@@ -6,6 +6,8 @@ options and price, as in a real shop. They are not the official products, and sc
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ VERSION = "1"
 """Counts up with every change of the generator or its tables: a task id must stay the same task."""
 
 PRODUCTS = 4_000
+_TABLES = "vocabulary.json"
 _WRITTEN, _WRITTEN_TWICE = 0.65, 0.12
 _RANGES, _ROUND = 0.3, 0.15
 _LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ0123456789"
@@ -33,6 +36,13 @@ class EmbeddedProducts:
     goal_kind: str = "goal"
     only_findable: bool = True
 
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """A hash of this file and its tables: what was made by others must not be taken for theirs."""
+        folder = resources.files(__package__)
+        made_by = b"".join(folder.joinpath(name).read_bytes() for name in ("generator.py", _TABLES))
+        return hashlib.sha256(made_by).hexdigest()[:16]
+
     @property
     def label(self) -> str:
         """Which version of the generator makes them."""
@@ -40,7 +50,7 @@ class EmbeddedProducts:
 
     def entries(self) -> Iterator[tuple[Product, tuple[Instruction, ...], None]]:
         """Every product with what was written for it: one instruction, two or none."""
-        tables = json.loads(resources.files(__package__).joinpath("vocabulary.json").read_text(encoding="utf-8"))
+        tables = json.loads(resources.files(__package__).joinpath(_TABLES).read_text(encoding="utf-8"))
         titles: set[str] = set()
         codes: set[str] = set()
         number = 0

@@ -6,12 +6,14 @@ import json
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 from align_echo.errors import EngineError, UsageError
-from align_echo.wrappers.webshop import task_ids, training_tasks
+from align_echo.wrappers.webshop import generator, task_ids, training_tasks
 from align_echo.wrappers.webshop.catalogue import Catalogue, open_catalogue
+from align_echo.wrappers.webshop.generator import EmbeddedProducts
 from align_echo.wrappers.webshop.oracle import Oracle
 from align_echo.wrappers.webshop.pages import Page, Shop
 from align_echo.wrappers.webshop.spec import SPEC
@@ -30,6 +32,12 @@ goals = [(one.row, one.instruction, one.attributes, one.options, one.price_upper
 found = [catalogue.find(goal.instruction) for goal in asked[:200]]
 print(hashlib.sha256(repr((products, goals)).encode()).hexdigest(), hashlib.sha256(repr(found).encode()).hexdigest())
 """
+
+
+def kept(cache: Path) -> Path:
+    """The embedded catalogue's folder."""
+    [folder] = (cache / "webshop").glob("embedded-*")
+    return folder
 
 
 def test_the_embedded_catalogue_is_as_large_as_promised(embedded):
@@ -87,6 +95,17 @@ def test_all_who_open_it_share_one_catalogue(embedded):
     assert {id(one) for one in found} == {id(embedded)}
 
 
+def test_what_another_generator_made_is_not_taken_for_this_ones(tmp_path, monkeypatch):
+    monkeypatch.setenv("ALIGN_ECHO_CACHE", str(tmp_path))
+    monkeypatch.setattr(EmbeddedProducts, "fingerprint", "of another vocabulary")
+    monkeypatch.setattr(generator, "PRODUCTS", 30)
+    assert len(open_catalogue(None)) == 30
+    monkeypatch.undo()
+    monkeypatch.setenv("ALIGN_ECHO_CACHE", str(tmp_path))
+    monkeypatch.setattr(generator, "PRODUCTS", 60)
+    assert len(open_catalogue(None)) == 60
+
+
 def test_processes_that_build_it_at_once_all_get_it(tmp_path):
     environment = {"ALIGN_ECHO_CACHE": str(tmp_path), "PATH": ""}
     code = "from align_echo.wrappers.webshop import task_ids; print(task_ids(split='test', data_root=None)[-1])"
@@ -94,7 +113,7 @@ def test_processes_that_build_it_at_once_all_get_it(tmp_path):
         subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE) for _ in range(2)
     ]
     assert [process.communicate()[0] for process in running] == [b"goal-499\n"] * 2
-    assert [folder.name for folder in (tmp_path / "webshop").iterdir()] == ["embedded-1-1"]
+    assert len(list((tmp_path / "webshop").iterdir())) == 1
 
 
 def test_a_cache_that_cannot_be_written_is_one_line(tmp_path, monkeypatch):
@@ -107,7 +126,7 @@ def test_a_cache_that_cannot_be_written_is_one_line(tmp_path, monkeypatch):
 @pytest.mark.parametrize("damage", ["offsets.npy", "goals.json", "products.jsonl", "index/params.index.json"])
 def test_a_damaged_catalogue_says_what_to_delete(tmp_path, embedded, cache, damage):
     folder = tmp_path / "copy"
-    subprocess.run(["cp", "-r", str(cache / "webshop" / "embedded-1-1"), str(folder)], check=True)
+    subprocess.run(["cp", "-r", str(kept(cache)), str(folder)], check=True)
     (folder / damage).unlink()
     with pytest.raises(EngineError, match="delete that folder"):
         Catalogue("a copy", folder)
@@ -131,6 +150,6 @@ def test_an_iteration_trains_on_twenty_tasks_none_twice_before_all_were_drawn():
 
 
 def test_goals_are_stored_as_what_they_are(embedded, cache):
-    stored = json.loads((cache / "webshop" / "embedded-1-1" / "goals.json").read_text())
+    stored = json.loads((kept(cache) / "goals.json").read_text())
     assert stored["kind"] == "goal"
     assert stored["goals"][3]["instruction"] == embedded.goal("goal-3").instruction
