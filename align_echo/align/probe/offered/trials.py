@@ -22,6 +22,8 @@ from align_echo.types import Evidence
 REACH, BARE = "reach", "bare names"
 TRIALS_PER_TASK = 4
 NAMES_TRIED = 12
+HINTS = 3
+"""How many hints in a row may shorten a name."""
 
 
 @dataclass
@@ -141,10 +143,24 @@ def try_bare_names(
         found = runtime.understood({**spec, "forms": {}}, history, said)
         if found is None or found[0] in spec["movers"] or len(lifted(spec["names"], said)[1]) > len(found[1]):
             continue
-        shorter = [runtime.bare(spec, history, name) or name for name in found[1]]
-        wanted = runtime.fill(found[0], shorter)
+        names = [runtime.bare(spec, history, name) or name for name in found[1]]
+        wanted = runtime.fill(found[0], names)
         taken[state.task_id, wanted] += 1
         if wanted == said or taken[state.task_id, wanted] > 1:
             continue
-        if all(runtime.at_hand(history, name) for name in shorter):
-            verdicts.count(BARE, state.task_id, said, held=not survey.refused(lab.after(state, wanted)))
+        if all(runtime.at_hand(history, name) for name in names):
+            verdicts.count(BARE, state.task_id, said, held=_leads_on(lab, survey, spec, history, state, found[0], names))
+
+
+def _leads_on(
+    lab: Lab, survey: Survey, spec: dict[str, Any], history: dict[str, Any], state: State, form: str, names: list[str]
+) -> bool:
+    """Whether an action is understood with these names, or with ever fewer words of them: as the advice would go on."""
+    for _ in range(HINTS):
+        if not survey.refused(lab.after(state, runtime.fill(form, names))):
+            return True
+        shorter = [runtime.bare(spec, history, name) or name for name in names]
+        if shorter == names:
+            return False
+        names = shorter
+    return False

@@ -63,7 +63,8 @@ class Readings:
 def lifted(names: Iterable[str], action: str, texts: Sequence[str] = ()) -> tuple[str, tuple[str, ...]]:
     """(form, names): the longest known names become {0}, {1} ...
 
-    A name is taken with the words before it as far as a text of `texts` has them together ("old lamp" for "lamp").
+    The words before a name belong to it as far as a text of `texts` has them together; they are left out of the name
+    unless the engine takes it with them ("old lamp" is "lamp").
     """
     found: list[str] = []
     said = " ".join(action.lower().split())
@@ -77,7 +78,8 @@ def lifted(names: Iterable[str], action: str, texts: Sequence[str] = ()) -> tupl
         for cut in range(max(len(words) - 1, 0)):
             longer = " ".join([*words[cut:-1], name])
             if any(runtime.mentions(text, longer) for text in texts):
-                before, name = " ".join([*words[:cut], ""]), longer
+                before = " ".join([*words[:cut], ""])
+                name = longer if longer in longest else name
                 break
         form += before + "{" + str(len(found)) + "}"
         found.append(name)
