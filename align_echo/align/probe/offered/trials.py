@@ -149,7 +149,8 @@ def try_bare_names(
         if wanted == said or taken[state.task_id, wanted] > 1:
             continue
         if all(runtime.at_hand(history, name) for name in names):
-            verdicts.count(BARE, state.task_id, said, held=_leads_on(lab, survey, spec, history, state, found[0], names))
+            held = _leads_on(lab, survey, spec, history, state, found[0], names)
+            verdicts.count(BARE, state.task_id, said, held=held)
 
 
 def _leads_on(
