@@ -37,8 +37,10 @@ class Simulator:
         """Start it (about half a second). Raises `MissingExtraError`, `EngineError`."""
         if find_spec("scienceworld") is None or find_spec("py4j") is None:
             raise MissingExtraError("ScienceWorld", "scienceworld")
-        from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+        from py4j.java_gateway import GatewayParameters, launch_gateway
         from scienceworld.constants import JAR_PATH
+
+        from align_echo.wrappers.scienceworld.gateway import Gateway
 
         java = find_java()
         self._folder = mkdtemp(prefix="align-echo-")  # the engine leaves a table where it runs
@@ -53,13 +55,16 @@ class Simulator:
                 enable_auth=True,
                 return_proc=True,
             )
-        except (OSError, ValueError) as error:
+        except BaseException as error:
             shutil.rmtree(self._folder, ignore_errors=True)
-            raise EngineError(f"the simulator does not start with {java}: {error}") from error
+            if not isinstance(error, OSError | ValueError):
+                raise
+            reason = error.strerror if isinstance(error, OSError) else "it ended at once"
+            raise EngineError(f"the simulator does not start with {java}: {reason}") from error
         parameters = GatewayParameters(
             port=port, auth_token=token, enable_memory_management=False, read_timeout=ANSWER_WITHIN
         )
-        self._gateway = JavaGateway(gateway_parameters=parameters)
+        self._gateway = Gateway(gateway_parameters=parameters)
         self._owner = os.getpid()
         self._broken = False
         self._loaded: tuple[str, int, str, bool] | None = None
@@ -170,6 +175,9 @@ class Simulator:
             self.close()
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise EngineError(f"the simulator failed at {call}: {reason}") from error
+        except KeyboardInterrupt:
+            self.close()  # an answer is still to come, which the next call would take for its own
+            raise
 
 
 def find_java() -> str:

@@ -185,3 +185,47 @@ def test_a_java_that_does_not_start_is_a_fault(tmp_path, monkeypatch):
     monkeypatch.setattr(jvm, "find_java", lambda: str(fake_java(tmp_path / "jdk", "17.0.1") / "bin" / "java"))
     with pytest.raises(EngineError, match="does not start"):
         jvm.Simulator()
+
+
+INTERRUPTED = """
+import signal
+from py4j.java_gateway import GatewayConnection
+from align_echo.wrappers.scienceworld.jvm import Simulator
+
+def send_command(connection, command):
+    connection.socket.sendall(command.encode())
+    signal.raise_signal(signal.SIGINT)
+
+simulator = Simulator()
+GatewayConnection.send_command = send_command
+try:
+    simulator.step("wait")
+except KeyboardInterrupt:
+    print("stopped", simulator.alive)
+"""
+
+
+def test_ctrl_c_while_java_works_stops_the_call_and_the_simulator_without_a_traceback():
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("stopped False\n", "")
+
+
+DYING = """
+import os, signal
+from align_echo.errors import EngineError
+from align_echo.wrappers.scienceworld.jvm import Simulator
+simulator = Simulator()
+simulator.load("boil", 0, "easy")
+os.kill(simulator.pid, signal.SIGKILL)
+simulator._process.poll = lambda: None  # it is not yet known that it ended
+try:
+    simulator.step("wait")
+except EngineError as error:
+    print(error)
+"""
+
+
+def test_a_simulator_that_dies_at_work_writes_no_traceback():
+    done = subprocess.run([sys.executable, "-c", DYING], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("the simulator failed at step:")
+    assert done.stderr == ""
