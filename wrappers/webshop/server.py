@@ -7,6 +7,7 @@ can do no more than an agent.
 from __future__ import annotations
 
 import secrets
+import sys
 import threading
 from collections import OrderedDict
 from http.cookies import CookieError, SimpleCookie
@@ -60,13 +61,22 @@ def make_server(shop: Shop, port: int) -> ThreadingHTTPServer:
         shoppers = Shoppers(shop)
 
     try:
-        return ThreadingHTTPServer((HOST, port), Handler)
+        return _Server((HOST, port), Handler)
     except OSError as error:
         raise UsageError(f"cannot serve on port {port} ({error.strerror}): take another one, 0 for any") from error
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing of a browser that went away; of all else, what Python says."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
 class _Handler(BaseHTTPRequestHandler):
     shoppers: ClassVar[Shoppers]
+    timeout = 60
+    """Seconds without a word after which a connection is closed."""
 
     def do_GET(self) -> None:
         if self.path != "/":
@@ -84,7 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         length = self.headers.get("Content-Length", "")
-        if not length.isdigit() or int(length) > _LONGEST_FORM:
+        if not (length.isdecimal() and len(length) < 10 and int(length) <= _LONGEST_FORM):
             self.send_error(400, "the form has no length or is too long")
             return
         form = parse_qs(self.rfile.read(int(length)).decode(errors="replace"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -98,6 +100,30 @@ def test_other_addresses_and_forms_without_end_are_refused(address):
         browser().open(f"{address}etc")
     with pytest.raises(HTTPError, match="400"):
         browser().open(address, b"search=" + b"a" * 20_000)
+
+
+def post(address: str, length: bytes) -> bytes:
+    """The status line of a form that says it is so long."""
+    with socket.create_connection(("127.0.0.1", int(address.rsplit(":", 1)[1].rstrip("/")))) as sent:
+        sent.sendall(b"POST / HTTP/1.0\r\nContent-Length: " + length + b"\r\n\r\nsearch=a")
+        return sent.makefile("rb").readline()
+
+
+@pytest.mark.parametrize("length", [b"", b"-1", b"\xb2", b"1_0", b"9" * 5000])
+def test_a_form_of_a_length_that_is_none_is_refused(address, capsys, length):
+    assert post(address, length).split()[1] == b"400"
+    assert capsys.readouterr().err == ""
+
+
+def test_nothing_is_said_of_a_browser_that_goes_away(shop, capsys):
+    with make_server(shop, 0) as server:
+        gone = socket.create_connection(("127.0.0.1", server.server_port))
+        gone.sendall(b"POST / HTTP/1.0\r\nContent-Length: 50\r\n\r\nsearch=")
+        gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # end with a reset
+        gone.close()
+        server.daemon_threads = False  # closing the server then waits for the answer
+        server.handle_request()
+    assert capsys.readouterr().err == ""
 
 
 def test_the_verb_prints_where_to_go(tmp_path):
