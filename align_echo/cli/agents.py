@@ -33,7 +33,7 @@ AGENTS = {
     "novice-careful": "a scripted novice that goes to places first; NOT a language model",
     "novice-stubborn": "a scripted novice that never takes a hint; NOT a language model",
     "expert": "the environment's own expert, which sees the hidden state: a ceiling, not an agent",
-    "random": "draws among the actions that the engine would accept: a floor, not an agent",
+    "random": "draws among the actions that the engine accepts or offers: a floor, not an agent",
 }
 WORKERS_WITH_MODEL = 8
 NO_STEP_LIMIT = 10**9

@@ -81,4 +81,6 @@ def _types(comparison: Comparison) -> Table:
 
 def plain_table(title: str) -> Table:
     """An empty table in the style of all of them."""
-    return Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.min_width = len(title)  # a title is broken where its table ends
+    return table

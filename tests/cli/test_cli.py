@@ -182,6 +182,11 @@ def test_evaluate_prints_figures_and_writes_the_run(run, tmp_path):
     assert summary.variants["none"].episodes == 2
 
 
+def test_the_title_of_a_narrow_table_is_on_one_line(run):
+    _, out, _ = run("evaluate", "--env", "webshop", "--agent", "novice", "--tasks", "1", "--out", "run")
+    assert "Won, by task type" in out
+
+
 def test_compare_plays_all_four_variants_on_the_same_tasks(run, interface):
     status, out, err = run(*EVALUATE, "--interface", interface, "--compare", "--out", "run")
     assert status == 0, err

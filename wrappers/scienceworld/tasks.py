@@ -82,7 +82,7 @@ def read_task(task_id: str, split: str) -> Task:
     simplification, _, number = rest.partition("/")
     if name not in VARIATIONS:
         raise UsageError(f"there is no task {task_id!r}: an id is <task>/<simplification>/<variation>, see tasks()")
-    if not (number.isascii() and number.isdigit() and str(int(number)) == number):
+    if not (number.isascii() and number.isdigit() and len(number) < 9 and str(int(number)) == number):
         raise UsageError(f"{task_id!r} does not end in the number of a variation, as in {name}/easy/0")
     known = variations(name, split)
     if int(number) not in known:

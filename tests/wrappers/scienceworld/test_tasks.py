@@ -59,6 +59,7 @@ def test_an_id_names_its_simplifications():
         ("boil/hard/21", "unknown simplification 'hard'"),
         ("boil/openDoors+openDoors/21", "unknown simplification"),
         ("boil//21", "unknown simplification ''"),
+        (f"boil/easy/{'9' * 5000}", "does not end in the number of a variation"),
         ("test-conductivity/noElectricalAction/675", "needs electrical actions"),
     ],
 )
