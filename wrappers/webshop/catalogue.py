@@ -30,7 +30,7 @@ from align_echo.wrappers.webshop.products import Node, Product
 from align_echo.wrappers.webshop.search import SearchIndex
 from align_echo.wrappers.webshop.spec import SPLITS
 
-FORMAT = 1
+FORMAT = 2
 """Version of the folder's layout and of how goals are drawn."""
 
 VARIABLE = "WEBSHOP_DATA"

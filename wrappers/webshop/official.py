@@ -1,7 +1,7 @@
 """WebShop's official data files, read as upstream reads them.
 
 `items_shuffle*.json` (products), `items_ins_v2*.json` (attributes, synthetic instructions) and `items_human_ins.json`
-(instructions that people wrote) lie in one folder. Reviews and image features are left out: no text page shows them.
+(instructions that people wrote) lie in one folder. Reviews and images are left out: no text page shows them.
 """
 
 from __future__ import annotations
@@ -120,7 +120,6 @@ def _product(record: dict[str, Any], entry: dict[str, Any]) -> Product:
     asin = str(record["asin"])
     bullets = record["small_description"]
     price, tag = _price(record.get("pricing"), asin)
-    images = record.get("images") or ("",)
     return Product(
         asin=asin,
         title=str(record["name"]),
@@ -133,7 +132,6 @@ def _product(record: dict[str, Any], entry: dict[str, Any]) -> Product:
         product_category=str(record["product_category"]),
         options=_options(record["customization_options"] or {}),
         attributes=tuple(map(str, entry["attributes"])) if "attributes" in entry else NO_ATTRIBUTES,
-        image=str(images[0] or ""),
     )
 
 

@@ -36,7 +36,6 @@ class Product:
     product_category: str
     options: tuple[tuple[str, tuple[str, ...]], ...]
     attributes: tuple[str, ...]
-    image: str = ""
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Product:

@@ -26,7 +26,6 @@ def test_a_product_is_read_as_upstream_reads_it(official):
     assert lamp.attributes == ("easy clean", "solid brass")
     assert lamp.price_tag == "$10.0 to $20.0"
     assert 10 <= lamp.price <= 20
-    assert lamp.image == "https://example.org/a.jpg"
     assert lamp.document == (
         "brass desk lamp all about the brass desk lamp. a brass desk lamp you can trust "
         "color: dark navy, black | white, and size: xl"
