@@ -165,7 +165,7 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     replies = [code(source) for source in (*(wrong for wrong, _ in lesson.wrong), lesson.good)]
     with serve({"analyst": Analyst(lesson), "author": replies}) as endpoint:
         models = ["--analyzer-model", "analyst", "--optimizer-model", "author", "--base-url", endpoint.url]
-        size = ["--iterations", "1", "--tasks-per-iteration", "1", "--agent", "novice"]
+        size = ["--iterations", "1", "--tasks-per-iteration", "2", "--agent", "novice"]
         run = ["generate-interface", "--env", environment, "--backend", "llm", *models, *size, "--out", str(folder)]
         assert main(run) == 0
     return Made(environment, folder, endpoint)
@@ -188,7 +188,7 @@ def test_the_interface_changes_what_the_agent_sees_and_nothing_else(made: Made) 
     assert isinstance(env, AlignWrapper)
     base = env.unwrapped
     assert isinstance(base, TextEnv)
-    (task,) = align_echo.load_interface(made.folder / "interface.py").provenance.training_tasks
+    task, *_ = align_echo.load_interface(made.folder / "interface.py").provenance.training_tasks
     _, info = env.reset(options={"task": task})
     assert info["rules"] == "Say it in the listed forms."
     expert = base.oracle().expert_action()
