@@ -1,0 +1,294 @@
+"""Interface for scienceworld, learned by experiment; the .json beside it holds the evidence."""
+
+import re
+
+SPEC = {'bare': True,
+ 'forms': {'go to {0}': 'teleport {0}',
+           'pick up {0} from {1}': 'pick up {0}',
+           'place {0} in {1}': 'put down {0}',
+           'take {0} from {1}': 'pick up {0}',
+           'use {0}': 'put down {0}'},
+ 'movers': ['go {0}', 'teleport {0}'],
+ 'names': ['adult adult beaver', 'adult apricot tree', 'agent', 'air', 'anode in battery',
+           'anode in blue light bulb', 'anode in buzzer', 'anode in component', 'anode in electric motor',
+           'anode in gas generator', 'anode in green light bulb', 'anode in nuclear generator',
+           'anode in orange light bulb', 'anode in red light bulb', 'anode in solar panel',
+           'anode in violet light bulb', 'anode in yellow light bulb', 'apple', 'apricot pollen',
+           'apricot pollen in flower', 'apricot pollen on flower', 'apricot seed', 'apricot tree',
+           'apricot tree in flower pot containing apricot tree and soil and water',
+           'apricot tree in self watering flower pot 2', 'apricot tree in self watering flower pot 5',
+           'apricot tree in self watering flower pot 7', 'apricot tree in self watering flower pot 8',
+           'apricot tree in self watering flower pot 9', 'art studio', 'art studio door', 'avocado seed on cup',
+           'avocado seed on cup containing avocado seed', 'axe', 'baby baby beaver', 'baby baby elephant',
+           'baby baby wolf', 'banana', 'bathroom', 'bathroom door', 'bathtub', 'battery', 'battery cathode',
+           'beaver', 'bed', 'bedroom', 'bedroom door', 'bee hive', 'beowulf', 'black wire', 'black wire terminal 1',
+           'black wire terminal 2', 'blast furnace', 'blue box', 'blue jay', 'blue light bulb',
+           'blue light bulb cathode', 'blue paint', 'blue wire', 'blue wire terminal 1', 'blue wire terminal 2',
+           'book', 'book (pride and prejudice)',
+           'book (pride and prejudice) called pride and prejudice on shelf containing book (pride and prejudice) '
+           'and book (sherlock holmes)',
+           'book (sherlock holmes)', 'book (the foundations of the origin of species)', 'book shelf', 'bowl',
+           'brick', 'buzzer', 'cathode in buzzer', 'cathode in component', 'cathode in electric motor',
+           'cathode in gas generator', 'cathode in green light bulb', 'cathode in nuclear generator',
+           'cathode in orange light bulb', 'cathode in red light bulb', 'cathode in solar panel',
+           'cathode in violet light bulb', 'cathode in yellow light bulb', 'ceramic cup', 'chair', 'cherry seed',
+           'cherry seed in ceramic cup containing cherry seed', 'cherry seed in cup',
+           'cherry seed in cup containing cherry seed', 'cherry seed in seed jar',
+           'cherry seed in seed jar containing cherry seed', 'cherry seed in the seed stage',
+           'cherry seed in the seed stage in ceramic cup',
+           'cherry seed in the seed stage in ceramic cup containing cherry seed',
+           'cherry seed in the seed stage in cup',
+           'cherry seed in the seed stage in seed jar containing cherry seed',
+           'cherry seed in the seed stage on ceramic cup containing cherry seed',
+           'cherry seed in the seed stage on cup', 'cherry seed in the seed stage on cup containing cherry seed',
+           'cherry seed in the seed stage on seed jar',
+           'cherry seed in the seed stage on seed jar containing cherry seed', 'cherry seed on ceramic cup',
+           'cherry seed on ceramic cup containing cherry seed', 'cherry seed on cup',
+           'cherry seed on cup containing cherry seed', 'cherry seed on seed jar',
+           'cherry seed on seed jar containing cherry seed', 'closet', 'cloth sittable', 'counter', 'crocodile',
+           'crocodile egg', 'cup', 'cup containing blue paint', 'cup containing blue paint and yellow paint',
+           'cup containing nothing', 'cup containing red paint', 'cup containing yellow paint', 'cupboard',
+           'dead beaver', 'dead dead beaver on outside', 'desk', 'door', 'door to foundry', 'door to greenhouse',
+           'door to hallway', 'door to kitchen', 'door to living room', 'door to outside', 'door to workshop',
+           'dove', 'drawer', 'drawing', 'egg parrot', 'egg turtle', 'electric motor', 'elephant', 'finger painting',
+           'fire pit', 'flower', 'flower in apricot tree', 'flower in apricot tree in the reproducing stage',
+           'flower in living thing', 'flower in organism', 'flower in reproducing plant',
+           'flower on reproducing apricot tree', 'flower on reproducing plant', 'flower pot 1', 'flower pot 2',
+           'flower pot 3', 'flower pot 4', 'flower pot 7', 'flower pot 8', 'flower pot 9',
+           'flower pot containing apricot seed and soil and water',
+           'flower pot containing apricot tree and soil and water', 'foundry', 'fountain', 'freezer', 'fridge',
+           'gas generator', 'glass jar', 'green box', 'green light bulb', 'green wire', 'green wire terminal 1',
+           'green wire terminal 2', 'greenhouse', 'ground', 'hallway', 'hatchling hatchling parrot',
+           'hatchling hatchling turtle', 'inclined plane', 'inclined plane with a ceramic surface',
+           'inclined plane with a paper surface', 'inclined plane with a unknown material c surface',
+           'inclined plane with a unknown material e surface', 'jug', 'juvenile beaver', 'juvenile juvenile wolf',
+           'kitchen', 'large cupboard', 'light', 'light bulb', 'lighter', 'liquid unknown substance m',
+           'living room', 'living thing', 'living thing in ceramic cup',
+           'living thing in ceramic cup containing cherry seed', 'living thing in cup',
+           'living thing in cup containing cherry seed', 'living thing in seed jar',
+           'living thing in seed jar containing cherry seed', 'living thing on ceramic cup', 'living thing on cup',
+           'living thing on seed jar', 'living thing on seed jar containing cherry seed', 'nuclear generator',
+           'object', 'orange', 'orange box', 'orange light bulb', 'orange wire', 'orange wire terminal 1',
+           'orange wire terminal 2', 'organism in ceramic cup', 'organism in ceramic cup containing cherry seed',
+           'organism in cup', 'organism in cup containing cherry seed', 'organism in outside',
+           'organism in seed jar containing cherry seed', 'organism on ceramic cup',
+           'organism on ceramic cup containing cherry seed', 'organism on cup',
+           'organism on cup containing cherry seed', 'organism on seed jar',
+           'organism on seed jar containing cherry seed', 'outside', 'oven', 'paint', 'paint cupboard',
+           'paint in cup containing red paint', 'paint in cup containing yellow paint', 'painting', 'picture',
+           'pillow', 'plane', 'pollen', 'pollen in flower', 'pollen on flower', 'potato',
+           'pride and prejudice book on shelf containing book (pride and prejudice) and book (sherlock holmes)',
+           'red box', 'red light bulb', 'red paint', 'red wire', 'red wire terminal 1', 'red wire terminal 2',
+           'room', 'round blue unknown e seed', 'seed avocado seed in seed jar containing avocado seed',
+           'seed cherry seed', 'seed cherry seed in ceramic cup',
+           'seed cherry seed in ceramic cup containing cherry seed', 'seed cherry seed in cup',
+           'seed cherry seed in cup containing cherry seed', 'seed cherry seed in seed jar',
+           'seed cherry seed in seed jar containing cherry seed', 'seed cherry seed on ceramic cup',
+           'seed cherry seed on ceramic cup containing cherry seed', 'seed cherry seed on cup',
+           'seed cherry seed on cup containing cherry seed', 'seed cherry seed on seed jar',
+           'seed cherry seed on seed jar containing cherry seed', 'seed jar', 'seed plant',
+           'seed plant in cup containing cherry seed', 'seed plant in seed jar',
+           'seed plant in seed jar containing cherry seed', 'seed plant on ceramic cup',
+           'seed plant on ceramic cup containing cherry seed', 'seed plant on cup',
+           'seed plant on cup containing cherry seed', 'seed plant on seed jar',
+           'seed plant on seed jar containing cherry seed', 'seed square blue unknown e seed',
+           'self watering flower pot 2', 'self watering flower pot 5', 'self watering flower pot 7',
+           'self watering flower pot 8', 'self watering flower pot 9', 'shovel', 'sink', 'soap', 'soil',
+           'soil in flower pot 1', 'soil in flower pot 2', 'soil in flower pot 4', 'soil in flower pot 7',
+           'soil in flower pot 8', 'soil in flower pot 9',
+           'soil in flower pot containing apricot seed and soil and water',
+           'soil in flower pot containing apricot tree and soil and water', 'soil in self watering flower pot 2',
+           'soil in self watering flower pot 5', 'soil in self watering flower pot 7',
+           'soil in self watering flower pot 8', 'soil in self watering flower pot 9', 'solar panel', 'steel table',
+           'stopwatch', 'stove', 'substance', 'substance in flower pot', 'substance in flower pot 1',
+           'substance in flower pot 2', 'substance in flower pot 3', 'substance in flower pot 4',
+           'substance in flower pot 7', 'substance in flower pot 8', 'substance in flower pot 9',
+           'substance in flower pot containing apricot seed and soil and water', 'substance in fountain',
+           'substance in self watering flower pot 8', 'substance in self watering flower pot 9',
+           'substance in toilet', 'switch', 'table', 'terminal 1 in yellow wire', 'terminal 2 in yellow wire',
+           'the apricot tree', 'the inclined plane', 'the red light bulb', 'the thermometer',
+           'the unknown substance', 'the unknown substance c', 'the wolf', 'thermometer', 'toilet', 'unknown e',
+           'unknown e seed', 'unknown substance', 'unknown substance c', 'violet light bulb', 'water', 'wolf',
+           'wood', 'workshop', 'yellow box', 'yellow light bulb', 'yellow paint', 'yellow wire'],
+ 'places': ['art studio', 'bathroom', 'bedroom', 'foundry', 'greenhouse', 'hallway', 'kitchen', 'living room',
+            'outside', 'workshop'],
+ 'templates': ['activate {0}', 'close {0}', 'connect {0} to {1}', 'deactivate {0}', 'disconnect {0}',
+               'dunk {0} in {1}', 'eat {0}', 'flush {0}', 'focus on {0}', 'go {0}', 'inventory', 'look around',
+               'look at {0}', 'look in {0}', 'mix {0}', 'move {0} to {1}', 'open {0}', 'pick up {0}',
+               'pour {0} in {1}', 'put down {0}', 'read {0}', 'task', 'teleport {0}', 'use {0} on {1}', 'wait',
+               'wait1'],
+ 'travel': 'teleport {0}',
+ 'uninformative': ['No known action matches that input.'],
+ 'views': ['look around', 'inventory']}
+
+def new_history():
+    """A history that has seen nothing: place -> its view, latest last; the other views; the present place."""
+    return {'place': '', 'seen': {}, 'carried': ''}
+
+
+def watch(spec, history, texts):
+    """Take in the texts of the views as they are now."""
+    if not texts:
+        return
+    history['place'] = place_in(spec, texts[0]) or history['place']
+    history['seen'].pop(history['place'], None)
+    history['seen'][history['place']] = texts[0].lower()
+    history['carried'] = '\n'.join(texts[1:]).lower()
+
+
+def place_in(spec, text):
+    """The place that a view names first; "" if it names none."""
+    found = ''
+    first = len(text)
+    for place in spec['places']:
+        match = re.search(f'\\b{re.escape(place)}\\b', text.lower())
+        if match is not None and (match.start() < first or (match.start() == first and len(place) > len(found))):
+            found, first = (place, match.start())
+    return found
+
+
+def mentions(text, name):
+    """Whether a lower-case text has a name in it as whole words."""
+    return re.search(f'(?<!\\w){re.escape(name)}(?!\\w)', text) is not None
+
+
+def at_hand(history, name):
+    """Whether a name is in the present views."""
+    return mentions(history['seen'].get(history['place'], ''), name) or mentions(history['carried'], name)
+
+
+def last_seen(history, name):
+    """The place where a name was seen last; "" if nowhere."""
+    places = [place for place, text in history['seen'].items() if place and mentions(text, name)]
+    return str(places[-1]) if places else ''
+
+
+def known(spec, history, name):
+    """Whether a name was seen anywhere, or is a place."""
+    return name in spec['places'] or at_hand(history, name) or last_seen(history, name) != ''
+
+
+def fill(template, names):
+    """A template with its places filled."""
+    text = template
+    for number, name in enumerate(names):
+        text = text.replace('{' + str(number) + '}', name)
+    return text
+
+
+def slots(template, action):
+    """What stands in the places of a template in an action; None if it is not of this form."""
+    pattern = '(.+?)'.join((re.escape(part) for part in re.split('\\{\\d\\}', template)))
+    match = re.fullmatch(pattern, action)
+    return None if match is None else [text.strip() for text in match.groups()]
+
+
+def understood(spec, history, action):
+    """(form or template, names) that fits an action best: fewest names never seen, then most words of its own."""
+    best = None
+    rank = (9, 0)
+    for form in [*spec['forms'], *spec['templates']]:
+        names = slots(form, action)
+        if names is None:
+            continue
+        unseen = len([name for name in names if not known(spec, history, name)])
+        here = (unseen, -len(form.split()))
+        if best is None or here < rank:
+            best, rank = ((form, names), here)
+    return best
+
+
+def bare(spec, history, text):
+    """The first name within a text that the engine takes and that was seen, as long as it goes; else the longest words
+    of it that are in sight; "" if there is nothing but the text."""
+    words = text.split(' ')
+    parts = [' '.join(words[a:b]) for a in range(len(words)) for b in range(len(words), a, -1)]
+    for part in parts:
+        if part != text and part in spec['names'] and known(spec, history, part):
+            return part
+    seen = [part for part in parts if part != text and len(part) > 3 and at_hand(history, part)]
+    return max(seen, key=len) if seen else ''
+
+
+def advise(spec, history, action):
+    """What to tell an agent whose action was refused; "" where nothing was learned."""
+    said = ' '.join(action.lower().split())
+    found = understood(spec, history, said)
+    if found is None:
+        return suggest(spec, said)
+    form, names = found
+    if spec['bare']:
+        names = [name if known(spec, history, name) else bare(spec, history, name) or name for name in names]
+    template = spec['forms'].get(form, form)
+    advice = advise_on(spec, history, said, template, names)
+    if advice or not spec['bare']:
+        return advice
+    shorter = [bare(spec, history, name) or name for name in names]
+    return advise_on(spec, history, said, template, shorter)
+
+
+def advise_on(spec, history, said, template, names):
+    """What to tell of one template with these names, of which it may use some only."""
+    used = [name for number, name in enumerate(names) if '{' + str(number) + '}' in template]
+    unseen = [name for name in used if not known(spec, history, name)]
+    if unseen:
+        return f'Nothing called `{unseen[0]}` was seen so far. {suggest(spec, said)}'.strip()
+    if template in spec['movers'] and template != spec['travel'] and spec['travel'] and (used[0] in spec['places']):
+        return f"`{said}` is not possible from here; write `{fill(spec['travel'], used[:1])}` instead."
+    wanted = fill(template, names)
+    rewrite = f'`{said}` is not understood; write `{wanted}` instead.' if wanted != said else ''
+    step = missing_step(spec, history, template, used)
+    if step:
+        return f'`{wanted}` does not work yet: you need to `{step}` first. {rewrite}'.strip()
+    away = [name for name in used if template not in spec['movers'] and (not at_hand(history, name))]
+    if away:
+        return f'`{away[0]}` is not here; it was last seen at {last_seen(history, away[0])}. {rewrite}'.strip()
+    return rewrite
+
+
+def missing_step(spec, history, template, names):
+    """The way to the first name that is not at hand; "" if there is none to take."""
+    if template in spec['movers'] or not spec['travel']:
+        return ''
+    for name in names:
+        if not at_hand(history, name):
+            place = last_seen(history, name)
+            return fill(spec['travel'], [place]) if place else ''
+    return ''
+
+
+def suggest(spec, action):
+    """The forms that begin with the same word; all of them if none does."""
+    first = action.split(' ')[0]
+    same = [form for form in spec['templates'] if form.split(' ')[0] == first]
+    if same == [first]:
+        return f'`{action}` is not understood; write `{first}` instead.'
+    if same:
+        return 'Write ' + ' or '.join((f'`{letters(form)}`' for form in same)) + '.'
+    return 'The environment knows only these forms: ' + listed(spec['templates']) + '.'
+
+
+def listed(templates):
+    """Templates in a row."""
+    return ', '.join((f'`{letters(template)}`' for template in templates))
+
+
+def letters(template):
+    """A template with letters for its places."""
+    return fill(template, ['X', 'Y', 'Z'])
+
+def InferRules(init_obs, task):
+    return 'Learned by experiment in this environment:\n- Only these forms are understood: `activate X`, `close X`, `connect X to Y`, `deactivate X`, `disconnect X`, `dunk X in Y`, `eat X`, `flush X`, `focus on X`, `go X`, `inventory`, `look around`, `look at X`, `look in X`, `mix X`, `move X to Y`, `open X`, `pick up X`, `pour X in Y`, `put down X`, `read X`, `task`, `teleport X`, `use X on Y`, `wait`, `wait1`\n- "No known action matches that input." means that the action was refused; it does not say why\n- Write `teleport X` instead of `go to X`\n- Write `pick up X` instead of `pick up X from Y`\n- Write `put down X` instead of `place X in Y`\n- Write `pick up X` instead of `take X from Y`\n- Write `put down X` instead of `use X`\n- An action is refused when a thing it names is not in sight here: `teleport the place where it was seen` first\n- Places: art studio, bathroom, bedroom, foundry, greenhouse, hallway, kitchen, living room, outside, workshop\n- A thing is named by the words that the engine has for it, without any others around them\n- What is in sight: `look around`, `inventory`'
+
+
+def WrapStep(env, init_obs, task, agent_action, logger):
+    if not hasattr(env, 'history'):
+        env.history = new_history()
+        watch(SPEC, env.history, [env.step(view)[0] for view in SPEC['views']])
+    obs, _, done, info = env.step(agent_action)
+    seen, *rest = obs, done, info['score']
+    if seen.strip() in SPEC['uninformative']:
+        advice = advise(SPEC, env.history, agent_action)
+        return (seen + ' ' + advice).strip(), *rest
+    watch(SPEC, env.history, [env.step(view)[0] for view in SPEC['views']])
+    return seen, *rest
