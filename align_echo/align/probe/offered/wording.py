@@ -162,7 +162,8 @@ def _over(places: Sequence[int]) -> Callable[[re.Match[str]], str]:
 def try_readings(lab: Lab, survey: Survey, saying: Saying, readings: Readings) -> None:
     """Try every reading of an utterance. One that ends the episode counts against itself.
 
-    What changed no view is not undone before the next reading is tried: going back costs the engine a whole episode.
+    What changed no view is not undone before the next reading is tried, since going back costs the engine a whole
+    episode; what then ends the episode is tried once more without the readings before it.
     """
     readings.cases += 1
     readings.tasks.add(saying.task_id)
@@ -171,6 +172,8 @@ def try_readings(lab: Lab, survey: Survey, saying: Saying, readings: Readings) -
     before = told_of(lab, survey, here, saying.names)
     for reading, action in candidates(survey, saying.form, saying.names):
         after = lab.after(here, action)
+        if after.over and here is not saying.state:
+            after = lab.after(saying.state, action)
         readings.tried[reading] += 1
         if survey.refused(after):
             readings.refused[reading] += 1
@@ -252,17 +255,19 @@ def best_reading(readings: Readings, templates: Iterable[str]) -> str:
     """The reading that did something most often, if often enough and clearly; else "".
 
     Readings that begin with the form's own word come first. Others count only where those were refused too, and must
-    have worked nearly always.
+    have worked nearly always; none counts where the engine's form of that word takes more names than were said.
     """
     if readings.example is None or readings.cases < MIN_SUPPORT:
         return ""
     form = readings.example.form
     own = [reading for reading in readings.tried if same_word(reading, form)]
     others = [reading for reading in readings.tried if not same_word(reading, form)]
+    has_own = any(same_word(template, form) for template in templates)
+    if has_own and not own:
+        return ""
     found = _clearly_best(readings, own, MIN_RATE)
     if found or any(2 * readings.refused[reading] < readings.tried[reading] for reading in own):
         return found
-    has_own = any(same_word(template, form) for template in templates)
     return _clearly_best(readings, others, OTHER_WORD_RATE if has_own else MIN_RATE)
 
 
