@@ -162,7 +162,7 @@ def _over(places: Sequence[int]) -> Callable[[re.Match[str]], str]:
 def try_readings(lab: Lab, survey: Survey, saying: Saying, readings: Readings) -> None:
     """Try every reading of an utterance. What ends the episode changed something; on one thing alone it counts against.
 
-    The lab sees no reward, so an ending may be the goal: bringing this there is likely to be, declaring this is a guess.
+    The lab sees no reward, so an ending may be the goal: bringing this there is likely to be, naming this is a guess.
 
     What changed no view is not undone before the next reading is tried, since going back costs the engine a whole
     episode; what then ends the episode is tried once more without the readings before it.
@@ -181,9 +181,7 @@ def try_readings(lab: Lab, survey: Survey, saying: Saying, readings: Readings) -
             readings.refused[reading] += 1
         elif after.over and reading.count("{") < 2:
             readings.ended[reading] += 1
-        elif after.over:
-            readings.worked[reading] += 1
-        elif told_of(lab, survey, after, saying.names) != before:
+        elif after.over or told_of(lab, survey, after, saying.names) != before:
             readings.worked[reading] += 1
         if after.over or compare_views(lab, survey, here, after):
             here = saying.state
