@@ -5,9 +5,8 @@ import re
 SPEC = {'bare': True,
  'forms': {'go to {0}': 'teleport {0}',
            'pick up {0} from {1}': 'pick up {0}',
-           'place {0} in {1}': 'put down {0}',
-           'take {0} from {1}': 'pick up {0}',
-           'use {0}': 'put down {0}'},
+           'place {0} in {1}': 'move {0} to {1}',
+           'take {0} from {1}': 'pick up {0}'},
  'movers': ['go {0}', 'teleport {0}'],
  'names': ['adult adult beaver', 'adult apricot tree', 'agent', 'air', 'anode in battery',
            'anode in blue light bulb', 'anode in buzzer', 'anode in component', 'anode in electric motor',
@@ -278,7 +277,7 @@ def letters(template):
     return fill(template, ['X', 'Y', 'Z'])
 
 def InferRules(init_obs, task):
-    return 'Learned by experiment in this environment:\n- Only these forms are understood: `activate X`, `close X`, `connect X to Y`, `deactivate X`, `disconnect X`, `dunk X in Y`, `eat X`, `flush X`, `focus on X`, `go X`, `inventory`, `look around`, `look at X`, `look in X`, `mix X`, `move X to Y`, `open X`, `pick up X`, `pour X in Y`, `put down X`, `read X`, `task`, `teleport X`, `use X on Y`, `wait`, `wait1`\n- "No known action matches that input." means that the action was refused; it does not say why\n- Write `teleport X` instead of `go to X`\n- Write `pick up X` instead of `pick up X from Y`\n- Write `put down X` instead of `place X in Y`\n- Write `pick up X` instead of `take X from Y`\n- Write `put down X` instead of `use X`\n- An action is refused when a thing it names is not in sight here: `teleport the place where it was seen` first\n- Places: art studio, bathroom, bedroom, foundry, greenhouse, hallway, kitchen, living room, outside, workshop\n- A thing is named by the words that the engine has for it, without any others around them\n- What is in sight: `look around`, `inventory`'
+    return 'Learned by experiment in this environment:\n- Only these forms are understood: `activate X`, `close X`, `connect X to Y`, `deactivate X`, `disconnect X`, `dunk X in Y`, `eat X`, `flush X`, `focus on X`, `go X`, `inventory`, `look around`, `look at X`, `look in X`, `mix X`, `move X to Y`, `open X`, `pick up X`, `pour X in Y`, `put down X`, `read X`, `task`, `teleport X`, `use X on Y`, `wait`, `wait1`\n- "No known action matches that input." means that the action was refused; it does not say why\n- Write `teleport X` instead of `go to X`\n- Write `pick up X` instead of `pick up X from Y`\n- Write `move X to Y` instead of `place X in Y`\n- Write `pick up X` instead of `take X from Y`\n- An action is refused when a thing it names is not in sight here: `teleport the place where it was seen` first\n- Places: art studio, bathroom, bedroom, foundry, greenhouse, hallway, kitchen, living room, outside, workshop\n- A thing is named by the words that the engine has for it, without any others around them\n- What is in sight: `look around`, `inventory`'
 
 
 def WrapStep(env, init_obs, task, agent_action, logger):
