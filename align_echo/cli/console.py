@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from align_echo.errors import EngineError, ModelError
 
-MIN_WIDTH = 118
+MIN_WIDTH = 132
 """Width of tables where there is no terminal to ask."""
 
 LINES_PER_STAGE = 4
