@@ -9,10 +9,10 @@ the same interface does for a language model of that size. All draws come from a
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass
 
+from align_echo.agents.novices.habits import chance, times_followed
 from align_echo.agents.novices.household import APPLIANCES, ENTITY, Belief, Goal, name_of, read_goal
 from align_echo.types import AgentReply, AgentView
 
@@ -100,8 +100,7 @@ class _Mind:
 
     def draw(self, *parts: object) -> float:
         """A number in [0, 1) that depends on task and occasion only."""
-        text = "/".join(map(str, (self.key, self.round, *parts)))
-        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6]) / 2**48
+        return chance(self.key, self.round, *parts)
 
     # -------------------------------------------------------- choosing
 
@@ -127,11 +126,7 @@ class _Mind:
             return None
         for found in _COMMANDS.findall(text):
             command = found.replace(" the ", " ")
-            repeats = sum(
-                turn.action == command and before.action == last.action
-                for before, turn in zip(self.turns, self.turns[1:], strict=False)
-            )
-            if command != last.action and repeats < 2:
+            if command != last.action and times_followed(self.turns, command) < 2:
                 return str(command)
         return None
 

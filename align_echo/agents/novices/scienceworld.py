@@ -10,11 +10,11 @@ for a language model. All draws come from a hash: same view, same action.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from align_echo.agents.novices.habits import chance, times_followed
 from align_echo.agents.novices.laboratory import DONE, ROOMS, Belief, Step, read_goal
 from align_echo.types import AgentReply, AgentView
 
@@ -124,8 +124,7 @@ class _Mind:
 
     def draw(self, *parts: object) -> float:
         """A number in [0, 1) that depends on task and occasion only."""
-        text = "/".join(map(str, (self.key, *parts)))
-        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6]) / 2**48
+        return chance(self.key, *parts)
 
     # -------------------------------------------------------- choosing
 
@@ -160,11 +159,7 @@ class _Mind:
         if not _CUE.search(last.observation):
             return None
         for command in _NAMED.findall(last.observation):
-            repeats = sum(
-                turn.action == command and before.action == last.action
-                for before, turn in zip(self.turns, self.turns[1:], strict=False)
-            )
-            if command != last.action and repeats < 2:
+            if command != last.action and times_followed(self.turns, command) < 2:
                 return str(command)
         return None
 

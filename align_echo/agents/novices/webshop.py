@@ -11,10 +11,10 @@ same action.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass
 
+from align_echo.agents.novices.habits import chance
 from align_echo.types import AgentReply, AgentView
 
 _CUE = re.compile(r"\b(need|must|should|first|before|try|instead|have to|required?|use|mean)\b", re.IGNORECASE)
@@ -103,8 +103,7 @@ class _Mind:
 
     def draw(self, *parts: object) -> float:
         """A number in [0, 1) that depends on task and occasion only."""
-        text = "/".join(map(str, (self.key, *parts)))
-        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6]) / 2**48
+        return chance(self.key, *parts)
 
     def _habit(self, share: float, cure: str, *occasion: object) -> bool:
         """Whether a habit takes over; less often where the rules hold the words that cure it."""

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from align_echo.align.probe.findings import WRONG
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.offered import runtime
 from align_echo.align.probe.offered.emit import BARE_IN_WORDS, form_in_words, reach_in_words
@@ -221,7 +222,7 @@ def _about_forms(forms: dict[str, Form], verdicts: Verdicts) -> Iterable[Misalig
         if not stands(understood) or tested.support < MIN_DONE or tested.precision < MIN_PRECISION:
             continue
         yield Misalignment(
-            task_id=found.example.task_id,
+            task_id=found.example.state.task_id,
             action_type=form,
             action=found.example.action,
             intent=f"do `{found.reading}`",
@@ -247,7 +248,7 @@ def _about_wrong_forms(spec: Spec, verdicts: Verdicts) -> Iterable[Misalignment]
                 action_type=form,
                 action=evidence.counterexample.split(": ")[1],
                 intent="follow the interface's rewriting",
-                rule=f"Not so: {form_in_words(form, template)}",
+                rule=f"{WRONG}{form_in_words(form, template)}",
                 sufficient_feedback="leave the rewriting out",
                 kind="bug-of-current",
                 evidence=evidence,

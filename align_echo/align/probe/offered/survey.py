@@ -166,7 +166,7 @@ def _moves_from(
             if name in reached and template in survey.movers():
                 continue
             action = runtime.fill(template, [name])
-            names_in(lab, here)
+            names_in(lab, here)  # asked before the step: to ask later would take a way back
             after = lab.after(here, action)
             if after.over or survey.refused(after):
                 here = state if after.over else here

@@ -37,7 +37,6 @@ OTHER_WORD_RATE = 0.9
 class Saying:
     """One refused utterance in the state where it was said."""
 
-    task_id: str
     state: State
     action: str
     form: str
@@ -117,7 +116,7 @@ def lifted_sayings(lab: Lab, survey: Survey, refused: Iterable[tuple[State, str]
         at_hand = all(any(runtime.mentions(text, name) for text in texts) for name in things)
         taken[state.task_id, form] += at_hand
         if names and at_hand and taken[state.task_id, form] <= CASES_PER_TASK:
-            found.append(Saying(state.task_id, state, action, form, names))
+            found.append(Saying(state, action, form, names))
     return found
 
 
@@ -168,7 +167,7 @@ def try_readings(lab: Lab, survey: Survey, saying: Saying, readings: Readings) -
     episode; what then ends the episode is tried once more without the readings before it.
     """
     readings.cases += 1
-    readings.tasks.add(saying.task_id)
+    readings.tasks.add(saying.state.task_id)
     readings.example = readings.example or saying
     here = saying.state
     before = told_of(lab, survey, here, saying.names)
@@ -197,10 +196,9 @@ def told_of(lab: Lab, survey: Survey, state: State, names: Sequence[str]) -> lis
 
 @dataclass(frozen=True)
 class Form:
-    """A misworded form that was learned: its reading, what it rests on, and what it did in tasks apart from those."""
+    """A misworded form that was learned: its reading, and what that did in each task, judged by the other tasks."""
 
     reading: str
-    learned: Evidence
     tested: Evidence
     example: Saying
 
@@ -221,7 +219,7 @@ def learn_forms(lab: Lab, survey: Survey, said: Sequence[Saying], known: Iterabl
             if best_reading(summed(by_task[one] for one in by_task if one != task_id), survey.templates) == best
         ]
         tested = summed(agreeing)
-        found[form] = Form(best, _evidence(everything, best), _evidence(tested, best), everything.example)
+        found[form] = Form(best, _evidence(tested, best), everything.example)
     return found
 
 
@@ -229,7 +227,7 @@ def _readings(lab: Lab, survey: Survey, said: Iterable[Saying]) -> dict[str, Rea
     """What the readings of one form did, by task, in a few cases of each."""
     by_task: dict[str, Readings] = defaultdict(Readings)
     for saying in list(said)[:CASES_PER_FORM]:
-        try_readings(lab, survey, saying, by_task[saying.task_id])
+        try_readings(lab, survey, saying, by_task[saying.state.task_id])
     return by_task
 
 
