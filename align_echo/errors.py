@@ -43,5 +43,13 @@ class RequestRejectedError(ModelError):
     """The endpoint refused this one request (too long, filtered): asking again would not help, others may work."""
 
 
+class ContextOverflowError(ModelError):
+    """The conversation and the reply do not fit into the model's context. The episode ends there; it is no fault."""
+
+
+class TokenDriftError(AlignEchoError, AssertionError):
+    """Token ids that are about to be used are not those that were sampled: a bug, never to be trained on."""
+
+
 class ReplyFormatError(AlignEchoError, ValueError):
     """A model's reply does not follow the asked format. Holds what was wrong, in words the model can act on."""

@@ -3,7 +3,7 @@
 An engine or model that breaks ends its own episode with a typed `Fault`: the trajectory is kept, marked, and counted
 apart; it has no score. An engine's episode is started once more first; a model has retries of its own. Batches run on
 threads, one environment each, so that model calls overlap; results come back in task order whatever the number of
-workers. Left out: token ids and log-probabilities (they come with the trainer).
+workers. With a local model every step carries the token ids of its call (`align_echo.tokens` makes a sequence of them).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from align_echo.errors import EngineError, ModelError
+from align_echo.errors import ContextOverflowError, EngineError, ModelError
 from align_echo.types import Agent, AgentReply, AgentView, Fault, Step, Trajectory, Turn
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.text_env import TextEnv
@@ -93,12 +93,13 @@ def take_turn(env: gym.Env[str, str], reply: AgentReply) -> Step:
         interface_error=str(info.get("interface_error", "")),
         violations=tuple(info.get("violations", ())),
         usage=reply.usage,
+        tokens=reply.tokens,
     )
 
 
 def extend(view: AgentView, step: Step) -> AgentView:
     """The agent's view after a step."""
-    turn = Turn(reply=step.reply, action=step.action, observation=step.observation)
+    turn = Turn(reply=step.reply, action=step.action, observation=step.observation, tokens=step.tokens)
     return view.model_copy(update={"turns": (*view.turns, turn)})
 
 
@@ -135,6 +136,8 @@ def _attempt(
         while not steps or not (steps[-1].terminated or steps[-1].truncated):
             steps.append(take_turn(env, agent.act(view)))
             view = extend(view, steps[-1])
+    except ContextOverflowError:
+        header["context_overflow"] = True
     except (EngineError, ModelError) as error:
         header["fault"] = Fault(
             source="model" if isinstance(error, ModelError) else "environment",

@@ -1,7 +1,7 @@
 """The data that flows: task -> environment -> agent -> trajectory -> interface | report.
 
 Frozen pydantic models and the two protocols (`ChatModel`, `Agent`) that meet at the rollout. No behaviour beyond
-derived properties; nothing here knows an environment by name. Token-level fields come with the trainer.
+derived properties; nothing here knows an environment by name.
 """
 
 from __future__ import annotations
@@ -21,11 +21,32 @@ class Frozen(BaseModel):
 # ---------------------------------------------------------------- chat
 
 
+class Tokens(Frozen):
+    """One call of a local model in token ids: what it was given and what it drew, never made from text again.
+
+    `context_ids` is what its conversation gained since the call before (the whole prompt at the first call), `start`
+    how many tokens the conversation held before that. `sampled_ids` [T] is what the model drew, its end token included
+    where it drew one; `logprobs` [T] are natural logarithms of their probabilities under the temperature of the call
+    (1 for greedy decoding), before top-k and top-p.
+    """
+
+    start: int = 0
+    context_ids: tuple[int, ...]
+    sampled_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+
+    @property
+    def end(self) -> int:
+        """How many tokens the conversation holds after the call."""
+        return self.start + len(self.context_ids) + len(self.sampled_ids)
+
+
 class Message(Frozen):
-    """One message of a chat."""
+    """One message of a chat. `tokens` is the call that wrote it, where a local model did and the text is unaltered."""
 
     role: Literal["system", "user", "assistant"]
     content: str
+    tokens: Tokens | None = None
 
 
 class Usage(Frozen):
@@ -50,6 +71,7 @@ class Completion(Frozen):
     finish_reason: Literal["stop", "length"] = "stop"
     usage: Usage = Usage()
     cached: bool = False
+    tokens: Tokens | None = None
 
 
 class ChatModel(Protocol):
@@ -72,26 +94,35 @@ class Turn(Frozen):
     reply: str
     action: str | None
     observation: str
+    tokens: Tokens | None = None
 
 
 class AgentView(Frozen):
-    """All that an agent may know at one step. An agent is a function of it, so any state can be forked and replayed."""
+    """All that an agent may know at one step. An agent is a function of it, so any state can be forked and replayed.
+
+    `critique` is a language critic's advice on an earlier attempt at the same task (ECHO, ICRL); empty without one.
+    """
 
     task_id: str
     action_format: str
     goal: str
     rules: str
     initial_observation: str
+    critique: str = ""
     turns: tuple[Turn, ...] = ()
 
 
 class AgentReply(Frozen):
-    """What an agent answers. `action` is None when the reply held no action; `problem` then says what was wrong."""
+    """What an agent answers. `action` is None when the reply held no action; `problem` then says what was wrong.
+
+    `tokens` is the one model call behind the reply; None where there were several, or the model gives no token ids.
+    """
 
     text: str
     action: str | None
     problem: str = ""
     usage: Usage = Usage()
+    tokens: Tokens | None = None
 
 
 class Agent(Protocol):
@@ -142,12 +173,14 @@ class Step(Frozen):
     interface_error: str = ""
     violations: tuple[Violation, ...] = ()
     usage: Usage = Usage()
+    tokens: Tokens | None = None
 
 
 class Trajectory(Frozen):
     """One episode of one agent on one task under one interface ("none" is the raw environment).
 
     `reset_error` says why the interface's rules are missing, if they are; `reset_violations` what it tried at reset.
+    `context_overflow` is True when the conversation outgrew the model's context and ended the episode: no fault.
     """
 
     environment: str
@@ -159,12 +192,14 @@ class Trajectory(Frozen):
     seed: int = 0
     goal: str
     rules: str = ""
+    critique: str = ""
     initial_observation: str
     reset_error: str = ""
     reset_violations: tuple[Violation, ...] = ()
     steps: tuple[Step, ...] = ()
     score: float = 0.0
     won: bool = False
+    context_overflow: bool = False
     fault: Fault | None = None
 
     @property
@@ -174,8 +209,8 @@ class Trajectory(Frozen):
 
     @property
     def truncated(self) -> bool:
-        """The step limit ended the episode."""
-        return bool(self.steps) and self.steps[-1].truncated
+        """The step limit or the model's context ended the episode."""
+        return self.context_overflow or (bool(self.steps) and self.steps[-1].truncated)
 
     @property
     def actions(self) -> tuple[str | None, ...]:

@@ -14,7 +14,7 @@ from typing import ClassVar
 from align_echo.errors import ReplyFormatError
 from align_echo.models.endpoint import base_url_of
 from align_echo.prompts import prompt_hash, render
-from align_echo.types import AgentReply, AgentView, ChatModel, Completion, Message, Turn
+from align_echo.types import AgentReply, AgentView, ChatModel, Completion, Message, Tokens, Turn
 
 SHARED_PROMPTS = ("shared/agent", "shared/start")
 MAX_TOKENS = 512
@@ -61,10 +61,12 @@ class ChatAgent(abc.ABC):
     def conversation(self, view: AgentView) -> list[Message]:
         """The chat so far; always ends with a user message."""
         system = render(self.prompts[0], {"action_format": view.action_format, "rules": view.rules})
-        start = render("shared/start", {"initial_observation": view.initial_observation, "goal": view.goal})
+        opening = {"initial_observation": view.initial_observation, "goal": view.goal, "critique": view.critique}
+        start = render("shared/start", opening)
         messages = [Message(role="system", content=system), Message(role="user", content=start)]
         for turn in view.turns:
-            messages.append(said(self.told(turn)))
+            told = self.told(turn)
+            messages.append(said(told, turn.tokens if told == turn.reply else None))
             messages.append(Message(role="user", content=turn.observation))
         return messages
 
@@ -80,7 +82,9 @@ class ChatAgent(abc.ABC):
             action = self.read(self.whole(completion), view)
         except ReplyFormatError as error:
             problem = str(error)
-        return AgentReply(text=completion.text, action=action, problem=problem, usage=completion.usage)
+        return AgentReply(
+            text=completion.text, action=action, problem=problem, usage=completion.usage, tokens=completion.tokens
+        )
 
     def whole(self, completion: Completion) -> str:
         """The text of an answer. Raises `ReplyFormatError` if it was cut off: what is left of it may mean another."""
@@ -89,9 +93,9 @@ class ChatAgent(abc.ABC):
         return completion.text
 
 
-def said(text: str) -> Message:
-    """A reply of the model in the history."""
-    return Message(role="assistant", content=text.strip() or NO_REPLY)
+def said(text: str, tokens: Tokens | None = None) -> Message:
+    """A reply of the model in the history; `tokens` is the call that wrote it, if the text is as it was written."""
+    return Message(role="assistant", content=text.strip() or NO_REPLY, tokens=tokens)
 
 
 def labelled(turn: Turn) -> str:

@@ -153,7 +153,8 @@ def view_of(messages: Sequence[Message], agent: ChatAgent) -> AgentView | None:
     if isinstance(agent, Planning):
         last = last.removesuffix(f"\n\n{render('planning/ask', {})}")
     contents = [*(message.content for message in messages[1:-1]), last]
-    start = _between(contents[0], _literals("shared/start", {"initial_observation": _BLANK, "goal": _BLANK}))
+    opening = _literals("shared/start", {"initial_observation": _BLANK, "goal": _BLANK, "critique": ""})
+    start = _between(contents[0], opening)
     if told is None or start is None:
         return None
     view = AgentView(

@@ -31,13 +31,18 @@ def request_key(
     """SHA-256 of a request in hex. `model` must tell endpoints apart (`OpenAICompatibleModel.identity`)."""
     request = {
         "model": model,
-        "messages": [[message.role, message.content] for message in messages],
+        "messages": [_identity(message) for message in messages],
         "temperature": temperature,
         "max_tokens": max_tokens,
         "sample": sample,
         "stage": stage,
     }
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
+
+
+def _identity(message: Message) -> list[object]:
+    """What tells a message from others: also the ids it was sampled as, of which the same text may have several."""
+    return [message.role, message.content, *([message.tokens.sampled_ids] if message.tokens else [])]
 
 
 class ReplyCache:

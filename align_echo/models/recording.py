@@ -110,13 +110,13 @@ class RecordingModel:
             sample=self._sample,
             temperature=temperature,
             max_tokens=max_tokens,
-            messages=tuple(messages),
+            messages=tuple(message.model_copy(update={"tokens": None}) for message in messages),
             reply=None,
         )
         with self._cache.asking(key):
             completion = self._cache.get(key)
             if completion is None:
-                completion = self._ask(call)
+                completion = self._ask(call, messages)
                 self._cache.put(key, completion)
         self._log.append(
             call.model_copy(
@@ -130,9 +130,9 @@ class RecordingModel:
         )
         return completion
 
-    def _ask(self, call: Call) -> Completion:
+    def _ask(self, call: Call, messages: Sequence[Message]) -> Completion:
         try:
-            return self._model.complete(call.messages, temperature=call.temperature, max_tokens=call.max_tokens)
+            return self._model.complete(messages, temperature=call.temperature, max_tokens=call.max_tokens)
         except ModelError as error:
             self._log.append(call.model_copy(update={"error": str(error)}))
             raise

@@ -19,7 +19,7 @@ def test_an_unknown_prompt_is_an_error_that_names_the_known_ones() -> None:
 
 
 def test_text_from_outside_is_never_read_as_a_template() -> None:
-    text = render("shared/start", {"initial_observation": "{{ 7 * 7 }} <b> & {% if %}", "goal": "win"})
+    text = render("shared/start", {"initial_observation": "{{ 7 * 7 }} <b> & {% if %}", "goal": "win", "critique": ""})
     assert "{{ 7 * 7 }} <b> & {% if %}" in text
 
 

@@ -1,0 +1,1 @@
+"""Models that run here: token ids in, token ids and log-probabilities out."""

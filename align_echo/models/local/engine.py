@@ -1,0 +1,66 @@
+"""What every engine that runs a local model can do: continue token ids. Nothing here needs torch.
+
+An engine knows no chat, no text and no environment. It may keep what it computed for a context and reuse it for any
+request that begins with the same ids; that never changes what is returned.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How to draw. `temperature` 0 is greedy; `top_k` 0 and `top_p` 1 are off.
+
+    `stop_ids` end a reply and are part of it; `stop` are strings that end it too, with the tokens that completed them.
+    `seed` fixes the draw: the same ids and sampling give the same reply, whatever else the engine does at the time
+    (up to ties that differ by rounding).
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    max_tokens: int = 512
+    stop_ids: tuple[int, ...] = ()
+    stop: tuple[str, ...] = ()
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Request:
+    """Continue `ids` (the whole context). `adapter` names one that the engine has loaded; "" is the model itself."""
+
+    ids: tuple[int, ...]
+    sampling: Sampling
+    adapter: str = ""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """`ids` [T] as drawn, `logprobs` [T] as `align_echo.types.Tokens` defines them."""
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finish_reason: Literal["stop", "length"]
+
+
+class Engine(Protocol):
+    """A running model. Thread-safe; requests that are under way at once are batched."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def context(self) -> int:
+        """Most tokens of a context and its reply together."""
+
+    def submit(self, request: Request) -> Future[Reply]:
+        """Begin; the future raises `ContextOverflowError` when there is no room for a reply, `ModelError` for a fault.
+
+        A reply that would outgrow the context is cut there, with finish reason "length".
+        """
+
+    def close(self) -> None: ...
