@@ -8,7 +8,7 @@ from align_echo.types import Frozen, Message
 
 
 class Demonstration(Frozen):
-    """A chat. `weights` has one number per assistant message: 1 is imitated, 0 is not (a mistake shown for its recovery).
+    """A chat. `weights` has one number per assistant message: 1 is imitated, 0 is not (a mistake and its recovery).
 
     `kind` says what it teaches ("alfworld.expert"), for counts and mixing.
     """
