@@ -1,9 +1,11 @@
 """(environment, agent) -> Trajectory. Faults are data.
 
 An engine or model that breaks ends its own episode with a typed `Fault`: the trajectory is kept, marked, and counted
-apart; it has no score. An engine's episode is started once more first; a model has retries of its own. Batches run on
-threads, one environment each, so that model calls overlap; results come back in task order whatever the number of
-workers. With a local model every step carries the token ids of its call (`align_echo.tokens` makes a sequence of them).
+apart; it has no score. An engine's episode is started once more first; a model has retries of its own. A conversation
+that outgrows the model's context ends its episode too, and is no fault. Batches run on threads, one environment each:
+environments step while the model answers others, a remote model's calls overlap, a local model batches what is under
+way, and a thread whose episode has ended begins the next one at once. Results come back in the order asked for. With a
+local model every step carries the token ids of its call (`align_echo.tokens` makes a sequence of them).
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import gymnasium as gym
 
@@ -28,6 +31,27 @@ HOPELESS = 4
 
 NO_ACTION = "Your reply held no action: {problem}"
 """Shown to the agent in place of an observation when its reply could not be parsed."""
+
+
+@dataclass(frozen=True)
+class Episode:
+    """A task to play. `sample` tells draws of the same agent on it apart; `critique` is shown to the agent."""
+
+    task_id: str
+    sample: int = 0
+    critique: str = ""
+
+
+@runtime_checkable
+class SamplingAgent(Agent, Protocol):
+    """An agent whose model can be asked anew for another sample number."""
+
+    def with_sample(self, sample: int) -> Agent: ...
+
+
+def agent_of(agent: Agent, sample: int) -> Agent:
+    """The agent that plays a sample: itself for the first, or where it cannot draw anew."""
+    return agent.with_sample(sample) if sample and isinstance(agent, SamplingAgent) else agent
 
 
 def base_env(env: gym.Env[str, str]) -> TextEnv:
@@ -50,7 +74,7 @@ def interface_label(env: gym.Env[str, str]) -> str:
 
 def start_view(env: gym.Env[str, str], task_id: str, action_format: str, seed: int) -> AgentView:
     """Reset to a task and say what the agent may know before its first action."""
-    return _view(_reset(env, task_id, seed), task_id, action_format)
+    return _view(_reset(env, task_id, seed), Episode(task_id), action_format)
 
 
 def _reset(env: gym.Env[str, str], task_id: str, seed: int) -> dict[str, Any]:
@@ -58,9 +82,10 @@ def _reset(env: gym.Env[str, str], task_id: str, seed: int) -> dict[str, Any]:
     return info
 
 
-def _view(info: dict[str, Any], task_id: str, action_format: str) -> AgentView:
+def _view(info: dict[str, Any], episode: Episode, action_format: str) -> AgentView:
     return AgentView(
-        task_id=task_id,
+        task_id=episode.task_id,
+        critique=episode.critique,
         action_format=action_format,
         goal=str(info["goal"]),
         rules=str(info.get("rules", "")),
@@ -90,6 +115,7 @@ def take_turn(env: gym.Env[str, str], reply: AgentReply) -> Step:
         truncated=truncated,
         engine_calls=base.engine_calls - before,
         problem=reply.problem,
+        cut_off=reply.cut_off,
         interface_error=str(info.get("interface_error", "")),
         violations=tuple(info.get("violations", ())),
         usage=reply.usage,
@@ -104,35 +130,39 @@ def extend(view: AgentView, step: Step) -> AgentView:
 
 
 def run_episode(
-    env: gym.Env[str, str], agent: Agent, task_id: str, *, split: str, action_format: str = "", seed: int = 0
+    env: gym.Env[str, str], agent: Agent, task: str | Episode, *, split: str, action_format: str = "", seed: int = 0
 ) -> Trajectory:
     """Play one task to its end, at most `ATTEMPTS` times if the engine breaks."""
+    episode = Episode(task) if isinstance(task, str) else task
+    player = agent_of(agent, episode.sample)
     for attempt in range(ATTEMPTS):
-        trajectory = _attempt(env, agent, task_id, split, action_format, seed)
+        trajectory = _attempt(env, player, episode, split, action_format, seed)
         if trajectory.fault is None or trajectory.fault.source == "model" or attempt == ATTEMPTS - 1:
             break
     return trajectory
 
 
 def _attempt(
-    env: gym.Env[str, str], agent: Agent, task_id: str, split: str, action_format: str, seed: int
+    env: gym.Env[str, str], agent: Agent, episode: Episode, split: str, action_format: str, seed: int
 ) -> Trajectory:
     base = base_env(env)
     header: dict[str, Any] = {
         "environment": base.contract.environment,
         "split": split,
-        "task_id": task_id,
+        "task_id": episode.task_id,
         "agent": agent.name,
         "interface": interface_label(env),
         "seed": seed,
+        "sample": episode.sample,
+        "critique": episode.critique,
     }
     steps: list[Step] = []
     view: AgentView | None = None
     try:
-        info = _reset(env, task_id, seed)
+        info = _reset(env, episode.task_id, seed)
         header["reset_error"] = str(info.get("interface_error", ""))
         header["reset_violations"] = tuple(info.get("violations", ()))
-        view = _view(info, task_id, action_format)
+        view = _view(info, episode, action_format)
         while not steps or not (steps[-1].terminated or steps[-1].truncated):
             steps.append(take_turn(env, agent.act(view)))
             view = extend(view, steps[-1])
@@ -158,7 +188,7 @@ def _attempt(
 def run_tasks(
     make_env: Callable[[], gym.Env[str, str]],
     agent: Agent,
-    task_ids: Sequence[str],
+    tasks: Sequence[str | Episode],
     *,
     split: str,
     action_format: str = "",
@@ -166,18 +196,19 @@ def run_tasks(
     workers: int = 1,
     on_trajectory: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
-    """Play many tasks; the trajectories come back in the order of `task_ids`.
+    """Play many tasks; the trajectories come back in the order of `tasks`.
 
-    `workers` > 1 helps when the agent waits for a remote model. `on_trajectory` is called as each one ends, one
-    at a time. Environments are closed when all is done. Raises `ModelError` if the first `HOPELESS` episodes were all
-    broken by the model.
+    A task's id stands for its first sample; an `Episode` also names another sample, or holds a critique. `workers`
+    episodes are played at once: it helps when the agent waits for a remote model, or when a local one answers several
+    in one batch. `on_trajectory` is called as each one ends, one at a time. Environments are closed when all is done.
+    Raises `ModelError` if the first `HOPELESS` episodes were all broken by the model.
     """
     report = threading.Lock()
     broken: list[bool] = []
     envs = _EnvPerThread(make_env)
 
-    def play(task_id: str) -> Trajectory:
-        trajectory = run_episode(envs.get(), agent, task_id, split=split, action_format=action_format, seed=seed)
+    def play(task: str | Episode) -> Trajectory:
+        trajectory = run_episode(envs.get(), agent, task, split=split, action_format=action_format, seed=seed)
         with report:
             if on_trajectory is not None:
                 on_trajectory(trajectory)
@@ -188,9 +219,9 @@ def run_tasks(
 
     try:
         if workers <= 1:
-            return [play(task_id) for task_id in task_ids]
+            return [play(task) for task in tasks]
         with ThreadPoolExecutor(max_workers=workers) as pool:
-            futures = [pool.submit(play, task_id) for task_id in task_ids]
+            futures = [pool.submit(play, task) for task in tasks]
             try:
                 return [future.result() for future in futures]
             except BaseException:

@@ -116,11 +116,13 @@ class AgentReply(Frozen):
     """What an agent answers. `action` is None when the reply held no action; `problem` then says what was wrong.
 
     `tokens` is the one model call behind the reply; None where there were several, or the model gives no token ids.
+    `cut_off`: the model's limit of tokens ended it.
     """
 
     text: str
     action: str | None
     problem: str = ""
+    cut_off: bool = False
     usage: Usage = Usage()
     tokens: Tokens | None = None
 
@@ -158,6 +160,7 @@ class Step(Frozen):
     `observation` is what the agent was shown; `raw_observation` is the engine's answer to the agent's own action, or
     None when the engine was not asked (the interface answered alone, or the reply held no action). `engine_calls`
     counts every engine call of the turn. `interface_error` says why the interface was bypassed on this turn, if it was.
+    `cut_off`: the model's limit of tokens ended the reply.
     """
 
     reply: str
@@ -170,6 +173,7 @@ class Step(Frozen):
     truncated: bool = False
     engine_calls: int = 1
     problem: str = ""
+    cut_off: bool = False
     interface_error: str = ""
     violations: tuple[Violation, ...] = ()
     usage: Usage = Usage()
@@ -181,6 +185,7 @@ class Trajectory(Frozen):
 
     `reset_error` says why the interface's rules are missing, if they are; `reset_violations` what it tried at reset.
     `context_overflow` is True when the conversation outgrew the model's context and ended the episode: no fault.
+    `sample` tells several episodes of one agent on one task apart.
     """
 
     environment: str
@@ -190,6 +195,7 @@ class Trajectory(Frozen):
     agent: str
     interface: str = "none"
     seed: int = 0
+    sample: int = 0
     goal: str
     rules: str = ""
     critique: str = ""

@@ -8,11 +8,13 @@ message; then replies and observations in turn. An agent's own file says what it
 from __future__ import annotations
 
 import abc
+import copy
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from align_echo.errors import ReplyFormatError
 from align_echo.models.endpoint import base_url_of
+from align_echo.models.recording import sample_of
 from align_echo.prompts import prompt_hash, render
 from align_echo.types import AgentReply, AgentView, ChatModel, Completion, Message, Tokens, Turn
 
@@ -33,6 +35,13 @@ class ChatAgent(abc.ABC):
         self._model = model
         self._temperature = temperature
         self._max_tokens = max_tokens
+        self._sample = 0
+
+    def with_sample(self, sample: int) -> Self:
+        """The same agent whose model draws anew: for several episodes of one task at a temperature above 0."""
+        other = copy.copy(self)
+        other._sample, other._model = sample, sample_of(self._model, sample)
+        return other
 
     @property
     def name(self) -> str:
@@ -83,7 +92,12 @@ class ChatAgent(abc.ABC):
         except ReplyFormatError as error:
             problem = str(error)
         return AgentReply(
-            text=completion.text, action=action, problem=problem, usage=completion.usage, tokens=completion.tokens
+            text=completion.text,
+            action=action,
+            problem=problem,
+            cut_off=completion.finish_reason == "length",
+            usage=completion.usage,
+            tokens=completion.tokens,
         )
 
     def whole(self, completion: Completion) -> str:

@@ -42,7 +42,9 @@ class SelfConsistency(ChatAgent):
     def act(self, view: AgentView) -> AgentReply:
         """The action with the most votes; `usage` is that of all samples. Raises `ModelError`."""
         messages = self.conversation(view)
-        drawn = [self.ask(messages, view, model=sample_of(self._model, one)) for one in range(self._samples)]
+        first = self._sample * self._samples
+        models = [sample_of(self._model, first + one) for one in range(self._samples)]
+        drawn = [self.ask(messages, view, model=model) for model in models]
         return vote(drawn)
 
     def read(self, reply: str, view: AgentView) -> str:
