@@ -1,0 +1,273 @@
+"""A chat as token ids, piece by piece, for any `transformers` tokenizer with a chat template.
+
+What a template writes around the messages and what the messages say are encoded apart: a message is plain text
+whatever it holds, so no text of an environment, an interface, a critic or a user becomes a special token. A
+conversation only ever grows by appending, in a rollout and in supervised training alike: the opening, then after each
+reply its closing token and what follows. Templates that rewrite earlier turns are refused. Left out: tools, images,
+and template variables such as dates or thinking switches.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from jinja2 import TemplateError
+from tokenizers import Tokenizer
+
+from align_echo.errors import UsageError
+from align_echo.types import Message
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+CHATML_TEMPLATE = (
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+"""The project's own chat template (ChatML): each message is written once and for all, whatever comes after it."""
+
+CHATML_TOKENS = ("<|im_start|>", "<|im_end|>")
+_MARK = "Xq{number}qX"
+"""Stands for a message's content while a template is rendered; templates treat it as any other word."""
+
+_TEXTS_KEPT = 8192
+"""How many encoded message contents are kept: the same rules and observations come again at every turn."""
+
+
+@dataclass(frozen=True)
+class SupervisedChat:
+    """A whole chat for training, T tokens: `ids` [T] and per reply the (first, end) positions of what the model writes.
+
+    A span covers the reply's text and the token that ends it. The ids are those of a rollout with these replies.
+    """
+
+    ids: tuple[int, ...]
+    spans: tuple[tuple[int, int], ...]
+
+
+class ChatEncoder:
+    """Chats to token ids and replies to text. Thread-safe.
+
+    `stop_ids` are end tokens of the model beside the template's own and the tokenizer's. Raises `UsageError` when the
+    tokenizer or its template cannot be used; a template that rewrites earlier turns is replaced by `CHATML_TEMPLATE`,
+    with a warning, where the tokenizer has its two tokens.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, stop_ids: Iterable[int] = ()) -> None:
+        self._tokenizer = tokenizer
+        self._name = tokenizer.name_or_path or type(tokenizer).__name__
+        self._template = _usable_template(tokenizer, self._name)
+        self._pieces_of: dict[tuple[str, ...], tuple[tuple[int, ...], ...]] = {}
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if not isinstance(backend, Tokenizer):
+            raise UsageError(f"{self._name} has no fast tokenizer (tokenizer.json): convert it with transformers first")
+        self._template_tokenizer = _plain_copy(backend.to_str(), ())
+        after_reply = self._encode_template(_texts_after_reply(tokenizer, self._template, ("user",))[0])
+        self.end_id = after_reply[0]
+        ends = {self.end_id, tokenizer.eos_token_id, *stop_ids} - {None}
+        self.stop_ids: tuple[int, ...] = tuple(sorted(int(one) for one in ends))
+        control = {str(backend.id_to_token(one)) for one in self.stop_ids} | self._control_tokens()
+        self._content_tokenizer = _plain_copy(backend.to_str(), control)
+        self._content_tokenizer.encode_special_tokens = True
+        self._content = lru_cache(maxsize=_TEXTS_KEPT)(self._encode_content)
+        self._check()
+
+    # ------------------------------------------------------------ what rollouts and training ask
+
+    def opening(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """The whole chat [T], ending with the header of the assistant's next reply. Past replies are encoded from text.
+
+        Raises `UsageError` if the template does not take messages in these roles.
+        """
+        return self._grown(messages)[0]
+
+    def continuation(self, messages: Sequence[Message], closed: bool) -> tuple[int, ...]:
+        """What follows a reply's ids [T]: its end token unless it is `closed`, the messages, the next header."""
+        pieces = self._pieces("assistant", *(message.role for message in messages))
+        ids = self._fill(pieces, messages)
+        return ids[1:] if closed else ids
+
+    def text(self, ids: Sequence[int]) -> str:
+        """The text of a reply, without the token that ended it."""
+        shown = list(ids[:-1]) if ids and ids[-1] in self.stop_ids else list(ids)
+        return str(self._template_tokenizer.decode(shown, skip_special_tokens=False))
+
+    def plain(self, text: str) -> tuple[int, ...]:
+        """The ids [T] of a message's content: no special token, whatever the text holds."""
+        return self._content(text)
+
+    def supervised(self, messages: Sequence[Message]) -> SupervisedChat:
+        """The whole chat for training. Raises `UsageError` if it does not end with a reply of the assistant."""
+        if not messages or messages[-1].role != "assistant":
+            raise UsageError("a chat to train on ends with a reply of the assistant")
+        before, spans = self._grown(messages[:-1])
+        reply = (*self.plain(messages[-1].content), self.end_id)
+        return SupervisedChat((*before, *reply), (*spans, (len(before), len(before) + len(reply))))
+
+    # ------------------------------------------------------------ how
+
+    def _grown(self, messages: Sequence[Message]) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
+        """The chat as a rollout would have grown it: its ids, and the spans of the replies with their end tokens."""
+        replies = [number for number, message in enumerate(messages) if message.role == "assistant"]
+        heads = [*replies, len(messages)]
+        first = messages[: heads[0]]
+        ids = list(self._fill(self._pieces(*(message.role for message in first)), first))
+        spans = []
+        for reply, end in zip(replies, heads[1:], strict=True):
+            start = len(ids)
+            ids += (*self.plain(messages[reply].content), self.end_id)
+            spans.append((start, len(ids)))
+            ids += self.continuation(messages[reply + 1 : end], closed=True)
+        return tuple(ids), tuple(spans)
+
+    def _fill(self, pieces: Sequence[tuple[int, ...]], messages: Sequence[Message]) -> tuple[int, ...]:
+        ids = list(pieces[0])
+        for message, piece in zip(messages, pieces[1:], strict=True):
+            ids += self._content(message.content)
+            ids += piece
+        return tuple(ids)
+
+    def _pieces(self, *roles: str) -> tuple[tuple[int, ...], ...]:
+        """What the template writes before, between and after the contents; after a reply if "assistant" comes first."""
+        known = self._pieces_of.get(roles)
+        if known is None:
+            if roles[:1] == ("assistant",):
+                texts = _texts_after_reply(self._tokenizer, self._template, roles[1:])
+            else:
+                texts = _texts(self._tokenizer, self._template, roles)
+            known = self._pieces_of[roles] = tuple(self._encode_template(text) for text in texts)
+        return known
+
+    def _encode_template(self, text: str) -> tuple[int, ...]:
+        return tuple(self._template_tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def _encode_content(self, text: str) -> tuple[int, ...]:
+        return tuple(self._content_tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def _control_tokens(self) -> set[str]:
+        """The tokens that steer the chat: all special ones, and the added ones that the template writes."""
+        texts = _texts(self._tokenizer, self._template, ("system", "user", "assistant", "user"))
+        written = {one for text in texts for one in self._encode_template(text)}
+        added = self._template_tokenizer.get_added_tokens_decoder()
+        return {
+            token.content
+            for number, token in added.items()
+            if token.special or (number in written and not token.content.isspace())
+        }
+
+    def _check(self) -> None:
+        """Refuse a tokenizer that takes the text of a control token for the token, or that loses or adds text."""
+        if self.end_id not in self._template_tokenizer.get_added_tokens_decoder():
+            raise UsageError(f"the chat template of {self._name} does not close a reply with a token of its own")
+        control = self._control_tokens()
+        numbers = {self._template_tokenizer.token_to_id(token) for token in control} | set(self.stop_ids)
+        for token in sorted(control):
+            if not numbers.isdisjoint(self._encode_content(token)):
+                raise UsageError(f"the tokenizer of {self._name} cannot write {token} as plain text")
+        for text in ("go to cabinet 1", "\nYou see nothing.\n"):
+            if self._template_tokenizer.decode(list(self._encode_content(text)), skip_special_tokens=False) != text:
+                raise UsageError(f"the tokenizer of {self._name} does not give back the text {text!r} that it encoded")
+
+
+def chatml_tokenizer(backend: Tokenizer) -> PreTrainedTokenizerBase:
+    """A `transformers` tokenizer around a trained one that holds `CHATML_TOKENS` and "<|endoftext|>" as special tokens.
+
+    Its template is `CHATML_TEMPLATE`; `<|im_end|>` ends a text, "<|endoftext|>" pads.
+    """
+    from transformers import PreTrainedTokenizerFast
+
+    make: Callable[..., PreTrainedTokenizerBase] = PreTrainedTokenizerFast
+    tokenizer = make(
+        tokenizer_object=backend,
+        eos_token=CHATML_TOKENS[1],
+        pad_token="<|endoftext|>",
+        additional_special_tokens=[CHATML_TOKENS[0]],
+        clean_up_tokenization_spaces=False,
+    )
+    tokenizer.chat_template = CHATML_TEMPLATE
+    return tokenizer
+
+
+# ---------------------------------------------------------------- templates
+
+
+def _plain_copy(state: str, special: Iterable[str]) -> Tokenizer:
+    """A tokenizer of its own, which no other thread reconfigures; added tokens named in `special` become special."""
+    wanted = set(special)
+    fields = json.loads(state)
+    for token in fields["added_tokens"]:
+        token["special"] = token["special"] or token["content"] in wanted
+    copy = Tokenizer.from_str(json.dumps(fields))
+    copy.no_truncation()
+    copy.no_padding()
+    return copy
+
+
+def _rendered(tokenizer: PreTrainedTokenizerBase, template: str, roles: Sequence[str]) -> str:
+    """The template's text for marks in these roles, with the header of the next reply. Raises `UsageError`."""
+    chat = [{"role": role, "content": _MARK.format(number=number)} for number, role in enumerate(roles)]
+    try:
+        text = tokenizer.apply_chat_template(chat, chat_template=template, tokenize=False, add_generation_prompt=True)
+    except (TemplateError, TypeError, ValueError) as error:
+        raise UsageError(f"the chat template refuses messages of {', '.join(roles) or 'no role'}: {error}") from None
+    return str(text)
+
+
+def _split(text: str, numbers: Iterable[int]) -> list[str]:
+    """The text between the marks. Raises `UsageError` unless each stands in it once and in order."""
+    pieces = []
+    for number in numbers:
+        before, mark, text = text.partition(_MARK.format(number=number))
+        if not mark or mark in text:
+            raise UsageError("the chat template does not write every message once and in order")
+        pieces.append(before)
+    return [*pieces, text]
+
+
+def _texts(tokenizer: PreTrainedTokenizerBase, template: str, roles: Sequence[str]) -> list[str]:
+    return _split(_rendered(tokenizer, template, roles), range(len(roles)))
+
+
+def _texts_after_reply(
+    tokenizer: PreTrainedTokenizerBase, template: str, roles: Sequence[str], past: Sequence[str] = ("system", "user")
+) -> list[str]:
+    """What the template writes around messages of these roles after a reply to `past`."""
+    before = _rendered(tokenizer, template, past)
+    whole = _rendered(tokenizer, template, (*past, "assistant", *roles))
+    reply = before + _MARK.format(number=len(past))
+    if not whole.startswith(reply):
+        raise UsageError("the chat template rewrites earlier turns")
+    return _split(whole.removeprefix(reply), range(len(past) + 1, len(past) + 1 + len(roles)))
+
+
+def _usable_template(tokenizer: PreTrainedTokenizerBase, name: str) -> str:
+    """The tokenizer's template if it only appends, else `CHATML_TEMPLATE` if it can be used. Raises `UsageError`."""
+    template = tokenizer.chat_template
+    try:
+        if not isinstance(template, str):
+            raise UsageError("there is no chat template")
+        _check_appends(tokenizer, template)
+    except UsageError as error:
+        vocabulary = tokenizer.get_vocab()
+        if not all(token in vocabulary for token in CHATML_TOKENS):
+            raise UsageError(f"{name} cannot hold a conversation by token ids: {error}") from None
+        warnings.warn(f"{name}: {error}; plain ChatML is used in its place", stacklevel=3)
+        return CHATML_TEMPLATE
+    return template
+
+
+def _check_appends(tokenizer: PreTrainedTokenizerBase, template: str) -> None:
+    """Raise `UsageError` unless what follows a reply is the same after one, two and three turns."""
+    first = _texts_after_reply(tokenizer, template, ("user",))
+    past = ["system", "user"]
+    for _ in range(2):
+        past += ["assistant", "user"]
+        if _texts_after_reply(tokenizer, template, ("user",), past) != first:
+            raise UsageError("the chat template writes later turns otherwise than earlier ones")
