@@ -24,12 +24,13 @@ from align_echo.evaluate.metrics import (
     safe_ratio,
     scored,
     share_estimate,
+    share_of_replies,
     shown_invalid,
     steps_in_runs,
     success_rate,
 )
 from align_echo.interface import Interface
-from align_echo.rollout import run_tasks
+from align_echo.rollout import Episode, run_tasks
 from align_echo.types import Agent, Frozen, Trajectory, Usage
 from align_echo.wrappers.catalogue import EnvironmentSpec, make
 from align_echo.wrappers.data_source import games_of
@@ -48,6 +49,8 @@ class VariantResult(Frozen):
     `consecutive_invalid_shown` judges what the agent was shown; both are None where no text of the environment tells a
     refusal (`EnvironmentSpec.tells_invalid`). `interface_fallbacks` counts turns on which the
     interface failed and the raw observation was shown; `violations` counts engine calls that were refused to it.
+    `unparsed` and `cut_off` are percent of the agent's replies: those that held no action, and those that the model's
+    limit of tokens ended. `context_overflows` counts episodes that ended because the model's context was full.
     """
 
     interface: str
@@ -57,6 +60,9 @@ class VariantResult(Frozen):
     mean_score: Estimate
     consecutive_invalid: Estimate | None
     consecutive_invalid_shown: Estimate | None
+    unparsed: Estimate
+    cut_off: Estimate
+    context_overflows: int
     mean_turns: float
     engine_calls: int
     interface_fallbacks: int
@@ -110,15 +116,20 @@ def run_variant(
     task_ids: Sequence[str],
     *,
     split: str,
+    samples: int = 1,
     seed: int = 0,
     workers: int = 1,
     data_root: str | Path | None = None,
     finished: Sequence[Trajectory] = (),
     on_trajectory: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
-    """Play the tasks under one variant, in task order; those in `finished` are kept and not played again."""
-    known = {trajectory.task_id: trajectory for trajectory in finished}
-    missing = [task for task in task_ids if task not in known]
+    """Play `samples` episodes of each task under one variant; those in `finished` are kept and not played again.
+
+    Trajectories come in task order, those of a task by sample.
+    """
+    episodes = [Episode(task, sample) for task in task_ids for sample in range(samples)]
+    known = {(one.task_id, one.sample): one for one in finished}
+    missing = [one for one in episodes if (one.task_id, one.sample) not in known]
     played = run_tasks(
         lambda: make(spec.name, split=split, interface=interface, data_root=data_root),
         agent,
@@ -129,8 +140,8 @@ def run_variant(
         workers=workers,
         on_trajectory=on_trajectory,
     )
-    known |= {trajectory.task_id: trajectory for trajectory in played}
-    return [known[task] for task in task_ids]
+    known |= {(one.task_id, one.sample): one for one in played}
+    return [known[one.task_id, one.sample] for one in episodes]
 
 
 def compare(
@@ -190,6 +201,9 @@ def _measure(
         mean_score=mean_score(done, seed=seed),
         consecutive_invalid=share_estimate(done, flags, seed=seed) if told else None,
         consecutive_invalid_shown=share_estimate(done, shown, seed=seed) if told else None,
+        unparsed=share_of_replies(done, lambda step: step.action is None, seed=seed),
+        cut_off=share_of_replies(done, lambda step: step.cut_off, seed=seed),
+        context_overflows=sum(one.context_overflow for one in done),
         mean_turns=mean_length(done),
         engine_calls=sum(step.engine_calls for step in steps),
         interface_fallbacks=sum(bool(step.interface_error) for step in steps)

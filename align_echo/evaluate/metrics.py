@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from align_echo.errors import UsageError
-from align_echo.types import Frozen, Trajectory
+from align_echo.types import Frozen, Step, Trajectory
 from align_echo.wrappers.catalogue import environment, make
 
 RESAMPLES = 4000
@@ -47,19 +47,48 @@ def wilson(successes: int, n: int) -> Estimate:
     """A rate in percent with its 95% Wilson interval. Raises `UsageError` unless 0 <= successes <= n and n >= 1."""
     if n < 1 or not 0 <= successes <= n:
         raise UsageError(f"a rate needs at least one task and 0 <= successes <= n, not {successes} of {n}")
-    rate = successes / n
+    low, high = _wilson_ends(successes / n, n)
+    return Estimate(value=100 * successes / n, low=low, high=high, n=n)
+
+
+def _wilson_ends(rate: float, n: float) -> tuple[float, float]:
+    """Both ends in percent, of a rate in [0, 1] over `n` independent draws."""
     scale = 1 + Z95**2 / n
     centre = (rate + Z95**2 / (2 * n)) / scale
     half = Z95 / scale * (rate * (1 - rate) / n + Z95**2 / (4 * n**2)) ** 0.5
-    low = 0.0 if successes == 0 else centre - half
-    high = 1.0 if successes == n else centre + half
-    return Estimate(value=100 * rate, low=100 * low, high=100 * high, n=n)
+    return (0.0 if rate == 0 else 100 * (centre - half)), (100.0 if rate == 1 else 100 * (centre + half))
 
 
 def success_rate(trajectories: Sequence[Trajectory]) -> Estimate:
-    """Percent of the episodes that were won, with its Wilson interval. Raises `UsageError` for none."""
-    done = scored(trajectories)
-    return wilson(sum(trajectory.won for trajectory in done), len(done))
+    """Percent of the episodes that were won, with its Wilson interval. Raises `UsageError` for none.
+
+    Several episodes of one task are no independent draws: the interval is that of `effective_draws` of them.
+    """
+    groups = by_task(scored(trajectories)).values()
+    won, sizes = [sum(one.won for one in group) for group in groups], [len(group) for group in groups]
+    if not sizes:
+        return wilson(0, 0)
+    rate = sum(won) / sum(sizes)
+    low, high = _wilson_ends(rate, effective_draws(won, sizes))
+    return Estimate(value=100 * rate, low=low, high=high, n=len(sizes))
+
+
+def effective_draws(won: Sequence[int], sizes: Sequence[int]) -> float:
+    """How many independent draws say as much as `won[i]` of `sizes[i]` episodes of task i: tasks to episodes.
+
+    The draws whose variance is that of the rate with tasks as clusters (Kish 1965; a Wilson interval over so many:
+    Franco et al., J. Surv. Stat. Methodol. 7(3), 2019). Where all or none were won the clusters say nothing of
+    themselves: a task then counts as one draw.
+    """
+    tasks, episodes = len(sizes), sum(sizes)
+    rate = sum(won) / episodes
+    spread = sum((one - rate * size) ** 2 for one, size in zip(won, sizes, strict=True))
+    if tasks == 1 or rate in (0, 1):
+        return tasks
+    if spread == 0:
+        return episodes
+    variance = spread / episodes**2 * tasks / (tasks - 1)
+    return min(max(rate * (1 - rate) / variance, tasks), episodes)
 
 
 def mean_score(trajectories: Sequence[Trajectory], *, seed: int = 0) -> Estimate:
@@ -67,6 +96,15 @@ def mean_score(trajectories: Sequence[Trajectory], *, seed: int = 0) -> Estimate
     groups = by_task(scored(trajectories))
     totals = [sum(trajectory.score for trajectory in group) for group in groups.values()]
     return ratio(totals, [len(group) for group in groups.values()], seed=seed)
+
+
+def share_of_replies(
+    trajectories: Sequence[Trajectory], holds: Callable[[Step], bool], *, seed: int = 0
+) -> Estimate:
+    """Percent of the agent's replies of which something holds, pooled, with a bootstrap interval over tasks."""
+    groups = by_task(scored(trajectories)).values()
+    counts = [float(sum(holds(step) for one in group for step in one.steps)) for group in groups]
+    return _scaled(ratio(counts, [float(sum(len(one.steps) for one in group)) for group in groups], seed=seed), 100)
 
 
 # ---------------------------------------------------------------- consecutive invalid actions

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rich.table import Table
 
-from align_echo.evaluate.comparison import Comparison
+from align_echo.evaluate.comparison import Comparison, VariantResult
 from align_echo.evaluate.metrics import Estimate
 
 NAMES = {"none": "none", "rules": "rules", "feedback": "feedback", "full": "both"}
+TROUBLES: dict[str, Callable[[VariantResult], float]] = {
+    "no action, %": lambda one: one.unparsed.value,
+    "cut off, %": lambda one: one.cut_off.value,
+    "overflows": lambda one: one.context_overflows,
+    "faults": lambda one: one.faults,
+}
+"""Columns that are there only where there is something to tell: shares of the replies, counts of episodes."""
+
 CAPTION = "consec. invalid: % of actions in runs of >= 2 refused, by replay;\nas shown: judged on what the agent saw"
 
 
@@ -37,9 +47,9 @@ def _variants(comparison: Comparison) -> Table:
     for heading in ("n", "success", *(("score",) if graded else ()), "consec. invalid", "as shown", "turns"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.caption, table.caption_justify = CAPTION, "left"
-    faults = any(one.faults for one in results.values())
-    if faults:
-        table.add_column("faults", justify="right")
+    told = {heading: count for heading, count in TROUBLES.items() if any(count(one) for one in results.values())}
+    for heading in told:
+        table.add_column(heading, justify="right", no_wrap=True)
     for name, one in results.items():
         score = (cell(one.mean_score, digits=3),) if graded else ()
         row = (
@@ -50,7 +60,7 @@ def _variants(comparison: Comparison) -> Table:
             cell(one.consecutive_invalid),
             cell(one.consecutive_invalid_shown),
             f"{one.mean_turns:.1f}",
-            *((str(one.faults),) if faults else ()),
+            *(f"{count(one):.3g}" for count in told.values()),
         )
         table.add_row(*row)
     return table
@@ -68,14 +78,15 @@ def _differences(comparison: Comparison) -> Table:
 
 
 def _types(comparison: Comparison) -> Table:
-    table = plain_table("Won, by task type")
+    several = any(one.episodes + one.faults > len(comparison.tasks) for one in comparison.variants.values())
+    table = plain_table("Won, by task type" + (": tasks, each the mean of its episodes" if several else ""))
     table.add_column("task type", no_wrap=True)
     for name in comparison.variants:
         table.add_column(NAMES[name], justify="right", no_wrap=True)
     kinds = sorted({kind for one in comparison.variants.values() for kind in one.success_by_type})
     for kind in kinds:
         found = [one.success_by_type.get(kind) for one in comparison.variants.values()]
-        table.add_row(kind, *("-" if one is None else f"{round(one.value * one.n / 100)}/{one.n}" for one in found))
+        table.add_row(kind, *("-" if one is None else f"{one.value * one.n / 100:.4g}/{one.n}" for one in found))
     return table
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
 import pytest
 from rich.console import Console
 
+from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import UsageError
 from align_echo.evaluate import comparison as comparing
 from align_echo.evaluate.comparison import Comparison, compare, variants_of
@@ -15,6 +17,7 @@ from align_echo.evaluate.folder import Config, EvaluationFolder
 from align_echo.evaluate.metrics import Estimate
 from align_echo.evaluate.tables import cell, tables
 from align_echo.interface import identity
+from align_echo.models import ScriptedModel
 from align_echo.types import Fault, Step, Trajectory
 from align_echo.wrappers.catalogue import environment
 from tests.room_env import CONTRACT, RoomEnv
@@ -163,3 +166,54 @@ def test_a_folder_in_use_or_of_another_run_is_refused_and_left_as_it_was(tmp_pat
     with pytest.raises(UsageError, match="no evaluation to resume"):
         EvaluationFolder(tmp_path / "fresh", CONFIG, resume=True)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def changed(trajectory: Trajectory, **update: object) -> Trajectory:
+    return trajectory.model_copy(update=update)
+
+
+def shown(result: Comparison) -> str:
+    console = Console(width=160, record=True)
+    for table in tables(result):
+        console.print(table)
+    return console.export_text()
+
+
+def test_replies_without_an_action_cut_off_replies_and_full_contexts_are_told_as_what_they_are():
+    steps = BEFORE[0].steps
+    cut = steps[0].model_copy(update={"action": None, "cut_off": True})
+    mute = steps[0].model_copy(update={"action": None})
+    told = [changed(BEFORE[0], steps=(cut, mute, *steps[2:])), changed(BEFORE[1], context_overflow=True)]
+    result = compare(SPEC, {"none": told})
+    found = result.variants["none"]
+    assert (found.unparsed.value, found.cut_off.value, found.context_overflows, found.faults) == (25.0, 12.5, 1, 0)
+    assert found.success_rate.n == 2  # a full context is the agent's loss, in the figures
+    assert ("no action, %" in shown(result), "cut off, %" in shown(result), "overflows" in shown(result)) == (True,) * 3
+    assert "cut off" not in shown(compare(SPEC, {"none": BEFORE}))
+
+
+def test_several_episodes_of_a_task_are_one_task_in_intervals_and_differences():
+    again = [changed(one, sample=1) for one in BEFORE]
+    won = [changed(AFTER[0], sample=sample, won=sample == 0, score=float(sample == 0)) for sample in (0, 1)]
+    result = compare(SPEC, {"none": [*BEFORE, *again], "full": [*won, *[changed(AFTER[1], sample=i) for i in (0, 1)]]})
+    assert (result.variants["full"].episodes, result.variants["full"].success_rate.n) == (4, 2)
+    assert result.differences["full"].tasks == 2
+    assert result.differences["full"].success_points.value == 25
+    assert re.search(r"^a +0/1 +0\.5/1$", shown(result), re.MULTILINE)
+
+
+def test_episodes_that_are_finished_are_known_by_task_and_sample(monkeypatch):
+    asked: list[tuple[str, int]] = []
+
+    def run_tasks(make_env, agent, episodes, **settings):
+        asked.extend((one.task_id, one.sample) for one in episodes)
+        return [changed(episode(one.task_id, [], won=False), sample=one.sample) for one in episodes]
+
+    monkeypatch.setattr(comparing, "run_tasks", run_tasks)
+    finished = [changed(BEFORE[0], sample=1)]
+    played = comparing.run_variant(
+        SPEC, Vanilla(ScriptedModel([])), None, [MUG, BOOK], split="valid_unseen", samples=2, finished=finished
+    )
+    assert asked == [(MUG, 0), (BOOK, 0), (BOOK, 1)]
+    assert [(one.task_id, one.sample) for one in played] == [(MUG, 0), (MUG, 1), (BOOK, 0), (BOOK, 1)]
+    assert played[1] is finished[0]

@@ -72,11 +72,40 @@ def test_shown_share_judges_what_the_agent_saw():
 
 
 def test_success_rate_is_in_percent_with_wilsons_interval_and_skips_faults():
-    estimate = metrics.success_rate([played(won=True), *[played()] * 9, played(won=True, fault=True)])
+    lost = [played(task=f"t{i}") for i in range(9)]
+    estimate = metrics.success_rate([played(won=True), *lost, played(task="t9", won=True, fault=True)])
     assert (estimate.value, estimate.n) == (10.0, 10)
     # Wilson (1927) for 1 of 10, worked by hand: 1.79% to 40.42%
     assert estimate.low == pytest.approx(1.787, abs=0.01)
     assert estimate.high == pytest.approx(40.416, abs=0.01)
+
+
+def test_episodes_of_one_task_that_all_end_alike_say_no_more_than_one_of_them():
+    once = [played(task=f"t{i}", won=i % 4 == 0) for i in range(20)]
+    assert metrics.success_rate(once * 8) == metrics.success_rate(once)
+
+
+def test_episodes_of_one_task_that_end_by_chance_say_as_much_as_tasks():
+    mixed = [played(task=f"t{i}", won=won) for i in range(20) for won in (True, False)]
+    estimate, alone = metrics.success_rate(mixed), metrics.wilson(20, 40)
+    assert (estimate.value, estimate.n) == (50.0, 20)
+    assert (estimate.low, estimate.high) == (alone.low, alone.high)
+
+
+@given(st.lists(st.integers(1, 6).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), min_size=1, max_size=30))
+def test_a_rate_over_repeats_is_between_that_of_as_many_tasks_and_of_as_many_episodes(tasks):
+    won, sizes = zip(*tasks, strict=True)
+    assert len(sizes) <= metrics.effective_draws(won, sizes) <= sum(sizes)
+    episodes = [played(task=f"t{i}", won=k < count) for i, (count, size) in enumerate(tasks) for k in range(size)]
+    estimate = metrics.success_rate(episodes)
+    assert 0 <= estimate.low <= estimate.value <= estimate.high <= 100
+    assert estimate.value == pytest.approx(100 * sum(won) / sum(sizes))
+
+
+def test_the_share_of_replies_is_pooled_over_tasks_and_leaves_faults_out():
+    trajectories = [played("a", None, task="t0"), played("a", "b", task="t1"), played(None, task="t2", fault=True)]
+    estimate = metrics.share_of_replies(trajectories, lambda step: step.action is None)
+    assert (estimate.value, estimate.n) == (25.0, 2)
 
 
 @given(st.integers(1, 300).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
