@@ -38,10 +38,18 @@ _CHOICE = re.compile(r", and i want |(?<!built) in |\. i prefer |, ")
 _DETAILS = re.compile(r" that (?:is|are) | and (?:has|have) | with | for ")
 _WORD = re.compile(r"[\w'.()-]+")
 _DOLLARS = re.compile(r"\$(\d+(?:\.\d+)?)")
-_CODE = re.compile(r"click\[(B0\w{8})\]")
-_GROUPS = ("color", "size", "style", "scent", "flavor name")
+_CODE = re.compile(r"B0\w{8}")
+_CLICKED = re.compile(r"click\[(B0\w{8})\]")
+_SEARCH = re.compile(r"search\[[^\]]+\]")
+_GROUP = "color|size|style|scent|flavor name|please"
+_AROUND_VALUE = re.compile(rf"^(?:{_GROUP}) |(?: (?:{_GROUP}))+$")
 _COMMON = "a an and are color flavor for has have in is name please scent size style that with"
 _SAYS_LITTLE = frozenset(_COMMON.split())
+
+BACK, BUY = "click[< Prev]", "click[Buy Now]"
+
+Listed = tuple[str, str, str]
+"""A product on a page of results: code, title, price as shown."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,11 @@ class Wish:
     def words(self) -> frozenset[str]:
         """All words that say something."""
         return frozenset(telling(f"{self.thing} {self.details} {self.choice}"))
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The option values that it names."""
+        return tuple(_AROUND_VALUE.sub("", part) for part in self.choice.strip(" .").split(" and ") if part)
 
 
 def read_wish(goal: str) -> Wish:
@@ -75,7 +88,11 @@ def telling(text: str) -> list[str]:
 
 
 class Shopper:
-    """The teacher, an agent. `details` is how many words of the details it adds to its search."""
+    """The teacher, an agent. `details` is how many words of the details it adds to its search.
+
+    It does what a critique names: it searches `search[...]`, opens `click[<code>]` where that is listed, and opens no
+    product whose code stands alone in it.
+    """
 
     name = "shopper"
 
@@ -91,21 +108,37 @@ class Shopper:
         """The next action as text."""
         wish, sight = read_wish(view.goal), present(view)
         if sight.kind == "search":
-            details = telling(wish.details)[: self._details]
-            return f"search[{' '.join([*telling(wish.thing), *details, *telling(wish.choice)])}]"
+            return self.search(view, wish)
         if sight.kind == "results":
-            best = preferred(view, sight, wish)
-            return f"click[{best}]" if best else "click[Back to Search]"
-        if sight.kind == "item" and self._is_right(view, wish):
-            missing = [value for value in wanted(sight, wish) if value not in chosen(view)]
-            return f"click[{missing[0]}]" if missing else "click[Buy Now]"
-        return "click[< Prev]"
+            return self.open(view, wish)
+        return self.shop(view, wish) if sight.kind == "item" else BACK
 
-    def _is_right(self, view: AgentView, wish: Wish) -> bool:
-        """Whether the open product is the one it would have opened."""
-        numbers = [number for number, turn in enumerate(view.turns) if _CODE.fullmatch(turn.action or "")]
-        before = view.model_copy(update={"turns": view.turns[: numbers[-1]]})
-        return f"click[{preferred(before, present(before), wish)}]" == view.turns[numbers[-1]].action
+    def search(self, view: AgentView, wish: Wish) -> str:
+        """What to do on the first page."""
+        advised = _SEARCH.search(view.critique)
+        return advised[0] if advised else f"search[{query(wish, self._details)}]"
+
+    def open(self, view: AgentView, wish: Wish) -> str:
+        """What to do on a page of results."""
+        best = preferred(view, wish)
+        return f"click[{best}]" if best else "click[Back to Search]"
+
+    def shop(self, view: AgentView, wish: Wish) -> str:
+        """What to do on a product's page: leave the wrong one, choose, buy."""
+        before = before_opening(view)
+        if f"click[{preferred(before, wish)}]" != view.turns[len(before.turns)].action:
+            return BACK
+        return self.finish(view, wish)
+
+    def finish(self, view: AgentView, wish: Wish) -> str:
+        """What to do on the page of the right product."""
+        missing = unchosen(view, wish)
+        return f"click[{missing[0]}]" if missing else BUY
+
+
+def query(wish: Wish, details: int) -> str:
+    """The words to search for, with so many words of the details."""
+    return " ".join([*telling(wish.thing), *telling(wish.details)[:details], *telling(wish.choice)])
 
 
 def present(view: AgentView) -> Sight:
@@ -114,34 +147,41 @@ def present(view: AgentView) -> Sight:
     return read_page(seen) or Sight("other")
 
 
-def preferred(view: AgentView, sight: Sight, wish: Wish) -> str:
+def before_opening(view: AgentView) -> AgentView:
+    """The view at the page of results on which the present product was opened."""
+    numbers = [number for number, turn in enumerate(view.turns) if _CLICKED.fullmatch(turn.action or "")]
+    return view.model_copy(update={"turns": view.turns[: numbers[-1]]})
+
+
+def preferred(view: AgentView, wish: Wish) -> str:
     """Code of the listed product to open, of those not opened before; "" if there is none. The first of equals."""
     opened = {turn.action for turn in view.turns}
-    fresh = [product for product in sight.products if f"click[{product[0]}]" not in opened]
-    return max(fresh, key=lambda product: merit(product, wish), default=("", "", ""))[0]
+    advised = set(_CLICKED.findall(view.critique))
+    avoided = set(_CODE.findall(view.critique)) - advised
+
+    def worth(product: Listed) -> tuple[bool, bool, bool, int]:
+        return product[0] in advised, product[0] not in avoided, *merit(product, wish)
+
+    fresh = [product for product in present(view).products if f"click[{product[0]}]" not in opened]
+    return max(fresh, key=worth, default=("", "", ""))[0]
 
 
-def merit(product: tuple[str, str, str], wish: Wish) -> tuple[bool, int]:
-    """How good a listed (code, title, price) looks: is the price in order, and how many words does it share."""
+def merit(product: Listed, wish: Wish) -> tuple[bool, int]:
+    """How good a listed product looks: is the price in order, and how many words does its title share."""
     _, title, price = product
+    return in_order(price, wish), len(wish.words & set(telling(title)))
+
+
+def in_order(price: str, wish: Wish) -> bool:
+    """Whether a price as shown is within the bound; of a range, its lower end."""
     dollars = _DOLLARS.match(price)
-    in_order = dollars is not None and float(dollars[1]) <= wish.bound
-    return in_order, len(wish.words & set(telling(title)))
+    return dollars is not None and float(dollars[1]) <= wish.bound
 
 
-def wanted(sight: Sight, wish: Wish) -> list[str]:
-    """The option values of an item page that the goal names, in page order."""
-    values = (value for value in sight.values if value not in _GROUPS)
-    return [value for value in values if re.search(rf"(?<![\w.-]){re.escape(value)}(?![\w-]|\.\d)", wish.choice)]
-
-
-def chosen(view: AgentView) -> list[str]:
-    """The option values that were clicked since the last product was opened."""
-    clicks: list[str] = []
-    for turn in view.turns:
-        action = turn.action or ""
-        clicks = [] if _CODE.fullmatch(action) else [*clicks, action.removeprefix("click[").removesuffix("]")]
-    return clicks
+def unchosen(view: AgentView, wish: Wish) -> list[str]:
+    """The asked values that the present product's page offers and that were not clicked yet, in page order."""
+    clicked = {turn.action for turn in view.turns[len(before_opening(view).turns) :]}
+    return [value for value in present(view).values if value in wish.asked and f"click[{value}]" not in clicked]
 
 
 # ---------------------------------------------------------------- demonstrations

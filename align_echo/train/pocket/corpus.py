@@ -1,0 +1,84 @@
+"""The pocket model's training data, part by part: made from the environments by seed, kept as one file a part.
+
+A part depends on its name, its number and the seed alone, so parts can be made in any order or process, and a killed
+build goes on where it stopped. Left out: how they are turned into tokens (`align_echo.train.sft`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from align_echo.interface import write_atomically
+from align_echo.train.demonstrations import Demonstration
+from align_echo.train.pocket.games import DrawnGames
+from align_echo.train.pocket.household_demonstrations import Rooms, episodes_of
+from align_echo.train.pocket.shopping import shopping_demonstrations
+from align_echo.wrappers.dice import Dice
+
+GAMES_A_PART = 50
+SHOPPING_A_PART = 250
+
+
+def household_part(number: int, seed: int) -> Iterator[Demonstration]:
+    """The agent's role in ALFWorld: some 240 episodes of 50 games."""
+    with _rooms(f"household {seed} {number}") as (rooms, games):
+        for task in games.ids(""):
+            yield from episodes_of(rooms, task, Dice(f"household {seed} {number} {task}"))
+
+
+def shopping_part(number: int, seed: int) -> Iterator[Demonstration]:
+    """The agent's role in WebShop."""
+    yield from itertools.islice(shopping_demonstrations(seed * 1000 + number), SHOPPING_A_PART)
+
+
+Part = Callable[[int, int], Iterator[Demonstration]]
+
+PARTS: dict[str, Part] = {"household": household_part, "shopping": shopping_part}
+"""What a corpus is made of, by name."""
+
+
+def make_part(name: str, number: int, *, seed: int, folder: Path) -> Path:
+    """The file of a part, made if it is not there: one JSON object a line."""
+    file = folder / f"{name}-{number:03d}.jsonl"
+    if not file.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = [demonstration.model_dump_json(exclude_defaults=True) for demonstration in PARTS[name](number, seed)]
+        write_atomically(file, "\n".join(lines) + "\n")
+    return file
+
+
+def read_part(file: Path) -> list[Demonstration]:
+    """The demonstrations of a part."""
+    return [Demonstration.model_validate_json(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def digest(files: list[Path]) -> str:
+    """SHA-256 in hex over parts in order: which data a model was trained on."""
+    total = hashlib.sha256()
+    for file in files:
+        total.update(file.name.encode() + b"\0" + file.read_bytes())
+    return total.hexdigest()
+
+
+@contextmanager
+def _rooms(seed: str) -> Iterator[tuple[Rooms, DrawnGames]]:
+    """Drawn games with their environments, in a folder that goes away; nothing stays in the user's cache."""
+    with tempfile.TemporaryDirectory(prefix="align-echo-") as place:
+        kept = os.environ.get("ALIGN_ECHO_CACHE")
+        os.environ["ALIGN_ECHO_CACHE"] = f"{place}/cache"
+        games = DrawnGames(seed, GAMES_A_PART, Path(place) / "games")
+        rooms = Rooms.of(games)
+        try:
+            yield rooms, games
+        finally:
+            rooms.close()
+            if kept is None:
+                del os.environ["ALIGN_ECHO_CACHE"]
+            else:
+                os.environ["ALIGN_ECHO_CACHE"] = kept

@@ -1,0 +1,53 @@
+"""Training games without end: rooms of the training floor plans with goals drawn by seed, in files of a folder.
+
+Their trial numbers begin where no shipped list of games comes to, so none of them is a task of any split.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from align_echo.errors import UsageError
+from align_echo.wrappers.alfworld.data import GAME, TRAJECTORY, GameFolder
+from align_echo.wrappers.alfworld.floorplans import SEEN, floor_plan
+from align_echo.wrappers.alfworld.games import game_id, goals_for, write_game
+from align_echo.wrappers.alfworld.spec import TASK_TYPES
+from align_echo.wrappers.dice import Dice
+
+FIRST_NUMBER = 100_000
+
+
+class DrawnGames:
+    """`count` games drawn with a seed, spread over the six task types and the floor plans of training."""
+
+    label = "drawn training games"
+
+    def __init__(self, seed: str, count: int, folder: Path) -> None:
+        dice = Dice(f"pocket games {seed}")
+        self._folder = folder
+        self._ids = [_drawn(dice, FIRST_NUMBER + number, list(TASK_TYPES)[number % 6]) for number in range(count)]
+
+    def ids(self, split: str) -> list[str]:
+        """All of them, whatever the split."""
+        return list(self._ids)
+
+    def folder(self, task_id: str) -> GameFolder:
+        """The files of a game, written when first asked for. Raises `UsageError` for one that was not drawn."""
+        if task_id not in self._ids:
+            raise UsageError(f"{task_id!r} was not drawn")
+        place = self._folder / task_id
+        files = GameFolder(place / GAME, place / TRAJECTORY)
+        if not files.trajectory.is_file():
+            made = write_game(task_id)
+            place.mkdir(parents=True, exist_ok=True)
+            files.game.write_text(made.game, encoding="utf-8")
+            files.trajectory.write_text(made.trajectory, encoding="utf-8")
+        return files
+
+
+def _drawn(dice: Dice, number: int, task_type: str) -> str:
+    while True:
+        plan = floor_plan(dice.pick(SEEN))
+        goals = goals_for(plan, task_type)
+        if goals:
+            return game_id("train", dice.pick(goals), plan.number, number)

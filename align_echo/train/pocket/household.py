@@ -1,0 +1,194 @@
+"""Demonstrations in ALFWorld for the pocket model, on games of the training floor plans that no split lists.
+
+The teacher sees what a player sees: it searches furniture of the kinds that can hold the thing, in the order of their
+numbers, stops at the first hit, then does the task. A careless teacher has habits that ALIGN reports of language
+models: it acts at a distance, says "put" for "move", repeats what was refused, and forgets a treatment that was refused
+to it. Shown the feedback of an interface, either kind does at once what that names. Left out: the other environments.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from align_echo.agents.novices.household import APPLIANCES, Belief, name_of, read_goal
+from align_echo.types import AgentReply, AgentView
+from align_echo.wrappers.alfworld import upstream
+from align_echo.wrappers.dice import Dice
+
+REFUSAL = "Nothing happens."
+GIVES_UP = "look"
+
+
+@dataclass(frozen=True)
+class Habits:
+    """How likely an episode has each habit; `repeats` is drawn anew after each refusal without a reason."""
+
+    treats_afar: float = 0.0
+    takes_afar: float = 0.0
+    examines_afar: float = 0.0
+    says_put: float = 0.0
+    skips_opening: float = 0.0
+    repeats: float = 0.0
+    forgets: float = 0.0
+
+
+CAREFUL = Habits()
+CARELESS = Habits(
+    treats_afar=0.75, takes_afar=0.35, examines_afar=0.3, says_put=0.6, skips_opening=0.3, repeats=0.45, forgets=0.6
+)
+TOLD = Habits(treats_afar=0.3, takes_afar=0.15, examines_afar=0.1, says_put=0.25, skips_opening=0.15)
+"""A careless player who was told the rules, or is told the reason of each refusal."""
+
+
+@dataclass(frozen=True)
+class Intent:
+    """The right action now, and the one that it prepares (itself where it prepares none)."""
+
+    action: str
+    aim: str
+
+
+class Teacher:
+    """One episode's player, an `Agent`: new for each episode. It wins, unless its habits or the turn limit forbid it.
+
+    `forgot_at` is the turn, counted from 0, on which it passed over a treatment that was refused; None if it did not.
+    """
+
+    name = "teacher"
+
+    def __init__(self, dice: Dice, habits: Habits = CAREFUL, *, search_first: tuple[str, ...] = ()) -> None:
+        self._dice = dice
+        self._has = {name: dice.chance(getattr(habits, name)) for name in Habits.__dataclass_fields__}
+        self._repeats = habits.repeats
+        self._search_first = search_first
+        self._refused: Counter[str] = Counter()
+        self._slipped: set[str] = set()
+        self._last = Intent("", "")
+        self._seen = 0
+        self._at = ""
+        self._kinds: dict[str, list[str]] = {}
+        self.forgot_at: int | None = None
+
+    def act(self, view: AgentView) -> AgentReply:
+        """The next action. Views must come in order, one turn at a time."""
+        if not view.turns:
+            goal = read_goal(view.goal)
+            if goal is None:
+                raise ValueError(f"the teacher cannot read the goal {view.goal!r}")
+            self._goal = goal
+            self._belief = Belief.from_intro(view.initial_observation)
+        for turn in view.turns[self._seen :]:
+            self._live(turn.action or "", turn.observation)
+        self._seen = len(view.turns)
+        action = self._choose(view)
+        return AgentReply(text=action, action=action)
+
+    # ------------------------------------------------------------ what it knows
+
+    def _live(self, action: str, observation: str) -> None:
+        if observation.startswith(REFUSAL):
+            self._refused[action] += 1
+            return
+        self._belief.update(observation, self._goal.dest)
+        for verb in ("go to ", "examine "):
+            place = action.removeprefix(verb)
+            if place != action and place in self._belief.places:
+                self._at = place
+
+    # ------------------------------------------------------------ what it wants
+
+    def _choose(self, view: AgentView) -> str:
+        last = view.turns[-1] if view.turns else None
+        if last is not None and last.observation == REFUSAL and last.action == self._last.action:
+            if self._refused[last.action] < 4 and self._dice.chance(self._repeats):
+                return last.action
+            if self._last.action.split()[0] in APPLIANCES and self._has["forgets"]:
+                self._belief.done_to.setdefault(self._belief.holding or "", set()).add(self._goal.kind)
+                self.forgot_at = len(view.turns)
+        intent = self._intent()
+        slip = self._slip(intent)
+        self._last = Intent(slip or intent.action, intent.aim)
+        return self._last.action
+
+    def _intent(self) -> Intent:
+        goal, belief = self._goal, self._belief
+        held = belief.holding
+        if held is None or name_of(held) != goal.obj:
+            found = belief.find(goal.obj)
+            return self._near(found[1], f"take {found[0]} from {found[1]}") if found else self._search(goal.obj)
+        if goal.kind == "light":
+            lamp = belief.find(goal.tool)
+            return self._near(lamp[1], f"use {lamp[0]}") if lamp else self._search(goal.tool)
+        if goal.kind in APPLIANCES and goal.kind not in belief.done_to.get(held, ()):
+            appliance = f"{APPLIANCES[goal.kind]} 1"
+            return self._near(appliance, f"{goal.kind} {held} with {appliance}", inside=False)
+        target = f"{goal.dest} 1"
+        return self._near(target, f"move {held} to {target}")
+
+    def _near(self, place: str, aim: str, *, inside: bool = True) -> Intent:
+        """Go there (look at it if it is within reach and cannot be gone to), open it if need be, then the aim."""
+        go = f"go to {place}"
+        if self._at != place:
+            return Intent(f"examine {place}" if self._refused[go] else go, aim)
+        if inside and place in self._belief.closed and not self._refused[f"open {place}"]:
+            return Intent(f"open {place}", aim)
+        return Intent(aim, aim)
+
+    def _search(self, name: str) -> Intent:
+        for place in self._order(name):
+            if place in self._belief.contents or self._refused[f"examine {place}"] > 1:
+                continue
+            if self._at == place and place not in self._belief.closed:
+                continue
+            return self._near(place, f"examine {place}")
+        return Intent(GIVES_UP, GIVES_UP)
+
+    def _order(self, name: str) -> list[str]:
+        """Furniture in the order of the search: what it was advised, then kinds that can hold the thing, then others.
+        """
+        if name not in self._kinds:
+            kinds = sorted({name_of(place) for place in self._belief.places})
+            can = [kind for kind in kinds if name in holdable(kind)]
+            self._kinds[name] = self._dice.shuffled(can) + self._dice.shuffled([k for k in kinds if k not in can])
+        rank = {kind: number for number, kind in enumerate(self._kinds[name])}
+        numbered = sorted(self._belief.places, key=lambda place: (rank[name_of(place)], int(place.rsplit(" ", 1)[1])))
+        advised = [place for place in self._search_first if place in numbered]
+        return advised + [place for place in numbered if place not in advised]
+
+    # ------------------------------------------------------------ what it gets wrong
+
+    def _slip(self, intent: Intent) -> str | None:
+        """What it sends instead of the right action, once for each habit of the episode; None for no slip."""
+        for habit, action in self._temptations(intent):
+            if self._has[habit] and habit not in self._slipped and self._refused[action] == 0:
+                self._slipped.add(habit)
+                return action
+        return None
+
+    def _temptations(self, intent: Intent) -> Iterator[tuple[str, str]]:
+        verb = intent.aim.split()[0]
+        if intent.action.startswith("go to "):
+            if verb in APPLIANCES:
+                yield "treats_afar", intent.aim
+            if verb == "take":
+                yield "takes_afar", intent.aim
+            if verb == "examine":
+                yield "examines_afar", intent.aim
+        if intent.action.startswith("open "):
+            place = intent.action.removeprefix("open ")
+            held = self._belief.holding
+            yield "skips_opening", f"move {held} to {place}" if held else f"take {self._goal.obj} 1 from {place}"
+        if intent.action.startswith("move "):
+            thing, place = intent.action.removeprefix("move ").split(" to ")
+            yield "says_put", f"put {thing} in/on {place}"
+
+
+@functools.cache
+def holdable(kind: str) -> frozenset[str]:
+    """Kinds of things, in lower case, that furniture of a kind can hold."""
+    table = {name.lower(): things for name, things in upstream.constants().VAL_RECEPTACLE_OBJECTS.items()}
+    lamps = {"desklamp"} if kind in ("desk", "sidetable", "dresser", "diningtable", "coffeetable", "shelf") else set()
+    return frozenset(thing.lower() for thing in table.get(kind, ())) | frozenset(lamps)
