@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from align_echo.agents.novices.household import APPLIANCES, Belief, Goal, name_of, read_goal
 from align_echo.errors import UsageError
 from align_echo.train.pocket.household import REFUSAL, holdable
-from align_echo.train.pocket.review import Advice, Finding, Review, listed, then
+from align_echo.train.pocket.review import Finding, Review, listed, then
 from align_echo.types import Step, Trajectory
 from align_echo.wrappers.dice import Dice
 
@@ -237,7 +237,7 @@ def _not_found(attempt: Attempt, name: str, copies: Sequence[str], dice: Dice) -
     reason = dice.pick(REASONS["unopened" if shut else "unseen"]).format_map(values)
     findings = [Finding(SEARCH, {"thing": name, "places": listed(places)}, search=places)] if places else []
     if copies:
-        findings.append(_fetch(attempt, copies[0]))
+        findings.insert(0, _fetch(attempt, copies[0]))
     elif (instead := _instead(attempt)) is not None:
         findings.append(instead)
     if not findings:
@@ -284,7 +284,7 @@ def _instead(attempt: Attempt) -> Finding | None:
         place = rest.removeprefix("to ")
         if times < 2 or verb not in ("examine", "go") or place not in attempt.closed - attempt.searched:
             continue
-        return Finding(INSTEAD, {"action": action, "commands": then([f"open {place}"])}, commands=(f"open {place}",))
+        return Finding(INSTEAD, {"action": action, "commands": then(attempt.into(place))})
     return None
 
 
@@ -294,6 +294,3 @@ def _words(attempt: Attempt, thing: str) -> dict[str, str]:
         "thing": goal.obj, "object": thing, "place": attempt.homes[thing], "dest": goal.dest, "tool": goal.tool,
         "treat": goal.kind,
     }  # fmt: skip
-
-
-__all__ = ["Advice", "review_household"]

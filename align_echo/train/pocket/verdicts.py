@@ -10,7 +10,7 @@ from __future__ import annotations
 import gymnasium as gym
 
 from align_echo.agents.conversation import said
-from align_echo.agents.novices.household import Belief, read_goal
+from align_echo.agents.novices.household import Belief, name_of, read_goal
 from align_echo.agents.vanilla import Vanilla
 from align_echo.critic.verdict import Verdict, verdict_messages
 from align_echo.models.scripted import ScriptedModel
@@ -63,8 +63,9 @@ def _explores(view: AgentView, action: str) -> bool:
     seen: set[str] = set()
     for turn in view.turns:
         belief.update(turn.observation, goal.dest)
-        seen |= {thing.rsplit(" ", 1)[0] for things in belief.contents.values() for thing in things}
+        seen |= {thing for things in belief.contents.values() for thing in things}
         stood.add((turn.action or "").removeprefix("go to "))
-    needed = {name for name in (goal.obj, goal.tool) if name} - seen
+    kinds = [name_of(thing) for thing in seen]
+    missing = kinds.count(goal.obj) < goal.copies or (bool(goal.tool) and goal.tool not in kinds)
     fresh = place not in belief.contents and (action.strip().startswith("open ") or place not in stood)
-    return bool(needed) and fresh
+    return missing and fresh

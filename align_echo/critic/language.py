@@ -1,0 +1,118 @@
+"""The language critic: what it reads of an attempt, and the strict reading of its reply, in two forms.
+
+"echo" is ECHO's critic (another model, or another role, reviews the agent), "icrl" is ICRL's (the model criticises its
+own failed attempt). Both are one user message and give a reason and at most two suggestions, or "none".
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, get_args
+
+from align_echo.agents.parsing import after_label, reply_lines, visible_text
+from align_echo.critic.transcript import BUDGET, clipped, plain, transcript
+from align_echo.errors import ReplyFormatError, UsageError
+from align_echo.prompts import render
+from align_echo.types import Frozen, Message, Trajectory
+
+Form = Literal["echo", "icrl"]
+
+CRITERIA = "The environment's score is between 0 and 1. 1 is full: the task was done."
+MOST_SUGGESTIONS = 2
+NONE = "none"
+
+_ECHO = re.compile(r"<reason>(.*?)</reason>\s*<suggestions>(.*?)</suggestions>", re.DOTALL)
+_BULLET = re.compile(r"(?:[-*•]|\d[.)])\s+")
+
+
+class Critique(Frozen):
+    """What a critic said of an attempt. Without suggestions it had nothing to improve (a full score)."""
+
+    reason: str
+    suggestions: tuple[str, ...] = ()
+
+    @property
+    def is_none(self) -> bool:
+        """Nothing is to be improved."""
+        return not self.suggestions
+
+    @property
+    def advice(self) -> str:
+        """What the agent is shown before its next attempt (`AgentView.critique`); "" for none."""
+        return "\n".join(self.suggestions)
+
+
+def critic_messages(
+    trajectory: Trajectory, form: Form = "echo", *, criteria: str = CRITERIA, budget: int = BUDGET
+) -> list[Message]:
+    """What the critic is asked about an attempt; `budget` bounds the characters of its turns (see `transcript`).
+
+    Raises `UsageError` for a trajectory that was broken by a fault (it has no score) and for an unknown form.
+    """
+    if trajectory.fault is not None:
+        raise UsageError(f"{trajectory.task_id} was broken by a fault and has no score: there is nothing to criticise")
+    if form not in get_args(Form):
+        raise UsageError(f"there is no critique of the form {form!r}; known: {', '.join(get_args(Form))}")
+    values = {
+        "goal": plain(trajectory.goal),
+        "rules": plain(trajectory.rules),
+        "advice": plain(trajectory.critique),
+        "start": plain(clipped(trajectory.initial_observation.strip(), budget // 2)),
+        "turns": transcript(trajectory.steps, budget),
+        "criteria": criteria,
+        "score": written_score(trajectory.score),
+    }
+    return [Message(role="user", content=render(f"critic/{form}", values))]
+
+
+def written_score(score: float) -> str:
+    """The score with at most two decimals; only a full one is written as 1."""
+    return f"{score if score >= 1 else min(round(score, 2), 0.99):g}"
+
+
+def parse_critique(reply: str, form: Form = "echo") -> Critique:
+    """The critique of a reply that follows its form to the letter; white space around lines and bullets do not count.
+
+    Raises `ReplyFormatError` saying what was wrong.
+    """
+    reason, lines = _echo_parts(reply) if form == "echo" else _icrl_parts(reply)
+    if not reason:
+        raise ReplyFormatError("the reply gives no reason")
+    if not lines:
+        raise ReplyFormatError('the reply suggests nothing; say "none" if nothing is to be improved')
+    none = [line.rstrip(".").lower() == NONE for line in lines]
+    if all(none) and len(lines) == 1:
+        return Critique(reason=reason)
+    if any(none):
+        raise ReplyFormatError('the reply says "none" beside other suggestions')
+    if len(lines) > MOST_SUGGESTIONS:
+        raise ReplyFormatError(f"the reply has {len(lines)} suggestions; at most {MOST_SUGGESTIONS} are read")
+    return Critique(reason=reason, suggestions=tuple(lines))
+
+
+def write_critique(critique: Critique, form: Form = "echo") -> str:
+    """The reply that `parse_critique` reads as this critique: what a critic is taught to write."""
+    lines = critique.suggestions or (NONE,)
+    if form == "icrl":
+        return "\n".join([f"Mistake: {critique.reason}", *(f"Next time: {line}" for line in lines)])
+    return "\n".join([f"<reason>{critique.reason}</reason>", "<suggestions>", *lines, "</suggestions>"])
+
+
+def _echo_parts(reply: str) -> tuple[str, list[str]]:
+    found = _ECHO.fullmatch(visible_text(reply))
+    if found is None:
+        raise ReplyFormatError("the reply must be <reason>...</reason> and <suggestions>...</suggestions>, no more")
+    reason, suggestions = found.groups()
+    if any(plain(part) != part for part in (reason, suggestions)):
+        raise ReplyFormatError("the reply has tags inside its blocks, or blocks twice")
+    lines = [_BULLET.sub("", line.strip(), count=1) for line in suggestions.splitlines()]
+    return " ".join(reason.split()), [line for line in lines if line]
+
+
+def _icrl_parts(reply: str) -> tuple[str, list[str]]:
+    first, *rest = reply_lines(reply)
+    reason = after_label(first, "Mistake")
+    lines = [after_label(line, "Next time") for line in rest]
+    if reason is None or any(line is None for line in lines):
+        raise ReplyFormatError('the reply must be one line "Mistake: ..." and then lines "Next time: ...", no more')
+    return reason.strip(), [line.strip() for line in lines if line and line.strip()]

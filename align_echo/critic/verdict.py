@@ -1,0 +1,33 @@
+"""The intuitive critic (GAIA): is a proposed action correct or wrong, in one word, before it is sent.
+
+It reads what the agent reads: the agent's conversation unchanged, so that a local model's caches of it serve again, and
+one more user message with the action. Left out: probabilities, and choosing among candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from align_echo.critic.transcript import one_line
+from align_echo.errors import ReplyFormatError
+from align_echo.prompts import render
+from align_echo.types import Message
+
+Verdict = Literal["correct", "wrong"]
+
+
+def verdict_messages(conversation: Sequence[Message], action: str) -> list[Message]:
+    """The agent's conversation before its next reply, and the question about the action that it proposes."""
+    question = render("critic/verdict", {"action": one_line(action)})
+    return [*conversation, Message(role="user", content=question)]
+
+
+def parse_verdict(reply: str) -> Verdict:
+    """The one word of a reply, in any case of letters. Raises `ReplyFormatError` for anything else."""
+    match reply.strip().rstrip(".").lower():
+        case "correct":
+            return "correct"
+        case "wrong":
+            return "wrong"
+    raise ReplyFormatError(f"the verdict must be the one word correct or wrong, not {reply.strip()[:40]!r}")
