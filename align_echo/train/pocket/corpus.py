@@ -16,8 +16,10 @@ from pathlib import Path
 
 from align_echo.interface import write_atomically
 from align_echo.train.demonstrations import Demonstration
+from align_echo.train.pocket.critic_demonstrations import judged, reviewed
 from align_echo.train.pocket.games import DrawnGames
-from align_echo.train.pocket.household_demonstrations import Rooms, episodes_of
+from align_echo.train.pocket.household import CARELESS
+from align_echo.train.pocket.household_demonstrations import Rooms, episodes_of, play
 from align_echo.train.pocket.shopping import shopping_demonstrations
 from align_echo.wrappers.dice import Dice
 
@@ -32,6 +34,16 @@ def household_part(number: int, seed: int) -> Iterator[Demonstration]:
             yield from episodes_of(rooms, task, Dice(f"household {seed} {number} {task}"))
 
 
+def critics_part(number: int, seed: int) -> Iterator[Demonstration]:
+    """The critics' roles in ALFWorld and the agent's under a critique, of 50 games."""
+    with _rooms(f"critics {seed} {number}") as (rooms, games):
+        for task in games.ids(""):
+            dice = Dice(f"critics {seed} {number} {task}")
+            yield from reviewed(games, rooms.raw, task, dice)
+            attempt, _ = play(rooms.raw, task, dice, CARELESS)
+            yield from judged(rooms.raw, attempt, dice)
+
+
 def shopping_part(number: int, seed: int) -> Iterator[Demonstration]:
     """The agent's role in WebShop."""
     yield from itertools.islice(shopping_demonstrations(seed * 1000 + number), SHOPPING_A_PART)
@@ -39,7 +51,7 @@ def shopping_part(number: int, seed: int) -> Iterator[Demonstration]:
 
 Part = Callable[[int, int], Iterator[Demonstration]]
 
-PARTS: dict[str, Part] = {"household": household_part, "shopping": shopping_part}
+PARTS: dict[str, Part] = {"household": household_part, "critics": critics_part, "shopping": shopping_part}
 """What a corpus is made of, by name."""
 
 

@@ -1,0 +1,66 @@
+"""The critics' roles in ALFWorld, and the agent's under a critique: attempt -> critique -> refined attempt; verdicts.
+
+Attempts are those of a careless teacher that has few turns, so that most of them fail.
+"""
+
+from __future__ import annotations
+
+import gymnasium as gym
+
+from align_echo.critic.language import parse_critique
+from align_echo.rollout import base_env, run_episode
+from align_echo.train.demonstrations import Demonstration
+from align_echo.train.pocket.critiques import critique_demonstration
+from align_echo.train.pocket.household import CAREFUL, CARELESS, Teacher
+from align_echo.train.pocket.household_demonstrations import demonstration, play, view_before
+from align_echo.train.pocket.verdicts import label, verdict_demonstration
+from align_echo.types import Trajectory
+from align_echo.wrappers.alfworld.data import Source
+from align_echo.wrappers.alfworld.env import AlfworldEnv
+from align_echo.wrappers.alfworld.spec import SPEC
+from align_echo.wrappers.dice import Dice
+
+FEWEST_TURNS, MOST_TURNS = 8, 24
+LATEST_VERDICT = 10
+"""Verdicts are asked within this many turns: each costs the whole chat before it."""
+
+
+def reviewed(games: Source, env: gym.Env[str, str], task: str, dice: Dice) -> list[Demonstration]:
+    """An attempt's critique and, where that gives advice and it led to success, the refined attempt."""
+    turns = FEWEST_TURNS + dice.below(MOST_TURNS - FEWEST_TURNS)
+    short = AlfworldEnv(games, SPEC.train_split, step_limit=turns)
+    try:
+        attempt = run_episode(
+            short, Teacher(dice, CARELESS), task, split=SPEC.train_split, action_format=SPEC.action_format
+        )
+    finally:
+        short.close()
+    form = "icrl" if dice.chance(0.35) else "echo"
+    asked, advice = critique_demonstration(attempt, dice, form)
+    critique = parse_critique(asked.messages[-1].content, form)
+    if critique.is_none:
+        return [asked] if dice.chance(0.4) else []
+    refined, kept = play(env, task, dice, CAREFUL, critique=critique.advice, search_first=advice.search_first)
+    return [asked, demonstration("alfworld.refined", refined)] if kept else [asked]
+
+
+def judged(env: gym.Env[str, str], trajectory: Trajectory, dice: Dice) -> list[Demonstration]:
+    """A right and a wrong action at one turn of an episode that was played in `env`; [] if there are not both."""
+    turn = dice.below(min(len(trajectory.steps), LATEST_VERDICT))
+    env.reset(seed=0, options={"task": trajectory.task_id})
+    for step in trajectory.steps[:turn]:
+        env.step(step.action or "")
+    view = view_before(trajectory, turn)
+    found: dict[str, Demonstration] = {}
+    for action in (trajectory.steps[turn].action or "", *_others(env, trajectory, turn, dice)):
+        verdict = label(env, view, action)
+        if verdict is not None and verdict not in found:
+            found[verdict] = verdict_demonstration(view, action, verdict)
+    return list(found.values()) if len(found) == 2 else []
+
+
+def _others(env: gym.Env[str, str], trajectory: Trajectory, turn: int, dice: Dice) -> list[str]:
+    """Other actions for the same state: one sent before or later in the episode, and ones that would be carried out."""
+    elsewhere = [step.action or "" for number, step in enumerate(trajectory.steps) if number != turn]
+    admissible = sorted(base_env(env).state.admissible_actions or ())
+    return dice.shuffled(elsewhere)[:2] + dice.shuffled(admissible)[:4]
