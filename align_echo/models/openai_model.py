@@ -6,38 +6,20 @@ token counts and cost. Left out: caching and logging (`recording.py`), streaming
 
 from __future__ import annotations
 
-import os
-import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import openai
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import BaseModel, ValidationError
 
-from align_echo.errors import ModelError, RequestRejectedError, UsageError
-from align_echo.models.endpoint import DEFAULT_BASE_URL, resolve_base_url
+from align_echo.errors import RequestRejectedError, UsageError
+from align_echo.models.endpoint import DEFAULT_BASE_URL, NO_KEY, resolve_base_url, resolve_key
 from align_echo.models.prices import Price, price_of
-from align_echo.types import Completion, Frozen, Message, Usage
-
-KEY_VARIABLES = ("ALIGN_ECHO_API_KEY", "OPENAI_API_KEY")
-NO_KEY = "no-key-needed"
-
-
-class RetryPolicy(Frozen):
-    """How often and how long to wait: seconds double from `first_wait` to `longest_wait`, times a jitter of 0.5 to 1.
-
-    A server's Retry-After is obeyed instead where it is given, up to `longest_retry_after`.
-    """
-
-    attempts: int = 7
-    first_wait: float = 1.0
-    longest_wait: float = 60.0
-    longest_retry_after: float = 300.0
+from align_echo.models.retry import PassingFault, RetryPolicy, ask, judged
+from align_echo.types import Completion, Message, Usage
 
 
 class _ReplyMessage(BaseModel):
@@ -58,14 +40,6 @@ class _Tokens(BaseModel):
 class _Body(BaseModel):
     choices: list[_Choice]
     usage: _Tokens | None = None
-
-
-class _Retry(Exception):
-    """This attempt failed in a way that may pass; `after` is what the server asks to wait, in seconds."""
-
-    def __init__(self, message: str, after: float | None = None) -> None:
-        super().__init__(message)
-        self.after = after
 
 
 class OpenAICompatibleModel:
@@ -89,7 +63,7 @@ class OpenAICompatibleModel:
     ) -> None:
         self._model = model
         self._base_url = resolve_base_url(base_url)
-        key = api_key or next((os.environ[name] for name in KEY_VARIABLES if os.environ.get(name)), None)
+        key = resolve_key(api_key)
         if key is None and self._base_url == DEFAULT_BASE_URL:
             raise UsageError(
                 f"the model {model} at {DEFAULT_BASE_URL} needs a key: set OPENAI_API_KEY, or give the base URL "
@@ -127,24 +101,16 @@ class OpenAICompatibleModel:
         Raises `ModelError` when the attempts are spent, `RequestRejectedError` when the endpoint refuses this request,
         and `UsageError` when it refuses the key or does not know the model.
         """
-        last = _Retry("never asked")
-        for attempt in range(self._retry.attempts):
-            if attempt:
-                self._wait(self._pause(attempt, last.after))
-            try:
-                with self._slots:
-                    return self._read(self._send(messages, temperature, max_tokens))
-            except _Retry as error:
-                last = error
-        raise ModelError(
-            f"{self._model} at {self._base_url} gave no reply in {self._retry.attempts} attempts; the last: {last}"
-        )
 
-    def _pause(self, attempt: int, after: float | None) -> float:
-        if after is not None:
-            return min(after, self._retry.longest_retry_after)
-        longest = min(self._retry.first_wait * 2.0 ** (attempt - 1), self._retry.longest_wait)
-        return longest * random.uniform(0.5, 1.0)
+        def attempt() -> Completion:
+            with self._slots:
+                return self._read(self._send(messages, temperature, max_tokens))
+
+        return ask(attempt, self._retry, self._wait, self._where)
+
+    @property
+    def _where(self) -> str:
+        return f"{self._model} at {self._base_url}"
 
     def _send(self, messages: Sequence[Message], temperature: float, max_tokens: int) -> str:
         """The body of one answer, adapting once to models that name or refuse a parameter differently."""
@@ -160,13 +126,9 @@ class OpenAICompatibleModel:
                 return response.http_response.text
             except openai.BadRequestError as error:
                 if not self._adapt(error, parameters):
-                    raise self._judged(error) from error
-            except openai.APIStatusError as error:
-                raise self._judged(error) from error
-            except openai.APIConnectionError as error:
-                raise _Retry(f"{error.message} ({error.__cause__ or 'no connection'})") from error
+                    raise judged(error, self._where) from error
             except openai.APIError as error:
-                raise _Retry(error.message) from error
+                raise judged(error, self._where) from error
         raise RequestRejectedError(f"{self._model} refuses the request's parameters")
 
     def _adapt(self, error: openai.BadRequestError, sent: Mapping[str, Any]) -> bool:
@@ -181,28 +143,13 @@ class OpenAICompatibleModel:
             return False
         return True
 
-    def _judged(self, error: openai.APIStatusError) -> Exception:
-        """What to raise for a status: try again, refuse this request, or tell the user."""
-        status = error.status_code
-        message = " ".join(error.message.split())[:300]
-        where = f"{self._model} at {self._base_url}"
-        if status == 429 and error.code == "insufficient_quota":
-            return ModelError(f"the account for {where} has no credit left: {message}")
-        if status in (408, 409, 429) or status >= 500:
-            return _Retry(message, _retry_after(error.response.headers))
-        if status in (401, 403):
-            return UsageError(f"{where} refuses the key ({status}): check {' or '.join(KEY_VARIABLES)}")
-        if status == 404:
-            return UsageError(f"{where} is not there (404): check the model's name and the base URL; {message}")
-        return RequestRejectedError(f"{where} refuses the request ({status}): {message}")
-
     def _read(self, text: str) -> Completion:
         try:
             body = _Body.model_validate_json(text)
         except ValidationError as error:
-            raise _Retry(f"the reply's body is not a chat completion: {text[:80]!r}") from error
+            raise PassingFault(f"the reply's body is not a chat completion: {text[:80]!r}") from error
         if not body.choices:
-            raise _Retry("the reply's body has no choices")
+            raise PassingFault("the reply's body has no choices")
         choice = body.choices[0]
         tokens = body.usage or _Tokens()
         prompt, completion = tokens.prompt_tokens or 0, tokens.completion_tokens or 0
@@ -220,19 +167,3 @@ def _as_param(message: Message) -> ChatCompletionMessageParam:
     if message.role == "user":
         return {"role": "user", "content": message.content}
     return {"role": "assistant", "content": message.content}
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that a server asks to wait, from a number or a date; None if it does not say."""
-    value = headers.get("retry-after", "").strip()
-    if not value:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            moment = parsedate_to_datetime(value)
-        except ValueError:
-            return None
-        seconds = (moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
-    return max(0.0, seconds) if seconds == seconds and seconds != float("inf") else None

@@ -17,7 +17,8 @@ from align_echo.align.run_folder import RunFolder
 from align_echo.align.world import World
 from align_echo.errors import ModelError, UsageError
 from align_echo.interface import load_interface
-from align_echo.models.openai_model import OpenAICompatibleModel, RetryPolicy
+from align_echo.models.openai_model import OpenAICompatibleModel
+from align_echo.models.retry import RetryPolicy
 from align_echo.types import ChatModel
 from tests.align.endpoint import Answer, Drop, Endpoint, Raw, Reply, Script, Status, serve
 from tests.align.room_world import (

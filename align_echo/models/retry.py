@@ -1,0 +1,96 @@
+"""Asking an endpoint again: how often, how long to wait, and which faults are worth it. Leaves out what is asked."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TypeVar
+
+import openai
+
+from align_echo.errors import ModelError, RequestRejectedError, UsageError
+from align_echo.models.endpoint import KEY_VARIABLES
+from align_echo.types import Frozen
+
+Answer = TypeVar("Answer")
+
+
+class RetryPolicy(Frozen):
+    """How often and how long to wait: seconds double from `first_wait` to `longest_wait`, times a jitter of 0.5 to 1.
+
+    A server's Retry-After is obeyed instead where it is given, up to `longest_retry_after`.
+    """
+
+    attempts: int = 7
+    first_wait: float = 1.0
+    longest_wait: float = 60.0
+    longest_retry_after: float = 300.0
+
+    def pause(self, attempt: int, after: float | None) -> float:
+        """Seconds to wait before the attempt of this number (1 is the second); `after` is what the server asks for."""
+        if after is not None:
+            return min(after, self.longest_retry_after)
+        longest = min(self.first_wait * 2.0 ** (attempt - 1), self.longest_wait)
+        return longest * random.uniform(0.5, 1.0)
+
+
+class PassingFault(Exception):
+    """This attempt failed in a way that may pass; `after` is what the server asks to wait, in seconds."""
+
+    def __init__(self, message: str, after: float | None = None) -> None:
+        super().__init__(message)
+        self.after = after
+
+
+def ask(attempt: Callable[[], Answer], policy: RetryPolicy, wait: Callable[[float], None], where: str) -> Answer:
+    """What the first attempt without a `PassingFault` gives. Raises `ModelError` when the attempts are spent."""
+    last = PassingFault("never asked")
+    for number in range(policy.attempts):
+        if number:
+            wait(policy.pause(number, last.after))
+        try:
+            return attempt()
+        except PassingFault as fault:
+            last = fault
+    raise ModelError(f"{where} gave no reply in {policy.attempts} attempts; the last: {last}")
+
+
+def judged(error: openai.APIError, where: str) -> Exception:
+    """What to raise for a failed request: ask again, refuse this request, or tell the user."""
+    if isinstance(error, openai.APIStatusError):
+        return _judged_status(error, where)
+    if isinstance(error, openai.APIConnectionError):
+        return PassingFault(f"{error.message} ({error.__cause__ or 'no connection'})")
+    return PassingFault(error.message)
+
+
+def _judged_status(error: openai.APIStatusError, where: str) -> Exception:
+    status = error.status_code
+    message = " ".join(error.message.split())[:300]
+    if status == 429 and error.code == "insufficient_quota":
+        return ModelError(f"the account for {where} has no credit left: {message}")
+    if status in (408, 409, 429) or status >= 500:
+        return PassingFault(message, _retry_after(error.response.headers))
+    if status in (401, 403):
+        return UsageError(f"{where} refuses the key ({status}): check {' or '.join(KEY_VARIABLES)}")
+    if status == 404:
+        return UsageError(f"{where} is not there (404): check the model's name and the base URL; {message}")
+    return RequestRejectedError(f"{where} refuses the request ({status}): {message}")
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that a server asks to wait, from a number or a date; None if it does not say."""
+    value = headers.get("retry-after", "").strip()
+    if not value:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            moment = parsedate_to_datetime(value)
+        except ValueError:
+            return None
+        seconds = (moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+    return max(0.0, seconds) if seconds == seconds and seconds != float("inf") else None
