@@ -1,0 +1,136 @@
+"""A local model as a chat model: a conversation's token ids go from call to call, and only what is new is encoded.
+
+Replies of the model enter its next context as the ids that it drew, never as their text. What the messages say and what
+earlier calls were given must agree to the token, or the call is refused. Left out: running the model (an `Engine`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from align_echo.errors import ContextOverflowError, TokenDriftError
+from align_echo.models.local.encoding import ChatEncoder
+from align_echo.models.local.engine import Engine, Request, Sampling
+from align_echo.types import Completion, Message, Tokens, Usage
+
+
+@dataclass(frozen=True)
+class LocalModel:
+    """A `ChatModel` on an engine. Several of them may share one engine and one encoder.
+
+    `top_k`, `top_p` and `stop` are as in `Sampling`; `adapter` names one that the engine has loaded; `context` is the
+    most tokens of a conversation (0: the engine's own). `weights` tells models of one name apart (a hash of the files).
+    A reply depends on its context's ids, the settings, `seed` and `sample` only.
+    """
+
+    engine: Engine
+    encoder: ChatEncoder
+    top_k: int = 0
+    top_p: float = 1.0
+    stop: tuple[str, ...] = ()
+    seed: int = 0
+    sample: int = 0
+    adapter: str = ""
+    context: int = 0
+    weights: str = ""
+
+    @property
+    def name(self) -> str:
+        """The engine's name, and the adapter's if there is one."""
+        return f"{self.engine.name}+{self.adapter}" if self.adapter else self.engine.name
+
+    @property
+    def identity(self) -> str:
+        """The name and all that its replies depend on beside the request and the sample number."""
+        settings = f"top_k {self.top_k}, top_p {self.top_p}, stop {list(self.stop)}, context {self.context}"
+        return f"{self.name}, weights {self.weights or 'unnamed'}, seed {self.seed}, {settings}"
+
+    def with_sample(self, sample: int) -> LocalModel:
+        """The same model for another draw of the same request."""
+        return replace(self, sample=sample)
+
+    def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
+        """The model's reply, with its token ids.
+
+        Raises `ContextOverflowError` if there is no room for one, `ModelError` for a fault of the engine,
+        `TokenDriftError` if the ids that messages carry are not those of this conversation.
+        """
+        before, gained = conversation_ids(self.encoder, messages)
+        ids = before + gained
+        room = (self.context or self.engine.context) - len(ids)
+        if room < 1:
+            raise ContextOverflowError(f"{len(ids)} tokens leave no room for a reply in the context of {self.name}")
+        sampling = Sampling(
+            temperature=temperature,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            max_tokens=min(max_tokens, room),
+            stop_ids=self.encoder.stop_ids,
+            stop=self.stop,
+            seed=request_seed(self.seed, self.sample, ids),
+        )
+        reply = self.engine.submit(Request(ids, sampling, self.adapter)).result()
+        return Completion(
+            text=self.encoder.text(reply.ids),
+            finish_reason=reply.finish_reason,
+            usage=Usage(prompt_tokens=len(ids), completion_tokens=len(reply.ids)),
+            tokens=Tokens(start=len(before), context_ids=gained, sampled_ids=reply.ids, logprobs=reply.logprobs),
+        )
+
+
+def request_seed(seed: int, sample: int, ids: Sequence[int]) -> int:
+    """The seed of one draw, in [0, 2**63): from the run's seed, the sample's number and the whole context."""
+    text = f"{seed} {sample} {' '.join(map(str, ids))}"
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+
+
+def conversation_ids(encoder: ChatEncoder, messages: Sequence[Message]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What the conversation held after its last call [start] and what it gained since [T]; together, the next context.
+
+    The first is empty if the last reply carries no ids: then the whole chat is encoded from text. Raises
+    `TokenDriftError` if the ids of the calls and the messages do not agree.
+    """
+    calls = _chain(messages)
+    if not calls:
+        return (), encoder.opening(messages)
+    ids: list[int] = []
+    done, closed = 0, False
+    for place, call in calls:
+        if call.start != len(ids):
+            raise TokenDriftError(f"message {place + 1} was sampled after {call.start} tokens, not after {len(ids)}")
+        told = messages[done:place]
+        expected = encoder.continuation(told, closed) if ids else encoder.opening(told)
+        if call.context_ids != expected:
+            raise TokenDriftError(f"message {place + 1} was sampled in another context than the messages before it")
+        _check_text(encoder, messages[place], call, place)
+        ids += (*call.context_ids, *call.sampled_ids)
+        closed = call.sampled_ids[-1:] == (encoder.end_id,)
+        done = place + 1
+    return tuple(ids), encoder.continuation(messages[done:], closed)
+
+
+def _chain(messages: Sequence[Message]) -> list[tuple[int, Tokens]]:
+    """The calls that make up the conversation's ids, with their messages' places: from the last that began at 0.
+
+    Empty if the last reply carries no ids.
+    """
+    replies = [(place, message.tokens) for place, message in enumerate(messages) if message.role == "assistant"]
+    chain: list[tuple[int, Tokens]] = []
+    for place, tokens in reversed(replies):
+        if tokens is None:
+            break
+        chain.insert(0, (place, tokens))
+        if tokens.start == 0:
+            return chain
+    if chain:
+        raise TokenDriftError(f"message {chain[0][0] + 1} goes on from a reply that has lost its token ids")
+    return chain
+
+
+def _check_text(encoder: ChatEncoder, message: Message, call: Tokens, place: int) -> None:
+    """An empty reply may be told in other words: some agents must say something for it."""
+    text = encoder.text(call.sampled_ids).strip()
+    if text and text != message.content.strip():
+        raise TokenDriftError(f"message {place + 1} says {message.content[:80]!r}, its token ids say {text[:80]!r}")
