@@ -1,20 +1,23 @@
 """A trajectory as a critic reads it: tagged turns within a budget of characters, and tags that no content can close.
 
-How long episodes are shortened, in this order: a turn that is repeated with the same feedback is written once, with the
-number of times after it; of a text longer than a quarter of the budget the middle is left out; then turns are kept from
-the end and from the beginning by turns for as long as they fit, and the number of turns left out stands in their place.
+Turns in a row that got the same feedback share it, and a response repeated in a row is written once with its number of
+times. For the rest there is one rule: the middle is left out and a note says how much. It holds for a long text, for
+the responses that share a feedback and for the turns; they are kept from the end and the beginning as long as they fit.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from align_echo.errors import UsageError
 from align_echo.types import Step
 
 BUDGET = 5000
 """Characters for all turns together: some 1,500 tokens."""
+
+LEAST_BUDGET = 500
 
 TAGS = (
     *("task", "rules", "advice", "start", "response", "feedback", "criteria", "score", "action"),
@@ -22,9 +25,12 @@ TAGS = (
 )
 """Every tag of the critics' prompts and replies."""
 
-NO_RESPONSE = "(no action)"
+NO_ACTION = "(no action)"
 _TAG = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(TAGS)})\b)", re.IGNORECASE)
 _NOTE = len("\n(9999 turns left out)\n")
+
+Part = tuple[str, int]
+"""A text and how many turns it tells of."""
 
 
 def plain(text: str) -> str:
@@ -37,42 +43,49 @@ def one_line(text: str) -> str:
     return plain(" ".join(text.split()))
 
 
-def transcript(steps: Sequence[Step], budget: int = BUDGET) -> str:
-    """The turns, each as a response and its feedback in tags; at most `budget` characters, but never fewer than the
-    last turn needs.
-    """
-    longest = budget // 4
-    same = [(key, len(list(run))) for key, run in groupby(steps, key=lambda step: (step.action, step.observation))]
-    turns = [(_turn(action, feedback, times, longest), times) for (action, feedback), times in same]
-    first, last = _kept([len(text) + 1 for text, _ in turns], budget - _NOTE)
-    left_out = sum(times for _, times in turns[first:last])
-    note = [f"({left_out} turn{'' if left_out == 1 else 's'} left out)"] if left_out else []
-    return "\n".join([text for text, _ in turns[:first]] + note + [text for text, _ in turns[last:]])
-
-
 def clipped(text: str, longest: int) -> str:
-    """The text, or its beginning and end around a note of how many characters are missing."""
+    """The text, or `longest` characters of it: its beginning and end around a note of how many are missing."""
     if len(text) <= longest:
         return text
     half = longest // 2
-    return f"{text[:half]} ({len(text) - 2 * half} characters left out) {text[-half:] if half else ''}"
+    return f"{text[:half]} ({len(text) - 2 * half} characters left out) {text[-half:]}"
 
 
-def _turn(action: str | None, feedback: str, times: int, longest: int) -> str:
-    response = one_line(clipped(action or NO_RESPONSE, longest))
-    repeated = f" ({times} times)" if times > 1 else ""
-    return f"<response>{response}</response><feedback>{plain(clipped(feedback.strip(), longest))}</feedback>{repeated}"
+def transcript(steps: Sequence[Step], budget: int = BUDGET) -> str:
+    """The turns, responses and feedback in tags, in at most `budget` characters.
+
+    Raises `UsageError` for a budget under `LEAST_BUDGET`, which cannot show a turn.
+    """
+    if budget < LEAST_BUDGET:
+        raise UsageError(f"a transcript needs at least {LEAST_BUDGET} characters, not {budget}")
+    return _shortened(list(_blocks(steps, budget)), budget)
 
 
-def _kept(lengths: Sequence[int], room: int) -> tuple[int, int]:
-    """(first, last): the turns before `first` and from `last` on are kept, taken from the end and the beginning."""
-    first, last = 0, len(lengths)
+def _blocks(steps: Sequence[Step], budget: int) -> Iterator[Part]:
+    """Turns in a row with the same feedback, as one text."""
+    for feedback, block in groupby(steps, key=lambda step: step.observation):
+        responses: list[Part] = []
+        for action, run in groupby(block, key=lambda step: step.action):
+            times = len(list(run))
+            said = clipped(one_line(action or NO_ACTION), budget // 8)
+            responses.append((f"<response>{said}</response>{f' ({times} times)' if times > 1 else ''}", times))
+        told = clipped(plain(feedback.strip()), budget // 3)
+        text = f"{_shortened(responses, budget // 3)}<feedback>{told}</feedback>"
+        yield text, sum(times for _, times in responses)
+
+
+def _shortened(parts: Sequence[Part], room: int) -> str:
+    """The parts, one a line; the last always, the others from the end and the beginning by turns while they fit."""
+    room -= _NOTE
+    first, last = 0, len(parts)
     from_end = True
     while first < last:
-        length = lengths[last - 1] if from_end else lengths[first]
-        if length > room and last < len(lengths):
+        length = len(parts[last - 1][0] if from_end else parts[first][0]) + 1
+        if length > room and last < len(parts):
             break
         room -= length
         first, last = (first, last - 1) if from_end else (first + 1, last)
         from_end = not from_end
-    return first, last
+    left_out = sum(times for _, times in parts[first:last])
+    note = [f"({left_out} turn{'' if left_out == 1 else 's'} left out)"] if left_out else []
+    return "\n".join([text for text, _ in parts[:first]] + note + [text for text, _ in parts[last:]])

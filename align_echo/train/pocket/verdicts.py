@@ -23,12 +23,14 @@ _VANILLA = Vanilla(ScriptedModel(()))
 """Words the chats; never asked."""
 
 
-def verdict_demonstration(view: AgentView, action: str, verdict: Verdict) -> Demonstration:
-    """The agent's chat with the question about the action and the one-word answer; kind "verdict"."""
+def verdict_demonstration(
+    view: AgentView, action: str, verdict: Verdict, *, kind: str = "alfworld.verdict"
+) -> Demonstration:
+    """The agent's chat with the question about the action and the one-word answer, which alone is imitated."""
     asked = verdict_messages(_VANILLA.conversation(view), action)
     spoken = sum(message.role == "assistant" for message in asked)
     weights = (*(0.0,) * spoken, 1.0)
-    return Demonstration(kind="verdict", messages=(*asked, said(verdict)), weights=weights)
+    return Demonstration(kind=kind, messages=(*asked, said(verdict)), weights=weights)
 
 
 def label(env: gym.Env[str, str], view: AgentView, action: str) -> Verdict | None:
