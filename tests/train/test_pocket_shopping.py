@@ -15,7 +15,8 @@ from align_echo.errors import UsageError
 from align_echo.models.scripted import ScriptedModel
 from align_echo.rollout import run_tasks
 from align_echo.train.demonstrations import Demonstration
-from align_echo.train.pocket.shopping import Shopper, read_wish, shopping_demonstrations
+from align_echo.train.pocket.shopping import Shopper, read_wish
+from align_echo.train.pocket.shopping_demonstrations import shopping_demonstrations
 from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import environment
 

@@ -20,7 +20,7 @@ from align_echo.train.pocket.critic_demonstrations import judged, reviewed
 from align_echo.train.pocket.games import DrawnGames
 from align_echo.train.pocket.household import CARELESS
 from align_echo.train.pocket.household_demonstrations import Rooms, episodes_of, play
-from align_echo.train.pocket.shopping import shopping_demonstrations
+from align_echo.train.pocket.shopping_demonstrations import shopping_demonstrations
 from align_echo.wrappers.dice import Dice
 
 GAMES_A_PART = 50

@@ -1,33 +1,19 @@
-"""Shopping for the pocket model to imitate: WebShop episodes on the embedded catalogue's training goals.
+"""The shopper that the pocket model imitates in WebShop, and the mistakes of others like it.
 
-The shopper knows what a shopper sees: the goal's words and the pages. It searches for the product's words and those of
-the choice, opens the listed product that shares most words with the goal at a price in order, chooses the options that
-the goal names, and buys. Some episodes hold a planted mistake, which is not imitated, and what puts it right.
-Leaves out the pages of descriptions, further pages of results and a second search.
+It knows what a shopper sees: the goal's words, which must be those of the embedded catalogue's goals, and the pages. It
+searches for the product's words and those of the choice, opens the listed product that shares most words with the goal
+at a price in order, chooses the options that the goal names, and buys. Leaves out the pages of descriptions, further
+pages of results and a second search.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-import gymnasium as gym
-
-from align_echo.agents.conversation import said
 from align_echo.agents.novices.webshop import Sight, read_page
-from align_echo.agents.vanilla import Vanilla
-from align_echo.errors import UsageError
-from align_echo.models.scripted import ScriptedModel
-from align_echo.rollout import extend, start_view, take_turn
-from align_echo.train.demonstrations import Demonstration
 from align_echo.types import AgentReply, AgentView
-from align_echo.wrappers.catalogue import environment, make, tasks
 from align_echo.wrappers.dice import Dice
-
-SPLIT = "train"
-MISTAKES = 0.14
-"""Share of the episodes in which a mistake is planted."""
 
 _OPENING = re.compile(
     r"(?:i need|i am looking for|i'm looking for|looking for|(?:can you )?find me|please get me|i would like|"
@@ -184,68 +170,83 @@ def unchosen(view: AgentView, wish: Wish) -> list[str]:
     return [value for value in present(view).values if value in wish.asked and f"click[{value}]" not in clicked]
 
 
-# ---------------------------------------------------------------- demonstrations
+class Slipping(Shopper):
+    """A shopper that makes one mistake of a kind in an episode, on the page of that kind, and then puts it right.
 
-
-def shopping_demonstrations(seed: int) -> Iterator[Demonstration]:
-    """Episodes without end, every training goal once a lap; the same for the same seed. Kind "webshop.expert".
-
-    Raises `UsageError` if WEBSHOP_DATA names official files: the teacher reads the embedded catalogue's goals.
+    New for each episode. `slipped` is the turn of the mistake, counted from 0; None while there was none.
     """
-    env = open_shop()
-    for number, task in enumerate(_laps(seed)):
-        yield _expert(env, task, Dice(f"shopping {seed} {number}"))
+
+    name = "slipping shopper"
+
+    def __init__(self, page: str, dice: Dice, *, details: int = 0) -> None:
+        super().__init__(details=details)
+        self._page = page
+        self._dice = dice
+        self.slipped: int | None = None
+
+    def choose(self, view: AgentView) -> str:
+        """The next action as text."""
+        right = super().choose(view)
+        if self.slipped is not None or present(view).kind != self._page:
+            return right
+        self.slipped = len(view.turns)
+        worse = worse_products(view) if self._page == "results" and self._dice.chance(0.7) else []
+        return f"click[{self._dice.pick(worse)}]" if worse else refused(view, right, self._dice)
 
 
-def open_shop() -> gym.Env[str, str]:
-    """The training split of the embedded catalogue. Raises `UsageError` if another catalogue is configured."""
-    from align_echo.wrappers.webshop import data_source
-    from align_echo.wrappers.webshop.generator import EmbeddedProducts
+class Careless(Shopper):
+    """A shopper with a bad habit to the end of the episode: one of `HABITS`. New for each episode."""
 
-    if data_source(data_root=None) != EmbeddedProducts().label:
-        raise UsageError("the pocket model learns shopping on the embedded catalogue: unset WEBSHOP_DATA")
-    return make("webshop", split=SPLIT)
+    name = "careless shopper"
 
+    def __init__(self, habit: str, dice: Dice, *, details: int = 0) -> None:
+        super().__init__(details=details)
+        self._habit = habit
+        self._dice = dice
+        self._stuck = ""
 
-def _laps(seed: int) -> Iterator[str]:
-    ids = tasks("webshop", split=SPLIT)
-    lap = 0
-    while True:
-        yield from Dice(f"shopping lap {seed} {lap}").shuffled(ids)
-        lap += 1
+    def choose(self, view: AgentView) -> str:
+        """The next action as text."""
+        right = super().choose(view)
+        if present(view).kind == self._habit.removeprefix("stuck on "):
+            self._stuck = self._stuck or refused(view, right, self._dice)
+            return self._stuck
+        return right
 
+    def search(self, view: AgentView, wish: Wish) -> str:
+        """With one word where it is vague."""
+        return f"search[{telling(wish.thing)[-1]}]" if self._habit == "vague" else super().search(view, wish)
 
-def _expert(env: gym.Env[str, str], task: str, dice: Dice) -> Demonstration:
-    shopper = Shopper(details=dice.pick((0, 0, 2, 4)))
-    view = start_view(env, task, environment("webshop").action_format, seed=0)
-    slip_on = dice.pick(("search", "results", "results", "item")) if dice.chance(MISTAKES) else ""
-    weights: list[float] = []
-    while True:
-        action, weight = shopper.choose(view), 1.0
-        if present(view).kind == slip_on:
-            action, weight, slip_on = _slip(view, action, dice), 0.0, ""
-        step = take_turn(env, AgentReply(text=action, action=action))
-        weights.append(weight)
-        if step.terminated or step.truncated:
-            break
-        view = extend(view, step)
-    messages = (*_VANILLA.conversation(view), said(action))
-    return Demonstration(kind="webshop.expert", messages=messages, weights=tuple(weights))
+    def open(self, view: AgentView, wish: Wish) -> str:
+        """Too dear a product, or another that is worse, where there is one."""
+        dear = [code for code, _, price in present(view).products if not in_order(price, wish)]
+        worse = {"dear": dear, "hasty": worse_products(view)}.get(self._habit, [])
+        return f"click[{self._dice.pick(worse)}]" if worse else super().open(view, wish)
 
-
-_VANILLA = Vanilla(ScriptedModel(()))
-"""Words the chats; never asked."""
+    def shop(self, view: AgentView, wish: Wish) -> str:
+        """Buys what it opened, without some of the options where it forgets."""
+        missing = unchosen(view, wish)
+        return BUY if self._habit == "forgets" and missing and self._dice.chance(0.6) else self.finish(view, wish)
 
 
-def _slip(view: AgentView, action: str, dice: Dice) -> str:
-    """A mistake in the place of the right action: one that the shop refuses, or a product that is worse."""
-    sight, wish = present(view), read_wish(view.goal)
-    argument = action.partition("[")[2].removesuffix("]")
-    if sight.kind == "search":
+HABITS = ("vague", "dear", "hasty", "forgets", "stuck on search", "stuck on results", "stuck on item")
+
+
+def worse_products(view: AgentView) -> list[str]:
+    """Codes of the listed products that look worse than the best."""
+    products, wish = present(view).products, read_wish(view.goal)
+    best = max((merit(product, wish) for product in products), default=(False, 0))
+    return [product[0] for product in products if merit(product, wish) < best]
+
+
+def refused(view: AgentView, right: str, dice: Dice) -> str:
+    """What the shop refuses in the place of the right action: no brackets, a title, other words."""
+    argument = right.partition("[")[2].removesuffix("]")
+    if right.startswith("search["):
         return f"search {argument}"
-    if sight.kind == "item":
-        return "click[Buy]" if argument == "Buy Now" else dice.pick((f"click[{argument} please]", f"choose {argument}"))
-    best = max((merit(product, wish) for product in sight.products), default=(False, 0))
-    worse = [product[0] for product in sight.products if merit(product, wish) < best]
-    titles = [title for code, title, _ in sight.products if code == argument]
-    return f"click[{dice.pick(worse if worse and dice.chance(0.7) else titles or ['the first'])}]"
+    titles = [title for code, title, _ in present(view).products if code == argument]
+    if titles:
+        return f"click[{titles[0]}]"
+    if right == BUY:
+        return dice.pick(("click[Buy]", "buy now"))
+    return dice.pick((f"click[{argument} please]", f"choose {argument}"))
