@@ -18,6 +18,8 @@ from align_echo.types import Step, Trajectory
 from align_echo.wrappers.dice import Dice
 
 MOST_PLACES = 4
+OPENED = frozenset(("cabinet", "drawer", "fridge", "microwave", "safe"))
+"""Furniture that is closed at first."""
 
 REASONS = {
     "unseen": (
@@ -70,6 +72,20 @@ REASONS = {
         "You had {object}, but you did not look at it under the {tool}.",
         "You knew where the {tool} was and did not use it.",
     ),
+    "afar": (
+        "You sent {action} without standing at {place}.",
+        "{action} was refused because you were not at {place}.",
+        "You have to be at {place} for {action}, and you were not.",
+        "From where you stood, {action} could not work: go to {place} for it.",
+        "You did not go to {place} before you sent {action}.",
+    ),
+    "put": (
+        "The command put is not known here, so {object} stayed in your hands.",
+        "You said {action}; the word is move, not put.",
+        "{action} was not understood: to put a thing down is called move.",
+        "You tried to put {object} down in words that do nothing.",
+        "Nothing came of {action}, for you must say move.",
+    ),
     "vain": (
         "You repeated {action} {times} times in vain.",
         "You wasted {times} turns on {action}, which did nothing.",
@@ -121,8 +137,9 @@ class Attempt:
     searched: set[str] = field(default_factory=set)
     visited: list[str] = field(default_factory=list)
     held: set[str] = field(default_factory=set)
-    used: set[str] = field(default_factory=set)
+    at: str = ""
     vain: Counter[str] = field(default_factory=Counter)
+    afar: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, trajectory: Trajectory) -> Attempt:
@@ -144,14 +161,15 @@ class Attempt:
         if action and (again or step.observation.startswith(REFUSAL)):
             self.vain[action] += 1
         if step.observation.startswith(REFUSAL):
+            if not (self.at and action.endswith(self.at)):
+                self.afar.add(action)
             return
         self.belief.update(step.observation, self.goal.dest)
         self._notice()
         place = action.removeprefix("go to ")
-        if place != action and place in self.belief.places and place not in self.visited:
-            self.visited.append(place)
-        if action.startswith("use "):
-            self.used.add(action.removeprefix("use "))
+        if place != action and place in self.belief.places:
+            self.at = place
+            self.visited += [place] if place not in self.visited else []
 
     def _notice(self) -> None:
         self.closed |= self.belief.closed
@@ -188,7 +206,8 @@ class Attempt:
 
     def into(self, place: str) -> list[str]:
         """The commands that bring one from afar to where the contents of furniture can be had."""
-        return [f"go to {place}", *([f"open {place}"] if place in self.closed else [])]
+        shut = place in self.closed or (name_of(place) in OPENED and place not in self.searched)
+        return [f"go to {place}", *([f"open {place}"] if shut else [])]
 
     def fetch(self, thing: str) -> list[str]:
         """The commands that bring a thing into the hands, from a fresh start."""
@@ -248,19 +267,9 @@ def _not_found(attempt: Attempt, name: str, copies: Sequence[str], dice: Dice) -
 
 def _not_finished(attempt: Attempt, copies: Sequence[str], dice: Dice) -> Review:
     """All was seen: fetch it from where it was, and the steps that were left out."""
-    goal, belief = attempt.goal, attempt.belief
-    left = [thing for thing in copies if thing not in belief.placed]
+    left = [thing for thing in copies if thing not in attempt.belief.placed]
     thing = left[-1] if left else copies[0]
-    treated = goal.kind not in APPLIANCES or goal.kind in belief.done_to.get(thing, ())
-    if goal.kind == "two" and len(left) == 1 and thing not in attempt.held:
-        fault = "half"
-    elif thing not in attempt.held:
-        fault = "untaken"
-    elif goal.kind == "light":
-        fault = "unlit"
-    else:
-        fault = "unplaced" if treated else "untreated"
-    values = _words(attempt, thing)
+    fault, values = _fault(attempt, thing, half=len(left) < len(copies))
     reason = dice.pick(REASONS[fault]).format_map(values)
     worst = max(attempt.vain.items(), key=lambda pair: pair[1], default=("", 0))
     if worst[1] > 2:
@@ -271,6 +280,22 @@ def _not_finished(attempt: Attempt, copies: Sequence[str], dice: Dice) -> Review
     return Review.of(reason, findings, dice)
 
 
+def _fault(attempt: Attempt, thing: str, *, half: bool) -> tuple[str, dict[str, str]]:
+    """What kept a thing that was seen from its place, and the words of it; `half`: another one is there already."""
+    goal, values = attempt.goal, _words(attempt, thing)
+    if thing not in attempt.held:
+        return ("half" if half else "untaken"), values
+    if goal.kind == "light":
+        return "unlit", values
+    treated = goal.kind in attempt.belief.done_to.get(thing, ())
+    if goal.kind in APPLIANCES and not treated:
+        go, treat = attempt.treat(thing)
+        afar = treat in attempt.afar
+        return ("afar" if afar else "untreated"), values | {"action": treat, "place": go.removeprefix("go to ")}
+    put = next((action for action in attempt.vain if action.startswith(f"put {thing} ")), "")
+    return ("put" if put else "unplaced"), values | {"action": put}
+
+
 def _fetch(attempt: Attempt, thing: str) -> Finding:
     commands = attempt.fetch(thing)
     values = _words(attempt, thing) | {"commands": then(commands)}
@@ -278,13 +303,11 @@ def _fetch(attempt: Attempt, thing: str) -> Finding:
 
 
 def _instead(attempt: Attempt) -> Finding | None:
-    """What should be said in place of the command that was most often in vain, where that can be told."""
-    for action, times in attempt.vain.most_common(3):
-        verb, _, rest = action.partition(" ")
-        place = rest.removeprefix("to ")
-        if times < 2 or verb not in ("examine", "go") or place not in attempt.closed - attempt.searched:
-            continue
-        return Finding(INSTEAD, {"action": action, "commands": then(attempt.into(place))})
+    """What to send in place of the command most often in vain, if that was about furniture never looked into."""
+    for action, times in attempt.vain.most_common():
+        place = " ".join(action.split()[-2:])
+        if times > 1 and place in attempt.belief.places and place not in attempt.searched:
+            return Finding(INSTEAD, {"action": action, "commands": then(attempt.into(place))})
     return None
 
 
