@@ -28,7 +28,7 @@ $(STAMP): pyproject.toml
 
 demo: setup
 	rm -rf $(DEMO)
-	$(VENV)/bin/align-echo generate-interface --env alfworld --backend probe \
+	$(VENV)/bin/align-echo generate-interface --env alfworld --backend probe --agent novice \
 	    --iterations $(DEMO_ITERATIONS) --tasks-per-iteration $(DEMO_TASKS) --out $(DEMO)/interface
 	$(VENV)/bin/align-echo evaluate --env alfworld --agent novice --split valid_unseen --tasks $(DEMO_TASKS) \
 	    --interface $(DEMO)/interface/interface.py --compare --out $(DEMO)/evaluation

@@ -48,6 +48,11 @@ class ChatAgent(abc.ABC):
         """`<kind>(<model>)`."""
         return f"{self.kind}({self._model.name})"
 
+    @property
+    def temperature(self) -> float:
+        """That of every call; 0 is greedy."""
+        return self._temperature
+
     def describe(self) -> dict[str, str]:
         """Its model and endpoint, temperature and prompt hashes, for run records."""
         prompts = {f"prompt.{name}": prompt_hash(name) for name in (*SHARED_PROMPTS, *self.prompts)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from align_echo.agents.conversation import ChatAgent
@@ -14,6 +15,7 @@ from align_echo.agents.self_refine import SelfRefine
 from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import UsageError
 from align_echo.models.endpoint import resolve_base_url
+from align_echo.models.names import POCKET, has_endpoint, is_local, what_pocket_lacks
 from align_echo.types import Agent, ChatModel
 from align_echo.wrappers.catalogue import EnvironmentSpec
 from align_echo.wrappers.text_env import TextEnv
@@ -35,20 +37,33 @@ AGENTS = {
     "expert": "the environment's own expert, which sees the hidden state: a ceiling, not an agent",
     "random": "draws among the actions that the engine accepts or offers: a floor, not an agent",
 }
-WORKERS_WITH_MODEL = 8
+NOVICE = "novice"
+WORKERS_WITH_ENDPOINT = 8
+WORKERS_WITH_LOCAL_MODEL = 32
 NO_STEP_LIMIT = 10**9
 
 
-def check_agent(name: str, model: str | None) -> str:
-    """The agent's name, if it is known and has the model it needs. Raises `UsageError`."""
-    if name not in AGENTS:
-        raise UsageError(f"unknown agent {name!r}; known: {', '.join(AGENTS)}")
-    if needs_model(name) and not model:
-        raise UsageError(
-            f"the agent {name} needs a chat model: add --model NAME or set ALIGN_ECHO_MODEL "
-            "(--model novice is a script that needs no endpoint)"
-        )
-    return name
+@dataclass(frozen=True)
+class Player:
+    """Who plays: the agent's name, and that of its model; None where it needs none."""
+
+    agent: str
+    model: str | None
+
+
+def choose_player(agent: str | None, model: str | None) -> Player:
+    """The agent and model asked for, or the defaults. Raises `UsageError` for an agent that is not known.
+
+    Without a model an agent that needs one gets the pocket model where it can run, else the scripted novice. Without
+    either, the vanilla agent plays with the pocket model, or the scripted novice by itself.
+    """
+    if agent is None:
+        agent = NOVICE if model is None and what_pocket_lacks() else Vanilla.kind
+    if agent not in AGENTS:
+        raise UsageError(f"unknown agent {agent!r}; known: {', '.join(AGENTS)}")
+    if not needs_model(agent):
+        return Player(agent, None)
+    return Player(agent, model or (NOVICE if what_pocket_lacks() else POCKET))
 
 
 def needs_model(name: str) -> bool:
@@ -63,18 +78,20 @@ def is_scripted(model: str | None) -> bool:
 
 def workers_for(name: str, model: str | None) -> int:
     """How many episodes to play at once if the user does not say: a model is waited for, a script is not."""
-    return WORKERS_WITH_MODEL if needs_model(name) and not is_scripted(model) else 1
+    if model is None or not needs_model(name) or is_scripted(model):
+        return 1
+    return WORKERS_WITH_LOCAL_MODEL if is_local(model) else WORKERS_WITH_ENDPOINT
 
 
 def chat_model(name: str, *, spec: EnvironmentSpec, base_url: str | None, seed: int) -> ChatModel:
-    """The agent's chat model: at an endpoint, or a scripted novice of the environment for one of its names.
+    """The agent's chat model: what `load_model` finds, or a scripted novice of the environment for one of its names.
 
-    Raises `UsageError` when the endpoint needs a key and none is set, or there is no such novice.
+    Raises what `load_model` does, and `UsageError` when there is no such novice.
     """
     if not is_scripted(name):
         from align_echo.models import load_model
 
-        return load_model(name, base_url=base_url)
+        return load_model(name, base_url=base_url, seed=seed)
     if base_url:
         raise UsageError(f"--model {name} is a script and is asked at no endpoint: leave --base-url out")
     return NoviceModel(spec.name, name, seed=seed)
@@ -86,14 +103,24 @@ def model_on_record(name: str | None) -> str | None:
 
 
 def endpoint_on_record(name: str | None, base_url: str | None) -> str | None:
-    """Where a model is asked; None for a script, or without a model."""
-    return None if name is None or is_scripted(name) else resolve_base_url(base_url)
+    """Where a model is asked; None for a script or a model in this process, or without a model."""
+    return None if name is None or is_scripted(name) or not has_endpoint(name) else resolve_base_url(base_url)
 
 
 def build_agent(
-    name: str, model: ChatModel | None, *, spec: EnvironmentSpec, split: str, data_root: Path | None, seed: int
+    name: str,
+    model: ChatModel | None,
+    *,
+    spec: EnvironmentSpec,
+    split: str,
+    data_root: Path | None,
+    seed: int,
+    temperature: float | None = None,
 ) -> Agent:
-    """The agent of a name that `check_agent` accepted. Raises `UsageError` if it lacks its model."""
+    """The agent of a name that `choose_player` gave; `temperature` None is the agent's own.
+
+    Raises `UsageError` if it lacks its model, or has none to set a temperature of.
+    """
 
     def raw_env() -> TextEnv:
         return spec.module().make_env(split=split, data_root=data_root, step_limit=NO_STEP_LIMIT)
@@ -101,7 +128,10 @@ def build_agent(
     if needs_model(name):
         if model is None:
             raise UsageError(f"the agent {name} needs a chat model")
-        return CHAT_AGENTS[name](model)
+        kind = CHAT_AGENTS[name]
+        return kind(model) if temperature is None else kind(model, temperature=temperature)
+    if temperature is not None:
+        raise UsageError(f"the agent {name} asks no model: leave --temperature out")
     if name in ("expert", "random"):
         from align_echo.agents.privileged import Expert, RandomChoice
 

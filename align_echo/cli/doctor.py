@@ -15,11 +15,13 @@ from importlib.util import find_spec
 from rich.text import Text
 
 from align_echo import __version__
-from align_echo.cli.agents import is_scripted
+from align_echo.cli.agents import choose_player
 from align_echo.cli.console import stdout
+from align_echo.cli.generate_interface import can_write
 from align_echo.cli.options import MODEL_VARIABLE
 from align_echo.errors import AlignEchoError
 from align_echo.interface import shipped_interfaces
+from align_echo.models.names import what_pocket_lacks
 from align_echo.wrappers.catalogue import EnvironmentSpec, environments, tasks
 from align_echo.wrappers.data_source import games_of
 from align_echo.wrappers.scienceworld.jvm import find_java, java_version
@@ -52,7 +54,7 @@ def doctor() -> None:
     """Say what is installed, which data and keys are found, and what to install for what is missing."""
     settings = [_setting(name) for name in SETTINGS]  # before the engine is loaded: it sets some of its own
     console = stdout()
-    for finding in (*_installed(), *_science(), *_keys(), *settings, *_data()):
+    for finding in (*_installed(), *_science(), *_local_models(), *_keys(), *settings, *_data()):
         mark = Text("ok", style="green") if finding.good else Text("--", style="yellow")
         line = Text.assemble(mark, f"  {finding.subject}: {finding.found}")
         console.print(line, soft_wrap=True)
@@ -63,10 +65,7 @@ def doctor() -> None:
 def _installed() -> Iterator[Finding]:
     yield Finding("align-echo", f"{__version__} on Python {platform.python_version()}, {platform.platform()}")
     for package, module in PACKAGES.items():
-        try:
-            version = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            version = ""
+        version = _version(package)
         if version and find_spec(module) is not None:
             yield Finding(package, version)
         else:
@@ -89,6 +88,29 @@ def _science() -> Iterator[Finding]:
         yield Finding("Java", f"{java_version(java)}, {java}")
 
 
+def _local_models() -> Iterator[Finding]:
+    """What runs models in this process. Found without importing it, which takes seconds."""
+    for package in ("torch", "transformers"):
+        yield _extra(package, "train", "for local models and training")
+    yield _extra("vllm", "vllm", "only for models on GPUs with vLLM in this process")
+    lacks, plays = what_pocket_lacks(), choose_player(None, os.environ.get(MODEL_VARIABLE) or None)
+    by_default = f"by default {plays.agent}{f' with the model {plays.model}' if plays.model else ''} plays"
+    yield Finding("pocket model", f"not usable: {lacks}; {by_default}" if lacks else f"ready; {by_default}", not lacks)
+
+
+def _extra(package: str, extra: str, what_for: str) -> Finding:
+    if find_spec(package) is None:
+        return Finding(package, "not installed", False, f"{what_for}: pip install 'align-echo[{extra}]'")
+    return Finding(package, _version(package))
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
 def _keys() -> Iterator[Finding]:
     present = [name for name in KEYS if os.environ.get(name)]
     if present:
@@ -101,7 +123,7 @@ def _keys() -> Iterator[Finding]:
 def _setting(name: str) -> Finding:
     value = os.environ.get(name)
     if name == MODEL_VARIABLE:
-        backend = "llm" if value and not is_scripted(value) else "probe"
+        backend = "llm" if value and can_write(value) else "probe"
         value = f"{value or 'not set'}; generate-interface --backend auto takes {backend}"
     return Finding(f"${name}", value or "not set")
 

@@ -9,17 +9,16 @@ from typing import Annotated
 import typer
 
 from align_echo import __version__
+from align_echo.agents.conversation import ChatAgent
 from align_echo.align.backend import Described
 from align_echo.cli import options
 from align_echo.cli.agents import (
-    AGENTS,
     about,
     build_agent,
     chat_model,
-    check_agent,
+    choose_player,
     endpoint_on_record,
     model_on_record,
-    needs_model,
     workers_for,
 )
 from align_echo.cli.console import Display, new_folder, note, resumable, stdout
@@ -29,6 +28,7 @@ from align_echo.evaluate.folder import Config, EvaluationFolder, check_folder
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.evaluate.tables import NAMES, tables
 from align_echo.interface import Interface
+from align_echo.models.names import is_local
 from align_echo.types import Agent, ChatModel, Trajectory
 from align_echo.wrappers.catalogue import EnvironmentSpec, check_split, environment, make, resolve_interface
 from align_echo.wrappers.catalogue import tasks as list_tasks
@@ -50,6 +50,8 @@ class Plan:
     seed: int
     workers: int
     data_root: Path | None
+    temperature: float | None = None
+    samples: int = 1
 
     @property
     def config(self) -> Config:
@@ -62,8 +64,9 @@ class Plan:
             "tasks": list(self.task_ids),
             "interfaces": {name: one.label if one else "none" for name, one in self.variants.items()},
             "agent": self.agent,
-            "model": model_on_record(self.model) if needs_model(self.agent) else None,
-            "base_url": endpoint_on_record(self.model, self.base_url) if needs_model(self.agent) else None,
+            "model": model_on_record(self.model),
+            "base_url": endpoint_on_record(self.model, self.base_url),
+            "episodes_per_task": self.samples,
             "seed": self.seed,
             "games": games_of(self.spec, self.data_root),
             "data_root": str(self.data_root.absolute()) if self.data_root else None,
@@ -72,7 +75,7 @@ class Plan:
 
 def evaluate(
     env: options.Env,
-    agent: Annotated[str, typer.Option("--agent", help=f"Who plays: {', '.join(AGENTS)}.")],
+    agent: options.Agent = None,
     interface: Annotated[str, typer.Option("--interface", help="none, a shipped name, or a .py file.")] = "none",
     rules: Annotated[bool, typer.Option("--rules/--no-rules", help="InferRules on or off.")] = True,
     feedback: Annotated[bool, typer.Option("--feedback/--no-feedback", help="WrapStep on or off.")] = True,
@@ -81,8 +84,14 @@ def evaluate(
     ] = False,
     split: Annotated[str | None, typer.Option("--split", help="Default: the environment's test split.")] = None,
     tasks: Annotated[int | None, typer.Option("--tasks", help="How many; default: all of the split.")] = None,
+    episodes_per_task: Annotated[
+        int, typer.Option("--episodes-per-task", min=1, help="Each a sample of its own; needs a temperature above 0.")
+    ] = 1,
     model: options.Model = None,
     base_url: options.BaseUrl = None,
+    temperature: Annotated[
+        float | None, typer.Option("--temperature", min=0, help="Of the agent's model; default: the agent's own.")
+    ] = None,
     seed: options.Seed = 0,
     workers: options.Workers = None,
     out: options.Out = None,
@@ -92,7 +101,7 @@ def evaluate(
     """Play tasks with an agent and print success and consecutive invalid actions, with 95% intervals."""
     spec = environment(env)
     split = check_split(spec, split or spec.test_split)
-    check_agent(agent, model)
+    chosen = choose_player(agent, model)
     plan = Plan(
         spec=spec,
         split=split,
@@ -103,12 +112,14 @@ def evaluate(
         task_ids=pick_tasks(
             list_tasks(env, split=split, data_root=data_root), tasks, task_type=spec.task_type, seed=seed
         ),
-        agent=agent,
-        model=model,
+        agent=chosen.agent,
+        model=chosen.model,
         base_url=base_url,
         seed=seed,
-        workers=workers or workers_for(agent, model),
+        workers=workers or workers_for(chosen.agent, chosen.model),
         data_root=data_root,
+        temperature=temperature,
+        samples=episodes_per_task,
     )
     if resume and out is None:
         raise UsageError("--resume needs the folder to go on with: add --out DIR")
@@ -118,7 +129,7 @@ def evaluate(
     check_folder(path, config, resume=resume)
     try_reset(spec, plan.task_ids[0], split=split, data_root=data_root)
     folder = EvaluationFolder(path, config, resume=resume)
-    note(about(agent, model))
+    note(about(plan.agent, plan.model))
     with resumable(path), Display() as display:
         trajectories = play(plan, player, folder, display)
         display.status("replaying the actions in the plain environment")
@@ -159,10 +170,19 @@ def choose_variants(
 
 
 def build_player(plan: Plan, path: Path) -> Agent:
-    """The plan's agent; its model's replies are cached and logged in the folder `path`. Raises `UsageError`."""
-    return build_agent(
-        plan.agent, _load_model(plan, path), spec=plan.spec, split=plan.split, data_root=plan.data_root, seed=plan.seed
+    """The plan's agent. Raises `UsageError`, also if it would play every episode of a task alike."""
+    player = build_agent(
+        plan.agent,
+        _load_model(plan, path),
+        spec=plan.spec,
+        split=plan.split,
+        data_root=plan.data_root,
+        seed=plan.seed,
+        temperature=plan.temperature,
     )
+    if plan.samples > 1 and not (isinstance(player, ChatAgent) and player.temperature > 0):
+        raise UsageError("--episodes-per-task needs an agent that draws: a chat model, with --temperature above 0")
+    return player
 
 
 def config_of(plan: Plan, player: Agent) -> Config:
@@ -172,13 +192,19 @@ def config_of(plan: Plan, player: Agent) -> Config:
 
 
 def _load_model(plan: Plan, path: Path) -> ChatModel | None:
-    """The agent's model, with its replies cached and logged in the run's folder; None for a scripted agent."""
-    if not needs_model(plan.agent):
+    """The agent's model; None for a scripted agent.
+
+    Replies from an endpoint are cached and logged in the run's folder. Those of a local model cost nothing to draw
+    again, and stand whole in the trajectories.
+    """
+    if plan.model is None:
         return None
     from align_echo.jsonl import JsonlFile
     from align_echo.models import RecordingModel, ReplyCache
 
-    model = chat_model(plan.model or "", spec=plan.spec, base_url=plan.base_url, seed=plan.seed)
+    model = chat_model(plan.model, spec=plan.spec, base_url=plan.base_url, seed=plan.seed)
+    if is_local(plan.model):
+        return model
     return RecordingModel(model, role="agent", cache=ReplyCache(path / "cache"), log=JsonlFile(path / "calls.jsonl"))
 
 
@@ -187,7 +213,7 @@ def play(plan: Plan, agent: Agent, folder: EvaluationFolder, display: Display) -
     played: dict[str, list[Trajectory]] = {}
     for name, interface in plan.variants.items():
         finished = folder.finished(name)
-        display.stage(f"interface: {NAMES[name]}", len(plan.task_ids), len(finished))
+        display.stage(f"interface: {NAMES[name]}", plan.samples * len(plan.task_ids), len(finished))
 
         def ended(trajectory: Trajectory, name: str = name) -> None:
             folder.add(name, trajectory)
@@ -199,6 +225,7 @@ def play(plan: Plan, agent: Agent, folder: EvaluationFolder, display: Display) -
             interface,
             plan.task_ids,
             split=plan.split,
+            samples=plan.samples,
             seed=plan.seed,
             workers=plan.workers,
             data_root=plan.data_root,

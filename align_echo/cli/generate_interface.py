@@ -16,19 +16,21 @@ from align_echo.align.run_folder import RunFolder
 from align_echo.align.world import World
 from align_echo.cli import options
 from align_echo.cli.agents import (
-    AGENTS,
     NO_STEP_LIMIT,
+    Player,
     about,
     build_agent,
     chat_model,
-    check_agent,
+    choose_player,
+    endpoint_on_record,
     is_scripted,
-    needs_model,
+    model_on_record,
     workers_for,
 )
 from align_echo.cli.console import Display, new_folder, resumable, stdout
 from align_echo.cli.evaluate import try_reset
 from align_echo.errors import UsageError
+from align_echo.models.names import POCKET
 from align_echo.types import Agent, ChatModel
 from align_echo.wrappers.catalogue import environment
 
@@ -55,10 +57,7 @@ def generate_interface(
     analyzer_model: Annotated[str | None, typer.Option("--analyzer-model", help="Default: --model.")] = None,
     optimizer_model: Annotated[str | None, typer.Option("--optimizer-model", help="Default: --model.")] = None,
     base_url: options.BaseUrl = None,
-    agent: Annotated[
-        str | None,
-        typer.Option("--agent", help=f"Whose failures: {', '.join(AGENTS)}. Default: vanilla for llm, else novice."),
-    ] = None,
+    agent: options.Agent = None,
     iterations: Annotated[int, typer.Option("--iterations", min=1, help="At most so many.")] = ITERATIONS,
     tasks_per_iteration: Annotated[
         int | None, typer.Option("--tasks-per-iteration", min=1, help="Default: the paper's number.")
@@ -72,8 +71,8 @@ def generate_interface(
     """Find misalignments in failed episodes by experiment and write the interface that resolves them."""
     spec = environment(env)
     chosen = choose_backend(backend, model)
-    player_name = check_agent(agent or ("vanilla" if chosen == "llm" else "novice"), model)
-    models = choose_models(chosen, player_name, model, analyzer_model, optimizer_model, base_url)
+    played_by = choose_player(agent, model)
+    models = choose_models(chosen, played_by, model, analyzer_model, optimizer_model, base_url)
     if resume and out is None:
         raise UsageError("--resume needs the folder to go on with: add --out DIR")
     path = out or new_folder("generate", spec.name)
@@ -82,7 +81,7 @@ def generate_interface(
     world = World(spec, data_root)
     fresh = fresh_tasks(world, iterations, seed)
     player = build_agent(
-        player_name,
+        played_by.agent,
         _agent_model(folder, models, world, seed),
         spec=spec,
         split=world.split,
@@ -90,7 +89,7 @@ def generate_interface(
         seed=seed,
     )
     try_reset(spec, fresh[0], split=world.split, data_root=data_root)
-    made_of = (_about_backend(backend, chosen, models), about(player_name, models.agent))
+    made_of = (_about_backend(backend, chosen, models), about(played_by.agent, played_by.model))
     with resumable(path), Display() as display:
         made_by = _backend(chosen, world, player, folder, models, seed, fresh, display)
         result = generate(
@@ -102,7 +101,7 @@ def generate_interface(
             iterations=iterations,
             tasks_per_iteration=tasks_per_iteration,
             data_root=data_root,
-            workers=workers or workers_for(player_name, models.agent),
+            workers=workers or workers_for(played_by.agent, played_by.model),
             resume=resume,
             progress=_shown_on(display, made_of),
         )
@@ -110,9 +109,9 @@ def generate_interface(
     print(*made_of, sep="\n")
     print(f"interface: {path / result.summary.interface_file}")
     asked = f" --model {models.agent}" if models.agent else ""
-    if models.agent and models.base_url and not is_scripted(models.agent):
+    if models.agent and models.base_url and endpoint_on_record(models.agent, models.base_url):
         asked += f" --base-url {models.base_url}"
-    print(f"to measure it: align-echo evaluate --env {spec.name} --agent {player_name}{asked} --compare", end=" ")
+    print(f"to measure it: align-echo evaluate --env {spec.name} --agent {played_by.agent}{asked} --compare", end=" ")
     print(f"--interface {path / result.summary.interface_file}")
 
 
@@ -126,26 +125,37 @@ def choose_backend(asked: BackendName, model: str | None) -> Chosen:
     """The backend that was asked for; for auto, llm when a language model is configured and probe otherwise."""
     if asked != "auto":
         return asked
-    return "llm" if model and not is_scripted(model) else "probe"
+    return "llm" if model and can_write(model) else "probe"
+
+
+def can_write(model: str) -> bool:
+    """Whether a model may be Analyzer and Optimizer: a script and the pocket model can only play."""
+    return not is_scripted(model) and model != POCKET
 
 
 def choose_models(
-    backend: Chosen, agent: str, model: str | None, analyzer: str | None, optimizer: str | None, base_url: str | None
+    backend: Chosen,
+    played_by: Player,
+    model: str | None,
+    analyzer: str | None,
+    optimizer: str | None,
+    base_url: str | None,
 ) -> Models:
     """The models by role. Raises `UsageError` if a role of the llm backend has none."""
     llm = backend == "llm"
     found = Models(
-        agent=model if needs_model(agent) else None,
+        agent=played_by.model,
         analyzer=(analyzer or model) if llm else None,
         optimizer=(optimizer or model) if llm else None,
         base_url=base_url,
     )
     if llm and not (found.analyzer and found.optimizer):
         raise UsageError("the llm backend needs a chat model: add --model NAME or set ALIGN_ECHO_MODEL")
-    for name in (found.analyzer, found.optimizer):
-        if is_scripted(name):
+    for name in filter(None, (found.analyzer, found.optimizer)):
+        if not can_write(name):
             raise UsageError(
-                f"the scripted {name} can only play: add --analyzer-model and --optimizer-model, or --backend probe"
+                f"the model {model_on_record(name)} can only play: add --analyzer-model and --optimizer-model, "
+                "or --backend probe"
             )
     return found
 
@@ -154,7 +164,7 @@ def _agent_model(folder: RunFolder, models: Models, world: World, seed: int) -> 
     """The agent's model; None for an agent that asks none."""
     if models.agent is None:
         return None
-    base_url = None if is_scripted(models.agent) else models.base_url
+    base_url = models.base_url if endpoint_on_record(models.agent, models.base_url) else None
     model = chat_model(models.agent, spec=world.spec, base_url=base_url, seed=seed)
     return folder.record(model, "agent")
 

@@ -18,11 +18,11 @@ from align_echo import __version__
 from align_echo.cli import options
 from align_echo.cli.agents import (
     AGENTS,
+    Player,
     about,
-    check_agent,
+    choose_player,
     endpoint_on_record,
     model_on_record,
-    needs_model,
     workers_for,
 )
 from align_echo.cli.console import Display, new_folder, resumable, stdout
@@ -45,20 +45,16 @@ class Axes:
     """What was asked for, checked. Interfaces and tasks are by environment."""
 
     environments: tuple[EnvironmentSpec, ...]
-    agents: tuple[str, ...]
+    players: tuple[Player, ...]
     interfaces: dict[str, Interface]
     tasks: dict[str, list[str]]
-    model: str | None
     base_url: str | None
     seed: int
 
     @property
-    def asks_a_model(self) -> bool:
-        return any(needs_model(agent) for agent in self.agents)
-
-    @property
-    def model_on_record(self) -> str | None:
-        return model_on_record(self.model) if self.asks_a_model else None
+    def model(self) -> str | None:
+        """The one model of all agents that ask one."""
+        return next((player.model for player in self.players if player.model), None)
 
     @property
     def config(self) -> Config:
@@ -67,11 +63,11 @@ class Axes:
             "command": "grid",
             "align_echo": __version__,
             "environments": [spec.name for spec in self.environments],
-            "agents": list(self.agents),
+            "agents": [player.agent for player in self.players],
             "interfaces": {name: interface.label for name, interface in self.interfaces.items()},
             "tasks": {name: list(ids) for name, ids in self.tasks.items()},
-            "model": self.model_on_record,
-            "base_url": endpoint_on_record(self.model, self.base_url) if self.asks_a_model else None,
+            "model": model_on_record(self.model),
+            "base_url": endpoint_on_record(self.model, self.base_url),
             "seed": self.seed,
         }
 
@@ -111,7 +107,7 @@ def grid(
         raise UsageError("--resume needs the folder to go on with: add --out DIR")
     path = out or new_folder("grid", "-".join(axes.interfaces))
     check_folder(path, axes.config, resume=resume)
-    planned = [_planned(axes, spec, name, path, workers) for spec in axes.environments for name in axes.agents]
+    planned = [_planned(axes, spec, one, path, workers) for spec in axes.environments for one in axes.players]
     for one in planned:
         if one.begun:
             check_folder(one.path, one.config, resume=True)
@@ -122,9 +118,10 @@ def grid(
     with resumable(path), Display() as display:
         cells = []
         for number, one in enumerate(planned, start=1):
-            display.say(f"cell {number} of {len(planned)}: {one.plan.spec.name}, {about(one.plan.agent, model)}")
+            plan = one.plan
+            display.say(f"cell {number} of {len(planned)}: {plan.spec.name}, {about(plan.agent, plan.model)}")
             cells.append(_play_cell(one, path, display))
-    _finish(grid_of(cells, model=axes.model_on_record, interface=interface, seed=seed, tasks=tasks), axes, path)
+    _finish(grid_of(cells, model=model_on_record(axes.model), interface=interface, seed=seed, tasks=tasks), axes, path)
 
 
 def read_axes(
@@ -146,14 +143,11 @@ def read_axes(
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
             raise UsageError(f"{axis} {twice[0]} is there twice: name each once")
-    for name in agent:
-        check_agent(name, model)
     return Axes(
         environments=specs,
-        agents=tuple(agent),
+        players=tuple(choose_player(name, model) for name in agent),
         interfaces={spec.name: _interface(spec, interface) for spec in specs},
         tasks={spec.name: _tasks(spec, tasks, seed) for spec in specs},
-        model=model,
         base_url=base_url,
         seed=seed,
     )
@@ -174,7 +168,7 @@ def _tasks(spec: EnvironmentSpec, count: int, seed: int) -> list[str]:
         raise UsageError(f"{spec.name}: {error}") from error
 
 
-def _planned(axes: Axes, spec: EnvironmentSpec, agent: str, path: Path, workers: int | None) -> Planned:
+def _planned(axes: Axes, spec: EnvironmentSpec, player: Player, path: Path, workers: int | None) -> Planned:
     interface = axes.interfaces[spec.name]
     plan = Plan(
         spec=spec,
@@ -182,14 +176,14 @@ def _planned(axes: Axes, spec: EnvironmentSpec, agent: str, path: Path, workers:
         task_ids=axes.tasks[spec.name],
         interface=interface.name,
         variants={BASELINE: None, WITH: interface},
-        agent=agent,
-        model=axes.model,
+        agent=player.agent,
+        model=player.model,
         base_url=axes.base_url,
         seed=axes.seed,
-        workers=workers or workers_for(agent, axes.model),
+        workers=workers or workers_for(player.agent, player.model),
         data_root=None,
     )
-    folder = path / spec.name / agent
+    folder = path / spec.name / player.agent
     return Planned(plan, build_player(plan, folder), folder)
 
 
@@ -231,8 +225,8 @@ def _finish(summary: Grid, axes: Axes, path: Path) -> None:
     console.width = max(console.width, console.measure(table).maximum)  # longer lines rather than figures cut off
     console.print(table)
     print()
-    for name in axes.agents:
-        print(about(name, axes.model))
+    for player in axes.players:
+        print(about(player.agent, player.model))
     for cell in summary.cells:
         broken = cell.without.faults, cell.with_interface.faults
         if any(broken):

@@ -7,15 +7,25 @@ from typing import Annotated
 
 import typer
 
+from align_echo.cli.agents import AGENTS
+
 MODEL_VARIABLE = "ALIGN_ECHO_MODEL"
 
 Env = Annotated[str, typer.Option("--env", help="The environment's name; `align-echo envs` lists them.")]
+Agent = Annotated[
+    str | None,
+    typer.Option(
+        "--agent", help=f"Who plays: {', '.join(AGENTS)}. Default: vanilla with a model or the pocket one, else novice."
+    ),
+]
 Model = Annotated[
     str | None,
     typer.Option(
         "--model",
         envvar=MODEL_VARIABLE,
-        help="Chat model at an OpenAI-compatible endpoint; novice: an offline script, NOT a language model.",
+        help="pocket: the small model that comes along; transformers:PATH_OR_HUB, vllm:PATH_OR_HUB, vllm-server:NAME; "
+        "a name at an OpenAI-compatible endpoint; novice: an offline script, NOT a language model. "
+        "Default: pocket, or novice where torch is not installed.",
     ),
 ]
 BaseUrl = Annotated[
@@ -31,5 +41,5 @@ DataRoot = Annotated[
 ]
 Workers = Annotated[
     int | None,
-    typer.Option("--workers", min=1, help="Episodes at once; default: 8 with a chat model, 1 without."),
+    typer.Option("--workers", min=1, help="Episodes at once; default: 32 with a local model, 8 at an endpoint, else 1"),
 ]

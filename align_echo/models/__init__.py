@@ -1,19 +1,29 @@
-"""Chat models: OpenAI-compatible endpoints, scripted replies, a cache and a log around either."""
+"""Chat models: local ones, OpenAI-compatible endpoints, scripted replies, a cache and a log around any."""
 
 from __future__ import annotations
 
+from align_echo.errors import UsageError
 from align_echo.models.cache import ReplyCache
+from align_echo.models.names import has_endpoint, is_local
 from align_echo.models.prices import Price, price_of
 from align_echo.models.recording import Call, RecordingModel
 from align_echo.models.scripted import ScriptedModel
 from align_echo.types import ChatModel
 
 
-def load_model(name: str, base_url: str | None = None) -> ChatModel:
-    """The chat model called `name` at `base_url` (default: `OPENAI_BASE_URL`, else OpenAI's own endpoint).
+def load_model(name: str, base_url: str | None = None, *, seed: int = 0) -> ChatModel:
+    """The chat model called `name`: a local one (`models/names.py` says which), else one at an endpoint.
 
-    Raises `UsageError` when the endpoint needs a key and none is set.
+    `base_url` is for endpoints (default: `OPENAI_BASE_URL`, else OpenAI's own), `seed` for the draws of local models.
+    Raises `UsageError` for a base URL where there is none, when the endpoint needs a key and none is set, or when a
+    local model's files cannot be used; `MissingExtraError`, `MissingDataError` for what a local model lacks.
     """
+    if base_url and not has_endpoint(name):
+        raise UsageError(f"--model {name} runs in this process and is asked at no endpoint: leave --base-url out")
+    if is_local(name):
+        from align_echo.models.local import load_local
+
+        return load_local(name, base_url=base_url, seed=seed)
     from align_echo.models.openai_model import OpenAICompatibleModel
 
     return OpenAICompatibleModel(name, base_url=base_url)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from align_echo.cli import generate_interface as generating
-from align_echo.cli.agents import CHAT_AGENTS
+from align_echo.cli.agents import CHAT_AGENTS, Player, choose_player
 from align_echo.evaluate.comparison import Comparison
 from align_echo.models import Call
+from align_echo.types import Trajectory
 
 NOT_A_MODEL = "novice (scripted, not a language model)"
 
@@ -57,7 +60,22 @@ def test_a_stopped_evaluation_with_samples_goes_on_as_if_it_had_not_been(run, st
 
 
 BAD = {
-    "no model": (evaluate("react"), "the agent react needs a chat model: add --model NAME"),
+    "an endpoint without one": (
+        evaluate("react", "--model", "vllm:some/model", "--base-url", "http://localhost:1/v1"),
+        "runs in this process and is asked at no endpoint: leave --base-url out",
+    ),
+    "a temperature without a model": (
+        evaluate("novice", "--temperature", "1"),
+        "the agent novice asks no model: leave --temperature out",
+    ),
+    "several episodes without a draw": (
+        evaluate("vanilla", "--model", "novice", "--episodes-per-task", "2"),
+        "--episodes-per-task needs an agent that draws: a chat model, with --temperature above 0",
+    ),
+    "the pocket model as the Analyzer": (
+        ["generate-interface", "--env", "alfworld", "--backend", "llm", "--model", "pocket"],
+        "the model pocket can only play",
+    ),
     "a script at an endpoint": (
         evaluate("react", "--model", "novice", "--base-url", "http://localhost:1/v1"),
         "--model novice is a script and is asked at no endpoint: leave --base-url out",
@@ -66,7 +84,7 @@ BAD = {
     "a model without a key": (evaluate("planning", "--model", "gpt-x"), "set OPENAI_API_KEY"),
     "a script as the Analyzer": (
         ["generate-interface", "--env", "alfworld", "--backend", "llm", "--model", "novice"],
-        "the scripted novice can only play",
+        f"the model {NOT_A_MODEL} can only play",
     ),
 }
 
@@ -95,3 +113,59 @@ def test_a_scripted_model_is_no_reason_to_ask_models_for_an_interface(run, monke
     record = json.loads(Path("made/interface.json").read_text())["provenance"]
     assert record["models"]["agent"] == NOT_A_MODEL
     assert "react/system" in record["prompt_hashes"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "lacks", "chosen"),
+    [
+        ((None, None), "", Player("vanilla", "pocket")),
+        ((None, None), "torch not installed", Player("novice", None)),
+        ((None, "gpt-x"), "torch not installed", Player("vanilla", "gpt-x")),
+        (("react", None), "", Player("react", "pocket")),
+        (("react", None), "torch not installed", Player("react", "novice")),
+        (("react", "gpt-x"), "", Player("react", "gpt-x")),
+        (("expert", "gpt-x"), "", Player("expert", None)),
+    ],
+)
+def test_who_plays_if_not_all_is_said(asked, lacks, chosen, monkeypatch):
+    monkeypatch.setattr("align_echo.cli.agents.what_pocket_lacks", lambda: lacks)
+    assert choose_player(*asked) == chosen
+
+
+def test_a_run_without_an_agent_says_who_played(run, monkeypatch):
+    monkeypatch.setattr("align_echo.cli.agents.what_pocket_lacks", lambda: "torch not installed")
+    status, out, err = run("evaluate", "--env", "alfworld", "--tasks", "1", "--out", "run")
+    assert status == 0, err
+    assert "agent: novice (a scripted stand-in for a small model, NOT a language model)" in out
+    config = json.loads(Path("run/config.json").read_text())
+    assert (config["agent"], config["model"]) == ("novice", None)
+
+
+def test_nothing_that_lists_or_checks_models_imports_torch():
+    code = (
+        "import sys; from align_echo.cli.main import main; main(['doctor']); "
+        "from align_echo.cli.agents import choose_player; choose_player(None, None); "
+        "print([name for name in ('torch', 'transformers', 'vllm') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_several_episodes_a_task_are_samples_of_their_own_and_go_on_where_they_stopped(run, stop_after_first_episode):
+    command = evaluate("vanilla", "--model", "novice", "--temperature", "0.5", "--episodes-per-task", "3")
+    assert run(*command, "--out", "run")[0] == 130
+    status, _, err = run(*command[:-1], "2", "--resume", "--out", "run")
+    assert (status, "was started with episodes_per_task = 3, not 2" in err) == (2, True), err
+    status, out, err = run(*command, "--resume", "--out", "run")
+    assert status == 0, err
+    assert "each the mean of its episodes" in out
+    assert len(stop_after_first_episode) == 6
+    assert run(*command, "--out", "whole")[0] == 0
+    lines = Path("run/trajectories/none.jsonl").read_text()
+    assert lines == Path("whole/trajectories/none.jsonl").read_text()
+    played = [Trajectory.model_validate_json(line) for line in lines.splitlines()]
+    assert [one.sample for one in played] == [0, 1, 2, 0, 1, 2]
+    assert len({one.actions for one in played[:3]}) > 1
+    summary = Comparison.model_validate_json(Path("run/summary.json").read_text())
+    assert (summary.variants["none"].episodes, summary.variants["none"].success_rate.n) == (6, 2)
+    assert json.loads(Path("run/config.json").read_text())["agent_details"]["temperature"] == "0.5"

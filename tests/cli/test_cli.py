@@ -62,7 +62,6 @@ BAD = {
     "unreadable record": ([*EVALUATE, "--interface", "record.py"], "record record.json is not readable"),
     "nothing to compare": ([*EVALUATE, "--compare"], "--compare needs an interface"),
     "nothing to switch off": ([*EVALUATE, "--no-rules"], "need an interface"),
-    "no model": (["evaluate", "--env", "alfworld", "--agent", "vanilla"], "needs a chat model: add --model"),
     "no key": (["evaluate", "--env", "alfworld", "--agent", "vanilla", "--model", "m"], "set OPENAI_API_KEY"),
     "no model to learn with": (["generate-interface", "--env", "alfworld", "--backend", "llm"], "--model"),
     "no key to learn with": (
@@ -262,6 +261,17 @@ def test_doctor_says_what_is_missing_and_never_prints_a_key(run, monkeypatch):
     assert "$OPENAI_API_KEY is set" in out
     assert "very-secret" not in out
     assert "--backend auto takes llm" in out
+
+
+def test_doctor_says_what_local_models_need(run, monkeypatch):
+    out = run("doctor")[1]
+    assert re.search(r"(torch|transformers|vllm): (not installed|\d)", out)
+    assert re.search(r"pocket model: .*; by default \S+ .*plays", out)
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
+    monkeypatch.setattr("align_echo.models.names.find_spec", lambda name: None)
+    out = run("doctor")[1]
+    assert "torch: not installed\n      for local models and training: pip install 'align-echo[train]'" in out
+    assert "pocket model: not usable: torch and transformers not installed; by default novice plays" in out
 
 
 def test_doctor_says_what_scienceworld_needs(run, monkeypatch):

@@ -13,7 +13,10 @@ from align_echo.evaluate.comparison import Comparison
 from align_echo.models import Call
 from tests.align.endpoint import Endpoint, Reply, Script, Status, serve
 
-GENERATE = ["generate-interface", "--env", "alfworld", "--iterations", "1", "--tasks-per-iteration", "2"]
+GENERATE = [
+    *("generate-interface", "--env", "alfworld", "--agent", "novice"),
+    *("--iterations", "1", "--tasks-per-iteration", "2"),
+]
 LEARN = [*GENERATE[:-1], "6"]
 """Two games are enough to see what the command line does, six for the probe to find something."""
 

@@ -45,7 +45,6 @@ BAD = {
         "is for alfworld, not for webshop",
     ),
     "nothing to compare": ([*GRID[1:5], "--interface", "none"], "a grid plays without and with an interface"),
-    "no model": ([*GRID[1:], "--agent", "react"], "the agent react needs a chat model"),
     "no key": ([*GRID[1:], "--agent", "react", "--model", "m"], "set OPENAI_API_KEY"),
     "no novice of that kind": (
         ["--env", "webshop", "--agent", "novice-careful", "--interface", "given/webshop.py"],

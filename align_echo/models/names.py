@@ -1,0 +1,37 @@
+"""What a model's name says of where it runs. Loads nothing and needs no torch.
+
+    pocket                    the small model that comes with the package
+    transformers:PATH_OR_HUB  a model that runs in this process; the path of a model's folder alone means the same
+    vllm:PATH_OR_HUB          the same on vLLM
+    vllm-server:NAME          a vLLM server that is asked by token ids
+    anything else             a model at an OpenAI-compatible endpoint
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from importlib.util import find_spec
+from pathlib import Path
+
+POCKET = "pocket"
+SERVER = "vllm-server:"
+PREFIXES = ("transformers:", "vllm:", SERVER)
+
+
+def is_local(name: str) -> bool:
+    """Whether a model is asked by token ids, here or at a vLLM server."""
+    return name == POCKET or name.startswith(PREFIXES) or (Path(name) / "config.json").is_file()
+
+
+def has_endpoint(name: str) -> bool:
+    """Whether a model is asked at a base URL."""
+    return name.startswith(SERVER) or not is_local(name)
+
+
+def what_pocket_lacks() -> str:
+    """Why the pocket model cannot run here, in a few words; empty if it can."""
+    missing = [package for package in ("torch", "transformers") if find_spec(package) is None]
+    if missing:
+        return f"{' and '.join(missing)} not installed"
+    there = resources.files("align_echo.models").joinpath("pocket", "config.json").is_file()
+    return "" if there else "its weights are not in this installation"
