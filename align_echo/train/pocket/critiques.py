@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from align_echo.agents.conversation import said
 from align_echo.critic.language import Critique, Form, critic_messages, write_critique
+from align_echo.critic.transcript import one_line
 from align_echo.errors import UsageError
 from align_echo.train.demonstrations import Demonstration
 from align_echo.train.pocket.household_review import review_household
 from align_echo.train.pocket.review import Advice, Review
+from align_echo.train.pocket.shopping_review import review_shopping
 from align_echo.types import Trajectory
 from align_echo.wrappers.dice import Dice
 
-REVIEWS = {"alfworld": review_household}
+REVIEWS = {"alfworld": review_household, "webshop": review_shopping}
 
 DONE = (
     "The score is full.",
@@ -42,6 +44,7 @@ def critique_demonstration(trajectory: Trajectory, dice: Dice, form: Form = "ech
     """
     asked = critic_messages(trajectory, form)
     found = review(trajectory, dice)
-    reply = write_critique(Critique(reason=found.reason, suggestions=found.suggestions), form)
+    suggestions = tuple(map(one_line, found.suggestions))
+    reply = write_critique(Critique(reason=one_line(found.reason), suggestions=suggestions), form)
     kind = f"{trajectory.environment}.critique"
     return Demonstration(kind=kind, messages=(*asked, said(reply)), weights=(1.0,)), found.advice

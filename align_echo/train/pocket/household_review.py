@@ -74,7 +74,7 @@ REASONS = {
     ),
     "afar": (
         "You sent {action} without standing at {place}.",
-        "{action} was refused because you were not at {place}.",
+        "You were not at {place}, so {action} was refused.",
         "You have to be at {place} for {action}, and you were not.",
         "From where you stood, {action} could not work: go to {place} for it.",
         "You did not go to {place} before you sent {action}.",
@@ -82,7 +82,7 @@ REASONS = {
     "put": (
         "The command put is not known here, so {object} stayed in your hands.",
         "You said {action}; the word is move, not put.",
-        "{action} was not understood: to put a thing down is called move.",
+        "Your {action} was not understood: to put a thing down is called move.",
         "You tried to put {object} down in words that do nothing.",
         "Nothing came of {action}, for you must say move.",
     ),
@@ -271,10 +271,9 @@ def _not_finished(attempt: Attempt, copies: Sequence[str], dice: Dice) -> Review
     thing = left[-1] if left else copies[0]
     fault, values = _fault(attempt, thing, half=len(left) < len(copies))
     reason = dice.pick(REASONS[fault]).format_map(values)
-    worst = max(attempt.vain.items(), key=lambda pair: pair[1], default=("", 0))
-    if worst[1] > 2:
-        again = {"action": worst[0], "times": str(worst[1])}
-        reason += " " + dice.pick(REASONS["vain"]).format_map(again)
+    action, times = max(attempt.vain.items(), key=lambda pair: pair[1], default=("", 0))
+    if times > 2 and action not in reason:
+        reason += " " + dice.pick(REASONS["vain"]).format_map({"action": action, "times": str(times)})
     finish = attempt.finish(thing)
     findings = [_fetch(attempt, thing), Finding(FINISH, values | {"commands": then(finish)}, commands=tuple(finish))]
     return Review.of(reason, findings, dice)
