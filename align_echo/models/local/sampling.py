@@ -1,0 +1,63 @@
+"""Drawing one token for each of many rows, by inverse CDF with one uniform number each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from align_echo.models.local.engine import Sampling
+
+
+def draw(
+    logits_BV: torch.Tensor, samplings: Sequence[Sampling], uniforms: Sequence[float]
+) -> tuple[list[int], list[float]]:
+    """A token [B] for each row and its natural log-probability [B] at the row's temperature, before top-k and top-p.
+
+    Temperature 0 takes the likeliest token, and its log-probability at temperature 1. Otherwise the token is the first,
+    in the order of ids, at which the cumulative probability of those that top-k and then top-p leave exceeds the row's
+    uniform number in [0, 1) times their sum.
+    """
+    logits_BV = logits_BV.float()
+    temperatures = [sampling.temperature for sampling in samplings]
+    if any(one not in (0, 1) for one in temperatures):
+        scale = torch.tensor([one or 1.0 for one in temperatures], device=logits_BV.device)
+        logits_BV = logits_BV / scale[:, None]
+    logprobs_BV = torch.log_softmax(logits_BV, dim=-1)
+    tokens_B = logprobs_BV.argmax(dim=-1)
+    if any(temperatures):
+        drawn = _drawn(_kept(logprobs_BV, samplings), uniforms)
+        greedy = torch.tensor([one == 0 for one in temperatures], device=logits_BV.device)
+        tokens_B = torch.where(greedy, tokens_B, drawn)
+    chosen_B = logprobs_BV.gather(1, tokens_B[:, None])[:, 0]
+    return tokens_B.tolist(), chosen_B.tolist()
+
+
+def _drawn(kept_BV: torch.Tensor, uniforms: Sequence[float]) -> torch.Tensor:
+    """Token ids [B] for log-probabilities of which some are -inf."""
+    cumulative_BV = kept_BV.double().exp_().cumsum_(dim=-1)
+    total_B1 = cumulative_BV[:, -1:].contiguous()
+    points_B1 = torch.tensor(uniforms, dtype=torch.float64, device=kept_BV.device)[:, None] * total_B1
+    # `right`: a point on a boundary belongs to the next token, so that a token of probability 0 is never drawn.
+    found_B1 = torch.searchsorted(cumulative_BV, points_B1, right=True)
+    last_B1 = torch.searchsorted(cumulative_BV, total_B1)
+    return torch.minimum(found_B1, last_B1)[:, 0]
+
+
+def _kept(logprobs_BV: torch.Tensor, samplings: Sequence[Sampling]) -> torch.Tensor:
+    """The log-probabilities with -inf where top-k, and then top-p among what is left, leave a token out."""
+    size = logprobs_BV.shape[1]
+    ks = [sampling.top_k if 0 < sampling.top_k < size else size for sampling in samplings]
+    ps = [sampling.top_p for sampling in samplings]
+    if all(k == size for k in ks) and all(p >= 1 for p in ps):
+        return logprobs_BV
+    device = logprobs_BV.device
+    sorted_BV, order_BV = logprobs_BV.sort(dim=-1, descending=True, stable=True)
+    places_V = torch.arange(size, device=device)
+    sorted_BV = sorted_BV.masked_fill(places_V >= torch.tensor(ks, device=device)[:, None], float("-inf"))
+    shares_BV = torch.softmax(sorted_BV, dim=-1)
+    before_BV = shares_BV.cumsum(dim=-1) - shares_BV
+    limits_B = torch.tensor([p if p < 1 else 2.0 for p in ps], device=device)
+    left_out_BV = (before_BV >= limits_B[:, None]) & (places_V > 0)
+    sorted_BV = sorted_BV.masked_fill(left_out_BV, float("-inf"))
+    return torch.empty_like(sorted_BV).scatter_(1, order_BV, sorted_BV)

@@ -1,0 +1,215 @@
+"""Attention of one packed step over a `SlotCache`, as a `transformers` attention function.
+
+A step is one row of N tokens from many conversations, back to back: the stock forward pass of the model computes all
+that is per token, and only attention knows where each token belongs. Supports full and sliding-window causal attention;
+left out are attention sinks, soft caps, position biases and recurrent layers (`check_supported` refuses them).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, PreTrainedModel
+
+from align_echo.errors import UsageError
+from align_echo.models.local.slots import SlotCache
+
+NAME = "align_echo_slots"
+MERGED_GAP = 1
+"""Single tokens of rows with at most so many idle rows between them are computed in one go."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Tokens of a step that stand in one slot: `ids` [T] from column `start` on."""
+
+    slot: int
+    start: int
+    ids: tuple[int, ...] | list[int]
+
+
+@dataclass
+class _Group:
+    """Rows `low` to `high` (R of them), each asking with the T tokens that end at its own length; L columns."""
+
+    first: int
+    end: int
+    low: int
+    high: int
+    tokens: int
+    positions: torch.Tensor  # [R, T]; -1 + 1 = 0 for idle rows
+    columns: int
+    rows: torch.Tensor | None  # [B] which of the R rows ask; None: all
+    masks: dict[int, torch.Tensor | None] = field(default_factory=dict)
+
+    def mask(self, window: int, dtype: torch.dtype) -> torch.Tensor | None:
+        """What each query adds to its scores [R, 1, T, L]: 0 or -inf; None where nothing is hidden."""
+        if window not in self.masks:
+            at = torch.arange(self.columns, device=self.positions.device)
+            hidden = at > self.positions[..., None]  # [R, T, L]
+            if window:
+                hidden |= at <= self.positions[..., None] - window
+            mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, float("-inf"))
+            self.masks[window] = mask[:, None] if bool(hidden.any()) else None
+        return self.masks[window]
+
+
+class PackedStep:
+    """Where the N tokens of a step belong. `parts` with one token come first, in the order of their slots."""
+
+    def __init__(self, cache: SlotCache, parts: list[Part], device: torch.device) -> None:
+        self.cache = cache
+        ids = np.array([one for part in parts for one in part.ids], dtype=np.int64)
+        slots = np.repeat([part.slot for part in parts], [len(part.ids) for part in parts]).astype(np.int64)
+        columns = np.concatenate([np.arange(part.start, part.start + len(part.ids)) for part in parts])
+        cache.reserve(int(columns.max()) + 1)
+        self.ids, self.columns, self.slots = (torch.from_numpy(one).to(device) for one in (ids, columns, slots))
+        self._written = (slots, columns, ids)
+        self.groups = _groups(parts, device)
+
+    def record(self) -> None:
+        """Tell the cache what it now holds; only after the forward pass has gone through every layer."""
+        self.cache.wrote(*self._written)
+
+
+def _groups(parts: list[Part], device: torch.device) -> list[_Group]:
+    """Single tokens of neighbouring rows together, every longer part alone."""
+    single = [part for part in parts if len(part.ids) == 1]
+    groups: list[_Group] = []
+    begun = 0
+    for place in range(1, len(single) + 1):
+        if place == len(single) or single[place].slot - single[place - 1].slot > MERGED_GAP + 1:
+            groups.append(_rows(single[begun:place], begun, device))
+            begun = place
+    first = len(single)
+    for part in parts[len(single) :]:
+        tokens, end = len(part.ids), part.start + len(part.ids)
+        positions = torch.arange(part.start, end, device=device)[None]
+        groups.append(_Group(first, first + tokens, part.slot, part.slot + 1, tokens, positions, end, None))
+        first += tokens
+    return groups
+
+
+def _rows(parts: list[Part], first: int, device: torch.device) -> _Group:
+    low, high = parts[0].slot, parts[-1].slot + 1
+    rows = [part.slot - low for part in parts]
+    positions = np.zeros(high - low, dtype=np.int64)
+    positions[rows] = [part.start for part in parts]
+    return _Group(
+        first=first,
+        end=first + len(parts),
+        low=low,
+        high=high,
+        tokens=1,
+        positions=torch.from_numpy(positions).to(device)[:, None],
+        columns=int(positions.max()) + 1,
+        rows=None if len(parts) == high - low else torch.tensor(rows, device=device),
+    )
+
+
+def slot_attention(
+    module: torch.nn.Module,
+    query: torch.Tensor,  # [1, H, N, D]
+    key: torch.Tensor,  # [1, K, N, D]
+    value: torch.Tensor,  # [1, K, N, D]
+    attention_mask: torch.Tensor | None,
+    *,
+    packed_step: PackedStep,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
+    position_bias: torch.Tensor | None = None,
+    **unused: object,
+) -> tuple[torch.Tensor, None]:
+    """Write the new keys and values and attend: [1, N, H, D]. Called by the model's layers."""
+    if softcap is not None or s_aux is not None or position_bias is not None:
+        raise UsageError("attention with soft caps, sinks or position biases is not supported")
+    keys, values = packed_step.cache.layer(int(module.layer_idx), key, value)  # type: ignore[arg-type]
+    keys[packed_step.slots, :, packed_step.columns] = key[0].transpose(0, 1)
+    values[packed_step.slots, :, packed_step.columns] = value[0].transpose(0, 1)
+    parts = [_attend(group, query, keys, values, scaling, sliding_window or 0) for group in packed_step.groups]
+    return (parts[0] if len(parts) == 1 else torch.cat(parts))[None], None
+
+
+def _attend(
+    group: _Group, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float | None, window: int
+) -> torch.Tensor:
+    """The group's part of the output, [tokens of the group, H, D]."""
+    _, heads, _, size = query.shape
+    shared = keys.shape[1]
+    rows, tokens = group.high - group.low, group.tokens
+    if tokens == 1:
+        asked = query[0, :, group.first : group.end].transpose(0, 1)  # [B, H, D]
+        if group.rows is not None:
+            asked = asked.new_zeros(rows, heads, size).index_copy_(0, group.rows, asked)
+    else:
+        asked = query[:, :, group.first : group.end]  # [1, H, T, D]
+    # The heads that share keys are queries of one head: no keys are repeated.
+    folded = asked.reshape(rows, shared, heads // shared * tokens, size)
+    mask = group.mask(window, query.dtype)
+    if mask is not None and tokens > 1 and heads != shared:
+        mask = mask.repeat(1, 1, heads // shared, 1)
+    out = scaled_dot_product_attention(
+        folded,
+        keys[group.low : group.high, :, : group.columns],
+        values[group.low : group.high, :, : group.columns],
+        attn_mask=mask,
+        scale=scaling,
+    ).reshape(rows, heads, tokens, -1)
+    if tokens > 1:
+        return out[0].transpose(0, 1)
+    return out[:, :, 0] if group.rows is None else out[group.rows, :, 0]
+
+
+# ---------------------------------------------------------------- models
+
+
+def use_slots(model: PreTrainedModel) -> None:
+    """Make the model attend over slots from now on. Raises `UsageError` if that would not compute the same.
+
+    The model is tried: a few tokens in two steps must give what its own attention gives in one.
+    """
+    check_supported(model)
+    with torch.inference_mode():
+        ids = torch.arange(12, device=model.device) % model.config.get_text_config().vocab_size
+        wanted = model(input_ids=ids[None], use_cache=False).logits[0].float()  # [12, V]
+        AttentionInterface.register(NAME, slot_attention)
+        model.set_attn_implementation(NAME)
+        cache = SlotCache(slots=2, context=16)
+        found = []
+        for first, end in ((0, 7), (7, 11), (11, 12)):
+            step = PackedStep(cache, [Part(1, first, ids[first:end].tolist())], model.device)
+            found.append(forward(model, step, torch.arange(end - first, device=model.device)).float())
+    tolerance = 1e-3 if model.dtype == torch.float32 else 5e-2
+    gap = float((torch.cat(found) - wanted).abs().max())
+    if not gap <= tolerance * (1 + float(wanted.abs().max())):
+        raise UsageError(f"the attention of {type(model).__name__} is of a kind not supported here: serve it with vllm")
+
+
+def check_supported(model: PreTrainedModel) -> None:
+    """Raise `UsageError` for kinds of attention that `slot_attention` does not compute."""
+    config = model.config.get_text_config()
+    kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}
+    rope = getattr(config, "rope_parameters", None) or {}
+    stretched = {"dynamic", "longrope"} & {rope.get("rope_type", "")}
+    if kinds or stretched:
+        named = ", ".join(sorted(kinds | stretched))
+        raise UsageError(f"{type(model).__name__} is not supported here ({named}): serve it with vllm")
+
+
+def forward(model: PreTrainedModel, step: PackedStep, wanted: torch.Tensor) -> torch.Tensor:
+    """One step through the model: the logits [W, V] at these places [W] of the packed row."""
+    out = model(
+        input_ids=step.ids[None],
+        position_ids=step.columns[None],
+        use_cache=False,
+        logits_to_keep=wanted,
+        packed_step=step,
+    )
+    step.record()
+    logits: torch.Tensor = out.logits[0]
+    return logits

@@ -1,0 +1,340 @@
+"""An engine on `transformers`: continuous batching over a slot cache, with any causal model of standard attention.
+
+One thread owns the model. Each step it computes one packed row: the next token of every request that is being drawn and
+a share of the contexts that wait to be read; requests come and go between steps. A context is only computed from where
+it leaves what some slot holds. Left out: draft models, quantised caches, and attention that `slot_attention` refuses.
+"""
+
+from __future__ import annotations
+
+import atexit
+import queue
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from transformers import PreTrainedModel
+
+from align_echo.errors import ContextOverflowError, ModelError, UsageError
+from align_echo.models.local.engine import Reply, Request
+from align_echo.models.local.sampling import draw
+from align_echo.models.local.slot_attention import PackedStep, Part, forward, use_slots
+from align_echo.models.local.slots import WORTH_COPYING, SlotCache
+from align_echo.models.local.weights import Adapters, load_state
+
+SLOTS = 64
+STEP_TOKENS = 1024
+
+
+@dataclass
+class _Row:
+    """A request in its slot. `ids` is its context and what was drawn so far; the slot holds the first `done`."""
+
+    request: Request
+    future: Future[Reply]
+    slot: int
+    done: int
+    ids: list[int]
+    most: int
+    dice: random.Random
+    logprobs: list[float] = field(default_factory=list)
+
+    @property
+    def drawn(self) -> list[int]:
+        return self.ids[len(self.request.ids) :]
+
+    @property
+    def reading(self) -> bool:
+        """Whether a part of the context is still to be computed."""
+        return self.done < len(self.request.ids)
+
+
+@dataclass(frozen=True)
+class _Change:
+    """What is to be done to the model between requests."""
+
+    act: Callable[[PreTrainedModel], None]
+    future: Future[None]
+
+
+_Waiting = tuple[Request, "Future[Reply]"] | _Change
+
+
+class TransformersEngine:
+    """An `Engine` around a model that no one else uses meanwhile.
+
+    `decode` gives the text of token ids, for stop strings. `slots` is how many conversations are kept and drawn at
+    once; `context` (0: the model's) how long they may be; `step_tokens` how many tokens one step computes at most,
+    beside one of each row. Memory: `slots` times the longest conversation. Raises `UsageError` for a model whose
+    attention cannot be cached this way.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        *,
+        name: str,
+        decode: Callable[[Sequence[int]], str],
+        slots: int = SLOTS,
+        context: int = 0,
+        step_tokens: int = STEP_TOKENS,
+    ) -> None:
+        config = model.config.get_text_config()
+        most = int(getattr(config, "max_position_embeddings", 0) or 0)
+        if slots < 1 or step_tokens < 2 or context < 0 or (most and context > most):
+            raise UsageError(f"an engine has slots, steps of 2 or more tokens, and a context within the model's {most}")
+        self._context = context or most
+        if not self._context:
+            raise UsageError(f"the configuration of {name} does not say how long its context is: give one")
+        model.train(False)
+        use_slots(model)
+        self._name = name
+        self._model = model
+        self._adapters = Adapters(model)
+        self._vocabulary = int(config.vocab_size)
+        self._decode = decode
+        self._step_tokens = step_tokens
+        self._cache = SlotCache(slots, self._context)
+        self._rows: list[_Row] = []
+        self._waiting: deque[_Waiting] = deque()
+        self._turn = ""
+        self._inbox: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
+        self._closed = False
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name=f"engine {name}", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    # ------------------------------------------------------------ from any thread
+
+    @property
+    def name(self) -> str:
+        """The name given at construction."""
+        return self._name
+
+    @property
+    def context(self) -> int:
+        """Most tokens of a context and its reply together."""
+        return self._context
+
+    @property
+    def adapters(self) -> tuple[str, ...]:
+        """The adapters that requests may name."""
+        return self._adapters.names
+
+    def submit(self, request: Request) -> Future[Reply]:
+        """Begin. Raises `UsageError` for a request that no model could answer; the future raises as `Engine` says."""
+        ids = request.ids
+        if not ids or min(ids) < 0 or max(ids) >= self._vocabulary or request.sampling.max_tokens < 1:
+            raise UsageError(f"a request to {self._name} needs token ids of its vocabulary and room for one token")
+        if request.adapter and request.adapter not in self._adapters.names:
+            raise UsageError(f"{self._name} has no adapter {request.adapter!r}; loaded: {list(self._adapters.names)}")
+        future: Future[Reply] = Future()
+        if len(ids) >= self._context:
+            future.set_exception(
+                ContextOverflowError(f"{len(ids)} tokens leave no room for a reply in {self._context} of {self._name}")
+            )
+        else:
+            self._put((request, future))
+        return future
+
+    def update(self, change: Callable[[PreTrainedModel], None]) -> None:
+        """Change the model in place. Waits for the requests under way; later ones see the changed model, no cache.
+
+        Raises what `change` raises; the caches are dropped all the same.
+        """
+        future: Future[None] = Future()
+        self._put(_Change(change, future))
+        future.result()
+
+    def load_weights(self, state: Mapping[str, torch.Tensor], adapter: str = "") -> None:
+        """Replace the weights of the model, or of one adapter, by those of a state dict. Waits as `update` does.
+
+        Raises `UsageError`, with nothing changed, if names or shapes are not the model's.
+        """
+        self.update(lambda model: self._adapters.load_state(adapter, state) if adapter else load_state(model, state))
+
+    def load_adapter(self, name: str, folder: str) -> None:
+        """Load a LoRA adapter under a name, or replace the one of that name. Waits as `update` does."""
+        self.update(lambda model: self._adapters.load(name, folder))
+
+    def close(self) -> None:
+        """End the thread after its present step; what waits raises `ModelError`. May be called again."""
+        with self._lock:
+            first, self._closed = not self._closed, True
+        if first:
+            self._inbox.put(None)
+            atexit.unregister(self.close)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _put(self, item: _Waiting) -> None:
+        with self._lock:
+            if self._closed:
+                raise ModelError(f"{self._name} is closed")
+            self._inbox.put(item)
+
+    # ------------------------------------------------------------ in the engine's thread
+
+    def _run(self) -> None:
+        try:
+            while self._receive():
+                try:
+                    self._admit()
+                    if self._rows:
+                        self._step()
+                except Exception as error:
+                    self._give_up(f"{self._name}: {type(error).__name__}: {error}")
+        finally:
+            with self._lock:
+                self._closed = True
+            self._give_up(f"{self._name} was closed")
+            self._waiting.extend(self._left_in_inbox())
+            for item in self._waiting:
+                future = item.future if isinstance(item, _Change) else item[1]
+                if future.set_running_or_notify_cancel():
+                    future.set_exception(ModelError(f"{self._name} was closed"))
+
+    def _left_in_inbox(self) -> list[_Waiting]:
+        left = []
+        while not self._inbox.empty():
+            item = self._inbox.get()
+            if item is not None:
+                left.append(item)
+        return left
+
+    def _receive(self) -> bool:
+        """Take in what was submitted, waiting if there is nothing to do. False when closed."""
+        idle = not self._rows and not self._waiting
+        while idle or not self._inbox.empty():
+            item = self._inbox.get()
+            if item is None:
+                return False
+            self._waiting.append(item)
+            idle = False
+        return True
+
+    def _admit(self) -> None:
+        """Give slots to waiting requests, in order, up to the first change that has to wait."""
+        later: list[_Waiting] = []
+        try:
+            while self._waiting and len(self._rows) < self._cache.slots:
+                item = self._waiting.popleft()
+                if isinstance(item, _Change):
+                    if self._rows or later:
+                        later.append(item)
+                        break
+                    self._change(item)
+                elif self._is_read_by_another(item[0]):
+                    later.append(item)
+                elif item[1].set_running_or_notify_cancel():
+                    self._seat(*item)
+        finally:
+            self._waiting.extendleft(reversed(later))
+
+    def _seat(self, request: Request, future: Future[Reply]) -> None:
+        most = min(request.sampling.max_tokens, self._context - len(request.ids))
+        row = _Row(request, future, -1, 0, list(request.ids), most, random.Random(request.sampling.seed))
+        busy = {other.slot for other in self._rows}
+        self._rows.append(row)
+        row.slot, row.done = self._cache.take(request.ids, request.adapter, busy)
+
+    def _is_read_by_another(self, request: Request) -> bool:
+        """Whether a context is being read of which this one will be able to copy much: then it waits for it."""
+        same = [row for row in self._rows if row.reading and row.request.adapter == request.adapter]
+        if not same:
+            return False
+        held = self._cache.holds(request.ids, request.adapter)
+        for row in same:
+            needed = max(held, row.done) + WORTH_COPYING
+            if needed <= len(row.request.ids) and row.request.ids[:needed] == request.ids[:needed]:
+                return True
+        return False
+
+    def _change(self, change: _Change) -> None:
+        if not change.future.set_running_or_notify_cancel():
+            return
+        self._cache.forget()
+        try:
+            change.act(self._model)
+            self._model.train(False)
+        except Exception as error:
+            change.future.set_exception(error)
+        else:
+            change.future.set_result(None)
+
+    def _step(self) -> None:
+        rows = self._rows_in_turn()
+        parts = _parts(rows, self._step_tokens)
+        with torch.inference_mode():
+            step = PackedStep(self._cache, [part for _, part in parts], self._model.device)
+            ready, places, place = [], [], -1
+            for row, part in parts:
+                place += len(part.ids)
+                if part.start + len(part.ids) == len(row.ids):
+                    ready.append(row)
+                    places.append(place)
+            logits_BV = forward(self._model, step, torch.tensor(places, dtype=torch.long, device=self._model.device))
+            for row, part in parts:
+                row.done += len(part.ids)
+            if not ready:
+                return
+            uniforms = [row.dice.random() for row in ready]
+            tokens, logprobs = draw(logits_BV, [row.request.sampling for row in ready], uniforms)
+        for row, token, logprob in zip(ready, tokens, logprobs, strict=True):
+            row.ids.append(token)
+            row.logprobs.append(logprob)
+        self._finish(ready)
+
+    def _rows_in_turn(self) -> list[_Row]:
+        """The rows of one adapter, each adapter in its turn; its weights are switched on."""
+        wanted = sorted({row.request.adapter for row in self._rows})
+        self._turn = next((one for one in wanted if one > self._turn), wanted[0])
+        self._adapters.switch(self._turn)
+        return [row for row in self._rows if row.request.adapter == self._turn]
+
+    def _finish(self, rows: list[_Row]) -> None:
+        ended = [(row, reason) for row in rows if (reason := self._reason(row))]
+        if ended:
+            gone = {id(row) for row, _ in ended}
+            self._rows = [row for row in self._rows if id(row) not in gone]
+        for row, reason in ended:
+            row.future.set_result(Reply(tuple(row.drawn), tuple(row.logprobs), reason))
+
+    def _reason(self, row: _Row) -> Literal["", "stop", "length"]:
+        """Why the row ends with its last token; "" if it goes on."""
+        sampling = row.request.sampling
+        if row.ids[-1] in sampling.stop_ids or (sampling.stop and self._says_stop(row)):
+            return "stop"
+        return "length" if len(row.logprobs) >= row.most else ""
+
+    def _says_stop(self, row: _Row) -> bool:
+        """Whether the last token completed a stop string. A token is at least one byte, bar one torn character."""
+        longest = max(len(one.encode()) for one in row.request.sampling.stop)
+        text = self._decode(row.drawn[-(longest + 4) :])
+        return any(one in text for one in row.request.sampling.stop)
+
+    def _give_up(self, why: str) -> None:
+        """End all rows with an error; what their slots hold is not trusted."""
+        rows, self._rows = self._rows, []
+        self._cache.forget()
+        for row in rows:
+            row.future.set_exception(ModelError(why))
+
+
+def _parts(rows: Sequence[_Row], most: int) -> list[tuple[_Row, Part]]:
+    """What each row computes in a step: rows that draw one token first, by slot, then contexts up to `most` tokens."""
+    drawing = sorted((row for row in rows if len(row.ids) - row.done == 1), key=lambda row: row.slot)
+    parts = [(row, Part(row.slot, row.done, row.ids[row.done :])) for row in drawing]
+    for row in rows:
+        if most > 0 and len(row.ids) - row.done > 1:
+            ids = row.ids[row.done : row.done + most]
+            if len(ids) > 1 or not parts:
+                parts.append((row, Part(row.slot, row.done, ids)))
+                most -= len(ids)
+    return parts
