@@ -1,0 +1,117 @@
+"""LoRA adapters of a running vLLM: each publication is a version with a name and number of its own.
+
+vLLM caches contexts by the adapter's name and number and may read its folder again at any time, so neither is ever used
+for other weights. A version that was replaced is unloaded once the requests that use it are answered.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from align_echo.errors import MissingDataError, UsageError
+
+
+@dataclass(frozen=True)
+class AdapterVersion:
+    """One published version. `served` is its name in vLLM; `folder` holds it as PEFT saves it."""
+
+    name: str
+    number: int
+    folder: str
+
+    @property
+    def served(self) -> str:
+        return f"{self.name}-{self.number}" if self.number else self.name
+
+
+class Adapters:
+    """The current version of each adapter. Thread-safe.
+
+    `load` and `unload` tell vLLM, the latter without failing or waiting; `known` are adapters that it has already,
+    under their own names and not to be unloaded.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[AdapterVersion], None],
+        unload: Callable[[AdapterVersion], None],
+        known: Collection[str] = (),
+    ) -> None:
+        self._load = load
+        self._unload = unload
+        self._lock = threading.Lock()
+        self._publishing = threading.Lock()
+        self._current = {name: AdapterVersion(name, 0, "") for name in known}
+        self._in_use: Counter[AdapterVersion] = Counter()
+        self._replaced: set[AdapterVersion] = set()
+        self._number = 0
+
+    def publish(self, name: str, folder: Path, taken: Collection[str] = ()) -> AdapterVersion:
+        """Load what is in the folder as the adapter's next version, for all requests from now on.
+
+        `taken` are names that vLLM has in use. The folder must not change while the version is loaded. Raises
+        `MissingDataError` if it holds no adapter, `UsageError` if another loaded version was published from it.
+        """
+        if not (folder / "adapter_config.json").is_file():
+            raise MissingDataError(f"{folder} holds no adapter: save it there first (save_pretrained of a PEFT model)")
+        with self._publishing:
+            version = self._next(name, str(folder.resolve()), taken)
+            self._load(version)
+            with self._lock:
+                previous = self._current.get(name)
+                self._current[name] = version
+                if previous is not None and previous.number:
+                    self._replaced.add(previous)
+            self._unload_unused()
+        return version
+
+    def _next(self, name: str, folder: str, taken: Collection[str]) -> AdapterVersion:
+        if not name:
+            raise UsageError("an adapter needs a name")
+        with self._lock:
+            if any(one.folder == folder for one in (*self._current.values(), *self._replaced)):
+                raise UsageError(f"{folder} was published already: save every version to a folder of its own")
+            self._number += 1
+            while f"{name}-{self._number}" in taken:
+                self._number += 1
+            return AdapterVersion(name, self._number, folder)
+
+    @contextmanager
+    def using(self, name: str) -> Iterator[AdapterVersion | None]:
+        """The version that a request uses until it is answered; None for the model itself ("")."""
+        if not name:
+            yield None
+            return
+        with self._lock:
+            version = self._current.get(name)
+            if version is None:
+                loaded = ", ".join(sorted(self._current)) or "none"
+                raise UsageError(f"no adapter {name} is loaded (there is: {loaded}): publish it first")
+            self._in_use[version] += 1
+        try:
+            yield version
+        finally:
+            with self._lock:
+                self._in_use[version] -= 1
+            self._unload_unused()
+
+    def _unload_unused(self) -> None:
+        with self._lock:
+            unused = {version for version in self._replaced if not self._in_use[version]}
+            self._replaced -= unused
+        for version in sorted(unused, key=lambda one: one.number):
+            self._unload(version)
+
+    def unload_all(self) -> None:
+        """Unload every version that was published here."""
+        with self._lock:
+            published = {version for version in self._current.values() if version.number} | self._replaced
+            self._current = {name: version for name, version in self._current.items() if not version.number}
+            self._replaced = set()
+        for version in sorted(published, key=lambda one: one.number):
+            self._unload(version)

@@ -1,0 +1,115 @@
+"""What vLLM can be asked, and what its answers must hold: shared by the server and the in-process engine.
+
+vLLM gives log-probabilities of one of two distributions (its option --logprobs-mode): of the model's own
+("raw_logprobs", its default), or of the one that it draws from, after temperature, top-k and top-p
+("processed_logprobs"). Ours are after temperature and before top-k and top-p, so each mode serves some samplings only;
+the others are refused here rather than recorded wrongly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from align_echo.errors import ContextOverflowError, ModelError, UsageError
+from align_echo.models.local.engine import Reply, Request, Sampling
+
+LogprobsMode = Literal["raw_logprobs", "processed_logprobs"]
+
+LOWEST_TEMPERATURE = 0.01
+"""vLLM draws at this temperature whenever it is asked for a lower one that is not 0."""
+
+ROUNDING = 1e-3
+"""How far above 0 a log-probability may lie."""
+
+SAME_WEIGHTS = 0.05
+"""Log-probabilities of the same token under the same weights differ by less on any backend (bfloat16 rounding)."""
+
+PROBES = ((1, 1.0), (2, 1.0), (1, 2.0))
+"""(the only token id that may be drawn, temperature) of the three draws that tell the mode."""
+
+
+@dataclass(frozen=True)
+class Forward:
+    """A forward pass of the publisher: `logprobs` [T - 1] are those of `ids` [1:] at temperature 1, natural logarithms.
+
+    What the publisher computed with new weights, to hold against what vLLM computes with them.
+    """
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+
+
+def check_forward(forward: Forward, seen: Sequence[float]) -> None:
+    """Raise `ModelError` unless vLLM's log-probabilities of the same ids are the publisher's."""
+    if len(seen) != len(forward.logprobs):
+        raise ModelError(f"vLLM gives {len(seen)} log-probabilities of {len(forward.ids)} tokens")
+    gap = max(abs(ours - theirs) for ours, theirs in zip(forward.logprobs, seen, strict=True))
+    if not gap < SAME_WEIGHTS:
+        raise ModelError(f"vLLM does not compute with the published weights: log-probabilities differ by {gap:.3g}")
+
+
+def mode_seen(first: Sequence[float], second: Sequence[float], hot: Sequence[float]) -> LogprobsMode | None:
+    """The mode behind the values of three draws: each the drawn token's, then the likeliest tokens'. None for logits.
+
+    After processing, the only token that may be drawn has probability 1. Before it, it has the model's own, at any
+    temperature, and two tokens cannot both have 1. Values whose exponentials sum to more than 1 are logits.
+    """
+    if first[0] == second[0] == hot[0] == 0:
+        return "processed_logprobs"
+    own = abs(first[0] - hot[0]) < ROUNDING
+    sums = [sum(math.exp(min(value, 1.0)) for value in one[1:]) for one in (first, second, hot)]
+    return "raw_logprobs" if own and max(sums) <= 1 + ROUNDING else None
+
+
+def check_sampling(sampling: Sampling, mode: LogprobsMode) -> None:
+    """Raise `UsageError` for a sampling whose log-probabilities vLLM does not give in this mode."""
+    if 0 < sampling.temperature < LOWEST_TEMPERATURE:
+        raise UsageError(
+            f"vLLM draws at no temperature between 0 and {LOWEST_TEMPERATURE}; asked for {sampling.temperature}"
+        )
+    if sampling.temperature == 0:
+        return
+    if mode == "raw_logprobs" and sampling.temperature != 1:
+        raise UsageError(
+            f"temperature {sampling.temperature} needs vLLM with --logprobs-mode processed_logprobs: "
+            "this one gives log-probabilities of temperature 1"
+        )
+    if mode == "processed_logprobs" and (sampling.top_k > 0 or sampling.top_p < 1):
+        raise UsageError(
+            "top-k and top-p need vLLM with --logprobs-mode raw_logprobs and temperature 1: "
+            "with processed_logprobs it gives log-probabilities after them"
+        )
+
+
+def room(request: Request, context: int) -> int:
+    """How many tokens the reply may have. Raises `ContextOverflowError` if none, `UsageError` if none is asked for."""
+    if request.sampling.max_tokens < 1:
+        raise UsageError(f"a reply has at least one token; asked for {request.sampling.max_tokens}")
+    left = context - len(request.ids)
+    if left < 1:
+        raise ContextOverflowError(f"the context has {len(request.ids)} tokens and the model takes {context}")
+    return min(request.sampling.max_tokens, left)
+
+
+def checked_reply(
+    request: Request, longest: int, ids: Sequence[int], logprobs: Sequence[float], reason: str | None
+) -> Reply:
+    """The reply as `Reply` defines it. Raises `ModelError` if it cannot be the answer to the request."""
+    if not ids:
+        raise ModelError("the reply has no tokens")
+    if len(ids) != len(logprobs):
+        raise ModelError(f"the reply has {len(ids)} token ids and {len(logprobs)} log-probabilities")
+    if len(ids) > longest:
+        raise ModelError(f"the reply has {len(ids)} tokens, {longest} were asked for")
+    if any(not math.isfinite(one) or one > ROUNDING for one in logprobs):
+        raise ModelError("the reply's log-probabilities are none")
+    if not set(request.sampling.stop_ids).isdisjoint(ids[:-1]):
+        raise ModelError("the reply goes on after its end token")
+    if reason == "stop":
+        return Reply(tuple(ids), tuple(logprobs), "stop")
+    if reason == "length":
+        return Reply(tuple(ids), tuple(logprobs), "length")
+    raise ModelError(f"the reply ended for the reason {reason!r}")

@@ -1,0 +1,360 @@
+"""A vLLM server as an engine: token ids in and out over HTTP, adapters and weights published while it runs.
+
+Asks `/v1/completions` with the context's ids, never with text, and with every sampling parameter spelt out, so that
+nothing comes from the server's or the model's own defaults. Left out: starting the server (docs/vllm.md), several
+servers, and moving weights over a GPU network (NCCL); weights are published through a folder both sides can read.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import openai
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from align_echo.errors import ContextOverflowError, MissingDataError, ModelError, TokenDriftError, UsageError
+from align_echo.models.endpoint import NO_KEY, resolve_base_url, resolve_key
+from align_echo.models.local.engine import Reply, Request, Sampling
+from align_echo.models.local.vllm_adapters import Adapters, AdapterVersion
+from align_echo.models.local.vllm_checks import (
+    PROBES,
+    Forward,
+    LogprobsMode,
+    check_forward,
+    check_sampling,
+    checked_reply,
+    mode_seen,
+    room,
+)
+from align_echo.models.retry import PassingFault, RetryPolicy, ask, judged
+
+DEVELOPMENT_MODE = "start it with VLLM_SERVER_DEV_MODE=1"
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+class _Body(BaseModel):
+    """Part of a body, read strictly."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class _Model(_Body):
+    id: str
+    root: str | None = None
+    parent: str | None = None
+    max_model_len: int | None = None
+
+
+class _Models(_Body):
+    data: list[_Model]
+
+
+class _Logprobs(_Body):
+    tokens: list[str]
+    token_logprobs: list[float]
+    top_logprobs: list[dict[str, float]]
+
+
+class _PromptLogprob(_Body):
+    logprob: float
+
+
+class _Choice(_Body):
+    finish_reason: str | None
+    prompt_token_ids: list[int]
+    token_ids: list[int]
+    logprobs: _Logprobs
+    prompt_logprobs: list[dict[str, _PromptLogprob] | None] | None = None
+
+
+class _Completion(_Body):
+    choices: list[_Choice]
+
+
+class VllmServer:
+    """The model `model` on the vLLM server at `base_url` (default: `$OPENAI_BASE_URL`; ends with /v1).
+
+    At most `max_concurrency` requests are under way at once. `wait` replaces `time.sleep` in tests. Raises `UsageError`
+    when the server does not know the model or cannot give what token-exact rollouts need, `ModelError` when it cannot
+    be reached.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        max_concurrency: int = 64,
+        timeout: float = 600.0,
+        retry: RetryPolicy | None = None,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._model = model
+        self._base_url = resolve_base_url(base_url)
+        self._where = f"{model} at {self._base_url}"
+        self._retry = retry or RetryPolicy()
+        self._wait = wait
+        self._client = openai.OpenAI(
+            base_url=self._base_url, api_key=resolve_key(api_key) or NO_KEY, max_retries=0, timeout=timeout
+        )
+        served = self._models()
+        card = next((one for one in served if one.id == model), None)
+        if card is None or card.max_model_len is None:
+            names = ", ".join(one.id for one in served if one.max_model_len) or "none"
+            raise UsageError(f"the server at {self._base_url} is no vLLM server of {model}; its models: {names}")
+        self._context = card.max_model_len
+        self._root = card.root or model
+        self._adapters = Adapters(self._load, self._unload, [one.id for one in served if one.parent == model])
+        self._broken = ""
+        self._mode = self._probe()
+        self._max_concurrency = max_concurrency
+        self._slots = threading.Semaphore(max_concurrency)
+        self._publishing = threading.Lock()
+        self._threads = ThreadPoolExecutor(max_concurrency, thread_name_prefix="vllm-server")
+
+    @property
+    def name(self) -> str:
+        """As in `--model`."""
+        return f"vllm-server:{self._model}"
+
+    @property
+    def context(self) -> int:
+        """Most tokens of a context and its reply together."""
+        return self._context
+
+    @property
+    def root(self) -> str:
+        """The folder or hub name that the server loaded the model from: where its tokenizer is."""
+        return self._root
+
+    @property
+    def logprobs_mode(self) -> LogprobsMode:
+        """Of which distribution the server gives log-probabilities, as seen in its answers."""
+        return self._mode
+
+    def submit(self, request: Request) -> Future[Reply]:
+        """Begin; see `Engine.submit`. Raises `UsageError` for a sampling or an adapter that the server has not."""
+        check_sampling(request.sampling, self._mode)
+        return self._threads.submit(self._answer, request)
+
+    def close(self) -> None:
+        """Wait for the replies under way and unload the adapters published here. The server runs on."""
+        self._threads.shutdown(wait=True)
+        self._adapters.unload_all()
+        self._client.close()
+
+    # ------------------------------------------------------------ replies
+
+    def _answer(self, request: Request) -> Reply:
+        longest = room(request, self._context)
+        with self._slots, self._adapters.using(request.adapter) as version:
+            if self._broken:
+                raise ModelError(self._broken)
+            fields = _fields(request.ids, request.sampling, longest)
+            fields["model"] = version.served if version else self._model
+            return ask(lambda: self._ask_once(request, longest, fields), self._retry, self._wait, self._where)
+
+    def _ask_once(self, request: Request, longest: int, fields: Mapping[str, Any]) -> Reply:
+        choice = self._complete(fields)
+        try:
+            return checked_reply(
+                request, longest, choice.token_ids, choice.logprobs.token_logprobs, choice.finish_reason
+            )
+        except ModelError as error:
+            raise PassingFault(str(error)) from error
+
+    def _complete(self, fields: Mapping[str, Any]) -> _Choice:
+        return self._choice(self._post(f"{self._base_url}/completions", fields), fields["prompt"])
+
+    def _choice(self, text: str, prompt: Sequence[int]) -> _Choice:
+        """What a body holds. Raises `PassingFault`, and `TokenDriftError` if other ids were continued than these."""
+        choices = _read(text, _Completion).choices
+        if len(choices) != 1:
+            raise PassingFault(f"the reply's body has {len(choices)} choices, not one")
+        choice = choices[0]
+        if choice.prompt_token_ids != prompt:
+            raise TokenDriftError(f"{self._where} continued other token ids than it was given")
+        if choice.logprobs.tokens != [f"token_id:{one}" for one in choice.token_ids]:
+            raise PassingFault("the reply's log-probabilities are not those of its token ids")
+        return choice
+
+    # ------------------------------------------------------------ adapters and weights
+
+    def publish_adapter(self, name: str, folder: Path) -> None:
+        """From now on `Request.adapter` = `name` means the LoRA adapter in the folder, which the server reads itself.
+
+        Requests under way keep the version they began with. Raises `UsageError` when the server does not allow it,
+        `MissingDataError` when the folder holds no adapter, `ModelError` when the server cannot load it.
+        """
+        self._adapters.publish(name, folder, [one.id for one in self._models()])
+
+    def _load(self, version: AdapterVersion) -> None:
+        self._control(
+            f"{self._base_url}/load_lora_adapter",
+            {"lora_name": version.served, "lora_path": version.folder},
+            "start it with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1",
+        )
+
+    def _unload(self, version: AdapterVersion) -> None:
+        """Best effort: a version that stays loaded costs memory, and no request names it."""
+        try:
+            self._post(f"{self._base_url}/unload_lora_adapter", {"lora_name": version.served})
+        except (PassingFault, ModelError, UsageError):
+            return
+
+    def publish_weights(self, folder: Path, forward: Forward) -> None:
+        """Replace the model's weights by those in the folder (safetensors), which the server reads itself.
+
+        Waits for the requests under way, of every client; later ones wait meanwhile. Adapters stay. The server's own
+        log-probabilities of `forward.ids` are then held against the publisher's: vLLM can keep parts of the old weights
+        without a word. Raises `MissingDataError` when the folder holds no weights, `UsageError` when the server does
+        not allow it, `ModelError` when it fails: every later request fails too, until a publication succeeds.
+        """
+        if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")):
+            raise MissingDataError(f"{folder} holds no model: config.json and *.safetensors are needed")
+        with self._alone():
+            try:
+                self._reload(folder)
+                check_forward(forward, self._prompt_logprobs(forward.ids))
+            except ModelError as error:
+                self._broken = f"{self._where} has unusable weights since {folder} was published: {error}"
+                raise ModelError(self._broken) from error
+            self._broken = ""
+
+    def _reload(self, folder: Path) -> None:
+        body = {"method": "reload_weights", "kwargs": {"weights_path": str(folder.resolve())}}
+        with self._paused():
+            self._control(f"{self._server}/collective_rpc", body, DEVELOPMENT_MODE)
+            self._forget_contexts()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """No request from here is under way meanwhile."""
+        with self._publishing:
+            for _ in range(self._max_concurrency):
+                self._slots.acquire()
+            try:
+                yield
+            finally:
+                self._slots.release(self._max_concurrency)
+
+    def _prompt_logprobs(self, ids: Sequence[int]) -> list[float]:
+        """Of ids[1:], at temperature 1 whatever the server's mode."""
+        fields = {**_fields(ids, Sampling(), 1), "model": self._model, "prompt_logprobs": 0}
+        choice = ask(lambda: self._complete(fields), self._retry, self._wait, self._where)
+        pairs = zip(ids[1:], (choice.prompt_logprobs or [])[1:], strict=False)
+        return [seen[str(one)].logprob for one, seen in pairs if seen and str(one) in seen]
+
+    def _forget_contexts(self) -> None:
+        """Drop what was computed under other weights. Raises `ModelError` if the server kept some of it."""
+        answer = self._control(f"{self._server}/reset_prefix_cache", {}, DEVELOPMENT_MODE)
+        if '"success":true' not in answer.replace(" ", ""):
+            raise ModelError(f"{self._where} did not drop its prefix cache: {answer[:80]}")
+
+    @contextmanager
+    def _paused(self) -> Iterator[None]:
+        self._control(f"{self._server}/pause?mode=wait", {}, DEVELOPMENT_MODE)
+        try:
+            yield
+        except Exception:
+            with suppress(ModelError, UsageError):
+                self._control(f"{self._server}/resume", {}, DEVELOPMENT_MODE)
+            raise
+        self._control(f"{self._server}/resume", {}, DEVELOPMENT_MODE)
+
+    @property
+    def _server(self) -> str:
+        """Where the routes are that are not OpenAI's."""
+        return self._base_url.removesuffix("/v1")
+
+    # ------------------------------------------------------------ HTTP
+
+    def _models(self) -> list[_Model]:
+        def attempt() -> list[_Model]:
+            try:
+                return _read(self._client.get(f"{self._base_url}/models", cast_to=str), _Models).data
+            except openai.APIError as error:
+                raise judged(error, self._where) from error
+
+        return ask(attempt, self._retry, self._wait, self._where)
+
+    def _post(self, url: str, body: Mapping[str, Any]) -> str:
+        try:
+            return self._client.post(url, cast_to=str, body=dict(body))
+        except openai.BadRequestError as error:
+            if "maximum context length" in error.message:
+                raise ContextOverflowError(" ".join(error.message.split())[:300]) from error
+            raise judged(error, self._where) from error
+        except openai.APIError as error:
+            raise judged(error, self._where) from error
+
+    def _control(self, url: str, body: Mapping[str, Any], remedy: str) -> str:
+        """Change the server's state: asked once, since what an unanswered request did is not known."""
+        try:
+            return self._post(url, body)
+        except UsageError as error:
+            raise UsageError(f"{error}: {remedy}") from error
+        except (ModelError, PassingFault) as error:
+            raise ModelError(f"{url} failed: {error}") from error
+
+    def _probe(self) -> LogprobsMode:
+        """Which log-probabilities the server gives, from three answers of one token each."""
+        seen = [self._probe_once(only, temperature) for only, temperature in PROBES]
+        mode = mode_seen(*seen)
+        if mode is None:
+            raise UsageError(
+                f"{self._where} gives no log-probabilities: start it with --logprobs-mode processed_logprobs"
+            )
+        return mode
+
+    def _probe_once(self, only: int, temperature: float) -> list[float]:
+        """The value of the one token that may be drawn, then those of the likeliest."""
+        fields = {**_fields((0,), Sampling(temperature=temperature), 1), "model": self._model}
+        fields |= {"allowed_token_ids": [only], "logprobs": 5}
+        text = ask(lambda: self._post(f"{self._base_url}/completions", fields), self._retry, self._wait, self._where)
+        try:
+            logprobs = self._choice(text, fields["prompt"]).logprobs
+        except PassingFault as fault:
+            raise UsageError(f"{self._where} does not answer as vLLM 0.11 and later do: {fault}") from fault
+        return [*logprobs.token_logprobs, *(value for one in logprobs.top_logprobs for value in one.values())]
+
+
+def _fields(ids: Sequence[int], sampling: Sampling, longest: int) -> dict[str, Any]:
+    """The body of a request but for the model's name. What is not to happen is said too: servers have defaults."""
+    return {
+        "prompt": list(ids),
+        "max_tokens": longest,
+        "temperature": sampling.temperature,
+        "top_k": sampling.top_k,
+        "top_p": sampling.top_p,
+        "seed": sampling.seed,
+        "stop": list(sampling.stop),
+        "stop_token_ids": list(sampling.stop_ids),
+        "logprobs": 0,
+        "return_token_ids": True,
+        "return_tokens_as_token_ids": True,
+        "skip_special_tokens": False,
+        "add_special_tokens": False,
+        "ignore_eos": True,
+        "min_tokens": 0,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+    }
+
+
+def _read(text: str, shape: type[Body]) -> Body:
+    try:
+        return shape.model_validate_json(text)
+    except ValidationError as error:
+        missing = ".".join(str(part) for part in error.errors()[0]["loc"])
+        raise PassingFault(f"the reply's body lacks {missing or 'everything'}: {text[:80]!r}") from error
