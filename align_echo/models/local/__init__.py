@@ -1,1 +1,38 @@
-"""Models that run here: token ids in, token ids and log-probabilities out."""
+"""Models that run here: token ids in, token ids and log-probabilities out. Importing this loads no torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from align_echo.errors import MissingExtraError, UsageError
+from align_echo.models.names import POCKET, SERVER
+
+if TYPE_CHECKING:
+    from align_echo.models.local.chat import LocalModel
+
+_TRANSFORMERS, _VLLM = "transformers:", "vllm:"
+
+
+def load_local(name: str, *, base_url: str | None = None, seed: int = 0) -> LocalModel:
+    """The local model called `name` (`models/names.py` says which there are). All of one name share one engine.
+
+    `base_url` is that of a vLLM server, `seed` that of the draws. Raises `MissingExtraError` without torch and
+    transformers, `MissingDataError` without the pocket model's files, `UsageError` for files that cannot be used.
+    """
+    try:
+        from align_echo.models.local import loading
+        from align_echo.models.local.chat import LocalModel
+    except ImportError as error:
+        if (error.name or "").split(".")[0] not in ("torch", "transformers", "tokenizers", "peft"):
+            raise
+        raise MissingExtraError(f"the local model {name}", "train") from None
+    if name == POCKET:
+        running = loading.run_transformers(str(loading.pocket_folder()), name=POCKET)
+    elif name.startswith(SERVER):
+        running = loading.run_server(name.removeprefix(SERVER), base_url=base_url)
+    elif name.startswith(_VLLM):
+        raise UsageError(f"{name}: vLLM in this process is not supported; start a server and name vllm-server:NAME")
+    else:
+        source = name.removeprefix(_TRANSFORMERS)
+        running = loading.run_transformers(source, name=f"{_TRANSFORMERS}{source}")
+    return LocalModel(running.engine, running.encoder, seed=seed, weights=running.weights)

@@ -123,6 +123,11 @@ class TransformersEngine:
         return self._context
 
     @property
+    def closed(self) -> bool:
+        """Whether it takes no more requests."""
+        return self._closed
+
+    @property
     def adapters(self) -> tuple[str, ...]:
         """The adapters that requests may name."""
         return self._adapters.names

@@ -1,0 +1,125 @@
+"""From a model's name to a running one: files, tokenizer, engine. One engine a process for one model and settings.
+
+Left out: what a name means on the command line (`models/names.py`), and starting vLLM servers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers.utils import logging as transformers_logging
+
+from align_echo.errors import MissingDataError, UsageError
+from align_echo.models.local.encoding import ChatEncoder
+from align_echo.models.local.engine import Engine
+from align_echo.models.local.transformers_engine import SLOTS, TransformersEngine
+from align_echo.models.names import POCKET
+
+DTYPES = ("float32", "bfloat16", "float16")
+_HASHED = ("*.json", "*.jinja", "*.safetensors")
+
+
+@dataclass(frozen=True)
+class Running:
+    """An engine, the encoder of its chats, and what tells its weights from others of the same name."""
+
+    engine: Engine
+    encoder: ChatEncoder
+    weights: str
+
+
+_running: dict[tuple[object, ...], Running] = {}
+_loading = threading.Lock()
+
+
+def pocket_folder() -> Path:
+    """Where the package keeps the pocket model. Raises `MissingDataError` if it is not there."""
+    folder = Path(str(resources.files("align_echo.models").joinpath(POCKET)))
+    if not (folder / "config.json").is_file():
+        raise MissingDataError(
+            "the pocket model is not in this installation: install align-echo from a release, or name another model"
+        )
+    return folder
+
+
+def run_transformers(
+    source: str, *, name: str, device: str = "", dtype: str = "", slots: int = SLOTS, context: int = 0
+) -> Running:
+    """The model of a folder or hub name in this process; the one already running, if the settings are the same.
+
+    `device` is torch's name for it (a GPU where there is one); `dtype` one of `DTYPES` (float32 on a CPU, that of the
+    files on a GPU). Raises `UsageError` or `MissingDataError` for files that cannot be used.
+    """
+    import torch
+
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    kind = dtype or ("float32" if device == "cpu" else "auto")
+    if kind not in (*DTYPES, "auto"):
+        raise UsageError(f"unknown dtype {dtype!r}; known: {', '.join(DTYPES)}")
+    weights = content_hash(Path(source)) if Path(source).is_dir() else ""
+
+    def start() -> Running:
+        transformers_logging.disable_progress_bar()
+        model = _files_of(source, lambda: AutoModelForCausalLM.from_pretrained(source, dtype=kind))
+        encoder = encoder_of(source)
+        engine = TransformersEngine(model.to(device), name=name, decode=encoder.text, slots=slots, context=context)
+        return Running(engine, encoder, weights or str(getattr(model.config, "_commit_hash", None) or ""))
+
+    return _shared((name, source, weights, device, kind, slots, context), start)
+
+
+def run_server(model: str, *, base_url: str | None = None) -> Running:
+    """The model on a vLLM server; its tokenizer is read from where the server says it loaded the model."""
+    from align_echo.models.local.vllm_server import VllmServer
+
+    def start() -> Running:
+        server = VllmServer(model, base_url=base_url)
+        return Running(server, encoder_of(server.root), "")
+
+    return _shared(("server", model, base_url), start)
+
+
+def encoder_of(source: str) -> ChatEncoder:
+    """The encoder of a folder's or hub name's tokenizer, with the end tokens that its generation settings name."""
+    tokenizer = _files_of(source, lambda: AutoTokenizer.from_pretrained(source))
+    try:
+        ends = GenerationConfig.from_pretrained(source).eos_token_id
+    except OSError:
+        ends = None
+    return ChatEncoder(tokenizer, stop_ids=[ends] if isinstance(ends, int) else ends or ())
+
+
+def content_hash(folder: Path) -> str:
+    """SHA-256 in hex over the names and contents of a model's files: weights, configuration, tokenizer, template."""
+    digest = hashlib.sha256()
+    for file in sorted({file for pattern in _HASHED for file in folder.glob(pattern)}):
+        with file.open("rb") as content:
+            inner = hashlib.file_digest(content, "sha256").hexdigest()
+        digest.update(f"{file.name} {inner}\n".encode())
+    return digest.hexdigest()
+
+
+def _shared(key: tuple[object, ...], start: Callable[[], Running]) -> Running:
+    with _loading:
+        running = _running.get(key)
+        if running is None or getattr(running.engine, "closed", False):
+            running = _running[key] = start()
+        return running
+
+
+def _files_of(source: str, read: Callable[[], Any]) -> Any:
+    """What `read` gives. Raises `UsageError` in one line for what `transformers` says of the files."""
+    if Path(source).is_absolute() and not Path(source).is_dir():
+        raise MissingDataError(f"there is no folder {source}: name the folder that holds the model's config.json")
+    try:
+        return read()
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UsageError(f"no model can be loaded from {source}: {reason}") from None
