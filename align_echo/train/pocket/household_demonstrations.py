@@ -17,10 +17,10 @@ from align_echo.rollout import Episode, extend, run_episode
 from align_echo.train.demonstrations import Demonstration
 from align_echo.train.pocket.household import CAREFUL, CARELESS, TOLD, Habits, Teacher
 from align_echo.types import AgentView, Message, Step, Trajectory
-from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.alfworld.data import Source
 from align_echo.wrappers.alfworld.env import AlfworldEnv
 from align_echo.wrappers.alfworld.spec import SPEC
+from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.catalogue import resolve_interface
 from align_echo.wrappers.dice import Dice
 

@@ -1,0 +1,112 @@
+"""The making of the pocket model from nothing: corpus, tokenizer, training, weights and card.
+
+Left out: its evaluation (`align-echo evaluate --model pocket`), whose figures stand in the docs.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import torch
+from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
+
+from align_echo import __version__
+from align_echo.interface import write_atomically
+from align_echo.models.local.encoding import ChatEncoder
+from align_echo.prompts import render
+from align_echo.train.demonstrations import Demonstration
+from align_echo.train.pocket.corpus import digest, make_part, read_part
+from align_echo.train.pocket.tokenizer import train_tokenizer
+from align_echo.train.sft import SftSettings, encode, fine_tune
+from align_echo.types import Frozen
+
+CONTEXT = 4096
+
+
+class PocketSettings(Frozen):
+    """All that decides the weights, besides the code. `parts` is how many parts of each kind the corpus has."""
+
+    seed: int = 1
+    parts: dict[str, int] = {"household": 24, "critics": 10, "shopping": 6}
+    vocabulary: int = 2048
+    hidden: int = 256
+    layers: int = 4
+    heads: int = 4
+    key_value_heads: int = 2
+    head: int = 64
+    feed_forward: int = 640
+    norm_start: float = 1.5
+    training: SftSettings = SftSettings(seed=1, epochs=1.5)
+
+
+def new_model(settings: PocketSettings, vocabulary: int) -> Qwen3ForCausalLM:
+    """An untrained Qwen3. The norms of queries and keys begin above 1: they bound how sharp attention can be."""
+    torch.manual_seed(settings.seed)
+    model = Qwen3ForCausalLM(
+        Qwen3Config(
+            vocab_size=vocabulary,
+            hidden_size=settings.hidden,
+            num_hidden_layers=settings.layers,
+            num_attention_heads=settings.heads,
+            num_key_value_heads=settings.key_value_heads,
+            head_dim=settings.head,
+            intermediate_size=settings.feed_forward,
+            max_position_embeddings=CONTEXT,
+            tie_word_embeddings=True,
+            bos_token_id=None,
+            eos_token_id=2,
+            pad_token_id=0,
+        )
+    )
+    for name, parameter in model.named_parameters():
+        if name.endswith(("q_norm.weight", "k_norm.weight")):
+            torch.nn.init.constant_(parameter, settings.norm_start)
+    return model
+
+
+def build(settings: PocketSettings, out: Path, *, resume: bool = False) -> Path:
+    """Make the model in `out`/model; the corpus and checkpoints stay beside it. A part that is there is not made again.
+    """
+    parts = [
+        make_part(name, number, seed=settings.seed, folder=out / "corpus")
+        for name, count in settings.parts.items()
+        for number in range(count)
+    ]
+    demonstrations = [one for part in parts for one in read_part(part)]
+    tokenizer = train_tokenizer(demonstrations, size=settings.vocabulary)
+    encoder = ChatEncoder(tokenizer)
+    chats = [encode(one, encoder, context_weight=settings.training.context_weight) for one in demonstrations]
+    model = new_model(settings, len(tokenizer))
+    loss = fine_tune(model, chats, settings.training, out / "checkpoints", resume=resume)
+    facts = {
+        "align_echo": __version__,
+        "settings": settings.model_dump(),
+        "data_sha256": digest(parts),
+        "demonstrations": dict(sorted(Counter(one.kind for one in demonstrations).items())),
+        "tokens": sum(len(chat.ids) for chat in chats),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "mean_loss": round(loss, 4),
+    }
+    return save(model, tokenizer, facts, out / "model")
+
+
+def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, facts: dict[str, object], folder: Path) -> Path:
+    """The folder that serves and trains: half-precision weights, tokenizer with its chat template, card."""
+    made = folder.with_name(f"{folder.name}.making")
+    shutil.rmtree(made, ignore_errors=True)
+    model.generation_config = GenerationConfig(eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id)
+    model.half().save_pretrained(made)
+    tokenizer.save_pretrained(made)
+    write_atomically(made / "making.json", json.dumps(facts, indent=1) + "\n")
+    write_atomically(made / "README.md", render("pocket/card", {"facts": facts}))
+    shutil.rmtree(folder, ignore_errors=True)
+    made.rename(folder)
+    return folder
+
+
+def kinds_of(demonstrations: list[Demonstration]) -> dict[str, int]:
+    """How many there are of each kind."""
+    return dict(sorted(Counter(one.kind for one in demonstrations).items()))

@@ -1,0 +1,179 @@
+"""Supervised training on demonstrations: the warm start of a policy, and how the pocket model is made.
+
+On `transformers.Trainer` (checkpoints, resume, logging, devices). A batch holds chats of like length up to a number of
+tokens; the loss is a weighted mean over tokens: the chat's weight on what the assistant says, `context_weight` on what
+others say after the opening instructions, nothing on the instructions. Left out: packing several chats into a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
+
+from align_echo.models.local.encoding import ChatEncoder
+from align_echo.train.demonstrations import Demonstration
+from align_echo.train.optimizers import MuonWithAdamW
+from align_echo.types import Frozen
+from align_echo.wrappers.dice import Dice
+
+POOL = 512
+"""Chats among which those of like length are put together."""
+
+
+class SftSettings(Frozen):
+    """How to train. `tokens_per_batch` counts padding; `muon_lr` is for hidden matrices, `adamw_lr` for the rest."""
+
+    epochs: float = 1.0
+    tokens_per_batch: int = 6000
+    longest: int = 3000
+    muon_lr: float = 0.02
+    adamw_lr: float = 3e-3
+    weight_decay: float = 0.01
+    warmup: float = 0.02
+    context_weight: float = 0.1
+    bf16: bool = True
+    seed: int = 0
+    log_every: int = 20
+    save_every: int = 200
+
+
+@dataclass(frozen=True)
+class Chat:
+    """A demonstration in T tokens: `ids` [T] int32, `weights` [T] float32 of each token as a target."""
+
+    ids: np.ndarray
+    weights: np.ndarray
+    kind: str
+
+
+def encode(demonstration: Demonstration, encoder: ChatEncoder, *, context_weight: float) -> Chat:
+    """The chat as rollouts would have grown it, with the weight of each token."""
+    found = encoder.supervised(demonstration.messages)
+    weights = np.full(len(found.ids), context_weight, dtype=np.float32)
+    opening = next(place for place, one in enumerate(demonstration.messages) if one.role == "assistant")
+    if demonstration.messages[0].role == "system":
+        weights[: len(encoder.opening(demonstration.messages[:1]))] = 0.0
+    elif opening == 1:
+        weights[: found.spans[0][0]] *= 0.5
+    for (first, end), weight in zip(found.spans, demonstration.weights, strict=True):
+        weights[first:end] = weight
+    return Chat(np.asarray(found.ids, dtype=np.int32), weights, demonstration.kind)
+
+
+def batches(chats: Sequence[Chat], *, tokens_per_batch: int, seed: int) -> list[list[Chat]]:
+    """All chats once, in batches of like length whose padded size stays within `tokens_per_batch` (one chat may not).
+    """
+    shuffled = Dice(f"sft {seed}").shuffled(range(len(chats)))
+    made: list[list[Chat]] = []
+    for start in range(0, len(shuffled), POOL):
+        pool = sorted((chats[place] for place in shuffled[start : start + POOL]), key=lambda chat: len(chat.ids))
+        batch: list[Chat] = []
+        for chat in pool:
+            if batch and (len(batch) + 1) * len(chat.ids) > tokens_per_batch:
+                made.append(batch)
+                batch = []
+            batch.append(chat)
+        made.append(batch)
+    return made
+
+
+def pad(batch: Sequence[Chat]) -> dict[str, torch.Tensor]:
+    """`input_ids` [B, T] and `weights` [B, T], padded on the right with weight 0."""
+    longest = max(len(chat.ids) for chat in batch)
+    ids = torch.zeros(len(batch), longest, dtype=torch.long)
+    weights = torch.zeros(len(batch), longest)
+    for row, chat in enumerate(batch):
+        ids[row, : len(chat.ids)] = torch.from_numpy(chat.ids.astype(np.int64))
+        weights[row, : len(chat.ids)] = torch.from_numpy(chat.weights)
+    return {"input_ids": ids, "weights": weights}
+
+
+def weighted_loss(logits_BTV: torch.Tensor, ids_BT: torch.Tensor, weights_BT: torch.Tensor) -> torch.Tensor:
+    """Mean cross-entropy of each token given those before it, weighted by the token's weight; 0 without any weight."""
+    losses = torch.nn.functional.cross_entropy(
+        logits_BTV[:, :-1].float().flatten(0, 1), ids_BT[:, 1:].flatten(), reduction="none"
+    )
+    weights = weights_BT[:, 1:].flatten()
+    return (losses * weights).sum() / weights.sum().clamp_min(1e-8)
+
+
+def fine_tune(
+    model: PreTrainedModel,
+    chats: Sequence[Chat],
+    settings: SftSettings,
+    folder: Path,
+    *,
+    resume: bool = False,
+    callbacks: Iterable[TrainerCallback] = (),
+) -> float:
+    """Train in place; checkpoints go to `folder`. The mean loss over the run. `resume` goes on from the last one.
+
+    Chats longer than `settings.longest` tokens are left out.
+    """
+    short = [chat for chat in chats if len(chat.ids) <= settings.longest]
+    made = batches(short, tokens_per_batch=settings.tokens_per_batch, seed=settings.seed)
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        num_train_epochs=settings.epochs,
+        per_device_train_batch_size=1,
+        learning_rate=settings.adamw_lr,
+        lr_scheduler_type="cosine",
+        warmup_steps=int(settings.warmup * settings.epochs * len(made)),
+        max_grad_norm=1.0,
+        bf16=settings.bf16,
+        use_cpu=not torch.cuda.is_available(),
+        seed=settings.seed,
+        logging_steps=settings.log_every,
+        save_steps=settings.save_every,
+        save_total_limit=1,
+        report_to=[],
+        disable_tqdm=True,
+        remove_unused_columns=False,
+        logging_nan_inf_filter=False,
+        dataloader_pin_memory=False,
+    )
+    optimizer = MuonWithAdamW(
+        model, muon_lr=settings.muon_lr, adamw_lr=settings.adamw_lr, weight_decay=settings.weight_decay
+    )
+    trainer = _WeightedTrainer(
+        model=model,
+        args=arguments,
+        train_dataset=_Batches(made),
+        data_collator=_only,
+        optimizers=(optimizer, None),
+        callbacks=list(callbacks),
+    )
+    return float(trainer.train(resume_from_checkpoint=resume or None).training_loss)
+
+
+class _Batches(Dataset[dict[str, torch.Tensor]]):
+    """Ready batches, padded when asked for."""
+
+    def __init__(self, made: Sequence[Sequence[Chat]]) -> None:
+        self._made = made
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def __getitem__(self, place: int) -> dict[str, torch.Tensor]:
+        return pad(self._made[place])
+
+
+def _only(items: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    return items[0]
+
+
+class _WeightedTrainer(Trainer):
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        outputs = model(input_ids=inputs["input_ids"], use_cache=False)
+        loss = weighted_loss(outputs.logits, inputs["input_ids"], inputs["weights"])
+        return (loss, outputs) if return_outputs else loss
