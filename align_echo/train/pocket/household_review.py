@@ -101,7 +101,7 @@ SEARCH = (
     "Do not go back to places you have seen. Search {places} first.",
     "The {thing} must be where you did not look. Search {places} first.",
     "Begin with the places you left out, and open what is closed. Search {places} first.",
-    "To find the {thing}, you should search {places} first.",
+    "You still have to find the {thing}. Search {places} first.",
 )
 FETCH = (
     "You know where the {thing} is. First {commands}.",
