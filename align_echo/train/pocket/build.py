@@ -11,13 +11,13 @@ from collections import Counter
 from pathlib import Path
 
 import torch
+from pydantic import Field
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
 
 from align_echo import __version__
 from align_echo.interface import write_atomically
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.prompts import render
-from align_echo.train.demonstrations import Demonstration
 from align_echo.train.pocket.corpus import digest, make_part, read_part
 from align_echo.train.pocket.tokenizer import train_tokenizer
 from align_echo.train.sft import SftSettings, encode, fine_tune
@@ -30,7 +30,7 @@ class PocketSettings(Frozen):
     """All that decides the weights, besides the code. `parts` is how many parts of each kind the corpus has."""
 
     seed: int = 1
-    parts: dict[str, int] = {"household": 24, "critics": 10, "shopping": 6}
+    parts: dict[str, int] = Field(default={"household": 24, "critics": 10, "shopping": 5, "shopping-critics": 2})
     vocabulary: int = 2048
     hidden: int = 256
     layers: int = 4
@@ -83,7 +83,7 @@ def build(settings: PocketSettings, out: Path, *, resume: bool = False) -> Path:
     loss = fine_tune(model, chats, settings.training, out / "checkpoints", resume=resume)
     facts = {
         "align_echo": __version__,
-        "settings": settings.model_dump(),
+        "settings": settings.model_dump(mode="json"),
         "data_sha256": digest(parts),
         "demonstrations": dict(sorted(Counter(one.kind for one in demonstrations).items())),
         "tokens": sum(len(chat.ids) for chat in chats),
@@ -105,8 +105,3 @@ def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, facts: dict
     shutil.rmtree(folder, ignore_errors=True)
     made.rename(folder)
     return folder
-
-
-def kinds_of(demonstrations: list[Demonstration]) -> dict[str, int]:
-    """How many there are of each kind."""
-    return dict(sorted(Counter(one.kind for one in demonstrations).items()))

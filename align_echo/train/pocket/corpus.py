@@ -20,11 +20,12 @@ from align_echo.train.pocket.critic_demonstrations import judged, reviewed
 from align_echo.train.pocket.games import DrawnGames
 from align_echo.train.pocket.household import CARELESS
 from align_echo.train.pocket.household_demonstrations import Rooms, episodes_of, play
-from align_echo.train.pocket.shopping_demonstrations import shopping_demonstrations
+from align_echo.train.pocket.shopping_demonstrations import refined_shopping, shopping_demonstrations
 from align_echo.wrappers.dice import Dice
 
 GAMES_A_PART = 50
 SHOPPING_A_PART = 250
+SHOPPING_REVIEWS_A_PART = 100
 
 
 def household_part(number: int, seed: int) -> Iterator[Demonstration]:
@@ -49,9 +50,19 @@ def shopping_part(number: int, seed: int) -> Iterator[Demonstration]:
     yield from itertools.islice(shopping_demonstrations(seed * 1000 + number), SHOPPING_A_PART)
 
 
+def shopping_critics_part(number: int, seed: int) -> Iterator[Demonstration]:
+    """The critic's role in WebShop and the agent's under a critique."""
+    yield from itertools.islice(refined_shopping(seed * 1000 + number), SHOPPING_REVIEWS_A_PART)
+
+
 Part = Callable[[int, int], Iterator[Demonstration]]
 
-PARTS: dict[str, Part] = {"household": household_part, "critics": critics_part, "shopping": shopping_part}
+PARTS: dict[str, Part] = {
+    "household": household_part,
+    "critics": critics_part,
+    "shopping": shopping_part,
+    "shopping-critics": shopping_critics_part,
+}
 """What a corpus is made of, by name."""
 
 
