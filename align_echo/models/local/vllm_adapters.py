@@ -29,7 +29,7 @@ class AdapterVersion:
         return f"{self.name}-{self.number}" if self.number else self.name
 
 
-class Adapters:
+class PublishedAdapters:
     """The current version of each adapter. Thread-safe.
 
     `load` and `unload` tell vLLM, the latter without failing or waiting; `known` are adapters that it has already,
@@ -81,17 +81,22 @@ class Adapters:
                 self._number += 1
             return AdapterVersion(name, self._number, folder)
 
+    def require(self, name: str) -> None:
+        """Raise `UsageError` unless requests may name this adapter; they all may name "", the model itself."""
+        with self._lock:
+            if name and name not in self._current:
+                loaded = ", ".join(sorted(self._current)) or "none"
+                raise UsageError(f"no adapter {name} is loaded (there is: {loaded}): load it first")
+
     @contextmanager
     def using(self, name: str) -> Iterator[AdapterVersion | None]:
         """The version that a request uses until it is answered; None for the model itself ("")."""
         if not name:
             yield None
             return
+        self.require(name)
         with self._lock:
-            version = self._current.get(name)
-            if version is None:
-                loaded = ", ".join(sorted(self._current)) or "none"
-                raise UsageError(f"no adapter {name} is loaded (there is: {loaded}): publish it first")
+            version = self._current[name]
             self._in_use[version] += 1
         try:
             yield version

@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-from align_echo.errors import ContextOverflowError, ModelError, UsageError
-from align_echo.models.local.engine import Reply, Request, Sampling
+from align_echo.errors import ContextOverflowError, MissingDataError, ModelError, UsageError
+from align_echo.models.local.engine import Reply, Request
 
 LogprobsMode = Literal["raw_logprobs", "processed_logprobs"]
 
@@ -64,8 +65,11 @@ def mode_seen(first: Sequence[float], second: Sequence[float], hot: Sequence[flo
     return "raw_logprobs" if own and max(sums) <= 1 + ROUNDING else None
 
 
-def check_sampling(sampling: Sampling, mode: LogprobsMode) -> None:
-    """Raise `UsageError` for a sampling whose log-probabilities vLLM does not give in this mode."""
+def check_request(request: Request, mode: LogprobsMode) -> None:
+    """Raise `UsageError` for what vLLM cannot answer, or not with the log-probabilities asked for, in this mode."""
+    sampling = request.sampling
+    if not request.ids or sampling.max_tokens < 1:
+        raise UsageError("a request needs a context and room for one token")
     if 0 < sampling.temperature < LOWEST_TEMPERATURE:
         raise UsageError(
             f"vLLM draws at no temperature between 0 and {LOWEST_TEMPERATURE}; asked for {sampling.temperature}"
@@ -85,9 +89,7 @@ def check_sampling(sampling: Sampling, mode: LogprobsMode) -> None:
 
 
 def room(request: Request, context: int) -> int:
-    """How many tokens the reply may have. Raises `ContextOverflowError` if none, `UsageError` if none is asked for."""
-    if request.sampling.max_tokens < 1:
-        raise UsageError(f"a reply has at least one token; asked for {request.sampling.max_tokens}")
+    """How many tokens the reply may have. Raises `ContextOverflowError` if none."""
     left = context - len(request.ids)
     if left < 1:
         raise ContextOverflowError(f"the context has {len(request.ids)} tokens and the model takes {context}")
@@ -113,3 +115,11 @@ def checked_reply(
     if reason == "length":
         return Reply(tuple(ids), tuple(logprobs), "length")
     raise ModelError(f"the reply ended for the reason {reason!r}")
+
+
+def model_folder(folder: str) -> str:
+    """The folder's full path. Raises `MissingDataError` if it holds no weights: vLLM would not survive to say so."""
+    path = Path(folder)
+    if not (path / "config.json").is_file() or not any(path.glob("*.safetensors")):
+        raise MissingDataError(f"{folder} holds no model: config.json and *.safetensors are needed")
+    return str(path.resolve())

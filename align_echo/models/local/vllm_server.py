@@ -18,18 +18,19 @@ from typing import Any, TypeVar
 import openai
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from align_echo.errors import ContextOverflowError, MissingDataError, ModelError, TokenDriftError, UsageError
+from align_echo.errors import ContextOverflowError, ModelError, TokenDriftError, UsageError
 from align_echo.models.endpoint import NO_KEY, resolve_base_url, resolve_key
 from align_echo.models.local.engine import Reply, Request, Sampling
-from align_echo.models.local.vllm_adapters import Adapters, AdapterVersion
+from align_echo.models.local.vllm_adapters import AdapterVersion, PublishedAdapters
 from align_echo.models.local.vllm_checks import (
     PROBES,
     Forward,
     LogprobsMode,
     check_forward,
-    check_sampling,
+    check_request,
     checked_reply,
     mode_seen,
+    model_folder,
     room,
 )
 from align_echo.models.retry import PassingFault, RetryPolicy, ask, judged
@@ -112,12 +113,13 @@ class VllmServer:
             raise UsageError(f"the server at {self._base_url} is no vLLM server of {model}; its models: {names}")
         self._context = card.max_model_len
         self._root = card.root or model
-        self._adapters = Adapters(self._load, self._unload, [one.id for one in served if one.parent == model])
+        self._adapters = PublishedAdapters(self._load, self._unload, [one.id for one in served if one.parent == model])
         self._broken = ""
         self._mode = self._probe()
-        self._max_concurrency = max_concurrency
-        self._slots = threading.Semaphore(max_concurrency)
+        self._closed = False
         self._publishing = threading.Lock()
+        self._verified = threading.Event()
+        self._verified.set()
         self._threads = ThreadPoolExecutor(max_concurrency, thread_name_prefix="vllm-server")
 
     @property
@@ -140,13 +142,22 @@ class VllmServer:
         """Of which distribution the server gives log-probabilities, as seen in its answers."""
         return self._mode
 
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more requests."""
+        return self._closed
+
     def submit(self, request: Request) -> Future[Reply]:
-        """Begin; see `Engine.submit`. Raises `UsageError` for a sampling or an adapter that the server has not."""
-        check_sampling(request.sampling, self._mode)
+        """Begin. Raises `UsageError` for a request that it cannot answer; the future raises as `Engine` says."""
+        check_request(request, self._mode)
+        self._adapters.require(request.adapter)
+        if self._closed:
+            raise ModelError(f"{self.name} is closed")
         return self._threads.submit(self._answer, request)
 
     def close(self) -> None:
         """Wait for the replies under way and unload the adapters published here. The server runs on."""
+        self._closed = True
         self._threads.shutdown(wait=True)
         self._adapters.unload_all()
         self._client.close()
@@ -155,12 +166,14 @@ class VllmServer:
 
     def _answer(self, request: Request) -> Reply:
         longest = room(request, self._context)
-        with self._slots, self._adapters.using(request.adapter) as version:
-            if self._broken:
-                raise ModelError(self._broken)
+        with self._adapters.using(request.adapter) as version:
             fields = _fields(request.ids, request.sampling, longest)
             fields["model"] = version.served if version else self._model
-            return ask(lambda: self._ask_once(request, longest, fields), self._retry, self._wait, self._where)
+            reply = ask(lambda: self._ask_once(request, longest, fields), self._retry, self._wait, self._where)
+        self._verified.wait()
+        if self._broken:
+            raise ModelError(self._broken)
+        return reply
 
     def _ask_once(self, request: Request, longest: int, fields: Mapping[str, Any]) -> Reply:
         choice = self._complete(fields)
@@ -188,13 +201,13 @@ class VllmServer:
 
     # ------------------------------------------------------------ adapters and weights
 
-    def publish_adapter(self, name: str, folder: Path) -> None:
+    def load_adapter(self, name: str, folder: str) -> None:
         """From now on `Request.adapter` = `name` means the LoRA adapter in the folder, which the server reads itself.
 
         Requests under way keep the version they began with. Raises `UsageError` when the server does not allow it,
         `MissingDataError` when the folder holds no adapter, `ModelError` when the server cannot load it.
         """
-        self._adapters.publish(name, folder, [one.id for one in self._models()])
+        self._adapters.publish(name, Path(folder), [one.id for one in self._models()])
 
     def _load(self, version: AdapterVersion) -> None:
         self._control(
@@ -210,41 +223,33 @@ class VllmServer:
         except (PassingFault, ModelError, UsageError):
             return
 
-    def publish_weights(self, folder: Path, forward: Forward) -> None:
+    def publish_weights(self, folder: str, forward: Forward) -> None:
         """Replace the model's weights by those in the folder (safetensors), which the server reads itself.
 
-        Waits for the requests under way, of every client; later ones wait meanwhile. Adapters stay. The server's own
-        log-probabilities of `forward.ids` are then held against the publisher's: vLLM can keep parts of the old weights
-        without a word. Raises `MissingDataError` when the folder holds no weights, `UsageError` when the server does
-        not allow it, `ModelError` when it fails: every later request fails too, until a publication succeeds.
+        Waits for the requests under way, of every client; later ones wait meanwhile. Adapters stay. The server's
+        log-probabilities of `forward.ids` are then held against the publisher's, since vLLM can keep parts of the old
+        weights without a word; replies made meanwhile are given out after that. Raises `MissingDataError` when the
+        folder holds no weights, `UsageError` when the server does not allow it, `ModelError` when it fails: requests
+        then fail too, until a publication succeeds.
         """
-        if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")):
-            raise MissingDataError(f"{folder} holds no model: config.json and *.safetensors are needed")
-        with self._alone():
+        path = model_folder(folder)
+        with self._publishing:
+            self._verified.clear()
             try:
-                self._reload(folder)
+                self._reload(path)
                 check_forward(forward, self._prompt_logprobs(forward.ids))
+                self._broken = ""
             except ModelError as error:
                 self._broken = f"{self._where} has unusable weights since {folder} was published: {error}"
                 raise ModelError(self._broken) from error
-            self._broken = ""
+            finally:
+                self._verified.set()
 
-    def _reload(self, folder: Path) -> None:
-        body = {"method": "reload_weights", "kwargs": {"weights_path": str(folder.resolve())}}
+    def _reload(self, folder: str) -> None:
+        body = {"method": "reload_weights", "kwargs": {"weights_path": folder}}
         with self._paused():
             self._control(f"{self._server}/collective_rpc", body, DEVELOPMENT_MODE)
             self._forget_contexts()
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """No request from here is under way meanwhile."""
-        with self._publishing:
-            for _ in range(self._max_concurrency):
-                self._slots.acquire()
-            try:
-                yield
-            finally:
-                self._slots.release(self._max_concurrency)
 
     def _prompt_logprobs(self, ids: Sequence[int]) -> list[float]:
         """Of ids[1:], at temperature 1 whatever the server's mode."""

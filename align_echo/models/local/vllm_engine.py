@@ -1,0 +1,260 @@
+"""vLLM in this process as an engine: token ids in and out, adapters and weights published while it runs.
+
+vLLM's own process does the work; here one thread runs its event loop. Nothing is imported from vLLM before an engine is
+made. Left out: several GPUs over several machines, and options of vLLM beyond those that decide what is returned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+
+from align_echo.errors import MissingExtraError, ModelError, TokenDriftError, UsageError
+from align_echo.models.local.engine import Reply, Request, Sampling
+from align_echo.models.local.vllm_adapters import AdapterVersion, PublishedAdapters
+from align_echo.models.local.vllm_checks import (
+    Forward,
+    LogprobsMode,
+    check_forward,
+    check_request,
+    checked_reply,
+    model_folder,
+    room,
+)
+
+Result = TypeVar("Result")
+
+
+class VllmEngine:
+    """The model in a folder or of a hub name. Prefix caching is on: a context that was seen is not computed again.
+
+    `context` bounds context and reply together (0: the model's own). `dtype` is vLLM's name of one. `memory` is the
+    share of the GPU's memory to use. `adapters` is how many LoRA adapters may be drawn from at once, each of rank up to
+    `rank`. `compiled` False starts at once and runs slower. Raises `MissingExtraError` without vLLM, `UsageError` if it
+    cannot run the model.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        name: str = "",
+        context: int = 0,
+        dtype: str = "auto",
+        memory: float = 0.9,
+        adapters: int = 4,
+        rank: int = 16,
+        logprobs_mode: LogprobsMode = "processed_logprobs",
+        compiled: bool = True,
+    ) -> None:
+        self._name = name or f"vllm:{source}"
+        self._mode = logprobs_mode
+        settings = {
+            "model": source,
+            "dtype": dtype,
+            "max_model_len": context or None,
+            "gpu_memory_utilization": memory,
+            "enable_prefix_caching": True,
+            "enable_lora": adapters > 0,
+            "max_loras": max(adapters, 1),
+            "max_lora_rank": rank,
+            "logprobs_mode": logprobs_mode,
+            "enforce_eager": not compiled,
+            "generation_config": "vllm",
+            "disable_log_stats": True,
+        }
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="vllm", daemon=True)
+        self._numbers = itertools.count(1)
+        self._broken = ""
+        self._closed = False
+        self._publishing = asyncio.Lock()
+        self._verified = asyncio.Event()
+        self._verified.set()
+        self._adapters = PublishedAdapters(self._load, self._unload)
+        self._vllm = _vllm()
+        self._thread.start()
+        try:
+            self._engine, self._context = self._wait(self._start(settings))
+        except (ValueError, RuntimeError, OSError) as error:
+            self._stop_loop()
+            raise UsageError(f"vLLM cannot run {source}: {_first_line(error)}") from error
+
+    @property
+    def name(self) -> str:
+        """As in `--model`."""
+        return self._name
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more requests."""
+        return self._closed
+
+    @property
+    def context(self) -> int:
+        """Most tokens of a context and its reply together."""
+        return self._context
+
+    def submit(self, request: Request) -> Future[Reply]:
+        """Begin. Raises `UsageError` for a request that vLLM cannot answer; the future raises as `Engine` says."""
+        check_request(request, self._mode)
+        self._adapters.require(request.adapter)
+        if self._closed:
+            raise ModelError(f"{self._name} is closed")
+        return asyncio.run_coroutine_threadsafe(self._answer(request), self._loop)
+
+    def close(self) -> None:
+        """Stop vLLM; requests under way raise `ModelError`. May be called again."""
+        if not self._closed:
+            self._closed = True
+            self._wait(self._cancel())
+            self._engine.shutdown()
+            self._stop_loop()
+
+    # ------------------------------------------------------------ replies
+
+    async def _answer(self, request: Request) -> Reply:
+        longest = room(request, self._context)
+        with self._adapters.using(request.adapter) as version:
+            parameters = self._parameters(request.sampling, longest)
+            output = await self._continue(request.ids, parameters, self._lora(version) if version else None)
+        await self._verified.wait()
+        if self._broken:
+            raise ModelError(self._broken)
+        last = output.outputs[0]
+        ids = tuple(last.token_ids)
+        logprobs = [seen[one].logprob for one, seen in zip(ids, last.logprobs or (), strict=False) if one in seen]
+        return checked_reply(request, longest, ids, logprobs, last.finish_reason)
+
+    async def _continue(self, ids: tuple[int, ...], parameters: Any, lora: Any) -> Any:
+        """vLLM's last output for these ids. Raises `ModelError` whatever goes wrong in it."""
+        prompt = self._vllm.TokensPrompt(prompt_token_ids=list(ids))
+        number = str(next(self._numbers))
+        try:
+            outputs = [one async for one in self._engine.generate(prompt, parameters, number, lora_request=lora)]
+        except asyncio.CancelledError:
+            raise ModelError(f"{self._name} was closed") from None
+        except Exception as error:
+            raise ModelError(f"{self._name} failed: {_first_line(error)}") from error
+        if not outputs or tuple(outputs[-1].prompt_token_ids or ()) != ids:
+            raise TokenDriftError(f"{self._name} continued other token ids than it was given")
+        return outputs[-1]
+
+    def _parameters(self, sampling: Sampling, longest: int) -> Any:
+        return self._vllm.SamplingParams(
+            max_tokens=longest,
+            temperature=sampling.temperature,
+            top_k=sampling.top_k,
+            top_p=sampling.top_p,
+            seed=sampling.seed,
+            stop=list(sampling.stop),
+            stop_token_ids=list(sampling.stop_ids),
+            logprobs=0,
+            ignore_eos=True,
+            skip_special_tokens=False,
+            detokenize=bool(sampling.stop),
+            output_kind=self._vllm.sampling_params.RequestOutputKind.FINAL_ONLY,
+        )
+
+    # ------------------------------------------------------------ adapters and weights
+
+    def load_adapter(self, name: str, folder: str) -> None:
+        """From now on `Request.adapter` = `name` means the LoRA adapter in the folder.
+
+        Requests under way keep the version they began with. Raises `MissingDataError` when the folder holds no adapter,
+        `ModelError` when vLLM cannot load it.
+        """
+        self._adapters.publish(name, Path(folder))
+
+    def _load(self, version: AdapterVersion) -> None:
+        try:
+            self._wait(self._engine.add_lora(self._lora(version)))
+        except Exception as error:
+            raise ModelError(f"{self._name} cannot load the adapter {version.folder}: {_first_line(error)}") from error
+
+    def _unload(self, version: AdapterVersion) -> None:
+        asyncio.run_coroutine_threadsafe(self._engine.remove_lora(version.number), self._loop)
+
+    def _lora(self, version: AdapterVersion) -> Any:
+        return self._vllm.lora.request.LoRARequest(version.served, version.number, version.folder)
+
+    def publish_weights(self, folder: str, forward: Forward) -> None:
+        """Replace the model's weights by those in the folder (safetensors). Adapters stay.
+
+        Waits for the requests under way; later ones wait meanwhile. vLLM's log-probabilities of `forward.ids` are then
+        held against the publisher's, since it can keep parts of the old weights without a word; replies made meanwhile
+        are given out after that. Raises `MissingDataError` when the folder holds no weights, `ModelError` when it
+        fails: requests then fail too, until a publication succeeds.
+        """
+        self._wait(self._publish(model_folder(folder), forward))
+
+    async def _publish(self, folder: str, forward: Forward) -> None:
+        async with self._publishing:
+            self._verified.clear()
+            try:
+                await self._reload(folder)
+                check_forward(forward, await self._prompt_logprobs(forward.ids))
+                self._broken = ""
+            except Exception as error:
+                self._broken = f"{self._name} has unusable weights since {folder} was published: {_first_line(error)}"
+                raise ModelError(self._broken) from error
+            finally:
+                self._verified.set()
+
+    async def _reload(self, folder: str) -> None:
+        await self._engine.pause_generation(mode="wait")
+        try:
+            await self._engine.collective_rpc("reload_weights", kwargs={"weights_path": folder})
+            if not await self._engine.reset_prefix_cache():
+                raise ModelError("the prefix cache of the old weights was not dropped")
+        finally:
+            await self._engine.resume_generation()
+
+    async def _prompt_logprobs(self, ids: tuple[int, ...]) -> list[float]:
+        """Of ids[1:], at temperature 1 whatever the mode."""
+        parameters = self._vllm.SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False)
+        output = await self._continue(ids, parameters, None)
+        return [seen[one].logprob for one, seen in zip(ids[1:], output.prompt_logprobs[1:], strict=True)]
+
+    # ------------------------------------------------------------ the event loop
+
+    async def _start(self, settings: dict[str, Any]) -> tuple[Any, int]:
+        arguments = self._vllm.AsyncEngineArgs(**settings)
+        engine = self._vllm.v1.engine.async_llm.AsyncLLM.from_engine_args(arguments)
+        return engine, int(engine.model_config.max_model_len)
+
+    def _wait(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _cancel(self) -> None:
+        """End the requests under way, so that nobody waits for them."""
+        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _stop_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+def _vllm() -> Any:
+    """The package with the modules used here. Raises `MissingExtraError` if it is not installed."""
+    try:
+        package = import_module("vllm")
+        for module in ("lora.request", "sampling_params", "v1.engine.async_llm"):
+            import_module(f"vllm.{module}")
+    except ImportError as error:
+        raise MissingExtraError("vLLM in this process", "vllm") from error
+    return package
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
