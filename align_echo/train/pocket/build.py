@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 from pydantic import Field
-from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
 
 from align_echo import __version__
 from align_echo.interface import write_atomically
@@ -30,7 +30,7 @@ class PocketSettings(Frozen):
     """All that decides the weights, besides the code. `parts` is how many parts of each kind the corpus has."""
 
     seed: int = 1
-    parts: dict[str, int] = Field(default={"household": 24, "critics": 10, "shopping": 5, "shopping-critics": 2})
+    parts: dict[str, int] = Field(default={"household": 20, "critics": 8, "shopping": 5, "shopping-critics": 2})
     vocabulary: int = 2048
     hidden: int = 256
     layers: int = 4
@@ -39,7 +39,7 @@ class PocketSettings(Frozen):
     head: int = 64
     feed_forward: int = 640
     norm_start: float = 1.5
-    training: SftSettings = SftSettings(seed=1, epochs=1.5)
+    training: SftSettings = SftSettings(seed=1, epochs=2)
 
 
 def new_model(settings: PocketSettings, vocabulary: int) -> Qwen3ForCausalLM:
@@ -97,7 +97,8 @@ def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, facts: dict
     """The folder that serves and trains: half-precision weights, tokenizer with its chat template, card."""
     made = folder.with_name(f"{folder.name}.making")
     shutil.rmtree(made, ignore_errors=True)
-    model.generation_config = GenerationConfig(eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id)
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
     model.half().save_pretrained(made)
     tokenizer.save_pretrained(made)
     write_atomically(made / "making.json", json.dumps(facts, indent=1) + "\n")

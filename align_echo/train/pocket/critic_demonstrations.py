@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gymnasium as gym
 
-from align_echo.critic.language import parse_critique
+from align_echo.critic.language import Form, parse_critique
 from align_echo.rollout import base_env, run_episode
 from align_echo.train.demonstrations import Demonstration
 from align_echo.train.pocket.critiques import critique_demonstration
@@ -35,7 +35,7 @@ def reviewed(games: Source, env: gym.Env[str, str], task: str, dice: Dice) -> li
         )
     finally:
         short.close()
-    form = "icrl" if dice.chance(0.35) else "echo"
+    form: Form = "icrl" if dice.chance(0.35) else "echo"
     asked, advice = critique_demonstration(attempt, dice, form)
     critique = parse_critique(asked.messages[-1].content, form)
     if critique.is_none:
