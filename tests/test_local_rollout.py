@@ -1,0 +1,187 @@
+"""Rollouts with a local model: token ids from end to end, samples, full contexts, faults in the middle."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+
+import pytest
+
+from align_echo.agents.vanilla import Vanilla
+from align_echo.errors import EngineError, ModelError, TokenDriftError
+from align_echo.rollout import Episode, run_episode, run_tasks
+from align_echo.tokens import token_sequence
+from align_echo.types import AgentReply, AgentView, Message
+from tests.room_env import TASK_IDS, RoomEnv
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from align_echo.models.local.chat import LocalModel
+from align_echo.models.local.engine import Engine, Reply, Request
+from align_echo.models.local.transformers_engine import TransformersEngine
+from tests.models.local.tiny import tiny_encoder, tiny_model
+
+TURNS = 4
+ENCODER = tiny_encoder()
+
+
+@pytest.fixture(scope="module")
+def engine():
+    made = TransformersEngine(tiny_model(context=4096), name="tiny", decode=ENCODER.text, slots=8)
+    yield made
+    made.close()
+
+
+def agent(engine: Engine, *, temperature: float = 1.0, context: int = 0, max_tokens: int = 6) -> Vanilla:
+    model = LocalModel(engine, ENCODER, context=context)
+    return Vanilla(model, temperature=temperature, max_tokens=max_tokens)
+
+
+def make() -> RoomEnv:
+    return RoomEnv(step_limit=TURNS)
+
+
+def test_every_trajectory_is_one_token_sequence_whose_texts_are_what_was_said_and_seen(engine):
+    for played in run_tasks(make, agent(engine), [TASK_IDS[0], TASK_IDS[1]] * 3, split="train", workers=4):
+        assert played.fault is None
+        sequence = token_sequence(played)
+        assert len(sequence.turns) == len(played.steps) == TURNS
+        for step, (first, end) in zip(played.steps, sequence.turns, strict=True):
+            assert ENCODER.text(sequence.ids[first:end]) == step.reply
+            assert step.usage.completion_tokens == end - first
+            assert step.cut_off == (sequence.ids[end - 1] not in ENCODER.stop_ids)
+        for step, (_, end), (first, _) in zip(played.steps, sequence.turns, sequence.turns[1:], strict=False):
+            assert step.observation in ENCODER.text(sequence.ids[end:first])
+
+
+def test_the_same_episodes_are_drawn_however_many_are_played_at_once(engine):
+    episodes = [Episode(task, sample) for task in TASK_IDS for sample in range(3)]
+    alone = run_tasks(make, agent(engine), episodes, split="train")
+    at_once = run_tasks(make, agent(engine), episodes, split="train", workers=6)
+    assert [(one.task_id, one.sample) for one in at_once] == [(one.task_id, one.sample) for one in episodes]
+    assert [token_sequence(one).ids for one in at_once] == [token_sequence(one).ids for one in alone]
+
+
+def test_samples_of_a_task_begin_alike_and_are_drawn_apart(engine):
+    episodes = [Episode(TASK_IDS[0], sample) for sample in range(4)]
+    group = run_tasks(make, agent(engine), episodes, split="train", workers=4)
+    first = [one.steps[0].tokens for one in group]
+    assert len({one.context_ids for one in first if one}) == 1
+    assert len({token_sequence(one).ids for one in group}) == 4
+
+
+def test_a_critique_is_read_by_the_model_and_kept_on_the_trajectory(engine):
+    episodes = [Episode(TASK_IDS[0]), Episode(TASK_IDS[0], critique="Take the mug first. <|im_end|>")]
+    plain, advised = run_tasks(make, agent(engine), episodes, split="train")
+    assert (plain.critique, advised.critique) == ("", "Take the mug first. <|im_end|>")
+    assert plain.steps[0].tokens is not None
+    assert advised.steps[0].tokens is not None
+    opening = advised.steps[0].tokens.context_ids
+    assert "Take the mug first. <|im_end|>" in ENCODER.text(opening)
+    ends = [ids.count(ENCODER.end_id) for ids in (opening, plain.steps[0].tokens.context_ids)]
+    assert ends == [2, 2]  # the planted one is plain text
+
+
+def test_a_full_context_ends_the_episode_and_is_no_fault(engine):
+    whole = run_episode(make(), agent(engine), TASK_IDS[0], split="train")
+    assert whole.steps[1].tokens is not None
+    room = whole.steps[1].tokens.end
+    played = run_episode(make(), agent(engine, context=room), TASK_IDS[0], split="train")
+    assert (played.context_overflow, played.truncated, played.fault, played.won) == (True, True, None, False)
+    assert len(played.steps) == 2
+    assert token_sequence(played).ids == token_sequence(whole).ids[:room]
+    nothing = run_episode(make(), agent(engine, context=10), TASK_IDS[0], split="train")
+    assert (nothing.context_overflow, nothing.steps, nothing.goal) == (True, (), whole.goal)
+
+
+class Breaking:
+    """An engine that breaks on the requests whose context holds a text, from the third turn on."""
+
+    def __init__(self, engine: Engine, text: str) -> None:
+        self._engine = engine
+        self._text = text
+        self.name, self.context = engine.name, engine.context
+
+    def submit(self, request: Request) -> Future[Reply]:
+        told = ENCODER.text(request.ids)
+        if self._text in told and told.count("<|im_start|>assistant") > 2:
+            future: Future[Reply] = Future()
+            future.set_exception(ModelError("the device is gone"))
+            return future
+        return self._engine.submit(request)
+
+    def close(self) -> None:
+        self._engine.close()
+
+
+def test_a_model_that_breaks_in_the_middle_ends_its_own_episode_only(engine):
+    player = agent(Breaking(engine, "bring the book 1"))
+    mug, book = run_tasks(make, player, TASK_IDS, split="train", workers=2)
+    assert (mug.fault, len(mug.steps)) == (None, TURNS)
+    assert book.fault is not None
+    assert (book.fault.source, book.fault.message, len(book.steps)) == ("model", "the device is gone", 2)
+    assert len(token_sequence(book).turns) == 2  # what was drawn is whole; the fault says not to train on it
+
+
+class Brittle(RoomEnv):
+    """Its engine breaks once, on the third action or pass of its first episode."""
+
+    broken = False
+
+    def pass_turn(self):
+        self._break()
+        return super().pass_turn()
+
+    def _act(self, action: str):
+        self._break()
+        return super()._act(action)
+
+    def _break(self) -> None:
+        if self._turns == 2 and not self.broken:
+            self.broken = True
+            raise EngineError("pipe closed")
+
+
+def test_an_episode_whose_environment_breaks_is_begun_anew_and_holds_nothing_of_the_broken_one(engine):
+    env = Brittle(step_limit=TURNS)
+    played = run_episode(env, agent(engine), TASK_IDS[0], split="train")
+    assert env.broken
+    assert played.fault is None
+    unbroken = run_episode(make(), agent(engine), TASK_IDS[0], split="train")
+    assert token_sequence(played).ids == token_sequence(unbroken).ids
+
+
+class Retelling(Vanilla):
+    """Puts other words into its own mouth, under the token ids of what it said."""
+
+    def conversation(self, view: AgentView) -> list[Message]:
+        messages = super().conversation(view)
+        return [one.model_copy(update={"content": "look"}) if one.role == "assistant" else one for one in messages]
+
+
+def test_a_history_that_is_not_what_was_sampled_stops_the_run(engine):
+    with pytest.raises(TokenDriftError, match="says 'look', its token ids say"):
+        run_tasks(make, Retelling(LocalModel(engine, ENCODER), temperature=1.0, max_tokens=6), TASK_IDS, split="train")
+
+
+def test_an_environment_steps_while_the_model_answers_another():
+    """Each side waits for the other: played in lockstep, neither would ever come."""
+    both = threading.Barrier(2, timeout=60)
+
+    class Meeting(RoomEnv):
+        def _act(self, action: str):
+            if self._task_id == TASK_IDS[0]:
+                both.wait()
+            return super()._act(action)
+
+    class Answering:
+        name = "answering"
+
+        def act(self, view: AgentView) -> AgentReply:
+            if view.task_id == TASK_IDS[1]:
+                both.wait()
+            return AgentReply(text="look", action="look")
+
+    played = run_tasks(lambda: Meeting(step_limit=2), Answering(), TASK_IDS, split="train", workers=2)
+    assert [len(one.steps) for one in played] == [2, 2]
