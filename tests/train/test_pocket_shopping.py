@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from itertools import islice
+from itertools import islice, pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -11,14 +12,16 @@ from hypothesis import strategies as st
 
 import align_echo
 from align_echo.agents.vanilla import Vanilla
+from align_echo.critic.language import Form, parse_critique
 from align_echo.errors import UsageError
 from align_echo.models.scripted import ScriptedModel
-from align_echo.rollout import run_tasks
+from align_echo.rollout import Episode, run_episode, run_tasks
 from align_echo.train.demonstrations import Demonstration
-from align_echo.train.pocket.shopping import Shopper, read_wish
-from align_echo.train.pocket.shopping_demonstrations import shopping_demonstrations
-from align_echo.types import Trajectory
+from align_echo.train.pocket.shopping import HABITS, Careless, Shopper, read_wish
+from align_echo.train.pocket.shopping_demonstrations import refined_shopping, shopping_demonstrations
+from align_echo.types import Agent, Trajectory
 from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.dice import Dice
 
 
 def demonstrations(seed: int, count: int) -> list[Demonstration]:
@@ -30,32 +33,46 @@ def said(demonstration: Demonstration) -> list[str]:
     return [message.content for message in demonstration.messages if message.role == "assistant"]
 
 
+def task_of(demonstration: Demonstration) -> str:
+    return next(task for task, goal in goals("train").items() if goal == goal_of(demonstration))
+
+
 def goal_of(demonstration: Demonstration) -> str:
     found = re.search(r"^Your task: (.*)$", demonstration.messages[1].content, re.MULTILINE)
     assert found
     return found[1]
 
 
-def play(actions: list[str], goal: str) -> Trajectory:
-    """The actions on the task with that goal, by the usual rollout and a model that writes them."""
-    [task] = [one for one, text in goals("train").items() if text == goal][:1]
-    agent = Vanilla(ScriptedModel(actions))
-    make_env = lambda: align_echo.make("webshop", split="train")  # noqa: E731
-    form = environment("webshop").action_format
-    return run_tasks(make_env, agent, [task], split="train", action_format=form)[0]
-
-
+@functools.cache
 def goals(split: str) -> dict[str, str]:
+    """The goal of every task of a split."""
     env = align_echo.make("webshop", split=split)
     return {task: env.reset(options={"task": task})[1]["goal"] for task in align_echo.tasks("webshop", split=split)}
 
 
+def rollout(agent: Agent, ids: list[str], *, split: str = "test") -> list[Trajectory]:
+    form = environment("webshop").action_format
+    return run_tasks(
+        lambda: align_echo.make("webshop", split=split, step_limit=12), agent, ids, split=split, action_format=form
+    )
+
+
+def mean_score(played: list[Trajectory]) -> float:
+    return sum(one.score for one in played) / len(played)
+
+
 def test_the_teacher_scores_well_on_goals_that_nobody_learns_from():
-    ids = align_echo.tasks("webshop", split="test")[:100]
-    played = run_tasks(lambda: align_echo.make("webshop", split="test"), Shopper(), ids, split="test")
-    assert sum(one.score for one in played) / len(played) > 0.8
+    played = rollout(Shopper(), list(goals("test"))[:100])
+    assert mean_score(played) > 0.8
     assert sum(one.won for one in played) / len(played) > 0.5
     assert max(len(one.steps) for one in played) <= 6
+
+
+@pytest.mark.parametrize("habit", HABITS)
+def test_a_bad_habit_costs_score(habit):
+    ids = list(goals("test"))[:40]
+    careless = [rollout(Careless(habit, Dice(task)), [task])[0] for task in ids]
+    assert mean_score(careless) < mean_score(rollout(Shopper(), ids)) - 0.05
 
 
 def test_a_goal_is_read_in_its_parts():
@@ -84,11 +101,7 @@ def test_every_training_goal_comes_once_a_lap_and_no_goal_of_another_split_does(
 def test_a_demonstration_is_word_for_word_what_the_vanilla_agent_would_have_been_sent(seed):
     for one in demonstrations(seed, 4):
         model = ScriptedModel(said(one))
-        form = environment("webshop").action_format
-        [task] = [task for task, goal in goals("train").items() if goal == goal_of(one)][:1]
-        run_tasks(
-            lambda: align_echo.make("webshop", split="train"), Vanilla(model), [task], split="train", action_format=form
-        )
+        rollout(Vanilla(model), [task_of(one)], split="train")
         assert model.requests[-1] == one.messages[:-1]
 
 
@@ -120,6 +133,48 @@ def test_every_demonstration_ends_with_a_purchase():
     for one in demonstrations(9, 200):
         assert said(one)[-1] == "click[Buy Now]"
         assert said(one).count("click[Buy Now]") == 1
+
+
+def test_a_critique_that_names_a_search_and_a_product_is_followed_and_a_product_that_it_warns_of_is_not_opened():
+    [task] = list(goals("test"))[:1]
+    [before] = rollout(Shopper(), [task])
+    code = str(before.actions[1]).removeprefix("click[").removesuffix("]")
+    other = next(one for one in re.findall(r"B0\w{8}", before.steps[0].observation) if one != code)
+    env = align_echo.make("webshop", split="test")
+    warned, sent = (
+        run_episode(env, Shopper(), Episode(task, critique=critique), split="test")
+        for critique in (f"Do not open {code} again.", f"First {before.actions[0]}, then click[{other}].")
+    )
+    assert warned.actions[0] == before.actions[0]
+    assert f"click[{code}]" not in warned.actions
+    assert warned.actions[-1] == "click[Buy Now]"
+    assert sent.actions[1] == f"click[{other}]"
+    searched = run_episode(env, Shopper(), Episode(task, critique="You should search[dress]."), split="test")
+    assert searched.actions[0] == "search[dress]"
+
+
+def test_a_refined_attempt_is_told_the_suggestions_of_the_critique_before_it_and_ends_with_a_purchase():
+    many = list(islice(refined_shopping(4), 200))
+    assert {one.kind for one in many} == {"webshop.critique", "webshop.refined"}
+    for before, one in pairwise(many):
+        if one.kind == "webshop.refined":
+            assert before.kind == "webshop.critique"
+            form: Form = "echo" if "<reason>" in before.messages[-1].content else "icrl"
+            advice = parse_critique(before.messages[-1].content, form).advice
+            assert advice
+            assert f"\n{advice}\n" in one.messages[1].content
+            assert said(one)[-1] == "click[Buy Now]"
+
+
+def test_refined_attempts_score_well():
+    refined = [one for one in islice(refined_shopping(4), 200) if one.kind == "webshop.refined"]
+    played = [rollout(Vanilla(ScriptedModel(said(one))), [task_of(one)], split="train")[0] for one in refined]
+    assert mean_score(played) > 0.85
+    assert not any(one.problem for trajectory in played for one in trajectory.steps)
+
+
+def test_refined_shopping_is_the_same_for_the_same_seed():
+    assert list(islice(refined_shopping(4), 20)) == list(islice(refined_shopping(4), 20))
 
 
 def test_other_products_than_the_embedded_ones_are_refused(monkeypatch, tmp_path):
