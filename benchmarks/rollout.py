@@ -18,6 +18,7 @@ Prints the medians, then one JSON line: `value` is our generated tokens a second
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import os
 import re
@@ -354,7 +355,7 @@ def until(row: list[int], stop_ids: Sequence[int]) -> list[int]:
 
 def copy_of(model: Any) -> Any:
     """A model of its own with the same weights."""
-    made = type(model)(model.config)
+    made = type(model)(copy.deepcopy(model.config))
     made.load_state_dict(model.state_dict())
     return made.eval()
 
