@@ -26,7 +26,7 @@ TAGS = (
 """Every tag of the critics' prompts and replies."""
 
 NO_ACTION = "(no action)"
-_TAG = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(TAGS)})\b)", re.IGNORECASE)
+_TAG = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(TAGS)}))", re.IGNORECASE)
 _NOTE = len("\n(9999 turns left out)\n")
 
 Part = tuple[str, int]
@@ -34,7 +34,10 @@ Part = tuple[str, int]
 
 
 def plain(text: str) -> str:
-    """The text with the beginning of every tag of ours written `&lt;`, so that it neither opens nor closes one."""
+    """The text with the beginning of every tag of ours written `&lt;`, so that it neither opens nor closes one.
+
+    Longer names that begin as a tag's count too: no cut through the text makes a tag of them.
+    """
     return _TAG.sub("&lt;", text)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from align_echo.critic.transcript import TAGS, clipped, one_line, plain, transcript
@@ -41,6 +41,8 @@ def test_words_in_angle_brackets_that_are_no_tags_stay_as_they_are() -> None:
 
 @settings(deadline=None)
 @given(turns, st.integers(500, 3000))
+@example([('< /action x="1"/ ><\n/ advices><task><task><task x="1">', "")], 500)
+@example([("<task>" * 200, "</feedback>" * 900), *[("9" * 300 + "<" * n, "<score>" * 400) for n in range(9)]], 500)
 def test_every_tag_of_a_transcript_is_its_own_and_it_fits_its_budget(
     played: list[tuple[str | None, str]], budget: int
 ) -> None:
