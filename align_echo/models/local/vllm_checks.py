@@ -58,11 +58,11 @@ def mode_seen(first: Sequence[float], second: Sequence[float], hot: Sequence[flo
     After processing, the only token that may be drawn has probability 1. Before it, it has the model's own, at any
     temperature, and two tokens cannot both have 1. Values whose exponentials sum to more than 1 are logits.
     """
+    if any(sum(math.exp(min(value, 1.0)) for value in one[1:]) > 1 + ROUNDING for one in (first, second, hot)):
+        return None
     if first[0] == second[0] == hot[0] == 0:
         return "processed_logprobs"
-    own = abs(first[0] - hot[0]) < ROUNDING
-    sums = [sum(math.exp(min(value, 1.0)) for value in one[1:]) for one in (first, second, hot)]
-    return "raw_logprobs" if own and max(sums) <= 1 + ROUNDING else None
+    return "raw_logprobs" if abs(first[0] - hot[0]) < ROUNDING else None
 
 
 def check_request(request: Request, mode: LogprobsMode) -> None:

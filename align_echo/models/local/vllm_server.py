@@ -322,7 +322,7 @@ class VllmServer:
 
     def _probe_once(self, only: int, temperature: float) -> list[float]:
         """The value of the one token that may be drawn, then those of the likeliest."""
-        fields = {**_fields((0,), Sampling(temperature=temperature), 1), "model": self._model}
+        fields = {**_fields((1,), Sampling(temperature=temperature), 1), "model": self._model}
         fields |= {"allowed_token_ids": [only], "logprobs": 5}
         text = ask(lambda: self._post(f"{self._base_url}/completions", fields), self._retry, self._wait, self._where)
         try:

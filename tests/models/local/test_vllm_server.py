@@ -1,0 +1,441 @@
+"""The client of a vLLM server against a real tiny model over HTTP: ids, log-probabilities, faults, publications."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from peft import PeftModel
+from transformers import Qwen3ForCausalLM
+
+from align_echo.errors import (
+    ContextOverflowError,
+    MissingDataError,
+    ModelError,
+    RequestRejectedError,
+    TokenDriftError,
+    UsageError,
+)
+from align_echo.models.local.chat import LocalModel
+from align_echo.models.local.engine import Reply, Request, Sampling
+from align_echo.models.local.vllm_checks import Forward
+from align_echo.models.local.vllm_server import VllmServer
+from align_echo.models.retry import RetryPolicy
+from align_echo.tokens import join
+from align_echo.types import Message
+from tests.models.local.tiny import tiny_encoder, tiny_model
+from tests.models.local.vllm_stand_in import CONTEXT, Refusal, StandIn, logits_of, save_adapter, serve
+
+IDS = (5, 40, 90, 7, 120)
+ATTEMPTS = 3
+
+
+def connect(stand_in: StandIn, **options: Any) -> VllmServer:
+    return VllmServer(
+        options.pop("model", "tiny"),
+        base_url=stand_in.url,
+        retry=RetryPolicy(attempts=ATTEMPTS),
+        wait=lambda seconds: None,
+        timeout=60,
+        **options,
+    )
+
+
+@contextmanager
+def running(stand_in: StandIn | None = None) -> Iterator[tuple[StandIn, VllmServer]]:
+    with serve(stand_in or StandIn()) as made:
+        engine = connect(made)
+        made.requests.clear()
+        made.paths.clear()
+        try:
+            yield made, engine
+        finally:
+            made.let_go.set()
+            engine.close()
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[tuple[StandIn, VllmServer]]:
+    """A server without faults that tests leave as it is."""
+    with running() as both:
+        yield both
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def ask(engine: VllmServer, ids: tuple[int, ...] = IDS, adapter: str = "", **sampling: Any) -> Reply:
+    return engine.submit(Request(ids, Sampling(**{"max_tokens": 8, **sampling}), adapter)).result(60)
+
+
+def forward_logprobs(model: torch.nn.Module, ids: tuple[int, ...], temperature: float = 1.0) -> list[float]:
+    """Of ids[1:], by one pass over all of them."""
+    logprobs_TV = (logits_of(model, list(ids))[:-1] / (temperature or 1.0)).log_softmax(-1)
+    return [float(logprobs_TV[place, one]) for place, one in enumerate(ids[1:])]
+
+
+def agrees(model: torch.nn.Module, ids: tuple[int, ...], reply: Reply, temperature: float = 1.0) -> bool:
+    wanted = forward_logprobs(model, ids + reply.ids, temperature)[len(ids) - 1 :]
+    return reply.logprobs == pytest.approx(wanted, abs=1e-4)
+
+
+# ---------------------------------------------------------------- replies
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    ids=st.lists(st.integers(0, 299), min_size=1, max_size=40).map(tuple),
+    temperature=st.sampled_from([0.0, 0.7, 1.0, 1.5]),
+    seed=st.integers(0, 2**63 - 1),
+)
+def test_replies_carry_the_log_probabilities_of_a_full_forward_pass(shared, ids, temperature, seed):
+    stand_in, engine = shared
+    reply = ask(engine, ids, temperature=temperature, seed=seed, stop_ids=(2,))
+    assert agrees(stand_in.model, ids, reply, temperature)
+    assert (reply.finish_reason == "stop") == (reply.ids[-1] == 2)
+    assert reply == ask(engine, ids, temperature=temperature, seed=seed, stop_ids=(2,))
+
+
+def test_the_context_is_sent_as_ids_with_every_parameter_of_sampling(shared):
+    stand_in, engine = shared
+    ask(engine, max_tokens=3, temperature=0.5, seed=11, stop_ids=(2, 9), stop=("\nYou",))
+    sent = stand_in.requests[-1]
+    assert sent["prompt"] == list(IDS)
+    assert (sent["model"], sent["max_tokens"], sent["temperature"], sent["seed"]) == ("tiny", 3, 0.5, 11)
+    assert (sent["stop_token_ids"], sent["stop"]) == ([2, 9], ["\nYou"])
+    defaults = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0}
+    assert {name: sent[name] for name in defaults} == defaults
+    assert (sent["ignore_eos"], sent["skip_special_tokens"], sent["add_special_tokens"]) == (True, False, False)
+
+
+def test_a_reply_that_would_outgrow_the_context_is_cut(shared):
+    _, engine = shared
+    ids = (7,) * (CONTEXT - 3)
+    reply = ask(engine, ids, max_tokens=50)
+    assert (len(reply.ids), reply.finish_reason) == (3, "length")
+
+
+def test_a_full_context_is_an_overflow_and_is_not_asked(shared):
+    stand_in, engine = shared
+    asked = len(stand_in.requests)
+    with pytest.raises(ContextOverflowError, match=f"takes {CONTEXT}"):
+        ask(engine, (7,) * CONTEXT)
+    assert len(stand_in.requests) == asked
+
+
+def test_a_server_that_takes_less_than_it_says_reports_an_overflow():
+    with running(StandIn(listed={"max_model_len": 4 * CONTEXT})) as (_, engine), pytest.raises(ContextOverflowError):
+        ask(engine, (7,) * (CONTEXT + 1))
+
+
+@pytest.mark.parametrize("request_", [Request((), Sampling()), Request(IDS, Sampling(max_tokens=0))])
+def test_a_request_without_context_or_room_is_refused_at_once(shared, request_):
+    with pytest.raises(UsageError, match="needs a context"):
+        shared[1].submit(request_)
+
+
+def test_many_requests_under_way_at_once_keep_their_own_answers(shared):
+    _, engine = shared
+    requests = [Request((number, 8), Sampling(seed=number, max_tokens=4)) for number in range(30)]
+    together = [future.result(60) for future in [engine.submit(one) for one in requests]]
+    assert together == [engine.submit(one).result(60) for one in requests]
+
+
+# ---------------------------------------------------------------- conversations
+
+
+def test_a_conversation_over_the_server_is_one_token_sequence_and_planted_special_tokens_stay_text(shared):
+    stand_in, engine = shared
+    model = LocalModel(engine, tiny_encoder(), seed=3)
+    planted = Message(role="user", content="<|im_end|>")
+    messages = [planted]
+    calls = []
+    for _ in range(3):
+        done = model.complete(messages, temperature=1.0, max_tokens=4)
+        assert done.tokens is not None
+        calls.append(done.tokens)
+        messages.append(Message(role="assistant", content=done.text, tokens=done.tokens))
+        messages.append(Message(role="user", content="a"))
+    sequence = join(calls)
+    assert stand_in.requests[-1]["prompt"] == list(sequence.ids[: sequence.turns[-1][0]])
+    end = model.encoder.end_id
+    opening = model.encoder.opening([planted])
+    assert opening.count(end) == 1, "the planted text holds no end token, the template one"
+    wanted = forward_logprobs(stand_in.model, sequence.ids)
+    wanted = [one * own for one, own in zip(wanted, sequence.mask[1:], strict=True)]
+    assert list(sequence.logprobs[1:]) == pytest.approx(wanted, abs=1e-4)
+
+
+# ---------------------------------------------------------------- faults
+
+GOOD = {"tokens": ["token_id:4", "token_id:5"], "token_logprobs": [-1.0, -2.0], "top_logprobs": [{}, {}]}
+PASSING = {
+    "too busy": Refusal(429),
+    "a fault of the server": Refusal(500),
+    "a dropped connection": Refusal(0),
+    "no JSON": "<html>",
+    "no choices": '{"choices": []}',
+    "no token ids": {"token_ids": None},
+    "token ids as text": {"token_ids": ["4", "5"], "logprobs": GOOD},
+    "no log-probabilities": {"logprobs": None},
+    "no tokens at all": {"token_ids": [], "logprobs": {**GOOD, "tokens": [], "token_logprobs": []}},
+    "a log-probability too few": {"token_ids": [4, 5], "logprobs": {**GOOD, "token_logprobs": [-1.0]}},
+    "log-probabilities of other tokens": {"token_ids": [4, 6], "logprobs": GOOD},
+    "a log-probability above 0": {"token_ids": [4, 5], "logprobs": {**GOOD, "token_logprobs": [-1.0, 0.5]}},
+    "a log-probability that is no number": {"token_ids": [4, 5], "logprobs": {**GOOD, "token_logprobs": [-1.0, None]}},
+    "tokens after the end token": {"token_ids": [4, 5], "logprobs": GOOD, "finish_reason": "length"},
+    "an aborted reply": {"finish_reason": "abort"},
+}
+
+
+@pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING.keys())
+def test_a_passing_fault_is_asked_again_and_a_lasting_one_is_a_model_error(fault):
+    with running() as (stand_in, engine):
+        wanted = ask(engine, max_tokens=3, stop_ids=(4,))
+        stand_in.faults = [fault] * (ATTEMPTS - 1)
+        assert ask(engine, max_tokens=3, stop_ids=(4,)) == wanted
+        stand_in.faults = [fault] * ATTEMPTS
+        with pytest.raises(ModelError, match=f"no reply in {ATTEMPTS} attempts") as caught:
+            ask(engine, max_tokens=3, stop_ids=(4,))
+        assert "\n" not in str(caught.value)
+
+
+def test_a_reply_longer_than_asked_is_a_model_error():
+    with running() as (stand_in, engine):
+        stand_in.faults = [{"token_ids": [4, 5], "logprobs": GOOD, "finish_reason": "length"}] * ATTEMPTS
+        with pytest.raises(ModelError, match="1 were asked for"):
+            ask(engine, max_tokens=1)
+
+
+def test_a_refused_request_is_not_sent_again():
+    with running() as (stand_in, engine):
+        stand_in.faults = [Refusal(400, "Token id 9999 is out of vocabulary")]
+        with pytest.raises(RequestRejectedError, match="out of vocabulary"):
+            ask(engine)
+        assert len(stand_in.requests) == 1
+
+
+def test_an_answer_to_other_ids_is_token_drift():
+    with running() as (stand_in, engine):
+        stand_in.faults = [{"prompt_token_ids": [*IDS, 1]}]
+        with pytest.raises(TokenDriftError, match="other token ids"):
+            ask(engine)
+
+
+def test_a_closed_engine_takes_no_requests():
+    with serve(StandIn()) as stand_in:
+        engine = connect(stand_in)
+        engine.close()
+        assert engine.closed
+        with pytest.raises(ModelError, match="closed"):
+            ask(engine)
+
+
+# ---------------------------------------------------------------- connecting
+
+
+def test_connecting_learns_the_context_and_where_the_tokenizer_is(shared):
+    engine = shared[1]
+    assert (engine.name, engine.context, engine.root) == ("vllm-server:tiny", CONTEXT, "/models/tiny")
+
+
+@pytest.mark.parametrize("mode", ["raw_logprobs", "processed_logprobs"])
+def test_connecting_sees_which_log_probabilities_the_server_gives(mode):
+    with running(StandIn(mode=mode)) as (_, engine):
+        assert engine.logprobs_mode == mode
+
+
+@pytest.mark.parametrize("mode", ["raw_logits", "processed_logits"])
+def test_a_server_that_gives_logits_is_refused(mode):
+    with serve(StandIn(mode=mode)) as stand_in, pytest.raises(UsageError, match="--logprobs-mode processed_logprobs"):
+        connect(stand_in)
+
+
+def test_raw_log_probabilities_serve_temperature_1_and_greedy_replies_only():
+    with running(StandIn(mode="raw_logprobs")) as (stand_in, engine):
+        assert agrees(stand_in.model, IDS, ask(engine, temperature=1.0))
+        assert agrees(stand_in.model, IDS, ask(engine, temperature=0.0), 0.0)
+        ask(engine, temperature=1.0, top_k=5, top_p=0.9)
+        with pytest.raises(UsageError, match="--logprobs-mode processed_logprobs"):
+            ask(engine, temperature=0.7)
+
+
+@pytest.mark.parametrize("filters", [{"top_k": 5}, {"top_p": 0.9}])
+def test_processed_log_probabilities_do_not_serve_top_k_and_top_p(shared, filters):
+    with pytest.raises(UsageError, match="--logprobs-mode raw_logprobs"):
+        ask(shared[1], **filters)
+    ask(shared[1], temperature=0.0, **filters)
+
+
+def test_a_temperature_at_which_vllm_does_not_draw_is_refused(shared):
+    with pytest.raises(UsageError, match=r"no temperature between 0 and 0\.01"):
+        ask(shared[1], temperature=0.001)
+
+
+def test_an_unknown_model_is_told_with_those_there_are():
+    with serve(StandIn()) as stand_in, pytest.raises(UsageError, match="its models: tiny"):
+        connect(stand_in, model="big")
+
+
+def test_a_server_that_gives_no_token_ids_is_refused_without_asking_twice():
+    with serve(StandIn(faults=[{"token_ids": None}])) as stand_in:
+        with pytest.raises(UsageError, match=r"does not answer as vLLM .* lacks choices.0.token_ids"):
+            connect(stand_in)
+        assert len(stand_in.requests) == 1
+
+
+def test_a_server_that_is_not_there_is_a_model_error():
+    with serve(StandIn()) as stand_in:
+        pass
+    with pytest.raises(ModelError, match="gave no reply"):
+        connect(stand_in)
+
+
+# ---------------------------------------------------------------- adapters
+
+
+def test_a_loaded_adapter_draws_from_its_own_weights(tmp_path: Path):
+    folder = save_adapter(tmp_path / "agent", seed=1)
+    adapted = PeftModel.from_pretrained(tiny_model(context=CONTEXT), str(folder))
+    with running() as (stand_in, engine):
+        before = ask(engine)
+        engine.load_adapter("agent", str(folder))
+        reply = ask(engine, adapter="agent")
+        assert agrees(adapted, IDS, reply)
+        assert reply.logprobs != before.logprobs
+        assert ask(engine) == before
+    assert stand_in.adapters == {}, "closing unloads what was loaded"
+
+
+def test_a_replaced_version_of_an_adapter_goes_once_its_requests_are_answered(tmp_path: Path):
+    folders = [save_adapter(tmp_path / f"agent-{seed}", seed) for seed in (1, 2)]
+    models = [PeftModel.from_pretrained(tiny_model(context=CONTEXT), str(folder)) for folder in folders]
+    with running() as (stand_in, engine):
+        engine.load_adapter("agent", str(folders[0]))
+        (first,) = stand_in.adapters
+        stand_in.hold = first
+        under_way: Future[Reply] = engine.submit(Request(IDS, Sampling(max_tokens=8), "agent"))
+        assert stand_in.waiting.acquire(timeout=60)
+        engine.load_adapter("agent", str(folders[1]))
+        assert first in stand_in.adapters
+        assert len(stand_in.adapters) == 2
+        assert agrees(models[1], IDS, ask(engine, adapter="agent"))
+        stand_in.let_go.set()
+        assert agrees(models[0], IDS, under_way.result(60))
+        assert first not in stand_in.adapters
+        assert len(stand_in.adapters) == 1
+
+
+def test_names_that_the_server_has_in_use_are_not_taken(tmp_path: Path):
+    folder = save_adapter(tmp_path / "agent", seed=1)
+    with running() as (stand_in, engine):
+        stand_in.load({"lora_name": "agent-1", "lora_path": str(folder)})
+        engine.load_adapter("agent", str(folder))
+        assert sorted(stand_in.adapters) == ["agent-1", "agent-2"]
+
+
+def test_adapters_that_the_server_was_started_with_can_be_named(tmp_path: Path):
+    stand_in = StandIn()
+    stand_in.load({"lora_name": "critic", "lora_path": str(save_adapter(tmp_path / "critic", seed=1))})
+    with running(stand_in) as (_, engine):
+        assert agrees(stand_in.adapters["critic"], IDS, ask(engine, adapter="critic"))
+    assert list(stand_in.adapters) == ["critic"], "closing leaves them"
+
+
+def test_what_cannot_be_loaded_is_told(tmp_path: Path):
+    folder = save_adapter(tmp_path / "agent", seed=1)
+    with running() as (stand_in, engine):
+        with pytest.raises(UsageError, match="no adapter agent is loaded"):
+            ask(engine, adapter="agent")
+        with pytest.raises(MissingDataError, match="holds no adapter"):
+            engine.load_adapter("agent", str(tmp_path))
+        engine.load_adapter("agent", str(folder))
+        with pytest.raises(UsageError, match="to a folder of its own"):
+            engine.load_adapter("agent", str(folder))
+        stand_in.loads_adapters = False
+        with pytest.raises(UsageError, match="VLLM_ALLOW_RUNTIME_LORA_UPDATING"):
+            engine.load_adapter("critic", str(save_adapter(tmp_path / "critic", seed=2)))
+
+
+# ---------------------------------------------------------------- weights
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("other")
+    tiny_model(seed=9, context=CONTEXT).save_pretrained(folder)
+    return folder
+
+
+def forward_of(folder: Path) -> Forward:
+    return Forward(IDS, tuple(forward_logprobs(Qwen3ForCausalLM.from_pretrained(folder), IDS)))
+
+
+def test_published_weights_are_those_drawn_from(other):
+    with running() as (stand_in, engine):
+        engine.publish_weights(str(other), forward_of(other))
+        assert agrees(Qwen3ForCausalLM.from_pretrained(other), IDS, ask(engine))
+        assert [path for path in stand_in.paths if not path.startswith("/v1")] == [
+            "/pause?mode=wait", "/collective_rpc", "/reset_prefix_cache", "/resume",
+        ]  # fmt: skip
+
+
+def test_a_server_that_keeps_part_of_the_old_weights_is_found_out_and_not_used_until_it_is_right(other):
+    with running(StandIn(reload_keeps_head=True)) as (stand_in, engine):
+        with pytest.raises(ModelError, match="does not compute with the published weights"):
+            engine.publish_weights(str(other), forward_of(other))
+        with pytest.raises(ModelError, match="unusable weights"):
+            ask(engine)
+        stand_in.reload_keeps_head = False
+        engine.publish_weights(str(other), forward_of(other))
+        assert agrees(Qwen3ForCausalLM.from_pretrained(other), IDS, ask(engine))
+
+
+def test_replies_made_before_published_weights_are_verified_wait_for_the_verdict(other):
+    with running(StandIn(reload_keeps_head=True)) as (stand_in, engine), ThreadPoolExecutor() as threads:
+        stand_in.hold = "tiny"
+        under_way = engine.submit(Request(IDS, Sampling(max_tokens=1)))
+        assert stand_in.waiting.acquire(timeout=60)
+        publication = threads.submit(engine.publish_weights, str(other), forward_of(other))
+        assert stand_in.waiting.acquire(timeout=60), "the verification has begun"
+        stand_in.let_go.set()
+        with pytest.raises(ModelError, match="unusable weights"):
+            under_way.result(60)
+        with pytest.raises(ModelError, match="unusable weights"):
+            publication.result(60)
+
+
+@pytest.mark.parametrize("fault", ["reload_fails", "keeps_prefixes"])
+def test_a_publication_that_fails_leaves_the_server_running_and_unused(other, fault):
+    with running() as (stand_in, engine):
+        setattr(stand_in, fault, True)
+        with pytest.raises(ModelError, match="unusable weights"):
+            engine.publish_weights(str(other), forward_of(other))
+        assert stand_in.paths[-1] == "/resume"
+        with pytest.raises(ModelError, match="unusable weights"):
+            ask(engine)
+
+
+def test_a_server_that_does_not_allow_publication_stays_usable(other):
+    with running(StandIn(development=False)) as (_, engine):
+        with pytest.raises(UsageError, match="VLLM_SERVER_DEV_MODE"):
+            engine.publish_weights(str(other), forward_of(other))
+        ask(engine)
+
+
+def test_a_folder_without_weights_is_refused_before_the_server_hears_of_it(tmp_path: Path):
+    (tmp_path / "config.json").write_text(json.dumps({}))
+    with running() as (stand_in, engine):
+        with pytest.raises(MissingDataError, match="holds no model"):
+            engine.publish_weights(str(tmp_path), Forward(IDS, (-1.0,) * 4))
+        assert stand_in.paths == []
