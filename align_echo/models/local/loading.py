@@ -66,7 +66,8 @@ def run_transformers(
     weights = content_hash(Path(source)) if Path(source).is_dir() else ""
 
     def start() -> Running:
-        transformers_logging.disable_progress_bar()
+        quiet: Callable[[], None] = transformers_logging.disable_progress_bar
+        quiet()
         model = _files_of(source, lambda: AutoModelForCausalLM.from_pretrained(source, dtype=kind))
         encoder = encoder_of(source)
         engine = TransformersEngine(model.to(device), name=name, decode=encoder.text, slots=slots, context=context)

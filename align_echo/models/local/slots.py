@@ -14,7 +14,7 @@ import torch
 WORTH_COPYING = 8
 """Fewer shared tokens than this are computed again rather than copied from another slot."""
 
-_GROWTH = 128
+_GROWTH = 256
 _FREE = -1
 
 
@@ -76,6 +76,8 @@ class SlotCache:
 
     def _shared(self, wanted: np.ndarray, adapter: str) -> np.ndarray:
         """How many leading ids of `wanted` [T] each slot holds [S]; 0 where another adapter computed them."""
+        if not len(wanted):
+            return np.zeros(self.slots, dtype=np.int64)
         differs = self._held[:, : len(wanted)] != wanted
         shared: np.ndarray = np.where(differs.any(axis=1), differs.argmax(axis=1), len(wanted))
         shared[[other != adapter for other in self._adapters]] = 0
@@ -91,7 +93,7 @@ class SlotCache:
         """Make room for rows of so many tokens."""
         if columns <= self._columns:
             return
-        wanted = max(columns, self._columns * 3 // 2)
+        wanted = max(columns, 2 * self._columns)
         wide = min(self.context, -(-wanted // _GROWTH) * _GROWTH)
         self._layers = {layer: (_wider(one, wide), _wider(two, wide)) for layer, (one, two) in self._layers.items()}
         self._columns = wide
@@ -108,9 +110,9 @@ class SlotCache:
         return states.new_zeros(self.slots, states.shape[1], self._columns, states.shape[3])
 
     def _copy(self, source: int, target: int, length: int) -> None:
-        for keys, values in self._layers.values():
-            keys[target, :, :length] = keys[source, :, :length]
-            values[target, :, :length] = values[source, :, :length]
+        with torch.inference_mode():  # which the buffers were made in
+            for buffer in (one for layer in self._layers.values() for one in layer):
+                buffer[target, :, :length] = buffer[source, :, :length]
         self._held[target, :length] = self._held[source, :length]
         self.lengths[target] = max(length, self.lengths[target])  # what is beyond is cut by `take`
 

@@ -5,6 +5,7 @@ Left out: PEFT's other kinds of adapters, and merging.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -63,8 +64,9 @@ class Adapters:
         if config.peft_type != PeftType.LORA:
             raise UsageError(f"the adapter in {folder} is of the kind {config.peft_type}: only LoRA is served")
         if name in self.names and self._peft is not None:
-            self.switch("")
-            self._peft.delete_adapter(name)
+            with warnings.catch_warnings():  # PEFT says which other adapter it makes active; `switch` decides that here
+                warnings.simplefilter("ignore")
+                self._peft.delete_adapter(name)
         if self._peft is None:
             self._peft = PeftModel.from_pretrained(self._model, folder, adapter_name=name)
         else:

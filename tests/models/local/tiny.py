@@ -17,6 +17,11 @@ TEXTS = ("go to cabinet 1", "take the mug from the shelf", "You see nothing. Not
 
 def tiny_tokenizer(special: tuple[str, ...] = CHATML) -> PreTrainedTokenizerBase:
     """About 300 entries, ChatML."""
+    return chatml_tokenizer(tiny_backend(special))
+
+
+def tiny_backend(special: tuple[str, ...] = CHATML) -> Tokenizer:
+    """Byte-level BPE with these special tokens, the first ids."""
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
@@ -25,7 +30,7 @@ def tiny_tokenizer(special: tuple[str, ...] = CHATML) -> PreTrainedTokenizerBase
         vocab_size=300, special_tokens=list(special), initial_alphabet=alphabet, show_progress=False
     )
     backend.train_from_iterator(TEXTS * 3, trainer)
-    return chatml_tokenizer(backend)
+    return backend
 
 
 def tiny_encoder() -> ChatEncoder:

@@ -1,0 +1,109 @@
+"""Local models by name: one engine for a model, what is missing is said in one line, torch is imported late."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from align_echo.errors import MissingDataError, UsageError
+from align_echo.models import load_model
+from align_echo.models.local import load_local
+from align_echo.models.local.loading import content_hash, encoder_of, run_transformers
+from align_echo.types import Message
+from tests.models.local.tiny import CHATML, tiny_model, tiny_tokenizer
+
+CHAT = [Message(role="system", content="be brief"), Message(role="user", content="what now?")]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A tiny model as `save_pretrained` writes it."""
+    tiny_model().save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    return tmp_path
+
+
+def test_a_folder_is_a_model_by_its_path_and_all_that_name_it_share_one_engine(folder):
+    first, second = load_local(f"transformers:{folder}"), load_local(str(folder), seed=3)
+    assert first.engine is second.engine
+    assert first.name == f"transformers:{folder}"
+    assert first.weights == content_hash(folder)
+    assert first.identity != second.identity
+    reply = load_model(str(folder)).complete(CHAT, temperature=1.0, max_tokens=4)
+    assert reply.tokens is not None
+    assert reply.usage.completion_tokens == 4
+    first.engine.close()
+    again = load_local(str(folder))
+    assert again.engine is not first.engine, "a closed engine is started anew"
+    again.engine.close()
+
+
+def test_other_files_are_another_model(folder):
+    first = load_local(str(folder))
+    tiny_model(seed=1).save_pretrained(folder)
+    second = load_local(str(folder))
+    assert first.weights != second.weights
+    assert first.engine is not second.engine
+    first.engine.close()
+    second.engine.close()
+
+
+def test_end_tokens_of_the_generation_settings_end_replies(folder):
+    model = tiny_model()
+    generation = model.generation_config
+    assert generation is not None
+    generation.eos_token_id = [CHATML.index("<|im_end|>"), 7]
+    generation.save_pretrained(folder)
+    assert encoder_of(str(folder)).stop_ids == (CHATML.index("<|im_end|>"), 7)
+
+
+def test_options_of_an_engine_make_an_engine_of_its_own(folder):
+    usual = run_transformers(str(folder), name="tiny")
+    short = run_transformers(str(folder), name="tiny", context=64)
+    half = run_transformers(str(folder), name="tiny", dtype="bfloat16")
+    assert [one.engine.context for one in (usual, short, half)] == [512, 64, 512]
+    assert len({id(one.engine) for one in (usual, short, half)}) == 3
+    for one in (usual, short, half):
+        one.engine.close()
+    with pytest.raises(UsageError, match="unknown dtype 'int3'; known: float32"):
+        run_transformers(str(folder), name="tiny", dtype="int3")
+
+
+def test_what_is_missing_is_said_in_one_line(tmp_path, monkeypatch):
+    with pytest.raises(MissingDataError, match=f"there is no folder {tmp_path}/nowhere"):
+        load_local(f"transformers:{tmp_path}/nowhere")
+    with pytest.raises(UsageError, match="no model can be loaded from") as caught:
+        load_local(f"transformers:{tmp_path}")
+    assert "\n" not in str(caught.value)
+    monkeypatch.setattr("align_echo.models.local.loading.resources.files", lambda package: tmp_path)
+    with pytest.raises(MissingDataError, match="the pocket model is not in this installation"):
+        load_local("pocket")
+
+
+def test_without_torch_the_extra_to_install_is_named():
+    said = python(
+        "import sys",
+        "sys.modules['torch'] = None",
+        "from align_echo.errors import MissingExtraError",
+        "from align_echo.models import load_model",
+        "try: load_model('pocket')",
+        "except MissingExtraError as error: print(error)",
+    )
+    assert said == "the local model pocket needs an extra: pip install 'align-echo[train]'"
+
+
+def test_the_library_and_its_command_line_import_no_torch():
+    said = python(
+        "import sys, align_echo.cli.main, align_echo.models.local",
+        "print([name for name in ('torch', 'transformers') if name in sys.modules])",
+    )
+    assert said == "[]"
+
+
+def python(*lines: str) -> str:
+    """What a fresh interpreter prints."""
+    out = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
+    return out.stdout.strip()

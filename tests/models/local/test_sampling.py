@@ -1,0 +1,78 @@
+"""One token a row by inverse CDF: the distribution is the one asked for, and its log-probability is told."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from align_echo.models.local.engine import Sampling
+from align_echo.models.local.sampling import draw
+
+SIZE = 6
+rows = st.lists(st.floats(-8, 8, width=32), min_size=SIZE, max_size=SIZE)
+GRID = 500
+UNIFORMS = [(number + 0.5) / GRID for number in range(GRID)]
+
+
+def drawn_shares(logits: list[float], sampling: Sampling) -> list[float]:
+    """How often each token comes over an even grid of uniform numbers."""
+    tokens, _ = draw(torch.tensor([logits] * GRID), [sampling] * GRID, UNIFORMS)
+    return [tokens.count(token) / GRID for token in range(SIZE)]
+
+
+def expected_shares(logits: list[float], sampling: Sampling) -> list[float]:
+    weights = [math.exp(one / sampling.temperature) for one in logits]
+    order = sorted(range(SIZE), key=lambda token: -weights[token])
+    kept = order[: sampling.top_k or SIZE]
+    total, before = sum(weights[token] for token in kept), 0.0
+    chosen: list[int] = []
+    for token in kept:
+        if before < sampling.top_p * total or not chosen:
+            chosen.append(token)
+        before += weights[token]
+    left = sum(weights[token] for token in chosen)
+    return [weights[token] / left if token in chosen else 0.0 for token in range(SIZE)]
+
+
+@settings(max_examples=50)
+@given(logits=rows, temperature=st.sampled_from([0.3, 1.0, 2.0]), top_k=st.integers(0, SIZE + 2))
+def test_tokens_come_as_often_as_temperature_and_top_k_say(logits, temperature, top_k):
+    logits = [one + 1e-3 * place for place, one in enumerate(logits)]  # no ties
+    sampling = Sampling(temperature=temperature, top_k=top_k)
+    assert drawn_shares(logits, sampling) == pytest.approx(expected_shares(logits, sampling), abs=6e-3)
+
+
+@pytest.mark.parametrize("top_p", [0.05, 0.3, 0.5, 0.75, 0.96, 1.0])
+@pytest.mark.parametrize("top_k", [0, 3])
+def test_top_p_keeps_the_fewest_tokens_that_reach_it_among_those_of_top_k(top_p, top_k):
+    logits = [math.log(share) for share in (0.08, 0.4, 0.02, 0.25, 0.15, 0.1)]
+    sampling = Sampling(temperature=1.0, top_p=top_p, top_k=top_k)
+    assert drawn_shares(logits, sampling) == pytest.approx(expected_shares(logits, sampling), abs=6e-3)
+
+
+@given(
+    logits=st.lists(rows, min_size=1, max_size=5),
+    temperatures=st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=5, max_size=5),
+    uniform=st.floats(0, 1, exclude_max=True),
+    top_k=st.integers(0, 3),
+)
+def test_log_probabilities_are_those_before_top_k_at_the_rows_own_temperature(logits, temperatures, uniform, top_k):
+    samplings = [Sampling(temperature=one, top_k=top_k) for one, _ in zip(temperatures, logits, strict=False)]
+    tokens, logprobs = draw(torch.tensor(logits), samplings, [uniform] * len(logits))
+    for row, sampling, token, logprob in zip(logits, samplings, tokens, logprobs, strict=True):
+        scaled = torch.log_softmax(torch.tensor(row) / (sampling.temperature or 1.0), dim=-1)
+        assert logprob == pytest.approx(float(scaled[token]), abs=1e-5)
+        if sampling.temperature == 0:
+            assert row[token] == max(row)
+
+
+@pytest.mark.parametrize("uniform", [0.0, math.nextafter(1.0, 0.0)])
+def test_a_token_of_probability_zero_is_never_drawn(uniform):
+    never = float("-inf")
+    tokens, logprobs = draw(torch.tensor([[never, 0.0, never, 0.0, never, never]]), [Sampling()], [uniform])
+    assert tokens == [3 if uniform else 1]
+    assert logprobs == pytest.approx([math.log(0.5)])
