@@ -55,6 +55,11 @@ def tasks(name: str, split: str) -> frozenset[str]:
     return frozenset(align_echo.tasks(name, split=split))
 
 
+def number_of(game: str) -> int:
+    """The number that tells games of one room and goal apart."""
+    return int(game.rsplit("_", 1)[1])
+
+
 @few_draws
 @given(seed=st.integers(0, 99), number=st.integers(0, 99))
 def test_every_chat_can_be_encoded_and_its_replies_are_where_the_encoder_says(part, seed, number):
@@ -93,6 +98,7 @@ def test_only_training_tasks_are_played(part, played, seed, number):
     games = {task for name, task in played if name == "alfworld"}
     for split in SPLITS["alfworld"]:
         assert games.isdisjoint(tasks("alfworld", split))
+        assert all(number_of(task) > max(map(number_of, tasks("alfworld", split))) for task in games)
     plans = {int(task.split("/")[-2].rsplit("-", 1)[1]) for task in games}
     assert plans <= set(SEEN) - set(UNSEEN)
     assert {name for name, _ in played} <= set(SPLITS)
