@@ -99,7 +99,8 @@ def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, facts: dict
     shutil.rmtree(made, ignore_errors=True)
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
-    model.to(torch.float16).save_pretrained(made)
+    torch.nn.Module.to(model, dtype=torch.float16)
+    model.save_pretrained(made)
     tokenizer.save_pretrained(made)
     write_atomically(made / "making.json", json.dumps(facts, indent=1) + "\n")
     write_atomically(made / "README.md", render("pocket/card", {"facts": facts}))
