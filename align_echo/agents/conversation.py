@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 
 from align_echo.errors import ReplyFormatError
 from align_echo.models.endpoint import base_url_of
-from align_echo.models.recording import sample_of
+from align_echo.models.recording import sample_of, weights_of
 from align_echo.prompts import prompt_hash, render
 from align_echo.types import AgentReply, AgentView, ChatModel, Completion, Message, Tokens, Turn
 
@@ -54,9 +54,11 @@ class ChatAgent(abc.ABC):
         return self._temperature
 
     def describe(self) -> dict[str, str]:
-        """Its model and endpoint, temperature and prompt hashes, for run records."""
+        """Its model, endpoint or weights, temperature and prompt hashes, for run records."""
         prompts = {f"prompt.{name}": prompt_hash(name) for name in (*SHARED_PROMPTS, *self.prompts)}
         made_of = {"model.agent": self._model.name, "base_url.agent": base_url_of(self._model)}
+        if weights := weights_of(self._model):
+            made_of["weights.agent"] = weights
         return {**made_of, "temperature": str(self._temperature), "max_tokens": str(self._max_tokens), **prompts}
 
     def act(self, view: AgentView) -> AgentReply:

@@ -13,7 +13,7 @@ from align_echo.types import Misalignment, Trajectory
 class Described(Protocol):
     """Something that says what it is made of, for run records and resuming.
 
-    Keys: "model.<role>" a model's name, "base_url.<role>" where it is asked,
+    Keys: "model.<role>" a model's name, "base_url.<role>" where it is asked, "weights.<role>" a hash of a local one's,
     "prompt.<role>/<name>" a prompt's hash; any other key is a setting.
     """
 

@@ -76,11 +76,11 @@ def is_scripted(model: str | None) -> bool:
     return model in SCRIPTED_MODELS
 
 
-def workers_for(name: str, model: str | None) -> int:
+def workers_for(player: Player) -> int:
     """How many episodes to play at once if the user does not say: a model is waited for, a script is not."""
-    if model is None or not needs_model(name) or is_scripted(model):
+    if player.model is None or is_scripted(player.model):
         return 1
-    return WORKERS_WITH_LOCAL_MODEL if is_local(model) else WORKERS_WITH_ENDPOINT
+    return WORKERS_WITH_LOCAL_MODEL if is_local(player.model) else WORKERS_WITH_ENDPOINT
 
 
 def chat_model(name: str, *, spec: EnvironmentSpec, base_url: str | None, seed: int) -> ChatModel:
@@ -139,6 +139,10 @@ def build_agent(
     return make_novice(spec.name, name, seed=seed)
 
 
-def about(name: str, model: str | None) -> str:
-    """One line for the record: which agent, which model."""
-    return f"agent: {name}, model {model_on_record(model)}" if needs_model(name) else f"agent: {name} ({AGENTS[name]})"
+def about(player: Player, agent: Agent) -> str:
+    """One line for the record: which agent, which model, which weights where they are known."""
+    if not needs_model(player.agent):
+        return f"agent: {player.agent} ({AGENTS[player.agent]})"
+    weights = agent.describe().get("weights.agent", "") if isinstance(agent, ChatAgent) else ""
+    line = f"agent: {player.agent}, model {model_on_record(player.model)}"
+    return f"{line}, weights {weights[:12]}" if weights else line

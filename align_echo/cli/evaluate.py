@@ -13,6 +13,7 @@ from align_echo.agents.conversation import ChatAgent
 from align_echo.align.backend import Described
 from align_echo.cli import options
 from align_echo.cli.agents import (
+    Player,
     about,
     build_agent,
     chat_model,
@@ -44,8 +45,7 @@ class Plan:
     task_ids: list[str]
     interface: str
     variants: dict[str, Interface | None]
-    agent: str
-    model: str | None
+    player: Player
     base_url: str | None
     seed: int
     workers: int
@@ -63,9 +63,9 @@ class Plan:
             "split": self.split,
             "tasks": list(self.task_ids),
             "interfaces": {name: one.label if one else "none" for name, one in self.variants.items()},
-            "agent": self.agent,
-            "model": model_on_record(self.model),
-            "base_url": endpoint_on_record(self.model, self.base_url),
+            "agent": self.player.agent,
+            "model": model_on_record(self.player.model),
+            "base_url": endpoint_on_record(self.player.model, self.base_url),
             "episodes_per_task": self.samples,
             "seed": self.seed,
             "games": games_of(self.spec, self.data_root),
@@ -112,11 +112,10 @@ def evaluate(
         task_ids=pick_tasks(
             list_tasks(env, split=split, data_root=data_root), tasks, task_type=spec.task_type, seed=seed
         ),
-        agent=chosen.agent,
-        model=chosen.model,
+        player=chosen,
         base_url=base_url,
         seed=seed,
-        workers=workers or workers_for(chosen.agent, chosen.model),
+        workers=workers or workers_for(chosen),
         data_root=data_root,
         temperature=temperature,
         samples=episodes_per_task,
@@ -129,13 +128,13 @@ def evaluate(
     check_folder(path, config, resume=resume)
     try_reset(spec, plan.task_ids[0], split=split, data_root=data_root)
     folder = EvaluationFolder(path, config, resume=resume)
-    note(about(plan.agent, plan.model))
+    note(about(plan.player, player))
     with resumable(path), Display() as display:
         trajectories = play(plan, player, folder, display)
         display.status("replaying the actions in the plain environment")
         result = compare(spec, trajectories, seed=seed, data_root=data_root)
     summary = folder.finish(result)
-    _show(plan, result)
+    _show(plan, player, result)
     print(f"written: {summary} and the trajectories beside it")
 
 
@@ -172,7 +171,7 @@ def choose_variants(
 def build_player(plan: Plan, path: Path) -> Agent:
     """The plan's agent. Raises `UsageError`, also if it would play every episode of a task alike."""
     player = build_agent(
-        plan.agent,
+        plan.player.agent,
         _load_model(plan, path),
         spec=plan.spec,
         split=plan.split,
@@ -197,13 +196,14 @@ def _load_model(plan: Plan, path: Path) -> ChatModel | None:
     Replies from an endpoint are cached and logged in the run's folder. Those of a local model cost nothing to draw
     again, and stand whole in the trajectories.
     """
-    if plan.model is None:
+    name = plan.player.model
+    if name is None:
         return None
     from align_echo.jsonl import JsonlFile
     from align_echo.models import RecordingModel, ReplyCache
 
-    model = chat_model(plan.model, spec=plan.spec, base_url=plan.base_url, seed=plan.seed)
-    if is_local(plan.model):
+    model = chat_model(name, spec=plan.spec, base_url=plan.base_url, seed=plan.seed)
+    if is_local(name):
         return model
     return RecordingModel(model, role="agent", cache=ReplyCache(path / "cache"), log=JsonlFile(path / "calls.jsonl"))
 
@@ -235,7 +235,7 @@ def play(plan: Plan, agent: Agent, folder: EvaluationFolder, display: Display) -
     return played
 
 
-def _show(plan: Plan, result: Comparison) -> None:
+def _show(plan: Plan, player: Agent, result: Comparison) -> None:
     console = stdout()
     for table in tables(result):
         console.print(table)
@@ -247,7 +247,7 @@ def _show(plan: Plan, result: Comparison) -> None:
         tried += f"{sum(rule.evidence.refuted for rule in rules)} against"
         print(f"interface: {plan.interface} ({interface.name}@{interface.content_hash}), made by ", end="")
         print(f"{interface.provenance.backend}, {len(rules)} rules on record ({tried})")
-    print(about(plan.agent, plan.model))
+    print(about(plan.player, player))
     if result.games:
         print(f"games: {result.games}")
     spent = [one.usage for one in result.variants.values()]

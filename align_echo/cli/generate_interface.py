@@ -89,7 +89,7 @@ def generate_interface(
         seed=seed,
     )
     try_reset(spec, fresh[0], split=world.split, data_root=data_root)
-    made_of = (_about_backend(backend, chosen, models), about(played_by.agent, played_by.model))
+    made_of = (_about_backend(backend, chosen, models), about(played_by, player))
     with resumable(path), Display() as display:
         made_by = _backend(chosen, world, player, folder, models, seed, fresh, display)
         result = generate(
@@ -101,7 +101,7 @@ def generate_interface(
             iterations=iterations,
             tasks_per_iteration=tasks_per_iteration,
             data_root=data_root,
-            workers=workers or workers_for(played_by.agent, played_by.model),
+            workers=workers or workers_for(played_by),
             resume=resume,
             progress=_shown_on(display, made_of),
         )

@@ -77,12 +77,16 @@ class Planned:
     """A cell to play: its evaluation, its agent, its folder."""
 
     plan: Plan
-    player: Agent
+    agent: Agent
     path: Path
 
     @property
+    def about(self) -> str:
+        return about(self.plan.player, self.agent)
+
+    @property
     def config(self) -> Config:
-        return config_of(self.plan, self.player)
+        return config_of(self.plan, self.agent)
 
     @property
     def begun(self) -> bool:
@@ -118,10 +122,10 @@ def grid(
     with resumable(path), Display() as display:
         cells = []
         for number, one in enumerate(planned, start=1):
-            plan = one.plan
-            display.say(f"cell {number} of {len(planned)}: {plan.spec.name}, {about(plan.agent, plan.model)}")
+            display.say(f"cell {number} of {len(planned)}: {one.plan.spec.name}, {one.about}")
             cells.append(_play_cell(one, path, display))
-    _finish(grid_of(cells, model=model_on_record(axes.model), interface=interface, seed=seed, tasks=tasks), axes, path)
+    summary = grid_of(cells, model=model_on_record(axes.model), interface=interface, seed=seed, tasks=tasks)
+    _finish(summary, list(dict.fromkeys(one.about for one in planned)), path)
 
 
 def read_axes(
@@ -176,11 +180,10 @@ def _planned(axes: Axes, spec: EnvironmentSpec, player: Player, path: Path, work
         task_ids=axes.tasks[spec.name],
         interface=interface.name,
         variants={BASELINE: None, WITH: interface},
-        agent=player.agent,
-        model=player.model,
+        player=player,
         base_url=axes.base_url,
         seed=axes.seed,
-        workers=workers or workers_for(player.agent, player.model),
+        workers=workers or workers_for(player),
         data_root=None,
     )
     folder = path / spec.name / player.agent
@@ -195,7 +198,7 @@ def _play_cell(one: Planned, path: Path, display: Display) -> Cell:
         display.say("finished earlier")
     else:
         folder = EvaluationFolder(one.path, one.config, resume=one.begun)
-        trajectories = play(plan, one.player, folder, display)
+        trajectories = play(plan, one.agent, folder, display)
         display.status("replaying the actions in the plain environment")
         comparison, whole = measure(plan.spec, trajectories, seed=plan.seed)
         if comparison is not None and whole:
@@ -204,7 +207,7 @@ def _play_cell(one: Planned, path: Path, display: Display) -> Cell:
         plan.spec,
         comparison,
         {name: interface.label if interface else BASELINE for name, interface in plan.variants.items()},
-        agent=plan.agent,
+        agent=plan.player.agent,
         tasks=len(plan.task_ids),
         folder=str(one.path.relative_to(path)),
     )
@@ -219,14 +222,13 @@ def _measured(one: Planned) -> Comparison | None:
     return None if any(result.faults for result in found.variants.values()) else found
 
 
-def _finish(summary: Grid, axes: Axes, path: Path) -> None:
+def _finish(summary: Grid, played_by: Sequence[str], path: Path) -> None:
     file = write_atomically(path / "summary.json", summary.model_dump_json(indent=2) + "\n")
     table, console = table_of(summary), stdout()
     console.width = max(console.width, console.measure(table).maximum)  # longer lines rather than figures cut off
     console.print(table)
     print()
-    for player in axes.players:
-        print(about(player.agent, player.model))
+    print(*played_by, sep="\n")
     for cell in summary.cells:
         broken = cell.without.faults, cell.with_interface.faults
         if any(broken):

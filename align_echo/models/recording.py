@@ -21,6 +21,19 @@ class Located(Protocol):
 
 
 @runtime_checkable
+class Weighted(Protocol):
+    """A model whose weights are known: `weights` is a hash of its files, "" where there is none."""
+
+    @property
+    def weights(self) -> str: ...
+
+
+def weights_of(model: ChatModel) -> str:
+    """The hash of a model's weights; "" for one that does not say."""
+    return model.weights if isinstance(model, Weighted) else ""
+
+
+@runtime_checkable
 class Sampler(ChatModel, Protocol):
     """A model that answers the same request anew for another sample number."""
 
@@ -85,6 +98,11 @@ class RecordingModel:
     def base_url(self) -> str:
         """Where the model is asked."""
         return base_url_of(self._model)
+
+    @property
+    def weights(self) -> str:
+        """The hash of the model's weights."""
+        return weights_of(self._model)
 
     def with_sample(self, sample: int) -> RecordingModel:
         """The same model, asked anew: its replies are stored apart from those of other samples."""
