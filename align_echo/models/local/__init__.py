@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align_echo.errors import MissingExtraError, UsageError
+from align_echo.errors import MissingExtraError
 from align_echo.models.names import POCKET, SERVER
 
 if TYPE_CHECKING:
@@ -17,7 +17,8 @@ def load_local(name: str, *, base_url: str | None = None, seed: int = 0) -> Loca
     """The local model called `name` (`models/names.py` says which there are). All of one name share one engine.
 
     `base_url` is that of a vLLM server, `seed` that of the draws. Raises `MissingExtraError` without torch and
-    transformers, `MissingDataError` without the pocket model's files, `UsageError` for files that cannot be used.
+    transformers (or vLLM), `MissingDataError` without the pocket model's files, `UsageError` for files that cannot be
+    used, `ModelError` when a server cannot be reached.
     """
     try:
         from align_echo.models.local import loading
@@ -31,7 +32,7 @@ def load_local(name: str, *, base_url: str | None = None, seed: int = 0) -> Loca
     elif name.startswith(SERVER):
         running = loading.run_server(name.removeprefix(SERVER), base_url=base_url)
     elif name.startswith(_VLLM):
-        raise UsageError(f"{name}: vLLM in this process is not supported; start a server and name vllm-server:NAME")
+        running = loading.run_vllm(name.removeprefix(_VLLM))
     else:
         source = name.removeprefix(_TRANSFORMERS)
         running = loading.run_transformers(source, name=f"{_TRANSFORMERS}{source}")

@@ -87,6 +87,18 @@ def run_server(model: str, *, base_url: str | None = None) -> Running:
     return _shared(("server", model, base_url), start)
 
 
+def run_vllm(source: str) -> Running:
+    """The model of a folder or hub name on vLLM in this process."""
+    from align_echo.models.local.vllm_engine import VllmEngine
+
+    weights = content_hash(Path(source)) if Path(source).is_dir() else ""
+
+    def start() -> Running:
+        return Running(VllmEngine(source), encoder_of(source), weights)
+
+    return _shared(("vllm", source, weights), start)
+
+
 def encoder_of(source: str) -> ChatEncoder:
     """The encoder of a folder's or hub name's tokenizer, with the end tokens that its generation settings name."""
     tokenizer = _files_of(source, lambda: AutoTokenizer.from_pretrained(source))
