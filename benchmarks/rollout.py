@@ -1,4 +1,4 @@
-"""Rollouts on ALFWorld, three ways side by side: `python benchmarks/rollout.py [--batch N] [--turns N] [--rounds N]`.
+"""Rollouts on ALFWorld, three ways side by side: `python -m benchmarks.rollout [--batch N] [--turns N] [--rounds N]`.
 
     ours     `run_tasks` with a `LocalModel` on `TransformersEngine`: only what is new is computed, slots are refilled
     prefill  a loop that computes every whole conversation anew each turn: batched `generate`, left padding, the same
@@ -21,6 +21,7 @@ import argparse
 import copy
 import json
 import os
+import random
 import re
 import statistics
 import sys
@@ -408,7 +409,10 @@ def setting_of(given: argparse.Namespace) -> Setting:
 
 def measure(arms: dict[str, Arm], given: argparse.Namespace) -> dict[str, list[Played]]:
     """Every arm on every round's tasks."""
-    tasks = list(align_echo.tasks("alfworld", split=SPLIT))[:: max(1, given.stride)]
+    tasks = list(align_echo.tasks("alfworld", split=SPLIT))
+    random.Random(0).shuffle(tasks)
+    if len(tasks) < given.batch + given.rounds * given.episodes:
+        raise SystemExit(f"the split has {len(tasks)} tasks: ask for fewer rounds or episodes")
     env = make(1)
     found: dict[str, list[Played]] = {name: [] for name in arms}
     for number in range(given.rounds + 1):
@@ -434,13 +438,12 @@ def median_of(played: Sequence[Played], value: Callable[[Played], float]) -> flo
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--batch", type=int, default=32, help="conversations at once (default 32)")
+    parser.add_argument("--batch", type=int, default=16, help="conversations at once (default 16)")
     parser.add_argument("--episodes", type=int, help="episodes of an arm in a round (default: the batch)")
     parser.add_argument("--turns", type=int, default=20, help="turns of an episode, at most (default 20)")
     parser.add_argument("--reply-tokens", type=int, default=12, help="tokens of a reply, at most (default 12)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds that are counted (default 3)")
     parser.add_argument("--threads", type=int, default=1, help="threads of torch (default 1)")
-    parser.add_argument("--stride", type=int, default=7, help="every so many tasks of the training split (default 7)")
     parser.add_argument("--random", action="store_true", help="random weights even where the pocket model can run")
     parser.add_argument("--arm", action="append", choices=["ours", "prefill", "trl"], help="only this; may be repeated")
     given = parser.parse_args()
