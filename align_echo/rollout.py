@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -201,14 +201,17 @@ def run_tasks(
     A task's id stands for its first sample; an `Episode` also names another sample, or holds a critique. `workers`
     episodes are played at once: it helps when the agent waits for a remote model, or when a local one answers several
     in one batch. `on_trajectory` is called as each one ends, one at a time. Environments are closed when all is done.
-    Raises `ModelError` if the first `HOPELESS` episodes were all broken by the model.
+    Raises `ModelError` if the first `HOPELESS` episodes were all broken by the model. What is raised, Ctrl-C too, ends
+    the other episodes at their next turn.
     """
     report = threading.Lock()
+    halted = threading.Event()
     broken: list[bool] = []
     envs = _EnvPerThread(make_env)
 
     def play(task: str | Episode) -> Trajectory:
-        trajectory = run_episode(envs.get(), agent, task, split=split, action_format=action_format, seed=seed)
+        player = _UntilHalted(agent_of(agent, 0 if isinstance(task, str) else task.sample), halted)
+        trajectory = run_episode(envs.get(), player, task, split=split, action_format=action_format, seed=seed)
         with report:
             if on_trajectory is not None:
                 on_trajectory(trajectory)
@@ -225,10 +228,28 @@ def run_tasks(
             try:
                 return [future.result() for future in futures]
             except BaseException:
+                halted.set()
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
     finally:
         envs.close()
+
+
+class _UntilHalted:
+    """An agent that goes no further once its batch was given up."""
+
+    def __init__(self, agent: Agent, halted: threading.Event) -> None:
+        self._agent = agent
+        self._halted = halted
+
+    @property
+    def name(self) -> str:
+        return self._agent.name
+
+    def act(self, view: AgentView) -> AgentReply:
+        if self._halted.is_set():
+            raise CancelledError("the batch was given up")
+        return self._agent.act(view)
 
 
 class _EnvPerThread:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from align_echo.errors import EngineError, ModelError
@@ -106,6 +108,30 @@ def test_results_come_in_task_order(workers: int):
     )
     assert [one.task_id for one in played] == tasks
     assert sorted(seen) == sorted(tasks)
+
+
+def test_what_stops_a_batch_stops_its_other_episodes_at_their_next_turn():
+    """Ctrl-C when the first episode has ended; the others would look around for a long time."""
+    begun = threading.Barrier(4, timeout=60)
+    limit = 3000
+    looks: list[str] = []
+
+    class Onlooker(Walker):
+        def act(self, view: AgentView) -> AgentReply:
+            if not view.turns:
+                begun.wait()
+            if view.task_id == TASK_IDS[0]:
+                return super().act(view)
+            looks.append("look")
+            return AgentReply(text="look", action="look")
+
+    def stop(_: object) -> None:
+        raise KeyboardInterrupt
+
+    tasks = [TASK_IDS[0], *[TASK_IDS[1]] * 3]
+    with pytest.raises(KeyboardInterrupt):
+        run_tasks(lambda: RoomEnv(limit), Onlooker(), tasks, split="test", workers=4, on_trajectory=stop)
+    assert len(looks) < 3 * limit
 
 
 def test_rules_that_fail_are_named_on_the_trajectory():
