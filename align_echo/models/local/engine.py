@@ -6,9 +6,12 @@ request that begins with the same ids; that never changes what is returned.
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from align_echo.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,16 @@ class Sampling:
     stop_ids: tuple[int, ...] = ()
     stop: tuple[str, ...] = ()
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Raises `UsageError` for what is no way to draw."""
+        if not (0 <= self.temperature < math.inf and self.top_k >= 0 and 0 < self.top_p <= 1):
+            raise UsageError(
+                f"temperature {self.temperature}, top_k {self.top_k}, top_p {self.top_p}: give a temperature of 0 or "
+                "more, a top_k of 0 (off) or more, and a top_p above 0 and up to 1 (off)"
+            )
+        if self.max_tokens < 1:
+            raise UsageError(f"a reply has room for at least 1 token, not {self.max_tokens}")
 
 
 @dataclass(frozen=True)

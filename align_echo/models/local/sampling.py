@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 
+from align_echo.errors import ModelError
 from align_echo.models.local.engine import Sampling
 
 
@@ -16,7 +18,7 @@ def draw(
 
     Temperature 0 takes the likeliest token, and its log-probability at temperature 1. Otherwise the token is the first,
     in the order of ids, at which the cumulative probability of those that top-k and then top-p leave exceeds the row's
-    uniform number in [0, 1) times their sum.
+    uniform number in [0, 1) times their sum. Raises `ModelError` where the model's logits are no numbers.
     """
     logits_BV = logits_BV.float()
     temperatures = [sampling.temperature for sampling in samplings]
@@ -29,8 +31,10 @@ def draw(
         drawn = _drawn(_kept(logprobs_BV, samplings), uniforms)
         greedy = torch.tensor([one == 0 for one in temperatures], device=logits_BV.device)
         tokens_B = torch.where(greedy, tokens_B, drawn)
-    chosen_B = logprobs_BV.gather(1, tokens_B[:, None])[:, 0]
-    return tokens_B.tolist(), chosen_B.tolist()
+    chosen = logprobs_BV.gather(1, tokens_B[:, None])[:, 0].tolist()
+    if any(map(math.isnan, chosen)):
+        raise ModelError("the model's logits are no numbers: its weights are broken, or overflow in this dtype")
+    return tokens_B.tolist(), chosen
 
 
 def _drawn(kept_BV: torch.Tensor, uniforms: Sequence[float]) -> torch.Tensor:
@@ -41,7 +45,7 @@ def _drawn(kept_BV: torch.Tensor, uniforms: Sequence[float]) -> torch.Tensor:
     # `right`: a point on a boundary belongs to the next token, so that a token of probability 0 is never drawn.
     found_B1 = torch.searchsorted(cumulative_BV, points_B1, right=True)
     last_B1 = torch.searchsorted(cumulative_BV, total_B1)
-    return torch.minimum(found_B1, last_B1)[:, 0]
+    return torch.minimum(found_B1, last_B1)[:, 0].clamp_(max=kept_BV.shape[1] - 1)  # beyond only where all is NaN
 
 
 def _kept(logprobs_BV: torch.Tensor, samplings: Sequence[Sampling]) -> torch.Tensor:

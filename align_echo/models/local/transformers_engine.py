@@ -135,8 +135,8 @@ class TransformersEngine:
     def submit(self, request: Request) -> Future[Reply]:
         """Begin. Raises `UsageError` for a request that no model could answer; the future raises as `Engine` says."""
         ids = request.ids
-        if not ids or min(ids) < 0 or max(ids) >= self._vocabulary or request.sampling.max_tokens < 1:
-            raise UsageError(f"a request to {self._name} needs token ids of its vocabulary and room for one token")
+        if not ids or min(ids) < 0 or max(ids) >= self._vocabulary:
+            raise UsageError(f"a request to {self._name} needs token ids in [0, {self._vocabulary}), at least one")
         if request.adapter and request.adapter not in self._adapters.names:
             raise UsageError(f"{self._name} has no adapter {request.adapter!r}; loaded: {list(self._adapters.names)}")
         future: Future[Reply] = Future()

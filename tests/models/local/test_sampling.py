@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from align_echo.errors import ModelError, UsageError
 from align_echo.models.local.engine import Sampling
 from align_echo.models.local.sampling import draw
 
@@ -38,7 +39,7 @@ def expected_shares(logits: list[float], sampling: Sampling) -> list[float]:
     return [weights[token] / left if token in chosen else 0.0 for token in range(SIZE)]
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(logits=rows, temperature=st.sampled_from([0.3, 1.0, 2.0]), top_k=st.integers(0, SIZE + 2))
 def test_tokens_come_as_often_as_temperature_and_top_k_say(logits, temperature, top_k):
     logits = [one + 1e-3 * place for place, one in enumerate(logits)]  # no ties
@@ -76,3 +77,19 @@ def test_a_token_of_probability_zero_is_never_drawn(uniform):
     tokens, logprobs = draw(torch.tensor([[never, 0.0, never, 0.0, never, never]]), [Sampling()], [uniform])
     assert tokens == [3 if uniform else 1]
     assert logprobs == pytest.approx([math.log(0.5)])
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_logits_that_are_no_numbers_are_a_fault_of_the_model(temperature):
+    broken = torch.tensor([[0.0, float("nan"), 1.0]])
+    with pytest.raises(ModelError, match="no numbers"):
+        draw(broken, [Sampling(temperature=temperature)], [0.5])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"temperature": -1}, {"temperature": math.nan}, {"top_k": -1}, {"top_p": 0.0}, {"top_p": 1.5}, {"max_tokens": 0}],
+)
+def test_what_is_no_way_to_draw_is_refused(wrong):
+    with pytest.raises(UsageError, match=r"at least|give a temperature"):
+        Sampling(**wrong)
