@@ -12,7 +12,8 @@ random weights: then every arm draws exactly --reply-tokens tokens a turn, and a
 from place to place, the same in all arms. With TRL a reply counts as a call of its tool whatever it says, and what it
 does outside `_generate` (resetting environments, rewards) is not timed; it records no log-probabilities, ours does.
 
-Prints the medians, then one JSON line: `value` is our generated tokens a second, `baseline` that of `prefill`.
+Prints the medians, then one JSON line: `value` is our generated tokens a second, `baseline` that of `prefill`; the
+`cpu_ratio`s are of tokens a CPU second, which other work on the machine hardly changes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 from importlib import resources
 from typing import Any
@@ -84,15 +85,26 @@ class Setting:
 
 @dataclass(frozen=True)
 class Played:
-    """What an arm did in a round. `replies` is how many times the model answered."""
+    """What an arm did in a round. `replies` is how many times the model answered, `cpu` the CPU seconds it took."""
 
     seconds: float
+    cpu: float
     tokens: int
     episodes: int
     replies: int
 
 
 Arm = Callable[[Sequence[str], int], Played]
+
+
+class Watch:
+    """Seconds and CPU seconds since it was made."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter(), time.process_time()
+
+    def read(self) -> tuple[float, float]:
+        return time.perf_counter() - self._start[0], time.process_time() - self._start[1]
 
 
 class Player(Vanilla):
@@ -148,7 +160,7 @@ class Ours:
 
     def __call__(self, tasks: Sequence[str], seed: int) -> Played:
         agent = player(self._setting, LocalModel(self._engine, self._encoder, seed=seed))
-        start = time.perf_counter()
+        watch = Watch()
         played = run_tasks(
             partial(make, self._setting.turns),
             agent,
@@ -157,10 +169,10 @@ class Ours:
             action_format=SPEC.action_format,
             workers=self._setting.batch,
         )
-        seconds = time.perf_counter() - start
+        spent = watch.read()
         assert not any(one.fault or one.context_overflow for one in played), "an episode did not end by itself"
         tokens = sum(one.usage.completion_tokens for one in played)
-        return Played(seconds, tokens, len(played), sum(len(one.steps) for one in played))
+        return Played(*spent, tokens, len(played), sum(len(one.steps) for one in played))
 
 
 @dataclass
@@ -186,7 +198,7 @@ class Prefill:
     def __call__(self, tasks: Sequence[str], seed: int) -> Played:
         torch.manual_seed(seed)
         tokens = replies = 0
-        start = time.perf_counter()
+        watch = Watch()
         for first in range(0, len(tasks), self._setting.batch):
             seats = [
                 self._seat(*one) for one in zip(self._envs, tasks[first : first + self._setting.batch], strict=False)
@@ -197,7 +209,7 @@ class Prefill:
                     self._turn(seat, reply)
                     tokens += len(reply)
                 replies += len(playing)
-        return Played(time.perf_counter() - start, tokens, len(tasks), replies)
+        return Played(*watch.read(), tokens, len(tasks), replies)
 
     def _seat(self, env: TextEnv, task: str) -> Seat:
         view = begin(env, task)
@@ -239,7 +251,6 @@ class Trl:
         from trl.trainer.grpo_config import GRPOConfig
         from trl.trainer.grpo_trainer import GRPOTrainer
 
-        self._turns = setting.turns
         tokenizer = calling_tokenizer(setting.tokenizer)
         arguments = GRPOConfig(
             output_dir=tempfile.mkdtemp(),
@@ -269,12 +280,12 @@ class Trl:
         self._generate = self._trainer._generate
         self._trainer._generate = self._timed
         self._setting = setting
-        self._found = Played(0, 0, 0, 0)
+        self._found = Played(0, 0, 0, 0, 0)
 
     def __call__(self, tasks: Sequence[str], seed: int) -> Played:
         torch.manual_seed(seed)
         parts = []
-        env = make(self._turns)
+        env = make(self._setting.turns)
         for first in range(0, len(tasks), self._setting.batch):
             rows = []
             for task in tasks[first : first + self._setting.batch]:
@@ -283,16 +294,15 @@ class Trl:
                 rows.append({"prompt": prompt, "task": task})
             self._trainer._generate_and_score_completions(rows)
             parts.append(self._found)
-        sums = (sum(getattr(one, name) for one in parts) for name in ("seconds", "tokens", "episodes", "replies"))
-        return Played(*sums)
+        return Played(*(sum(column) for column in zip(*map(astuple, parts), strict=True)))
 
     def _timed(self, prompts: list[Any]) -> Any:
-        start = time.perf_counter()
+        watch = Watch()
         found = self._generate(prompts)
-        seconds = time.perf_counter() - start
+        spent = watch.read()
         masks, completions = found[2], found[3]
         replies = sum(message["role"] == "assistant" for one in completions for message in one)
-        self._found = Played(seconds, sum(map(sum, masks)), len(masks), replies)
+        self._found = Played(*spent, sum(map(sum, masks)), len(masks), replies)
         return found
 
 
@@ -401,7 +411,7 @@ def setting_of(given: argparse.Namespace) -> Setting:
         with resources.as_file(resources.files("align_echo.models").joinpath("pocket")) as folder:
             model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
             tokenizer = AutoTokenizer.from_pretrained(folder)
-    return Setting(model, tokenizer, fixed, given.batch, given.turns, given.reply_tokens)
+    return Setting(model, tokenizer, fixed, given.batch, given.turns, given.reply_tokens or (12 if fixed else 32))
 
 
 # ---------------------------------------------------------------- all of it
@@ -441,7 +451,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=16, help="conversations at once (default 16)")
     parser.add_argument("--episodes", type=int, help="episodes of an arm in a round (default: the batch)")
     parser.add_argument("--turns", type=int, default=20, help="turns of an episode, at most (default 20)")
-    parser.add_argument("--reply-tokens", type=int, default=12, help="tokens of a reply, at most (default 12)")
+    parser.add_argument("--reply-tokens", type=int, help="tokens of a reply, at most (default 32; 12 with --random)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds that are counted (default 3)")
     parser.add_argument("--threads", type=int, default=1, help="threads of torch (default 1)")
     parser.add_argument("--random", action="store_true", help="random weights even where the pocket model can run")
@@ -460,26 +470,37 @@ def main() -> None:
 def report(found: dict[str, list[Played]], setting: Setting, given: argparse.Namespace) -> None:
     """The table and the JSON line; ratios are medians over the rounds."""
     rates = {name: median_of(rounds, lambda one: one.tokens / one.seconds) for name, rounds in found.items()}
-    print(f"{'':10}{'tokens/s':>12}{'episodes/s':>12}{'replies/s':>12}{'tokens a reply':>16}")
+    print(f"{'':10}{'tokens/s':>12}{'of CPU':>12}{'episodes/s':>12}{'replies/s':>12}{'tokens a reply':>16}")
     for name, rounds in found.items():
-        print(f"{name:10}{rates[name]:12,.0f}", end="")
+        print(f"{name:10}{rates[name]:12,.0f}{median_of(rounds, lambda one: one.tokens / one.cpu):12,.0f}", end="")
         print(f"{median_of(rounds, lambda one: one.episodes / one.seconds):12.3f}", end="")
         print(f"{median_of(rounds, lambda one: one.replies / one.seconds):12.1f}", end="")
         print(f"{median_of(rounds, lambda one: one.tokens / one.replies):16.1f}")
-    record: dict[str, Any] = {"name": f"rollout, {given.turns} turns", "value": rates.get("ours"), "unit": "tokens/s"}
-    record |= {"baseline": rates.get("prefill"), "ratio": ratio(found, "prefill", "tokens")}
-    record |= {"n": given.rounds * given.episodes, "episodes_ratio": ratio(found, "prefill", "episodes")}
-    record |= {"trl": rates.get("trl"), "ratio_trl": ratio(found, "trl", "tokens")}
-    record |= {"episodes_ratio_trl": ratio(found, "trl", "episodes"), "batch": given.batch, "threads": given.threads}
-    record |= {"model": "random weights, replies of fixed length" if setting.fixed else "pocket"}
+    record = {
+        "name": f"rollout, {given.turns} turns",
+        "value": rates.get("ours"),
+        "unit": "tokens/s",
+        "baseline": rates.get("prefill"),
+        "ratio": ratio(found, "prefill", "tokens"),
+        "n": given.rounds * given.episodes,
+        "episodes_ratio": ratio(found, "prefill", "episodes"),
+        "cpu_ratio": ratio(found, "prefill", "tokens", "cpu"),
+        "trl": rates.get("trl"),
+        "ratio_trl": ratio(found, "trl", "tokens"),
+        "episodes_ratio_trl": ratio(found, "trl", "episodes"),
+        "cpu_ratio_trl": ratio(found, "trl", "tokens", "cpu"),
+        "batch": given.batch,
+        "threads": given.threads,
+        "model": "random weights, replies of fixed length" if setting.fixed else "pocket",
+    }
     print(json.dumps({key: float(f"{one:.4g}") if isinstance(one, float) else one for key, one in record.items()}))
 
 
-def ratio(found: dict[str, list[Played]], baseline: str, what: str) -> float | None:
+def ratio(found: dict[str, list[Played]], baseline: str, what: str, per: str = "seconds") -> float | None:
     """Median over the rounds of our rate over another arm's in the same round."""
     if not {"ours", baseline} <= set(found):
         return None
-    rates = [[float(getattr(one, what)) / one.seconds for one in found[name]] for name in ("ours", baseline)]
+    rates = [[float(getattr(one, what) / getattr(one, per)) for one in found[name]] for name in ("ours", baseline)]
     return float(statistics.median(ours / theirs for ours, theirs in zip(*rates, strict=True)))
 
 
