@@ -38,8 +38,6 @@ class Sampling:
                 f"temperature {self.temperature}, top_k {self.top_k}, top_p {self.top_p}: give a temperature of 0 or "
                 "more, a top_k of 0 (off) or more, and a top_p above 0 and up to 1 (off)"
             )
-        if self.max_tokens < 1:
-            raise UsageError(f"a reply has room for at least 1 token, not {self.max_tokens}")
 
 
 @dataclass(frozen=True)

@@ -137,6 +137,8 @@ class TransformersEngine:
         ids = request.ids
         if not ids or min(ids) < 0 or max(ids) >= self._vocabulary:
             raise UsageError(f"a request to {self._name} needs token ids in [0, {self._vocabulary}), at least one")
+        if request.sampling.max_tokens < 1:
+            raise UsageError(f"a request needs room for one token, not for {request.sampling.max_tokens}")
         if request.adapter and request.adapter not in self._adapters.names:
             raise UsageError(f"{self._name} has no adapter {request.adapter!r}; loaded: {list(self._adapters.names)}")
         future: Future[Reply] = Future()

@@ -130,6 +130,8 @@ def test_a_context_without_room_overflows_and_a_reply_is_cut_at_its_end():
 def test_requests_that_no_model_could_answer_are_refused_at_once(engine, ids, adapter, said):
     with pytest.raises(UsageError, match=said):
         engine.submit(Request(ids, Sampling(), adapter))
+    with pytest.raises(UsageError, match="room for one token"):
+        engine.submit(Request(SHARED, Sampling(max_tokens=0)))
 
 
 @pytest.mark.parametrize("kv_heads", [1, 2])
