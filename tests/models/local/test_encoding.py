@@ -22,7 +22,7 @@ REWRITING = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if loop.last or m.role != 'assistant' %}{{ m.content }}"
     "{% endif %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-COUNTING = CHATML_TEMPLATE.replace("message.role +", "message.role + (loop.index | string) +")
+COUNTING = CHATML_TEMPLATE.replace("message.role +", "message.role + (loop.index0 | string)[:message.role == 'user'] +")
 UNCLOSED = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant: "
 
 hostile = st.lists(
@@ -95,11 +95,18 @@ def test_a_chat_to_train_on_ends_with_a_reply():
         tiny_encoder().supervised(chat("s", "u"))
 
 
-@pytest.mark.parametrize("template", [REWRITING, COUNTING, None], ids=["rewrites", "counts", "none"])
-def test_a_template_that_does_not_only_append_gives_way_to_chatml_with_one_warning(template):
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        (REWRITING, "rewrites earlier turns"),
+        (COUNTING, "writes later turns otherwise than earlier ones"),
+        (None, "there is no chat template"),
+    ],
+)
+def test_a_template_that_does_not_only_append_gives_way_to_chatml_with_one_warning(template, reason):
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = template
-    with pytest.warns(UserWarning, match="plain ChatML is used") as seen:
+    with pytest.warns(UserWarning, match=f"{reason}; plain ChatML is used") as seen:
         encoder = ChatEncoder(tokenizer)
     assert len(seen) == 1
     assert encoder.opening(chat("s", "u", "a", "u")) == tiny_encoder().opening(chat("s", "u", "a", "u"))
