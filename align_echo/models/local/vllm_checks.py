@@ -9,13 +9,12 @@ the others are refused here rather than recorded wrongly.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
 from align_echo.errors import ContextOverflowError, MissingDataError, ModelError, UsageError
-from align_echo.models.local.engine import Reply, Request
+from align_echo.models.local.engine import Reply, Request, Sampling
 
 LogprobsMode = Literal["raw_logprobs", "processed_logprobs"]
 
@@ -28,26 +27,22 @@ ROUNDING = 1e-3
 SAME_WEIGHTS = 0.05
 """Log-probabilities of the same token under the same weights differ by less on any backend (bfloat16 rounding)."""
 
+VERIFICATION = Request(tuple(range(1, 17)), Sampling(temperature=0, max_tokens=16))
+"""What vLLM is asked for after new weights were published."""
+
+Forward = Callable[[tuple[int, ...]], Sequence[float]]
+"""A publisher's own forward pass with the weights that it publishes: for ids [T], the natural logarithms of the
+probabilities of ids[1:] at temperature 1 [T - 1]."""
+
 PROBES = ((1, 1.0), (2, 1.0), (1, 2.0))
 """(the only token id that may be drawn, temperature) of the three draws that tell the mode."""
 
 
-@dataclass(frozen=True)
-class Forward:
-    """A forward pass of the publisher: `logprobs` [T - 1] are those of `ids` [1:] at temperature 1, natural logarithms.
-
-    What the publisher computed with new weights, to hold against what vLLM computes with them.
-    """
-
-    ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-
-
-def check_forward(forward: Forward, seen: Sequence[float]) -> None:
-    """Raise `ModelError` unless vLLM's log-probabilities of the same ids are the publisher's."""
-    if len(seen) != len(forward.logprobs):
-        raise ModelError(f"vLLM gives {len(seen)} log-probabilities of {len(forward.ids)} tokens")
-    gap = max(abs(ours - theirs) for ours, theirs in zip(forward.logprobs, seen, strict=True))
+def check_weights(forward: Forward, reply: Reply) -> None:
+    """Raise `ModelError` unless the publisher gives vLLM's reply to `VERIFICATION` the same log-probabilities."""
+    ids = VERIFICATION.ids + reply.ids
+    wanted = forward(ids)[len(VERIFICATION.ids) - 1 :]
+    gap = max(abs(ours - theirs) for ours, theirs in zip(wanted, reply.logprobs, strict=True))
     if not gap < SAME_WEIGHTS:
         raise ModelError(f"vLLM does not compute with the published weights: log-probabilities differ by {gap:.3g}")
 

@@ -19,10 +19,11 @@ from align_echo.errors import MissingExtraError, ModelError, TokenDriftError, Us
 from align_echo.models.local.engine import Reply, Request, Sampling
 from align_echo.models.local.vllm_adapters import AdapterVersion, PublishedAdapters
 from align_echo.models.local.vllm_checks import (
+    VERIFICATION,
     Forward,
     LogprobsMode,
-    check_forward,
     check_request,
+    check_weights,
     checked_reply,
     model_folder,
     room,
@@ -69,6 +70,10 @@ class VllmEngine:
             "generation_config": "vllm",
             "disable_log_stats": True,
         }
+        self._vllm = _vllm()
+        if self._vllm.platforms.current_platform.is_cpu():
+            # vLLM's CPU build ends when a seeded request's context is read in parts.
+            settings["enable_chunked_prefill"] = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="vllm", daemon=True)
         self._numbers = itertools.count(1)
@@ -78,7 +83,6 @@ class VllmEngine:
         self._verified = asyncio.Event()
         self._verified.set()
         self._adapters = PublishedAdapters(self._load, self._unload)
-        self._vllm = _vllm()
         self._thread.start()
         try:
             self._engine, self._context = self._wait(self._start(settings))
@@ -120,13 +124,17 @@ class VllmEngine:
     # ------------------------------------------------------------ replies
 
     async def _answer(self, request: Request) -> Reply:
-        longest = room(request, self._context)
         with self._adapters.using(request.adapter) as version:
-            parameters = self._parameters(request.sampling, longest)
-            output = await self._continue(request.ids, parameters, self._lora(version) if version else None)
+            reply = await self._reply(request, version)
         await self._verified.wait()
         if self._broken:
             raise ModelError(self._broken)
+        return reply
+
+    async def _reply(self, request: Request, version: AdapterVersion | None) -> Reply:
+        longest = room(request, self._context)
+        parameters = self._parameters(request.sampling, longest)
+        output = await self._continue(request.ids, parameters, self._lora(version) if version else None)
         last = output.outputs[0]
         ids = tuple(last.token_ids)
         logprobs = [seen[one].logprob for one, seen in zip(ids, last.logprobs or (), strict=False) if one in seen]
@@ -187,7 +195,7 @@ class VllmEngine:
     def publish_weights(self, folder: str, forward: Forward) -> None:
         """Replace the model's weights by those in the folder (safetensors). Adapters stay.
 
-        Waits for the requests under way; later ones wait meanwhile. vLLM's log-probabilities of `forward.ids` are then
+        Waits for the requests under way; later ones wait meanwhile. vLLM's log-probabilities of a short reply are then
         held against the publisher's, since it can keep parts of the old weights without a word; replies made meanwhile
         are given out after that. Raises `MissingDataError` when the folder holds no weights, `ModelError` when it
         fails: requests then fail too, until a publication succeeds.
@@ -199,7 +207,7 @@ class VllmEngine:
             self._verified.clear()
             try:
                 await self._reload(folder)
-                check_forward(forward, await self._prompt_logprobs(forward.ids))
+                check_weights(forward, await self._reply(VERIFICATION, None))
                 self._broken = ""
             except Exception as error:
                 self._broken = f"{self._name} has unusable weights since {folder} was published: {_first_line(error)}"
@@ -215,12 +223,6 @@ class VllmEngine:
                 raise ModelError("the prefix cache of the old weights was not dropped")
         finally:
             await self._engine.resume_generation()
-
-    async def _prompt_logprobs(self, ids: tuple[int, ...]) -> list[float]:
-        """Of ids[1:], at temperature 1 whatever the mode."""
-        parameters = self._vllm.SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False)
-        output = await self._continue(ids, parameters, None)
-        return [seen[one].logprob for one, seen in zip(ids[1:], output.prompt_logprobs[1:], strict=True)]
 
     # ------------------------------------------------------------ the event loop
 
@@ -249,7 +251,7 @@ def _vllm() -> Any:
     """The package with the modules used here. Raises `MissingExtraError` if it is not installed."""
     try:
         package = import_module("vllm")
-        for module in ("lora.request", "sampling_params", "v1.engine.async_llm"):
+        for module in ("lora.request", "platforms", "sampling_params", "v1.engine.async_llm"):
             import_module(f"vllm.{module}")
     except ImportError as error:
         raise MissingExtraError("vLLM in this process", "vllm") from error

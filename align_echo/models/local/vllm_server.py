@@ -24,10 +24,11 @@ from align_echo.models.local.engine import Reply, Request, Sampling
 from align_echo.models.local.vllm_adapters import AdapterVersion, PublishedAdapters
 from align_echo.models.local.vllm_checks import (
     PROBES,
+    VERIFICATION,
     Forward,
     LogprobsMode,
-    check_forward,
     check_request,
+    check_weights,
     checked_reply,
     mode_seen,
     model_folder,
@@ -63,16 +64,11 @@ class _Logprobs(_Body):
     top_logprobs: list[dict[str, float]]
 
 
-class _PromptLogprob(_Body):
-    logprob: float
-
-
 class _Choice(_Body):
     finish_reason: str | None
     prompt_token_ids: list[int]
     token_ids: list[int]
     logprobs: _Logprobs
-    prompt_logprobs: list[dict[str, _PromptLogprob] | None] | None = None
 
 
 class _Completion(_Body):
@@ -165,27 +161,26 @@ class VllmServer:
     # ------------------------------------------------------------ replies
 
     def _answer(self, request: Request) -> Reply:
-        longest = room(request, self._context)
         with self._adapters.using(request.adapter) as version:
-            fields = _fields(request.ids, request.sampling, longest)
-            fields["model"] = version.served if version else self._model
-            reply = ask(lambda: self._ask_once(request, longest, fields), self._retry, self._wait, self._where)
+            reply = self._reply(request, version.served if version else self._model)
         self._verified.wait()
         if self._broken:
             raise ModelError(self._broken)
         return reply
 
+    def _reply(self, request: Request, served: str) -> Reply:
+        longest = room(request, self._context)
+        fields = {**_fields(request.ids, request.sampling, longest), "model": served}
+        return ask(lambda: self._ask_once(request, longest, fields), self._retry, self._wait, self._where)
+
     def _ask_once(self, request: Request, longest: int, fields: Mapping[str, Any]) -> Reply:
-        choice = self._complete(fields)
+        choice = self._choice(self._post(f"{self._base_url}/completions", fields), fields["prompt"])
         try:
             return checked_reply(
                 request, longest, choice.token_ids, choice.logprobs.token_logprobs, choice.finish_reason
             )
         except ModelError as error:
             raise PassingFault(str(error)) from error
-
-    def _complete(self, fields: Mapping[str, Any]) -> _Choice:
-        return self._choice(self._post(f"{self._base_url}/completions", fields), fields["prompt"])
 
     def _choice(self, text: str, prompt: Sequence[int]) -> _Choice:
         """What a body holds. Raises `PassingFault`, and `TokenDriftError` if other ids were continued than these."""
@@ -227,7 +222,7 @@ class VllmServer:
         """Replace the model's weights by those in the folder (safetensors), which the server reads itself.
 
         Waits for the requests under way, of every client; later ones wait meanwhile. Adapters stay. The server's
-        log-probabilities of `forward.ids` are then held against the publisher's, since vLLM can keep parts of the old
+        log-probabilities of a short reply are then held against the publisher's, since vLLM can keep parts of the old
         weights without a word; replies made meanwhile are given out after that. Raises `MissingDataError` when the
         folder holds no weights, `UsageError` when the server does not allow it, `ModelError` when it fails: requests
         then fail too, until a publication succeeds.
@@ -237,7 +232,7 @@ class VllmServer:
             self._verified.clear()
             try:
                 self._reload(path)
-                check_forward(forward, self._prompt_logprobs(forward.ids))
+                check_weights(forward, self._reply(VERIFICATION, self._model))
                 self._broken = ""
             except ModelError as error:
                 self._broken = f"{self._where} has unusable weights since {folder} was published: {error}"
@@ -250,13 +245,6 @@ class VllmServer:
         with self._paused():
             self._control(f"{self._server}/collective_rpc", body, DEVELOPMENT_MODE)
             self._forget_contexts()
-
-    def _prompt_logprobs(self, ids: Sequence[int]) -> list[float]:
-        """Of ids[1:], at temperature 1 whatever the server's mode."""
-        fields = {**_fields(ids, Sampling(), 1), "model": self._model, "prompt_logprobs": 0}
-        choice = ask(lambda: self._complete(fields), self._retry, self._wait, self._where)
-        pairs = zip(ids[1:], (choice.prompt_logprobs or [])[1:], strict=False)
-        return [seen[str(one)].logprob for one, seen in pairs if seen and str(one) in seen]
 
     def _forget_contexts(self) -> None:
         """Drop what was computed under other weights. Raises `ModelError` if the server kept some of it."""

@@ -378,7 +378,8 @@ def other(tmp_path_factory) -> Path:
 
 
 def forward_of(folder: Path) -> Forward:
-    return Forward(IDS, tuple(forward_logprobs(Qwen3ForCausalLM.from_pretrained(folder), IDS)))
+    model = Qwen3ForCausalLM.from_pretrained(folder)
+    return lambda ids: forward_logprobs(model, ids)
 
 
 def test_published_weights_are_those_drawn_from(other):
@@ -437,5 +438,5 @@ def test_a_folder_without_weights_is_refused_before_the_server_hears_of_it(tmp_p
     (tmp_path / "config.json").write_text(json.dumps({}))
     with running() as (stand_in, engine):
         with pytest.raises(MissingDataError, match="holds no model"):
-            engine.publish_weights(str(tmp_path), Forward(IDS, (-1.0,) * 4))
+            engine.publish_weights(str(tmp_path), lambda ids: [-1.0] * len(ids))
         assert stand_in.paths == []

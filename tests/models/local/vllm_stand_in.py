@@ -172,7 +172,7 @@ class Draw:
                 "tokens": [f"token_id:{one}" for one in ids],
                 "top_logprobs": tops,
             },
-            "prompt_logprobs": self.prompt_logprobs(prompt) if self.body.get("prompt_logprobs") is not None else None,
+            "prompt_logprobs": None,
             "prompt_token_ids": prompt,
             "token_ids": ids,
         }
@@ -199,16 +199,6 @@ class Draw:
     def top(self, values_V: torch.Tensor, drawn: int) -> dict[str, float]:
         likeliest = values_V.topk(self.body["logprobs"]).indices.tolist()
         return {f"token_id:{one}": float(values_V[one]) for one in (drawn, *likeliest)}
-
-    def prompt_logprobs(self, prompt: list[int]) -> list[Any]:
-        logprobs_TV = logits_of(self.model, prompt).log_softmax(-1)
-        return [
-            None,
-            *(
-                {str(one): {"logprob": float(logprobs_TV[place, one]), "rank": 1, "decoded_token": ""}}
-                for place, one in enumerate(prompt[1:])
-            ),
-        ]
 
 
 def logits_of(model: torch.nn.Module, ids: list[int]) -> torch.Tensor:
