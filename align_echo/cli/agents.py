@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -119,8 +120,10 @@ def build_agent(
 ) -> Agent:
     """The agent of a name that `choose_player` gave; `temperature` None is the agent's own.
 
-    Raises `UsageError` if it lacks its model, or has none to set a temperature of.
+    Raises `UsageError` if it lacks its model, or has none to set a temperature of, or that is no number.
     """
+    if temperature is not None and not math.isfinite(temperature):
+        raise UsageError(f"--temperature must be a number, not {temperature}")
 
     def raw_env() -> TextEnv:
         return spec.module().make_env(split=split, data_root=data_root, step_limit=NO_STEP_LIMIT)

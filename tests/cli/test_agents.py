@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from align_echo.cli import generate_interface as generating
-from align_echo.cli.agents import CHAT_AGENTS, Player, choose_player
+from align_echo.cli.agents import CHAT_AGENTS, Player, choose_player, workers_for
 from align_echo.evaluate.comparison import Comparison
 from align_echo.models import Call
 from align_echo.types import Trajectory
@@ -67,6 +67,10 @@ BAD = {
     "a temperature without a model": (
         evaluate("novice", "--temperature", "1"),
         "the agent novice asks no model: leave --temperature out",
+    ),
+    "a temperature that is none": (
+        evaluate("vanilla", "--model", "novice", "--temperature", "nan"),
+        "--temperature must be a number, not nan",
     ),
     "several episodes without a draw": (
         evaluate("vanilla", "--model", "novice", "--episodes-per-task", "2"),
@@ -130,6 +134,20 @@ def test_a_scripted_model_is_no_reason_to_ask_models_for_an_interface(run, monke
 def test_who_plays_if_not_all_is_said(asked, lacks, chosen, monkeypatch):
     monkeypatch.setattr("align_echo.cli.agents.what_pocket_lacks", lambda: lacks)
     assert choose_player(*asked) == chosen
+
+
+@pytest.mark.parametrize(
+    ("player", "workers"),
+    [
+        (Player("novice", None), 1),
+        (Player("react", "novice"), 1),
+        (Player("react", "gpt-x"), 8),
+        (Player("react", "pocket"), 32),
+        (Player("react", "vllm-server:some/model"), 32),
+    ],
+)
+def test_episodes_at_once_go_by_where_the_model_runs(player, workers):
+    assert workers_for(player) == workers
 
 
 def test_a_run_without_an_agent_says_who_played(run, monkeypatch):
