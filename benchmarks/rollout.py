@@ -276,7 +276,9 @@ class Trl:
             reward_funcs=lambda completions, **_: [0.0] * len(completions),
             environment_factory=partial(TrlEnvironment, setting),
         )
+        self._encoder = ChatEncoder(setting.tokenizer)
         self._agent = player(setting, ScriptedModel([]))
+        self._openings: list[list[int]] = []
         self._generate = self._trainer._generate
         self._trainer._generate = self._timed
         self._setting = setting
@@ -287,12 +289,14 @@ class Trl:
         parts = []
         env = make(self._setting.turns)
         for first in range(0, len(tasks), self._setting.batch):
-            rows = []
+            rows, openings = [], []
             for task in tasks[first : first + self._setting.batch]:
-                system = self._agent.conversation(begin(env, task))[0].content
-                prompt = [{"role": "system", "content": system}, {"role": "user", "content": ""}]
+                chat = self._agent.conversation(begin(env, task))
+                prompt = [{"role": "system", "content": chat[0].content}, {"role": "user", "content": ""}]
                 rows.append({"prompt": prompt, "task": task})
+                openings.append(list(self._encoder.opening(chat)))
             self._trainer._generate_and_score_completions(rows)
+            assert self._openings == openings, "TRL was given other prompts"
             parts.append(self._found)
         return Played(*(sum(column) for column in zip(*map(astuple, parts), strict=True)))
 
@@ -300,7 +304,7 @@ class Trl:
         watch = Watch()
         found = self._generate(prompts)
         spent = watch.read()
-        masks, completions = found[2], found[3]
+        self._openings, masks, completions = found[0], found[2], found[3]
         replies = sum(message["role"] == "assistant" for one in completions for message in one)
         self._found = Played(*spent, sum(map(sum, masks)), len(masks), replies)
         return found
