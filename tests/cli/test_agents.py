@@ -69,8 +69,8 @@ BAD = {
         "the agent novice asks no model: leave --temperature out",
     ),
     "a temperature that is none": (
-        evaluate("vanilla", "--model", "novice", "--temperature", "nan"),
-        "--temperature must be a number, not nan",
+        evaluate("vanilla", "--model", "novice", "--temperature", "inf"),
+        "--temperature must be a number, not inf",
     ),
     "several episodes without a draw": (
         evaluate("vanilla", "--model", "novice", "--episodes-per-task", "2"),
