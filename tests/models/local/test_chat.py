@@ -138,7 +138,9 @@ def test_messages_that_no_longer_say_what_was_sampled_are_refused(model, place, 
 
 def test_calls_of_another_place_in_the_conversation_are_refused(model):
     messages, _ = talk(model, ["one", "two", "three"])
-    with pytest.raises(TokenDriftError):
+    with pytest.raises(TokenDriftError, match="was sampled after"):
+        model.complete([*messages[:4], *messages[6:]], temperature=1.0)
+    with pytest.raises(TokenDriftError, match="lost its token ids"):
         model.complete([*messages[:2], *messages[4:]], temperature=1.0)
     lost = [*messages[:2], messages[2].model_copy(update={"tokens": None}), *messages[3:]]
     with pytest.raises(TokenDriftError, match="lost its token ids"):
