@@ -37,8 +37,8 @@ class VllmEngine:
 
     `context` bounds context and reply together (0: the model's own). `dtype` is vLLM's name of one. `memory` is the
     share of the GPU's memory to use. `adapters` is how many LoRA adapters may be drawn from at once (0: none are
-    loaded), each of rank up to `rank`. `compiled` False starts at once and runs slower. Raises `MissingExtraError` without vLLM, `UsageError` if it
-    cannot run the model.
+    loaded), each of rank up to `rank`. `compiled` False starts at once and runs slower. Raises `MissingExtraError`
+    without vLLM, `UsageError` if it cannot run the model.
     """
 
     def __init__(
