@@ -122,9 +122,14 @@ def content_hash(folder: Path) -> str:
 def _shared(key: tuple[object, ...], start: Callable[[], Running]) -> Running:
     with _loading:
         running = _running.get(key)
-        if running is None or getattr(running.engine, "closed", False):
+        if running is None or not _is_as_loaded(running.engine):
             running = _running[key] = start()
         return running
+
+
+def _is_as_loaded(engine: Engine) -> bool:
+    """Whether an engine still runs the files' own weights."""
+    return not (isinstance(engine, TransformersEngine) and (engine.closed or engine.changed))
 
 
 def _files_of(source: str, read: Callable[[], Any]) -> Any:

@@ -105,6 +105,7 @@ class TransformersEngine:
         self._turn = ""
         self._inbox: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
         self._closed = False
+        self._changed = False
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=f"engine {name}", daemon=True)
         self._thread.start()
@@ -126,6 +127,11 @@ class TransformersEngine:
     def closed(self) -> bool:
         """Whether it takes no more requests."""
         return self._closed
+
+    @property
+    def changed(self) -> bool:
+        """Whether the model may be another than the one it was made with (`update`, `load_weights`)."""
+        return self._changed
 
     @property
     def adapters(self) -> tuple[str, ...]:
@@ -155,9 +161,8 @@ class TransformersEngine:
 
         Raises what `change` raises; the caches are dropped all the same.
         """
-        future: Future[None] = Future()
-        self._put(_Change(change, future))
-        future.result()
+        self._changed = True
+        self._between_requests(change)
 
     def load_weights(self, state: Mapping[str, torch.Tensor], adapter: str = "") -> None:
         """Replace the weights of the model, or of one adapter, by those of a state dict. Waits as `update` does.
@@ -168,7 +173,7 @@ class TransformersEngine:
 
     def load_adapter(self, name: str, folder: str) -> None:
         """Load a LoRA adapter under a name, or replace the one of that name. Waits as `update` does."""
-        self.update(lambda model: self._adapters.load(name, folder))
+        self._between_requests(lambda model: self._adapters.load(name, folder))
 
     def close(self) -> None:
         """End the thread after its present step; what waits raises `ModelError`. May be called again."""
@@ -179,6 +184,11 @@ class TransformersEngine:
             atexit.unregister(self.close)
         if threading.current_thread() is not self._thread:
             self._thread.join()
+
+    def _between_requests(self, change: Callable[[PreTrainedModel], None]) -> None:
+        future: Future[None] = Future()
+        self._put(_Change(change, future))
+        future.result()
 
     def _put(self, item: _Waiting) -> None:
         with self._lock:

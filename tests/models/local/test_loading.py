@@ -12,6 +12,7 @@ from align_echo.errors import MissingDataError, UsageError
 from align_echo.models import load_model
 from align_echo.models.local import load_local
 from align_echo.models.local.loading import content_hash, encoder_of, run_transformers
+from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.types import Message
 from tests.models.local.tiny import CHATML, tiny_model, tiny_tokenizer
 
@@ -36,9 +37,14 @@ def test_a_folder_is_a_model_by_its_path_and_all_that_name_it_share_one_engine(f
     assert reply.tokens is not None
     assert reply.usage.completion_tokens == 4
     first.engine.close()
-    again = load_local(str(folder))
-    assert again.engine is not first.engine, "a closed engine is started anew"
-    again.engine.close()
+    again = run_transformers(str(folder), name=first.name).engine
+    assert again is not first.engine, "a closed engine is started anew"
+    assert isinstance(again, TransformersEngine)
+    again.load_weights(tiny_model(seed=1).state_dict())
+    fresh = load_local(str(folder)).engine
+    assert fresh is not again, "an engine with other weights is no longer the files' model"
+    again.close()
+    fresh.close()
 
 
 def test_other_files_are_another_model(folder):

@@ -210,6 +210,18 @@ def test_replaced_weights_answer_from_then_on_and_no_cache_of_the_old_ones_is_us
     running.close()
 
 
+def test_conversations_that_outgrow_the_rows_keep_what_was_computed(reference, monkeypatch):
+    running = engine_of(tiny_model(), step_tokens=1024)
+    short = Request(tuple(range(3, 103)), Sampling(max_tokens=3, seed=1))
+    first = running.submit(short).result(WAIT)
+    running.submit(Request(tuple(range(100, 290)) * 2, Sampling(max_tokens=3))).result(WAIT)
+    computed = count_tokens(running, monkeypatch)
+    onward = Request((*short.ids, *first.ids, 9), Sampling(max_tokens=1, seed=2))
+    assert running.submit(onward).result(WAIT).ids == plain_reply(reference, onward)
+    assert sum(computed) == 2
+    running.close()
+
+
 @pytest.mark.parametrize("wrong", ["lack", "have no place for", "have another shape for"])
 def test_weights_that_do_not_fit_change_nothing(wrong, reference):
     running = engine_of(tiny_model())
