@@ -12,11 +12,12 @@ from transformers import PreTrainedModel
 
 from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import ContextOverflowError, TokenDriftError, UsageError
+from align_echo.models import ScriptedModel
 from align_echo.models.local.chat import LocalModel, request_seed
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.rollout import Episode, run_tasks
 from align_echo.tokens import join, token_sequence
-from align_echo.types import Completion, Message, Tokens, Trajectory
+from align_echo.types import AgentView, Completion, Message, Tokens, Trajectory
 from tests.models.local.plain_loop import logprobs_of
 from tests.models.local.tiny import CHATML, QWEN, tiny_encoder, tiny_model
 from tests.room_env import TASK_IDS, RoomEnv
@@ -91,6 +92,17 @@ def test_what_messages_say_never_becomes_a_special_token(model, system, start, o
     start_id = CHATML.index("<|im_start|>")
     assert given_ids.count(start_id) == 3 + 2, "three headers of the opening, two of the second turn"
     assert given_ids.count(ENCODER.end_id) == 2 + 1 + (0 if ended else 1)
+
+
+@given(rules=words, critique=words, observed=words, goal=words)
+def test_rules_critiques_goals_and_observations_stay_text_in_an_agents_conversation(rules, critique, observed, goal):
+    view = AgentView(
+        task_id="t", action_format="go", goal=goal, rules=rules, initial_observation=observed, critique=critique
+    )
+    ids = ENCODER.opening(Vanilla(ScriptedModel([])).conversation(view))
+    special = [one for one in ids if one < len(CHATML)]
+    start, end = CHATML.index("<|im_start|>"), ENCODER.end_id
+    assert special == [start, end, start, end, start]
 
 
 def test_the_same_request_gets_the_same_reply_and_another_sample_another(model):

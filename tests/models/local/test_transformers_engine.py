@@ -155,9 +155,15 @@ def test_requests_that_come_together_read_a_shared_opening_once(monkeypatch):
     running = engine_of(tiny_model(), step_tokens=64)
     computed = count_tokens(running, monkeypatch)
     opening = tuple(range(3, 203))
-    hold = threading.Event()
-    blocked = threading.Thread(target=running.update, args=(lambda model: hold.wait(WAIT) and None,))
+    begun, hold = threading.Event(), threading.Event()
+
+    def pause(model: PreTrainedModel) -> None:
+        begun.set()
+        hold.wait(WAIT)
+
+    blocked = threading.Thread(target=running.update, args=(pause,))
     blocked.start()
+    assert begun.wait(WAIT)
     futures = [running.submit(Request(opening, Sampling(max_tokens=1, seed=seed))) for seed in range(4)]
     hold.set()
     for future in futures:
