@@ -193,7 +193,10 @@ PASSING = {
     "log-probabilities of other tokens": {"token_ids": [4, 6], "logprobs": GOOD},
     "a log-probability above 0": {"token_ids": [4, 5], "logprobs": {**GOOD, "token_logprobs": [-1.0, 0.5]}},
     "a log-probability that is no number": {"token_ids": [4, 5], "logprobs": {**GOOD, "token_logprobs": [-1.0, None]}},
-    "tokens after the end token": {"token_ids": [4, 5], "logprobs": GOOD, "finish_reason": "length"},
+    "tokens after the end token": {
+        "token_ids": [250, 5],
+        "logprobs": {**GOOD, "tokens": ["token_id:250", "token_id:5"]},
+    },
     "an aborted reply": {"finish_reason": "abort"},
 }
 
@@ -201,12 +204,12 @@ PASSING = {
 @pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING.keys())
 def test_a_passing_fault_is_asked_again_and_a_lasting_one_is_a_model_error(fault):
     with running() as (stand_in, engine):
-        wanted = ask(engine, max_tokens=3, stop_ids=(4,))
+        wanted = ask(engine, max_tokens=3, stop_ids=(250,))
         stand_in.faults = [fault] * (ATTEMPTS - 1)
-        assert ask(engine, max_tokens=3, stop_ids=(4,)) == wanted
+        assert ask(engine, max_tokens=3, stop_ids=(250,)) == wanted
         stand_in.faults = [fault] * ATTEMPTS
         with pytest.raises(ModelError, match=f"no reply in {ATTEMPTS} attempts") as caught:
-            ask(engine, max_tokens=3, stop_ids=(4,))
+            ask(engine, max_tokens=3, stop_ids=(250,))
         assert "\n" not in str(caught.value)
 
 
