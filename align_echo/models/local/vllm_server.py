@@ -19,7 +19,7 @@ import openai
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from align_echo.errors import ContextOverflowError, ModelError, TokenDriftError, UsageError
-from align_echo.models.endpoint import NO_KEY, resolve_base_url, resolve_key
+from align_echo.models.endpoint import DEFAULT_BASE_URL, NO_KEY, resolve_base_url, resolve_key
 from align_echo.models.local.engine import Reply, Request, Sampling
 from align_echo.models.local.vllm_adapters import AdapterVersion, PublishedAdapters
 from align_echo.models.local.vllm_checks import (
@@ -80,7 +80,7 @@ class VllmServer:
 
     At most `max_concurrency` requests are under way at once. `wait` replaces `time.sleep` in tests. Raises `UsageError`
     when the server does not know the model or cannot give what token-exact rollouts need, `ModelError` when it cannot
-    be reached.
+    be reached (after a few seconds, whatever `retry` says: a wrong address should not take a minute to tell).
     """
 
     def __init__(
@@ -89,20 +89,22 @@ class VllmServer:
         *,
         base_url: str | None = None,
         api_key: str | None = None,
-        max_concurrency: int = 64,
+        max_concurrency: int = 256,
         timeout: float = 600.0,
         retry: RetryPolicy | None = None,
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
         self._model = model
         self._base_url = resolve_base_url(base_url)
+        if self._base_url == DEFAULT_BASE_URL or not self._base_url.startswith(("http://", "https://")):
+            raise UsageError(f"vllm-server:{model} needs the server's base URL, such as http://localhost:8000/v1")
         self._where = f"{model} at {self._base_url}"
         self._retry = retry or RetryPolicy()
         self._wait = wait
         self._client = openai.OpenAI(
             base_url=self._base_url, api_key=resolve_key(api_key) or NO_KEY, max_retries=0, timeout=timeout
         )
-        served = self._models()
+        served = self._models(RetryPolicy(attempts=3))
         card = next((one for one in served if one.id == model), None)
         if card is None or card.max_model_len is None:
             names = ", ".join(one.id for one in served if one.max_model_len) or "none"
@@ -202,7 +204,7 @@ class VllmServer:
         Requests under way keep the version they began with. Raises `UsageError` when the server does not allow it,
         `MissingDataError` when the folder holds no adapter, `ModelError` when the server cannot load it.
         """
-        self._adapters.publish(name, Path(folder), [one.id for one in self._models()])
+        self._adapters.publish(name, Path(folder), [one.id for one in self._models(self._retry)])
 
     def _load(self, version: AdapterVersion) -> None:
         self._control(
@@ -270,14 +272,14 @@ class VllmServer:
 
     # ------------------------------------------------------------ HTTP
 
-    def _models(self) -> list[_Model]:
+    def _models(self, retry: RetryPolicy) -> list[_Model]:
         def attempt() -> list[_Model]:
             try:
                 return _read(self._client.get(f"{self._base_url}/models", cast_to=str), _Models).data
             except openai.APIError as error:
                 raise judged(error, self._where) from error
 
-        return ask(attempt, self._retry, self._wait, self._where)
+        return ask(attempt, retry, self._wait, self._where)
 
     def _post(self, url: str, body: Mapping[str, Any]) -> str:
         try:

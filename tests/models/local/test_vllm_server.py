@@ -297,11 +297,20 @@ def test_a_server_that_gives_no_token_ids_is_refused_without_asking_twice():
         assert len(stand_in.requests) == 1
 
 
+@pytest.mark.parametrize("base_url", [None, "localhost:8000/v1"])
+def test_a_server_without_an_address_is_asked_for(base_url, monkeypatch):
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    with pytest.raises(UsageError, match="such as http://localhost"):
+        VllmServer("tiny", base_url=base_url)
+
+
 def test_a_server_that_is_not_there_is_a_model_error():
     with serve(StandIn()) as stand_in:
         pass
+    waits: list[float] = []
     with pytest.raises(ModelError, match="gave no reply"):
-        connect(stand_in)
+        VllmServer("tiny", base_url=stand_in.url, wait=waits.append)
+    assert sum(waits) < 5
 
 
 # ---------------------------------------------------------------- adapters
