@@ -41,8 +41,7 @@ def critics_part(number: int, seed: int) -> Iterator[Demonstration]:
         for task in games.ids(""):
             dice = Dice(f"critics {seed} {number} {task}")
             yield from reviewed(games, rooms.raw, task, dice)
-            attempt, _ = play(rooms.raw, task, dice, CARELESS)
-            yield from judged(rooms.raw, attempt, dice)
+            yield from judged(rooms.raw, play(rooms.raw, task, dice, CARELESS).trajectory, dice)
 
 
 def shopping_part(number: int, seed: int) -> Iterator[Demonstration]:

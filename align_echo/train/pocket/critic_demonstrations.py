@@ -40,8 +40,8 @@ def reviewed(games: Source, env: gym.Env[str, str], task: str, dice: Dice) -> li
     critique = parse_critique(asked.messages[-1].content, form)
     if critique.is_none:
         return [asked] if dice.chance(0.4) else []
-    refined, kept = play(env, task, dice, CAREFUL, critique=critique.advice, search_first=advice.search_first)
-    return [asked, demonstration("alfworld.refined", refined)] if kept else [asked]
+    refined = play(env, task, dice, CAREFUL, critique=critique.advice, search_first=advice.search_first)
+    return [asked, demonstration("alfworld.refined", refined)] if refined.fit else [asked]
 
 
 def judged(env: gym.Env[str, str], trajectory: Trajectory, dice: Dice) -> list[Demonstration]:

@@ -3,7 +3,9 @@
 The teacher sees what a player sees: it searches furniture of the kinds that can hold the thing, in the order of their
 numbers, stops at the first hit, then does the task. A careless teacher has habits that ALIGN reports of language
 models: it acts at a distance, says "put" for "move", repeats what was refused, and forgets a treatment that was refused
-to it. Shown the feedback of an interface, either kind does at once what that names. Left out: the other environments.
+to it. Shown the feedback of an interface, either kind does at once what that names. Either now and then looks for a
+place or takes a thing that is not there, which is marked as not to be imitated, and goes on. Left out: the other
+environments.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from align_echo.wrappers.dice import Dice
 
 REFUSAL = "Nothing happens."
 GIVES_UP = "look"
+ASTRAY = 0.05
+"""How likely a turn of a search goes to furniture that does not exist, or takes a thing that is not there."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,7 @@ class Teacher:
     """One episode's player, an `Agent`: new for each episode. It wins, unless its habits or the turn limit forbid it.
 
     `forgot_at` is the turn, counted from 0, on which it passed over a treatment that was refused; None if it did not.
+    `astray` are the turns not to be imitated.
     """
 
     name = "teacher"
@@ -66,11 +71,12 @@ class Teacher:
         self._search_first = search_first
         self._refused: Counter[str] = Counter()
         self._slipped: set[str] = set()
-        self._last = Intent("", "")
+        self._slipped_to = ""
         self._seen = 0
         self._at = ""
         self._kinds: dict[str, list[str]] = {}
         self.forgot_at: int | None = None
+        self.astray: set[int] = set()
 
     def act(self, view: AgentView) -> AgentReply:
         """The next action. Views must come in order, one turn at a time."""
@@ -102,16 +108,19 @@ class Teacher:
 
     def _choose(self, view: AgentView) -> str:
         last = view.turns[-1] if view.turns else None
-        if last is not None and last.observation == REFUSAL and last.action == self._last.action:
+        if last is not None and last.observation == REFUSAL and last.action == self._slipped_to:
             if self._refused[last.action] < 4 and self._dice.chance(self._repeats):
                 return last.action
-            if self._last.action.split()[0] in APPLIANCES and self._has["forgets"]:
+            if last.action.split()[0] in APPLIANCES and self._has["forgets"]:
                 self._belief.done_to.setdefault(self._belief.holding or "", set()).add(self._goal.kind)
                 self.forgot_at = len(view.turns)
         intent = self._intent()
-        slip = self._slip(intent)
-        self._last = Intent(slip or intent.action, intent.aim)
-        return self._last.action
+        wrong = self._stray(intent)
+        if wrong is not None:
+            self.astray.add(len(view.turns))
+            return wrong
+        self._slipped_to = self._slip(intent) or ""
+        return self._slipped_to or intent.action
 
     def _intent(self) -> Intent:
         goal, belief = self._goal, self._belief
@@ -159,6 +168,17 @@ class Teacher:
         return advised + [place for place in numbered if place not in advised]
 
     # ------------------------------------------------------------ what it gets wrong
+
+    def _stray(self, intent: Intent) -> str | None:
+        """Now and then in a search: a place beyond the last of its kind, or the thing where it is not; None otherwise.
+        """
+        if not intent.aim.startswith("examine ") or not self._dice.chance(ASTRAY):
+            return None
+        if self._at and self._at not in self._belief.closed and self._dice.chance(0.4):
+            return f"take {self._goal.obj} 1 from {self._at}"
+        kind = name_of(self._dice.pick(self._belief.places))
+        last = max(int(place.rsplit(" ", 1)[1]) for place in self._belief.places if name_of(place) == kind)
+        return f"go to {kind} {last + 1}"
 
     def _slip(self, intent: Intent) -> str | None:
         """What it sends instead of the right action, once for each habit of the episode; None for no slip."""

@@ -6,7 +6,7 @@ Left out: critiques and verdicts (`critiques.py`, `verdicts.py`), which are made
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import gymnasium as gym
 
@@ -85,11 +85,21 @@ def episodes_of(rooms: Rooms, task: str, dice: Dice) -> list[Demonstration]:
     found = []
     for number, (name, env, habits) in enumerate(played):
         one = Dice(f"{task} {number} {dice.below(10**9)}")
-        trajectory, kept = play(env, task, one, habits)
-        if kept:
+        episode = play(env, task, one, habits)
+        if episode.fit:
             reworded = name == "hinted" and one.chance(0.6)
-            found.append(demonstration(f"alfworld.{name}", reword(trajectory, one) if reworded else trajectory))
+            found.append(demonstration(f"alfworld.{name}", reword(episode, one) if reworded else episode))
     return found
+
+
+@dataclass(frozen=True)
+class Played:
+    """A teacher's episode: whether it is fit to be shown, and the turns, counted from 0, that are not to be imitated.
+    """
+
+    trajectory: Trajectory
+    fit: bool
+    astray: frozenset[int]
 
 
 def play(
@@ -100,18 +110,16 @@ def play(
     *,
     critique: str = "",
     search_first: tuple[str, ...] = (),
-) -> tuple[Trajectory, bool]:
-    """An episode of a new teacher, and whether it is fit to be shown: won in time, or lost by a habit before its end.
-    """
+) -> Played:
+    """An episode of a new teacher. Fit to be shown: won in time, or lost by a habit and cut soon after that."""
     teacher = Teacher(dice, habits, search_first=search_first)
     episode = Episode(task, critique=critique)
     trajectory = run_episode(env, teacher, episode, split=SPEC.train_split, action_format=SPEC.action_format)
-    if trajectory.won:
-        return trajectory, len(trajectory.steps) <= LONGEST
-    if teacher.forgot_at is None:
-        return trajectory, False
-    cut = trajectory.model_copy(update={"steps": trajectory.steps[: teacher.forgot_at + 4]})
-    return cut, len(cut.steps) <= LONGEST
+    lost = not trajectory.won and teacher.forgot_at is not None
+    if lost and teacher.forgot_at is not None:
+        trajectory = trajectory.model_copy(update={"steps": trajectory.steps[: teacher.forgot_at + 4]})
+    fit = (trajectory.won or lost) and len(trajectory.steps) <= LONGEST
+    return Played(trajectory, fit, frozenset(teacher.astray))
 
 
 def view_before(trajectory: Trajectory, turn: int) -> AgentView:
@@ -134,16 +142,18 @@ def chat_before(trajectory: Trajectory, turn: int) -> list[Message]:
     return _VANILLA.conversation(view_before(trajectory, turn))
 
 
-def demonstration(kind: str, trajectory: Trajectory) -> Demonstration:
-    """The whole episode as the vanilla agent's chat; every reply is imitated."""
-    last = len(trajectory.steps) - 1
-    messages = (*chat_before(trajectory, last), said(trajectory.steps[last].reply))
-    return Demonstration(kind=kind, messages=messages, weights=(1.0,) * len(trajectory.steps))
+def demonstration(kind: str, played: Played) -> Demonstration:
+    """The whole episode as the vanilla agent's chat; every reply is imitated but those that went astray."""
+    steps = played.trajectory.steps
+    messages = (*chat_before(played.trajectory, len(steps) - 1), said(steps[-1].reply))
+    weights = tuple(0.0 if turn in played.astray else 1.0 for turn in range(len(steps)))
+    return Demonstration(kind=kind, messages=messages, weights=weights)
 
 
-def reword(trajectory: Trajectory, dice: Dice) -> Trajectory:
+def reword(played: Played, dice: Dice) -> Played:
     """The same episode with the interface's feedback in other words."""
-    return trajectory.model_copy(update={"steps": tuple(_reworded(step, dice) for step in trajectory.steps)})
+    steps = tuple(_reworded(step, dice) for step in played.trajectory.steps)
+    return replace(played, trajectory=played.trajectory.model_copy(update={"steps": steps}))
 
 
 def _reworded(step: Step, dice: Dice) -> Step:
