@@ -178,6 +178,7 @@ def test_an_empty_reply_may_be_told_in_other_words(model):
     reply = model.complete(history, temperature=1.0, max_tokens=3)
     assert reply.tokens is not None
     assert reply.tokens.start == len(context) + 1
+    assert reply.tokens.context_ids == ENCODER.continuation([user("go on")], closed=True), "it ended itself"
 
 
 def test_a_conversation_that_fills_its_context_overflows(model):

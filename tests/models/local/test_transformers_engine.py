@@ -269,15 +269,28 @@ def test_a_fault_in_a_step_reaches_every_caller_and_the_engine_goes_on(monkeypat
     running.close()
 
 
-def test_closing_ends_what_waits_and_may_be_repeated():
+def test_closing_ends_what_is_under_way_and_what_waits_and_may_be_repeated(monkeypatch):
     running = engine_of(tiny_model(), slots=1)
-    futures = [running.submit(Request((*SHARED, one), Sampling(max_tokens=200))) for one in range(3, 9)]
-    running.close()
+    forward, begun, hold = running._model.forward, threading.Event(), threading.Event()
+
+    def slow(**options):
+        begun.set()
+        hold.wait(WAIT)
+        return forward(**options)
+
+    monkeypatch.setattr(running._model, "forward", slow)
+    futures = [running.submit(Request((*SHARED, one), Sampling(max_tokens=400))) for one in range(3, 9)]
+    assert begun.wait(WAIT)
+    closing = threading.Thread(target=running.close)
+    closing.start()
+    while not running.closed:
+        pass
+    hold.set()
+    closing.join(WAIT)
     running.close()
     for future in futures:
-        if future.exception(WAIT) is not None:
-            with pytest.raises(ModelError, match="closed"):
-                future.result()
+        with pytest.raises(ModelError, match="closed"):
+            future.result(WAIT)
     with pytest.raises(ModelError, match="closed"):
         running.submit(Request(SHARED, Sampling()))
     with pytest.raises(ModelError, match="closed"):
