@@ -1,11 +1,12 @@
 """Demonstrations in ALFWorld for the pocket model, on games of the training floor plans that no split lists.
 
-The teacher sees what a player sees: it searches furniture of the kinds that can hold the thing, in the order of their
-numbers, stops at the first hit, then does the task. A careless teacher has habits that ALIGN reports of language
-models: it acts at a distance, says "put" for "move", repeats what was refused, and forgets a treatment that was refused
-to it. Shown the feedback of an interface, either kind does at once what that names. Either now and then looks for a
-place or takes a thing that is not there, which is marked as not to be imitated, and goes on. Left out: the other
-environments.
+The teacher sees what a player sees: it searches furniture of the kinds that can hold the thing in the order in which
+the room was described, what stands open first, stops at the first hit, then does the task. A fixed order matters: a
+small model learns to read the next place off the description, and learns little from a shuffled one. A careless teacher
+has habits that ALIGN reports of language models: it acts at a distance, says "put" for "move", repeats what was
+refused, and forgets a treatment that was refused to it. Shown the feedback of an interface, either kind does at once
+what that names. Either now and then looks for a place or takes a thing that is not there, which is marked as not to be
+imitated, and goes on. Left out: the other environments.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from align_echo.wrappers.dice import Dice
 
 REFUSAL = "Nothing happens."
 GIVES_UP = "look"
+CLOSED_AT_FIRST = ("cabinet", "drawer", "fridge", "microwave", "safe")
 ASTRAY = 0.05
 """How likely a turn of a search goes to furniture that does not exist, or takes a thing that is not there."""
 
@@ -41,7 +43,7 @@ class Habits:
 
 CAREFUL = Habits()
 CARELESS = Habits(
-    treats_afar=0.75, takes_afar=0.35, examines_afar=0.3, says_put=0.6, skips_opening=0.3, repeats=0.45, forgets=0.6
+    treats_afar=0.9, takes_afar=0.35, examines_afar=0.3, says_put=0.6, skips_opening=0.3, repeats=0.45, forgets=0.6
 )
 TOLD = Habits(treats_afar=0.3, takes_afar=0.15, examines_afar=0.1, says_put=0.25, skips_opening=0.15)
 """A careless player who was told the rules, or is told the reason of each refusal."""
@@ -74,7 +76,6 @@ class Teacher:
         self._slipped_to = ""
         self._seen = 0
         self._at = ""
-        self._kinds: dict[str, list[str]] = {}
         self.forgot_at: int | None = None
         self.astray: set[int] = set()
 
@@ -156,16 +157,11 @@ class Teacher:
         return Intent(GIVES_UP, GIVES_UP)
 
     def _order(self, name: str) -> list[str]:
-        """Furniture in the order of the search: what it was advised, then kinds that can hold the thing, then others.
-        """
-        if name not in self._kinds:
-            kinds = sorted({name_of(place) for place in self._belief.places})
-            can = [kind for kind in kinds if name in holdable(kind)]
-            self._kinds[name] = self._dice.shuffled(can) + self._dice.shuffled([k for k in kinds if k not in can])
-        rank = {kind: number for number, kind in enumerate(self._kinds[name])}
-        numbered = sorted(self._belief.places, key=lambda place: (rank[name_of(place)], int(place.rsplit(" ", 1)[1])))
-        advised = [place for place in self._search_first if place in numbered]
-        return advised + [place for place in numbered if place not in advised]
+        """Furniture in the order of the search: what it was advised, what can hold the thing, then the rest."""
+        places = self._belief.places
+        can = [place for place in places if name in holdable(name_of(place))]
+        open_first = sorted(can, key=lambda place: name_of(place) in CLOSED_AT_FIRST)
+        return list(dict.fromkeys([*(one for one in self._search_first if one in places), *open_first, *places]))
 
     # ------------------------------------------------------------ what it gets wrong
 
