@@ -7,6 +7,7 @@ others say after the opening instructions, nothing on the instructions. Left out
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,9 +29,13 @@ POOL = 512
 
 
 class SftSettings(Frozen):
-    """How to train. `tokens_per_batch` counts padding; `muon_lr` is for hidden matrices, `adamw_lr` for the rest."""
+    """How to train. `tokens_per_batch` counts padding; `muon_lr` is for hidden matrices, `adamw_lr` for the rest.
+
+    With a `curriculum` above 0 that share of the chats, the shortest, is seen once before all else.
+    """
 
     epochs: float = 1.0
+    curriculum: float = 0.0
     tokens_per_batch: int = 6000
     longest: int = 3000
     muon_lr: float = 0.02
@@ -68,7 +73,9 @@ def encode(demonstration: Demonstration, encoder: ChatEncoder, *, context_weight
 
 
 def batches(chats: Sequence[Chat], *, tokens_per_batch: int, seed: int) -> list[list[Chat]]:
-    """All chats once, in batches of like length whose padded size stays within `tokens_per_batch` (one chat may not).
+    """All chats once, in random order, in batches of like length.
+
+    A batch's padded size stays within `tokens_per_batch`, unless one chat alone does not.
     """
     shuffled = Dice(f"sft {seed}").shuffled(range(len(chats)))
     made: list[list[Chat]] = []
@@ -81,6 +88,17 @@ def batches(chats: Sequence[Chat], *, tokens_per_batch: int, seed: int) -> list[
                 batch = []
             batch.append(chat)
         made.append(batch)
+    return Dice(f"sft order {seed}").shuffled(made)
+
+
+def schedule(chats: Sequence[Chat], settings: SftSettings) -> list[list[Chat]]:
+    """The batches of the whole run in order: the curriculum, then every epoch in an order of its own."""
+    size, seed = settings.tokens_per_batch, settings.seed
+    shortest = sorted(chats, key=lambda chat: len(chat.ids))[: int(settings.curriculum * len(chats))]
+    made = batches(shortest, tokens_per_batch=size, seed=seed)
+    for epoch in range(math.ceil(settings.epochs)):
+        found = batches(chats, tokens_per_batch=size, seed=seed + 1 + epoch)
+        made += found[: math.ceil(min(settings.epochs - epoch, 1.0) * len(found))]
     return made
 
 
@@ -118,14 +136,15 @@ def fine_tune(
     Chats longer than `settings.longest` tokens are left out.
     """
     short = [chat for chat in chats if len(chat.ids) <= settings.longest]
-    made = batches(short, tokens_per_batch=settings.tokens_per_batch, seed=settings.seed)
+    made = schedule(short, settings)
     arguments = TrainingArguments(
         output_dir=str(folder),
-        num_train_epochs=settings.epochs,
+        num_train_epochs=1,
         per_device_train_batch_size=1,
+        train_sampling_strategy="sequential",
         learning_rate=settings.adamw_lr,
         lr_scheduler_type="cosine",
-        warmup_steps=int(settings.warmup * settings.epochs * len(made)),
+        warmup_steps=int(settings.warmup * len(made)),
         max_grad_norm=1.0,
         bf16=settings.bf16,
         use_cpu=not torch.cuda.is_available(),
