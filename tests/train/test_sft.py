@@ -1,0 +1,189 @@
+"""Supervised training: which tokens count, in which order chats come, that it learns, and that it resumes exactly."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM, TrainerCallback
+
+from align_echo.models.local.encoding import ChatEncoder
+from align_echo.train.demonstrations import Demonstration
+from align_echo.train.optimizers import MuonWithAdamW, split_parameters
+from align_echo.train.pocket.tokenizer import train_tokenizer
+from align_echo.train.sft import Chat, SftSettings, batches, encode, fine_tune, pad, schedule, weighted_loss
+from align_echo.types import Message
+
+
+def chat(length: int, kind: str = "x") -> Chat:
+    return Chat(np.arange(length, dtype=np.int32) % 50, np.ones(length, dtype=np.float32), kind)
+
+
+def model(seed: int = 0) -> Qwen3ForCausalLM:
+    torch.manual_seed(seed)
+    return Qwen3ForCausalLM(
+        Qwen3Config(
+            vocab_size=64, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
+            head_dim=16, intermediate_size=32, max_position_embeddings=128, tie_word_embeddings=True,
+        )
+    )  # fmt: skip
+
+
+def demonstration() -> Demonstration:
+    said = [("system", "be brief"), ("user", "a mug"), ("assistant", "go"), ("user", "no"), ("assistant", "take mug")]
+    return Demonstration(
+        kind="test", messages=tuple(Message(role=role, content=text) for role, text in said), weights=(0.0, 1.0)
+    )
+
+
+class StopAt(TrainerCallback):
+    """Cuts a run as Ctrl-C does."""
+
+    def __init__(self, step: int) -> None:
+        self._step = step
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == self._step:
+            raise KeyboardInterrupt
+
+
+def test_the_loss_is_the_weighted_mean_of_what_each_token_costs():
+    logits = torch.zeros(1, 3, 4)
+    logits[0, 0, 2] = 2.0
+    ids = torch.tensor([[1, 2, 3]])
+    weights = torch.tensor([[9.0, 1.0, 3.0]])
+    first = math.log(math.exp(2) + 3) - 2
+    assert weighted_loss(logits, ids, weights).item() == pytest.approx((first + 3 * math.log(4)) / 4, abs=1e-6)
+
+
+def test_tokens_without_weight_do_not_touch_the_gradient():
+    one = model()
+    ids = torch.tensor([[5, 6, 7, 8]])
+    weights = torch.tensor([[1.0, 1.0, 1.0, 0.0]])
+    weighted_loss(one(input_ids=ids).logits, ids, weights).backward()
+    before = one.model.embed_tokens.weight.grad.clone()
+    one.zero_grad()
+    other = torch.tensor([[5, 6, 7, 40]])
+    weighted_loss(one(input_ids=other).logits, other, weights).backward()
+    assert torch.equal(before, one.model.embed_tokens.weight.grad)
+
+
+def test_a_batch_without_any_weight_costs_nothing():
+    ids = torch.tensor([[1, 2]])
+    assert weighted_loss(torch.randn(1, 2, 4), ids, torch.zeros(1, 2)).item() == 0.0
+
+
+def test_replies_count_by_their_weight_others_little_and_instructions_not_at_all():
+    shown = demonstration()
+    tokenizer = train_tokenizer([shown], size=400)
+    encoder = ChatEncoder(tokenizer)
+    found = encode(shown, encoder, context_weight=0.1)
+    spans = encoder.supervised(shown.messages).spans
+    instructions = len(encoder.opening(shown.messages[:1]))
+    assert set(found.weights[:instructions]) == {0.0}
+    assert set(found.weights[spans[0][0] : spans[0][1]]) == {0.0}
+    assert set(found.weights[spans[1][0] : spans[1][1]]) == {1.0}
+    assert found.weights[spans[0][0] - 1] == pytest.approx(0.1)
+    assert encoder.text(list(found.ids[spans[1][0] : spans[1][1]])) == "take mug"
+
+
+def test_every_chat_comes_once_and_batches_keep_to_their_size():
+    chats = [chat(length) for length in [3, 50, 7, 7, 20, 33, 4, 90, 12]]
+    made = batches(chats, tokens_per_batch=60, seed=3)
+    assert sorted(len(one.ids) for batch in made for one in batch) == sorted(len(one.ids) for one in chats)
+    assert all(len(batch) == 1 or len(batch) * max(len(one.ids) for one in batch) <= 60 for batch in made)
+
+
+def test_the_curriculum_shows_the_shortest_chats_before_all_else():
+    chats = [chat(length) for length in range(10, 30)]
+    made = schedule(chats, SftSettings(curriculum=0.25, epochs=1.5, tokens_per_batch=60))
+    lead = [len(one.ids) for batch in made for one in batch][:5]
+    assert sorted(lead) == [10, 11, 12, 13, 14]
+    counted = [len(one.ids) for batch in made for one in batch]
+    assert len(counted) >= 5 + 20 + 9
+    assert all(counted.count(length) >= 1 for length in range(10, 30))
+
+
+def test_rows_are_padded_on_the_right_with_weight_zero():
+    made = pad([chat(2), chat(4)])
+    assert made["input_ids"].tolist() == [[0, 1, 0, 0], [0, 1, 2, 3]]
+    assert made["weights"].tolist() == [[1, 1, 0, 0], [1, 1, 1, 1]]
+
+
+def test_muon_takes_the_hidden_matrices_and_adamw_the_rest():
+    one = model()
+    hidden, rest = split_parameters(one)
+    names = {id(parameter): name for name, parameter in one.named_parameters()}
+    assert all("proj" in names[id(parameter)] for parameter in hidden)
+    assert {"model.embed_tokens.weight", "model.norm.weight"} <= {names[id(parameter)] for parameter in rest}
+    assert len(hidden) + len(rest) == len(list(one.parameters()))
+
+
+def test_a_frozen_parameter_is_in_neither():
+    one = model()
+    one.model.embed_tokens.weight.requires_grad_(False)
+    assert all(one.model.embed_tokens.weight is not each for part in split_parameters(one) for each in part)
+
+
+def test_the_optimizer_goes_on_exactly_from_its_saved_state():
+    ids = torch.arange(12).view(1, 12)
+
+    def steps(one, optimizer, count):
+        for _ in range(count):
+            optimizer.zero_grad()
+            weighted_loss(one(input_ids=ids).logits, ids, torch.ones(1, 12)).backward()
+            optimizer.step()
+
+    straight = model()
+    steps(straight, MuonWithAdamW(straight), 4)
+    halved = model()
+    first = MuonWithAdamW(halved)
+    steps(halved, first, 2)
+    second = MuonWithAdamW(halved)
+    second.load_state_dict(first.state_dict())
+    steps(halved, second, 2)
+    pairs = zip(straight.parameters(), halved.parameters(), strict=True)
+    assert all(torch.equal(left, right) for left, right in pairs)
+
+
+SETTINGS = SftSettings(epochs=12, tokens_per_batch=64, bf16=False, log_every=1000, save_every=6, adamw_lr=1e-2)
+
+
+def test_it_learns_what_it_is_shown(tmp_path):
+    one = model()
+    batch = pad([chat(16)])
+    before = weighted_loss(one(input_ids=batch["input_ids"]).logits, batch["input_ids"], batch["weights"]).item()
+    fine_tune(one, [chat(16)] * 4, SETTINGS, tmp_path)
+    one.eval()
+    after = weighted_loss(one(input_ids=batch["input_ids"]).logits, batch["input_ids"], batch["weights"]).item()
+    assert after < before * 0.6
+
+
+def test_a_run_that_was_cut_goes_on_to_the_same_weights(tmp_path):
+    chats = [chat(length) for length in (16, 14, 12, 10)]
+    straight = model()
+    fine_tune(straight, chats, SETTINGS, tmp_path / "straight")
+    cut = model()
+    with pytest.raises(KeyboardInterrupt):
+        fine_tune(cut, chats, SETTINGS, tmp_path / "cut", callbacks=[StopAt(8)])
+    again = model(seed=5)
+    fine_tune(again, chats, SETTINGS, tmp_path / "cut", resume=True)
+    pairs = zip(straight.parameters(), again.parameters(), strict=True)
+    assert all(torch.equal(left, right) for left, right in pairs)
+
+
+def test_verdicts_are_one_token_each():
+    tokenizer = train_tokenizer([demonstration()], size=400)
+    assert [len(tokenizer(word)["input_ids"]) for word in ("correct", "wrong")] == [1, 1]
+
+
+def test_a_vocabulary_too_small_for_the_verdicts_is_refused():
+    with pytest.raises(ValueError, match="ask for more"):
+        train_tokenizer([demonstration()], size=262)
+
+
+def test_a_demonstration_needs_a_weight_for_every_reply():
+    with pytest.raises(ValueError, match="2 assistant messages and 1 weights"):
+        Demonstration(kind="x", messages=demonstration().messages, weights=(1.0,))
