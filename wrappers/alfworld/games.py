@@ -97,30 +97,35 @@ def goals_for(plan: FloorPlan, task_type: str) -> list[Goal]:
     ]
 
 
-@functools.lru_cache(maxsize=64)
-def write_game(id_: str) -> GameFiles:
-    """Make the game of an id. Raises `UsageError` for an id of another form or another generator version."""
+def read_id(id_: str) -> tuple[FloorPlan, Goal, str]:
+    """Room, goal and number of an id. Raises `UsageError` for another form or another generator version."""
     match = _ID.fullmatch(id_)
     if match is None or match["type"] not in TASK_TYPES or int(match["version"]) != GENERATOR_VERSION:
         raise UsageError(f"{id_!r} is not an embedded game of generator version {GENERATOR_VERSION}")
-    plan = floor_plan(int(match["plan"]))
     light = match["type"] == "look_at_obj_in_light"
     goal = Goal(match["type"], match["object"], "" if light else match["target"], match["target"] if light else "")
+    return floor_plan(int(match["plan"])), goal, match["number"]
+
+
+@functools.lru_cache(maxsize=64)
+def write_game(id_: str) -> GameFiles:
+    """Make the game of an id. Raises `UsageError` for an id of another form or another generator version."""
+    plan, goal, number = read_id(id_)
     dice = Dice(f"align-echo alfworld {GENERATOR_VERSION} {id_}")
     room = _furnish(plan, goal, dice)
-    sentence = _sentence(goal, dice)
+    stated = sentence(goal, dice)
     game = {
         "pddl_domain": upstream.domain_text(),
-        "grammar": upstream.grammar_text().replace("UNKNOWN GOAL", sentence),
-        "pddl_problem": problem.problem_text(f"{match['plan']}_{match['number']}", room, goal),
+        "grammar": upstream.grammar_text().replace("UNKNOWN GOAL", stated),
+        "pddl_problem": problem.problem_text(f"{plan.number}_{number}", room, goal),
         "solvable": True,
         "walkthrough": problem.walkthrough(room, goal),
     }
-    return GameFiles(json.dumps(game), json.dumps(_trajectory(id_, plan, goal, sentence), indent=1))
+    return GameFiles(json.dumps(game), json.dumps(_trajectory(id_, plan, goal, stated), indent=1))
 
 
-def _trajectory(id_: str, plan: FloorPlan, goal: Goal, sentence: str) -> dict[str, object]:
-    annotation = {"task_desc": sentence, "high_descs": []}
+def _trajectory(id_: str, plan: FloorPlan, goal: Goal, stated: str) -> dict[str, object]:
+    annotation = {"task_desc": stated, "high_descs": []}
     return {
         "task_id": id_.rsplit("/", 1)[1],
         "task_type": goal.task_type,
@@ -137,7 +142,8 @@ def _trajectory(id_: str, plan: FloorPlan, goal: Goal, sentence: str) -> dict[st
     }
 
 
-def _sentence(goal: Goal, dice: Dice) -> str:
+def sentence(goal: Goal, dice: Dice) -> str:
+    """The goal in one of ALFWorld's wordings."""
     templates = upstream.goal_library()[goal.task_type]["templates"]
     assert isinstance(templates, list)
     words = {"obj": goal.object_kind, "recep": goal.target, "toggle": goal.lamp}

@@ -30,7 +30,7 @@ class PocketSettings(Frozen):
     """All that decides the weights, besides the code. `parts` is how many parts of each kind the corpus has."""
 
     seed: int = 1
-    parts: dict[str, int] = Field(default={"household": 20, "critics": 8, "shopping": 5, "shopping-critics": 2})
+    parts: dict[str, int] = Field(default={"household": 40, "critics": 6, "shopping": 3, "shopping-critics": 2})
     vocabulary: int = 2048
     hidden: int = 256
     layers: int = 4
@@ -39,7 +39,7 @@ class PocketSettings(Frozen):
     head: int = 64
     feed_forward: int = 640
     norm_start: float = 1.5
-    training: SftSettings = SftSettings(seed=1, epochs=2)
+    training: SftSettings = SftSettings(seed=1, curriculum=0.3, tokens_per_batch=4000)
 
 
 def new_model(settings: PocketSettings, vocabulary: int) -> Qwen3ForCausalLM:

@@ -17,31 +17,35 @@ from pathlib import Path
 from align_echo.interface import write_atomically
 from align_echo.train.demonstrations import Demonstration
 from align_echo.train.pocket.critic_demonstrations import judged, reviewed
-from align_echo.train.pocket.games import DrawnGames
+from align_echo.train.pocket.games import DrawnGames, other_goals
 from align_echo.train.pocket.household import CARELESS
 from align_echo.train.pocket.household_demonstrations import Rooms, episodes_of, play
 from align_echo.train.pocket.shopping_demonstrations import refined_shopping, shopping_demonstrations
+from align_echo.wrappers.alfworld.games import read_id
 from align_echo.wrappers.dice import Dice
 
-GAMES_A_PART = 50
+GAMES_A_PART = 25
+REVIEWS_A_GAME = 4
 SHOPPING_A_PART = 250
 SHOPPING_REVIEWS_A_PART = 100
 
 
 def household_part(number: int, seed: int) -> Iterator[Demonstration]:
-    """The agent's role in ALFWorld: some 240 episodes of 50 games."""
+    """The agent's role in ALFWorld, in the rooms of some games."""
     with _rooms(f"household {seed} {number}") as (rooms, games):
         for task in games.ids(""):
             yield from episodes_of(rooms, task, Dice(f"household {seed} {number} {task}"))
 
 
 def critics_part(number: int, seed: int) -> Iterator[Demonstration]:
-    """The critics' roles in ALFWorld and the agent's under a critique, of 50 games."""
+    """The critics' roles in ALFWorld and the agent's under a critique, in the rooms of some games."""
     with _rooms(f"critics {seed} {number}") as (rooms, games):
         for task in games.ids(""):
             dice = Dice(f"critics {seed} {number} {task}")
-            yield from reviewed(games, rooms.raw, task, dice)
-            yield from judged(rooms.raw, play(rooms.raw, task, dice, CARELESS).trajectory, dice)
+            for goal in other_goals(task, dice, REVIEWS_A_GAME):
+                yield from reviewed(rooms.raw, task, dice, goal)
+            _, goal, _ = read_id(task)
+            yield from judged(rooms.raw, play(rooms.raw, task, dice, CARELESS, goal=goal).trajectory, dice)
 
 
 def shopping_part(number: int, seed: int) -> Iterator[Demonstration]:

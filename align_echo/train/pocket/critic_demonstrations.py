@@ -8,39 +8,30 @@ from __future__ import annotations
 import gymnasium as gym
 
 from align_echo.critic.language import Form, parse_critique
-from align_echo.rollout import base_env, run_episode
+from align_echo.rollout import base_env
 from align_echo.train.demonstrations import Demonstration
 from align_echo.train.pocket.critiques import critique_demonstration
-from align_echo.train.pocket.household import CAREFUL, CARELESS, Teacher
+from align_echo.train.pocket.household import CAREFUL, CARELESS
 from align_echo.train.pocket.household_demonstrations import demonstration, play, view_before
 from align_echo.train.pocket.verdicts import label, verdict_demonstration
 from align_echo.types import Trajectory
-from align_echo.wrappers.alfworld.data import Source
-from align_echo.wrappers.alfworld.env import AlfworldEnv
-from align_echo.wrappers.alfworld.spec import SPEC
+from align_echo.wrappers.alfworld.problem import Goal
 from align_echo.wrappers.dice import Dice
 
-FEWEST_TURNS, MOST_TURNS = 8, 24
+FEWEST_TURNS, MOST_TURNS = 8, 30
 LATEST_VERDICT = 10
 """Verdicts are asked within this many turns: each costs the whole chat before it."""
 
 
-def reviewed(games: Source, env: gym.Env[str, str], task: str, dice: Dice) -> list[Demonstration]:
+def reviewed(env: gym.Env[str, str], task: str, dice: Dice, goal: Goal) -> list[Demonstration]:
     """An attempt's critique and, where that gives advice and it led to success, the refined attempt."""
-    turns = FEWEST_TURNS + dice.below(MOST_TURNS - FEWEST_TURNS)
-    short = AlfworldEnv(games, SPEC.train_split, step_limit=turns)
-    try:
-        attempt = run_episode(
-            short, Teacher(dice, CARELESS), task, split=SPEC.train_split, action_format=SPEC.action_format
-        )
-    finally:
-        short.close()
+    attempt = play(env, task, dice, CARELESS, goal=goal, turns=FEWEST_TURNS + dice.below(MOST_TURNS - FEWEST_TURNS))
     form: Form = "icrl" if dice.chance(0.35) else "echo"
-    asked, advice = critique_demonstration(attempt, dice, form)
+    asked, advice = critique_demonstration(attempt.trajectory, dice, form)
     critique = parse_critique(asked.messages[-1].content, form)
     if critique.is_none:
         return [asked] if dice.chance(0.4) else []
-    refined = play(env, task, dice, CAREFUL, critique=critique.advice, search_first=advice.search_first)
+    refined = play(env, task, dice, CAREFUL, goal=goal, critique=critique.advice, search_first=advice.search_first)
     return [asked, demonstration("alfworld.refined", refined)] if refined.fit else [asked]
 
 

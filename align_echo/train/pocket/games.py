@@ -10,7 +10,8 @@ from pathlib import Path
 from align_echo.errors import UsageError
 from align_echo.wrappers.alfworld.data import GAME, TRAJECTORY, GameFolder
 from align_echo.wrappers.alfworld.floorplans import SEEN, floor_plan
-from align_echo.wrappers.alfworld.games import game_id, goals_for, write_game
+from align_echo.wrappers.alfworld.games import game_id, goals_for, read_id, write_game
+from align_echo.wrappers.alfworld.problem import Goal
 from align_echo.wrappers.alfworld.spec import TASK_TYPES
 from align_echo.wrappers.dice import Dice
 
@@ -43,6 +44,13 @@ class DrawnGames:
             files.game.write_text(made.game, encoding="utf-8")
             files.trajectory.write_text(made.trajectory, encoding="utf-8")
         return files
+
+
+def other_goals(task_id: str, dice: Dice, count: int) -> list[Goal]:
+    """Goals that make sense in the room of a drawn game, of as many types as can be; the room may lack their things."""
+    plan, _, _ = read_id(task_id)
+    types = [goals for goals in (goals_for(plan, task_type) for task_type in TASK_TYPES) if goals]
+    return [dice.pick(types[number % len(types)]) for number in range(count)]
 
 
 def _drawn(dice: Dice, number: int, task_type: str) -> str:

@@ -61,7 +61,7 @@ class Teacher:
     """One episode's player, an `Agent`: new for each episode. It wins, unless its habits or the turn limit forbid it.
 
     `forgot_at` is the turn, counted from 0, on which it passed over a treatment that was refused; None if it did not.
-    `astray` are the turns not to be imitated.
+    `astray` are the turns not to be imitated; `done` says whether the task is done, by what it read.
     """
 
     name = "teacher"
@@ -78,6 +78,18 @@ class Teacher:
         self._at = ""
         self.forgot_at: int | None = None
         self.astray: set[int] = set()
+        self._delivered = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether what the goal asks for has happened."""
+        return self.forgot_at is None and self._delivered >= self._goal.copies
+
+    def follow(self, view: AgentView) -> None:
+        """Take in what happened since it was asked last."""
+        for turn in view.turns[self._seen :]:
+            self._live(turn.action or "", turn.observation)
+        self._seen = len(view.turns)
 
     def act(self, view: AgentView) -> AgentReply:
         """The next action. Views must come in order, one turn at a time."""
@@ -87,9 +99,7 @@ class Teacher:
                 raise ValueError(f"the teacher cannot read the goal {view.goal!r}")
             self._goal = goal
             self._belief = Belief.from_intro(view.initial_observation)
-        for turn in view.turns[self._seen :]:
-            self._live(turn.action or "", turn.observation)
-        self._seen = len(view.turns)
+        self.follow(view)
         action = self._choose(view)
         return AgentReply(text=action, action=action)
 
@@ -99,7 +109,13 @@ class Teacher:
         if observation.startswith(REFUSAL):
             self._refused[action] += 1
             return
+        held = self._belief.holding
         self._belief.update(observation, self._goal.dest)
+        if held is not None and name_of(held) == self._goal.obj:
+            put = action == f"move {held} to {self._goal.dest} 1"
+            used = self._goal.kind == "light" and name_of(action.removeprefix("use ")) == self._goal.tool
+            treated = self._goal.kind not in APPLIANCES or self._goal.kind in self._belief.done_to.get(held, ())
+            self._delivered += (put and treated) or used
         for verb in ("go to ", "examine "):
             place = action.removeprefix(verb)
             if place != action and place in self._belief.places:

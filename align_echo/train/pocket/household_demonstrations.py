@@ -13,12 +13,15 @@ import gymnasium as gym
 from align_echo.agents.conversation import said
 from align_echo.agents.vanilla import Vanilla
 from align_echo.models.scripted import ScriptedModel
-from align_echo.rollout import Episode, extend, run_episode
+from align_echo.rollout import extend, start_view, take_turn
 from align_echo.train.demonstrations import Demonstration
+from align_echo.train.pocket.games import other_goals
 from align_echo.train.pocket.household import CAREFUL, CARELESS, TOLD, Habits, Teacher
 from align_echo.types import AgentView, Message, Step, Trajectory
 from align_echo.wrappers.alfworld.data import Source
-from align_echo.wrappers.alfworld.env import AlfworldEnv
+from align_echo.wrappers.alfworld.env import TASK_PREFIX, AlfworldEnv
+from align_echo.wrappers.alfworld.games import sentence
+from align_echo.wrappers.alfworld.problem import Goal
 from align_echo.wrappers.alfworld.spec import SPEC
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.catalogue import resolve_interface
@@ -74,18 +77,19 @@ class Rooms:
 
 
 def episodes_of(rooms: Rooms, task: str, dice: Dice) -> list[Demonstration]:
-    """What is shown of one game: a careful episode, two careless ones, and two under the interface."""
+    """What is shown of one room: three careful episodes, five careless ones, four under the interface."""
     played = [
-        ("careful", rooms.raw, CAREFUL),
-        ("careless", rooms.raw, CARELESS),
-        ("careless", rooms.raw, CARELESS),
-        ("told", rooms.full, TOLD),
-        ("hinted", rooms.feedback, CARELESS if dice.chance(0.5) else TOLD),
+        *[("careful", rooms.raw, CAREFUL)] * 3,
+        *[("careless", rooms.raw, CARELESS)] * 5,
+        *[("told", rooms.full, TOLD)] * 2,
+        ("hinted", rooms.feedback, CARELESS),
+        ("hinted", rooms.feedback, TOLD),
     ]
     found = []
-    for number, (name, env, habits) in enumerate(played):
+    goals = dice.shuffled(other_goals(task, dice, len(played)))
+    for number, ((name, env, habits), goal) in enumerate(zip(played, goals, strict=True)):
         one = Dice(f"{task} {number} {dice.below(10**9)}")
-        episode = play(env, task, one, habits)
+        episode = play(env, task, one, habits, goal=goal)
         if episode.fit:
             reworded = name == "hinted" and one.chance(0.6)
             found.append(demonstration(f"alfworld.{name}", reword(episode, one) if reworded else episode))
@@ -108,18 +112,49 @@ def play(
     dice: Dice,
     habits: Habits,
     *,
+    goal: Goal,
+    turns: int = SPEC.step_limit,
     critique: str = "",
     search_first: tuple[str, ...] = (),
 ) -> Played:
-    """An episode of a new teacher. Fit to be shown: won in time, or lost by a habit and cut soon after that."""
+    """An episode of a new teacher with a goal of its own in the room of a game, whatever the game's own goal is.
+
+    Fit to be shown: done in time, or lost by a habit and cut soon after that.
+    """
     teacher = Teacher(dice, habits, search_first=search_first)
-    episode = Episode(task, critique=critique)
-    trajectory = run_episode(env, teacher, episode, split=SPEC.train_split, action_format=SPEC.action_format)
-    lost = not trajectory.won and teacher.forgot_at is not None
-    if lost and teacher.forgot_at is not None:
-        trajectory = trajectory.model_copy(update={"steps": trajectory.steps[: teacher.forgot_at + 4]})
-    fit = (trajectory.won or lost) and len(trajectory.steps) <= LONGEST
-    return Played(trajectory, fit, frozenset(teacher.astray))
+    view = with_goal(start_view(env, task, SPEC.action_format, seed=0), sentence(goal, dice), critique)
+    header, steps = view, list[Step]()
+    while len(steps) < turns and not (steps and (teacher.done or steps[-1].terminated)):
+        steps.append(take_turn(env, teacher.act(view)))
+        view = extend(view, steps[-1])
+        teacher.follow(view)
+    done = bool(steps) and teacher.done
+    lost = teacher.forgot_at is not None
+    if teacher.forgot_at is not None:
+        steps = steps[: teacher.forgot_at + 4]
+    trajectory = Trajectory(
+        environment=SPEC.name,
+        split=SPEC.train_split,
+        task_id=task,
+        agent=teacher.name,
+        goal=header.goal,
+        rules=header.rules,
+        critique=critique,
+        initial_observation=header.initial_observation,
+        steps=tuple(steps),
+        score=float(done),
+        won=done,
+    )
+    return Played(trajectory, (done or lost) and len(steps) <= LONGEST, frozenset(teacher.astray))
+
+
+def with_goal(view: AgentView, stated: str, critique: str) -> AgentView:
+    """The same room with another task, in the words of the environment."""
+    room = view.initial_observation.rpartition(TASK_PREFIX)[0]
+    stated = stated.strip().rstrip(".") + "."
+    return view.model_copy(
+        update={"goal": stated, "initial_observation": f"{room}{TASK_PREFIX}{stated}", "critique": critique}
+    )
 
 
 def view_before(trajectory: Trajectory, turn: int) -> AgentView:
