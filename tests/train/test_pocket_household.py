@@ -1,0 +1,140 @@
+"""The household teacher: it wins by what it reads, has the habits it is given, and goes where it is sent."""
+
+from __future__ import annotations
+
+import pytest
+
+from align_echo.train.pocket.games import DrawnGames, other_goals
+from align_echo.train.pocket.household import CAREFUL, Habits
+from align_echo.train.pocket.household_demonstrations import (
+    OTHER_WORDS,
+    Rooms,
+    demonstration,
+    episodes_of,
+    play,
+    reword,
+)  # fmt: skip
+from align_echo.wrappers.alfworld.games import read_id
+from align_echo.wrappers.dice import Dice
+
+
+@pytest.fixture(scope="module")
+def games(tmp_path_factory) -> DrawnGames:
+    return DrawnGames("tests", 12, tmp_path_factory.mktemp("games"))
+
+
+@pytest.fixture(scope="module")
+def rooms(games):
+    found = Rooms.of(games)
+    yield found
+    found.close()
+
+
+def own_goal(task):
+    return read_id(task)[1]
+
+
+def actions(played):
+    return [step.action for step in played.trajectory.steps]
+
+
+def test_it_is_done_exactly_when_the_engine_says_so(games, rooms):
+    played = [play(rooms.raw, task, Dice(task), CAREFUL, goal=own_goal(task)) for task in games.ids("")]
+    assert [one.trajectory.won for one in played] == [one.trajectory.steps[-1].terminated for one in played]
+    assert sum(one.trajectory.won for one in played) >= 10
+
+
+def test_it_does_other_tasks_in_the_same_room(games, rooms):
+    task = games.ids("")[0]
+    goals = other_goals(task, Dice("goals"), 12)
+    played = [play(rooms.raw, task, Dice("one"), CAREFUL, goal=goal) for goal in goals]
+    done = [one for one in played if one.trajectory.won]
+    assert len(done) >= 3
+    assert len({one.trajectory.goal for one in done}) >= 3
+    for one in done:
+        assert one.trajectory.goal in one.trajectory.initial_observation
+
+
+@pytest.mark.parametrize(
+    ("habit", "begins"), [("treats_afar", ("clean", "heat", "cool")), ("says_put", ("put",)), ("skips_opening", ("take", "move"))]
+)
+def test_a_habit_shows_as_a_refused_action_that_is_put_right(games, rooms, habit, begins):
+    habits = Habits(**{habit: 1.0})
+    played = [play(rooms.raw, task, Dice(task), habits, goal=own_goal(task)) for task in games.ids("")]
+    slips = [
+        one for one in played if any(
+            step.observation == "Nothing happens." and (step.action or "").startswith(begins)
+            for number, step in enumerate(one.trajectory.steps) if number not in one.astray
+        )
+    ]  # fmt: skip
+    assert slips
+    assert any(one.trajectory.won for one in slips)
+
+
+def test_a_forgotten_treatment_loses_and_is_cut_soon_after(games, rooms):
+    habits = Habits(treats_afar=1.0, forgets=1.0)
+    treated = [task for task in games.ids("") if "clean" in task or "heat" in task or "cool" in task]
+    played = [play(rooms.raw, task, Dice(task), habits, goal=own_goal(task)) for task in treated]
+    lost = [one for one in played if not one.trajectory.won and one.fit]
+    assert lost
+    for one in lost:
+        refused = max(n for n, step in enumerate(one.trajectory.steps) if step.observation == "Nothing happens.")
+        assert len(one.trajectory.steps) - refused <= 6
+
+
+def test_what_went_astray_is_not_imitated(games, rooms):
+    played = [
+        play(rooms.raw, task, Dice(f"{task} {n}"), CAREFUL, goal=own_goal(task))
+        for task in games.ids("") for n in range(4)
+    ]  # fmt: skip
+    strayed = [one for one in played if one.astray and one.fit]
+    assert strayed
+    for one in strayed:
+        weights = demonstration("x", one).weights
+        assert {turn for turn, weight in enumerate(weights) if weight == 0.0} == one.astray
+        assert all(one.trajectory.steps[turn].observation == "Nothing happens." for turn in one.astray)
+
+
+def test_it_searches_first_where_it_is_told_to(games, rooms):
+    for task in games.ids(""):
+        usual = play(rooms.raw, task, Dice("same"), CAREFUL, goal=own_goal(task))
+        places = [one.removeprefix("go to ") for one in actions(usual) if one.startswith("go to ")]
+        if len(set(places)) > 4:
+            break
+    advised = play(rooms.raw, task, Dice("same"), CAREFUL, goal=own_goal(task), search_first=(places[2],))
+    assert next(one for one in actions(advised) if one.startswith(("go to ", "examine "))) == f"go to {places[2]}"
+
+
+def test_the_furniture_is_searched_in_the_order_of_the_description(games, rooms):
+    played = play(rooms.raw, games.ids("")[0], Dice("order"), CAREFUL, goal=own_goal(games.ids("")[0]))
+    text = played.trajectory.initial_observation
+    visits = [one.removeprefix("go to ") for one in actions(played) if one.startswith("go to ")]
+    search = visits[: next(n for n, one in enumerate([*actions(played), "take"]) if one.startswith("take"))]
+    closed = [one.split()[0] in ("cabinet", "drawer", "fridge", "microwave", "safe") for one in search]
+    assert closed == sorted(closed)
+    opened = [one for one, shut in zip(search, closed, strict=True) if not shut and one in text]
+    assert [text.index(f"a {one}") for one in opened] == sorted(text.index(f"a {one}") for one in opened)
+
+
+def test_feedback_is_said_in_other_words_and_names_the_same_step(games, rooms):
+    habits = Habits(treats_afar=1.0, says_put=1.0, examines_afar=1.0)
+    for task in games.ids(""):
+        played = play(rooms.feedback, task, Dice(task), habits, goal=own_goal(task))
+        other = reword(played, Dice("words"))
+        changed = [
+            (before.observation, after.observation, played.trajectory.steps[number + 1].action)
+            for number, (before, after) in enumerate(zip(played.trajectory.steps, other.trajectory.steps, strict=True))
+            if before.observation != after.observation
+        ]
+        for before, after, then in changed:
+            assert before.startswith("Nothing happens.")
+            assert after.startswith("Nothing happens.")
+            assert str(then) in after
+        if changed:
+            return
+    pytest.fail(f"none of {len(OTHER_WORDS)} wordings was used")
+
+
+def test_a_room_is_shown_with_and_without_the_interface(games, rooms):
+    kinds = {one.kind for task in games.ids("")[:4] for one in episodes_of(rooms, task, Dice(task))}
+    assert kinds == {"alfworld.careful", "alfworld.careless", "alfworld.told", "alfworld.hinted"}
