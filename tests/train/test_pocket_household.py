@@ -56,7 +56,8 @@ def test_it_does_other_tasks_in_the_same_room(games, rooms):
 
 
 @pytest.mark.parametrize(
-    ("habit", "begins"), [("treats_afar", ("clean", "heat", "cool")), ("says_put", ("put",)), ("skips_opening", ("take", "move"))]
+    ("habit", "begins"),
+    [("treats_afar", ("clean", "heat", "cool")), ("says_put", ("put",)), ("skips_opening", ("take", "move"))],
 )
 def test_a_habit_shows_as_a_refused_action_that_is_put_right(games, rooms, habit, begins):
     habits = Habits(**{habit: 1.0})
