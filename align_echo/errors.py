@@ -53,3 +53,8 @@ class TokenDriftError(AlignEchoError, AssertionError):
 
 class ReplyFormatError(AlignEchoError, ValueError):
     """A model's reply does not follow the asked format. Holds what was wrong, in words the model can act on."""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error of another library says, for a message of ours."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import gymnasium as gym
 
 from align_echo.errors import ContextOverflowError, EngineError, ModelError
+from align_echo.halting import Halt, under
 from align_echo.types import Agent, AgentReply, AgentView, Fault, Step, Trajectory, Turn
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.text_env import TextEnv
@@ -202,16 +203,17 @@ def run_tasks(
     episodes are played at once: it helps when the agent waits for a remote model, or when a local one answers several
     in one batch. `on_trajectory` is called as each one ends, one at a time. Environments are closed when all is done.
     Raises `ModelError` if the first `HOPELESS` episodes were all broken by the model. What is raised, Ctrl-C too, ends
-    the other episodes at their next turn.
+    the other episodes at their next turn; replies of a local model that are under way are not drawn to their end.
     """
     report = threading.Lock()
-    halted = threading.Event()
+    halt = Halt()
     broken: list[bool] = []
     envs = _EnvPerThread(make_env)
 
     def play(task: str | Episode) -> Trajectory:
-        player = _UntilHalted(agent_of(agent, 0 if isinstance(task, str) else task.sample), halted)
-        trajectory = run_episode(envs.get(), player, task, split=split, action_format=action_format, seed=seed)
+        player = _UntilHalted(agent_of(agent, 0 if isinstance(task, str) else task.sample), halt)
+        with under(halt):
+            trajectory = run_episode(envs.get(), player, task, split=split, action_format=action_format, seed=seed)
         with report:
             if on_trajectory is not None:
                 on_trajectory(trajectory)
@@ -226,29 +228,36 @@ def run_tasks(
         with ThreadPoolExecutor(max_workers=workers) as pool:
             futures = [pool.submit(play, task) for task in tasks]
             try:
+                ended, _ = wait(futures, return_when=FIRST_EXCEPTION)
+                _raise_first(ended)
                 return [future.result() for future in futures]
             except BaseException:
-                halted.set()
+                halt.set()
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
     finally:
         envs.close()
 
 
+def _raise_first(ended: Iterable[Future[Trajectory]]) -> None:
+    for future in ended:
+        if (error := future.exception()) is not None:
+            raise error
+
+
 class _UntilHalted:
     """An agent that goes no further once its batch was given up."""
 
-    def __init__(self, agent: Agent, halted: threading.Event) -> None:
+    def __init__(self, agent: Agent, halt: Halt) -> None:
         self._agent = agent
-        self._halted = halted
+        self._halt = halt
 
     @property
     def name(self) -> str:
         return self._agent.name
 
     def act(self, view: AgentView) -> AgentReply:
-        if self._halted.is_set():
-            raise CancelledError("the batch was given up")
+        self._halt.check()
         return self._agent.act(view)
 
 

@@ -41,6 +41,10 @@ class Tokens(Frozen):
         return self.start + len(self.context_ids) + len(self.sampled_ids)
 
 
+NO_REPLY = "(no reply)"
+"""Stands for an empty reply in a history: endpoints refuse an assistant message without content."""
+
+
 class Message(Frozen):
     """One message of a chat. `tokens` is the call that wrote it, where a local model did and the text is unaltered."""
 

@@ -18,6 +18,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from align_echo.models.local.chat import LocalModel
+from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.engine import Engine, Reply, Request
 from align_echo.models.local.transformers_engine import TransformersEngine
 from tests.models.local.tiny import tiny_encoder, tiny_model
@@ -163,6 +164,43 @@ class Retelling(Vanilla):
 def test_a_history_that_is_not_what_was_sampled_stops_the_run(engine):
     with pytest.raises(TokenDriftError, match="says 'look', its token ids say"):
         run_tasks(make, Retelling(LocalModel(engine, ENCODER), temperature=1.0, max_tokens=6), TASK_IDS, split="train")
+
+
+def test_what_stops_a_batch_ends_replies_that_are_being_drawn(engine, monkeypatch):
+    """Ctrl-C when the first episode has ended; the others would draw thousands of tokens."""
+    begun = threading.Barrier(3, timeout=60)
+    steps: list[int] = []
+    forward = engine._model.forward
+
+    def counted(**options):
+        steps.append(1)
+        return forward(**options)
+
+    monkeypatch.setattr(engine._model, "forward", counted)
+
+    class Onlooker(Vanilla):
+        def act(self, view: AgentView) -> AgentReply:
+            begun.wait()
+            if view.task_id == TASK_IDS[0]:
+                return AgentReply(text="look", action="look")
+            return super().act(view)
+
+    def stop(_: object) -> None:
+        raise KeyboardInterrupt
+
+    longest = 3000
+    player = Onlooker(LocalModel(engine, tiny_endless_encoder()), temperature=1.0, max_tokens=longest)
+    tasks = [TASK_IDS[0], TASK_IDS[1], TASK_IDS[1]]
+    with pytest.raises(KeyboardInterrupt):
+        run_tasks(lambda: RoomEnv(step_limit=1), player, tasks, split="train", workers=3, on_trajectory=stop)
+    assert len(steps) < longest
+
+
+def tiny_endless_encoder() -> ChatEncoder:
+    """Its replies are ended by no token."""
+    encoder = tiny_encoder()
+    encoder.stop_ids = ()
+    return encoder
 
 
 def test_an_environment_steps_while_the_model_answers_another():

@@ -16,13 +16,10 @@ from align_echo.errors import ReplyFormatError
 from align_echo.models.endpoint import base_url_of
 from align_echo.models.recording import sample_of, weights_of
 from align_echo.prompts import prompt_hash, render
-from align_echo.types import AgentReply, AgentView, ChatModel, Completion, Message, Tokens, Turn
+from align_echo.types import NO_REPLY, AgentReply, AgentView, ChatModel, Completion, Message, Tokens, Turn
 
 SHARED_PROMPTS = ("shared/agent", "shared/start")
 MAX_TOKENS = 512
-NO_REPLY = "(no reply)"
-"""Stands for an empty reply in the history: endpoints refuse an assistant message without content."""
-
 
 class ChatAgent(abc.ABC):
     """A chat model as an agent. `max_tokens` bounds one reply of the model."""

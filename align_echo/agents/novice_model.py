@@ -21,7 +21,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from align_echo.agents.conversation import NO_REPLY, ChatAgent
+from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.novices import KINDS, make_novice
 from align_echo.agents.planning import Planning, plan_of
 from align_echo.agents.react import ReAct
@@ -29,7 +29,7 @@ from align_echo.agents.self_refine import ask_for
 from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import ModelError, ReplyFormatError
 from align_echo.prompts import render
-from align_echo.types import AgentView, ChatModel, Completion, Message, Turn
+from align_echo.types import NO_REPLY, AgentView, ChatModel, Completion, Message, Turn
 
 SCRIPTED_MODELS = KINDS
 """The names that stand for a scripted novice wherever a chat model is named."""

@@ -7,7 +7,6 @@ token counts and cost. Left out: caching and logging (`recording.py`), streaming
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from pydantic import BaseModel, ValidationError
 
 from align_echo.errors import RequestRejectedError, UsageError
+from align_echo.halting import pause
 from align_echo.models.endpoint import DEFAULT_BASE_URL, NO_KEY, resolve_base_url, resolve_key
 from align_echo.models.prices import Price, price_of
 from align_echo.models.retry import PassingFault, RetryPolicy, ask, judged
@@ -46,7 +46,8 @@ class OpenAICompatibleModel:
     """A chat model at `base_url`.
 
     The key comes from `ALIGN_ECHO_API_KEY` or `OPENAI_API_KEY`; endpoints other than OpenAI's work without one.
-    `wait` replaces `time.sleep` in tests. Raises `UsageError` at construction when OpenAI's own host has no key.
+    `wait` replaces the pauses between attempts in tests. Raises `UsageError` at construction when OpenAI's own host
+    has no key.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class OpenAICompatibleModel:
         timeout: float = 180.0,
         retry: RetryPolicy | None = None,
         prices: Mapping[str, Price] | None = None,
-        wait: Callable[[float], None] = time.sleep,
+        wait: Callable[[float], None] = pause,
     ) -> None:
         self._model = model
         self._base_url = resolve_base_url(base_url)

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from align_echo.errors import ContextOverflowError, TokenDriftError
+from align_echo.halting import result_of
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.engine import Engine, Request, Sampling
-from align_echo.types import Completion, Message, Tokens, Usage
+from align_echo.types import NO_REPLY, Completion, Message, Tokens, Usage
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class LocalModel:
             stop=self.stop,
             seed=request_seed(self.seed, self.sample, ids),
         )
-        reply = self.engine.submit(Request(ids, sampling, self.adapter)).result()
+        reply = result_of(self.engine.submit(Request(ids, sampling, self.adapter)))
         return Completion(
             text=self.encoder.text(reply.ids),
             finish_reason=reply.finish_reason,
@@ -130,7 +131,6 @@ def _chain(messages: Sequence[Message]) -> list[tuple[int, Tokens]]:
 
 
 def _check_text(encoder: ChatEncoder, message: Message, call: Tokens, place: int) -> None:
-    """An empty reply may be told in other words: some agents must say something for it."""
     text = encoder.text(call.sampled_ids).strip()
-    if text and text != message.content.strip():
+    if message.content.strip() not in ((text,) if text else ("", NO_REPLY)):
         raise TokenDriftError(f"message {place + 1} says {message.content[:80]!r}, its token ids say {text[:80]!r}")

@@ -7,6 +7,7 @@ request that begins with the same ids; that never changes what is returned.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -71,7 +72,40 @@ class Engine(Protocol):
     def submit(self, request: Request) -> Future[Reply]:
         """Begin; the future raises `ContextOverflowError` when there is no room for a reply, `ModelError` for a fault.
 
-        A reply that would outgrow the context is cut there, with finish reason "length".
+        A reply that would outgrow the context is cut there, with finish reason "length". A future that is cancelled
+        before it has its reply is drawn no further, where the engine can stop it.
         """
 
     def close(self) -> None: ...
+
+
+Forward = Callable[[tuple[int, ...]], Sequence[float]]
+"""A publisher's own forward pass with the weights that it publishes: for ids [T], the natural logarithms of the
+probabilities of ids[1:] at temperature 1 [T - 1]."""
+
+
+class UpdatableEngine(Engine, Protocol):
+    """An engine that takes new weights while it runs, from folders that it reads itself: what a trainer talks to."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more requests."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether the model's own weights may be others than those it was started with."""
+
+    def load_adapter(self, name: str, folder: str) -> None:
+        """From now on `Request.adapter` = `name` means the LoRA adapter in the folder, as PEFT saves it.
+
+        Raises `MissingDataError` if the folder holds none, `UsageError` or `ModelError` if it cannot be loaded; the
+        adapter of that name then stays as it was. Save every version to a folder of its own.
+        """
+
+    def publish_weights(self, folder: str, forward: Forward) -> None:
+        """Replace the model's weights by those in the folder, as `transformers` saves them. Adapters stay.
+
+        Waits for the requests under way; later ones see the new weights. The log-probabilities of a short reply are
+        then held against `forward`. Raises `MissingDataError` if the folder holds no weights, `UsageError` if they are
+        of another model, `ModelError` if it failed: the old weights may be gone then.
+        """

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
 
-from align_echo.errors import ModelError
 from align_echo.models.local.engine import Sampling
+
+LEAST_DIVISOR = 1e-30
+"""Lower temperatures draw as this one does: float32 has no room for them."""
 
 
 def draw(
@@ -18,22 +19,22 @@ def draw(
 
     Temperature 0 takes the likeliest token, and its log-probability at temperature 1. Otherwise the token is the first,
     in the order of ids, at which the cumulative probability of those that top-k and then top-p leave exceeds the row's
-    uniform number in [0, 1) times their sum. Raises `ModelError` where the model's logits are no numbers.
+    uniform number in [0, 1) times their sum. The log-probability is NaN where the row's logits are no numbers: the
+    token then means nothing.
     """
     logits_BV = logits_BV.float()
     temperatures = [sampling.temperature for sampling in samplings]
     if any(one not in (0, 1) for one in temperatures):
-        scale = torch.tensor([one or 1.0 for one in temperatures], device=logits_BV.device)
-        logits_BV = logits_BV / scale[:, None]
+        scale = torch.tensor([max(one, LEAST_DIVISOR) if one else 1.0 for one in temperatures], device=logits_BV.device)
+        # From the largest logit down, so that none outgrows its type at a low temperature.
+        logits_BV = (logits_BV - logits_BV.amax(dim=-1, keepdim=True)) / scale[:, None]
     logprobs_BV = torch.log_softmax(logits_BV, dim=-1)
-    tokens_B = logprobs_BV.argmax(dim=-1)
+    tokens_B = logits_BV.argmax(dim=-1)  # in log-probabilities near ones may have become equal
     if any(temperatures):
         drawn = _drawn(_kept(logprobs_BV, samplings), uniforms)
         greedy = torch.tensor([one == 0 for one in temperatures], device=logits_BV.device)
         tokens_B = torch.where(greedy, tokens_B, drawn)
     chosen = logprobs_BV.gather(1, tokens_B[:, None])[:, 0].tolist()
-    if any(map(math.isnan, chosen)):
-        raise ModelError("the model's logits are no numbers: its weights are broken, or overflow in this dtype")
     return tokens_B.tolist(), chosen
 
 

@@ -168,12 +168,23 @@ def _attend(
 # ---------------------------------------------------------------- models
 
 
-def use_slots(model: PreTrainedModel) -> None:
-    """Make the model attend over slots from now on. Raises `UsageError` if that would not compute the same.
+def use_slots(model: PreTrainedModel) -> str:
+    """Make the model attend over slots from now on; the name of the attention that it had.
 
-    The model is tried: a few tokens in two steps must give what its own attention gives in one.
+    The model is tried: a few tokens in three steps must give what its own attention gives in one. Raises `UsageError`,
+    with the model as it was, if they do not.
     """
     check_supported(model)
+    own = str(model.config._attn_implementation)
+    try:
+        _try_slots(model)
+    except BaseException:
+        model.set_attn_implementation(own)
+        raise
+    return own
+
+
+def _try_slots(model: PreTrainedModel) -> None:
     with torch.inference_mode():
         ids = torch.arange(12, device=model.device) % model.config.get_text_config().vocab_size
         wanted = model(input_ids=ids[None], use_cache=False).logits[0].float()  # [12, V]

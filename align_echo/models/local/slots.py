@@ -6,7 +6,7 @@ engine's), and attention over slots (`slot_attention`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -69,10 +69,19 @@ class SlotCache:
         np.maximum.at(self.lengths, slots, columns + 1)
 
     def forget(self) -> None:
-        """Nothing is held any more (the weights changed, or a step failed half-way)."""
+        """Nothing is held any more, neither tokens nor buffers (the weights changed, or a step failed half-way)."""
         self.lengths[:] = 0
         self._held[:] = _FREE
         self._used_at[:] = 0
+        self._columns = 0
+        self._layers = {}
+
+    def wipe(self, slot: int) -> None:
+        """Nothing of this slot is left: what it holds are no numbers, which would spoil what is computed beside it."""
+        self._cut(slot, 0)
+        with torch.inference_mode():  # which the buffers were made in
+            for buffer in self._buffers():
+                buffer[slot] = 0
 
     def _shared(self, wanted: np.ndarray, adapter: str) -> np.ndarray:
         """How many leading ids of `wanted` [T] each slot holds [S]; 0 where another adapter computed them."""
@@ -95,7 +104,8 @@ class SlotCache:
             return
         wanted = max(columns, 2 * self._columns)
         wide = min(self.context, -(-wanted // _GROWTH) * _GROWTH)
-        self._layers = {layer: (_wider(one, wide), _wider(two, wide)) for layer, (one, two) in self._layers.items()}
+        for layer, (keys, values) in self._layers.items():  # one by one: old and new are both there for a moment
+            self._layers[layer] = (_wider(keys, wide), _wider(values, wide))
         self._columns = wide
 
     def layer(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -109,9 +119,12 @@ class SlotCache:
         # Zeros: columns that are masked out still meet a weight of 0, and 0 times NaN is NaN.
         return states.new_zeros(self.slots, states.shape[1], self._columns, states.shape[3])
 
+    def _buffers(self) -> Iterator[torch.Tensor]:
+        return (buffer for layer in self._layers.values() for buffer in layer)
+
     def _copy(self, source: int, target: int, length: int) -> None:
         with torch.inference_mode():  # which the buffers were made in
-            for buffer in (one for layer in self._layers.values() for one in layer):
+            for buffer in self._buffers():
                 buffer[target, :, :length] = buffer[source, :, :length]
         self._held[target, :length] = self._held[source, :length]
         self.lengths[target] = max(length, self.lengths[target])  # what is beyond is cut by `take`

@@ -8,50 +8,33 @@ it leaves what some slot holds. Left out: draft models, quantised caches, and at
 from __future__ import annotations
 
 import atexit
+import math
+import os
 import queue
 import random
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import torch
 from transformers import PreTrainedModel
 
 from align_echo.errors import ContextOverflowError, ModelError, UsageError
-from align_echo.models.local.engine import Reply, Request
+from align_echo.halting import result_of
+from align_echo.models.local.engine import Forward, Reply, Request
+from align_echo.models.local.publishing import VERIFICATION, check_weights, model_folder
+from align_echo.models.local.rows import Asked, Row, parts_of
 from align_echo.models.local.sampling import draw
-from align_echo.models.local.slot_attention import PackedStep, Part, forward, use_slots
+from align_echo.models.local.slot_attention import PackedStep, forward, use_slots
 from align_echo.models.local.slots import WORTH_COPYING, SlotCache
 from align_echo.models.local.weights import Adapters, load_state
 
 SLOTS = 64
 STEP_TOKENS = 1024
-
-
-@dataclass
-class _Row:
-    """A request in its slot. `ids` is its context and what was drawn so far; the slot holds the first `done`."""
-
-    request: Request
-    future: Future[Reply]
-    slot: int
-    done: int
-    ids: list[int]
-    most: int
-    dice: random.Random
-    logprobs: list[float] = field(default_factory=list)
-
-    @property
-    def drawn(self) -> list[int]:
-        return self.ids[len(self.request.ids) :]
-
-    @property
-    def reading(self) -> bool:
-        """Whether a part of the context is still to be computed."""
-        return self.done < len(self.request.ids)
+NO_NUMBERS = "the model's logits are no numbers: its weights are broken, or overflow in this dtype"
 
 
 @dataclass(frozen=True)
@@ -62,7 +45,7 @@ class _Change:
     future: Future[None]
 
 
-_Waiting = tuple[Request, "Future[Reply]"] | _Change
+_Waiting = Asked | _Change
 
 
 class TransformersEngine:
@@ -92,7 +75,7 @@ class TransformersEngine:
         if not self._context:
             raise UsageError(f"the configuration of {name} does not say how long its context is: give one")
         model.train(False)
-        use_slots(model)
+        self._own_attention = use_slots(model)
         self._name = name
         self._model = model
         self._adapters = Adapters(model)
@@ -100,12 +83,13 @@ class TransformersEngine:
         self._decode = decode
         self._step_tokens = step_tokens
         self._cache = SlotCache(slots, self._context)
-        self._rows: list[_Row] = []
+        self._rows: list[Row] = []
         self._waiting: deque[_Waiting] = deque()
         self._turn = ""
         self._inbox: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
         self._closed = False
         self._changed = False
+        self._process = os.getpid()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=f"engine {name}", daemon=True)
         self._thread.start()
@@ -139,7 +123,10 @@ class TransformersEngine:
         return self._adapters.names
 
     def submit(self, request: Request) -> Future[Reply]:
-        """Begin. Raises `UsageError` for a request that no model could answer; the future raises as `Engine` says."""
+        """Begin. Raises `UsageError` for a request that no model could answer; the future raises as `Engine` says.
+
+        A future can be cancelled at any time before it has its reply; it is then drawn no further.
+        """
         ids = request.ids
         if not ids or min(ids) < 0 or max(ids) >= self._vocabulary:
             raise UsageError(f"a request to {self._name} needs token ids in [0, {self._vocabulary}), at least one")
@@ -153,7 +140,7 @@ class TransformersEngine:
                 ContextOverflowError(f"{len(ids)} tokens leave no room for a reply in {self._context} of {self._name}")
             )
         else:
-            self._put((request, future))
+            self._put(Asked(request, future))
         return future
 
     def update(self, change: Callable[[PreTrainedModel], None]) -> None:
@@ -172,11 +159,20 @@ class TransformersEngine:
         self.update(lambda model: self._adapters.load_state(adapter, state) if adapter else load_state(model, state))
 
     def load_adapter(self, name: str, folder: str) -> None:
-        """Load a LoRA adapter under a name, or replace the one of that name. Waits as `update` does."""
+        """See `UpdatableEngine`. Waits as `update` does. `UsageError`: the adapter is of another model or kind."""
         self._between_requests(lambda model: self._adapters.load(name, folder))
 
+    def publish_weights(self, folder: str, forward: Forward) -> None:
+        """See `UpdatableEngine`. A trainer in this process can spare the files: `load_weights`."""
+        model = type(self._model).from_pretrained(model_folder(folder), dtype=self._model.dtype)
+        self.load_weights(model.state_dict())
+        check_weights(forward, result_of(self.submit(VERIFICATION)))
+
     def close(self) -> None:
-        """End the thread after its present step; what waits raises `ModelError`. May be called again."""
+        """End the thread after its present step; what waits raises `ModelError`. May be called again.
+
+        The model has its own attention again; adapters stay in it.
+        """
         with self._lock:
             first, self._closed = not self._closed, True
         if first:
@@ -188,9 +184,11 @@ class TransformersEngine:
     def _between_requests(self, change: Callable[[PreTrainedModel], None]) -> None:
         future: Future[None] = Future()
         self._put(_Change(change, future))
-        future.result()
+        result_of(future)
 
     def _put(self, item: _Waiting) -> None:
+        if os.getpid() != self._process:
+            raise ModelError(f"{self._name} runs in the process that this one was forked from: load it here anew")
         with self._lock:
             if self._closed:
                 raise ModelError(f"{self._name} is closed")
@@ -202,20 +200,21 @@ class TransformersEngine:
         try:
             while self._receive():
                 try:
+                    self._drop_cancelled()
                     self._admit()
                     if self._rows:
                         self._step()
                 except Exception as error:
-                    self._give_up(f"{self._name}: {type(error).__name__}: {error}")
+                    self._begin_again(ModelError(f"{self._name}: {type(error).__name__}: {error}"))
         finally:
             with self._lock:
                 self._closed = True
-            self._give_up(f"{self._name} was closed")
-            self._waiting.extend(self._left_in_inbox())
-            for item in self._waiting:
-                future = item.future if isinstance(item, _Change) else item[1]
-                if future.set_running_or_notify_cancel():
-                    future.set_exception(ModelError(f"{self._name} was closed"))
+            closed = ModelError(f"{self._name} was closed")
+            for row in self._rows:
+                _fail(row.asked.future, closed)
+            for item in (*self._waiting, *self._left_in_inbox()):
+                _fail(item.future, closed)
+            self._model.set_attn_implementation(self._own_attention)
 
     def _left_in_inbox(self) -> list[_Waiting]:
         left = []
@@ -236,6 +235,11 @@ class TransformersEngine:
             idle = False
         return True
 
+    def _drop_cancelled(self) -> None:
+        for row in [row for row in self._rows if row.asked.future.cancelled()]:
+            self._rows.remove(row)
+            row.asked.future.set_running_or_notify_cancel()
+
     def _admit(self) -> None:
         """Give slots to waiting requests, in order, up to the first change that has to wait."""
         later: list[_Waiting] = []
@@ -247,16 +251,19 @@ class TransformersEngine:
                         later.append(item)
                         break
                     self._change(item)
-                elif self._is_read_by_another(item[0]):
+                elif item.future.cancelled():
+                    item.future.set_running_or_notify_cancel()
+                elif self._is_read_by_another(item.request):
                     later.append(item)
-                elif item[1].set_running_or_notify_cancel():
-                    self._seat(*item)
+                else:
+                    self._seat(item)
         finally:
             self._waiting.extendleft(reversed(later))
 
-    def _seat(self, request: Request, future: Future[Reply]) -> None:
+    def _seat(self, asked: Asked) -> None:
+        request = asked.request
         most = min(request.sampling.max_tokens, self._context - len(request.ids))
-        row = _Row(request, future, -1, 0, list(request.ids), most, random.Random(request.sampling.seed))
+        row = Row(asked, -1, 0, list(request.ids), most, random.Random(request.sampling.seed))
         busy = {other.slot for other in self._rows}
         self._rows.append(row)
         row.slot, row.done = self._cache.take(request.ids, request.adapter, busy)
@@ -287,7 +294,7 @@ class TransformersEngine:
 
     def _step(self) -> None:
         rows = self._rows_in_turn()
-        parts = _parts(rows, self._step_tokens)
+        parts = parts_of(rows, self._step_tokens)
         with torch.inference_mode():
             step = PackedStep(self._cache, [part for _, part in parts], self._model.device)
             ready, places, place = [], [], -1
@@ -308,50 +315,51 @@ class TransformersEngine:
             row.logprobs.append(logprob)
         self._finish(ready)
 
-    def _rows_in_turn(self) -> list[_Row]:
+    def _rows_in_turn(self) -> list[Row]:
         """The rows of one adapter, each adapter in its turn; its weights are switched on."""
         wanted = sorted({row.request.adapter for row in self._rows})
         self._turn = next((one for one in wanted if one > self._turn), wanted[0])
         self._adapters.switch(self._turn)
         return [row for row in self._rows if row.request.adapter == self._turn]
 
-    def _finish(self, rows: list[_Row]) -> None:
+    def _finish(self, rows: list[Row]) -> None:
         ended = [(row, reason) for row in rows if (reason := self._reason(row))]
         if ended:
             gone = {id(row) for row, _ in ended}
             self._rows = [row for row in self._rows if id(row) not in gone]
         for row, reason in ended:
-            row.future.set_result(Reply(tuple(row.drawn), tuple(row.logprobs), reason))
+            if reason == "broken":
+                self._cache.wipe(row.slot)
+                _fail(row.asked.future, ModelError(f"{self._name}: {NO_NUMBERS}"))
+            elif row.asked.future.set_running_or_notify_cancel():
+                row.asked.future.set_result(Reply(tuple(row.drawn), tuple(row.logprobs), reason))
 
-    def _reason(self, row: _Row) -> Literal["", "stop", "length"]:
+    def _reason(self, row: Row) -> Literal["", "stop", "length", "broken"]:
         """Why the row ends with its last token; "" if it goes on."""
         sampling = row.request.sampling
+        if math.isnan(row.logprobs[-1]):
+            return "broken"
         if row.ids[-1] in sampling.stop_ids or (sampling.stop and self._says_stop(row)):
             return "stop"
         return "length" if len(row.logprobs) >= row.most else ""
 
-    def _says_stop(self, row: _Row) -> bool:
+    def _says_stop(self, row: Row) -> bool:
         """Whether the last token completed a stop string. A token is at least one byte, bar one torn character."""
         longest = max(len(one.encode()) for one in row.request.sampling.stop)
         text = self._decode(row.drawn[-(longest + 4) :])
         return any(one in text for one in row.request.sampling.stop)
 
-    def _give_up(self, why: str) -> None:
-        """End all rows with an error; what their slots hold is not trusted."""
+    def _begin_again(self, error: ModelError) -> None:
+        """A step failed: what the slots hold is not trusted, and all rows begin anew, each once; then they fail."""
         rows, self._rows = self._rows, []
         self._cache.forget()
         for row in rows:
-            row.future.set_exception(ModelError(why))
+            if row.asked.again:
+                _fail(row.asked.future, error)
+        self._waiting.extendleft(replace(row.asked, again=True) for row in reversed(rows) if not row.asked.again)
 
 
-def _parts(rows: Sequence[_Row], most: int) -> list[tuple[_Row, Part]]:
-    """What each row computes in a step: rows that draw one token first, by slot, then contexts up to `most` tokens."""
-    drawing = sorted((row for row in rows if len(row.ids) - row.done == 1), key=lambda row: row.slot)
-    parts = [(row, Part(row.slot, row.done, row.ids[row.done :])) for row in drawing]
-    for row in rows:
-        if most > 0 and len(row.ids) - row.done > 1:
-            ids = row.ids[row.done : row.done + most]
-            if len(ids) > 1 or not parts:
-                parts.append((row, Part(row.slot, row.done, ids)))
-                most -= len(ids)
-    return parts
+def _fail(future: Future[Any], error: ModelError) -> None:
+    """End a future with an error, unless it was cancelled."""
+    if future.set_running_or_notify_cancel():
+        future.set_exception(error)

@@ -11,9 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
-from align_echo.errors import MissingDataError, UsageError
+from align_echo.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -51,16 +50,14 @@ class PublishedAdapters:
         self._replaced: set[AdapterVersion] = set()
         self._number = 0
 
-    def publish(self, name: str, folder: Path, taken: Collection[str] = ()) -> AdapterVersion:
+    def publish(self, name: str, folder: str, taken: Collection[str] = ()) -> AdapterVersion:
         """Load what is in the folder as the adapter's next version, for all requests from now on.
 
-        `taken` are names that vLLM has in use. The folder must not change while the version is loaded. Raises
-        `MissingDataError` if it holds no adapter, `UsageError` if another loaded version was published from it.
+        `taken` are names that vLLM has in use. `folder` is a full path; it must not change while the version is loaded.
+        Raises `UsageError` if another loaded version was published from it.
         """
-        if not (folder / "adapter_config.json").is_file():
-            raise MissingDataError(f"{folder} holds no adapter: save it there first (save_pretrained of a PEFT model)")
         with self._publishing:
-            version = self._next(name, str(folder.resolve()), taken)
+            version = self._next(name, folder, taken)
             self._load(version)
             with self._lock:
                 previous = self._current.get(name)

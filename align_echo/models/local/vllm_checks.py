@@ -9,12 +9,11 @@ the others are refused here rather than recorded wrongly.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Literal
 
-from align_echo.errors import ContextOverflowError, MissingDataError, ModelError, UsageError
-from align_echo.models.local.engine import Reply, Request, Sampling
+from align_echo.errors import ContextOverflowError, ModelError, UsageError
+from align_echo.models.local.engine import Reply, Request
 
 LogprobsMode = Literal["raw_logprobs", "processed_logprobs"]
 
@@ -24,27 +23,8 @@ LOWEST_TEMPERATURE = 0.01
 ROUNDING = 1e-3
 """How far above 0 a log-probability may lie."""
 
-SAME_WEIGHTS = 0.05
-"""Log-probabilities of the same token under the same weights differ by less on any backend (bfloat16 rounding)."""
-
-VERIFICATION = Request(tuple(range(1, 17)), Sampling(temperature=0, max_tokens=16))
-"""What vLLM is asked for after new weights were published."""
-
-Forward = Callable[[tuple[int, ...]], Sequence[float]]
-"""A publisher's own forward pass with the weights that it publishes: for ids [T], the natural logarithms of the
-probabilities of ids[1:] at temperature 1 [T - 1]."""
-
 PROBES = ((1, 1.0), (2, 1.0), (1, 2.0))
 """(the only token id that may be drawn, temperature) of the three draws that tell the mode."""
-
-
-def check_weights(forward: Forward, reply: Reply) -> None:
-    """Raise `ModelError` unless the publisher gives vLLM's reply to `VERIFICATION` the same log-probabilities."""
-    ids = VERIFICATION.ids + reply.ids
-    wanted = forward(ids)[len(VERIFICATION.ids) - 1 :]
-    gap = max(abs(ours - theirs) for ours, theirs in zip(wanted, reply.logprobs, strict=True))
-    if not gap < SAME_WEIGHTS:
-        raise ModelError(f"vLLM does not compute with the published weights: log-probabilities differ by {gap:.3g}")
 
 
 def mode_seen(first: Sequence[float], second: Sequence[float], hot: Sequence[float]) -> LogprobsMode | None:
@@ -110,11 +90,3 @@ def checked_reply(
     if reason == "length":
         return Reply(tuple(ids), tuple(logprobs), "length")
     raise ModelError(f"the reply ended for the reason {reason!r}")
-
-
-def model_folder(folder: str) -> str:
-    """The folder's full path. Raises `MissingDataError` if it holds no weights: vLLM would not survive to say so."""
-    path = Path(folder)
-    if not (path / "config.json").is_file() or not any(path.glob("*.safetensors")):
-        raise MissingDataError(f"{folder} holds no model: config.json and *.safetensors are needed")
-    return str(path.resolve())

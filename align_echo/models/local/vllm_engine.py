@@ -12,22 +12,13 @@ import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from importlib import import_module
-from pathlib import Path
 from typing import Any, TypeVar
 
-from align_echo.errors import MissingExtraError, ModelError, TokenDriftError, UsageError
-from align_echo.models.local.engine import Reply, Request, Sampling
+from align_echo.errors import MissingExtraError, ModelError, TokenDriftError, UsageError, first_line
+from align_echo.models.local.engine import Forward, Reply, Request, Sampling
+from align_echo.models.local.publishing import VERIFICATION, adapter_folder, check_weights, model_folder
 from align_echo.models.local.vllm_adapters import AdapterVersion, PublishedAdapters
-from align_echo.models.local.vllm_checks import (
-    VERIFICATION,
-    Forward,
-    LogprobsMode,
-    check_request,
-    check_weights,
-    checked_reply,
-    model_folder,
-    room,
-)
+from align_echo.models.local.vllm_checks import LogprobsMode, check_request, checked_reply, room
 
 Result = TypeVar("Result")
 
@@ -80,6 +71,8 @@ class VllmEngine:
         self._numbers = itertools.count(1)
         self._broken = ""
         self._closed = False
+        self._changed = False
+        self._lock = threading.Lock()
         self._publishing = asyncio.Lock()
         self._verified = asyncio.Event()
         self._verified.set()
@@ -89,7 +82,7 @@ class VllmEngine:
             self._engine, self._context = self._wait(self._start(settings))
         except (ValueError, RuntimeError, OSError) as error:
             self._stop_loop()
-            raise UsageError(f"vLLM cannot run {source}: {_first_line(error)}") from error
+            raise UsageError(f"vLLM cannot run {source}: {first_line(error)}") from error
 
     @property
     def name(self) -> str:
@@ -102,6 +95,11 @@ class VllmEngine:
         return self._closed
 
     @property
+    def changed(self) -> bool:
+        """Whether other weights were published since it started."""
+        return self._changed
+
+    @property
     def context(self) -> int:
         """Most tokens of a context and its reply together."""
         return self._context
@@ -110,14 +108,16 @@ class VllmEngine:
         """Begin. Raises `UsageError` for a request that vLLM cannot answer; the future raises as `Engine` says."""
         check_request(request, self._mode)
         self._adapters.require(request.adapter)
-        if self._closed:
-            raise ModelError(f"{self._name} is closed")
-        return asyncio.run_coroutine_threadsafe(self._answer(request), self._loop)
+        with self._lock:  # what is begun here is seen by `_cancel`
+            if self._closed:
+                raise ModelError(f"{self._name} is closed")
+            return asyncio.run_coroutine_threadsafe(self._answer(request), self._loop)
 
     def close(self) -> None:
         """Stop vLLM; requests under way raise `ModelError`. May be called again."""
-        if not self._closed:
-            self._closed = True
+        with self._lock:
+            first, self._closed = not self._closed, True
+        if first:
             self._wait(self._cancel())
             self._engine.shutdown()
             self._stop_loop()
@@ -148,9 +148,11 @@ class VllmEngine:
         try:
             outputs = [one async for one in self._engine.generate(prompt, parameters, number, lora_request=lora)]
         except asyncio.CancelledError:
+            if not self._closed:
+                raise  # whoever asked has gone
             raise ModelError(f"{self._name} was closed") from None
         except Exception as error:
-            raise ModelError(f"{self._name} failed: {_first_line(error)}") from error
+            raise ModelError(f"{self._name} failed: {first_line(error)}") from error
         if not outputs or tuple(outputs[-1].prompt_token_ids or ()) != ids:
             raise TokenDriftError(f"{self._name} continued other token ids than it was given")
         return outputs[-1]
@@ -181,13 +183,13 @@ class VllmEngine:
         """
         if not self._most_adapters:
             raise UsageError(f"{self._name} was started for no adapters: give their number at construction")
-        self._adapters.publish(name, Path(folder))
+        self._adapters.publish(name, adapter_folder(folder))
 
     def _load(self, version: AdapterVersion) -> None:
         try:
             self._wait(self._engine.add_lora(self._lora(version)))
         except Exception as error:
-            raise ModelError(f"{self._name} cannot load the adapter {version.folder}: {_first_line(error)}") from error
+            raise ModelError(f"{self._name} cannot load the adapter {version.folder}: {first_line(error)}") from error
 
     def _unload(self, version: AdapterVersion) -> None:
         asyncio.run_coroutine_threadsafe(self._engine.remove_lora(version.number), self._loop)
@@ -208,12 +210,13 @@ class VllmEngine:
     async def _publish(self, folder: str, forward: Forward) -> None:
         async with self._publishing:
             self._verified.clear()
+            self._changed = True
             try:
                 await self._reload(folder)
                 check_weights(forward, await self._reply(VERIFICATION, None))
                 self._broken = ""
             except Exception as error:
-                self._broken = f"{self._name} has unusable weights since {folder} was published: {_first_line(error)}"
+                self._broken = f"{self._name} has unusable weights since {folder} was published: {first_line(error)}"
                 raise ModelError(self._broken) from error
             finally:
                 self._verified.set()
@@ -259,7 +262,3 @@ def _vllm() -> Any:
     except ImportError as error:
         raise MissingExtraError("vLLM in this process", "vllm") from error
     return package
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

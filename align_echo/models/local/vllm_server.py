@@ -8,32 +8,22 @@ servers, and moving weights over a GPU network (NCCL); weights are published thr
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextvars import copy_context
 from typing import Any, TypeVar
 
 import openai
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from align_echo.errors import ContextOverflowError, ModelError, TokenDriftError, UsageError
+from align_echo.halting import pause
 from align_echo.models.endpoint import DEFAULT_BASE_URL, NO_KEY, resolve_base_url, resolve_key
-from align_echo.models.local.engine import Reply, Request, Sampling
+from align_echo.models.local.engine import Forward, Reply, Request, Sampling
+from align_echo.models.local.publishing import VERIFICATION, adapter_folder, check_weights, model_folder
 from align_echo.models.local.vllm_adapters import AdapterVersion, PublishedAdapters
-from align_echo.models.local.vllm_checks import (
-    PROBES,
-    VERIFICATION,
-    Forward,
-    LogprobsMode,
-    check_request,
-    check_weights,
-    checked_reply,
-    mode_seen,
-    model_folder,
-    room,
-)
+from align_echo.models.local.vllm_checks import PROBES, LogprobsMode, check_request, checked_reply, mode_seen, room
 from align_echo.models.retry import PassingFault, RetryPolicy, ask, judged
 
 DEVELOPMENT_MODE = "start it with VLLM_SERVER_DEV_MODE=1"
@@ -78,9 +68,10 @@ class _Completion(_Body):
 class VllmServer:
     """The model `model` on the vLLM server at `base_url` (default: `$OPENAI_BASE_URL`; ends with /v1).
 
-    At most `max_concurrency` requests are under way at once. `wait` replaces `time.sleep` in tests. Raises `UsageError`
-    when the server does not know the model or cannot give what token-exact rollouts need, `ModelError` when it cannot
-    be reached (after a few seconds, whatever `retry` says: a wrong address should not take a minute to tell).
+    At most `max_concurrency` requests are under way at once. `wait` replaces the pauses between attempts in tests.
+    Raises `UsageError` when the server does not know the model or cannot give what token-exact rollouts need,
+    `ModelError` when it cannot be reached (after a few seconds, whatever `retry` says: a wrong address should not take
+    a minute to tell).
     """
 
     def __init__(
@@ -92,7 +83,7 @@ class VllmServer:
         max_concurrency: int = 256,
         timeout: float = 600.0,
         retry: RetryPolicy | None = None,
-        wait: Callable[[float], None] = time.sleep,
+        wait: Callable[[float], None] = pause,
     ) -> None:
         self._model = model
         self._base_url = resolve_base_url(base_url)
@@ -115,6 +106,7 @@ class VllmServer:
         self._broken = ""
         self._mode = self._probe()
         self._closed = False
+        self._changed = False
         self._publishing = threading.Lock()
         self._verified = threading.Event()
         self._verified.set()
@@ -141,6 +133,11 @@ class VllmServer:
         return self._mode
 
     @property
+    def changed(self) -> bool:
+        """Whether other weights were published since it was connected."""
+        return self._changed
+
+    @property
     def closed(self) -> bool:
         """Whether it takes no more requests."""
         return self._closed
@@ -149,14 +146,19 @@ class VllmServer:
         """Begin. Raises `UsageError` for a request that it cannot answer; the future raises as `Engine` says."""
         check_request(request, self._mode)
         self._adapters.require(request.adapter)
-        if self._closed:
-            raise ModelError(f"{self.name} is closed")
-        return self._threads.submit(self._answer, request)
+        try:
+            # In the caller's context: a batch that is given up waits for no further attempt.
+            return self._threads.submit(copy_context().run, self._answer, request)
+        except RuntimeError:
+            raise ModelError(f"{self.name} is closed") from None
 
     def close(self) -> None:
-        """Wait for the replies under way and unload the adapters published here. The server runs on."""
+        """Unload the adapters published here, after the replies under way; those that wait are cancelled.
+
+        The server runs on.
+        """
         self._closed = True
-        self._threads.shutdown(wait=True)
+        self._threads.shutdown(wait=True, cancel_futures=True)
         self._adapters.unload_all()
         self._client.close()
 
@@ -204,7 +206,7 @@ class VllmServer:
         Requests under way keep the version they began with. Raises `UsageError` when the server does not allow it,
         `MissingDataError` when the folder holds no adapter, `ModelError` when the server cannot load it.
         """
-        self._adapters.publish(name, Path(folder), [one.id for one in self._models(self._retry)])
+        self._adapters.publish(name, adapter_folder(folder), [one.id for one in self._models(self._retry)])
 
     def _load(self, version: AdapterVersion) -> None:
         self._control(
@@ -232,6 +234,7 @@ class VllmServer:
         path = model_folder(folder)
         with self._publishing:
             self._verified.clear()
+            self._changed = True
             try:
                 self._reload(path)
                 check_weights(forward, self._reply(VERIFICATION, self._model))

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from transformers import PreTrainedModel
 
 from align_echo.errors import UsageError
+from align_echo.models.local.publishing import adapter_folder
 
 if TYPE_CHECKING:
-    from peft import PeftModel
+    from peft import PeftConfig, PeftModel
 
 
 def load_state(model: PreTrainedModel, state: Mapping[str, torch.Tensor]) -> None:
@@ -44,55 +45,82 @@ class Adapters:
     def __init__(self, model: PreTrainedModel) -> None:
         self._model = model
         self._peft: PeftModel | None = None
+        self._versions: dict[str, str] = {}  # name -> what PEFT calls its present version
+        self._loaded = 0
         self._on = ""
 
     @property
     def names(self) -> tuple[str, ...]:
         """Those loaded."""
-        return tuple(self._peft.peft_config) if self._peft is not None else ()
+        return tuple(self._versions)
 
     def load(self, name: str, folder: str) -> None:
-        """Load a LoRA adapter from a folder, or replace the one of that name. Raises `UsageError` if it is none."""
-        from peft import PeftConfig, PeftModel, PeftType
+        """Load a LoRA adapter from a folder, or replace the one of that name.
+
+        Raises `MissingDataError` if the folder holds none, `UsageError` if it does not fit; nothing is changed then.
+        """
+        from peft import PeftConfig, PeftType
 
         if not name or "." in name:
             raise UsageError(f"an adapter's name has at least one character and no dot, unlike {name!r}")
-        try:
-            config = PeftConfig.from_pretrained(folder)
-        except ValueError as error:
-            raise UsageError(f"{folder} holds no adapter: {error}") from None
+        path = adapter_folder(folder)
+        config = PeftConfig.from_pretrained(path)
         if config.peft_type != PeftType.LORA:
             raise UsageError(f"the adapter in {folder} is of the kind {config.peft_type}: only LoRA is served")
-        if name in self.names and self._peft is not None:
-            with warnings.catch_warnings():  # PEFT says which other adapter it makes active; `switch` decides that here
-                warnings.simplefilter("ignore")
-                self._peft.delete_adapter(name)
+        self._loaded += 1
+        version = f"{name}-{self._loaded}"
+        with warnings.catch_warnings():  # PEFT says which adapter it makes active; `switch` decides that here
+            warnings.simplefilter("ignore")
+            try:
+                self._add(version, path, config)
+            except (RuntimeError, ValueError, KeyError, OSError) as error:
+                self._remove(version)
+                why = " ".join(str(error).split())[:200]
+                raise UsageError(f"the adapter in {folder} does not fit the model: {why}") from error
+            replaced, self._versions[name] = self._versions.get(name), version
+            self._remove(replaced or "")
+
+    def _add(self, version: str, folder: str, config: PeftConfig) -> None:
+        from peft import get_peft_model
+
+        config.inference_mode = True
         if self._peft is None:
-            self._peft = PeftModel.from_pretrained(self._model, folder, adapter_name=name)
-        else:
-            self._peft.load_adapter(folder, adapter_name=name)
-        self._on = name
-        self.switch("")
+            self._peft = cast("PeftModel", get_peft_model(self._model, config, adapter_name=version))
+        found = self._peft.load_adapter(folder, adapter_name=version)
+        wrong = [*found.missing_keys, *found.unexpected_keys]
+        if wrong:
+            raise ValueError(f"other weights are needed than it holds, such as {wrong[0]}")
+
+    def _remove(self, version: str) -> None:
+        """Delete a version where there is one; PEFT chooses another then, so none is left switched on."""
+        if self._peft is not None:
+            if version in self._peft.peft_config:
+                self._peft.delete_adapter(version)
+            self._activate(self._peft, "")
 
     def load_state(self, name: str, state: Mapping[str, torch.Tensor]) -> None:
         """Replace an adapter's weights; names as PEFT saves them. Raises `UsageError` if they do not fit."""
         from peft import get_peft_model_state_dict, set_peft_model_state_dict
 
-        if self._peft is None or name not in self.names:
+        if self._peft is None or name not in self._versions:
             raise UsageError(f"there is no adapter {name!r}; loaded: {list(self.names)}")
-        own = get_peft_model_state_dict(self._peft, adapter_name=name)
+        version = self._versions[name]
+        own = get_peft_model_state_dict(self._peft, adapter_name=version)
         if {key: one.shape for key, one in own.items()} != {key: one.shape for key, one in state.items()}:
             raise UsageError(f"the weights do not fit the adapter {name!r}: other names or shapes")
-        set_peft_model_state_dict(self._peft, dict(state), adapter_name=name)
+        set_peft_model_state_dict(self._peft, dict(state), adapter_name=version)
 
     def switch(self, name: str) -> None:
         """Compute with this adapter from now on; "" without any."""
-        if self._peft is None or name == self._on:
-            return
-        tuner: Any = self._peft.base_model
-        if not name:
+        version = self._versions[name] if name else ""
+        if self._peft is not None and version != self._on:
+            self._activate(self._peft, version)
+
+    def _activate(self, peft: PeftModel, version: str) -> None:
+        tuner: Any = peft.base_model
+        if not version:
             tuner.disable_adapter_layers()
         else:
             tuner.enable_adapter_layers()
-            tuner.set_adapter(name)
-        self._on = name
+            tuner.set_adapter(version)
+        self._on = version

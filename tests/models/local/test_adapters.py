@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 from peft import LoraConfig, PeftModel, PromptTuningConfig, TaskType, get_peft_model, get_peft_model_state_dict
-from transformers import PreTrainedModel
+from safetensors.torch import save_file
+from transformers import PreTrainedModel, Qwen3ForCausalLM
 
-from align_echo.errors import UsageError
+from align_echo.errors import MissingDataError, UsageError
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.engine import Request, Sampling
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.types import Message
 from tests.models.local.plain_loop import plain_reply
-from tests.models.local.tiny import tiny_encoder, tiny_model
+from tests.models.local.tiny import tiny_config, tiny_encoder, tiny_model
 
 ENCODER = tiny_encoder()
 WAIT = 60.0
@@ -91,8 +92,25 @@ def test_loading_an_adapter_again_replaces_it_also_by_one_of_another_rank(engine
     other = adapted(9, rank=2)
     other.save_pretrained(str(tmp_path))
     engine.load_adapter("policy", str(tmp_path))
-    assert engine.adapters == ("critic", "policy")
+    assert engine.adapters == ("policy", "critic")
     assert engine.submit(request("policy", 3)).result(WAIT).ids == plain_reply(plain(other), request("", 3))
+
+
+def test_an_adapter_that_does_not_fit_leaves_the_one_of_its_name_as_it_was(engine, references, tmp_path):
+    lora = LoraConfig(r=4, target_modules=["q_proj"])
+    config = tiny_config()
+    config.hidden_size = 64
+    wider = get_peft_model(Qwen3ForCausalLM(config), lora)
+    wider.save_pretrained(str(tmp_path / "wider"))
+    save_file({"base_model.model.other.lora_A.weight": torch.zeros(4, 32)}, tmp_path / "adapter_model.safetensors")
+    (tmp_path / "adapter_config.json").write_text((tmp_path / "wider" / "adapter_config.json").read_text())
+    for folder, said in (("wider", "size mismatch"), (".", "other weights are needed")):
+        for name in ("policy", "new"):
+            with pytest.raises(UsageError, match=f"does not fit the model: .*{said}"):
+                engine.load_adapter(name, str(tmp_path / folder))
+    assert engine.adapters == ("policy", "critic")
+    for name, (model, _) in references.items():
+        assert engine.submit(request(name, 3)).result(WAIT).ids == plain_reply(model, request("", 3))
 
 
 def test_roles_are_local_models_of_one_engine(engine):
@@ -107,7 +125,7 @@ def test_what_is_no_lora_adapter_is_refused_and_the_engine_goes_on(engine, refer
     prompt.save_pretrained(str(tmp_path / "prompt"))
     with pytest.raises(UsageError, match="only LoRA is served"):
         engine.load_adapter("other", str(tmp_path / "prompt"))
-    with pytest.raises(UsageError, match="holds no adapter"):
+    with pytest.raises(MissingDataError, match="holds no adapter"):
         engine.load_adapter("other", str(tmp_path))
     with pytest.raises(UsageError, match="no dot"):
         engine.load_adapter("a.b", str(references["critic"][1]))

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from align_echo.errors import ModelError, UsageError
+from align_echo.errors import UsageError
 from align_echo.models.local.engine import Sampling
 from align_echo.models.local.sampling import draw
 
@@ -71,6 +71,10 @@ def test_log_probabilities_are_those_before_top_k_at_the_rows_own_temperature(lo
             assert row[token] == max(row)
 
 
+def test_greedy_takes_the_likeliest_token_by_however_little():
+    assert draw(torch.tensor([[-1e-15, 0.0, -2.0]]), [Sampling(temperature=0)], [0.5])[0] == [1]
+
+
 @pytest.mark.parametrize("uniform", [0.0, math.nextafter(1.0, 0.0)])
 def test_a_token_of_probability_zero_is_never_drawn(uniform):
     never = float("-inf")
@@ -80,10 +84,19 @@ def test_a_token_of_probability_zero_is_never_drawn(uniform):
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_logits_that_are_no_numbers_are_a_fault_of_the_model(temperature):
-    broken = torch.tensor([[0.0, float("nan"), 1.0]])
-    with pytest.raises(ModelError, match="no numbers"):
-        draw(broken, [Sampling(temperature=temperature)], [0.5])
+def test_logits_that_are_no_numbers_spoil_no_other_row(temperature):
+    rows = torch.tensor([[0.0, float("nan"), 1.0], [0.0, -5.0, 60.0]])
+    tokens, logprobs = draw(rows, [Sampling(temperature=temperature)] * 2, [0.5, 0.5])
+    assert math.isnan(logprobs[0])
+    assert tokens[1] == 2
+    assert logprobs[1] == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("temperature", [1e-4, 1e-38, 5e-324])
+def test_a_temperature_near_zero_draws_the_likeliest_token(temperature):
+    tokens, logprobs = draw(torch.tensor([[3.0, 900.0, 899.0]]), [Sampling(temperature=temperature)], [0.999])
+    assert tokens == [1]
+    assert logprobs == pytest.approx([0.0], abs=1e-6)
 
 
 @pytest.mark.parametrize(

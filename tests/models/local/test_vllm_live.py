@@ -22,8 +22,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from align_echo.errors import ContextOverflowError, MissingDataError, ModelError, UsageError
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
-from align_echo.models.local.engine import Reply, Request, Sampling
-from align_echo.models.local.vllm_checks import Forward
+from align_echo.models.local.engine import Forward, Reply, Request, Sampling
 from align_echo.models.local.vllm_engine import VllmEngine
 from align_echo.models.local.vllm_server import VllmServer
 from align_echo.tokens import join

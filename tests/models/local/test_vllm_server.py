@@ -25,8 +25,7 @@ from align_echo.errors import (
     UsageError,
 )
 from align_echo.models.local.chat import LocalModel
-from align_echo.models.local.engine import Reply, Request, Sampling
-from align_echo.models.local.vllm_checks import Forward
+from align_echo.models.local.engine import Forward, Reply, Request, Sampling
 from align_echo.models.local.vllm_server import VllmServer
 from align_echo.models.retry import RetryPolicy
 from align_echo.tokens import join

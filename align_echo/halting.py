@@ -1,0 +1,95 @@
+"""Giving up work on threads: what waits for long inside a batch is woken and ends with `CancelledError`.
+
+A batch makes a `Halt` and works `under` it. Waiting for a model's reply (`result_of`) and before an endpoint is asked
+again (`pause`) ends once it is set, in the thread that works under it and in those that were handed its context. Left
+out: interrupting what waits in any other way.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+
+class Halt:
+    """Set once, when a batch is given up. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._event = threading.Event()
+        self._wakers: dict[object, Callable[[], object]] = {}
+
+    def set(self) -> None:
+        """Wake all that waits, now and later."""
+        with self._lock:
+            self._event.set()
+            wakers = list(self._wakers.values())
+        for wake in wakers:
+            wake()
+
+    def check(self) -> None:
+        """Raise `CancelledError` if it is set."""
+        if self._event.is_set():
+            raise CancelledError("the batch was given up")
+
+    def wait(self, seconds: float) -> None:
+        """Wait so long. Raises `CancelledError` as soon as it is set."""
+        self._event.wait(seconds)
+        self.check()
+
+    @contextmanager
+    def waking(self, wake: Callable[[], object]) -> Iterator[None]:
+        """Call `wake` when it is set while the block runs; at once if it is set already."""
+        key = object()
+        with self._lock:
+            self._wakers[key] = wake
+            late = self._event.is_set()
+        try:
+            if late:
+                wake()
+            yield
+        finally:
+            with self._lock:
+                del self._wakers[key]
+
+
+_current: ContextVar[Halt | None] = ContextVar("align_echo_halt", default=None)
+
+
+@contextmanager
+def under(halt: Halt) -> Iterator[None]:
+    """What the block waits for ends when the halt is set."""
+    token = _current.set(halt)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def result_of(future: Future[Result]) -> Result:
+    """The future's result. Whoever stops waiting (Ctrl-C, a halt) cancels it: nobody else will read it."""
+    halt = _current.get()
+    try:
+        if halt is None:
+            return future.result()
+        with halt.waking(future.cancel):
+            return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def pause(seconds: float) -> None:
+    """`time.sleep` that a halt ends with `CancelledError`."""
+    halt = _current.get()
+    if halt is None:
+        time.sleep(seconds)
+    else:
+        halt.wait(seconds)

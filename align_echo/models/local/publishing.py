@@ -1,0 +1,42 @@
+"""New weights for an engine that runs: what a folder must hold, and proof that the engine computes with it.
+
+Every engine takes them by the same two calls (`UpdatableEngine`). Left out: how each engine loads them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from align_echo.errors import MissingDataError, ModelError
+from align_echo.models.local.engine import Forward, Reply, Request, Sampling
+
+SAME_WEIGHTS = 0.05
+"""Log-probabilities of the same token under the same weights differ by less on any backend (bfloat16 rounding)."""
+
+VERIFICATION = Request(tuple(range(1, 17)), Sampling(temperature=0, max_tokens=16))
+"""What an engine is asked for after new weights were published."""
+
+
+def check_weights(forward: Forward, reply: Reply) -> None:
+    """Raise `ModelError` unless the publisher gives the engine's reply to `VERIFICATION` the same log-probabilities."""
+    ids = VERIFICATION.ids + reply.ids
+    wanted = forward(ids)[len(VERIFICATION.ids) - 1 :]
+    gap = max(abs(ours - theirs) for ours, theirs in zip(wanted, reply.logprobs, strict=True))
+    if not gap < SAME_WEIGHTS:
+        raise ModelError(f"it does not compute with the published weights: log-probabilities differ by {gap:.3g}")
+
+
+def model_folder(folder: str) -> str:
+    """The folder's full path. Raises `MissingDataError` if it holds no weights: vLLM would not survive to say so."""
+    path = Path(folder)
+    if not (path / "config.json").is_file() or not any(path.glob("*.safetensors")):
+        raise MissingDataError(f"{folder} holds no model: config.json and *.safetensors are needed")
+    return str(path.resolve())
+
+
+def adapter_folder(folder: str) -> str:
+    """The folder's full path. Raises `MissingDataError` if it holds no adapter."""
+    path = Path(folder)
+    if not (path / "adapter_config.json").is_file():
+        raise MissingDataError(f"{folder} holds no adapter: save it there first (save_pretrained of a PEFT model)")
+    return str(path.resolve())
