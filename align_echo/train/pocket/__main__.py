@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import util
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
+from pydantic import ValidationError
 
-from align_echo.train.pocket.build import PocketSettings, build
+from align_echo.errors import AlignEchoError, MissingExtraError, UsageError
 
 
 def main(
@@ -16,10 +17,30 @@ def main(
     settings: Annotated[Path | None, typer.Option("--settings", help="JSON file of other PocketSettings.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in --out.")] = False,
 ) -> None:
-    """Make the pocket model; what is in --out already is not made again."""
+    """Make the pocket model; parts of its corpus that are in --out already are not made again."""
+    try:
+        print(f"written: {make(out, settings, resume=resume)}")
+    except AlignEchoError as error:
+        typer.echo(f"align-echo: {error}", err=True)
+        raise typer.Exit(2) from None
+
+
+def make(out: Path, settings: Path | None, *, resume: bool) -> Path:
+    """The folder of the model. Raises `MissingExtraError`, `UsageError`."""
+    if util.find_spec("torch") is None or util.find_spec("transformers") is None:
+        raise MissingExtraError("making the pocket model", "train")
+    import torch
+
+    from align_echo.train.pocket.build import PocketSettings, build
+
+    try:
+        wanted = PocketSettings.model_validate_json(settings.read_bytes()) if settings else PocketSettings()
+    except (OSError, ValidationError) as error:
+        raise UsageError(f"cannot read settings from {settings}: {str(error).splitlines()[0]}") from None
+    if resume and not any((out / "checkpoints").glob("checkpoint-*")):
+        raise UsageError(f"there is no checkpoint in {out} to go on from: leave --resume out")
     torch.set_num_threads(1)  # the order of additions, and so the weights, depends on the number
-    wanted = PocketSettings.model_validate_json(settings.read_bytes()) if settings else PocketSettings()
-    print(f"written: {build(wanted, out, resume=resume)}")
+    return build(wanted, out, resume=resume)
 
 
 if __name__ == "__main__":
