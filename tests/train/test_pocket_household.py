@@ -8,6 +8,7 @@ from align_echo.train.pocket.games import DrawnGames, other_goals
 from align_echo.train.pocket.household import CAREFUL, Habits
 from align_echo.train.pocket.household_demonstrations import (
     OTHER_WORDS,
+    Played,
     Rooms,
     demonstration,
     episodes_of,
@@ -15,6 +16,7 @@ from align_echo.train.pocket.household_demonstrations import (
     reword,
 )  # fmt: skip
 from align_echo.wrappers.alfworld.games import read_id
+from align_echo.wrappers.alfworld.problem import Goal
 from align_echo.wrappers.dice import Dice
 
 
@@ -30,12 +32,12 @@ def rooms(games):
     found.close()
 
 
-def own_goal(task):
+def own_goal(task: str) -> Goal:
     return read_id(task)[1]
 
 
-def actions(played):
-    return [step.action for step in played.trajectory.steps]
+def actions(played: Played) -> list[str]:
+    return [step.action or "" for step in played.trajectory.steps]
 
 
 def test_it_is_done_exactly_when_the_engine_says_so(games, rooms):

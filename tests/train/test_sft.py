@@ -31,11 +31,19 @@ def model(seed: int = 0) -> Qwen3ForCausalLM:
     )  # fmt: skip
 
 
+def backward(one: Qwen3ForCausalLM, ids: torch.Tensor, weights: torch.Tensor) -> None:
+    torch.autograd.backward(weighted_loss(one(input_ids=ids).logits, ids, weights))
+
+
 def demonstration() -> Demonstration:
-    said = [("system", "be brief"), ("user", "a mug"), ("assistant", "go"), ("user", "no"), ("assistant", "take mug")]
-    return Demonstration(
-        kind="test", messages=tuple(Message(role=role, content=text) for role, text in said), weights=(0.0, 1.0)
+    messages = (
+        Message(role="system", content="be brief"),
+        Message(role="user", content="a mug"),
+        Message(role="assistant", content="go"),
+        Message(role="user", content="no"),
+        Message(role="assistant", content="take mug"),
     )
+    return Demonstration(kind="test", messages=messages, weights=(0.0, 1.0))
 
 
 class StopAt(TrainerCallback):
@@ -62,11 +70,11 @@ def test_tokens_without_weight_do_not_touch_the_gradient():
     one = model()
     ids = torch.tensor([[5, 6, 7, 8]])
     weights = torch.tensor([[1.0, 1.0, 1.0, 0.0]])
-    weighted_loss(one(input_ids=ids).logits, ids, weights).backward()
+    backward(one, ids, weights)
     before = one.model.embed_tokens.weight.grad.clone()
     one.zero_grad()
     other = torch.tensor([[5, 6, 7, 40]])
-    weighted_loss(one(input_ids=other).logits, other, weights).backward()
+    backward(one, other, weights)
     assert torch.equal(before, one.model.embed_tokens.weight.grad)
 
 
@@ -130,10 +138,10 @@ def test_a_frozen_parameter_is_in_neither():
 def test_the_optimizer_goes_on_exactly_from_its_saved_state():
     ids = torch.arange(12).view(1, 12)
 
-    def steps(one, optimizer, count):
+    def steps(one: Qwen3ForCausalLM, optimizer: MuonWithAdamW, count: int) -> None:
         for _ in range(count):
             optimizer.zero_grad()
-            weighted_loss(one(input_ids=ids).logits, ids, torch.ones(1, 12)).backward()
+            backward(one, ids, torch.ones(1, 12))
             optimizer.step()
 
     straight = model()
@@ -156,7 +164,7 @@ def test_it_learns_what_it_is_shown(tmp_path):
     batch = pad([chat(16)])
     before = weighted_loss(one(input_ids=batch["input_ids"]).logits, batch["input_ids"], batch["weights"]).item()
     fine_tune(one, [chat(16)] * 4, SETTINGS, tmp_path)
-    one.eval()
+    one.train(mode=False)
     after = weighted_loss(one(input_ids=batch["input_ids"]).logits, batch["input_ids"], batch["weights"]).item()
     assert after < before * 0.6
 
