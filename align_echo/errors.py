@@ -43,7 +43,7 @@ class RequestRejectedError(ModelError):
     """The endpoint refused this one request (too long, filtered): asking again would not help, others may work."""
 
 
-class ContextOverflowError(ModelError):
+class ContextOverflowError(RequestRejectedError):
     """The conversation and the reply do not fit into the model's context. The episode ends there; it is no fault."""
 
 

@@ -89,9 +89,7 @@ def evaluate(
     ] = 1,
     model: options.Model = None,
     base_url: options.BaseUrl = None,
-    temperature: Annotated[
-        float | None, typer.Option("--temperature", min=0, help="Of the agent's model; default: the agent's own.")
-    ] = None,
+    temperature: options.Temperature = None,
     seed: options.Seed = 0,
     workers: options.Workers = None,
     out: options.Out = None,

@@ -30,7 +30,7 @@ from align_echo.cli.agents import (
 from align_echo.cli.console import Display, new_folder, resumable, stdout
 from align_echo.cli.evaluate import try_reset
 from align_echo.errors import UsageError
-from align_echo.models.names import POCKET
+from align_echo.models.names import POCKET, has_endpoint
 from align_echo.types import Agent, ChatModel
 from align_echo.wrappers.catalogue import environment
 
@@ -149,6 +149,9 @@ def choose_models(
         optimizer=(optimizer or model) if llm else None,
         base_url=base_url,
     )
+    names = filter(None, (found.agent, found.analyzer, found.optimizer))
+    if base_url and not any(endpoint_on_record(name, base_url) for name in names):
+        raise UsageError("no model of this run is asked at an endpoint: leave --base-url out")
     if llm and not (found.analyzer and found.optimizer):
         raise UsageError("the llm backend needs a chat model: add --model NAME or set ALIGN_ECHO_MODEL")
     for name in filter(None, (found.analyzer, found.optimizer)):
@@ -169,13 +172,14 @@ def _agent_model(folder: RunFolder, models: Models, world: World, seed: int) -> 
     return folder.record(model, "agent")
 
 
-def _model(folder: RunFolder, name: str | None, role: str, models: Models) -> ChatModel | None:
+def _model(folder: RunFolder, name: str | None, role: str, models: Models, seed: int) -> ChatModel | None:
     """A model whose replies are kept in the run's folder; None where the role needs none."""
     if name is None:
         return None
     from align_echo.models import load_model
 
-    return folder.record(load_model(name, base_url=models.base_url), role)
+    base_url = models.base_url if has_endpoint(name) else None
+    return folder.record(load_model(name, base_url=base_url, seed=seed), role)
 
 
 def _backend(
@@ -188,8 +192,8 @@ def _backend(
     fresh: list[str],
     display: Display,
 ) -> Backend:
-    analyzer = _model(folder, models.analyzer, "analyzer", models)
-    optimizer = _model(folder, models.optimizer, "optimizer", models)
+    analyzer = _model(folder, models.analyzer, "analyzer", models, seed)
+    optimizer = _model(folder, models.optimizer, "optimizer", models, seed)
     if analyzer is not None and optimizer is not None:
         from align_echo.align.llm.backend import LlmBackend
 

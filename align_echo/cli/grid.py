@@ -50,6 +50,7 @@ class Axes:
     tasks: dict[str, list[str]]
     base_url: str | None
     seed: int
+    temperature: float | None = None
 
     @property
     def model(self) -> str | None:
@@ -69,6 +70,7 @@ class Axes:
             "model": model_on_record(self.model),
             "base_url": endpoint_on_record(self.model, self.base_url),
             "seed": self.seed,
+            **({} if self.temperature is None else {"temperature": self.temperature}),
         }
 
 
@@ -100,13 +102,16 @@ def grid(
     tasks: Annotated[int, typer.Option("--tasks", help="How many of each environment's test split.")] = DEFAULT_TASKS,
     model: options.Model = None,
     base_url: options.BaseUrl = None,
+    temperature: options.Temperature = None,
     seed: options.Seed = 0,
     workers: options.Workers = None,
     out: options.Out = None,
     resume: options.Resume = False,
 ) -> None:
     """Play environments x agents, without and with an interface, and print one table."""
-    axes = read_axes(env, agent, interface, tasks=tasks, model=model, base_url=base_url, seed=seed)
+    axes = read_axes(
+        env, agent, interface, tasks=tasks, model=model, base_url=base_url, seed=seed, temperature=temperature
+    )
     if resume and out is None:
         raise UsageError("--resume needs the folder to go on with: add --out DIR")
     path = out or new_folder("grid", "-".join(axes.interfaces))
@@ -137,6 +142,7 @@ def read_axes(
     model: str | None,
     base_url: str | None,
     seed: int,
+    temperature: float | None = None,
 ) -> Axes:
     """What was asked for, checked: every environment has the interface and the tasks, every agent its model.
 
@@ -147,13 +153,17 @@ def read_axes(
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
             raise UsageError(f"{axis} {twice[0]} is there twice: name each once")
+    players = tuple(choose_player(name, model) for name in agent)
+    if temperature is not None and not any(player.model for player in players):
+        raise UsageError("no agent of this grid asks a model: leave --temperature out")
     return Axes(
         environments=specs,
-        players=tuple(choose_player(name, model) for name in agent),
+        players=players,
         interfaces={spec.name: _interface(spec, interface) for spec in specs},
         tasks={spec.name: _tasks(spec, tasks, seed) for spec in specs},
         base_url=base_url,
         seed=seed,
+        temperature=temperature,
     )
 
 
@@ -185,6 +195,7 @@ def _planned(axes: Axes, spec: EnvironmentSpec, player: Player, path: Path, work
         seed=axes.seed,
         workers=workers or workers_for(player),
         data_root=None,
+        temperature=axes.temperature if player.model else None,
     )
     folder = path / spec.name / player.agent
     return Planned(plan, build_player(plan, folder), folder)

@@ -17,6 +17,7 @@ from align_echo.cli.generate_interface import generate_interface
 from align_echo.cli.grid import grid
 from align_echo.cli.shop import shop
 from align_echo.errors import AlignEchoError
+from align_echo.models.local import close_local
 
 app = typer.Typer(
     name="align-echo",
@@ -64,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(f"cannot use {error.filename or 'the output'}: {error.strerror or error}")
     except (KeyboardInterrupt, typer.Abort):
         return 130
+    finally:
+        close_local()
     return status if isinstance(status, int) else 0
 
 

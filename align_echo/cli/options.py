@@ -32,6 +32,9 @@ BaseUrl = Annotated[
     str | None,
     typer.Option("--base-url", help="Endpoint of the model; default: $OPENAI_BASE_URL, else OpenAI's own."),
 ]
+Temperature = Annotated[
+    float | None, typer.Option("--temperature", min=0, help="Of the agent's model; default: the agent's own.")
+]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of every draw.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder of the run; default: a new one under runs/.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")]

@@ -99,8 +99,9 @@ class OpenAICompatibleModel:
         """The model's reply. Waits and asks again on 408, 409, 429, 5xx, timeouts, dropped connections and bodies
         that cannot be read.
 
-        Raises `ModelError` when the attempts are spent, `RequestRejectedError` when the endpoint refuses this request,
-        and `UsageError` when it refuses the key or does not know the model.
+        Raises `ModelError` when the attempts are spent, `RequestRejectedError` when the endpoint refuses this request
+        (`ContextOverflowError` where it says that the context is too long), and `UsageError` when it refuses the key or
+        does not know the model.
         """
 
         def attempt() -> Completion:

@@ -65,6 +65,10 @@ class Call(Frozen):
     error: str = ""
 
 
+SAMPLES_PER_STAGE = 2**32
+"""Apart from stage to stage, so that a model that draws by its sample number draws anew in each."""
+
+
 class RecordingModel:
     """A chat model that asks `model` at most once for the same request and sample, and logs every exchange.
 
@@ -113,13 +117,14 @@ class RecordingModel:
 
     def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
         """The stored reply, or the model's. Raises `ModelError` (logged, not stored)."""
+        stage = self._stage() if temperature > 0 else 0
         key = request_key(
             self._model.identity if isinstance(self._model, Located) else self._model.name,
             messages,
             temperature=temperature,
             max_tokens=max_tokens,
             sample=self._sample,
-            stage=self._stage() if temperature > 0 else 0,
+            stage=stage,
         )
         call = Call(
             role=self._role,
@@ -134,7 +139,7 @@ class RecordingModel:
         with self._cache.asking(key):
             completion = self._cache.get(key)
             if completion is None:
-                completion = self._ask(call, messages)
+                completion = self._ask(call, messages, stage)
                 self._cache.put(key, completion)
         self._log.append(
             call.model_copy(
@@ -148,9 +153,10 @@ class RecordingModel:
         )
         return completion
 
-    def _ask(self, call: Call, messages: Sequence[Message]) -> Completion:
+    def _ask(self, call: Call, messages: Sequence[Message], stage: int) -> Completion:
+        model = sample_of(self._model, stage * SAMPLES_PER_STAGE + self._sample) if stage else self._model
         try:
-            return self._model.complete(messages, temperature=call.temperature, max_tokens=call.max_tokens)
+            return model.complete(messages, temperature=call.temperature, max_tokens=call.max_tokens)
         except ModelError as error:
             self._log.append(call.model_copy(update={"error": str(error)}))
             raise

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import openai
 
-from align_echo.errors import ModelError, RequestRejectedError, UsageError
+from align_echo.errors import ContextOverflowError, ModelError, RequestRejectedError, UsageError
 from align_echo.models.endpoint import KEY_VARIABLES
 from align_echo.types import Frozen
 
@@ -77,6 +77,8 @@ def _judged_status(error: openai.APIStatusError, where: str) -> Exception:
         return UsageError(f"{where} refuses the key ({status}): check {' or '.join(KEY_VARIABLES)}")
     if status == 404:
         return UsageError(f"{where} is not there (404): check the model's name and the base URL; {message}")
+    if error.code == "context_length_exceeded" or "maximum context length" in message:
+        return ContextOverflowError(f"{where}: {message}")
     return RequestRejectedError(f"{where} refuses the request ({status}): {message}")
 
 

@@ -12,6 +12,7 @@ from align_echo.align.world import World
 from align_echo.errors import EngineError, InterfaceError
 from align_echo.interface import Interface
 from align_echo.models.endpoint import base_url_of
+from align_echo.models.recording import weights_of
 from align_echo.prompts import prompt_hash
 from align_echo.rollout import base_env, take_turn
 from align_echo.types import Agent, AgentReply, ChatModel, Misalignment, Trajectory, Violation
@@ -50,6 +51,9 @@ class LlmBackend:
             "base_url.analyzer": base_url_of(analyzer_model),
             "base_url.optimizer": base_url_of(optimizer_model),
         }
+        for role, model in (("analyzer", analyzer_model), ("optimizer", optimizer_model)):
+            if weights := weights_of(model):
+                self._models[f"weights.{role}"] = weights
         self._settings = settings or LlmSettings()
         self._seed = seed
         self._note = note or (lambda _: None)
@@ -72,7 +76,7 @@ class LlmBackend:
         )
 
     def describe(self) -> dict[str, str]:
-        """Models and their endpoints, prompt hashes and settings."""
+        """Models, their endpoints or weights, prompt hashes and settings."""
         names = (*analyzer.PROMPTS, *optimizer.PROMPTS, *SHARED_PROMPTS)
         prompts = {f"prompt.{name}": prompt_hash(name) for name in names}
         settings = {name: str(value) for name, value in self._settings.model_dump().items()}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
-from align_echo.errors import MissingExtraError
+from align_echo.errors import MissingExtraError, UsageError
 from align_echo.models.names import POCKET, SERVER
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ def load_local(name: str, *, base_url: str | None = None, seed: int = 0) -> Loca
     transformers (or vLLM), `MissingDataError` without the pocket model's files, `UsageError` for files that cannot be
     used, `ModelError` when a server cannot be reached.
     """
+    if name in (_TRANSFORMERS, _VLLM, SERVER):
+        raise UsageError(f"--model {name} names no model: say which after the colon")
     try:
         from align_echo.models.local import loading
         from align_echo.models.local.chat import LocalModel
@@ -37,3 +40,10 @@ def load_local(name: str, *, base_url: str | None = None, seed: int = 0) -> Loca
         source = name.removeprefix(_TRANSFORMERS)
         running = loading.run_transformers(source, name=f"{_TRANSFORMERS}{source}")
     return LocalModel(running.engine, running.encoder, seed=seed, weights=running.weights)
+
+
+def close_local() -> None:
+    """Close every engine that `load_local` started. Does nothing, and loads nothing, where there is none."""
+    loading = sys.modules.get("align_echo.models.local.loading")
+    if loading is not None:
+        loading.close_all()

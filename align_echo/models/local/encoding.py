@@ -257,7 +257,10 @@ def _usable_template(tokenizer: PreTrainedTokenizerBase, name: str) -> str:
     except UsageError as error:
         vocabulary = tokenizer.get_vocab()
         if not all(token in vocabulary for token in CHATML_TOKENS):
-            raise UsageError(f"{name} cannot hold a conversation by token ids: {error}") from None
+            raise UsageError(
+                f"{name} cannot hold a conversation by token ids: {error}; give it a template (chat_template.jinja) "
+                "that writes each message once, after all that came before"
+            ) from None
         warnings.warn(f"{name}: {error}; plain ChatML is used in its place", stacklevel=3)
         return CHATML_TEMPLATE
     return template

@@ -6,6 +6,7 @@ Left out: what a name means on the command line (`models/names.py`), and startin
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,24 +14,27 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from transformers.utils import logging as transformers_logging
 
-from align_echo.errors import MissingDataError, UsageError
+from align_echo.errors import MissingDataError, UsageError, first_line
 from align_echo.models.local.encoding import ChatEncoder
-from align_echo.models.local.engine import Engine
+from align_echo.models.local.engine import UpdatableEngine
 from align_echo.models.local.transformers_engine import SLOTS, TransformersEngine
+from align_echo.models.local.weights import read_model
 from align_echo.models.names import POCKET
 
 DTYPES = ("float32", "bfloat16", "float16")
 _HASHED = ("*.json", "*.jinja", "*.safetensors")
+_TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt")
 
 
 @dataclass(frozen=True)
 class Running:
     """An engine, the encoder of its chats, and what tells its weights from others of the same name."""
 
-    engine: Engine
+    engine: UpdatableEngine
     encoder: ChatEncoder
     weights: str
 
@@ -68,7 +72,7 @@ def run_transformers(
     def start() -> Running:
         quiet: Callable[[], None] = transformers_logging.disable_progress_bar
         quiet()
-        model = _files_of(source, lambda: AutoModelForCausalLM.from_pretrained(source, dtype=kind))
+        model = _files_of(source, lambda: read_model(AutoModelForCausalLM, source, kind))
         encoder = encoder_of(source)
         engine = TransformersEngine(model.to(device), name=name, decode=encoder.text, slots=slots, context=context)
         return Running(engine, encoder, weights or str(getattr(model.config, "_commit_hash", None) or ""))
@@ -101,6 +105,8 @@ def run_vllm(source: str) -> Running:
 
 def encoder_of(source: str) -> ChatEncoder:
     """The encoder of a folder's or hub name's tokenizer, with the end tokens that its generation settings name."""
+    if Path(source).is_dir() and not any((Path(source) / name).is_file() for name in _TOKENIZERS):
+        raise MissingDataError(f"{source} holds no tokenizer: save it there too (tokenizer.json)")
     tokenizer = _files_of(source, lambda: AutoTokenizer.from_pretrained(source))
     try:
         ends = GenerationConfig.from_pretrained(source).eos_token_id
@@ -120,24 +126,32 @@ def content_hash(folder: Path) -> str:
 
 
 def _shared(key: tuple[object, ...], start: Callable[[], Running]) -> Running:
+    """The one that runs with the files' own weights in this process (engines do not outlive a fork), else a new one."""
     with _loading:
-        running = _running.get(key)
-        if running is None or not _is_as_loaded(running.engine):
-            running = _running[key] = start()
+        for old in [one for one, running in _running.items() if running.engine.closed]:
+            del _running[old]  # its weights are not kept in memory for nothing
+        running = _running.get((os.getpid(), *key))
+        if running is None or running.engine.changed:
+            running = _running[os.getpid(), *key] = start()
         return running
 
 
-def _is_as_loaded(engine: Engine) -> bool:
-    """Whether an engine still runs the files' own weights."""
-    return not (isinstance(engine, TransformersEngine) and (engine.closed or engine.changed))
+def close_all() -> None:
+    """Close the engines that were started here by name, but for those whose weights someone has replaced since."""
+    with _loading:
+        engines = [running.engine for running in _running.values() if not running.engine.changed]
+        _running.clear()
+    for engine in engines:
+        engine.close()
 
 
 def _files_of(source: str, read: Callable[[], Any]) -> Any:
     """What `read` gives. Raises `UsageError` in one line for what `transformers` says of the files."""
-    if Path(source).is_absolute() and not Path(source).is_dir():
+    there = Path(source).is_dir()
+    if not there and (source.startswith((".", "~", os.sep)) or source.endswith(os.sep) or source.count(os.sep) > 1):
         raise MissingDataError(f"there is no folder {source}: name the folder that holds the model's config.json")
     try:
         return read()
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UsageError(f"no model can be loaded from {source}: {reason}") from None
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        tried = "" if there else "no such folder is here, and as a name on the hub: "
+        raise UsageError(f"no model can be loaded from {source}: {tried}{first_line(error)}") from None

@@ -30,7 +30,7 @@ from align_echo.models.local.rows import Asked, Row, parts_of
 from align_echo.models.local.sampling import draw
 from align_echo.models.local.slot_attention import PackedStep, forward, use_slots
 from align_echo.models.local.slots import WORTH_COPYING, SlotCache
-from align_echo.models.local.weights import Adapters, load_state
+from align_echo.models.local.weights import Adapters, load_state, read_model
 
 SLOTS = 64
 STEP_TOKENS = 1024
@@ -164,7 +164,7 @@ class TransformersEngine:
 
     def publish_weights(self, folder: str, forward: Forward) -> None:
         """See `UpdatableEngine`. A trainer in this process can spare the files: `load_weights`."""
-        model = type(self._model).from_pretrained(model_folder(folder), dtype=self._model.dtype)
+        model = read_model(type(self._model), model_folder(folder), self._model.dtype)
         self.load_weights(model.state_dict())
         check_weights(forward, result_of(self.submit(VERIFICATION)))
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import openai
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from align_echo.errors import ContextOverflowError, ModelError, TokenDriftError, UsageError
+from align_echo.errors import ModelError, TokenDriftError, UsageError
 from align_echo.halting import pause
 from align_echo.models.endpoint import DEFAULT_BASE_URL, NO_KEY, resolve_base_url, resolve_key
 from align_echo.models.local.engine import Forward, Reply, Request, Sampling
@@ -287,10 +287,6 @@ class VllmServer:
     def _post(self, url: str, body: Mapping[str, Any]) -> str:
         try:
             return self._client.post(url, cast_to=str, body=dict(body))
-        except openai.BadRequestError as error:
-            if "maximum context length" in error.message:
-                raise ContextOverflowError(" ".join(error.message.split())[:300]) from error
-            raise judged(error, self._where) from error
         except openai.APIError as error:
             raise judged(error, self._where) from error
 

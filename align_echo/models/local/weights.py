@@ -19,6 +19,18 @@ if TYPE_CHECKING:
     from peft import PeftConfig, PeftModel
 
 
+def read_model(kind: Any, source: str, dtype: torch.dtype | str) -> PreTrainedModel:
+    """The model of a class of `transformers` from a folder or hub name, with every weight read.
+
+    Raises `UsageError` if some are not there: `transformers` would draw them at random. Else raises what it raises.
+    """
+    model, info = kind.from_pretrained(source, dtype=dtype, output_loading_info=True)
+    missing = sorted(info["missing_keys"])
+    if missing:
+        raise UsageError(f"the files of {source} lack {len(missing)} of the model's weights, such as {missing[0]}")
+    return cast("PreTrainedModel", model)
+
+
 def load_state(model: PreTrainedModel, state: Mapping[str, torch.Tensor]) -> None:
     """Copy a state dict into the model's own weights. Adapters inside it stay as they are.
 
