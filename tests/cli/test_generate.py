@@ -158,6 +158,12 @@ def test_a_folder_with_anything_else_in_it_is_left_alone(run, endpoint, stray, c
     assert file.read_text() == "mine"
 
 
+def test_a_base_url_that_no_model_is_asked_at_is_refused(run):
+    status, out, err = run(*GENERATE, "--model", "novice", "--base-url", "http://127.0.0.1:9/v1", "--out", "run")
+    assert (status, out, "leave --base-url out" in err) == (2, "", True), err
+    assert not Path("run").exists()
+
+
 def test_auto_takes_the_llm_backend_when_a_model_is_configured(run, endpoint, monkeypatch):
     monkeypatch.setenv("ALIGN_ECHO_MODEL", "mumbler")
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)

@@ -50,6 +50,7 @@ BAD = {
         ["--env", "webshop", "--agent", "novice-careful", "--interface", "given/webshop.py"],
         "there is no scripted novice-careful for webshop",
     ),
+    "temperature of no model": ([*GRID[1:], "--temperature", "1"], "no agent of this grid asks a model"),
     "resume of nothing": ([*GRID[1:], "--resume"], "no evaluation to resume in out"),
     "missing environment": (GRID[3:], "--env"),
     "missing interface": (["--env", "alfworld", "--agent", "novice"], "--interface"),
@@ -66,6 +67,15 @@ def test_bad_input_is_one_line_status_2_and_nothing_written(case, run, tmp_path)
     assert message in err
     assert files(tmp_path) == before
     assert not Path("out").exists()
+
+
+def test_a_temperature_is_that_of_the_agents_that_ask_a_model(run):
+    status, _, err = run(*TWO_AGENTS, "--tasks", "1", "--temperature", "0.5", "--out", "run")
+    assert status == 0, err
+    config = json.loads(Path("run/alfworld/vanilla/config.json").read_text())
+    assert config["agent_details"]["temperature"] == "0.5"
+    status, _, err = run(*TWO_AGENTS, "--tasks", "1", "--temperature", "0.6", "--out", "run", "--resume")
+    assert (status, "was started with temperature = 0.5, not 0.6" in err) == (2, True), err
 
 
 def test_an_extra_that_is_not_installed_is_said_before_anything_runs(run, monkeypatch, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,19 @@ def test_a_run_is_not_resumed_with_other_weights(run, folder, tmp_path):
         for name, content in kept.items():
             (folder / name).write_bytes(content)
     assert (status, "was started with agent_details" in err) == (2, True), err
+
+
+def test_the_engine_is_closed_when_the_command_ends(run, folder):
+    assert run(*evaluate(folder))[0] == 0
+    assert not [one.name for one in threading.enumerate() if one.name.startswith("engine")]
+
+
+def test_an_interface_written_by_local_models_has_their_weights_on_record(run, folder):
+    made = ["generate-interface", "--env", "alfworld", "--iterations", "1", "--tasks-per-iteration", "1"]
+    status, _, err = run(*made, "--model", str(folder), "--out", "run")
+    assert status == 0, err
+    details = json.loads(Path("run/config.json").read_text())["backend_details"]
+    assert len(details["weights.analyzer"]) == len(details["weights.optimizer"]) == 64
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from align_echo.errors import ModelError, RequestRejectedError, UsageError
+from align_echo.errors import ContextOverflowError, ModelError, RequestRejectedError, UsageError
 from align_echo.models import load_model
 from align_echo.models.openai_model import OpenAICompatibleModel
 from align_echo.models.prices import Price
@@ -110,6 +110,12 @@ def test_an_unknown_model_is_told_to_the_user_at_once() -> None:
 def test_a_refused_request_is_not_sent_again() -> None:
     with pytest.raises(RequestRejectedError, match="too long"):
         ask([Status(400, body='{"error": {"message": "too long"}}'), Reply("Hi.")])
+
+
+def test_a_context_that_is_too_long_is_told_apart_from_other_refusals() -> None:
+    body = '{"error": {"message": "this model takes 8 tokens", "code": "context_length_exceeded"}}'
+    with pytest.raises(ContextOverflowError, match="takes 8 tokens"):
+        ask([Status(400, body=body), Reply("Hi.")])
 
 
 def test_an_empty_account_is_not_asked_again() -> None:

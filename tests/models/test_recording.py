@@ -119,3 +119,33 @@ messages = st.lists(
 def test_requests_share_a_key_only_if_they_are_the_same(left: list[Message], right: list[Message]) -> None:
     keys = [request_key("m", side, temperature=0, max_tokens=5) for side in (left, right)]
     assert (keys[0] == keys[1]) == (left == right)
+
+
+class Drawing:
+    """Its reply is its sample number."""
+
+    name = "drawing"
+
+    def __init__(self, sample: int = 0) -> None:
+        self._sample = sample
+
+    def with_sample(self, sample: int) -> Drawing:
+        return Drawing(sample)
+
+    def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
+        return Completion(text=str(self._sample))
+
+
+def test_a_model_that_draws_by_its_sample_number_draws_anew_in_another_stage(tmp_path: Path) -> None:
+    stage = [0]
+    log = JsonlFile(tmp_path / "calls.jsonl")
+    first = RecordingModel(
+        Drawing(), role="agent", cache=ReplyCache(tmp_path / "cache"), log=log, stage=lambda: stage[0]
+    )
+    samples = [first, first.with_sample(1)]
+    drawn = []
+    for stage[0] in (0, 1, 2):
+        drawn += [one.complete(HELLO, temperature=1).text for one in samples]
+    assert len(set(drawn)) == 6
+    assert drawn[:2] == ["0", "1"]
+    assert {one.complete(HELLO, temperature=0).text for one in samples} == {"0", "1"}

@@ -170,7 +170,7 @@ def test_a_reply_without_ids_is_encoded_from_its_text_and_the_conversation_goes_
     assert second.tokens.start == reply.tokens.end
 
 
-def test_an_empty_reply_may_be_told_in_other_words(model):
+def test_an_empty_reply_may_be_told_as_none_and_as_nothing_else(model):
     messages = opening()
     context = ENCODER.opening(messages)
     empty = Tokens(context_ids=context, sampled_ids=(ENCODER.end_id,), logprobs=(-1.0,))
@@ -179,6 +179,9 @@ def test_an_empty_reply_may_be_told_in_other_words(model):
     assert reply.tokens is not None
     assert reply.tokens.start == len(context) + 1
     assert reply.tokens.context_ids == ENCODER.continuation([user("go on")], closed=True), "it ended itself"
+    history[2] = Message(role="assistant", content="go to kitchen", tokens=empty)
+    with pytest.raises(TokenDriftError, match="says 'go to kitchen'"):
+        model.complete(history, temperature=1.0)
 
 
 def test_a_conversation_that_fills_its_context_overflows(model):

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.models import load_model
-from align_echo.models.local import load_local
+from align_echo.models.local import close_local, load_local
 from align_echo.models.local.loading import content_hash, encoder_of, run_transformers
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.types import Message
-from tests.models.local.tiny import CHATML, tiny_model, tiny_tokenizer
+from tests.models.local.plain_loop import logprobs_of
+from tests.models.local.tiny import CHATML, tiny_backend, tiny_model, tiny_tokenizer
 
 CHAT = [Message(role="system", content="be brief"), Message(role="user", content="what now?")]
 
@@ -87,6 +91,57 @@ def test_what_is_missing_is_said_in_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr("align_echo.models.local.loading.resources.files", lambda package: tmp_path)
     with pytest.raises(MissingDataError, match="the pocket model is not in this installation"):
         load_local("pocket")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        ("cut", "no model can be loaded from"),
+        ("lack", r"the files of \S+ lack 1 of the model's weights, such as model.norm.weight"),
+        ("no tokenizer", "holds no tokenizer"),
+        ("no template", r"there is no chat template; give it a template \(chat_template.jinja\)"),
+    ],
+)
+def test_files_that_are_spoilt_are_refused_in_one_line(folder, spoil, said):
+    weights = folder / "model.safetensors"
+    if spoil == "cut":
+        weights.write_bytes(weights.read_bytes()[:4000])
+    elif spoil == "lack":
+        save_file({name: one for name, one in load_file(weights).items() if name != "model.norm.weight"}, weights)
+    else:
+        for file in folder.glob("*token*"):
+            file.unlink()
+        (folder / "chat_template.jinja").unlink()
+    if spoil == "no template":
+        ends = ("<|endoftext|>", "<s>", "</s>")
+        make: Callable[..., PreTrainedTokenizerBase] = PreTrainedTokenizerFast
+        make(tokenizer_object=tiny_backend(ends), eos_token="</s>").save_pretrained(folder)
+    with pytest.raises((UsageError, MissingDataError), match=said) as caught:
+        load_local(str(folder))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["transformers:", "vllm:", "vllm-server:"])
+def test_a_kind_of_model_without_a_name_is_refused(name):
+    with pytest.raises(UsageError, match="names no model"):
+        load_model(name)
+
+
+@pytest.mark.parametrize("path", ["./nowhere", "../nowhere", "nowhere/", "a/b/c"])
+def test_a_path_that_is_not_there_is_not_looked_for_on_the_hub(path, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(MissingDataError, match="there is no folder"):
+        load_model(f"transformers:{path}")
+
+
+def test_closing_ends_the_engines_that_were_named_and_spares_those_that_were_changed(folder, tmp_path):
+    plain = load_local(str(folder))
+    short = run_transformers(str(folder), name="tiny", context=64)
+    short.engine.publish_weights(str(folder), lambda ids: logprobs_of(tiny_model(), ids, 1.0).tolist())
+    close_local()
+    assert plain.engine.closed  # type: ignore[attr-defined]
+    assert not short.engine.closed
+    short.engine.close()
 
 
 def test_without_torch_the_extra_to_install_is_named():
