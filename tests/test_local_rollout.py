@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future
 
 import pytest
 
+from align_echo.agents.planning import Planning
+from align_echo.agents.react import ReAct
+from align_echo.agents.self_consistency import SelfConsistency
+from align_echo.agents.self_refine import SelfRefine
 from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import EngineError, ModelError, TokenDriftError
 from align_echo.rollout import Episode, run_episode, run_tasks
@@ -151,6 +157,49 @@ def test_an_episode_whose_environment_breaks_is_begun_anew_and_holds_nothing_of_
     assert played.fault is None
     unbroken = run_episode(make(), agent(engine), TASK_IDS[0], split="train")
     assert token_sequence(played).ids == token_sequence(unbroken).ids
+
+
+class Saying:
+    """An engine whose replies are these texts in turn, as a model would draw them."""
+
+    name, context = "saying", 10**6
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = itertools.cycle(texts)
+
+    def submit(self, request: Request) -> Future[Reply]:
+        ids = (*ENCODER.plain(next(self._texts)), ENCODER.end_id)
+        future: Future[Reply] = Future()
+        future.set_result(Reply(ids, (-0.5,) * len(ids), "stop"))
+        return future
+
+    def close(self) -> None:
+        pass
+
+
+REASONED = ("hm", "Thought: so\nAction: look", " Action: look \n", "")
+ACTIONS = ("look", "", "take mug 1\ngo", " look\n")
+PLANS = ("hm", "Plan:\n1. walk\nSub-goal: 1\nAction: look", "Sub-goal: 1\nAction: look", "", "Sub-goal: 7\nAction: x")
+REVIEWS = ("look", "fine\nVerdict: change", "go", "Verdict: keep", "two\nlines")
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts", "one_call"),
+    [
+        (Vanilla, ACTIONS, True),
+        (ReAct, REASONED, True),
+        (Planning, PLANS, True),
+        (SelfConsistency, ACTIONS, False),
+        (SelfRefine, REVIEWS, False),
+    ],
+)
+def test_every_agent_goes_on_from_its_own_replies_whatever_they_say(kind, texts, one_call):
+    player = kind(LocalModel(Saying(texts), ENCODER))
+    (played,) = run_tasks(lambda: RoomEnv(step_limit=8), player, [TASK_IDS[1]], split="train")
+    assert (played.fault, len(played.steps)) == (None, 8)
+    if one_call:
+        whole = token_sequence(played)
+        assert [ENCODER.text(whole.ids[first:end]) for first, end in whole.turns] == [one.reply for one in played.steps]
 
 
 class Retelling(Vanilla):

@@ -149,10 +149,9 @@ def view_of(messages: Sequence[Message], agent: ChatAgent) -> AgentView | None:
     if len(messages) < 2 or len(messages) % 2 or messages[0].role != "system":
         return None
     told = _told_up_front(messages[0].content, agent.prompts[0])
-    last = messages[-1].content
+    contents = [message.content for message in messages[1:]]
     if isinstance(agent, Planning):
-        last = last.removesuffix(f"\n\n{render('planning/ask', {})}")
-    contents = [*(message.content for message in messages[1:-1]), last]
+        contents = [content.removesuffix(f"\n\n{render('planning/ask', {})}") for content in contents]
     opening = _literals("shared/start", {"initial_observation": _BLANK, "goal": _BLANK, "critique": ""})
     start = _between(contents[0], opening)
     if told is None or start is None:

@@ -4,8 +4,8 @@ After the Planning Agent of ALIGN (section 4.1), which takes from RAP (Hao et al
 the model splits the task before it acts; left out is RAP's tree search with the model as the world. Temperature 0.
 
 The first reply holds the plan and the first action; the history carries it, so the agent stays a function of the view.
-A later reply may put a new plan in its place. While no accepted reply of the view holds one, the last message asks for
-it.
+A later reply may put a new plan in its place. Until an accepted reply holds one every message asks for it, and keeps
+asking in the history: the conversation only grows.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ class Planning(ChatAgent):
     prompts = ("planning/system", "planning/ask")
 
     def conversation(self, view: AgentView) -> list[Message]:
-        """The chat so far, with a request for a plan where there is none."""
-        *messages, last = super().conversation(view)
-        if not plan_of(view):
-            last = Message(role="user", content=f"{last.content}\n\n{render('planning/ask', {})}")
-        return [*messages, last]
+        """The chat so far, with a request for a plan in each message to which there was none yet."""
+        system, *chat = super().conversation(view)
+        planned = next((number for number, turn in enumerate(view.turns) if plan_in(turn)), len(view.turns))
+        asking = render("planning/ask", {})
+        for place in range(0, 2 * planned + 1, 2):
+            chat[place] = Message(role="user", content=f"{chat[place].content}\n\n{asking}")
+        return [system, *chat]
 
     def read(self, reply: str, view: AgentView) -> str:
         """The action, of a reply that names a sub-goal of its own plan or of the one before."""
@@ -52,15 +54,17 @@ class Planning(ChatAgent):
 
 def plan_of(view: AgentView) -> tuple[str, ...]:
     """The sub-goals of the newest plan in an accepted reply; () if there is none."""
-    for turn in reversed(view.turns):
-        if turn.action is not None and "plan" in turn.reply.lower():
-            try:
-                plan = parse_plan(turn.reply)
-            except ReplyFormatError:
-                continue
-            if plan:
-                return plan
-    return ()
+    return next((plan for turn in reversed(view.turns) if (plan := plan_in(turn))), ())
+
+
+def plan_in(turn: Turn) -> tuple[str, ...]:
+    """The sub-goals that an accepted reply sets; () if it sets none."""
+    if turn.action is None or "plan" not in turn.reply.lower():
+        return ()
+    try:
+        return parse_plan(turn.reply)
+    except ReplyFormatError:
+        return ()
 
 
 def parse_plan(reply: str) -> tuple[str, ...]:
