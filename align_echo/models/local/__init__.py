@@ -27,7 +27,7 @@ def load_local(name: str, *, base_url: str | None = None, seed: int = 0) -> Loca
         from align_echo.models.local import loading
         from align_echo.models.local.chat import LocalModel
     except ImportError as error:
-        if (error.name or "").split(".")[0] not in ("torch", "transformers", "tokenizers", "peft"):
+        if (error.name or "").split(".")[0] not in ("torch", "transformers", "tokenizers", "safetensors", "peft"):
             raise
         raise MissingExtraError(f"the local model {name}", "train") from None
     if name == POCKET:

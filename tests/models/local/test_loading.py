@@ -147,7 +147,7 @@ def test_closing_ends_the_engines_that_were_named_and_spares_those_that_were_cha
 def test_without_torch_the_extra_to_install_is_named():
     said = python(
         "import sys",
-        "sys.modules['torch'] = None",
+        "for name in ('torch', 'transformers', 'tokenizers', 'safetensors', 'peft'): sys.modules[name] = None",
         "from align_echo.errors import MissingExtraError",
         "from align_echo.models import load_model",
         "try: load_model('pocket')",
