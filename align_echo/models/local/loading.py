@@ -19,6 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from transformers.utils import logging as transformers_logging
 
 from align_echo.errors import MissingDataError, UsageError, first_line
+from align_echo.models.endpoint import resolve_base_url
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.engine import UpdatableEngine
 from align_echo.models.local.transformers_engine import SLOTS, TransformersEngine
@@ -88,7 +89,7 @@ def run_server(model: str, *, base_url: str | None = None) -> Running:
         server = VllmServer(model, base_url=base_url)
         return Running(server, encoder_of(server.root), "")
 
-    return _shared(("server", model, base_url), start)
+    return _shared(("server", model, resolve_base_url(base_url)), start)
 
 
 def run_vllm(source: str) -> Running:
