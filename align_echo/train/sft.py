@@ -29,9 +29,13 @@ POOL = 512
 
 
 class SftSettings(Frozen):
-    """How to train. `tokens_per_batch` counts padding; `muon_lr` is for hidden matrices, `adamw_lr` for the rest."""
+    """How to train. `tokens_per_batch` counts padding; `muon_lr` is for hidden matrices, `adamw_lr` for the rest.
+
+    With a `curriculum` above 0 that share of the chats, the shortest, is seen once before all else.
+    """
 
     epochs: float = 1.0
+    curriculum: float = 0.0
     tokens_per_batch: int = 6000
     longest: int = 3000
     muon_lr: float = 0.02
@@ -87,10 +91,11 @@ def batches(chats: Sequence[Chat], *, tokens_per_batch: int, seed: int) -> list[
     return Dice(f"sft order {seed}").shuffled(made)
 
 
-def schedule(chats: Sequence[Chat], settings: SftSettings, lead: Sequence[Chat] = ()) -> list[list[Chat]]:
-    """The batches of the whole run in order: `lead` once, then every epoch of the chats in an order of its own."""
+def schedule(chats: Sequence[Chat], settings: SftSettings) -> list[list[Chat]]:
+    """The batches of the whole run in order: the curriculum, then every epoch in an order of its own."""
     size, seed = settings.tokens_per_batch, settings.seed
-    made = batches(lead, tokens_per_batch=size, seed=seed)
+    shortest = sorted(chats, key=lambda chat: len(chat.ids))[: int(settings.curriculum * len(chats))]
+    made = batches(shortest, tokens_per_batch=size, seed=seed)
     for epoch in range(math.ceil(settings.epochs)):
         found = batches(chats, tokens_per_batch=size, seed=seed + 1 + epoch)
         made += found[: math.ceil(min(settings.epochs - epoch, 1.0) * len(found))]
@@ -123,16 +128,15 @@ def fine_tune(
     settings: SftSettings,
     folder: Path,
     *,
-    lead: Sequence[Chat] = (),
     resume: bool = False,
     callbacks: Iterable[TrainerCallback] = (),
 ) -> float:
     """Train in place; checkpoints go to `folder`. The mean loss over the run. `resume` goes on from the last one.
 
-    `lead` is seen once before all else. Chats longer than `settings.longest` tokens are left out.
+    Chats longer than `settings.longest` tokens are left out.
     """
-    fit, fit_lead = ([chat for chat in part if len(chat.ids) <= settings.longest] for part in (chats, lead))
-    made = schedule(fit, settings, fit_lead)
+    short = [chat for chat in chats if len(chat.ids) <= settings.longest]
+    made = schedule(short, settings)
     arguments = TrainingArguments(
         output_dir=str(folder),
         num_train_epochs=1,

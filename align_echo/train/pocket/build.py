@@ -24,17 +24,13 @@ from align_echo.train.sft import SftSettings, encode, fine_tune
 from align_echo.types import Frozen
 
 CONTEXT = 4096
-PARTS = {"drills": 3, "household": 60, "critics": 8, "shopping": 12, "shopping-critics": 4}
 
 
 class PocketSettings(Frozen):
-    """All that decides the weights, besides the code. `parts` is how many parts of each kind the corpus has.
-
-    Drills come first, once; then everything else.
-    """
+    """All that decides the weights, besides the code. `parts` is how many parts of each kind the corpus has."""
 
     seed: int = 1
-    parts: dict[str, int] = Field(default=PARTS)
+    parts: dict[str, int] = Field(default={"household": 40, "critics": 6, "shopping": 3, "shopping-critics": 2})
     vocabulary: int = 2048
     hidden: int = 256
     layers: int = 4
@@ -43,7 +39,7 @@ class PocketSettings(Frozen):
     head: int = 64
     feed_forward: int = 640
     norm_start: float = 1.5
-    training: SftSettings = SftSettings(seed=1, epochs=2, tokens_per_batch=4000)
+    training: SftSettings = SftSettings(seed=1, curriculum=0.3, tokens_per_batch=4000)
 
 
 def new_model(settings: PocketSettings, vocabulary: int) -> Qwen3ForCausalLM:
@@ -83,10 +79,8 @@ def build(settings: PocketSettings, out: Path, *, resume: bool = False) -> Path:
     tokenizer = train_tokenizer(demonstrations, size=settings.vocabulary)
     encoder = ChatEncoder(tokenizer)
     chats = [encode(one, encoder, context_weight=settings.training.context_weight) for one in demonstrations]
-    lead = [chat for chat in chats if chat.kind.startswith("drill.")]
-    rest = [chat for chat in chats if not chat.kind.startswith("drill.")]
     model = new_model(settings, len(tokenizer))
-    loss = fine_tune(model, rest, settings.training, out / "checkpoints", lead=lead, resume=resume)
+    loss = fine_tune(model, chats, settings.training, out / "checkpoints", resume=resume)
     facts = {
         "align_echo": __version__,
         "settings": settings.model_dump(mode="json"),
