@@ -130,6 +130,21 @@ def extend(view: AgentView, step: Step) -> AgentView:
     return view.model_copy(update={"turns": (*view.turns, turn)})
 
 
+def view_before(trajectory: Trajectory, turn: int, action_format: str) -> AgentView:
+    """What the agent knew before a turn of an episode, counted from 0."""
+    view = AgentView(
+        task_id=trajectory.task_id,
+        action_format=action_format,
+        goal=trajectory.goal,
+        rules=trajectory.rules,
+        initial_observation=trajectory.initial_observation,
+        critique=trajectory.critique,
+    )
+    for step in trajectory.steps[:turn]:
+        view = extend(view, step)
+    return view
+
+
 def run_episode(
     env: gym.Env[str, str], agent: Agent, task: str | Episode, *, split: str, action_format: str = "", seed: int = 0
 ) -> Trajectory:

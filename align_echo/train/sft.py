@@ -59,7 +59,10 @@ class Chat:
 
 
 def encode(demonstration: Demonstration, encoder: ChatEncoder, *, context_weight: float) -> Chat:
-    """The chat as rollouts would have grown it, with the weight of each token."""
+    """The chat as rollouts would have grown it, with the weight of each token.
+
+    A single question without instructions before it counts half of `context_weight`: part of it is instructions.
+    """
     found = encoder.supervised(demonstration.messages)
     weights = np.full(len(found.ids), context_weight, dtype=np.float32)
     opening = next(place for place, one in enumerate(demonstration.messages) if one.role == "assistant")

@@ -1,4 +1,4 @@
-"""`python -m align_echo.train.pocket --out FOLDER`: make the pocket model from nothing. An hour or more on one core."""
+"""`python -m align_echo.train.pocket --out FOLDER`: make the pocket model from nothing. About an hour on one core."""
 
 from __future__ import annotations
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 import gymnasium as gym
 
 from align_echo.critic.language import Form, parse_critique
-from align_echo.rollout import base_env
+from align_echo.rollout import base_env, view_before
 from align_echo.train.demonstrations import Demonstration
 from align_echo.train.pocket.critiques import critique_demonstration
 from align_echo.train.pocket.household import CAREFUL, CARELESS
-from align_echo.train.pocket.household_demonstrations import demonstration, play, view_before
+from align_echo.train.pocket.household_demonstrations import demonstration, play
 from align_echo.train.pocket.verdicts import label, verdict_demonstration
 from align_echo.types import Trajectory
 from align_echo.wrappers.alfworld.problem import Goal
+from align_echo.wrappers.alfworld.spec import SPEC
 from align_echo.wrappers.dice import Dice
 
 FEWEST_TURNS, MOST_TURNS = 8, 30
@@ -41,7 +42,7 @@ def judged(env: gym.Env[str, str], trajectory: Trajectory, dice: Dice) -> list[D
     env.reset(seed=0, options={"task": trajectory.task_id})
     for step in trajectory.steps[:turn]:
         env.step(step.action or "")
-    view = view_before(trajectory, turn)
+    view = view_before(trajectory, turn, SPEC.action_format)
     found: dict[str, Demonstration] = {}
     for action in (trajectory.steps[turn].action or "", *_others(env, trajectory, turn, dice)):
         verdict = label(env, view, action)

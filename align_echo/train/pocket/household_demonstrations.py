@@ -13,11 +13,11 @@ import gymnasium as gym
 from align_echo.agents.conversation import said
 from align_echo.agents.vanilla import Vanilla
 from align_echo.models.scripted import ScriptedModel
-from align_echo.rollout import extend, start_view, take_turn
+from align_echo.rollout import extend, start_view, take_turn, view_before
 from align_echo.train.demonstrations import Demonstration
 from align_echo.train.pocket.games import other_goals
 from align_echo.train.pocket.household import CAREFUL, CARELESS, TOLD, Habits, Teacher
-from align_echo.types import AgentView, Message, Step, Trajectory
+from align_echo.types import AgentView, Step, Trajectory
 from align_echo.wrappers.alfworld.data import Source
 from align_echo.wrappers.alfworld.env import TASK_PREFIX, AlfworldEnv
 from align_echo.wrappers.alfworld.games import sentence
@@ -157,30 +157,11 @@ def with_goal(view: AgentView, stated: str, critique: str) -> AgentView:
     )
 
 
-def view_before(trajectory: Trajectory, turn: int) -> AgentView:
-    """What the agent knew before a turn, counted from 0."""
-    view = AgentView(
-        task_id=trajectory.task_id,
-        action_format=SPEC.action_format,
-        goal=trajectory.goal,
-        rules=trajectory.rules,
-        initial_observation=trajectory.initial_observation,
-        critique=trajectory.critique,
-    )
-    for step in trajectory.steps[:turn]:
-        view = extend(view, step)
-    return view
-
-
-def chat_before(trajectory: Trajectory, turn: int) -> list[Message]:
-    """The vanilla agent's chat before a turn, counted from 0."""
-    return _VANILLA.conversation(view_before(trajectory, turn))
-
-
 def demonstration(kind: str, played: Played) -> Demonstration:
     """The whole episode as the vanilla agent's chat; every reply is imitated but those that went astray."""
     steps = played.trajectory.steps
-    messages = (*chat_before(played.trajectory, len(steps) - 1), said(steps[-1].reply))
+    view = view_before(played.trajectory, len(steps) - 1, SPEC.action_format)
+    messages = (*_VANILLA.conversation(view), said(steps[-1].reply))
     weights = tuple(0.0 if turn in played.astray else 1.0 for turn in range(len(steps)))
     return Demonstration(kind=kind, messages=messages, weights=weights)
 

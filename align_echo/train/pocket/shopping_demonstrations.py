@@ -14,11 +14,11 @@ from align_echo.agents.vanilla import Vanilla
 from align_echo.critic.language import Form, parse_critique
 from align_echo.errors import UsageError
 from align_echo.models.scripted import ScriptedModel
-from align_echo.rollout import Episode, extend, run_episode
+from align_echo.rollout import Episode, run_episode, view_before
 from align_echo.train.demonstrations import Demonstration
 from align_echo.train.pocket.critiques import critique_demonstration
 from align_echo.train.pocket.shopping import HABITS, Careless, Shopper, Slipping
-from align_echo.types import Agent, AgentView, Trajectory
+from align_echo.types import Agent, Trajectory
 from align_echo.wrappers.catalogue import make, tasks
 from align_echo.wrappers.dice import Dice
 from align_echo.wrappers.webshop.spec import SPEC
@@ -88,19 +88,10 @@ def play(env: gym.Env[str, str], agent: Agent, task: str, *, critique: str = "")
 
 def demonstration(kind: str, trajectory: Trajectory, *, wrong: int | None = None) -> Demonstration:
     """The whole episode as the vanilla agent's chat; the reply of the turn that was wrong is not imitated."""
-    *before, last = trajectory.steps
-    view = AgentView(
-        task_id=trajectory.task_id,
-        action_format=SPEC.action_format,
-        goal=trajectory.goal,
-        rules=trajectory.rules,
-        initial_observation=trajectory.initial_observation,
-        critique=trajectory.critique,
-    )
-    for step in before:
-        view = extend(view, step)
+    last = len(trajectory.steps) - 1
+    chat = _VANILLA.conversation(view_before(trajectory, last, SPEC.action_format))
     weights = tuple(float(turn != wrong) for turn in range(len(trajectory.steps)))
-    return Demonstration(kind=kind, messages=(*_VANILLA.conversation(view), said(last.reply)), weights=weights)
+    return Demonstration(kind=kind, messages=(*chat, said(trajectory.steps[last].reply)), weights=weights)
 
 
 def _shop(step_limit: int) -> gym.Env[str, str]:
