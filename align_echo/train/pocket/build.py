@@ -24,13 +24,14 @@ from align_echo.train.sft import SftSettings, encode, fine_tune
 from align_echo.types import Frozen
 
 CONTEXT = 4096
+PARTS = {"drills": 6, "household": 72, "critics": 10, "shopping": 10, "shopping-critics": 5}
 
 
 class PocketSettings(Frozen):
     """All that decides the weights, besides the code. `parts` is how many parts of each kind the corpus has."""
 
     seed: int = 1
-    parts: dict[str, int] = Field(default={"household": 40, "critics": 6, "shopping": 3, "shopping-critics": 2})
+    parts: dict[str, int] = Field(default=PARTS)
     vocabulary: int = 2048
     hidden: int = 256
     layers: int = 4
@@ -68,8 +69,7 @@ def new_model(settings: PocketSettings, vocabulary: int) -> Qwen3ForCausalLM:
 
 
 def build(settings: PocketSettings, out: Path, *, resume: bool = False) -> Path:
-    """Make the model in `out`/model; the corpus and checkpoints stay beside it. A part that is there is not made again.
-    """
+    """Make the model in `out`/model; the corpus and checkpoints stay beside it. Parts that are there are kept."""
     parts = [
         make_part(name, number, seed=settings.seed, folder=out / "corpus")
         for name, count in settings.parts.items()

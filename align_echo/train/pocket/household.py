@@ -4,9 +4,9 @@ The teacher sees what a player sees: it searches furniture of the kinds that can
 the room was described, what stands open first, stops at the first hit, then does the task. A fixed order matters: a
 small model learns to read the next place off the description, and learns little from a shuffled one. A careless teacher
 has habits that ALIGN reports of language models: it acts at a distance, says "put" for "move", repeats what was
-refused, and forgets a treatment that was refused to it. Shown the feedback of an interface, either kind does at once
-what that names. Either now and then looks for a place or takes a thing that is not there, which is marked as not to be
-imitated, and goes on. Left out: the other environments.
+refused (some to the end), and forgets a treatment that was refused to it. Shown the feedback of an interface, either
+kind does at once what that names. Either now and then looks for a place or takes a thing that is not there, which is
+marked as not to be imitated, and goes on. Left out: the other environments.
 """
 
 from __future__ import annotations
@@ -26,11 +26,16 @@ GIVES_UP = "look"
 CLOSED_AT_FIRST = ("cabinet", "drawer", "fridge", "microwave", "safe")
 ASTRAY = 0.05
 """How likely a turn of a search goes to furniture that does not exist, or takes a thing that is not there."""
+ASTRAY_AGAIN = 0.3
+"""How likely it then does the same again."""
 
 
 @dataclass(frozen=True)
 class Habits:
-    """How likely an episode has each habit; `repeats` is drawn anew after each refusal without a reason."""
+    """How likely an episode has each habit; `repeats` is drawn anew after each refusal without a reason.
+
+    Who `sticks` repeats what was refused without a reason to the end; who `forgets` passes over a refused treatment.
+    """
 
     treats_afar: float = 0.0
     takes_afar: float = 0.0
@@ -39,11 +44,19 @@ class Habits:
     skips_opening: float = 0.0
     repeats: float = 0.0
     forgets: float = 0.0
+    sticks: float = 0.0
 
 
 CAREFUL = Habits()
 CARELESS = Habits(
-    treats_afar=0.9, takes_afar=0.35, examines_afar=0.3, says_put=0.6, skips_opening=0.3, repeats=0.45, forgets=0.6
+    treats_afar=0.9,
+    takes_afar=0.35,
+    examines_afar=0.2,
+    says_put=0.45,
+    skips_opening=0.3,
+    repeats=0.3,
+    forgets=0.6,
+    sticks=0.25,
 )
 TOLD = Habits(treats_afar=0.3, takes_afar=0.15, examines_afar=0.1, says_put=0.25, skips_opening=0.15)
 """A careless player who was told the rules, or is told the reason of each refusal."""
@@ -60,7 +73,7 @@ class Intent:
 class Teacher:
     """One episode's player, an `Agent`: new for each episode. It wins, unless its habits or the turn limit forbid it.
 
-    `forgot_at` is the turn, counted from 0, on which it passed over a treatment that was refused; None if it did not.
+    `lost_at` is the turn, counted from 0, on which a habit lost it the task; None if none did.
     `astray` are the turns not to be imitated; `done` says whether the task is done, by what it read.
     """
 
@@ -76,14 +89,14 @@ class Teacher:
         self._slipped_to = ""
         self._seen = 0
         self._at = ""
-        self.forgot_at: int | None = None
+        self.lost_at: int | None = None
         self.astray: set[int] = set()
         self._delivered = 0
 
     @property
     def done(self) -> bool:
         """Whether what the goal asks for has happened."""
-        return self.forgot_at is None and self._delivered >= self._goal.copies
+        return self.lost_at is None and self._delivered >= self._goal.copies
 
     def follow(self, view: AgentView) -> None:
         """Take in what happened since it was asked last."""
@@ -126,13 +139,16 @@ class Teacher:
     def _choose(self, view: AgentView) -> str:
         last = view.turns[-1] if view.turns else None
         if last is not None and last.observation == REFUSAL and last.action == self._slipped_to:
+            if self._has["sticks"]:
+                self.lost_at = len(view.turns) if self.lost_at is None else self.lost_at
+                return last.action
             if self._refused[last.action] < 4 and self._dice.chance(self._repeats):
                 return last.action
             if last.action.split()[0] in APPLIANCES and self._has["forgets"]:
                 self._belief.done_to.setdefault(self._belief.holding or "", set()).add(self._goal.kind)
-                self.forgot_at = len(view.turns)
+                self.lost_at = len(view.turns)
         intent = self._intent()
-        wrong = self._stray(intent)
+        wrong = self._stray(intent, view)
         if wrong is not None:
             self.astray.add(len(view.turns))
             return wrong
@@ -181,16 +197,19 @@ class Teacher:
 
     # ------------------------------------------------------------ what it gets wrong
 
-    def _stray(self, intent: Intent) -> str | None:
-        """Now and then in a search: a place beyond the last of its kind, or the thing where it is not; None otherwise.
-        """
+    def _stray(self, intent: Intent, view: AgentView) -> str | None:
+        """Now and then in a search: furniture that is not there, or the thing where it is not; None otherwise."""
+        last = len(view.turns) - 1
+        if last in self.astray and self._dice.chance(ASTRAY_AGAIN):
+            return view.turns[last].action
         if not intent.aim.startswith("examine ") or not self._dice.chance(ASTRAY):
             return None
         if self._at and self._at not in self._belief.closed and self._dice.chance(0.4):
             return f"take {self._goal.obj} 1 from {self._at}"
-        kind = name_of(self._dice.pick(self._belief.places))
-        last = max(int(place.rsplit(" ", 1)[1]) for place in self._belief.places if name_of(place) == kind)
-        return f"go to {kind} {last + 1}"
+        kinds = {name_of(place) for place in self._belief.places}
+        kind = self._dice.pick(sorted(kinds if self._dice.chance(0.7) else furniture() - kinds))
+        numbers = [int(place.rsplit(" ", 1)[1]) for place in self._belief.places if name_of(place) == kind]
+        return f"go to {kind} {max(numbers, default=0) + 1}"
 
     def _slip(self, intent: Intent) -> str | None:
         """What it sends instead of the right action, once for each habit of the episode; None for no slip."""
@@ -216,6 +235,12 @@ class Teacher:
         if intent.action.startswith("move "):
             thing, place = intent.action.removeprefix("move ").split(" to ")
             yield "says_put", f"put {thing} in/on {place}"
+
+
+@functools.cache
+def furniture() -> frozenset[str]:
+    """Kinds of furniture, in lower case."""
+    return frozenset(name.lower() for name in upstream.constants().VAL_RECEPTACLE_OBJECTS)
 
 
 @functools.cache

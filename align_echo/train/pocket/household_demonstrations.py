@@ -77,12 +77,12 @@ class Rooms:
 
 
 def episodes_of(rooms: Rooms, task: str, dice: Dice) -> list[Demonstration]:
-    """What is shown of one room: three careful episodes, five careless ones, four under the interface."""
+    """What is shown of one room: one careful episode, five careless ones, six under the interface."""
     played = [
-        *[("careful", rooms.raw, CAREFUL)] * 3,
+        ("careful", rooms.raw, CAREFUL),
         *[("careless", rooms.raw, CARELESS)] * 5,
-        *[("told", rooms.full, TOLD)] * 2,
-        ("hinted", rooms.feedback, CARELESS),
+        *[("told", rooms.full, TOLD)] * 3,
+        *[("hinted", rooms.feedback, CARELESS)] * 2,
         ("hinted", rooms.feedback, TOLD),
     ]
     found = []
@@ -98,8 +98,7 @@ def episodes_of(rooms: Rooms, task: str, dice: Dice) -> list[Demonstration]:
 
 @dataclass(frozen=True)
 class Played:
-    """A teacher's episode: whether it is fit to be shown, and the turns, counted from 0, that are not to be imitated.
-    """
+    """A teacher's episode: whether it is fit to be shown, and the turns (from 0) that are not to be imitated."""
 
     trajectory: Trajectory
     fit: bool
@@ -129,9 +128,9 @@ def play(
         view = extend(view, steps[-1])
         teacher.follow(view)
     done = bool(steps) and teacher.done
-    lost = teacher.forgot_at is not None
-    if teacher.forgot_at is not None:
-        steps = steps[: teacher.forgot_at + 4]
+    lost = teacher.lost_at is not None
+    if teacher.lost_at is not None:
+        steps = steps[: teacher.lost_at + 4]
     trajectory = Trajectory(
         environment=SPEC.name,
         split=SPEC.train_split,
