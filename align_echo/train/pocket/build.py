@@ -28,9 +28,13 @@ PARTS = {"drills": 6, "household": 72, "critics": 10, "shopping": 10, "shopping-
 
 
 class PocketSettings(Frozen):
-    """All that decides the weights, besides the code. `parts` is how many parts of each kind the corpus has."""
+    """All that decides the weights, besides the code. `parts` is how many parts of each kind the corpus has.
+
+    `threads` belongs here: the order of additions depends on their number.
+    """
 
     seed: int = 1
+    threads: int = 2
     parts: dict[str, int] = Field(default=PARTS)
     vocabulary: int = 2048
     hidden: int = 256
@@ -40,7 +44,7 @@ class PocketSettings(Frozen):
     head: int = 64
     feed_forward: int = 640
     norm_start: float = 1.5
-    training: SftSettings = SftSettings(seed=1, curriculum=0.3, tokens_per_batch=4000)
+    training: SftSettings = SftSettings(seed=1, epochs=1.5, curriculum=0.3, tokens_per_batch=4000)
 
 
 def new_model(settings: PocketSettings, vocabulary: int) -> Qwen3ForCausalLM:
@@ -76,6 +80,7 @@ def build(settings: PocketSettings, out: Path, *, resume: bool = False) -> Path:
         for number in range(count)
     ]
     demonstrations = [one for part in parts for one in read_part(part)]
+    torch.set_num_threads(settings.threads)
     tokenizer = train_tokenizer(demonstrations, size=settings.vocabulary)
     encoder = ChatEncoder(tokenizer)
     chats = [encode(one, encoder, context_weight=settings.training.context_weight) for one in demonstrations]
