@@ -1,4 +1,4 @@
-"""`python -m align_echo.train.pocket --out FOLDER`: make the pocket model from nothing. About 90 minutes on two cores."""
+"""`python -m align_echo.train.pocket --out FOLDER`: make the pocket model from nothing. 90 minutes on two cores."""
 
 from __future__ import annotations
 
