@@ -47,7 +47,7 @@ parity: setup
 	$(VENV)/bin/python -m pytest -m slow
 
 bench: setup
-	@set -e; for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(VENV)/bin/python $$file; done
+	@set -e; for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(VENV)/bin/python -m benchmarks.$$(basename $$file .py); done
 
 # vLLM's CPU build brings its own torch, which torchvision, torchaudio and torchcodec do not fit.
 $(VLLM_STAMP): pyproject.toml

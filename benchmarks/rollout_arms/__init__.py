@@ -1,0 +1,1 @@
+"""What `benchmarks.rollout` measures against each other."""
