@@ -19,6 +19,7 @@ from align_echo.interface import write_atomically
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.prompts import render
 from align_echo.train.pocket.corpus import digest, make_part, read_part
+from align_echo.train.pocket.start import build_in_lookups
 from align_echo.train.pocket.tokenizer import train_tokenizer
 from align_echo.train.sft import SftSettings, encode, fine_tune
 from align_echo.types import Frozen
@@ -44,11 +45,15 @@ class PocketSettings(Frozen):
     head: int = 64
     feed_forward: int = 640
     norm_start: float = 1.5
-    training: SftSettings = SftSettings(seed=1, epochs=1.5, curriculum=0.3, tokens_per_batch=4000)
+    training: SftSettings = SftSettings(seed=1, epochs=1.2, curriculum=0.3, tokens_per_batch=4000)
 
 
 def new_model(settings: PocketSettings, vocabulary: int) -> Qwen3ForCausalLM:
-    """An untrained Qwen3. The norms of queries and keys begin above 1: they bound how sharp attention can be."""
+    """An untrained Qwen3 with lookups built in.
+
+    The norms of queries and keys begin above 1: they bound how sharp attention can be. A rotary base as large as that
+    of published Qwen3 leaves dimensions that hardly turn, by which tokens far apart can be compared.
+    """
     torch.manual_seed(settings.seed)
     model = Qwen3ForCausalLM(
         Qwen3Config(
@@ -60,6 +65,7 @@ def new_model(settings: PocketSettings, vocabulary: int) -> Qwen3ForCausalLM:
             head_dim=settings.head,
             intermediate_size=settings.feed_forward,
             max_position_embeddings=CONTEXT,
+            rope_parameters={"rope_type": "default", "rope_theta": 1e6},
             tie_word_embeddings=True,
             bos_token_id=None,
             eos_token_id=2,
@@ -69,6 +75,7 @@ def new_model(settings: PocketSettings, vocabulary: int) -> Qwen3ForCausalLM:
     for name, parameter in model.named_parameters():
         if name.endswith(("q_norm.weight", "k_norm.weight")):
             torch.nn.init.constant_(parameter, settings.norm_start)
+    build_in_lookups(model, seed=settings.seed)
     return model
 
 

@@ -1,4 +1,4 @@
-"""Short exercises: read the next place off a list, walk through a room until a thing is seen, copy a code.
+"""Short exercises: say a list again, read the next place off it, see whether a thing is there, find a code.
 
 An agent of these environments does little else than look things up in its context, and a small model trained from
 nothing takes long to find out how from whole episodes, where one reply in ten depends on it. Here every reply does. The
@@ -26,7 +26,13 @@ STOPS = 10
 
 def drills(seed: int) -> Iterator[Demonstration]:
     """Exercises without end, the kinds in turn; the same for the same seed."""
-    kinds: dict[str, Callable[[Dice], list[tuple[str, str]]]] = {"walk": _walk, "next": _next, "code": _code}
+    kinds: dict[str, Callable[[Dice], list[tuple[str, str]]]] = {
+        "walk": _walk,
+        "spot": _spot,
+        "code": _code,
+        "next": _next,
+        "copy": _copy,
+    }
     number = 0
     while True:
         for name, made in kinds.items():
@@ -69,6 +75,31 @@ def _walk(dice: Dice) -> list[tuple[str, str]]:
             text = f"You pick up the {thing} from the {here}.\nYour task is to: find some {wanted}."
         pairs.append((text, f"go to {following}"))
     return pairs
+
+
+def _spot(dice: Dice) -> list[tuple[str, str]]:
+    """A thing of the kind that is asked for now, if it is there."""
+    pairs = []
+    for _ in range(ROUNDS):
+        wanted, *others = dice.shuffled(_things())
+        place = f"{dice.pick(_places())} {1 + dice.below(9)}"
+        seen = sorted(others[: dice.below(8)] + [wanted] * dice.chance(0.5))
+        things = [f"{thing} {1 + dice.below(4)}" for thing in seen]
+        thing = next((one for one in things if one.rsplit(" ", 1)[0] == wanted), "")
+        text = f"On the {place}, you see {_listed(things) if things else 'nothing'}."
+        pairs.append((f"Your task is to: find some {wanted}.\n{text}", f"take {thing} from {place}" if thing else "look"))
+    return pairs
+
+
+def _copy(dice: Dice) -> list[tuple[str, str]]:
+    """What was said, again."""
+    made = (
+        lambda: f"{dice.pick(_things())} {1 + dice.below(4)}",
+        lambda: f"{dice.pick(_places())} {1 + dice.below(9)}",
+        lambda: _product_code(dice),
+    )
+    texts = [", ".join(dice.pick(made)() for _ in range(6 + dice.below(14))) for _ in range(3)]
+    return [(f"Say: {text}", text) for text in texts]
 
 
 def _code(dice: Dice) -> list[tuple[str, str]]:
