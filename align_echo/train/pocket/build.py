@@ -45,7 +45,7 @@ class PocketSettings(Frozen):
     head: int = 64
     feed_forward: int = 640
     norm_start: float = 1.5
-    training: SftSettings = SftSettings(seed=1, epochs=1.2, curriculum=0.3, tokens_per_batch=4000)
+    training: SftSettings = SftSettings(seed=1, epochs=0.75, curriculum=0.25, tokens_per_batch=4000)
 
 
 def new_model(settings: PocketSettings, vocabulary: int) -> Qwen3ForCausalLM:

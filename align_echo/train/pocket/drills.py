@@ -87,19 +87,28 @@ def _spot(dice: Dice) -> list[tuple[str, str]]:
         things = [f"{thing} {1 + dice.below(4)}" for thing in seen]
         thing = next((one for one in things if one.rsplit(" ", 1)[0] == wanted), "")
         text = f"On the {place}, you see {_listed(things) if things else 'nothing'}."
-        pairs.append((f"Your task is to: find some {wanted}.\n{text}", f"take {thing} from {place}" if thing else "look"))
+        answer = f"take {thing} from {place}" if thing else "look"
+        pairs.append((f"Your task is to: find some {wanted}.\n{text}", answer))
     return pairs
 
 
 def _copy(dice: Dice) -> list[tuple[str, str]]:
     """What was said, again."""
-    made = (
+    pairs = []
+    for _ in range(3):
+        text = ", ".join(_named(dice) for _ in range(6 + dice.below(14)))
+        pairs.append((f"Say: {text}", text))
+    return pairs
+
+
+def _named(dice: Dice) -> str:
+    """A thing, a place or a code."""
+    made: tuple[Callable[[], str], ...] = (
         lambda: f"{dice.pick(_things())} {1 + dice.below(4)}",
         lambda: f"{dice.pick(_places())} {1 + dice.below(9)}",
         lambda: _product_code(dice),
     )
-    texts = [", ".join(dice.pick(made)() for _ in range(6 + dice.below(14))) for _ in range(3)]
-    return [(f"Say: {text}", text) for text in texts]
+    return dice.pick(made)()
 
 
 def _code(dice: Dice) -> list[tuple[str, str]]:
