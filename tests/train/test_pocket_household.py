@@ -85,6 +85,31 @@ def test_a_forgotten_treatment_loses_and_is_cut_soon_after(games, rooms):
         assert len(one.trajectory.steps) - refused <= 6
 
 
+def test_who_sticks_to_what_was_refused_loses_and_is_cut_soon_after(games, rooms):
+    habits = Habits(says_put=1.0, sticks=1.0)
+    played = [play(rooms.raw, task, Dice(task), habits, goal=own_goal(task)) for task in games.ids("")]
+    lost = [one for one in played if not one.trajectory.won and one.fit]
+    assert lost
+    for one in lost:
+        assert len(set(actions(one)[-5:])) == 1
+        assert {step.observation for step in one.trajectory.steps[-5:]} == {"Nothing happens."}
+
+
+def test_who_sticks_does_what_feedback_names(games, rooms):
+    habits = Habits(says_put=1.0, sticks=1.0)
+    played = [play(rooms.feedback, task, Dice(task), habits, goal=own_goal(task)) for task in games.ids("")]
+    assert any(action.startswith("put ") for one in played for action in actions(one))
+    assert all(one.trajectory.won for one in played if one.fit)
+
+
+def test_what_went_astray_is_now_and_then_done_again(games, rooms):
+    tries = [(task, f"{task} {n}") for task in games.ids("") for n in range(8)]
+    played = [play(rooms.raw, task, Dice(dice), CAREFUL, goal=own_goal(task)) for task, dice in tries]
+    again = [one for one in played if any(actions(one)[turn] == actions(one)[turn - 1] for turn in one.astray if turn)]
+    assert again
+    assert any(one.trajectory.won for one in again)
+
+
 def test_what_went_astray_is_not_imitated(games, rooms):
     played = [
         play(rooms.raw, task, Dice(f"{task} {n}"), CAREFUL, goal=own_goal(task))
