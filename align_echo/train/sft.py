@@ -29,13 +29,9 @@ POOL = 512
 
 
 class SftSettings(Frozen):
-    """How to train. `tokens_per_batch` counts padding; `muon_lr` is for hidden matrices, `adamw_lr` for the rest.
-
-    With a `curriculum` above 0 that share of the chats, the shortest, is seen once before all else.
-    """
+    """How to train. `tokens_per_batch` counts padding; `muon_lr` is for hidden matrices, `adamw_lr` for the rest."""
 
     epochs: float = 1.0
-    curriculum: float = 0.0
     tokens_per_batch: int = 6000
     longest: int = 3000
     muon_lr: float = 0.02
@@ -94,11 +90,10 @@ def batches(chats: Sequence[Chat], *, tokens_per_batch: int, seed: int) -> list[
     return Dice(f"sft order {seed}").shuffled(made)
 
 
-def schedule(chats: Sequence[Chat], settings: SftSettings) -> list[list[Chat]]:
-    """The batches of the whole run in order: the curriculum, then every epoch in an order of its own."""
+def schedule(chats: Sequence[Chat], settings: SftSettings, lead: Sequence[Sequence[Chat]] = ()) -> list[list[Chat]]:
+    """The batches of the whole run in order: each part of the lead once, then every epoch in an order of its own."""
     size, seed = settings.tokens_per_batch, settings.seed
-    shortest = sorted(chats, key=lambda chat: len(chat.ids))[: int(settings.curriculum * len(chats))]
-    made = batches(shortest, tokens_per_batch=size, seed=seed)
+    made = [batch for part in lead for batch in batches(part, tokens_per_batch=size, seed=seed)]
     for epoch in range(math.ceil(settings.epochs)):
         found = batches(chats, tokens_per_batch=size, seed=seed + 1 + epoch)
         made += found[: math.ceil(min(settings.epochs - epoch, 1.0) * len(found))]
@@ -131,15 +126,17 @@ def fine_tune(
     settings: SftSettings,
     folder: Path,
     *,
+    lead: Sequence[Sequence[Chat]] = (),
     resume: bool = False,
     callbacks: Iterable[TrainerCallback] = (),
 ) -> float:
     """Train in place; checkpoints go to `folder`. The mean loss over the run. `resume` goes on from the last one.
 
-    Chats longer than `settings.longest` tokens are left out.
+    The parts of `lead` come first, once each, under the same learning rate. Chats longer than `settings.longest` tokens
+    are left out.
     """
-    short = [chat for chat in chats if len(chat.ids) <= settings.longest]
-    made = schedule(short, settings)
+    short, *first = [[chat for chat in part if len(chat.ids) <= settings.longest] for part in (chats, *lead)]
+    made = schedule(short, settings, first)
     arguments = TrainingArguments(
         output_dir=str(folder),
         num_train_epochs=1,

@@ -21,11 +21,13 @@ from align_echo.prompts import render
 from align_echo.train.pocket.corpus import digest, make_part, read_part
 from align_echo.train.pocket.start import build_in_lookups
 from align_echo.train.pocket.tokenizer import train_tokenizer
-from align_echo.train.sft import SftSettings, encode, fine_tune
+from align_echo.train.sft import Chat, SftSettings, encode, fine_tune
 from align_echo.types import Frozen
 
 CONTEXT = 4096
-PARTS = {"drills": 6, "household": 72, "critics": 10, "shopping": 10, "shopping-critics": 5}
+PARTS = {"glances": 1, "drills": 6, "household": 60, "critics": 10, "shopping": 12, "shopping-critics": 5}
+LEAD_DRILLS = 3
+"""Parts of drills that come before everything else, after the glances; the others are mixed in."""
 
 
 class PocketSettings(Frozen):
@@ -45,7 +47,7 @@ class PocketSettings(Frozen):
     head: int = 64
     feed_forward: int = 640
     norm_start: float = 1.5
-    training: SftSettings = SftSettings(seed=1, epochs=0.75, curriculum=0.25, tokens_per_batch=4000)
+    training: SftSettings = SftSettings(seed=1, muon_lr=0.01, adamw_lr=1.5e-3, tokens_per_batch=4000)
 
 
 def new_model(settings: PocketSettings, vocabulary: int) -> Qwen3ForCausalLM:
@@ -81,24 +83,34 @@ def new_model(settings: PocketSettings, vocabulary: int) -> Qwen3ForCausalLM:
 
 def build(settings: PocketSettings, out: Path, *, resume: bool = False) -> Path:
     """Make the model in `out`/model; the corpus and checkpoints stay beside it. Parts that are there are kept."""
-    parts = [
-        make_part(name, number, seed=settings.seed, folder=out / "corpus")
+    made = {
+        name: [make_part(name, number, seed=settings.seed, folder=out / "corpus") for number in range(count)]
         for name, count in settings.parts.items()
-        for number in range(count)
-    ]
+    }
+    parts = [part for found in made.values() for part in found]
+    lead = [made.get("glances", []), made.get("drills", [])[:LEAD_DRILLS]]
+    rest = [part for part in parts if part not in (*lead[0], *lead[1])]
     demonstrations = [one for part in parts for one in read_part(part)]
     torch.set_num_threads(settings.threads)
     tokenizer = train_tokenizer(demonstrations, size=settings.vocabulary)
     encoder = ChatEncoder(tokenizer)
-    chats = [encode(one, encoder, context_weight=settings.training.context_weight) for one in demonstrations]
+
+    def chats(of: list[Path]) -> list[Chat]:
+        return [
+            encode(one, encoder, context_weight=settings.training.context_weight)
+            for part in of
+            for one in read_part(part)
+        ]
+
+    first, main = [chats(part) for part in lead], chats(rest)
     model = new_model(settings, len(tokenizer))
-    loss = fine_tune(model, chats, settings.training, out / "checkpoints", resume=resume)
+    loss = fine_tune(model, main, settings.training, out / "checkpoints", lead=first, resume=resume)
     facts = {
         "align_echo": __version__,
         "settings": settings.model_dump(mode="json"),
         "data_sha256": digest(parts),
         "demonstrations": dict(sorted(Counter(one.kind for one in demonstrations).items())),
-        "tokens": sum(len(chat.ids) for chat in chats),
+        "tokens": sum(len(chat.ids) for chats_of in (*first, main) for chat in chats_of),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "mean_loss": round(loss, 4),
     }

@@ -17,7 +17,7 @@ from pathlib import Path
 from align_echo.interface import write_atomically
 from align_echo.train.demonstrations import Demonstration
 from align_echo.train.pocket.critic_demonstrations import judged, reviewed
-from align_echo.train.pocket.drills import drills
+from align_echo.train.pocket.drills import drills, glances
 from align_echo.train.pocket.games import DrawnGames, other_goals
 from align_echo.train.pocket.household import CARELESS
 from align_echo.train.pocket.household_demonstrations import Rooms, episodes_of, play
@@ -25,11 +25,17 @@ from align_echo.train.pocket.shopping_demonstrations import refined_shopping, sh
 from align_echo.wrappers.alfworld.games import read_id
 from align_echo.wrappers.dice import Dice
 
+GLANCES_A_PART = 7000
 DRILLS_A_PART = 1000
 GAMES_A_PART = 25
 REVIEWS_A_GAME = 4
 SHOPPING_A_PART = 250
 SHOPPING_REVIEWS_A_PART = 100
+
+
+def glances_part(number: int, seed: int) -> Iterator[Demonstration]:
+    """The first exercise of all."""
+    yield from itertools.islice(glances(seed * 1000 + number), GLANCES_A_PART)
 
 
 def drills_part(number: int, seed: int) -> Iterator[Demonstration]:
@@ -68,6 +74,7 @@ def shopping_critics_part(number: int, seed: int) -> Iterator[Demonstration]:
 Part = Callable[[int, int], Iterator[Demonstration]]
 
 PARTS: dict[str, Part] = {
+    "glances": glances_part,
     "drills": drills_part,
     "household": household_part,
     "critics": critics_part,

@@ -24,6 +24,14 @@ STOPS = 10
 """Places of a walk."""
 
 
+def glances(seed: int) -> Iterator[Demonstration]:
+    """The first exercise, without end: a single question whether a thing is there."""
+    number = 0
+    while True:
+        yield _chat("drill.glance", _spot(Dice(f"glance {seed} {number}"))[:1])
+        number += 1
+
+
 def drills(seed: int) -> Iterator[Demonstration]:
     """Exercises without end, the kinds in turn; the same for the same seed."""
     kinds: dict[str, Callable[[Dice], list[tuple[str, str]]]] = {

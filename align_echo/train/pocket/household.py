@@ -55,8 +55,8 @@ CARELESS = Habits(
     says_put=0.45,
     skips_opening=0.3,
     repeats=0.3,
-    forgets=0.6,
-    sticks=0.25,
+    forgets=0.7,
+    sticks=0.35,
 )
 TOLD = Habits(treats_afar=0.3, takes_afar=0.15, examines_afar=0.1, says_put=0.25, skips_opening=0.15)
 """A careless player who was told the rules, or is told the reason of each refusal."""

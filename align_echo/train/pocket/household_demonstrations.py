@@ -33,6 +33,9 @@ INTERFACE = "probe"
 LONGEST = 45
 """Episodes with more turns are left out: they hold a search that found nothing for long."""
 
+SHOWN_AFTER = 8
+"""Turns that are shown of an episode that a habit has lost."""
+
 _NAMED_STEP = re.compile(r"does not work yet: you need to `(?P<step>[^`]+)` first\.")
 _NAMED_WORD = re.compile(r"is not understood; write `(?P<step>[^`]+)` instead\.")
 OTHER_WORDS = (
@@ -130,7 +133,7 @@ def play(
     done = bool(steps) and teacher.done
     lost = teacher.lost_at is not None
     if teacher.lost_at is not None:
-        steps = steps[: teacher.lost_at + 4]
+        steps = steps[: teacher.lost_at + SHOWN_AFTER]
     trajectory = Trajectory(
         environment=SPEC.name,
         split=SPEC.train_split,
