@@ -16,8 +16,8 @@ from align_echo.train.sft import SftSettings
 from align_echo.types import Message
 
 TOY = PocketSettings(
-    parts={"household": 1, "shopping": 1},
-    vocabulary=600, hidden=32, layers=1, heads=2, key_value_heads=1, head=16, feed_forward=32,
+    parts={"glances": 1, "household": 1, "shopping": 1},
+    vocabulary=600, hidden=64, layers=2, heads=4, key_value_heads=2, head=16, feed_forward=32,
     training=SftSettings(epochs=0.5, bf16=False, save_every=1000),
 )  # fmt: skip
 
@@ -25,7 +25,7 @@ TOY = PocketSettings(
 @pytest.fixture(scope="module")
 def small_parts():
     with pytest.MonkeyPatch.context() as patch:
-        for name, size in (("GAMES_A_PART", 1), ("SHOPPING_A_PART", 4)):
+        for name, size in (("GLANCES_A_PART", 10), ("GAMES_A_PART", 1), ("SHOPPING_A_PART", 4)):
             patch.setattr(corpus, name, size)
         yield
 

@@ -8,7 +8,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from align_echo.train.pocket.drills import drills
+from align_echo.train.pocket.drills import drills, glances
 from align_echo.types import Message
 
 
@@ -57,6 +57,15 @@ def test_a_thing_is_taken_only_where_it_is_seen(seed):
         seen = re.findall(rf"\ba ({wanted} \d+)", question)
         place = found(r"On the ([a-z]+ \d+), you see", question)
         assert answer == (f"take {seen[0]} from {place}" if seen else "look")
+
+
+def test_a_glance_is_one_question_with_one_answer():
+    first = list(itertools.islice(glances(1), 40))
+    assert {one.kind for one in first} == {"drill.glance"}
+    asked = [rounds(one.messages) for one in first]
+    assert all(len(one) == 1 for one in asked)
+    assert {answer.split()[0] for ((_, answer),) in asked} == {"take", "look"}
+    assert len({question for ((question, _),) in asked}) == 40
 
 
 @settings(max_examples=30)

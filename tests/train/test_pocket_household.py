@@ -8,6 +8,7 @@ from align_echo.train.pocket.games import DrawnGames, other_goals
 from align_echo.train.pocket.household import CAREFUL, Habits
 from align_echo.train.pocket.household_demonstrations import (
     OTHER_WORDS,
+    SHOWN_AFTER,
     Played,
     Rooms,
     demonstration,
@@ -82,7 +83,7 @@ def test_a_forgotten_treatment_loses_and_is_cut_soon_after(games, rooms):
     assert lost
     for one in lost:
         refused = max(n for n, step in enumerate(one.trajectory.steps) if step.observation == "Nothing happens.")
-        assert len(one.trajectory.steps) - refused <= 6
+        assert len(one.trajectory.steps) - refused <= SHOWN_AFTER + 2
 
 
 def test_who_sticks_to_what_was_refused_loses_and_is_cut_soon_after(games, rooms):

@@ -104,14 +104,13 @@ def test_every_chat_comes_once_and_batches_keep_to_their_size():
     assert all(len(batch) == 1 or len(batch) * max(len(one.ids) for one in batch) <= 60 for batch in made)
 
 
-def test_the_curriculum_shows_the_shortest_chats_before_all_else():
-    chats = [chat(length) for length in range(10, 30)]
-    made = schedule(chats, SftSettings(curriculum=0.25, epochs=1.5, tokens_per_batch=60))
-    lead = [len(one.ids) for batch in made for one in batch][:5]
-    assert sorted(lead) == [10, 11, 12, 13, 14]
-    counted = [len(one.ids) for batch in made for one in batch]
-    assert len(counted) >= 5 + 20 + 9
-    assert all(counted.count(length) >= 1 for length in range(10, 30))
+def test_the_parts_of_the_lead_come_once_each_before_all_else():
+    lead, chats = [[chat(5), chat(6)], [chat(7)]], [chat(length) for length in range(10, 30)]
+    made = schedule(chats, SftSettings(epochs=1.5, tokens_per_batch=60), lead)
+    shown = [len(one.ids) for batch in made for one in batch]
+    assert (sorted(shown[:2]), shown[2]) == ([5, 6], 7)
+    assert sorted(set(shown[3:])) == list(range(10, 30))
+    assert 20 < len(shown[3:]) < 40
 
 
 def test_rows_are_padded_on_the_right_with_weight_zero():
