@@ -19,8 +19,8 @@ CHUNK = 4096
 def token_logprobs(
     model: Any, ids_BT: torch.Tensor, mask_BT: torch.Tensor, *, temperature: float = 1.0
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Natural log-probabilities [B, T-1] of each token but the first given those before it, where `mask` [B, T-1] is not
-    0, and 0 elsewhere: under the temperature, in float32 or better, with their gradient. And the entropies [B, T-1] of
+    """Natural log-probabilities [B, T-1] of each token but the first given those before it, where `mask` [B, T-1] is
+    not 0, and 0 elsewhere: under the temperature, in float32 or better, with gradient. And the entropies [B, T-1] of
     the same places in nats, without gradient.
     """
     decoder, head = parts(model)
