@@ -35,6 +35,10 @@ class Backbone(Protocol):
     def trained(self) -> tuple[Role, ...]:
         """Roles whose rows are learned from."""
 
+    @property
+    def kept(self) -> tuple[Role, ...]:
+        """Trained roles that have weights of their own; of roles that share them, the first."""
+
     def activate(self, role: Role) -> Any:
         """The causal language model of a role. It must stay active until the backward pass has ended."""
 
@@ -72,6 +76,11 @@ class Models:
                 frozen(self._models[role])
         distinct = {id(self._models[role]): self._models[role] for role in self.trained} if reference else {}
         self._references = {key: frozen(copy.deepcopy(model)) for key, model in distinct.items()}
+
+    @property
+    def kept(self) -> tuple[Role, ...]:
+        """Trained roles, one of those that share a model."""
+        return tuple({id(self._models[role]): role for role in reversed(self.trained)}.values())[::-1]
 
     def activate(self, role: Role) -> Any:
         """The role's model."""
@@ -115,6 +124,11 @@ class Adapters:
         self._model = made
         self.module: nn.Module = made
         self.activate(ROLES[0])
+
+    @property
+    def kept(self) -> tuple[Role, ...]:
+        """All trained roles."""
+        return self.trained
 
     def activate(self, role: Role) -> Any:
         """The model with the role's adapter switched on. PEFT freezes the other one then: both are freed again."""

@@ -181,11 +181,11 @@ class RoleTrainer(Trainer):
         return found
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        for role in self._backbone.trained:
+        for role in self._backbone.kept:
             self._backbone.save(role, (Path(output_dir) if output_dir else self._folder) / role)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        for role in self._backbone.trained:
+        for role in self._backbone.kept:
             self._backbone.load(role, Path(resume_from_checkpoint) / role)
 
     def _load_best_model(self) -> None:

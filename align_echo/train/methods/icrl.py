@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from align_echo.rollout import Episode
 from align_echo.train.methods.refining import Refined, critic_rows, refine, scores, tally
-from align_echo.train.rewards import revision_reward
+from align_echo.train.rewards import CriticReward, revision_reward
 from align_echo.train.rows import Harvest, Row, policy_row, without_critique
 from align_echo.train.stage import Asked, Stage
 from align_echo.types import Trajectory
@@ -19,7 +19,14 @@ SESSIONS = 8
 ROUNDS = 2
 
 
-def icrl(queries: Sequence[str], stage: Stage, *, sessions: int = SESSIONS, rounds: int = ROUNDS) -> Harvest:
+def icrl(
+    queries: Sequence[str],
+    stage: Stage,
+    *,
+    sessions: int = SESSIONS,
+    rounds: int = ROUNDS,
+    reward: CriticReward = revision_reward,
+) -> Harvest:
     """`sessions` of at most `rounds` attempts a query; a failed attempt is criticised and made anew (algorithm 1).
 
     All attempts of a query are one group, all critiques another. Attempts that followed a critique are trained without
@@ -35,7 +42,7 @@ def icrl(queries: Sequence[str], stage: Stage, *, sessions: int = SESSIONS, roun
         refined += found
     attempts = [_row(one, stage) for one in played if one.fault is None and one.steps]
     return Harvest(
-        rows=(*attempts, *critic_rows(refined, revision_reward)),
+        rows=(*attempts, *critic_rows(refined, reward)),
         refinements=tuple(scores(refined)),
         counts=tally(played, refined),
         steps=sum(len(one.steps) for one in played),
