@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -98,6 +99,11 @@ def methods() -> list[str]:
     return sorted(file.name.removesuffix(".yaml") for file in _folder().iterdir() if file.name.endswith(".yaml"))
 
 
+def about(name: str) -> str:
+    """The first line of a method's file, which says what it is."""
+    return _folder().joinpath(f"{name}.yaml").read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+
+
 def method(name: str) -> dict[str, Any]:
     """The values of a method's file. Raises `UsageError` for an unknown name."""
     if name not in methods():
@@ -166,5 +172,5 @@ def _read(text: str, source: str) -> dict[str, Any]:
     return {str(name): value for name, value in found.items()}
 
 
-def _folder() -> Any:
+def _folder() -> Traversable:
     return resources.files("align_echo.train").joinpath("configs")
