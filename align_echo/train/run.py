@@ -2,7 +2,6 @@
 
     config.json     what was asked for, with versions; a resumed run must ask for the same
     signals.jsonl   one object a step: rewards, gains, losses, times
-    evaluations.jsonl   one object an evaluation of held-out tasks
     checkpoints/    as `transformers` keeps them; `<checkpoint>/<role>` is a model's (or adapter's) folder
     policy/, critic/   the trained roles at the end, or at their best evaluation
     summary.json    first and last evaluation, steps, environment steps, seconds
@@ -102,6 +101,7 @@ class Run:
         """Train to the end; the path of `summary.json`. `watch` is given every step's signals, as they are written."""
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self.folder / "config.json", json.dumps(self.on_record, indent=2) + "\n")
+        keep_before(self.folder / "signals.jsonl", step_of(self._resume))
         torch.set_num_threads(self.config.threads)
         begun = time.monotonic()
         crew = gather(self.config)
@@ -221,8 +221,19 @@ def check_run_folder(folder: Path, asked: dict[str, Any], *, resume: bool) -> st
         raise UsageError(f"there is no training run to resume in {folder}")
     if json.loads(config.read_text(encoding="utf-8")) != asked:
         raise UsageError(f"{folder} holds another run: resume it with its own config.json and the same versions")
-    found = sorted((folder / "checkpoints").glob("checkpoint-*"), key=lambda one: int(one.name.rpartition("-")[2]))
-    return str(found[-1]) if found else ""
+    found = max((folder / "checkpoints").glob("checkpoint-*"), key=lambda one: step_of(str(one)), default=None)
+    return str(found) if found else ""
+
+
+def step_of(checkpoint: str) -> int:
+    """How many steps a checkpoint has behind it; 0 for none."""
+    return int(checkpoint.rpartition("-")[2] or 0)
+
+
+def keep_before(file: Path, step: int) -> None:
+    """Drop the lines of steps that will be made again."""
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.is_file() else []
+    write_atomically(file, "".join(line for line in lines if json.loads(line)["step"] < step))
 
 
 def append(file: Path, record: dict[str, Any]) -> None:
