@@ -22,7 +22,7 @@ from align_echo.train.trainer import StepSettings
 from align_echo.types import Frozen
 
 CriticReward = Literal["saturation", "linear", "revision"]
-Recipe = Literal["grpo", "echo", "icrl"]
+Recipe = Literal["grpo", "echo", "icrl", "luffy", "critique_grpo"]
 Weights = Literal["shared", "adapters", "models"]
 
 
@@ -146,11 +146,14 @@ def checked_config(values: Mapping[str, Any], source: str) -> TrainConfig:
 
 def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
     shared, both = config.weights == "shared", len(set(config.trained)) == 2
-    alone = config.collecting.recipe == "grpo"
+    alone = config.collecting.recipe in ("grpo", "luffy", "critique_grpo")
     every = config.evaluating.every
     return [
         (not config.trained, "trained: name policy, critic or both"),
-        (alone and "policy" not in config.trained, "trained: grpo has no critic, so its policy must be trained"),
+        (
+            alone and "policy" not in config.trained,
+            f"trained: {config.collecting.recipe} learns as a policy alone: train the policy",
+        ),
         (shared and not both, "trained: shared weights learn both roles: take weights: models or adapters"),
         (
             shared and config.optimising.critic_lr not in (None, config.optimising.lr),

@@ -42,7 +42,10 @@ def estimate(config: TrainConfig) -> Estimate:
         episodes, critiques = queries * (1 + samples), queries * samples
     if collecting.recipe == "icrl":
         episodes, critiques = queries * samples * collecting.rounds, queries * samples * (collecting.rounds - 1)
-    rows = {"policy": episodes - (queries if collecting.recipe == "echo" else 0), "critic": critiques}
+    if collecting.recipe == "critique_grpo":
+        episodes, critiques = 2 * queries * samples, queries * samples
+    learned = {"echo": queries * samples, "critique_grpo": queries * (samples + 1)}
+    rows = {"policy": learned.get(collecting.recipe, episodes), "critic": critiques}
     parameters = _parameters(config)
     return Estimate(
         episodes=episodes,

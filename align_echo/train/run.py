@@ -29,9 +29,11 @@ from align_echo.interface import write_atomically
 from align_echo.rollout import Episode
 from align_echo.train.config import Collecting, TrainConfig
 from align_echo.train.crew import Crew, gather
+from align_echo.train.methods.critique_grpo import critique_grpo
 from align_echo.train.methods.echo import echo
 from align_echo.train.methods.grpo import grpo
 from align_echo.train.methods.icrl import icrl
+from align_echo.train.methods.luffy import luffy
 from align_echo.train.rewards import CriticReward, linear_gain, revision_reward, saturation_gain
 from align_echo.train.rows import Harvest, Role
 from align_echo.train.signals import Signals
@@ -64,6 +66,10 @@ def harvest_with(collecting: Collecting, queries: Sequence[str], stage: Stage) -
     reward = REWARDS[collecting.critic_reward]
     if collecting.recipe == "grpo":
         return grpo(queries, stage, samples=collecting.samples)
+    if collecting.recipe == "luffy":
+        return luffy(queries, stage, samples=collecting.samples)
+    if collecting.recipe == "critique_grpo":
+        return critique_grpo(queries, stage, samples=collecting.samples)
     if collecting.recipe == "echo":
         return echo(queries, stage, refinements=collecting.samples, reward=reward)
     return icrl(queries, stage, sessions=collecting.samples, rounds=collecting.rounds, reward=reward)

@@ -12,11 +12,13 @@ from typing import Protocol
 
 import gymnasium as gym
 
-from align_echo.agents.conversation import ChatAgent
+from align_echo.agents.conversation import ChatAgent, said
+from align_echo.agents.privileged import Expert
 from align_echo.critic.language import Form
 from align_echo.critic.review import MAX_TOKENS, Review, review
 from align_echo.models.local.chat import LocalModel
-from align_echo.rollout import Episode, run_tasks, view_before
+from align_echo.rollout import Episode, base_env, run_tasks, view_before
+from align_echo.tokens import TokenSequence
 from align_echo.types import Trajectory
 
 
@@ -28,6 +30,14 @@ class Asked:
     sample: int = 0
 
 
+@dataclass(frozen=True)
+class Lesson:
+    """An expert's episode, and its tokens as if the policy's agent had made it."""
+
+    trajectory: Trajectory
+    tokens: TokenSequence
+
+
 class Stage(Protocol):
     """Answers come in the order of what was asked."""
 
@@ -36,6 +46,9 @@ class Stage(Protocol):
 
     def review(self, asked: Sequence[Asked]) -> list[Review]:
         """One reply of the critic each. The attempts must not be broken."""
+
+    def lessons(self, queries: Sequence[str]) -> list[Lesson]:
+        """One episode of the environment's expert each, which sees the hidden state; those that broke are left out."""
 
     def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
         """Token ids that the policy is given before its first reply when it knows of no critique."""
@@ -90,6 +103,26 @@ class LocalStage:
 
         with ThreadPoolExecutor(max_workers=self.workers) as pool:
             return list(pool.map(one, asked))
+
+    def lessons(self, queries: Sequence[str]) -> list[Lesson]:
+        """One episode of the environment's expert each."""
+        played = run_tasks(
+            self.make_env,
+            Expert(lambda: base_env(self.make_env())),
+            queries,
+            split=self.split,
+            action_format=self.action_format,
+        )
+        return [Lesson(one, self._as_own(one)) for one in played if one.fault is None and one.steps]
+
+    def _as_own(self, trajectory: Trajectory) -> TokenSequence:
+        last = len(trajectory.steps) - 1
+        chat = self.agent(self.policy).conversation(view_before(trajectory, last, self.action_format))
+        made = self.policy.encoder.supervised([*chat, said(trajectory.steps[last].reply)])
+        mask = [0] * len(made.ids)
+        for first, end in made.spans:
+            mask[first:end] = [1] * (end - first)
+        return TokenSequence(made.ids, tuple(mask), (0.0,) * len(made.ids), made.spans)
 
     def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
         """Token ids of the agent's chat before its first reply, without a critique."""

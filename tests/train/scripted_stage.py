@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from align_echo.critic.language import Critique
 from align_echo.critic.review import Review
 from align_echo.rollout import Episode
-from align_echo.train.stage import Asked
+from align_echo.tokens import token_sequence
+from align_echo.train.stage import Asked, Lesson
 from align_echo.types import Fault, Step, Tokens, Trajectory
 
 BROKEN = Fault(source="environment", error="EngineError", message="gone")
@@ -33,6 +34,10 @@ class ScriptedStage:
     def review(self, asked: Sequence[Asked]) -> list[Review]:
         self.asked += asked
         return [self._review(one) for one in asked]
+
+    def lessons(self, queries: Sequence[str]) -> list[Lesson]:
+        made = [self._episode(Episode(query, sample=99)) for query in queries]
+        return [Lesson(one.model_copy(update={"score": 1.0, "won": True}), token_sequence(one)) for one in made]
 
     def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
         return OPENING

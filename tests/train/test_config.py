@@ -37,7 +37,7 @@ def test_merging_leaves_the_base_as_it_was():
         ({"collecting": {"samples": 0}}, "collecting.samples: "),
         ({"optimising": {"lr": "fast"}}, "optimising.lr: "),
         ({"trained": []}, "trained: name policy, critic or both"),
-        ({"trained": ["critic"]}, "its policy must be trained"),
+        ({"trained": ["critic"]}, "learns as a policy alone"),
         ({"trained": ["policy"], "collecting": {"recipe": "icrl"}}, "shared weights learn both roles"),
         ({"optimising": {"lr": 1e-6, "critic_lr": 1e-5}}, "shared weights have one rate"),
         ({"save_every": 3, "step": {"updates": 2}}, "multiple of step.updates"),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from align_echo.rollout import Episode
+from align_echo.train.methods.critique_grpo import critique_grpo
 from align_echo.train.methods.echo import echo
 from align_echo.train.methods.grpo import grpo
 from align_echo.train.methods.icrl import icrl
+from align_echo.train.methods.luffy import luffy
 from align_echo.train.rewards import linear_gain, saturation_gain
 from align_echo.train.rows import Harvest, Refinement, Role
 from align_echo.train.stage import Asked
@@ -103,3 +105,20 @@ def test_icrl_plays_as_many_rounds_as_asked(rounds):
     assert len(stage.played) == 4 * rounds
     assert len(set(stage.played)) == len(stage.played), "every draw is one of its own"
     assert len([row for row in found.rows if row.role == "critic"]) == 4 * (rounds - 1)
+
+
+def test_luffy_puts_an_expert_into_every_group():
+    found = luffy(["a", "b"], ScriptedStage(lambda one: 0.0), samples=3)
+    assert rewards(found, "policy", "a") == rewards(found, "policy", "b") == [0.0, 0.0, 1.0]
+    assert [row.expert for row in found.rows] == [False] * 4 + [True] * 2
+
+
+def test_critique_grpo_adds_the_best_refinement_of_a_query_without_its_critique():
+    def score(one: Episode) -> float:
+        return {"": 0.5 * one.sample, "hint 0": 0.25, "hint 1": 0.75}[one.critique]
+
+    found = critique_grpo(["a"], ScriptedStage(score), samples=3)
+    assert rewards(found, "policy", "a") == [0.0, 0.5, 1.0, 0.75]
+    assert [(row.moved, row.expert) for row in found.rows] == [(False, False)] * 3 + [(True, True)]
+    assert found.rows[-1].tokens.ids[:4] == (*OPENING, 54)
+    assert {row.role for row in found.rows} == {"policy"}

@@ -65,3 +65,12 @@ def test_every_step_draws_anew_and_the_same_step_the_same(stage):
     first, again, other = (stage.at_step(step).play([Episode(TASK_IDS[0])])[0] for step in (1, 1, 2))
     assert token_sequence(first).ids == token_sequence(again).ids
     assert token_sequence(first).ids != token_sequence(other).ids
+
+
+def test_an_experts_episode_is_told_as_the_agents_own(stage):
+    (lesson,) = stage.lessons([TASK_IDS[0]])
+    assert lesson.trajectory.won
+    said = [ENCODER.text(lesson.tokens.ids[first:end]) for first, end in lesson.tokens.turns]
+    assert [one.removesuffix("<|im_end|>").strip() for one in said] == [step.action for step in lesson.trajectory.steps]
+    assert lesson.tokens.ids[: lesson.tokens.turns[0][0]] == stage.opening(lesson.trajectory)
+    assert sum(lesson.tokens.mask) == sum(end - first for first, end in lesson.tokens.turns)
