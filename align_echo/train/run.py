@@ -28,7 +28,7 @@ from align_echo.errors import UsageError
 from align_echo.interface import write_atomically
 from align_echo.rollout import Episode
 from align_echo.train.config import Collecting, TrainConfig
-from align_echo.train.crew import Crew, gather
+from align_echo.train.crew import Crew, gather, source_of
 from align_echo.train.methods.critique_grpo import critique_grpo
 from align_echo.train.methods.echo import echo
 from align_echo.train.methods.grpo import grpo
@@ -39,7 +39,7 @@ from align_echo.train.rows import Harvest, Role
 from align_echo.train.signals import Signals
 from align_echo.train.stage import LocalStage, Stage
 from align_echo.train.trainer import RoleTrainer, optimizer_of
-from align_echo.wrappers.catalogue import check_split, environment, make, tasks
+from align_echo.wrappers.catalogue import check_split, environment, make, resolve_interface, tasks
 from align_echo.wrappers.dice import Dice
 
 PACKAGES = ("torch", "transformers", "peft", "accelerate")
@@ -79,12 +79,15 @@ class Run:
     """A run whose every input was checked. `train` may be called once; it goes on where a killed one stopped."""
 
     def __init__(self, config: TrainConfig, folder: Path, *, resume: bool = False) -> None:
-        """Raises `UsageError` for names that are not known and for a folder that holds something else."""
+        """Raises `UsageError` or `MissingDataError` for what is not known, and for a folder that holds something else.
+        """
         self.config = config
         self.folder = folder
         self._spec = environment(config.env)
         self._split = check_split(self._spec, config.split or self._spec.train_split)
         self._held_out = check_split(self._spec, config.evaluating.split or self._spec.test_split)
+        resolve_interface(self._spec, config.interface)
+        source_of(config.model)
         self._pool = tasks(config.env, split=self._split)
         queries_at(0, self._pool, config.collecting.queries, config.seed)
         self._resume = check_run_folder(folder, self.on_record, resume=resume)
