@@ -174,11 +174,12 @@ class Run:
 
     def _arguments(self) -> TrainingArguments:
         config, every = self.config, self.config.evaluating.every
+        plan = config.optimising.schedule
         return TrainingArguments(
             output_dir=str(self.folder / "checkpoints"),
             max_steps=config.steps,
             learning_rate=config.optimising.lr,
-            lr_scheduler_type=config.optimising.schedule,
+            lr_scheduler_type="constant_with_warmup" if plan == "constant" else plan,
             warmup_steps=config.optimising.warmup_steps,
             max_grad_norm=config.optimising.max_grad_norm,
             bf16=config.bf16,
