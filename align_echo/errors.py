@@ -51,6 +51,10 @@ class TokenDriftError(AlignEchoError, AssertionError):
     """Token ids that are about to be used are not those that were sampled: a bug, never to be trained on."""
 
 
+class TrainingError(AlignEchoError, RuntimeError):
+    """A training run cannot go on: its loss is no number, or its settings contradict each other."""
+
+
 class ReplyFormatError(AlignEchoError, ValueError):
     """A model's reply does not follow the asked format. Holds what was wrong, in words the model can act on."""
 

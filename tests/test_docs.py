@@ -43,7 +43,7 @@ def test_links_between_pages_lead_somewhere(page):
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
-@pytest.mark.parametrize("verb", ["generate-interface", "evaluate", "grid", "doctor", "envs"])
+@pytest.mark.parametrize("verb", ["generate-interface", "evaluate", "grid", "train", "doctor", "envs"])
 def test_every_option_of_a_verb_is_documented(verb, capsys):
     assert main([verb, "--help"]) == 0
     options = set(re.findall(r"--([a-z][\w-]+)", capsys.readouterr().out)) - {"help", "rules", "feedback"}

@@ -16,6 +16,7 @@ from align_echo.cli.evaluate import evaluate
 from align_echo.cli.generate_interface import generate_interface
 from align_echo.cli.grid import grid
 from align_echo.cli.shop import shop
+from align_echo.cli.train import train
 from align_echo.errors import AlignEchoError
 from align_echo.models.local import close_local
 
@@ -29,6 +30,7 @@ app = typer.Typer(
 app.command("generate-interface")(generate_interface)
 app.command("evaluate")(evaluate)
 app.command("grid")(grid)
+app.command("train")(train)
 app.command("doctor")(doctor)
 app.command("envs")(envs)
 app.command("shop")(shop)

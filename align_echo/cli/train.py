@@ -1,0 +1,97 @@
+"""`align-echo train`: let a policy, a critic or both learn in an environment by one of the methods."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from align_echo.cli import options
+from align_echo.cli.console import new_folder, note, resumable
+from align_echo.errors import MissingExtraError, UsageError
+
+if TYPE_CHECKING:
+    from align_echo.train.config import TrainConfig
+    from align_echo.train.signals import Signals
+
+EXTRA_PACKAGES = ("torch", "transformers", "peft", "accelerate", "yaml")
+SHOWN = ("policy/reward", "critic/reward", "gain/all", "zero_variance_share", "policy/entropy", "w_t")
+DEFAULT_METHOD = "grpo"
+
+
+def train(
+    method: Annotated[
+        str | None, typer.Option("--method", help="grpo, echo, icrl ... ; `--method list` lists them all.")
+    ] = None,
+    env: Annotated[str | None, typer.Option("--env", help="The environment's name; default: the config's.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", envvar=options.MODEL_VARIABLE, help="pocket, a folder, transformers:HUB.")
+    ] = None,
+    interface: Annotated[str | None, typer.Option("--interface", help="none, a shipped name, or a .py file.")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="YAML; may begin with `base: METHOD`.")] = None,
+    steps: Annotated[int | None, typer.Option("--steps", min=1, help="How many steps; default: the config's.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of every draw.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    out: options.Out = None,
+    resume: options.Resume = False,
+) -> None:
+    """Train by a method; signals of every step, checkpoints and the trained models go to a folder."""
+    missing = [name for name in EXTRA_PACKAGES if find_spec(name) is None]
+    if missing:
+        raise MissingExtraError("training", "train")
+    if method == "list":
+        _list_methods()
+        return
+    if resume and out is None:
+        raise UsageError("--resume needs the folder to go on with: add --out DIR")
+    changes = {"env": env, "model": model, "interface": interface, "steps": steps, "seed": seed}
+    found = _config(method, config, {name: value for name, value in changes.items() if value is not None})
+    folder = out or new_folder("train", found.env)
+    from align_echo.train.run import Run
+
+    run = Run(found, folder, resume=resume)
+    if dry_run:
+        _say_what_it_costs(found, folder)
+        return
+    with resumable(folder):
+        summary = run.train(lambda step, signals: note(_line(step, found.steps, signals)))
+    print(f"written: {summary} and the trained models beside it")
+
+
+def _config(method: str | None, file: Path | None, changes: dict[str, Any]) -> TrainConfig:
+    from align_echo.train.config import checked_config, merged, read_file
+    from align_echo.train.config import method as values_of
+
+    if method and file:
+        raise UsageError("--method and --config exclude each other: write `base: METHOD` into the config")
+    values = read_file(file) if file else values_of(method or DEFAULT_METHOD)
+    return checked_config(merged(values, changes), str(file or f"--method {method or DEFAULT_METHOD}"))
+
+
+def _list_methods() -> None:
+    from align_echo.train.config import about, methods
+
+    for name in methods():
+        print(f"{name:24}{about(name)}")
+
+
+def _say_what_it_costs(config: TrainConfig, folder: Path) -> None:
+    from align_echo.train.estimate import estimate
+
+    cost = estimate(config)
+    rows = ", ".join(f"{count} of the {role}" for role, count in cost.rows.items())
+    print(f"{cost.steps} steps; at most, in each:")
+    print(f"  {cost.episodes} episodes of {config.env}, {cost.most_turns} turns, {cost.critiques} critiques")
+    print(f"  rows to learn from: {rows}")
+    print(f"memory for {cost.parameters:,} parameters, without activations and caches:")
+    for what, size in cost.memory.items():
+        print(f"  {size / 2**20:10,.0f} MiB  {what}")
+    names = ("config.json", "signals.jsonl", "checkpoints/", *(f"{role}/" for role in config.trained), "summary.json")
+    print(f"would be written to {folder}: {', '.join(names)}")
+
+
+def _line(step: int, steps: int, signals: Signals) -> str:
+    shown = [f"{name} {signals[name]:.3f}" for name in SHOWN if name in signals]
+    return f"step {step + 1}/{steps}: {', '.join(shown)}, {signals['seconds/harvest'] + signals['seconds/learn']:.1f} s"

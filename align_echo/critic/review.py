@@ -1,0 +1,72 @@
+"""A language critic at work: one attempt in, one reply out, read strictly.
+
+A reply that cannot be read is kept with what is wrong with it; it is never guessed at. Left out: what is asked and how
+a reply is read (`align_echo.critic.language`), and what a critique is worth (`align_echo.train.rewards`).
+"""
+
+from __future__ import annotations
+
+from align_echo.critic.language import Critique, Form, critic_messages, parse_critique
+from align_echo.errors import ContextOverflowError, ModelError, ReplyFormatError
+from align_echo.models.recording import sample_of
+from align_echo.types import ChatModel, Fault, Frozen, Tokens, Trajectory, Usage
+
+MAX_TOKENS = 256
+
+
+class Review(Frozen):
+    """What a critic made of an attempt. `critique` is None where there is none to be had, and `problem` says why.
+
+    `fault` is set if the critic's model broke; then the reply is nobody's and must not be learned from.
+    """
+
+    form: Form
+    sample: int = 0
+    reply: str = ""
+    critique: Critique | None = None
+    problem: str = ""
+    fault: Fault | None = None
+    usage: Usage = Usage()
+    tokens: Tokens | None = None
+
+    @property
+    def advice(self) -> str:
+        """What the agent is shown before its next attempt; "" for none."""
+        return self.critique.advice if self.critique else ""
+
+
+def review(
+    model: ChatModel,
+    attempt: Trajectory,
+    form: Form = "echo",
+    *,
+    sample: int = 0,
+    temperature: float = 1.0,
+    max_tokens: int = MAX_TOKENS,
+) -> Review:
+    """Ask once. `sample` tells several critiques of one attempt apart.
+
+    Raises `UsageError` for an attempt without a score (see `critic_messages`).
+    """
+    asked = critic_messages(attempt, form)
+    try:
+        said = sample_of(model, sample).complete(asked, temperature=temperature, max_tokens=max_tokens)
+    except ContextOverflowError as error:
+        return Review(form=form, sample=sample, problem=str(error))
+    except ModelError as error:
+        fault = Fault(source="model", error=type(error).__name__, message=str(error))
+        return Review(form=form, sample=sample, problem=str(error), fault=fault)
+    critique, problem = None, ""
+    try:
+        critique = parse_critique(said.text, form)
+    except ReplyFormatError as error:
+        problem = str(error)
+    return Review(
+        form=form,
+        sample=sample,
+        reply=said.text,
+        critique=critique,
+        problem=problem,
+        usage=said.usage,
+        tokens=said.tokens,
+    )

@@ -1,0 +1,62 @@
+"""Rewards into advantages: how much better a sample did than the others of its group.
+
+A group is whatever shares a key: for GRPO the samples of a query; for ECHO and ICRL those of one role on a query, so
+that a critic is compared with critics only. Groups may differ in size. Left out: value functions (there are none).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from align_echo.errors import UsageError
+
+DELTA = 1e-4
+"""Added to a group's standard deviation, as TRL does."""
+
+
+@dataclass(frozen=True)
+class Advantages:
+    """`values` [B] in the order of the rewards; how many groups there were, and how many could teach nothing."""
+
+    values: tuple[float, ...]
+    groups: int
+    zero_variance: int
+    singletons: int
+
+
+def group_advantages(
+    rewards: Sequence[float], keys: Sequence[Hashable], *, delta: float = DELTA, scaled: bool = True
+) -> Advantages:
+    """(r - mean) / (std + delta) within each group; with `scaled` off, r - mean.
+
+    The mean over every group is 0. A group of one, and a group whose rewards are all the same, has advantage 0; the
+    former is counted in `singletons`, the latter in `zero_variance`. std is the sample's (n - 1), as in TRL.
+    DeepSeekMath (GRPO); by role: ICRL (paper 4) equation 5, ECHO (paper 1) section 3.3.
+    Raises `UsageError` if there are not as many keys as rewards, or a reward is not finite.
+    """
+    if len(rewards) != len(keys):
+        raise UsageError(f"{len(rewards)} rewards and {len(keys)} group keys: give one key to each reward")
+    wrong = next((place for place, reward in enumerate(rewards) if not math.isfinite(reward)), None)
+    if wrong is not None:
+        raise UsageError(f"reward {wrong} is {rewards[wrong]}: leave out what has no score, such as broken rollouts")
+    members: dict[Hashable, list[int]] = defaultdict(list)
+    for place, key in enumerate(keys):
+        members[key].append(place)
+    values = [0.0] * len(rewards)
+    zero_variance = singletons = 0
+    for places in members.values():
+        group = [rewards[place] for place in places]
+        if len(group) == 1:
+            singletons += 1
+        elif max(group) == min(group):
+            zero_variance += 1
+        else:
+            mean = statistics.fmean(group)
+            scale = statistics.stdev(group, mean) + delta if scaled else 1.0
+            for place in places:
+                values[place] = (rewards[place] - mean) / scale
+    return Advantages(tuple(values), len(members), zero_variance, singletons)

@@ -1,0 +1,184 @@
+"""Which weights play which role: shared by both, an adapter each on one model, or a model each.
+
+All weights stand in one `module`, so that a trainer clips, moves and restores them as one. A role that is not trained
+has no gradients and is in no optimizer: its weights stay the same to the bit. Left out: serving (`align_echo.models`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
+from torch import nn
+from transformers import PreTrainedModel
+
+from align_echo.errors import UsageError
+from align_echo.models.local.weights import load_state, read_model
+from align_echo.train.rows import Role
+
+ROLES: tuple[Role, ...] = ("policy", "critic")
+
+
+class Backbone(Protocol):
+    """The weights of both roles."""
+
+    @property
+    def module(self) -> nn.Module:
+        """All of them."""
+
+    @property
+    def trained(self) -> tuple[Role, ...]:
+        """Roles whose rows are learned from."""
+
+    @property
+    def kept(self) -> tuple[Role, ...]:
+        """Trained roles that have weights of their own; of roles that share them, the first."""
+
+    def activate(self, role: Role) -> Any:
+        """The causal language model of a role. It must stay active until the backward pass has ended."""
+
+    def weights(self, role: Role) -> list[nn.Parameter]:
+        """What is trained of a role; the same list for roles that share it."""
+
+    def reference(self, role: Role) -> AbstractContextManager[Any]:
+        """The model of a role as it was at the start, while the context is open. Raises `UsageError` if none was kept.
+        """
+
+    def state(self, role: Role) -> Mapping[str, torch.Tensor]:
+        """What an engine must be given to draw as this role: a model's weights, or an adapter's."""
+
+    def save(self, role: Role, folder: Path) -> None:
+        """Write the role's model (or its adapter) as `transformers` (or PEFT) does."""
+
+    def load(self, role: Role, folder: Path) -> None:
+        """Read what `save` wrote."""
+
+
+class Models:
+    """Whole models, one for both roles or one each; with `reference`, a frozen copy of what is trained is kept."""
+
+    def __init__(
+        self, models: Mapping[Role, PreTrainedModel], *, trained: Sequence[Role] = ROLES, reference: bool = False
+    ) -> None:
+        self._models = dict(models)
+        self.trained = checked(trained)
+        self.module: nn.Module = nn.ModuleDict({str(role): model for role, model in self._models.items()})
+        learners = {id(self._models[role]) for role in self.trained}
+        for role in ROLES:
+            if role not in self.trained and id(self._models[role]) in learners:
+                raise UsageError(f"the {role} shares its weights: to freeze it, give it a model of its own")
+            if role not in self.trained:
+                frozen(self._models[role])
+        distinct = {id(self._models[role]): self._models[role] for role in self.trained} if reference else {}
+        self._references = {key: frozen(copy.deepcopy(model)) for key, model in distinct.items()}
+
+    @property
+    def kept(self) -> tuple[Role, ...]:
+        """Trained roles, one of those that share a model."""
+        return tuple({id(self._models[role]): role for role in reversed(self.trained)}.values())[::-1]
+
+    def activate(self, role: Role) -> Any:
+        """The role's model."""
+        return self._models[role]
+
+    def weights(self, role: Role) -> list[nn.Parameter]:
+        """All that is trained of it."""
+        return [one for one in self._models[role].parameters() if one.requires_grad]
+
+    def reference(self, role: Role) -> AbstractContextManager[Any]:
+        """The frozen copy."""
+        kept = self._references.get(id(self._models[role]))
+        if kept is None:
+            raise UsageError("no reference model was kept: ask for one when the backbone is made")
+        return nullcontext(kept)
+
+    def state(self, role: Role) -> Mapping[str, torch.Tensor]:
+        """The model's weights."""
+        return self._models[role].state_dict()
+
+    def save(self, role: Role, folder: Path) -> None:
+        """As `transformers` does."""
+        self._models[role].save_pretrained(folder)
+
+    def load(self, role: Role, folder: Path) -> None:
+        """Copied into the model that is there."""
+        model = self._models[role]
+        load_state(model, read_model(type(model), str(folder), model.dtype).state_dict())
+
+
+class Adapters:
+    """A LoRA adapter each on one model, whose own weights stay as they are and are the reference."""
+
+    def __init__(self, model: PreTrainedModel, lora: LoraConfig, *, trained: Sequence[Role] = ROLES) -> None:
+        self.trained = checked(trained)
+        made = get_peft_model(model, lora, adapter_name=ROLES[0])
+        if not isinstance(made, PeftModel):
+            raise UsageError(f"{type(model).__name__} cannot carry two adapters")
+        for role in ROLES[1:]:
+            made.add_adapter(role, lora)
+        self._model = made
+        self.module: nn.Module = made
+        self.activate(ROLES[0])
+
+    @property
+    def kept(self) -> tuple[Role, ...]:
+        """All trained roles."""
+        return self.trained
+
+    def activate(self, role: Role) -> Any:
+        """The model with the role's adapter switched on. PEFT freezes the other one then: both are freed again."""
+        self._model.set_adapter(role)
+        for one in ROLES:
+            self._model.set_requires_grad(one, one in self.trained)
+        return self._model
+
+    def weights(self, role: Role) -> list[nn.Parameter]:
+        """The adapter's."""
+        return [one for name, one in self._model.named_parameters() if f".{role}." in name and one.requires_grad]
+
+    def reference(self, role: Role) -> AbstractContextManager[Any]:
+        """The model without adapters."""
+        return _without_adapters(self._model)
+
+    def state(self, role: Role) -> Mapping[str, torch.Tensor]:
+        """The adapter's weights, by PEFT's names."""
+        found: Mapping[str, torch.Tensor] = get_peft_model_state_dict(self._model, adapter_name=role)
+        return found
+
+    def save(self, role: Role, folder: Path) -> None:
+        """As PEFT does, in the folder itself."""
+        self._model.save_pretrained(str(folder), selected_adapters=[role])
+        for file in (folder / role).iterdir():
+            file.replace(folder / file.name)
+        (folder / role).rmdir()
+
+    def load(self, role: Role, folder: Path) -> None:
+        """Copied into the adapter that is there."""
+        from safetensors.torch import load_file
+
+        set_peft_model_state_dict(self._model, load_file(folder / "adapter_model.safetensors"), adapter_name=role)
+
+
+@contextmanager
+def _without_adapters(model: PeftModel) -> Iterator[Any]:
+    with model.disable_adapter():
+        yield model
+
+
+def checked(trained: Sequence[Role]) -> tuple[Role, ...]:
+    """The roles in order. Raises `UsageError` for none and for unknown ones."""
+    if not trained or set(trained) - set(ROLES):
+        raise UsageError(f"trained roles must be some of {', '.join(ROLES)}, not {list(trained)}")
+    return tuple(role for role in ROLES if role in trained)
+
+
+def frozen(model: PreTrainedModel) -> PreTrainedModel:
+    """The model, no weight of which is trained."""
+    model.requires_grad_(False)
+    model.train(False)
+    return model

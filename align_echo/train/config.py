@@ -1,0 +1,179 @@
+"""What a training run is: read from YAML, checked before anything is loaded.
+
+The files of `configs/` are the methods by name, each with all that makes it that method; a user's file may begin with
+`base: NAME` and change some of it. Left out: what is done with it (`align_echo.train.run`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError
+
+from align_echo.critic.language import Form
+from align_echo.errors import UsageError, first_line
+from align_echo.train.rows import Role
+from align_echo.train.trainer import StepSettings
+from align_echo.types import Frozen
+
+CriticReward = Literal["saturation", "linear", "revision"]
+Recipe = Literal["grpo", "echo", "icrl", "luffy", "critique_grpo"]
+Weights = Literal["shared", "adapters", "models"]
+
+
+class Collecting(Frozen):
+    """How a step's rows are played: `queries` tasks, `samples` of each (episodes, refinements or sessions)."""
+
+    recipe: Recipe
+    queries: int = Field(default=4, ge=1)
+    samples: int = Field(default=8, ge=1)
+    rounds: int = Field(default=2, ge=1)
+    critic_reward: CriticReward = "saturation"
+    form: Form = "echo"
+    temperature: float = Field(default=1.0, gt=0)
+    turns: int | None = Field(default=None, ge=1)
+    reply_tokens: int = Field(default=64, ge=1)
+    critique_tokens: int = Field(default=160, ge=1)
+    workers: int = Field(default=32, ge=1)
+
+
+class Lora(Frozen):
+    """As in PEFT; on all linear layers."""
+
+    rank: int = Field(default=8, ge=1)
+    alpha: int = Field(default=32, ge=1)
+
+
+class Optimising(Frozen):
+    """AdamW with a rate for each role; `critic_lr` only where the critic has weights of its own."""
+
+    lr: float = Field(default=1e-6, gt=0)
+    critic_lr: float | None = Field(default=None, gt=0)
+    weight_decay: float = Field(default=0.0, ge=0)
+    betas: tuple[float, float] = (0.9, 0.999)
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    warmup_steps: int = Field(default=0, ge=0)
+    max_grad_norm: float = Field(default=1.0, gt=0)
+
+
+class Evaluating(Frozen):
+    """Every so many steps, held-out tasks at a temperature; 0 for never. The best checkpoint is that of `score`."""
+
+    every: int = Field(default=0, ge=0)
+    tasks: int = Field(default=64, ge=1)
+    split: str | None = None
+    temperature: float = Field(default=1.0, ge=0)
+    patience: int = Field(default=0, ge=0)
+
+
+class TrainConfig(Frozen):
+    """A run, complete. `trained` roles learn; the other role's weights stay as they are."""
+
+    env: str = "alfworld"
+    split: str | None = None
+    interface: str = "none"
+    model: str = "pocket"
+    weights: Weights = "shared"
+    trained: tuple[Role, ...] = ("policy", "critic")
+    collecting: Collecting
+    step: StepSettings = StepSettings()
+    optimising: Optimising = Optimising()
+    evaluating: Evaluating = Evaluating()
+    lora: Lora = Lora()
+    steps: int = Field(default=100, ge=1)
+    save_every: int = Field(default=10, ge=1)
+    bf16: bool = False
+    gradient_checkpointing: bool = False
+    threads: int = Field(default=2, ge=1)
+    seed: int = Field(default=0, ge=0)
+    report_to: tuple[str, ...] = ()
+
+
+def methods() -> list[str]:
+    """The methods by name."""
+    return sorted(file.name.removesuffix(".yaml") for file in _folder().iterdir() if file.name.endswith(".yaml"))
+
+
+def about(name: str) -> str:
+    """The first line of a method's file, which says what it is."""
+    return _folder().joinpath(f"{name}.yaml").read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+
+
+def method(name: str) -> dict[str, Any]:
+    """The values of a method's file. Raises `UsageError` for an unknown name."""
+    if name not in methods():
+        raise UsageError(f"unknown method {name!r}; known: {', '.join(methods())}")
+    return _read(_folder().joinpath(f"{name}.yaml").read_text(encoding="utf-8"), name)
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """The values of a user's file, on those of its `base` if it names one. Raises `UsageError`."""
+    try:
+        found = _read(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {path}: {first_line(error)}") from None
+    base = found.pop("base", None)
+    return merged(method(str(base)), found) if base is not None else found
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Both, the latter first; sections are merged value by value."""
+    found = dict(base)
+    for name, value in changes.items():
+        old = found.get(name)
+        found[name] = merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return found
+
+
+def checked_config(values: Mapping[str, Any], source: str) -> TrainConfig:
+    """Raises `UsageError` that names the first wrong value, and for values that contradict each other."""
+    try:
+        config = TrainConfig.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the file"
+        raise UsageError(f"{source}: {place}: {first['msg']}") from None
+    for wrong, why in _contradictions(config):
+        if wrong:
+            raise UsageError(f"{source}: {why}")
+    return config
+
+
+def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
+    shared, both = config.weights == "shared", len(set(config.trained)) == 2
+    alone = config.collecting.recipe in ("grpo", "luffy", "critique_grpo")
+    every = config.evaluating.every
+    return [
+        (not config.trained, "trained: name policy, critic or both"),
+        (
+            alone and "policy" not in config.trained,
+            f"trained: {config.collecting.recipe} learns as a policy alone: train the policy",
+        ),
+        (shared and not both, "trained: shared weights learn both roles: take weights: models or adapters"),
+        (
+            shared and config.optimising.critic_lr not in (None, config.optimising.lr),
+            "optimising.critic_lr: shared weights have one rate: take models or adapters",
+        ),
+        (config.save_every % config.step.updates != 0, "save_every: must be a multiple of step.updates"),
+        (config.step.temperature != config.collecting.temperature, "step.temperature must be collecting.temperature"),
+        (every % config.save_every != 0, "evaluating.every: must be a multiple of save_every"),
+    ]
+
+
+def _read(text: str, source: str) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UsageError(f"{source} is no YAML: {first_line(error)}") from None
+    if not isinstance(found, dict):
+        raise UsageError(f"{source} must hold names and values")
+    return {str(name): value for name, value in found.items()}
+
+
+def _folder() -> Traversable:
+    return resources.files("align_echo.train").joinpath("configs")

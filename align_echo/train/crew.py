@@ -1,0 +1,122 @@
+"""The models of a run: what the trainer learns with, and engines of their own that draw with the same weights.
+
+Left out: engines on vLLM (they take weights by the same two calls), and more than one device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from align_echo.errors import UsageError
+from align_echo.models.local.chat import LocalModel
+from align_echo.models.local.loading import encoder_of, pocket_folder
+from align_echo.models.local.transformers_engine import TransformersEngine
+from align_echo.models.local.weights import read_model
+from align_echo.models.names import POCKET
+from align_echo.train.backbone import ROLES, Adapters, Backbone, Models
+from align_echo.train.config import Lora, TrainConfig
+from align_echo.train.forward import check_parts
+from align_echo.train.rows import Role
+
+TRANSFORMERS = "transformers:"
+CHECKED_IDS = (1, 2, 3, 4, 5)
+
+
+@dataclass(frozen=True)
+class Crew:
+    """Both roles: the weights that learn, and the models that play with them once `publish` was called."""
+
+    backbone: Backbone
+    engines: Mapping[Role, TransformersEngine]
+    models: Mapping[Role, LocalModel]
+    tokenizer: PreTrainedTokenizerBase
+
+    def save(self, folder: Path) -> None:
+        """Every trained role in a folder of its own, as a model (or an adapter) to be named by its path."""
+        for role in self.backbone.kept:
+            self.backbone.save(role, folder / role)
+            self.tokenizer.save_pretrained(folder / role)
+
+    def publish(self) -> None:
+        """Give the engines the weights of now. Engines of roles that are not trained have theirs from the start."""
+        by_adapter = isinstance(self.backbone, Adapters)
+        for engine in dict.fromkeys(self.engines.values()):
+            roles = [role for role in ROLES if self.engines[role] is engine and role in self.backbone.trained]
+            for role in roles if by_adapter else roles[:1]:
+                engine.load_weights(self.backbone.state(role), adapter=role if by_adapter else "")
+
+    def close(self) -> None:
+        """Give the engines back."""
+        for engine in dict.fromkeys(self.engines.values()):
+            engine.close()
+
+
+def source_of(name: str) -> str:
+    """The folder or hub name of a model that can be trained. Raises `UsageError`, or `MissingDataError` for the pocket.
+    """
+    if name == POCKET:
+        return str(pocket_folder())
+    if name.startswith(TRANSFORMERS):
+        return name.removeprefix(TRANSFORMERS)
+    if (Path(name) / "config.json").is_file():
+        return name
+    raise UsageError(f"{name!r} cannot be trained: name pocket, a model's folder, or transformers:PATH_OR_HUB")
+
+
+def gather(config: TrainConfig) -> Crew:
+    """Load everything. Raises `UsageError` or `MissingDataError` for a model that cannot be used."""
+    source, device = source_of(config.model), torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    encoder = encoder_of(source)
+
+    def load() -> PreTrainedModel:
+        model: Any = read_model(AutoModelForCausalLM, source, torch.float32)
+        made: PreTrainedModel = model.to(device)
+        return made
+
+    def engine(name: str) -> TransformersEngine:
+        return TransformersEngine(load(), name=name, decode=encoder.text, slots=config.collecting.workers)
+
+    backbone = _backbone(config, load)
+    check_parts(backbone.activate(ROLES[0]), torch.tensor(CHECKED_IDS, device=device))
+    if config.gradient_checkpointing:
+        for role in ROLES:
+            backbone.activate(role).gradient_checkpointing_enable({"use_reentrant": False})
+    policy = engine("policy")
+    critic = engine("critic") if config.weights == "models" else policy
+    if isinstance(backbone, Adapters):
+        _give_adapters(policy, backbone)
+    models: dict[Role, LocalModel] = {
+        role: LocalModel(one, encoder, seed=config.seed, adapter=role if isinstance(backbone, Adapters) else "")
+        for role, one in zip(ROLES, (policy, critic), strict=True)
+    }
+    return Crew(backbone, {"policy": policy, "critic": critic}, models, AutoTokenizer.from_pretrained(source))
+
+
+def _backbone(config: TrainConfig, load: Any) -> Backbone:
+    reference = config.step.objective.beta > 0
+    if config.weights == "adapters":
+        torch.manual_seed(config.seed)
+        return Adapters(load(), lora_of(config.lora), trained=config.trained)
+    policy = load()
+    critic = load() if config.weights == "models" else policy
+    return Models({"policy": policy, "critic": critic}, trained=config.trained, reference=reference)
+
+
+def lora_of(lora: Lora) -> LoraConfig:
+    """PEFT's configuration."""
+    return LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules="all-linear", task_type="CAUSAL_LM")
+
+
+def _give_adapters(engine: TransformersEngine, backbone: Adapters) -> None:
+    for role in ROLES:
+        with TemporaryDirectory(prefix="align-echo-") as folder:
+            backbone.save(role, Path(folder))
+            engine.load_adapter(role, folder)

@@ -1,0 +1,92 @@
+"""The loss of a batch, made of the pure functions of `align_echo.train.objective`, and what a user wants to see of it.
+
+Left out: forward passes of reference models and of earlier weights; their log-probabilities come in as tensors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from align_echo.train.batching import Batch
+from align_echo.train.objective import (
+    LUFFY_GAMMA,
+    MOST_WEIGHT,
+    Clip,
+    KlEstimator,
+    RatioLevel,
+    calibration_weights,
+    clipped_terms,
+    is_clipped,
+    kl_terms,
+    ratios,
+    shaped,
+)
+from align_echo.types import Frozen
+
+
+class Objective(Frozen):
+    """Which loss. `most_weight` bounds ICRL's weights of moved rows; 1 for all of them without `reweigh`."""
+
+    clip_low: float = 0.2
+    clip_high: float = 0.2
+    ratio: RatioLevel = "token"
+    beta: float = 0.0
+    kl: KlEstimator = "k3"
+    reweigh: bool = True
+    most_weight: float = MOST_WEIGHT
+    gamma: float = LUFFY_GAMMA
+
+
+@dataclass(frozen=True)
+class Lost:
+    """`loss` is the batch's share of the step's loss, a scalar with gradient. The rest is without gradient, [B, T-1]:
+    `clipped` tokens, `kl` estimates, `weights` w_t (1 where there are none), `mismatch` |log pi - log pi at sampling|.
+    """
+
+    loss: torch.Tensor
+    clipped: torch.Tensor
+    kl: torch.Tensor
+    weights: torch.Tensor
+    mismatch: torch.Tensor
+
+
+def batch_loss(
+    batch: Batch,
+    logprobs: torch.Tensor,
+    objective: Objective,
+    *,
+    old: torch.Tensor | None = None,
+    reference: torch.Tensor | None = None,
+) -> Lost:
+    """`logprobs` [B, T-1] with gradient; `old` those of the weights that rolled out (None: these are them), `reference`
+    those of the reference model, needed where beta is not 0.
+    """
+    mask = batch.mask
+    old = logprobs.detach() if old is None else old
+    clip = Clip(objective.clip_low, objective.clip_high)
+    ratio = ratios(logprobs, old, mask, objective.ratio)
+    terms = clipped_terms(ratio, batch.advantages, clip)
+    weights = torch.ones_like(mask)
+    if objective.reweigh:
+        calibrated = calibration_weights(old, batch.sampled, mask, objective.most_weight)
+        weights = torch.where(batch.moved, calibrated, weights)
+        terms = terms * weights
+    if bool(batch.expert.any()):
+        terms = torch.where(batch.expert, -shaped(logprobs.exp(), objective.gamma) * batch.advantages, terms)
+    kl = torch.zeros_like(mask)
+    if objective.beta:
+        if reference is None:
+            raise ValueError("a beta above 0 needs the reference's log-probabilities")
+        kl = kl_terms(logprobs, reference, mask, objective.kl)
+        terms = terms + objective.beta * kl
+    here = mask.bool()
+    as_sampled = here & ~batch.moved & ~batch.expert
+    return Lost(
+        loss=(torch.where(here, terms, 0.0) * batch.scale).sum(),
+        clipped=is_clipped(ratio.detach(), batch.advantages, clip) & here & ~batch.expert,
+        kl=kl.detach(),
+        weights=weights,
+        mismatch=torch.where(as_sampled, (old - batch.sampled).abs(), 0.0),
+    )

@@ -1,0 +1,48 @@
+"""Critique-GRPO: episodes and refinements of failed ones in one group; the critic is not trained.
+
+Zhang et al., "Critique-GRPO" (2025), a baseline of both papers. A refined episode is trained without its critique and,
+as it comes from another distribution, with LUFFY's shaping. Left out: the shaping (the trainer's objective).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from align_echo.rollout import Episode
+from align_echo.train.methods.refining import refine, scores, tally
+from align_echo.train.rows import Harvest, policy_row, without_critique
+from align_echo.train.stage import Asked, Stage
+from align_echo.types import Trajectory
+
+SAMPLES = 8
+
+
+def critique_grpo(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Harvest:
+    """`samples` episodes of every query; each failed one is criticised and refined, and a query's best refinement joins
+    its group.
+    """
+    played = stage.play([Episode(query, sample=sample) for query in queries for sample in range(samples)])
+    failed = [Asked(one, one.sample) for one in played if one.fault is None and not one.won]
+    refined = refine(stage, failed, lambda of: of.sample + samples)
+    after = [one.after for one in refined if one.after is not None]
+    joined = [
+        replace(without_critique(policy_row(one, one.task_id), one, stage.opening(one)), expert=True)
+        for one in best_of_each(after)
+    ]
+    return Harvest(
+        rows=(*(policy_row(one, one.task_id) for one in played if one.fault is None and one.steps), *joined),
+        refinements=tuple(scores(refined)),
+        counts=tally([*played, *after], refined),
+        steps=sum(len(one.steps) for one in (*played, *after)),
+    )
+
+
+def best_of_each(played: Sequence[Trajectory]) -> list[Trajectory]:
+    """The episode with the highest score of every task, the first of equals, in the order of the tasks."""
+    found: dict[str, Trajectory] = {}
+    for one in played:
+        known = found.get(one.task_id)
+        if one.fault is None and one.steps and (known is None or one.score > known.score):
+            found[one.task_id] = one
+    return list(found.values())

@@ -1,0 +1,43 @@
+"""ECHO: a critic and a policy that learn from the same refinements. Paper 1, section 3 and appendix D.
+
+Left out: which of the two is trained. A frozen critic (the ablation) and a frozen policy (RCO) are the trainer's roles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from align_echo.rollout import Episode
+from align_echo.train.methods.refining import critic_rows, refine, scores, tally
+from align_echo.train.rewards import CriticReward, saturation_gain
+from align_echo.train.rows import Harvest, policy_row
+from align_echo.train.stage import Asked, Stage
+
+REFINEMENTS = 8
+
+
+def echo(
+    queries: Sequence[str],
+    stage: Stage,
+    *,
+    refinements: int = REFINEMENTS,
+    reward: CriticReward = saturation_gain,
+) -> Harvest:
+    """One attempt a query, N critiques of it, one refined attempt after each (equations 1 and 2).
+
+    Refined attempts are compared by score, critiques by `reward`(score before, score after); the attempt itself is not
+    trained on.
+    """
+    attempts = stage.play([Episode(query) for query in queries])
+    asked = [Asked(one, sample) for one in attempts if one.fault is None for sample in range(refinements)]
+    refined = refine(stage, asked, lambda of: 1 + of.sample)
+    after = [one.after for one in refined if one.after is not None]
+    return Harvest(
+        rows=(
+            *(policy_row(one, one.task_id) for one in after if one.fault is None and one.steps),
+            *critic_rows(refined, reward),
+        ),
+        refinements=tuple(scores(refined)),
+        counts=tally([*attempts, *after], refined),
+        steps=sum(len(one.steps) for one in (*attempts, *after)),
+    )

@@ -1,0 +1,25 @@
+"""GRPO: several episodes a query, compared with each other. DeepSeekMath; here a sample is a whole episode.
+
+It is also the control without a critic ("regeneration"): as many fresh attempts as others make refined ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from align_echo.rollout import Episode
+from align_echo.train.methods.refining import tally
+from align_echo.train.rows import Harvest, policy_row
+from align_echo.train.stage import Stage
+
+SAMPLES = 8
+
+
+def grpo(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Harvest:
+    """`samples` episodes of every query; the score is the reward, the query the group."""
+    played = stage.play([Episode(query, sample=sample) for query in queries for sample in range(samples)])
+    return Harvest(
+        rows=tuple(policy_row(one, one.task_id) for one in played if one.fault is None and one.steps),
+        counts=tally(played),
+        steps=sum(len(one.steps) for one in played),
+    )

@@ -1,0 +1,54 @@
+"""ICRL: one backbone solves, criticises its failures, solves again, and learns to do without. Paper 4, section 3.
+
+Left out: the weights of tokens and how rewards are normalised, which are the trainer's; both ablations are settings of
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from align_echo.rollout import Episode
+from align_echo.train.methods.refining import Refined, critic_rows, refine, scores, tally
+from align_echo.train.rewards import CriticReward, revision_reward
+from align_echo.train.rows import Harvest, Row, policy_row, without_critique
+from align_echo.train.stage import Asked, Stage
+from align_echo.types import Trajectory
+
+SESSIONS = 8
+ROUNDS = 2
+
+
+def icrl(
+    queries: Sequence[str],
+    stage: Stage,
+    *,
+    sessions: int = SESSIONS,
+    rounds: int = ROUNDS,
+    reward: CriticReward = revision_reward,
+) -> Harvest:
+    """`sessions` of at most `rounds` attempts a query; a failed attempt is criticised and made anew (algorithm 1).
+
+    All attempts of a query are one group, all critiques another. Attempts that followed a critique are trained without
+    it. A critique that cannot be read ends its session.
+    """
+    latest = stage.play([Episode(query, sample=session) for query in queries for session in range(sessions)])
+    played, refined = list(latest), list[Refined]()
+    for _ in range(1, rounds):
+        failed = [Asked(one, one.sample) for one in latest if one.fault is None and not one.won]
+        found = refine(stage, failed, lambda of: of.sample + sessions)
+        latest = [one.after for one in found if one.after is not None]
+        played += latest
+        refined += found
+    attempts = [_row(one, stage) for one in played if one.fault is None and one.steps]
+    return Harvest(
+        rows=(*attempts, *critic_rows(refined, reward)),
+        refinements=tuple(scores(refined)),
+        counts=tally(played, refined),
+        steps=sum(len(one.steps) for one in played),
+    )
+
+
+def _row(attempt: Trajectory, stage: Stage) -> Row:
+    row = policy_row(attempt, attempt.task_id)
+    return without_critique(row, attempt, stage.opening(attempt)) if attempt.critique else row

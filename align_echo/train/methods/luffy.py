@@ -1,0 +1,33 @@
+"""LUFFY: an expert's episode among the policy's own, its tokens shaped so that unlikely ones are not lost.
+
+Yan et al., "Learning to Reason under Off-Policy Guidance" (2025), a baseline of ECHO. Left out: the shaping (the
+trainer's objective).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from align_echo.rollout import Episode
+from align_echo.train.methods.refining import tally
+from align_echo.train.rows import Harvest, Row, policy_row
+from align_echo.train.stage import Stage
+
+SAMPLES = 8
+
+
+def luffy(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Harvest:
+    """`samples` - 1 episodes of every query and one of the environment's expert, compared with each other.
+
+    An expert that fails a query is left out. Its turns count as environment steps, too.
+    """
+    played = stage.play([Episode(query, sample=sample) for query in queries for sample in range(samples - 1)])
+    lessons = [one for one in stage.lessons(queries) if one.trajectory.won]
+    shown = [
+        Row(one.tokens, "policy", one.trajectory.task_id, one.trajectory.score, expert=True) for one in lessons
+    ]
+    return Harvest(
+        rows=(*(policy_row(one, one.task_id) for one in played if one.fault is None and one.steps), *shown),
+        counts=tally(played),
+        steps=sum(len(one.steps) for one in (*played, *(lesson.trajectory for lesson in lessons))),
+    )

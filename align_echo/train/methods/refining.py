@@ -1,0 +1,64 @@
+"""What ECHO, ICRL and their relatives share: an attempt, a critique, the attempt that follows, what each earned."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from align_echo.critic.review import Review
+from align_echo.rollout import Episode
+from align_echo.train.rewards import CriticReward
+from align_echo.train.rows import Refinement, Row, critic_row
+from align_echo.train.stage import Asked, Stage
+from align_echo.types import Trajectory
+
+
+@dataclass(frozen=True)
+class Refined:
+    """An attempt and what a critic said of it; `after` is the next attempt, None where the critique gave none."""
+
+    attempt: Trajectory
+    review: Review
+    after: Trajectory | None
+
+
+def refine(stage: Stage, asked: Sequence[Asked], sample: Callable[[Asked], int]) -> list[Refined]:
+    """Review, then play anew under each critique that can be read, as the `sample` of what was asked."""
+    reviewed = list(zip(asked, stage.review(asked), strict=True))
+    readable = [(of, said) for of, said in reviewed if said.critique is not None]
+    played = iter(stage.play([Episode(of.attempt.task_id, sample(of), said.advice) for of, said in readable]))
+    return [Refined(of.attempt, said, next(played) if said.critique is not None else None) for of, said in reviewed]
+
+
+def critic_rows(refined: Iterable[Refined], reward: CriticReward) -> list[Row]:
+    """Every critique with what it earned; the query is the group.
+
+    A critique that cannot be read earns what one earns after which the score is 0. What a model or an engine broke is
+    left out: it earned nothing, good or bad.
+    """
+    rows = []
+    for one in refined:
+        broken = one.review.fault is not None or (one.after is not None and one.after.fault is not None)
+        if not broken and one.review.tokens is not None:
+            after = one.after.score if one.after is not None else 0.0
+            rows.append(critic_row(one.review, one.attempt.task_id, reward(one.attempt.score, after)))
+    return rows
+
+
+def scores(refined: Iterable[Refined]) -> list[Refinement]:
+    """Before and after, where both were played."""
+    return [
+        Refinement(one.attempt.score, one.after.score)
+        for one in refined
+        if one.after is not None and one.after.fault is None
+    ]
+
+
+def tally(played: Iterable[Trajectory], refined: Iterable[Refined] = ()) -> Counter[str]:
+    """How much of it could not be used, by what went wrong."""
+    counts = Counter({"broken rollouts": sum(one.fault is not None for one in played)})
+    for one in refined:
+        counts["broken critiques"] += one.review.fault is not None
+        counts["unread critiques"] += one.review.fault is None and one.review.critique is None
+    return counts

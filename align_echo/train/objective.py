@@ -1,0 +1,107 @@
+"""The losses, as pure functions of log-probabilities. All tensors are [B, T] over target tokens unless said otherwise.
+
+`mask` is 1 on the tokens that the model sampled; whatever stands elsewhere, NaN too, changes neither loss nor gradient.
+Everything is to be minimised. Left out: forward passes, and which rows there are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from align_echo.errors import UsageError
+
+MOST_WEIGHT = 2.0
+"""ICRL's upper bound on the weight of a token."""
+
+LUFFY_GAMMA = 0.1
+
+KlEstimator = Literal["k1", "k3"]
+RatioLevel = Literal["token", "sequence"]
+
+
+@dataclass(frozen=True)
+class Clip:
+    """The ratio is held within [1 - low, 1 + high] where that is the worse for the objective."""
+
+    low: float = 0.2
+    high: float = 0.2
+
+    def __post_init__(self) -> None:
+        """Raises `UsageError` for bounds that hold nothing."""
+        if not (0 <= self.low <= 1 and self.high >= 0):
+            raise UsageError(f"clip bounds {self.low}, {self.high}: low must lie in [0, 1], high must not be negative")
+
+
+def masked_mean(values_BT: torch.Tensor, mask_BT: torch.Tensor) -> torch.Tensor:
+    """Scalar: the mean over rows of the mean over a row's masked tokens; rows without any are left out, 0 if all are.
+
+    The normalisation of ECHO (paper 1) equation 9: every sequence counts the same, whatever its length.
+    """
+    inside = torch.where(mask_BT.bool(), values_BT, 0.0).sum(-1)
+    tokens_B = mask_BT.sum(-1)
+    rows = (tokens_B > 0).sum().clamp_min(1)
+    return (inside / tokens_B.clamp_min(1)).sum() / rows
+
+
+def token_mean(values_BT: torch.Tensor, mask_BT: torch.Tensor) -> torch.Tensor:
+    """Scalar: the mean over all masked tokens, long sequences counting for more (ICRL, paper 4, equation 6)."""
+    return torch.where(mask_BT.bool(), values_BT, 0.0).sum() / mask_BT.sum().clamp_min(1)
+
+
+def ratios(
+    logprobs_BT: torch.Tensor, old_BT: torch.Tensor, mask_BT: torch.Tensor, level: RatioLevel = "token"
+) -> torch.Tensor:
+    """pi / pi_old of each token [B, T], 1 outside the mask.
+
+    "sequence" (GSPO): the geometric mean over a row's tokens, the same for each, with the gradient flowing through all.
+    """
+    difference = torch.where(mask_BT.bool(), logprobs_BT - old_BT, 0.0)
+    if level == "sequence":
+        difference = (difference.sum(-1) / mask_BT.sum(-1).clamp_min(1)).unsqueeze(-1) * mask_BT
+    return difference.exp()
+
+
+def clipped_terms(ratio_BT: torch.Tensor, advantages_BT: torch.Tensor, clip: Clip) -> torch.Tensor:
+    """-min(ratio A, clip(ratio) A) [B, T]: PPO's term, to be minimised. ECHO equation 9, ICRL equation 2."""
+    held = ratio_BT.clamp(1 - clip.low, 1 + clip.high)
+    return -torch.minimum(ratio_BT * advantages_BT, held * advantages_BT)
+
+
+def is_clipped(ratio_BT: torch.Tensor, advantages_BT: torch.Tensor, clip: Clip) -> torch.Tensor:
+    """Which tokens [B, T] have no gradient because of the clip."""
+    too_low = (ratio_BT < 1 - clip.low) & (advantages_BT < 0)
+    return too_low | ((ratio_BT > 1 + clip.high) & (advantages_BT > 0))
+
+
+def shaped(probabilities: torch.Tensor, gamma: float = LUFFY_GAMMA) -> torch.Tensor:
+    """p / (p + gamma): LUFFY's shaping of an expert's tokens, which lifts those that the policy holds unlikely."""
+    return probabilities / (probabilities + gamma)
+
+
+def kl_terms(
+    logprobs_BT: torch.Tensor, reference_BT: torch.Tensor, mask_BT: torch.Tensor, estimator: KlEstimator = "k3"
+) -> torch.Tensor:
+    """Estimates [B, T] of KL(policy || reference) from samples of the policy, 0 outside the mask.
+
+    With d = log reference - log policy: "k1" is -d (unbiased, may be negative), "k3" is exp(d) - d - 1 (unbiased, never
+    negative, less noisy). Schulman, "Approximating KL divergence" (2020).
+    """
+    d = torch.where(mask_BT.bool(), reference_BT - logprobs_BT, 0.0)
+    return -d if estimator == "k1" else d.exp() - d - 1
+
+
+def calibration_weights(
+    free_BT: torch.Tensor, conditioned_BT: torch.Tensor, mask_BT: torch.Tensor, most: float = MOST_WEIGHT
+) -> torch.Tensor:
+    """w_t [B, T] = min(pi(y_t | q, y_<t) / pi(y_t | q, c, y_<t), most), 1 outside the mask; never part of the gradient.
+
+    Both are log-probabilities of the model that rolled out: without the critique, and with it. ICRL (paper 4)
+    equations 4 and 6. Raises `UsageError` if `most` is not above 0.
+    """
+    if not most > 0:
+        raise UsageError(f"the bound of the weights must be above 0, not {most}")
+    difference = torch.where(mask_BT.bool(), free_BT - conditioned_BT, 0.0).detach()
+    return torch.where(mask_BT.bool(), difference.exp().clamp(max=most), 1.0)

@@ -1,0 +1,90 @@
+"""What a recipe hands to the trainer: one conversation a row, with what it earned and whom it is compared with.
+
+Left out: advantages (`align_echo.train.advantages`), tensors and padding (the trainer).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from align_echo.critic.review import Review
+from align_echo.errors import UsageError
+from align_echo.tokens import TokenSequence, join, token_sequence
+from align_echo.types import Trajectory
+
+Role = Literal["policy", "critic"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A conversation of T tokens. Rows of one `role` and `group` are compared with each other.
+
+    A `moved` row was sampled in another context than it is trained in (ICRL): its log-probabilities are those of
+    sampling, and the trainer may weigh its tokens by how likely they are in the context that it has here.
+    An `expert` row was not sampled by the policy at all (LUFFY): it has no log-probabilities.
+    """
+
+    tokens: TokenSequence
+    role: Role
+    group: str
+    reward: float
+    moved: bool = False
+    expert: bool = False
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """The scores of an attempt and of the one that followed a critique of it."""
+
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class Harvest:
+    """What a recipe brings home from some queries.
+
+    `counts` says what happened on the way, among it what could not be used: "broken rollouts", "unread critiques".
+    `steps` is how many turns were played in environments.
+    """
+
+    rows: tuple[Row, ...]
+    refinements: tuple[Refinement, ...] = ()
+    counts: Counter[str] = field(default_factory=Counter)
+    steps: int = 0
+
+
+def policy_row(trajectory: Trajectory, group: str) -> Row:
+    """An episode as it was sampled; its score is its reward. Raises `UsageError` for a broken one."""
+    if trajectory.fault is not None:
+        raise UsageError(f"{trajectory.task_id} was broken by a fault: there is nothing to learn from it")
+    return Row(token_sequence(trajectory), "policy", group, trajectory.score)
+
+
+def critic_row(review: Review, group: str, reward: float) -> Row:
+    """A critic's reply. Raises `UsageError` if the critic's model gave no token ids."""
+    if review.tokens is None:
+        raise UsageError("the review has no token ids: let a local model be the critic")
+    return Row(join([review.tokens]), "critic", group, reward)
+
+
+def without_critique(row: Row, trajectory: Trajectory, opening: Sequence[int]) -> Row:
+    """The row of a refined episode with the opening of an episode without critique in place of its own.
+
+    `opening` is what the model is given before its first reply. Raises `UsageError` for an episode without turns.
+    """
+    first = trajectory.steps[0].tokens if trajectory.steps else None
+    if first is None:
+        raise UsageError(f"{trajectory.task_id} has no first reply with token ids")
+    kept, gained = len(first.context_ids), len(opening) - len(first.context_ids)
+    old = row.tokens
+    tokens = TokenSequence(
+        ids=(*opening, *old.ids[kept:]),
+        mask=(*[0] * len(opening), *old.mask[kept:]),
+        logprobs=(*[0.0] * len(opening), *old.logprobs[kept:]),
+        turns=tuple((start + gained, end + gained) for start, end in old.turns),
+    )
+    return replace(row, tokens=tokens, moved=True)

@@ -1,0 +1,252 @@
+"""A training run in a folder: tasks and models from a config, a trainer over them, what is written.
+
+    config.json     what was asked for, with versions; a resumed run must ask for the same
+    signals.jsonl   one object a step: rewards, gains, losses, times
+    checkpoints/    as `transformers` keeps them; `<checkpoint>/<role>` is a model's (or adapter's) folder
+    policy/, critic/   the trained roles at the end, or at their best evaluation
+    summary.json    first and last evaluation, steps, environment steps, seconds
+
+Left out: what is printed.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import EarlyStoppingCallback, TrainingArguments
+
+from align_echo import __version__
+from align_echo.agents.vanilla import Vanilla
+from align_echo.errors import UsageError
+from align_echo.interface import write_atomically
+from align_echo.rollout import Episode
+from align_echo.train.config import Collecting, TrainConfig
+from align_echo.train.crew import Crew, gather, source_of
+from align_echo.train.methods.critique_grpo import critique_grpo
+from align_echo.train.methods.echo import echo
+from align_echo.train.methods.grpo import grpo
+from align_echo.train.methods.icrl import icrl
+from align_echo.train.methods.luffy import luffy
+from align_echo.train.rewards import CriticReward, linear_gain, revision_reward, saturation_gain
+from align_echo.train.rows import Harvest, Role
+from align_echo.train.signals import Signals
+from align_echo.train.stage import LocalStage, Stage
+from align_echo.train.trainer import RoleTrainer, optimizer_of
+from align_echo.wrappers.catalogue import check_split, environment, make, resolve_interface, tasks
+from align_echo.wrappers.dice import Dice
+
+PACKAGES = ("torch", "transformers", "peft", "accelerate")
+REWARDS: dict[str, CriticReward] = {
+    "saturation": saturation_gain,
+    "linear": linear_gain,
+    "revision": revision_reward,
+}
+
+
+def queries_at(harvest: int, pool: Sequence[str], count: int, seed: int) -> list[str]:
+    """The tasks of a harvest: laps over all of them, each in an order of its own; the same in every process.
+
+    A lap leaves out what is too little for a harvest. Raises `UsageError` if there are fewer tasks than `count`.
+    """
+    if len(pool) < count:
+        raise UsageError(f"there are {len(pool)} tasks to train on: ask for no more queries a step than that")
+    lap, place = divmod(harvest, len(pool) // count)
+    return Dice(f"training tasks {seed} {lap}").shuffled(pool)[place * count : (place + 1) * count]
+
+
+def harvest_with(collecting: Collecting, queries: Sequence[str], stage: Stage) -> Harvest:
+    """Play a config's recipe."""
+    reward = REWARDS[collecting.critic_reward]
+    if collecting.recipe == "grpo":
+        return grpo(queries, stage, samples=collecting.samples)
+    if collecting.recipe == "luffy":
+        return luffy(queries, stage, samples=collecting.samples)
+    if collecting.recipe == "critique_grpo":
+        return critique_grpo(queries, stage, samples=collecting.samples)
+    if collecting.recipe == "echo":
+        return echo(queries, stage, refinements=collecting.samples, reward=reward)
+    return icrl(queries, stage, sessions=collecting.samples, rounds=collecting.rounds, reward=reward)
+
+
+class Run:
+    """A run whose every input was checked. `train` may be called once; it goes on where a killed one stopped."""
+
+    def __init__(self, config: TrainConfig, folder: Path, *, resume: bool = False) -> None:
+        """Raises `UsageError` or `MissingDataError` for what is not known, and for a folder that holds something else.
+        """
+        self.config = config
+        self.folder = folder
+        self._spec = environment(config.env)
+        self._split = check_split(self._spec, config.split or self._spec.train_split)
+        self._held_out = check_split(self._spec, config.evaluating.split or self._spec.test_split)
+        resolve_interface(self._spec, config.interface)
+        source_of(config.model)
+        self._pool = tasks(config.env, split=self._split)
+        queries_at(0, self._pool, config.collecting.queries, config.seed)
+        self._resume = check_run_folder(folder, self.on_record, resume=resume)
+
+    @property
+    def on_record(self) -> dict[str, Any]:
+        """What `config.json` holds; a resumed run must ask for the same."""
+        versions = {name: metadata.version(name) for name in PACKAGES}
+        return {
+            "command": "train",
+            "align_echo": __version__,
+            "python": platform.python_version(),
+            "packages": versions,
+            "split": self._split,
+            "held_out": self._held_out,
+            "config": self.config.model_dump(mode="json"),
+        }
+
+    def train(self, watch: Callable[[int, Signals], None]) -> Path:
+        """Train to the end; the path of `summary.json`. `watch` is given every step's signals, as they are written."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.folder / "config.json", json.dumps(self.on_record, indent=2) + "\n")
+        keep_before(self.folder / "signals.jsonl", step_of(self._resume))
+        torch.set_num_threads(self.config.threads)
+        begun = time.monotonic()
+        crew = gather(self.config)
+        try:
+            trainer = self._trainer(crew, watch)
+            before = trainer.evaluate() if self.config.evaluating.every and not self._resume else {}
+            trainer.train(resume_from_checkpoint=self._resume or None)
+            after = trainer.evaluate() if self.config.evaluating.every else {}
+            crew.save(self.folder)
+        finally:
+            crew.close()
+        summary = {
+            "method": self.config.collecting.recipe,
+            "steps": self.config.steps,
+            "before": before,
+            "after": after,
+            "seconds": round(time.monotonic() - begun, 1),
+        }
+        return write_atomically(self.folder / "summary.json", json.dumps(summary, indent=2) + "\n")
+
+    def _trainer(self, crew: Crew, watch: Callable[[int, Signals], None]) -> RoleTrainer:
+        config = self.config
+        stage, held_out = self._stage(crew, self._split), self._stage(crew, self._held_out)
+        shown = tasks(config.env, split=self._held_out)
+        chosen = Dice(f"held-out tasks {config.seed}").shuffled(shown)[: config.evaluating.tasks]
+
+        def recipe(harvest: int) -> Harvest:
+            queries = queries_at(harvest, self._pool, config.collecting.queries, config.seed)
+            return harvest_with(config.collecting, queries, stage.at_step(harvest))
+
+        def observe(step: int, signals: Signals) -> None:
+            append(self.folder / "signals.jsonl", {"step": step, **signals})
+            watch(step, signals)
+
+        def evaluation() -> Signals:
+            played = [one for one in held_out.play([Episode(task) for task in chosen]) if one.fault is None]
+            return {
+                "score": sum(one.score for one in played) / max(1, len(played)),
+                "won": sum(one.won for one in played) / max(1, len(played)),
+                "n": float(len(played)),
+            }
+
+        rates: dict[Role, float] = {
+            "policy": config.optimising.lr,
+            "critic": config.optimising.critic_lr or config.optimising.lr,
+        }
+        patience = config.evaluating.patience
+        return RoleTrainer(
+            crew.backbone,
+            recipe,
+            config.step,
+            self._arguments(),
+            optimizer=optimizer_of(
+                crew.backbone, rates, weight_decay=config.optimising.weight_decay, betas=config.optimising.betas
+            ),
+            publish=crew.publish,
+            watch=observe,
+            evaluation=evaluation if config.evaluating.every else None,
+            callbacks=[EarlyStoppingCallback(patience)] if patience else [],
+        )
+
+    def _arguments(self) -> TrainingArguments:
+        config, every = self.config, self.config.evaluating.every
+        plan = config.optimising.schedule
+        return TrainingArguments(
+            output_dir=str(self.folder / "checkpoints"),
+            max_steps=config.steps,
+            learning_rate=config.optimising.lr,
+            lr_scheduler_type="constant_with_warmup" if plan == "constant" else plan,
+            warmup_steps=config.optimising.warmup_steps,
+            max_grad_norm=config.optimising.max_grad_norm,
+            bf16=config.bf16,
+            use_cpu=not torch.cuda.is_available(),
+            seed=config.seed,
+            save_steps=config.save_every,
+            save_total_limit=2,
+            logging_steps=1,
+            eval_strategy="steps" if every else "no",
+            eval_steps=every or None,
+            load_best_model_at_end=bool(every),
+            metric_for_best_model="eval_score" if every else None,
+            greater_is_better=True,
+            report_to=list(config.report_to),
+            disable_tqdm=True,
+            remove_unused_columns=False,
+            logging_nan_inf_filter=False,
+            dataloader_pin_memory=False,
+        )
+
+    def _stage(self, crew: Crew, split: str) -> LocalStage:
+        config = self.config
+        return LocalStage(
+            make_env=lambda: make(
+                config.env, split=split, interface=config.interface, step_limit=config.collecting.turns
+            ),
+            agent=lambda model: Vanilla(
+                model, temperature=config.collecting.temperature, max_tokens=config.collecting.reply_tokens
+            ),
+            policy=crew.models["policy"],
+            critic=crew.models["critic"],
+            split=split,
+            action_format=self._spec.action_format,
+            form=config.collecting.form,
+            critic_temperature=config.collecting.temperature,
+            critic_tokens=config.collecting.critique_tokens,
+            workers=config.collecting.workers,
+        )
+
+
+def check_run_folder(folder: Path, asked: dict[str, Any], *, resume: bool) -> str:
+    """The checkpoint to go on from, "" for none. Raises `UsageError` for a folder that holds something else."""
+    config = folder / "config.json"
+    if not resume:
+        if folder.exists() and any(folder.iterdir()):
+            raise UsageError(f"{folder} is not empty: add --resume to go on with it, or name another --out")
+        return ""
+    if not config.is_file():
+        raise UsageError(f"there is no training run to resume in {folder}")
+    if json.loads(config.read_text(encoding="utf-8")) != asked:
+        raise UsageError(f"{folder} holds another run: resume it with its own config.json and the same versions")
+    found = max((folder / "checkpoints").glob("checkpoint-*"), key=lambda one: step_of(str(one)), default=None)
+    return str(found) if found else ""
+
+
+def step_of(checkpoint: str) -> int:
+    """How many steps a checkpoint has behind it; 0 for none."""
+    return int(checkpoint.rpartition("-")[2] or 0)
+
+
+def keep_before(file: Path, step: int) -> None:
+    """Drop the lines of steps that will be made again."""
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.is_file() else []
+    write_atomically(file, "".join(line for line in lines if json.loads(line)["step"] < step))
+
+
+def append(file: Path, record: dict[str, Any]) -> None:
+    """One more line of JSON."""
+    with file.open("a", encoding="utf-8") as out:
+        out.write(json.dumps(record) + "\n")

@@ -1,0 +1,91 @@
+"""What a user watches while a run learns: numbers of one step, from its harvest and its losses. Pure functions.
+
+Left out: where they are written (the trainer) and drawn (reports).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+import torch
+
+from align_echo.train.advantages import Advantages
+from align_echo.train.batching import Batch
+from align_echo.train.loss import Lost
+from align_echo.train.rows import Harvest, Refinement
+
+BANDS = ((0.0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))
+"""Scores of an attempt, the upper end left out; a full score is a band of its own."""
+
+TURNS = (0, 1, 5, 10, 20)
+"""Where the spans of turns begin over which the mismatch of log-probabilities is shown."""
+
+Signals = dict[str, float]
+
+
+def of_harvest(harvest: Harvest, advantages: Advantages) -> Signals:
+    """Rewards by role, groups that taught nothing, gain by score band, what could not be used."""
+    found: Signals = {
+        "groups": advantages.groups,
+        "zero_variance_share": advantages.zero_variance / advantages.groups if advantages.groups else 0.0,
+        "singleton_groups": advantages.singletons,
+        "rows": len(harvest.rows),
+        "environment_steps": harvest.steps,
+    }
+    for role in sorted({row.role for row in harvest.rows}):
+        of_role = [row for row in harvest.rows if row.role == role]
+        found[f"{role}/reward"] = sum(row.reward for row in of_role) / len(of_role)
+        found[f"{role}/tokens"] = sum(sum(row.tokens.mask) for row in of_role)
+    for name, count in sorted(harvest.counts.items()):
+        found[f"count/{name.replace(' ', '_')}"] = count
+    return found | gains(harvest.refinements)
+
+
+def gains(refinements: Sequence[Refinement]) -> Signals:
+    """Mean change of score after a critique, over all and by the band of the score before."""
+    if not refinements:
+        return {}
+    by_band: dict[str, list[float]] = defaultdict(list)
+    for one in refinements:
+        by_band["all"].append(one.after - one.before)
+        by_band[band(one.before)].append(one.after - one.before)
+    return {f"gain/{name}": sum(found) / len(found) for name, found in sorted(by_band.items())}
+
+
+def band(score: float) -> str:
+    """The band of a score, as "0.25-0.5"; "full" for 1."""
+    found = next(((low, high) for low, high in BANDS if low <= score < high), None)
+    return f"{found[0]:g}-{found[1]:g}" if found else "full"
+
+
+class Losses:
+    """The losses of one step, batch by batch."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, float] = defaultdict(float)
+        self._counts: Counter[str] = Counter()
+
+    def add(self, batch: Batch, lost: Lost, entropies: torch.Tensor) -> None:
+        """Take in one batch; `entropies` [B, T-1] in nats."""
+        here = batch.mask.bool()
+        self._sums[f"{batch.role}/loss"] += float(lost.loss.detach())
+        self._counts[f"{batch.role}/loss"] = 1
+        self._mean(f"{batch.role}/clip_share", lost.clipped[here].float())
+        self._mean(f"{batch.role}/kl", lost.kl[here])
+        self._mean(f"{batch.role}/entropy", entropies[here])
+        self._mean("w_t", lost.weights[here & batch.moved])
+        sampled = here & ~batch.moved & ~batch.expert
+        for first, end in zip(TURNS, (*TURNS[1:], math.inf), strict=True):
+            of_turns = sampled & (batch.turn >= first) & (batch.turn < end)
+            self._mean(f"{batch.role}/mismatch/from_turn_{first}", lost.mismatch[of_turns])
+
+    def _mean(self, name: str, values: torch.Tensor) -> None:
+        if values.numel():
+            self._sums[name] += float(values.sum())
+            self._counts[name] += values.numel()
+
+    def read(self) -> Signals:
+        """Losses are sums over the batches, all else are means over tokens."""
+        return {name: self._sums[name] / self._counts[name] for name in sorted(self._sums)}

@@ -1,0 +1,130 @@
+"""Where recipes play: episodes of the policy, and reviews by the critic. Recipes see this and no trainer.
+
+Left out: environments and models themselves (`LocalStage` is given both), and updates of weights between steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import gymnasium as gym
+
+from align_echo.agents.conversation import ChatAgent, said
+from align_echo.agents.privileged import Expert
+from align_echo.critic.language import Form
+from align_echo.critic.review import MAX_TOKENS, Review, review
+from align_echo.models.local.chat import LocalModel
+from align_echo.rollout import Episode, base_env, run_tasks, view_before
+from align_echo.tokens import TokenSequence
+from align_echo.types import Trajectory
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An attempt to be reviewed; `sample` tells several reviews of one attempt apart."""
+
+    attempt: Trajectory
+    sample: int = 0
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """An expert's episode, and its tokens as if the policy's agent had made it."""
+
+    trajectory: Trajectory
+    tokens: TokenSequence
+
+
+class Stage(Protocol):
+    """Answers come in the order of what was asked."""
+
+    def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
+        """One episode of the policy each."""
+
+    def review(self, asked: Sequence[Asked]) -> list[Review]:
+        """One reply of the critic each. The attempts must not be broken."""
+
+    def lessons(self, queries: Sequence[str]) -> list[Lesson]:
+        """One episode of the environment's expert each, which sees the hidden state; those that broke are left out."""
+
+    def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
+        """Token ids that the policy is given before its first reply when it knows of no critique."""
+
+
+@dataclass(frozen=True)
+class LocalStage:
+    """Policy and critic on local models, which may share an engine. `agent` makes the policy's agent from its model.
+
+    Every draw depends on the models' `seed`: give `at_step` each step's number, or every step draws the same.
+    """
+
+    make_env: Callable[[], gym.Env[str, str]]
+    agent: Callable[[LocalModel], ChatAgent]
+    policy: LocalModel
+    critic: LocalModel
+    split: str
+    action_format: str
+    form: Form = "echo"
+    critic_temperature: float = 1.0
+    critic_tokens: int = MAX_TOKENS
+    workers: int = 16
+
+    def at_step(self, step: int) -> LocalStage:
+        """The same stage with draws of its own."""
+        policy = replace(self.policy, seed=self.policy.seed * 1_000_003 + step)
+        return replace(self, policy=policy, critic=replace(self.critic, seed=self.critic.seed * 1_000_003 + step))
+
+    def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
+        """One episode of the policy each."""
+        return run_tasks(
+            self.make_env,
+            self.agent(self.policy),
+            episodes,
+            split=self.split,
+            action_format=self.action_format,
+            workers=self.workers,
+        )
+
+    def review(self, asked: Sequence[Asked]) -> list[Review]:
+        """One reply of the critic each."""
+
+        def one(of: Asked) -> Review:
+            return review(
+                self.critic,
+                of.attempt,
+                self.form,
+                sample=of.sample,
+                temperature=self.critic_temperature,
+                max_tokens=self.critic_tokens,
+            )
+
+        with ThreadPoolExecutor(max_workers=self.workers) as pool:
+            return list(pool.map(one, asked))
+
+    def lessons(self, queries: Sequence[str]) -> list[Lesson]:
+        """One episode of the environment's expert each."""
+        played = run_tasks(
+            self.make_env,
+            Expert(lambda: base_env(self.make_env())),
+            queries,
+            split=self.split,
+            action_format=self.action_format,
+        )
+        return [Lesson(one, self._as_own(one)) for one in played if one.fault is None and one.steps]
+
+    def _as_own(self, trajectory: Trajectory) -> TokenSequence:
+        last = len(trajectory.steps) - 1
+        chat = self.agent(self.policy).conversation(view_before(trajectory, last, self.action_format))
+        made = self.policy.encoder.supervised([*chat, said(trajectory.steps[last].reply)])
+        mask = [0] * len(made.ids)
+        for first, end in made.spans:
+            mask[first:end] = [1] * (end - first)
+        return TokenSequence(made.ids, tuple(mask), (0.0,) * len(made.ids), made.spans)
+
+    def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
+        """Token ids of the agent's chat before its first reply, without a critique."""
+        view = view_before(trajectory, 0, self.action_format).model_copy(update={"critique": ""})
+        return self.policy.encoder.opening(self.agent(self.policy).conversation(view))

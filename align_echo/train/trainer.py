@@ -1,0 +1,231 @@
+"""One trainer for every recipe: harvest rows, make batches, learn from each role's, serve the new weights.
+
+On `transformers.Trainer`, which keeps the optimizer, the schedule, checkpoints, resuming, evaluation, early stopping
+and logging. A step's batches differ in number and size from step to step, so they are accumulated inside
+`training_step`. Left out: more than one process.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+from transformers import Trainer, TrainerCallback, TrainingArguments
+
+from align_echo.errors import TrainingError
+from align_echo.train.advantages import group_advantages
+from align_echo.train.backbone import Backbone
+from align_echo.train.batching import Batch, Normalisation, batches, scales
+from align_echo.train.forward import token_logprobs
+from align_echo.train.loss import Objective, batch_loss
+from align_echo.train.rows import Harvest, Role, Row
+from align_echo.train.signals import Losses, Signals, of_harvest
+from align_echo.types import Frozen
+
+Recipe = Callable[[int], Harvest]
+"""From a harvest's number, counted from 0, to what was brought home with the weights of that time."""
+
+Evaluation = Callable[[], Signals]
+
+
+class StepSettings(Frozen):
+    """How a harvest becomes steps. `updates` is how many steps one harvest serves; `temperature` that of sampling.
+
+    With `joint` advantages both roles of a query are one group (an ablation of ICRL).
+    """
+
+    objective: Objective = Objective()
+    normalisation: Normalisation = "sequence"
+    joint: bool = False
+    scaled: bool = True
+    updates: int = 1
+    tokens_per_batch: int = 8192
+    temperature: float = 1.0
+    most_loss: float = 1e4
+
+
+@dataclass
+class _Kept:
+    """A harvest while it is learned from: its batches, and what earlier weights said of them."""
+
+    batches: list[Batch]
+    old: list[torch.Tensor | None]
+    signals: Signals = field(default_factory=dict)
+
+
+class RoleTrainer(Trainer):
+    """`publish` is called before each harvest: engines must draw with the weights of that time.
+
+    `watch` is given the signals of every step. Raises `TrainingError` from `train` when a loss is no number or beyond
+    bounds; the batch is then kept in `post-mortem.pt` in the run's folder.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        recipe: Recipe,
+        settings: StepSettings,
+        arguments: TrainingArguments,
+        *,
+        optimizer: torch.optim.Optimizer,
+        publish: Callable[[], None],
+        watch: Callable[[int, Signals], None],
+        evaluation: Evaluation | None = None,
+        callbacks: Iterable[TrainerCallback] = (),
+    ) -> None:
+        super().__init__(
+            model=backbone.module,
+            args=arguments,
+            train_dataset=_Steps(arguments.max_steps),
+            eval_dataset=_Steps(1) if evaluation else None,
+            data_collator=_only,
+            optimizers=(optimizer, None),
+            callbacks=list(callbacks),
+        )
+        self._backbone = backbone
+        self._recipe = recipe
+        self._settings = settings
+        self._publish = publish
+        self._watch = watch
+        self._evaluation = evaluation
+        self._kept: _Kept | None = None
+        self._folder = Path(str(arguments.output_dir))
+
+    # ------------------------------------------------------------ a step
+
+    def training_step(self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
+        """Accumulate the gradients of one step; its loss, detached."""
+        step, updates = self.state.global_step, self._settings.updates
+        begun = time.perf_counter()
+        if step % updates == 0 or self._kept is None:
+            self._kept = self._harvest(step // updates)
+        kept, harvested = self._kept, time.perf_counter()
+        model.train()
+        losses, total = Losses(), torch.zeros((), device=self.args.device)
+        for place, batch in enumerate(kept.batches):
+            total += self._learn(kept, place, batch, losses)
+        ended = time.perf_counter()
+        tokens = sum(batch.ids.numel() for batch in kept.batches)
+        times = {"seconds/harvest": harvested - begun, "seconds/learn": ended - harvested}
+        self._watch(step, {**kept.signals, **losses.read(), **times, "trained_tokens": tokens})
+        return total
+
+    def _learn(self, kept: _Kept, place: int, batch: Batch, losses: Losses) -> torch.Tensor:
+        batch = batch.to(self.args.device)
+        role_model = self._backbone.activate(batch.role)
+        with self.compute_loss_context_manager():
+            logprobs, entropies = self._forward(role_model, batch)
+            reference = self._reference(batch) if self._settings.objective.beta else None
+            lost = batch_loss(batch, logprobs, self._settings.objective, old=kept.old[place], reference=reference)
+        if not math.isfinite(float(lost.loss.detach())) or abs(float(lost.loss.detach())) > self._settings.most_loss:
+            self._give_up(batch, logprobs)
+        self.accelerator.backward(lost.loss)
+        losses.add(batch, lost, entropies)
+        if self._settings.updates > 1 and kept.old[place] is None:
+            kept.old[place] = logprobs.detach()
+        return lost.loss.detach()
+
+    def _forward(self, model: Any, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        return token_logprobs(model, batch.ids, batch.mask, temperature=self._settings.temperature)
+
+    @torch.no_grad()
+    def _reference(self, batch: Batch) -> torch.Tensor:
+        with self._backbone.reference(batch.role) as model:
+            return self._forward(model, batch)[0]
+
+    def _harvest(self, number: int) -> _Kept:
+        self._publish()
+        harvest = self._recipe(number)
+        rows = [row for row in harvest.rows if row.role in self._backbone.trained]
+        found = group_advantages(
+            [row.reward for row in rows],
+            [row.group if self._settings.joint else (row.role, row.group) for row in rows],
+            scaled=self._settings.scaled,
+        )
+        scale = scales(rows, self._settings.normalisation)
+        made = batches(*self._useful(rows, found.values, scale), tokens_per_batch=self._settings.tokens_per_batch)
+        return _Kept(made, [None] * len(made), of_harvest(harvest, found))
+
+    def _useful(
+        self, rows: Sequence[Row], advantages: Sequence[float], scale: Sequence[float]
+    ) -> tuple[list[Row], list[float], list[float]]:
+        """Rows whose loss has a gradient: without a KL term, those with an advantage."""
+        kept = [place for place, one in enumerate(advantages) if one or self._settings.objective.beta]
+        return [rows[one] for one in kept], [advantages[one] for one in kept], [scale[one] for one in kept]
+
+    def _give_up(self, batch: Batch, logprobs: torch.Tensor) -> None:
+        file = self._folder / "post-mortem.pt"
+        torch.save({"step": self.state.global_step, **vars(batch), "logprobs": logprobs.detach()}, file)
+        raise TrainingError(
+            f"the loss of step {self.state.global_step} is no number or beyond {self._settings.most_loss:g}: "
+            f"its batch is kept in {file}"
+        )
+
+    # ------------------------------------------------------------ what Trainer asks for
+
+    def evaluate(self, *_: Any, metric_key_prefix: str = "eval", **__: Any) -> dict[str, float]:
+        """Play the held-out tasks with the weights as they are."""
+        if self._evaluation is None:
+            return {}
+        self._publish()
+        found = {f"{metric_key_prefix}_{name}": value for name, value in self._evaluation().items()}
+        self.log(found)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, found)
+        return found
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        for role in self._backbone.kept:
+            self._backbone.save(role, (Path(output_dir) if output_dir else self._folder) / role)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        for role in self._backbone.kept:
+            self._backbone.load(role, Path(resume_from_checkpoint) / role)
+
+    def _load_best_model(self) -> None:
+        if self.state.best_model_checkpoint is not None:
+            self._load_from_checkpoint(self.state.best_model_checkpoint)
+
+
+def optimizer_of(
+    backbone: Backbone,
+    rates: dict[Role, float],
+    *,
+    weight_decay: float = 0.0,
+    betas: tuple[float, float] = (0.9, 0.999),
+) -> torch.optim.Optimizer:
+    """AdamW with a group for each role that is trained; roles that share weights must share the rate.
+
+    Raises `TrainingError` if they do not.
+    """
+    groups: dict[int, dict[str, Any]] = {}
+    for role in backbone.trained:
+        weights = backbone.weights(role)
+        known = groups.setdefault(id(weights[0]), {"params": weights, "lr": rates[role]})
+        if known["lr"] != rates[role]:
+            raise TrainingError("both roles share their weights: give them one learning rate")
+    return torch.optim.AdamW(list(groups.values()), weight_decay=weight_decay, betas=betas)
+
+
+class _Steps(Dataset[int]):
+    """Nothing but the numbers of steps: rows come from recipes."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, place: int) -> int:
+        return place
+
+
+def _only(items: list[int]) -> dict[str, torch.Tensor]:
+    return {"step": torch.tensor(items)}
+

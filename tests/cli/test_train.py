@@ -1,0 +1,102 @@
+"""`align-echo train` as a user meets it: methods, a dry run, a run, bad input in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from align_echo.cli.main import main
+from align_echo.train.config import methods
+from tests.models.local.tiny import tiny_model, tiny_tokenizer
+
+SMALL = """\
+base: {method}
+steps: 2
+save_every: 1
+threads: 1
+collecting: {{queries: 1, samples: 2, turns: 2, reply_tokens: 4, critique_tokens: 6, workers: 4}}
+"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("model")
+    tiny_model(context=4096).save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def config(method: str = "grpo") -> str:
+    Path("mine.yaml").write_text(SMALL.format(method=method))
+    return "mine.yaml"
+
+
+def test_the_methods_are_listed_with_what_they_are(capsys):
+    assert main(["train", "--method", "list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == methods()
+    assert all(len(line.split()) > 3 for line in lines)
+
+
+def test_a_dry_run_says_what_it_would_cost_and_writes_nothing(model, capsys):
+    assert main(["train", "--config", config("echo"), "--model", model, "--dry-run", "--out", "run"]) == 0
+    out = capsys.readouterr().out
+    assert "3 episodes of alfworld, 6 turns, 2 critiques" in out
+    assert "2 of the policy, 2 of the critic" in out
+    assert "MiB  engines" in out
+    assert not Path("run").exists()
+
+
+def test_a_run_says_each_step_and_where_it_was_written(model, capsys):
+    assert main(["train", "--config", config(), "--model", model, "--out", "run"]) == 0
+    said = capsys.readouterr()
+    assert "step 1/2: policy/reward" in said.err
+    assert "step 2/2: policy/reward" in said.err
+    assert said.out.splitlines()[-1] == "written: run/summary.json and the trained models beside it"
+    assert len(Path("run/signals.jsonl").read_text().splitlines()) == 2
+    assert main(["evaluate", "--env", "alfworld", "--model", "run/policy", "--tasks", "1", "--out", "ev"]) == 0
+    assert json.loads(Path("ev/summary.json").read_text())["agent"].startswith("vanilla(")
+
+
+def test_a_finished_run_can_be_resumed_to_more_steps_only_as_another(model, capsys):
+    assert main(["train", "--config", config(), "--model", model, "--out", "run"]) == 0
+    assert main(["train", "--config", config(), "--model", model, "--out", "run", "--resume"]) == 0
+    capsys.readouterr()
+    assert main(["train", "--config", config(), "--model", model, "--out", "run", "--resume", "--steps", "3"]) == 2
+    assert "run holds another run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--method", "nope"], "unknown method 'nope'; known: critique-grpo"),
+        (["--method", "grpo", "--config", "mine.yaml"], "exclude each other"),
+        (["--config", "missing.yaml"], "cannot read missing.yaml"),
+        (["--method", "grpo", "--env", "nowhere"], "nowhere"),
+        (["--method", "grpo", "--interface", "nowhere"], "nowhere"),
+        (["--method", "grpo", "--model", "gpt-5"], "'gpt-5' cannot be trained"),
+        (["--method", "grpo", "--resume"], "--resume needs the folder"),
+        (["--method", "grpo", "--resume", "--out", "nowhere"], "no training run to resume"),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_written(arguments, message, capsys):
+    config()
+    before = sorted(Path().iterdir())
+    assert main(["train", *arguments]) == 2
+    said = capsys.readouterr()
+    assert message in said.err
+    assert said.err.count("\n") == 1
+    assert sorted(Path().iterdir()) == before
+
+
+def test_without_the_extra_the_line_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setattr("align_echo.cli.train.find_spec", lambda name: None if name == "peft" else object())
+    assert main(["train"]) == 2
+    assert capsys.readouterr().err == "align-echo: training needs an extra: pip install 'align-echo[train]'\n"

@@ -1,0 +1,77 @@
+"""A stage on which every score and every critique is written down beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from align_echo.critic.language import Critique
+from align_echo.critic.review import Review
+from align_echo.rollout import Episode
+from align_echo.tokens import token_sequence
+from align_echo.train.stage import Asked, Lesson
+from align_echo.types import Fault, Step, Tokens, Trajectory
+
+BROKEN = Fault(source="environment", error="EngineError", message="gone")
+OPENING = (1, 2, 3)
+TOLD_OPENING = (1, 2, 9, 9, 3)
+
+
+@dataclass
+class ScriptedStage:
+    """`score` gives an episode's score, None for a broken one; `advice` a review's suggestion, None for an unread one.
+    """
+
+    score: Callable[[Episode], float | None]
+    advice: Callable[[Asked], str | None] = lambda asked: f"hint {asked.sample}"
+    played: list[Episode] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
+
+    def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
+        self.played += episodes
+        return [self._episode(one) for one in episodes]
+
+    def review(self, asked: Sequence[Asked]) -> list[Review]:
+        self.asked += asked
+        return [self._review(one) for one in asked]
+
+    def lessons(self, queries: Sequence[str]) -> list[Lesson]:
+        made = [self._episode(Episode(query, sample=99)) for query in queries]
+        return [Lesson(one.model_copy(update={"score": 1.0, "won": True}), token_sequence(one)) for one in made]
+
+    def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
+        return OPENING
+
+    def _episode(self, episode: Episode) -> Trajectory:
+        score = self.score(episode)
+        opening = TOLD_OPENING if episode.critique else OPENING
+        calls = [
+            Tokens(context_ids=opening, sampled_ids=(50 + episode.sample, 4), logprobs=(-0.5, -0.1)),
+            Tokens(start=len(opening) + 2, context_ids=(5, 6), sampled_ids=(7,), logprobs=(-0.7,)),
+        ]
+        steps = [Step(reply="a", action="a", observation="b", raw_observation="b", tokens=call) for call in calls]
+        return Trajectory(
+            environment="scripted",
+            split="train",
+            task_id=episode.task_id,
+            agent="scripted",
+            sample=episode.sample,
+            goal="win",
+            critique=episode.critique,
+            initial_observation="here",
+            steps=tuple(steps),
+            score=score or 0.0,
+            won=score == 1.0,
+            fault=BROKEN if score is None else None,
+        )
+
+    def _review(self, asked: Asked) -> Review:
+        advice = self.advice(asked)
+        return Review(
+            form="echo",
+            sample=asked.sample,
+            reply=advice or "?",
+            critique=None if advice is None else Critique(reason="so", suggestions=(advice,)),
+            problem="" if advice else "cannot be read",
+            tokens=Tokens(context_ids=(8, 8), sampled_ids=(30 + asked.sample,), logprobs=(-1.0,)),
+        )

@@ -1,0 +1,64 @@
+"""Rows as tensors: nothing lost, roles apart, and scales that make batches add up."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from align_echo.tokens import TokenSequence
+from align_echo.train.batching import batches, scales
+from align_echo.train.rows import Role, Row
+
+ROLES: tuple[Role, ...] = ("policy", "critic")
+
+
+def row(length: int, sampled: int, role: Role = "policy") -> Row:
+    """A row of `length` tokens, the last `sampled` of them the model's, in one turn."""
+    start = length - sampled
+    tokens = TokenSequence(
+        ids=tuple(range(10, 10 + length)),
+        mask=(0,) * start + (1,) * sampled,
+        logprobs=(0.0,) * start + tuple(-0.5 - place for place in range(sampled)),
+        turns=((start, length),) if sampled else (),
+    )
+    return Row(tokens, role, "g", 0.0)
+
+
+def test_one_batch_by_hand():
+    (found,) = batches([row(3, 1), row(5, 2)], [0.5, -1.0], [0.25, 0.125], tokens_per_batch=100)
+    assert found.ids.tolist() == [[10, 11, 12, 13, 14], [10, 11, 12, 0, 0]]
+    assert found.mask.tolist() == [[0, 0, 1, 1], [0, 1, 0, 0]]
+    assert found.sampled.tolist() == [[0, 0, -0.5, -1.5], [0, -0.5, 0, 0]]
+    assert found.turn.tolist() == [[-1, -1, 0, 0], [-1, 0, -1, -1]]
+    assert found.advantages.tolist() == [[-1.0], [0.5]]
+    assert found.scale.tolist() == [[0.125], [0.25]]
+
+
+def test_scales_by_hand():
+    rows = [row(4, 2), row(4, 3), row(4, 0), row(9, 4, "critic")]
+    assert scales(rows, "sequence") == pytest.approx([1 / 4, 1 / 6, 0, 1 / 4])
+    assert scales(rows, "token") == pytest.approx([1 / 5, 1 / 5, 0, 1 / 4])
+
+
+rows_of_two_roles = st.lists(
+    st.tuples(st.integers(2, 12), st.integers(0, 11), st.sampled_from(ROLES)).map(
+        lambda one: row(one[0], min(one[1], one[0] - 1), one[2])
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+@given(rows_of_two_roles, st.integers(1, 60), st.sampled_from(["sequence", "token"]))
+def test_every_row_is_in_one_batch_of_its_role_and_every_role_counts_1(rows, size, normalisation):
+    scale = scales(rows, normalisation)
+    found = batches(rows, [float(place) for place in range(len(rows))], scale, tokens_per_batch=size)
+    assert sorted(one for batch in found for one in batch.advantages.flatten().tolist()) == list(range(len(rows)))
+    for batch in found:
+        assert batch.ids.numel() <= size or len(batch.ids) == 1
+        assert {rows[int(one)].role for one in batch.advantages.flatten()} == {batch.role}
+    for role in ROLES:
+        whole = sum(float((batch.mask * batch.scale).sum()) for batch in found if batch.role == role)
+        any_sampled = any(sum(one.tokens.mask) for one in rows if one.role == role)
+        assert whole == pytest.approx(float(any_sampled), abs=1e-5)

@@ -1,0 +1,148 @@
+"""The loss of real forward passes: equal to an unpadded reference, and blind to what was not sampled."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import pytest
+import torch
+
+from align_echo.tokens import TokenSequence
+from align_echo.train.batching import Normalisation, batches, scales
+from align_echo.train.forward import check_parts, token_logprobs
+from align_echo.train.loss import Objective, batch_loss
+from align_echo.train.objective import shaped
+from align_echo.train.rows import Role, Row
+from tests.models.local.tiny import tiny_model
+
+
+def row(dice: random.Random, role: Role = "policy", *, moved: bool = False, expert: bool = False) -> Row:
+    length = dice.randint(4, 20)
+    start = dice.randint(1, length - 2)
+    mask = [0] * start + [int(dice.random() < 0.6) for _ in range(length - start - 1)] + [1]
+    tokens = TokenSequence(
+        ids=tuple(dice.randrange(3, 290) for _ in range(length)),
+        mask=tuple(mask),
+        logprobs=tuple(-6.0 * one * dice.random() for one in mask),
+        turns=((start, length),),
+    )
+    return Row(tokens, role, "g", 0.0, moved=moved, expert=expert)
+
+
+def some_rows(seed: int = 0) -> tuple[list[Row], list[float]]:
+    dice = random.Random(seed)
+    rows = [row(dice) for _ in range(4)] + [row(dice, "critic") for _ in range(3)]
+    rows += [row(dice, moved=True) for _ in range(2)] + [row(dice, expert=True)]
+    return rows, [dice.uniform(-2, 2) for _ in rows]
+
+
+def gradients(
+    model: Any, objective: Objective, size: int, normalisation: Normalisation, shift: float
+) -> tuple[float, list[torch.Tensor]]:
+    """Loss and gradient of a step, its rows in batches of a size; `shift` moves the old log-probabilities."""
+    rows, advantages = some_rows()
+    total = 0.0
+    summed = [torch.zeros_like(one) for one in model.parameters()]
+    for batch in batches(rows, advantages, scales(rows, normalisation), tokens_per_batch=size):
+        logprobs, _ = token_logprobs(model, batch.ids, batch.mask)
+        old = logprobs.detach() + shift
+        found = batch_loss(batch, logprobs, objective, old=old, reference=old - 0.3).loss
+        for one, each in zip(summed, torch.autograd.grad(found, list(model.parameters())), strict=True):
+            one += each
+        total += float(found.detach())
+    return total, summed
+
+
+def reference(
+    model: Any, objective: Objective, normalisation: Normalisation, shift: float
+) -> tuple[float, list[torch.Tensor]]:
+    """The same, row by row without padding, from the model's logits, every term written out."""
+    rows, advantages = some_rows()
+    roles = [one.role for one in rows]
+    total = torch.zeros(())
+    for one, advantage in zip(rows, advantages, strict=True):
+        ids, places = torch.tensor(one.tokens.ids), [place for place, on in enumerate(one.tokens.mask) if on]
+        logprobs = model(input_ids=ids[None]).logits[0].log_softmax(-1)
+        of_role = [other for other, role in zip(rows, roles, strict=True) if role == one.role]
+        scale = 1 / (len(of_role) * len(places))
+        if normalisation == "token":
+            scale = 1 / sum(sum(other.tokens.mask) for other in of_role)
+        own = torch.stack([logprobs[place - 1, ids[place]] for place in places])
+        ratio = (own - own.detach() - shift).exp()
+        if objective.ratio == "sequence":
+            ratio = (own - own.detach() - shift).mean().exp().expand(len(places))
+        for place, logprob, each in zip(places, own, ratio, strict=True):
+            term = -min(each * advantage, each.clamp(0.8, 1.2) * advantage)
+            if one.moved and objective.reweigh:
+                term = term * min(2.0, math.exp(float(logprob.detach()) + shift - one.tokens.logprobs[place]))
+            if one.expert:
+                term = -shaped(logprob.exp()) * advantage
+            away = (logprob.detach() + shift - 0.3) - logprob
+            term = term + objective.beta * (-away if objective.kl == "k1" else away.exp() - away - 1)
+            total = total + scale * term
+    return float(total.detach()), list(torch.autograd.grad(total, list(model.parameters())))
+
+
+OBJECTIVES = {
+    "grpo": Objective(),
+    "kl": Objective(beta=0.1),
+    "k1": Objective(beta=0.1, kl="k1"),
+    "gspo": Objective(ratio="sequence"),
+    "not reweighed": Objective(reweigh=False),
+}
+
+
+@pytest.mark.parametrize("normalisation", ["sequence", "token"])
+@pytest.mark.parametrize("shift", [0.0, 0.15, -0.3])
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_batches_give_the_loss_and_gradient_of_rows_alone(name, shift, normalisation):
+    model = torch.nn.Module.to(tiny_model(), torch.float64)
+    wanted, wanted_gradients = reference(model, OBJECTIVES[name], normalisation, shift)
+    for size in (20, 1000):
+        found, found_gradients = gradients(model, OBJECTIVES[name], size, normalisation, shift)
+        assert found == pytest.approx(wanted, abs=1e-6)
+        for one, other in zip(found_gradients, wanted_gradients, strict=True):
+            assert float((one - other).abs().max()) <= 1e-6
+
+
+def test_only_sampled_tokens_are_learned_from():
+    rows, advantages = some_rows()
+    (batch,) = batches(rows[:1], advantages[:1], [1.0], tokens_per_batch=100)
+    model = tiny_model()
+    logprobs, entropies = token_logprobs(model, batch.ids, batch.mask)
+    assert ((logprobs != 0) == batch.mask.bool()).all()
+    assert ((entropies > 0) == batch.mask.bool()).all()
+    logits = model(input_ids=batch.ids).logits[:, :-1].log_softmax(-1)
+    wanted = logits.gather(-1, batch.ids[:, 1:, None]).squeeze(-1)
+    assert torch.allclose(logprobs, wanted * batch.mask, atol=1e-5)
+
+
+def test_a_temperature_is_that_of_sampling():
+    model, ids = tiny_model(), torch.tensor([[5, 6, 7, 8]])
+    logprobs, _ = token_logprobs(model, ids, torch.ones(1, 3), temperature=0.5)
+    wanted = (model(input_ids=ids).logits[:, :-1] / 0.5).log_softmax(-1).gather(-1, ids[:, 1:, None]).squeeze(-1)
+    assert torch.allclose(logprobs, wanted, atol=1e-5)
+
+
+def test_the_mismatch_with_sampling_is_shown_for_rows_as_sampled_alone():
+    rows, advantages = some_rows()
+    for batch in batches(rows, advantages, scales(rows, "token"), tokens_per_batch=1000):
+        logprobs, _ = token_logprobs(tiny_model(), batch.ids, batch.mask)
+        found = batch_loss(batch, logprobs, Objective())
+        shown = (found.mismatch > 0).any(-1, keepdim=True)
+        assert (shown == ~(batch.moved | batch.expert)).all()
+
+
+def test_the_head_is_checked_against_the_models_own_logits():
+    model = tiny_model()
+    check_parts(model, torch.tensor([3, 4, 5]))
+
+    def capped(module: Any, arguments: Any, output: Any) -> Any:
+        output.logits = output.logits.tanh()
+        return output
+
+    model.register_forward_hook(capped)
+    with pytest.raises(ValueError, match="changes its logits"):
+        check_parts(model, torch.tensor([3, 4, 5]))

@@ -1,0 +1,124 @@
+"""Recipes: who plays what under which critique, and what every row earns."""
+
+from __future__ import annotations
+
+import pytest
+
+from align_echo.rollout import Episode
+from align_echo.train.methods.critique_grpo import critique_grpo
+from align_echo.train.methods.echo import echo
+from align_echo.train.methods.grpo import grpo
+from align_echo.train.methods.icrl import icrl
+from align_echo.train.methods.luffy import luffy
+from align_echo.train.rewards import linear_gain, saturation_gain
+from align_echo.train.rows import Harvest, Refinement, Role
+from align_echo.train.stage import Asked
+from tests.train.scripted_stage import OPENING, TOLD_OPENING, ScriptedStage
+
+
+def rewards(harvest: Harvest, role: Role, group: str) -> list[float]:
+    return [row.reward for row in harvest.rows if (row.role, row.group) == (role, group)]
+
+
+def test_grpo_plays_every_query_as_often_as_asked_and_leaves_out_what_broke():
+    def score(one: Episode) -> float | None:
+        return None if one == Episode("b", 1) else one.sample / 2
+
+    found = grpo(["a", "b"], ScriptedStage(score), samples=3)
+    assert rewards(found, "policy", "a") == [0.0, 0.5, 1.0]
+    assert rewards(found, "policy", "b") == [0.0, 1.0]
+    assert found.counts["broken rollouts"] == 1
+    assert found.steps == 12
+    assert all(row.tokens.mask == (0, 0, 0, 1, 1, 0, 0, 1) and not row.moved for row in found.rows)
+
+
+def test_echo_trains_on_refinements_and_critiques_and_not_on_the_attempt():
+    def score(one: Episode) -> float:
+        return {"": 0.5, "hint 0": 1.0, "hint 1": 0.25}[one.critique]
+
+    stage = ScriptedStage(score)
+    found = echo(["a", "b"], stage, refinements=2)
+    assert stage.played[:2] == [Episode("a"), Episode("b")]
+    assert stage.played[2:4] == [Episode("a", 1, "hint 0"), Episode("a", 2, "hint 1")]
+    for query in ("a", "b"):
+        assert rewards(found, "policy", query) == [1.0, 0.25]
+        assert rewards(found, "critic", query) == [saturation_gain(0.5, 1.0), saturation_gain(0.5, 0.25)]
+    assert found.refinements[:2] == (Refinement(0.5, 1.0), Refinement(0.5, 0.25))
+    assert found.steps == 12
+    assert [row.tokens.ids[: len(TOLD_OPENING)] for row in found.rows if row.role == "policy"] == [TOLD_OPENING] * 4
+
+
+def test_echos_ablation_rewards_the_difference():
+    found = echo(["a"], ScriptedStage(lambda one: 1.0 if one.critique else 0.25), refinements=1, reward=linear_gain)
+    assert rewards(found, "critic", "a") == [0.75]
+
+
+def test_a_critique_that_cannot_be_read_is_not_played_and_earns_the_least():
+    def advice(asked: Asked) -> str | None:
+        return "hint" if asked.sample else None
+
+    stage = ScriptedStage(lambda one: 0.75, advice)
+    found = echo(["a"], stage, refinements=2)
+    assert [one.critique for one in stage.played] == ["", "hint"]
+    assert sorted(rewards(found, "critic", "a")) == [saturation_gain(0.75, 0.0), 0.0]
+    assert found.counts["unread critiques"] == 1
+
+
+def test_what_broke_earns_neither_policy_nor_critic_anything():
+    def score(one: Episode) -> float | None:
+        return None if one.critique == "hint 1" or one.task_id == "b" else 0.5
+
+    stage = ScriptedStage(score)
+    found = echo(["a", "b"], stage, refinements=2)
+    assert {asked.attempt.task_id for asked in stage.asked} == {"a"}
+    assert rewards(found, "policy", "a") == [0.5]
+    assert rewards(found, "critic", "a") == [0.0]
+    assert found.counts["broken rollouts"] == 2
+
+
+def test_icrl_criticises_failures_only_and_compares_all_attempts_of_a_query():
+    def score(one: Episode) -> float:
+        return 1.0 if one.sample == 1 or one.critique == "hint 2" else 0.0
+
+    stage = ScriptedStage(score)
+    found = icrl(["a"], stage, sessions=3)
+    assert [asked.sample for asked in stage.asked] == [0, 2]
+    assert stage.played[3:] == [Episode("a", 3, "hint 0"), Episode("a", 5, "hint 2")]
+    assert rewards(found, "policy", "a") == [0.0, 1.0, 0.0, 0.0, 1.0]
+    assert rewards(found, "critic", "a") == [0.0, 1.0]
+
+
+def test_icrl_trains_a_revision_without_its_critique():
+    found = icrl(["a"], ScriptedStage(lambda one: 0.0), sessions=1)
+    first, revised = (row for row in found.rows if row.role == "policy")
+    assert (first.moved, revised.moved) == (False, True)
+    assert revised.tokens.ids == (*OPENING, 51, 4, 5, 6, 7)
+    assert revised.tokens.mask == first.tokens.mask
+    assert revised.tokens.logprobs == first.tokens.logprobs
+    assert revised.tokens.turns == first.tokens.turns == ((3, 5), (7, 8))
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_icrl_plays_as_many_rounds_as_asked(rounds):
+    stage = ScriptedStage(lambda one: 0.0)
+    found = icrl(["a", "b"], stage, sessions=2, rounds=rounds)
+    assert len(stage.played) == 4 * rounds
+    assert len(set(stage.played)) == len(stage.played), "every draw is one of its own"
+    assert len([row for row in found.rows if row.role == "critic"]) == 4 * (rounds - 1)
+
+
+def test_luffy_puts_an_expert_into_every_group():
+    found = luffy(["a", "b"], ScriptedStage(lambda one: 0.0), samples=3)
+    assert rewards(found, "policy", "a") == rewards(found, "policy", "b") == [0.0, 0.0, 1.0]
+    assert [row.expert for row in found.rows] == [False] * 4 + [True] * 2
+
+
+def test_critique_grpo_adds_the_best_refinement_of_a_query_without_its_critique():
+    def score(one: Episode) -> float:
+        return {"": 0.5 * one.sample, "hint 0": 0.25, "hint 1": 0.75}[one.critique]
+
+    found = critique_grpo(["a"], ScriptedStage(score), samples=3)
+    assert rewards(found, "policy", "a") == [0.0, 0.5, 1.0, 0.75]
+    assert [(row.moved, row.expert) for row in found.rows] == [(False, False)] * 3 + [(True, True)]
+    assert found.rows[-1].tokens.ids[:4] == (*OPENING, 54)
+    assert {row.role for row in found.rows} == {"policy"}

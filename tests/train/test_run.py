@@ -1,0 +1,157 @@
+"""Training runs on the real ALFWorld with a tiny random model: every method for two steps, resuming, folders."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+
+from align_echo.errors import UsageError
+from align_echo.train.config import TrainConfig, checked_config, merged, method, methods
+from align_echo.train.estimate import estimate
+from align_echo.train.run import Run, queries_at
+from align_echo.train.signals import Signals
+from tests.models.local.tiny import tiny_model, tiny_tokenizer
+
+SMALL = {
+    "steps": 2,
+    "save_every": 2,
+    "threads": 1,
+    "optimising": {"lr": 1e-3},
+    "collecting": {"queries": 1, "samples": 2, "turns": 2, "reply_tokens": 4, "critique_tokens": 6, "workers": 4},
+}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("model")
+    tiny_model(context=4096).save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return str(folder)
+
+
+def config_of(name: str, model: str, **changes: Any) -> TrainConfig:
+    values = merged(merged(method(name), SMALL), {"model": model, **changes})
+    if values.get("weights") == "models" and "critic" in values.get("trained", ["critic"]):
+        values = merged(values, {"optimising": {"critic_lr": 1e-3}})
+    return checked_config(values, name)
+
+
+def trained(config: TrainConfig, folder: Path, *, resume: bool = False) -> list[tuple[int, Signals]]:
+    seen: list[tuple[int, Signals]] = []
+    Run(config, folder, resume=resume).train(lambda step, signals: seen.append((step, signals)))
+    return seen
+
+
+@pytest.mark.parametrize("name", methods())
+def test_every_method_runs_and_leaves_what_it_says(name, model, tmp_path):
+    config = config_of(name, model)
+    seen = trained(config, tmp_path / "run")
+    assert [step for step, _ in seen] == [0, 1]
+    lines = [json.loads(line) for line in (tmp_path / "run" / "signals.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [0, 1]
+    assert all(line["environment_steps"] > 0 and line["count/broken_rollouts"] == 0 for line in lines)
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["steps"] == 2
+    role = config.trained[0]
+    assert {"model.safetensors", "tokenizer.json", "config.json"} <= {
+        file.name for file in (tmp_path / "run" / role).iterdir()
+    }
+
+
+def test_adapters_run_and_can_be_read_again(model, tmp_path):
+    trained(config_of("echo", model, weights="adapters"), tmp_path / "run")
+    for role in ("policy", "critic"):
+        assert (tmp_path / "run" / role / "adapter_model.safetensors").is_file()
+
+
+def test_a_resumed_run_ends_as_one_that_was_not_disturbed(model, tmp_path):
+    config = config_of("echo", model, steps=4, step={"normalisation": "token"})
+    whole = trained(config, tmp_path / "whole")
+    cut = Run(config, tmp_path / "cut")
+
+    class Killed(Exception):
+        pass
+
+    def stop_at(step: int, signals: Signals) -> None:
+        if step == 2:
+            raise Killed
+
+    with pytest.raises(Killed):
+        cut.train(stop_at)
+    rest = trained(config, tmp_path / "cut", resume=True)
+    assert [step for step, _ in rest] == [2, 3]
+
+    def lasting(signals: Signals) -> Signals:
+        """Without times, and without what depends on the engine's rounding."""
+        return {name: value for name, value in signals.items() if "seconds" not in name and "mismatch" not in name}
+
+    assert [lasting(one) for _, one in rest] == [lasting(one) for _, one in whole[2:]]
+    lines = (tmp_path / "cut" / "signals.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [0, 1, 2, 3]
+    for role in ("policy", "critic"):
+        one, other = (load_file(tmp_path / run / role / "model.safetensors") for run in ("whole", "cut"))
+        assert all(bool((one[name] == other[name]).all()) for name in one)
+
+
+def test_held_out_tasks_are_played_before_and_after(model, tmp_path):
+    config = config_of("grpo", model, evaluating={"every": 2, "tasks": 2})
+    trained(config, tmp_path / "run")
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["before"]["eval_n"] == summary["after"]["eval_n"] == 2
+    assert 0 <= summary["after"]["eval_score"] <= 1
+
+
+def test_a_folder_that_holds_something_else_is_refused(model, tmp_path):
+    config = config_of("grpo", model)
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UsageError, match="is not empty"):
+        Run(config, tmp_path)
+    with pytest.raises(UsageError, match="no training run to resume"):
+        Run(config, tmp_path, resume=True)
+    trained(config, tmp_path / "run")
+    with pytest.raises(UsageError, match="holds another run"):
+        Run(config.model_copy(update={"seed": 5}), tmp_path / "run", resume=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": "gpt-5"}, "cannot be trained"),
+        ({"env": "nowhere"}, "nowhere"),
+        ({"split": "nowhere"}, "nowhere"),
+        ({"collecting": {"queries": 10**6}}, "tasks to train on"),
+    ],
+)
+def test_names_that_are_not_known_are_refused(changes, message, model, tmp_path):
+    with pytest.raises(UsageError, match=message):
+        trained(checked_config(merged(config_of("grpo", model).model_dump(), changes), "grpo"), tmp_path / "run")
+
+
+@given(st.integers(1, 30), st.integers(1, 8), st.integers(0, 3))
+def test_every_lap_asks_for_other_tasks_each_once(size, count, seed):
+    pool = [f"task {number}" for number in range(size)]
+    if count > size:
+        with pytest.raises(UsageError):
+            queries_at(0, pool, count, seed)
+        return
+    lap = size // count
+    asked = [queries_at(harvest, pool, count, seed) for harvest in range(2 * lap)]
+    for first in (0, lap):
+        found = [task for queries in asked[first : first + lap] for task in queries]
+        assert len(found) == len(set(found)) == lap * count
+    assert asked == [queries_at(harvest, pool, count, seed) for harvest in range(2 * lap)]
+
+
+def test_the_estimate_of_a_step_by_hand(model):
+    cost = estimate(config_of("echo", model))
+    assert (cost.episodes, cost.critiques, cost.most_turns) == (3, 2, 6)
+    assert cost.rows == {"policy": 2, "critic": 2}
+    assert cost.parameters == tiny_model(context=4096).num_parameters()
+    assert cost.memory["gradients and optimizer"] == 2 * 3 * 4 * cost.parameters
+    assert estimate(config_of("icrl", model)).episodes == 4
+    assert estimate(config_of("rco", model)).rows == {"critic": 2}

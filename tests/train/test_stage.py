@@ -1,0 +1,76 @@
+"""The real stage, with a tiny random model: token-exact rows, draws apart, unread critiques."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from align_echo.agents.vanilla import Vanilla
+from align_echo.models.local.chat import LocalModel
+from align_echo.models.local.transformers_engine import TransformersEngine
+from align_echo.rollout import Episode
+from align_echo.tokens import token_sequence
+from align_echo.train.rows import policy_row, without_critique
+from align_echo.train.stage import Asked, LocalStage
+from tests.models.local.tiny import tiny_encoder, tiny_model
+from tests.room_env import TASK_IDS, RoomEnv
+
+ENCODER = tiny_encoder()
+
+
+@pytest.fixture(scope="module")
+def stage():
+    engine = TransformersEngine(tiny_model(context=4096), name="tiny", decode=ENCODER.text, slots=8)
+    model = LocalModel(engine, ENCODER)
+    yield LocalStage(
+        make_env=lambda: RoomEnv(step_limit=3),
+        agent=lambda one: Vanilla(one, temperature=1.0, max_tokens=6),
+        policy=model,
+        critic=model,
+        split="train",
+        action_format="any",
+        critic_tokens=8,
+        workers=4,
+    )
+    engine.close()
+
+
+def test_a_row_moved_to_the_opening_without_critique_differs_in_that_alone(stage):
+    (told,) = stage.play([Episode(TASK_IDS[0], critique="take the mug")])
+    (untold,) = stage.play([Episode(TASK_IDS[0])])
+    opening = stage.opening(told)
+    assert opening == stage.opening(untold) == untold.steps[0].tokens.context_ids
+    assert opening != told.steps[0].tokens.context_ids
+    moved = without_critique(policy_row(told, told.task_id), told, opening).tokens
+    original = token_sequence(told)
+    assert [moved.ids[first:end] for first, end in moved.turns] == [
+        original.ids[first:end] for first, end in original.turns
+    ]
+    assert "take the mug" in ENCODER.text(original.ids)
+    assert "take the mug" not in ENCODER.text(moved.ids)
+
+
+def test_reviews_keep_what_was_drawn_and_say_what_cannot_be_read(stage):
+    (attempt,) = stage.play([Episode(TASK_IDS[0])])
+    reviews = stage.review([Asked(attempt, sample) for sample in range(3)])
+    assert [one.sample for one in reviews] == [0, 1, 2]
+    assert len({one.tokens.sampled_ids for one in reviews}) == 3
+    assert len({one.tokens.context_ids for one in reviews}) == 1
+    assert all(one.critique is None and one.problem and not one.advice and one.fault is None for one in reviews)
+
+
+def test_every_step_draws_anew_and_the_same_step_the_same(stage):
+    first, again, other = (stage.at_step(step).play([Episode(TASK_IDS[0])])[0] for step in (1, 1, 2))
+    assert token_sequence(first).ids == token_sequence(again).ids
+    assert token_sequence(first).ids != token_sequence(other).ids
+
+
+def test_an_experts_episode_is_told_as_the_agents_own(stage):
+    (lesson,) = stage.lessons([TASK_IDS[0]])
+    assert lesson.trajectory.won
+    said = [ENCODER.text(lesson.tokens.ids[first:end]) for first, end in lesson.tokens.turns]
+    assert [one.removesuffix("<|im_end|>").strip() for one in said] == [step.action for step in lesson.trajectory.steps]
+    assert lesson.tokens.ids[: lesson.tokens.turns[0][0]] == stage.opening(lesson.trajectory)
+    assert sum(lesson.tokens.mask) == sum(end - first for first, end in lesson.tokens.turns)

@@ -1,0 +1,254 @@
+"""The trainer with a tiny model: it learns, keeps frozen what is frozen, resumes to the bit, stops at nonsense."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peft import LoraConfig
+from transformers import TrainerCallback, TrainingArguments
+
+from align_echo.errors import TrainingError, UsageError
+from align_echo.tokens import TokenSequence
+from align_echo.train.backbone import ROLES, Adapters, Backbone, Models
+from align_echo.train.loss import Objective
+from align_echo.train.rows import Harvest, Role, Row
+from align_echo.train.signals import Signals
+from align_echo.train.trainer import Recipe, RoleTrainer, StepSettings, optimizer_of
+from tests.models.local.tiny import tiny_model
+
+LIKED, OTHER = 40, 41
+PROMPT: dict[Role, tuple[int, ...]] = {"policy": (5, 6, 7), "critic": (8, 9, 10, 11)}
+
+
+def row(role: Role, token: int, reward: float, group: str = "g") -> Row:
+    prompt = PROMPT[role]
+    length = len(prompt)
+    tokens = TokenSequence(
+        ids=(*prompt, token),
+        mask=(0,) * length + (1,),
+        logprobs=(0.0,) * length + (-5.0,),
+        turns=((length, length + 1),),
+    )
+    return Row(tokens, role, group, reward)
+
+
+def liking(number: int) -> Harvest:
+    """Each role earns something for the one token only; the rest of the harvest depends on its number."""
+    rows = [row(role, token, float(token == LIKED)) for role in ROLES for token in (LIKED, OTHER, 50 + number)]
+    return Harvest(tuple(rows), steps=3)
+
+
+def settings_of(objective: Objective | None = None, **changes: Any) -> StepSettings:
+    return StepSettings(objective=objective or Objective(), **changes)
+
+
+def trainer(
+    folder: Path,
+    backbone: Backbone,
+    recipe: Recipe = liking,
+    settings: StepSettings | None = None,
+    *,
+    steps: int = 4,
+    lr: float = 1e-2,
+    callbacks: Sequence[TrainerCallback] = (),
+    seen: list[tuple[int, Signals]] | None = None,
+    **changes: Any,
+) -> RoleTrainer:
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        max_steps=steps,
+        learning_rate=lr,
+        lr_scheduler_type="linear",
+        save_steps=2,
+        report_to=[],
+        use_cpu=True,
+        disable_tqdm=True,
+        seed=1,
+        **changes,
+    )
+    return RoleTrainer(
+        backbone,
+        recipe,
+        settings or settings_of(),
+        arguments,
+        optimizer=optimizer_of(backbone, dict.fromkeys(ROLES, lr)),
+        publish=lambda: None,
+        watch=lambda step, signals: seen.append((step, signals)) if seen is not None else None,
+        callbacks=callbacks,
+    )
+
+
+def liking_of(backbone: Backbone, role: Role) -> float:
+    model = backbone.activate(role)
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([PROMPT[role]])).logits[0, -1]
+    return float(logits.log_softmax(-1)[LIKED])
+
+
+def shared() -> Models:
+    model = tiny_model()
+    return Models({"policy": model, "critic": model})
+
+
+def pair(trained: Sequence[Role] = ROLES) -> Models:
+    return Models({"policy": tiny_model(), "critic": tiny_model(seed=1)}, trained=trained)
+
+
+def adapters(trained: Sequence[Role] = ROLES) -> Adapters:
+    torch.manual_seed(0)
+    return Adapters(tiny_model(), LoraConfig(r=4, target_modules="all-linear"), trained=trained)
+
+
+def weights_of(backbone: Backbone) -> dict[str, torch.Tensor]:
+    return {name: one.detach().clone() for name, one in backbone.module.named_parameters()}
+
+
+def differing(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> set[str]:
+    return {name for name in before if not torch.equal(before[name], after[name])}
+
+
+@pytest.mark.parametrize("make", [shared, pair, adapters])
+def test_what_earns_more_becomes_likelier_in_both_roles(make, tmp_path):
+    backbone = make()
+    before = {role: liking_of(backbone, role) for role in ROLES}
+    trainer(tmp_path, backbone, steps=8).train()
+    for role in ROLES:
+        assert liking_of(backbone, role) > before[role] + 0.3
+
+
+@pytest.mark.parametrize("make", [pair, adapters])
+@pytest.mark.parametrize("role", ROLES)
+def test_a_frozen_role_keeps_its_weights_to_the_bit(make, role, tmp_path):
+    backbone = make(trained=(role,))
+    before = weights_of(backbone)
+    trainer(tmp_path, backbone, settings=settings_of(Objective()), steps=3).train()
+    changed = differing(before, weights_of(backbone))
+    assert changed
+    assert all(f"{role}." in name for name in changed)
+
+
+def test_the_models_own_weights_stay_as_they_are_under_adapters(tmp_path):
+    backbone = adapters()
+    before = weights_of(backbone)
+    trainer(tmp_path, backbone, steps=3).train()
+    changed = differing(before, weights_of(backbone))
+    assert {"lora" in name for name in changed} == {True}
+    assert {role for role in ROLES for name in changed if f".{role}." in name} == set(ROLES)
+
+
+def test_gradient_checkpointing_does_not_mix_up_adapters(tmp_path):
+    plain, checkpointed = adapters(), adapters()
+    checkpointed.module.train()
+    base = checkpointed.activate("policy").get_base_model()
+    base.gradient_checkpointing_enable({"use_reentrant": False})
+    trainer(tmp_path / "a", plain).train()
+    trainer(tmp_path / "b", checkpointed).train()
+    after, other = weights_of(plain), weights_of(checkpointed)
+    assert all(torch.allclose(after[name], other[name], atol=1e-6) for name in after)
+
+
+class StopAt(TrainerCallback):
+    def __init__(self, step: int) -> None:
+        self._step = step
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        control.should_training_stop = state.global_step >= self._step
+
+
+@pytest.mark.parametrize("make", [shared, pair, adapters])
+@pytest.mark.parametrize("updates", [1, 2])
+def test_a_resumed_run_ends_with_the_weights_of_one_that_was_not_disturbed(make, updates, tmp_path):
+    straight = make()
+    trainer(tmp_path / "straight", straight, settings=settings_of(updates=updates)).train()
+    trainer(tmp_path / "cut", make(), settings=settings_of(updates=updates), callbacks=[StopAt(2)]).train()
+    resumed = make()
+    trainer(tmp_path / "cut", resumed, settings=settings_of(updates=updates)).train(resume_from_checkpoint=True)
+    assert differing(weights_of(straight), weights_of(resumed)) == set()
+
+
+def test_a_second_update_uses_the_log_probabilities_of_the_first(tmp_path):
+    seen: list[tuple[int, Signals]] = []
+    harvests: list[int] = []
+
+    def recipe(number: int) -> Harvest:
+        harvests.append(number)
+        return liking(number)
+
+    trainer(tmp_path, shared(), recipe, settings_of(updates=2), lr=0.1, seen=seen).train()
+    assert harvests == [0, 1]
+    clipped = [signals["policy/clip_share"] for _, signals in seen]
+    assert clipped[0] == clipped[2] == 0
+    assert clipped[1] > 0
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_batch(tmp_path):
+    backbone = shared()
+    with torch.no_grad():
+        next(iter(backbone.module.parameters())).fill_(math.nan)
+    with pytest.raises(TrainingError, match="post-mortem"):
+        trainer(tmp_path, backbone).train()
+    kept = torch.load(tmp_path / "post-mortem.pt")
+    assert kept["step"] == 0
+    assert kept["role"] in ROLES
+
+
+def test_a_harvest_that_teaches_nothing_changes_nothing(tmp_path):
+    backbone = shared()
+    before = weights_of(backbone)
+    seen: list[tuple[int, Signals]] = []
+    alike = Harvest((row("policy", LIKED, 1.0), row("policy", OTHER, 1.0)))
+    trainer(tmp_path, backbone, lambda number: alike, seen=seen).train()
+    assert differing(before, weights_of(backbone)) == set()
+    assert seen[0][1]["zero_variance_share"] == 1.0
+
+
+def test_a_kl_term_holds_the_model_near_its_start(tmp_path):
+    def moved(beta: float) -> float:
+        model = tiny_model()
+        backbone = Models({"policy": model, "critic": model}, reference=True)
+        before = liking_of(backbone, "policy")
+        trainer(tmp_path / str(beta), backbone, settings=settings_of(Objective(beta=beta)), steps=8).train()
+        return liking_of(backbone, "policy") - before
+
+    assert 0 < moved(5.0) < moved(0.0)
+
+
+def test_the_signals_of_a_step(tmp_path):
+    seen: list[tuple[int, Signals]] = []
+    trainer(tmp_path, shared(), steps=1, seen=seen).train()
+    ((step, signals),) = seen
+    assert step == 0
+    assert signals["policy/reward"] == pytest.approx(1 / 3)
+    assert signals["critic/tokens"] == 3
+    assert signals["environment_steps"] == 3
+    assert signals["policy/mismatch/from_turn_0"] > 0
+    assert signals["policy/entropy"] > 0
+    assert signals["trained_tokens"] == sum(len(row(role, 1, 0.0).tokens.ids) * 3 for role in ROLES)
+
+
+def test_roles_that_share_weights_cannot_be_frozen_apart_or_learn_at_two_rates():
+    model = tiny_model()
+    with pytest.raises(UsageError, match="shares its weights"):
+        Models({"policy": model, "critic": model}, trained=("policy",))
+    with pytest.raises(TrainingError, match="one learning rate"):
+        optimizer_of(Models({"policy": model, "critic": model}), {"policy": 1e-3, "critic": 1e-4})
+
+
+def test_rates_by_role():
+    groups = optimizer_of(pair(), {"policy": 1e-3, "critic": 1e-4}).param_groups
+    assert [group["lr"] for group in groups] == [1e-3, 1e-4]
+    assert not set(map(id, groups[0]["params"])) & set(map(id, groups[1]["params"]))
+
+
+def test_checkpoints_hold_models_that_can_be_loaded(tmp_path):
+    backbone = pair()
+    trainer(tmp_path, backbone, steps=2).train()
+    for role, reread in itertools.product(ROLES, [pair()]):
+        reread.load(role, tmp_path / "checkpoint-2" / role)
+        assert liking_of(reread, role) == pytest.approx(liking_of(backbone, role), abs=1e-6)
