@@ -86,7 +86,8 @@ def test_a_finished_run_can_be_resumed_to_more_steps_only_as_another(model, caps
         (["--method", "grpo", "--resume", "--out", "nowhere"], "no training run to resume"),
     ],
 )
-def test_bad_input_is_one_line_and_nothing_written(arguments, message, capsys):
+def test_bad_input_is_one_line_and_nothing_written(arguments, message, model, monkeypatch, capsys):
+    monkeypatch.setenv("ALIGN_ECHO_MODEL", model)
     config()
     before = sorted(Path().iterdir())
     assert main(["train", *arguments]) == 2
