@@ -25,7 +25,7 @@ from align_echo.train.sft import Chat, SftSettings, encode, fine_tune
 from align_echo.types import Frozen
 
 CONTEXT = 4096
-PARTS = {"glances": 1, "drills": 6, "household": 60, "critics": 10, "shopping": 12, "shopping-critics": 5}
+PARTS = {"glances": 1, "drills": 6, "household": 50, "critics": 10, "shopping": 12, "shopping-critics": 5}
 LEAD_DRILLS = 3
 """Parts of drills that come before everything else, after the glances; the others are mixed in."""
 
