@@ -133,7 +133,8 @@ class Run:
 
     def _trainer(self, crew: Crew, watch: Callable[[int, Signals], None]) -> RoleTrainer:
         config = self.config
-        stage, held_out = self._stage(crew, self._split), self._stage(crew, self._held_out)
+        stage = self._stage(crew, self._split, config.collecting.temperature)
+        held_out = self._stage(crew, self._held_out, config.evaluating.temperature)
         shown = tasks(config.env, split=self._held_out)
         chosen = Dice(f"held-out tasks {config.seed}").shuffled(shown)[: config.evaluating.tasks]
 
@@ -200,14 +201,14 @@ class Run:
             dataloader_pin_memory=False,
         )
 
-    def _stage(self, crew: Crew, split: str) -> LocalStage:
+    def _stage(self, crew: Crew, split: str, temperature: float) -> LocalStage:
         config = self.config
         return LocalStage(
             make_env=lambda: make(
                 config.env, split=split, interface=config.interface, step_limit=config.collecting.turns
             ),
             agent=lambda model: Vanilla(
-                model, temperature=config.collecting.temperature, max_tokens=config.collecting.reply_tokens
+                model, temperature=temperature, max_tokens=config.collecting.reply_tokens
             ),
             policy=crew.models["policy"],
             critic=crew.models["critic"],
