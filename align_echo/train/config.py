@@ -21,19 +21,19 @@ from align_echo.train.rows import Role
 from align_echo.train.trainer import StepSettings
 from align_echo.types import Frozen
 
-CriticReward = Literal["saturation", "linear", "revision"]
-Recipe = Literal["grpo", "echo", "icrl", "luffy", "critique_grpo"]
+RewardName = Literal["saturation", "linear", "revision"]
+RecipeName = Literal["grpo", "echo", "icrl", "luffy", "critique_grpo"]
 Weights = Literal["shared", "adapters", "models"]
 
 
 class Collecting(Frozen):
     """How a step's rows are played: `queries` tasks, `samples` of each (episodes, refinements or sessions)."""
 
-    recipe: Recipe
+    recipe: RecipeName
     queries: int = Field(default=4, ge=1)
     samples: int = Field(default=8, ge=1)
     rounds: int = Field(default=2, ge=1)
-    critic_reward: CriticReward = "saturation"
+    critic_reward: RewardName = "saturation"
     form: Form = "echo"
     temperature: float = Field(default=1.0, gt=0)
     turns: int | None = Field(default=None, ge=1)
@@ -160,7 +160,6 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
             "optimising.critic_lr: shared weights have one rate: take models or adapters",
         ),
         (config.save_every % config.step.updates != 0, "save_every: must be a multiple of step.updates"),
-        (config.step.temperature != config.collecting.temperature, "step.temperature must be collecting.temperature"),
         (every % config.save_every != 0, "evaluating.every: must be a multiple of save_every"),
     ]
 

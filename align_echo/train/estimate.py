@@ -20,7 +20,7 @@ BYTES = 4
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Cost:
     """Of one step where not said otherwise; `rows` by role; `memory` in bytes by what holds it."""
 
     episodes: int
@@ -32,7 +32,7 @@ class Estimate:
     memory: dict[str, int]
 
 
-def estimate(config: TrainConfig) -> Estimate:
+def estimate(config: TrainConfig) -> Cost:
     """Upper bounds. Raises what `source_of` does, and `UsageError` for an unknown environment."""
     collecting = config.collecting
     queries, samples = collecting.queries, collecting.samples
@@ -47,7 +47,7 @@ def estimate(config: TrainConfig) -> Estimate:
     learned = {"echo": queries * samples, "critique_grpo": queries * (samples + 1)}
     rows = {"policy": learned.get(collecting.recipe, episodes), "critic": critiques}
     parameters = _parameters(config)
-    return Estimate(
+    return Cost(
         episodes=episodes,
         most_turns=episodes * turns,
         critiques=critiques,

@@ -35,22 +35,6 @@ class Clip:
             raise UsageError(f"clip bounds {self.low}, {self.high}: low must lie in [0, 1], high must not be negative")
 
 
-def masked_mean(values_BT: torch.Tensor, mask_BT: torch.Tensor) -> torch.Tensor:
-    """Scalar: the mean over rows of the mean over a row's masked tokens; rows without any are left out, 0 if all are.
-
-    The normalisation of ECHO (paper 1) equation 9: every sequence counts the same, whatever its length.
-    """
-    inside = torch.where(mask_BT.bool(), values_BT, 0.0).sum(-1)
-    tokens_B = mask_BT.sum(-1)
-    rows = (tokens_B > 0).sum().clamp_min(1)
-    return (inside / tokens_B.clamp_min(1)).sum() / rows
-
-
-def token_mean(values_BT: torch.Tensor, mask_BT: torch.Tensor) -> torch.Tensor:
-    """Scalar: the mean over all masked tokens, long sequences counting for more (ICRL, paper 4, equation 6)."""
-    return torch.where(mask_BT.bool(), values_BT, 0.0).sum() / mask_BT.sum().clamp_min(1)
-
-
 def ratios(
     logprobs_BT: torch.Tensor, old_BT: torch.Tensor, mask_BT: torch.Tensor, level: RatioLevel = "token"
 ) -> torch.Tensor:

@@ -4,7 +4,7 @@
     signals.jsonl   one object a step: rewards, gains, losses, times
     checkpoints/    as `transformers` keeps them; `<checkpoint>/<role>` is a model's (or adapter's) folder
     policy/, critic/   the trained roles at the end, or at their best evaluation
-    summary.json    first and last evaluation, steps, environment steps, seconds
+    summary.json    recipe, steps, first and last evaluation, seconds
 
 Left out: what is printed.
 """
@@ -123,7 +123,7 @@ class Run:
         finally:
             crew.close()
         summary = {
-            "method": self.config.collecting.recipe,
+            "recipe": self.config.collecting.recipe,
             "steps": self.config.steps,
             "before": before,
             "after": after,
@@ -169,6 +169,7 @@ class Run:
             ),
             publish=crew.publish,
             watch=observe,
+            temperature=config.collecting.temperature,
             evaluation=evaluation if config.evaluating.every else None,
             callbacks=[EarlyStoppingCallback(patience)] if patience else [],
         )

@@ -36,7 +36,7 @@ Evaluation = Callable[[], Signals]
 
 
 class StepSettings(Frozen):
-    """How a harvest becomes steps. `updates` is how many steps one harvest serves; `temperature` that of sampling.
+    """How a harvest becomes steps. `updates` is how many steps one harvest serves.
 
     With `joint` advantages both roles of a query are one group (an ablation of ICRL).
     """
@@ -47,7 +47,6 @@ class StepSettings(Frozen):
     scaled: bool = True
     updates: int = 1
     tokens_per_batch: int = 8192
-    temperature: float = 1.0
     most_loss: float = 1e4
 
 
@@ -61,10 +60,10 @@ class _Kept:
 
 
 class RoleTrainer(Trainer):
-    """`publish` is called before each harvest: engines must draw with the weights of that time.
+    """`publish` is called before each harvest: engines must draw with the weights of that time, at `temperature`.
 
     `watch` is given the signals of every step. Raises `TrainingError` from `train` when a loss is no number or beyond
-    bounds; the batch is then kept in `post-mortem.pt` in the run's folder.
+    bounds; the batch is then kept in `post-mortem.pt` beside the checkpoints.
     """
 
     def __init__(
@@ -77,6 +76,7 @@ class RoleTrainer(Trainer):
         optimizer: torch.optim.Optimizer,
         publish: Callable[[], None],
         watch: Callable[[int, Signals], None],
+        temperature: float = 1.0,
         evaluation: Evaluation | None = None,
         callbacks: Iterable[TrainerCallback] = (),
     ) -> None:
@@ -94,6 +94,7 @@ class RoleTrainer(Trainer):
         self._settings = settings
         self._publish = publish
         self._watch = watch
+        self._temperature = temperature
         self._evaluation = evaluation
         self._kept: _Kept | None = None
         self._folder = Path(str(arguments.output_dir))
@@ -133,7 +134,7 @@ class RoleTrainer(Trainer):
         return lost.loss.detach()
 
     def _forward(self, model: Any, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        return token_logprobs(model, batch.ids, batch.mask, temperature=self._settings.temperature)
+        return token_logprobs(model, batch.ids, batch.mask, temperature=self._temperature)
 
     @torch.no_grad()
     def _reference(self, batch: Batch) -> torch.Tensor:

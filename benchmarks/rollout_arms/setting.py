@@ -14,8 +14,6 @@ from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     PreTrainedTokenizerBase,
-    Qwen3Config,
-    Qwen3ForCausalLM,
 )
 
 import align_echo
@@ -23,6 +21,7 @@ from align_echo.agents.vanilla import Vanilla
 from align_echo.models import ScriptedModel
 from align_echo.rollout import base_env, extend, start_view, take_turn
 from align_echo.train.demonstrations import Demonstration
+from align_echo.train.pocket.build import PocketSettings, new_model
 from align_echo.train.pocket.tokenizer import train_tokenizer
 from align_echo.types import AgentReply, AgentView, Completion
 from align_echo.wrappers.catalogue import environment
@@ -116,7 +115,7 @@ def copy_of(model: Any) -> Any:
 
 
 def random_model() -> tuple[Any, PreTrainedTokenizerBase]:
-    """A Qwen3 of the pocket model's shape, and a tokenizer trained on walks."""
+    """The untrained pocket model, and a tokenizer trained on walks."""
     env, agent = make(12), Player(ScriptedModel([]))
     agent.walk = True
     chats = []
@@ -128,21 +127,7 @@ def random_model() -> tuple[Any, PreTrainedTokenizerBase]:
         weights = [1.0] * sum(message.role == "assistant" for message in messages)
         chats.append(Demonstration(kind="walk", messages=tuple(messages), weights=tuple(weights)))
     tokenizer = train_tokenizer(chats, size=1536)
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=len(tokenizer),
-        hidden_size=192,
-        intermediate_size=576,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=64,
-        max_position_embeddings=CONTEXT,
-        tie_word_embeddings=True,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    made: Any = Qwen3ForCausalLM(config)
+    made: Any = new_model(PocketSettings(), len(tokenizer))
     return made.eval(), tokenizer
 
 

@@ -42,7 +42,6 @@ def test_merging_leaves_the_base_as_it_was():
         ({"optimising": {"lr": 1e-6, "critic_lr": 1e-5}}, "shared weights have one rate"),
         ({"save_every": 3, "step": {"updates": 2}}, "multiple of step.updates"),
         ({"save_every": 3, "evaluating": {"every": 4}}, "multiple of save_every"),
-        ({"step": {"temperature": 0.5}}, "must be collecting.temperature"),
     ],
 )
 def test_what_makes_no_run_is_refused(changes, message):

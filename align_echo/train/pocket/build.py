@@ -90,7 +90,8 @@ def build(settings: PocketSettings, out: Path, *, resume: bool = False) -> Path:
     parts = [part for found in made.values() for part in found]
     lead = [made.get("glances", []), made.get("drills", [])[:LEAD_DRILLS]]
     rest = [part for part in parts if part not in (*lead[0], *lead[1])]
-    demonstrations = [one for part in parts for one in read_part(part)]
+    shown = {part: read_part(part) for part in parts}
+    demonstrations = [one for part in parts for one in shown[part]]
     torch.set_num_threads(settings.threads)
     tokenizer = train_tokenizer(demonstrations, size=settings.vocabulary)
     encoder = ChatEncoder(tokenizer)
@@ -99,7 +100,7 @@ def build(settings: PocketSettings, out: Path, *, resume: bool = False) -> Path:
         return [
             encode(one, encoder, context_weight=settings.training.context_weight)
             for part in of
-            for one in read_part(part)
+            for one in shown[part]
         ]
 
     first, main = [chats(part) for part in lead], chats(rest)

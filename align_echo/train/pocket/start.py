@@ -91,12 +91,9 @@ def _look_back(attention: torch.nn.Module, shape: _Shape, code: torch.Tensor) ->
 def _look_up(attention: torch.nn.Module, shape: _Shape, code: torch.Tensor, basis: torch.Tensor) -> None:
     """The present token's code against the notes; what stands there is proposed through the tied head."""
     size = shape.head
-    queries, keys = _rows(attention, "q_proj", 0, size), _rows(attention, "k_proj", 0, size)
-    queries *= 0.05
-    keys *= 0.05
-    queries[shape.slow] = basis @ code
-    keys[shape.slow] = 0.0
-    keys[shape.slow, shape.notes] = basis
+    notes = torch.zeros(len(shape.slow), shape.hidden)
+    notes[:, shape.notes] = basis
+    _compare(attention, shape, (0, basis @ code), (0, notes))
     _rows(attention, "v_proj", 0, size).copy_(code)
     _out(attention)[:, :size] = PROPOSAL * code.T
 
@@ -104,15 +101,21 @@ def _look_up(attention: torch.nn.Module, shape: _Shape, code: torch.Tensor, basi
 def _look_for_the_same(attention: torch.nn.Module, shape: _Shape, code: torch.Tensor, basis: torch.Tensor) -> None:
     """The present token's code against all tokens' codes; their notes become marks."""
     size = shape.head
-    queries, keys = _rows(attention, "q_proj", 2, size), _rows(attention, "k_proj", 1, size)
-    queries *= 0.05
-    keys *= 0.05
-    queries[shape.slow] = basis @ code
-    keys[shape.slow] = basis @ code
+    _compare(attention, shape, (2, basis @ code), (1, basis @ code))
     values = _rows(attention, "v_proj", 1, size)
     values.zero_()
     values[:, shape.notes] = 0.7 * torch.eye(size)
     _out(attention)[shape.marks, 2 * size : 3 * size] = NOTE * torch.eye(size)
+
+
+def _compare(
+    attention: torch.nn.Module, shape: _Shape, query: tuple[int, torch.Tensor], key: tuple[int, torch.Tensor]
+) -> None:
+    """Let a head compare what two readings [slow, D] of the residual give; (head, reading) of each."""
+    for name, (head, reading) in (("q_proj", query), ("k_proj", key)):
+        rows = _rows(attention, name, head, shape.head)
+        rows *= 0.05
+        rows[shape.slow] = reading
 
 
 def _shape_of(config: Qwen3Config) -> _Shape:
@@ -126,10 +129,14 @@ def _shape_of(config: Qwen3Config) -> _Shape:
 
 def _rows(attention: torch.nn.Module, name: str, head: int, size: int) -> torch.Tensor:
     """The weights [H, D] of one head of a projection."""
-    weight: torch.Tensor = getattr(attention, name).weight
-    return weight[head * size : (head + 1) * size]
+    return _weight(attention, name)[head * size : (head + 1) * size]
 
 
 def _out(attention: torch.nn.Module) -> torch.Tensor:
-    weight: torch.Tensor = attention.get_submodule("o_proj").weight  # type: ignore[assignment]
-    return weight
+    """The weights [D, heads H] of the projection of what the heads found."""
+    return _weight(attention, "o_proj")
+
+
+def _weight(attention: torch.nn.Module, name: str) -> torch.Tensor:
+    found: torch.Tensor = getattr(attention, name).weight
+    return found
