@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from align_echo.agents.self_refine import SelfRefine
 from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import UsageError
 from align_echo.models.endpoint import resolve_base_url
-from align_echo.models.names import POCKET, has_endpoint, is_local, what_pocket_lacks
+from align_echo.models.names import POCKET, POCKET_ENVIRONMENTS, has_endpoint, is_local, what_pocket_lacks
 from align_echo.types import Agent, ChatModel
 from align_echo.wrappers.catalogue import EnvironmentSpec
 from align_echo.wrappers.text_env import TextEnv
@@ -52,19 +53,22 @@ class Player:
     model: str | None
 
 
-def choose_player(agent: str | None, model: str | None) -> Player:
+def choose_player(
+    agent: str | None, model: str | None, environments: Collection[str] = POCKET_ENVIRONMENTS
+) -> Player:
     """The agent and model asked for, or the defaults. Raises `UsageError` for an agent that is not known.
 
-    Without a model an agent that needs one gets the pocket model where it can run, else the scripted novice. Without
-    either, the vanilla agent plays with the pocket model, or the scripted novice by itself.
+    Without either, the vanilla agent plays with the pocket model where that can run and learned to act in the
+    environments, else the scripted novice by itself. Other agents without a model get the scripted novice as one.
     """
+    ready = not what_pocket_lacks() and POCKET_ENVIRONMENTS.issuperset(environments)
     if agent is None:
-        agent = NOVICE if model is None and what_pocket_lacks() else Vanilla.kind
+        agent = Vanilla.kind if model or ready else NOVICE
     if agent not in AGENTS:
         raise UsageError(f"unknown agent {agent!r}; known: {', '.join(AGENTS)}")
     if not needs_model(agent):
         return Player(agent, None)
-    return Player(agent, model or (NOVICE if what_pocket_lacks() else POCKET))
+    return Player(agent, model or (POCKET if ready and agent == Vanilla.kind else NOVICE))
 
 
 def needs_model(name: str) -> bool:

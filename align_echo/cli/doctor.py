@@ -21,7 +21,7 @@ from align_echo.cli.generate_interface import can_write
 from align_echo.cli.options import MODEL_VARIABLE
 from align_echo.errors import AlignEchoError
 from align_echo.interface import shipped_interfaces
-from align_echo.models.names import what_pocket_lacks
+from align_echo.models.names import POCKET, POCKET_ENVIRONMENTS, what_pocket_lacks
 from align_echo.wrappers.catalogue import EnvironmentSpec, environments, tasks
 from align_echo.wrappers.data_source import games_of
 from align_echo.wrappers.scienceworld.jvm import find_java, java_version
@@ -94,7 +94,8 @@ def _local_models() -> Iterator[Finding]:
         yield _extra(package, "train", "for local models and training")
     yield _extra("vllm", "vllm", "only for models on GPUs with vLLM in this process")
     lacks, plays = what_pocket_lacks(), choose_player(None, os.environ.get(MODEL_VARIABLE) or None)
-    by_default = f"by default {plays.agent}{f' with the model {plays.model}' if plays.model else ''} plays"
+    where = f" {' and '.join(sorted(POCKET_ENVIRONMENTS))}" if plays.model == POCKET else ""
+    by_default = f"by default {plays.agent}{f' with the model {plays.model}' if plays.model else ''} plays{where}"
     yield Finding("pocket model", f"not usable: {lacks}; {by_default}" if lacks else f"ready; {by_default}", not lacks)
 
 

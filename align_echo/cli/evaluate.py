@@ -99,7 +99,7 @@ def evaluate(
     """Play tasks with an agent and print success and consecutive invalid actions, with 95% intervals."""
     spec = environment(env)
     split = check_split(spec, split or spec.test_split)
-    chosen = choose_player(agent, model)
+    chosen = choose_player(agent, model, (spec.name,))
     plan = Plan(
         spec=spec,
         split=split,

@@ -71,7 +71,7 @@ def generate_interface(
     """Find misalignments in failed episodes by experiment and write the interface that resolves them."""
     spec = environment(env)
     chosen = choose_backend(backend, model)
-    played_by = choose_player(agent, model)
+    played_by = choose_player(agent, model, (spec.name,))
     models = choose_models(chosen, played_by, model, analyzer_model, optimizer_model, base_url)
     if resume and out is None:
         raise UsageError("--resume needs the folder to go on with: add --out DIR")

@@ -153,7 +153,7 @@ def read_axes(
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
             raise UsageError(f"{axis} {twice[0]} is there twice: name each once")
-    players = tuple(choose_player(name, model) for name in agent)
+    players = tuple(choose_player(name, model, [spec.name for spec in specs]) for name in agent)
     if temperature is not None and not any(player.model for player in players):
         raise UsageError("no agent of this grid asks a model: leave --temperature out")
     return Axes(

@@ -14,6 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 POCKET = "pocket"
+POCKET_ENVIRONMENTS = frozenset({"alfworld", "webshop"})
+"""Those that the pocket model learned to act in."""
+
 SERVER = "vllm-server:"
 PREFIXES = ("transformers:", "vllm:", SERVER)
 

@@ -1,4 +1,4 @@
-"""`python -m align_echo.train.pocket --out FOLDER`: make the pocket model from nothing. 90 minutes on two cores."""
+"""`python -m align_echo.train.pocket --out FOLDER`: make the pocket model from nothing. An hour on two cores."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from align_echo.errors import AlignEchoError, MissingExtraError, UsageError
+from align_echo.errors import AlignEchoError, MissingExtraError, UsageError, first_line
 
 
 def main(
@@ -33,8 +33,12 @@ def make(out: Path, settings: Path | None, *, resume: bool) -> Path:
 
     try:
         wanted = PocketSettings.model_validate_json(settings.read_bytes()) if settings else PocketSettings()
-    except (OSError, ValidationError) as error:
-        raise UsageError(f"cannot read settings from {settings}: {str(error).splitlines()[0]}") from None
+    except OSError as error:
+        raise UsageError(f"cannot read {settings}: {first_line(error)}") from None
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        place = ".".join(map(str, wrong["loc"])) or "the file"
+        raise UsageError(f"{settings}: {place}: {wrong['msg']}") from None
     if resume and not any((out / "checkpoints").glob("checkpoint-*")):
         raise UsageError(f"there is no checkpoint in {out} to go on from: leave --resume out")
     return build(wanted, out, resume=resume)
