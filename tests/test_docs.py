@@ -11,9 +11,9 @@ from pydantic import BaseModel
 from align_echo.align.run_folder import IterationRecord, RunSummary
 from align_echo.cli.main import main
 from align_echo.evaluate.comparison import Comparison, Difference, VariantResult
-from align_echo.evaluate.grid import Cell, Change, Grid, Rate, Side
-from align_echo.evaluate.metrics import Estimate
+from align_echo.evaluate.grid import Cell, Change, Grid, Side
 from align_echo.interface import identity
+from align_echo.intervals import Estimate, Rate
 from align_echo.wrappers.catalogue import environment
 
 ROOT = Path(__file__).parents[1]

@@ -14,22 +14,24 @@ import numpy as np
 
 from align_echo.errors import UsageError
 from align_echo.evaluate.metrics import (
-    Estimate,
-    Floats,
-    bootstrap,
-    by_task,
     mean_length,
-    mean_score,
     replay_all,
-    safe_ratio,
-    scored,
     share_estimate,
     share_of_replies,
     shown_invalid,
     steps_in_runs,
-    success_rate,
 )
 from align_echo.interface import Interface
+from align_echo.intervals import (
+    Estimate,
+    Floats,
+    bootstrap,
+    by_task,
+    mean_score,
+    safe_ratio,
+    scored,
+    success_rate,
+)
 from align_echo.rollout import Episode, run_tasks
 from align_echo.types import Agent, Frozen, Trajectory, Usage
 from align_echo.wrappers.catalogue import EnvironmentSpec, make

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from align_echo.critic.review import Review
-from align_echo.evaluate.metrics import Estimate, mean_score, success_rate
+from align_echo.intervals import Estimate, mean_score, success_rate
 from align_echo.rollout import Episode
 from align_echo.types import Frozen, Trajectory
 

@@ -14,9 +14,9 @@ from align_echo.errors import UsageError
 from align_echo.evaluate import comparison as comparing
 from align_echo.evaluate.comparison import Comparison, compare, variants_of
 from align_echo.evaluate.folder import Config, EvaluationFolder
-from align_echo.evaluate.metrics import Estimate
 from align_echo.evaluate.tables import cell, tables
 from align_echo.interface import identity
+from align_echo.intervals import Estimate
 from align_echo.models import ScriptedModel
 from align_echo.types import Fault, Step, Trajectory
 from align_echo.wrappers.catalogue import environment
