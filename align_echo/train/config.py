@@ -22,7 +22,7 @@ from align_echo.train.trainer import StepSettings
 from align_echo.types import Frozen
 
 RewardName = Literal["saturation", "linear", "revision"]
-RecipeName = Literal["grpo", "echo", "icrl", "luffy", "critique_grpo"]
+RecipeName = Literal["grpo", "echo", "icrl", "luffy", "critique_grpo", "sft"]
 Weights = Literal["shared", "adapters", "models"]
 
 
@@ -146,13 +146,18 @@ def checked_config(values: Mapping[str, Any], source: str) -> TrainConfig:
 
 def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
     shared, both = config.weights == "shared", len(set(config.trained)) == 2
-    alone = config.collecting.recipe in ("grpo", "luffy", "critique_grpo")
+    alone = config.collecting.recipe in ("grpo", "luffy", "critique_grpo", "sft")
+    imitates = config.collecting.recipe == "sft"
     every = config.evaluating.every
     return [
         (not config.trained, "trained: name policy, critic or both"),
         (
             alone and "policy" not in config.trained,
             f"trained: {config.collecting.recipe} learns as a policy alone: train the policy",
+        ),
+        (
+            imitates != (config.step.advantage == "reward"),
+            "step.advantage: reward is for sft, which compares nothing; every other recipe needs group",
         ),
         (shared and not both, "trained: shared weights learn both roles: take weights: models or adapters"),
         (

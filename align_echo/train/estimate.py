@@ -38,6 +38,8 @@ def estimate(config: TrainConfig) -> Cost:
     queries, samples = collecting.queries, collecting.samples
     turns = collecting.turns or environment(config.env).step_limit
     episodes, critiques = queries * samples, 0
+    if collecting.recipe == "sft":
+        episodes = queries
     if collecting.recipe == "echo":
         episodes, critiques = queries * (1 + samples), queries * samples
     if collecting.recipe == "icrl":

@@ -6,6 +6,7 @@ Left out: forward passes of reference models and of earlier weights; their log-p
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
@@ -27,7 +28,11 @@ from align_echo.types import Frozen
 
 
 class Objective(Frozen):
-    """Which loss. `most_weight` bounds ICRL's weights of moved rows; 1 for all of them without `reweigh`."""
+    """Which loss. `most_weight` bounds ICRL's weights of moved rows; 1 for all of them without `reweigh`.
+
+    An expert's tokens count by their `shaped` probability (LUFFY, with `gamma`), or by their log-`likelihood`
+    (supervised training: the loss is the cross-entropy).
+    """
 
     clip_low: float = 0.2
     clip_high: float = 0.2
@@ -36,6 +41,7 @@ class Objective(Frozen):
     kl: KlEstimator = "k3"
     reweigh: bool = True
     most_weight: float = MOST_WEIGHT
+    expert: Literal["shaped", "likelihood"] = "shaped"
     gamma: float = LUFFY_GAMMA
 
 
@@ -74,7 +80,8 @@ def batch_loss(
         weights = torch.where(batch.moved, calibrated, weights)
         terms = terms * weights
     if bool(batch.expert.any()):
-        terms = torch.where(batch.expert, -shaped(logprobs.exp(), objective.gamma) * batch.advantages, terms)
+        liked = logprobs if objective.expert == "likelihood" else shaped(logprobs.exp(), objective.gamma)
+        terms = torch.where(batch.expert, -liked * batch.advantages, terms)
     kl = torch.zeros_like(mask)
     if objective.beta:
         if reference is None:

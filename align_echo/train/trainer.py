@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -20,7 +20,7 @@ from torch.utils.data import Dataset
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from align_echo.errors import TrainingError
-from align_echo.train.advantages import group_advantages
+from align_echo.train.advantages import Advantages, group_advantages, uncompared
 from align_echo.train.backbone import Backbone
 from align_echo.train.batching import Batch, Normalisation, batches, scales
 from align_echo.train.forward import token_logprobs
@@ -38,10 +38,12 @@ Evaluation = Callable[[], Signals]
 class StepSettings(Frozen):
     """How a harvest becomes steps. `updates` is how many steps one harvest serves.
 
+    An `advantage` is a reward compared within its group, or the reward itself (rows that are imitated).
     With `joint` advantages both roles of a query are one group (an ablation of ICRL).
     """
 
     objective: Objective = Objective()
+    advantage: Literal["group", "reward"] = "group"
     normalisation: Normalisation = "sequence"
     joint: bool = False
     scaled: bool = True
@@ -145,14 +147,17 @@ class RoleTrainer(Trainer):
         self._publish()
         harvest = self._recipe(number)
         rows = [row for row in harvest.rows if row.role in self._backbone.trained]
-        found = group_advantages(
-            [row.reward for row in rows],
-            [row.group if self._settings.joint else (row.role, row.group) for row in rows],
-            scaled=self._settings.scaled,
-        )
+        found = self._advantages(rows)
         scale = scales(rows, self._settings.normalisation)
         made = batches(*self._useful(rows, found.values, scale), tokens_per_batch=self._settings.tokens_per_batch)
         return _Kept(made, [None] * len(made), of_harvest(harvest, found))
+
+    def _advantages(self, rows: Sequence[Row]) -> Advantages:
+        rewards = [row.reward for row in rows]
+        if self._settings.advantage == "reward":
+            return uncompared(rewards)
+        keys = [row.group if self._settings.joint else (row.role, row.group) for row in rows]
+        return group_advantages(rewards, keys, scaled=self._settings.scaled)
 
     def _useful(
         self, rows: Sequence[Row], advantages: Sequence[float], scale: Sequence[float]

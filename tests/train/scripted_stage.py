@@ -24,6 +24,7 @@ class ScriptedStage:
 
     score: Callable[[Episode], float | None]
     advice: Callable[[Asked], str | None] = lambda asked: f"hint {asked.sample}"
+    expert_wins: Callable[[str], bool] = lambda query: True
     played: list[Episode] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
 
@@ -37,7 +38,8 @@ class ScriptedStage:
 
     def lessons(self, queries: Sequence[str]) -> list[Lesson]:
         made = [self._episode(Episode(query, sample=99)) for query in queries]
-        return [Lesson(one.model_copy(update={"score": 1.0, "won": True}), token_sequence(one)) for one in made]
+        ends = [{"score": float(won), "won": won} for won in map(self.expert_wins, queries)]
+        return [Lesson(one.model_copy(update=end), token_sequence(one)) for one, end in zip(made, ends, strict=True)]
 
     def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
         return OPENING

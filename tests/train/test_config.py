@@ -38,6 +38,8 @@ def test_merging_leaves_the_base_as_it_was():
         ({"optimising": {"lr": "fast"}}, "optimising.lr: "),
         ({"trained": []}, "trained: name policy, critic or both"),
         ({"trained": ["critic"]}, "learns as a policy alone"),
+        ({"step": {"advantage": "reward"}}, "reward is for sft"),
+        ({"collecting": {"recipe": "sft"}}, "reward is for sft"),
         ({"trained": ["policy"], "collecting": {"recipe": "icrl"}}, "shared weights learn both roles"),
         ({"optimising": {"lr": 1e-6, "critic_lr": 1e-5}}, "shared weights have one rate"),
         ({"save_every": 3, "step": {"updates": 2}}, "multiple of step.updates"),

@@ -78,7 +78,7 @@ def reference(
             if one.moved and objective.reweigh:
                 term = term * min(2.0, math.exp(float(logprob.detach()) + shift - one.tokens.logprobs[place]))
             if one.expert:
-                term = -shaped(logprob.exp()) * advantage
+                term = -(logprob if objective.expert == "likelihood" else shaped(logprob.exp())) * advantage
             away = (logprob.detach() + shift - 0.3) - logprob
             term = term + objective.beta * (-away if objective.kl == "k1" else away.exp() - away - 1)
             total = total + scale * term
@@ -91,6 +91,7 @@ OBJECTIVES = {
     "k1": Objective(beta=0.1, kl="k1"),
     "gspo": Objective(ratio="sequence"),
     "not reweighed": Objective(reweigh=False),
+    "likelihood": Objective(expert="likelihood"),
 }
 
 

@@ -10,6 +10,7 @@ from align_echo.train.methods.echo import echo
 from align_echo.train.methods.grpo import grpo
 from align_echo.train.methods.icrl import icrl
 from align_echo.train.methods.luffy import luffy
+from align_echo.train.methods.sft import sft
 from align_echo.train.rewards import linear_gain, saturation_gain
 from align_echo.train.rows import Harvest, Refinement, Role
 from align_echo.train.stage import Asked
@@ -111,6 +112,18 @@ def test_luffy_puts_an_expert_into_every_group():
     found = luffy(["a", "b"], ScriptedStage(lambda one: 0.0), samples=3)
     assert rewards(found, "policy", "a") == rewards(found, "policy", "b") == [0.0, 0.0, 1.0]
     assert [row.expert for row in found.rows] == [False] * 4 + [True] * 2
+
+
+def test_sft_imitates_the_experts_episodes_that_were_won():
+    stage = ScriptedStage(lambda one: 0.0, expert_wins=lambda query: query != "b")
+    found = sft(["a", "b", "c"], stage)
+    assert [(row.role, row.group, row.reward, row.expert) for row in found.rows] == [
+        ("policy", "a", 1.0, True),
+        ("policy", "c", 1.0, True),
+    ]
+    assert stage.played == []
+    assert found.counts == {"failed lessons": 1, "broken rollouts": 0}
+    assert found.steps == 6
 
 
 def test_critique_grpo_adds_the_best_refinement_of_a_query_without_its_critique():
