@@ -20,19 +20,24 @@ from align_echo.errors import UsageError, first_line
 from align_echo.train.rows import Role
 from align_echo.train.trainer import StepSettings
 from align_echo.types import Frozen
+from align_echo.wrappers.catalogue import environment, environments
 
 RewardName = Literal["saturation", "linear", "revision"]
-RecipeName = Literal["grpo", "echo", "icrl", "luffy", "critique_grpo", "sft"]
+RecipeName = Literal["grpo", "echo", "icrl", "luffy", "critique_grpo", "sft", "rcm"]
 Weights = Literal["shared", "adapters", "models"]
 
 
 class Collecting(Frozen):
-    """How a step's rows are played: `queries` tasks, `samples` of each (episodes, refinements or sessions)."""
+    """How a step's rows are played: `queries` tasks, `samples` of each (episodes, refinements, sessions or verdicts).
+
+    `rounds` is ICRL's, `states` how many actions of a query RCM's critic judges.
+    """
 
     recipe: RecipeName
     queries: int = Field(default=4, ge=1)
     samples: int = Field(default=8, ge=1)
     rounds: int = Field(default=2, ge=1)
+    states: int = Field(default=2, ge=1)
     critic_reward: RewardName = "saturation"
     form: Form = "echo"
     temperature: float = Field(default=1.0, gt=0)
@@ -147,13 +152,18 @@ def checked_config(values: Mapping[str, Any], source: str) -> TrainConfig:
 def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
     shared, both = config.weights == "shared", len(set(config.trained)) == 2
     alone = config.collecting.recipe in ("grpo", "luffy", "critique_grpo", "sft")
-    imitates = config.collecting.recipe == "sft"
+    imitates, judges = config.collecting.recipe == "sft", config.collecting.recipe == "rcm"
     every = config.evaluating.every
     return [
         (not config.trained, "trained: name policy, critic or both"),
         (
             alone and "policy" not in config.trained,
             f"trained: {config.collecting.recipe} learns as a policy alone: train the policy",
+        ),
+        (judges and "critic" not in config.trained, "trained: rcm learns as a critic alone: train the critic"),
+        (
+            judges and not environment(config.env).measures_distance,
+            f"env: no oracle can label single actions of {config.env}: take {' or '.join(_measured())}",
         ),
         (
             imitates != (config.step.advantage == "reward"),
@@ -167,6 +177,10 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
         (config.save_every % config.step.updates != 0, "save_every: must be a multiple of step.updates"),
         (every % config.save_every != 0, "evaluating.every: must be a multiple of save_every"),
     ]
+
+
+def _measured() -> list[str]:
+    return [name for name, spec in environments().items() if spec.measures_distance]
 
 
 def _read(text: str, source: str) -> dict[str, Any]:

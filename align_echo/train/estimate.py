@@ -40,6 +40,8 @@ def estimate(config: TrainConfig) -> Cost:
     episodes, critiques = queries * samples, 0
     if collecting.recipe == "sft":
         episodes = queries
+    if collecting.recipe == "rcm":
+        episodes, critiques = queries, queries * collecting.states * samples
     if collecting.recipe == "echo":
         episodes, critiques = queries * (1 + samples), queries * samples
     if collecting.recipe == "icrl":

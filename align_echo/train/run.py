@@ -34,6 +34,7 @@ from align_echo.train.methods.echo import echo
 from align_echo.train.methods.grpo import grpo
 from align_echo.train.methods.icrl import icrl
 from align_echo.train.methods.luffy import luffy
+from align_echo.train.methods.rcm import rcm
 from align_echo.train.methods.sft import sft
 from align_echo.train.rewards import CriticReward, linear_gain, revision_reward, saturation_gain
 from align_echo.train.rows import Harvest, Role
@@ -71,6 +72,8 @@ def harvest_with(collecting: Collecting, queries: Sequence[str], stage: Stage) -
         return luffy(queries, stage, samples=collecting.samples)
     if collecting.recipe == "critique_grpo":
         return critique_grpo(queries, stage, samples=collecting.samples)
+    if collecting.recipe == "rcm":
+        return rcm(queries, stage, samples=collecting.samples, states=collecting.states)
     if collecting.recipe == "sft":
         return sft(queries, stage)
     if collecting.recipe == "echo":

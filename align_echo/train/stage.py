@@ -15,10 +15,14 @@ import gymnasium as gym
 from align_echo.agents.conversation import ChatAgent, said
 from align_echo.agents.privileged import Expert
 from align_echo.critic.language import Form
+from align_echo.critic.reasoned_verdict import Judgement, judge
 from align_echo.critic.review import MAX_TOKENS, Review, review
+from align_echo.critic.verdict import Verdict
+from align_echo.errors import EngineError
 from align_echo.models.local.chat import LocalModel
 from align_echo.rollout import Episode, base_env, run_tasks, view_before
 from align_echo.tokens import TokenSequence
+from align_echo.train.labels import labels_of
 from align_echo.types import Trajectory
 
 
@@ -28,6 +32,23 @@ class Asked:
 
     attempt: Trajectory
     sample: int = 0
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """The action of an attempt's turn, counted from 0, to be judged before it is sent; `sample` as in `Asked`."""
+
+    attempt: Trajectory
+    turn: int
+    sample: int = 0
+
+    @property
+    def action(self) -> str:
+        """Raises `ValueError` for a turn without one."""
+        found = self.attempt.steps[self.turn].action
+        if found is None:
+            raise ValueError(f"turn {self.turn} of {self.attempt.task_id} holds no action")
+        return found
 
 
 @dataclass(frozen=True)
@@ -46,6 +67,12 @@ class Stage(Protocol):
 
     def review(self, asked: Sequence[Asked]) -> list[Review]:
         """One reply of the critic each. The attempts must not be broken."""
+
+    def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
+        """For each episode, by turn, whether the action was right; None where the oracle cannot tell."""
+
+    def judge(self, asked: Sequence[Proposal]) -> list[Judgement]:
+        """One reasoned verdict of the critic each."""
 
     def lessons(self, queries: Sequence[str]) -> list[Lesson]:
         """One episode of the environment's expert each, which sees the hidden state; those that broke are left out."""
@@ -96,6 +123,36 @@ class LocalStage:
                 self.critic,
                 of.attempt,
                 self.form,
+                sample=of.sample,
+                temperature=self.critic_temperature,
+                max_tokens=self.critic_tokens,
+            )
+
+        with ThreadPoolExecutor(max_workers=self.workers) as pool:
+            return list(pool.map(one, asked))
+
+    def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
+        """For each episode, by turn, whether the action was right; nothing is known of one that breaks the engine."""
+        env = self.make_env()
+        try:
+            return [self._labels(env, one) for one in played]
+        finally:
+            env.close()
+
+    def _labels(self, env: gym.Env[str, str], trajectory: Trajectory) -> list[Verdict | None]:
+        try:
+            return labels_of(env, trajectory)
+        except EngineError:
+            return [None] * len(trajectory.steps)
+
+    def judge(self, asked: Sequence[Proposal]) -> list[Judgement]:
+        """One reasoned verdict of the critic each, who reads what the policy had read."""
+
+        def one(of: Proposal) -> Judgement:
+            return judge(
+                self.critic,
+                self.agent(self.policy).conversation(view_before(of.attempt, of.turn, self.action_format)),
+                of.action,
                 sample=of.sample,
                 temperature=self.critic_temperature,
                 max_tokens=self.critic_tokens,

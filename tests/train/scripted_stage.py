@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from align_echo.critic.language import Critique
+from align_echo.critic.reasoned_verdict import Judgement, ReasonedVerdict
 from align_echo.critic.review import Review
+from align_echo.critic.verdict import Verdict
 from align_echo.rollout import Episode
 from align_echo.tokens import token_sequence
-from align_echo.train.stage import Asked, Lesson
+from align_echo.train.stage import Asked, Lesson, Proposal
 from align_echo.types import Fault, Step, Tokens, Trajectory
 
 BROKEN = Fault(source="environment", error="EngineError", message="gone")
@@ -25,8 +27,11 @@ class ScriptedStage:
     score: Callable[[Episode], float | None]
     advice: Callable[[Asked], str | None] = lambda asked: f"hint {asked.sample}"
     expert_wins: Callable[[str], bool] = lambda query: True
+    label: Callable[[str, int], Verdict | None] = lambda query, turn: "correct" if turn else "wrong"
+    verdict: Callable[[Proposal], Verdict | Fault | None] = lambda asked: "correct"
     played: list[Episode] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
+    proposed: list[Proposal] = field(default_factory=list)
 
     def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
         self.played += episodes
@@ -35,6 +40,13 @@ class ScriptedStage:
     def review(self, asked: Sequence[Asked]) -> list[Review]:
         self.asked += asked
         return [self._review(one) for one in asked]
+
+    def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
+        return [[self.label(one.task_id, turn) for turn in range(len(one.steps))] for one in played]
+
+    def judge(self, asked: Sequence[Proposal]) -> list[Judgement]:
+        self.proposed += asked
+        return [self._judgement(one) for one in asked]
 
     def lessons(self, queries: Sequence[str]) -> list[Lesson]:
         made = [self._episode(Episode(query, sample=99)) for query in queries]
@@ -66,6 +78,13 @@ class ScriptedStage:
             won=score == 1.0,
             fault=BROKEN if score is None else None,
         )
+
+    def _judgement(self, asked: Proposal) -> Judgement:
+        found = self.verdict(asked)
+        tokens = Tokens(context_ids=(8, 8), sampled_ids=(30 + asked.sample,), logprobs=(-1.0,))
+        if isinstance(found, Fault):
+            return Judgement(fault=found)
+        return Judgement(said=ReasonedVerdict(reason="so", verdict=found) if found else None, tokens=tokens)
 
     def _review(self, asked: Asked) -> Review:
         advice = self.advice(asked)

@@ -24,6 +24,18 @@ def test_a_file_changes_single_values_of_its_base(tmp_path: Path):
     assert config.collecting.critic_reward == "saturation"
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"env": "scienceworld"}, "no oracle can label single actions of scienceworld: take alfworld or webshop"),
+        ({"trained": ["policy"]}, "rcm learns as a critic alone"),
+    ],
+)
+def test_a_critic_of_actions_needs_labels_and_to_be_trained(changes, message):
+    with pytest.raises(UsageError, match=message):
+        checked_config(merged(method("rcm"), changes), "mine.yaml")
+
+
 def test_merging_leaves_the_base_as_it_was():
     base = {"a": {"x": 1, "y": 2}, "b": 3}
     assert merged(base, {"a": {"y": 5}, "c": 6}) == {"a": {"x": 1, "y": 5}, "b": 3, "c": 6}

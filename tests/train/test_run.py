@@ -36,17 +36,25 @@ def model(tmp_path_factory) -> str:
     return str(folder)
 
 
-WHOLE = {"turns": 50}
-"""For methods that need an expert's episode to its end."""
+LONGER = {"sft": {"turns": 50}, "rcm": {"turns": 4, "reply_tokens": 40}}
+"""An expert needs its turns to the end, and a policy some room to say an action that can be labelled."""
+WARM = {"steps": 16, "optimising": {"lr": 2e-2, "warmup_steps": 0, "schedule": "constant"}}
 
 
 def config_of(name: str, model: str, **changes: Any) -> TrainConfig:
     values = merged(merged(method(name), SMALL), {"model": model, **changes})
-    if name == "sft":
-        values = merged(values, {"collecting": WHOLE})
+    values = merged(values, {"collecting": LONGER.get(name, {})})
     if values.get("weights") == "models" and "critic" in values.get("trained", ["critic"]):
         values = merged(values, {"optimising": {"critic_lr": 1e-3}})
     return checked_config(values, name)
+
+
+@pytest.fixture(scope="module")
+def warm(model, tmp_path_factory) -> Path:
+    """The folder of a short warm start; its policy says short lines, though not sensible ones."""
+    folder: Path = tmp_path_factory.mktemp("warm") / "run"
+    trained(checked_config(merged(config_of("sft", model).model_dump(), WARM), "sft"), folder)
+    return folder
 
 
 def trained(config: TrainConfig, folder: Path, *, resume: bool = False) -> list[tuple[int, Signals]]:
@@ -56,13 +64,14 @@ def trained(config: TrainConfig, folder: Path, *, resume: bool = False) -> list[
 
 
 @pytest.mark.parametrize("name", methods())
-def test_every_method_runs_and_leaves_what_it_says(name, model, tmp_path):
-    config = config_of(name, model)
+def test_every_method_runs_and_leaves_what_it_says(name, model, warm, tmp_path):
+    config = config_of(name, str(warm / "policy") if name == "rcm" else model)
     seen = trained(config, tmp_path / "run")
     assert [step for step, _ in seen] == [0, 1]
     lines = [json.loads(line) for line in (tmp_path / "run" / "signals.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [0, 1]
     assert all(line["environment_steps"] > 0 and line["count/broken_rollouts"] == 0 for line in lines)
+    assert all(line["rows"] > 0 for line in lines)
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["steps"] == 2
     role = config.trained[0]
     assert {"model.safetensors", "tokenizer.json", "config.json"} <= {
@@ -105,11 +114,9 @@ def test_a_resumed_run_ends_as_one_that_was_not_disturbed(model, tmp_path):
         assert all(bool((one[name] == other[name]).all()) for name in one)
 
 
-def test_a_warm_start_makes_the_experts_words_likelier(model, tmp_path):
+def test_a_warm_start_makes_the_experts_words_likelier(warm):
     """The loss is the mean cross-entropy of the expert's tokens; of 300 entries, a random model's is above log 300."""
-    changes = {"steps": 5, "optimising": {"lr": 1e-2, "warmup_steps": 0, "schedule": "constant"}}
-    config = checked_config(merged(config_of("sft", model).model_dump(), changes), "sft")
-    losses = [signals["policy/loss"] for _, signals in trained(config, tmp_path / "run")]
+    losses = [json.loads(line)["policy/loss"] for line in (warm / "signals.jsonl").read_text().splitlines()]
     assert losses[0] > math.log(300)
     assert losses[-1] < losses[0] - 1.5
 
@@ -172,3 +179,4 @@ def test_the_estimate_of_a_step_by_hand(model):
     assert estimate(config_of("icrl", model)).episodes == 4
     assert estimate(config_of("rco", model)).rows == {"critic": 2}
     assert estimate(config_of("sft", model)).rows == {"policy": 1}
+    assert estimate(config_of("rcm", model)).rows == {"critic": 4}
