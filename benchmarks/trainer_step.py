@@ -34,7 +34,8 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from benchmarks.rollout_arms.setting import random_model
-from benchmarks.training_arms.one_step import GROUP, Shape, Spent, ours, some_rows, trls
+from benchmarks.training_arms.one_step import GROUP, Shape, ours, some_rows, trls
+from benchmarks.training_arms.stopwatch import Spent
 
 
 @dataclass(frozen=True)

@@ -1,27 +1,26 @@
 """Optimizer steps on rows that are given: by this package's trainer and by TRL's, both timed at the same places.
 
-A step is timed from the trainer's `on_step_begin` to its `on_step_end`: advantages, padding, forward and backward
-passes, clipping, AdamW. What stands for generation (handing over the rows; in TRL all of `_generate`, which also
-decodes them) is taken out.
+A step (see `stopwatch`) is advantages, padding, forward and backward passes, clipping and AdamW. What stands for
+generation (handing over the rows; in TRL all of `_generate`, which also decodes them) is taken out.
 """
 
 from __future__ import annotations
 
 import copy
 import random
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback, TrainingArguments
+from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainingArguments
 
 from align_echo.tokens import TokenSequence
 from align_echo.train.backbone import Models
 from align_echo.train.loss import Objective
 from align_echo.train.rows import Harvest, Row
 from align_echo.train.trainer import RoleTrainer, StepSettings, optimizer_of
+from benchmarks.training_arms.stopwatch import Spent, Stopwatch
 
 GROUP = 8
 LR = 1e-6
@@ -43,15 +42,6 @@ class Shape:
     spread: float = 0.0
 
 
-@dataclass(frozen=True)
-class Spent:
-    """Seconds and CPU seconds of one step, and the norm of its gradient before clipping."""
-
-    seconds: float
-    cpu: float
-    gradient: float
-
-
 def some_rows(shape: Shape, vocabulary: int, seed: int) -> list[Row]:
     """Random rows of that shape with random rewards; a group shares its prompt."""
     dice = random.Random(seed)
@@ -67,43 +57,6 @@ def some_rows(shape: Shape, vocabulary: int, seed: int) -> list[Row]:
         tokens = TokenSequence(ids, mask, (0.0,) * len(ids), ((len(prompt), len(ids)),))
         made.append(Row(tokens, "policy", str(number // GROUP), dice.random()))
     return made
-
-
-class Stopwatch(TrainerCallback):
-    """Times the steps of a trainer; `paused` takes out what a function takes within them."""
-
-    def __init__(self) -> None:
-        self.steps: list[Spent] = []
-        self._begun = (0.0, 0.0)
-        self._out = (0.0, 0.0)
-        self._spent = (0.0, 0.0)
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self._begun, self._out = _now(), (0.0, 0.0)
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        now = _now()
-        self._spent = (now[0] - self._begun[0] - self._out[0], now[1] - self._begun[1] - self._out[1])
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        if "grad_norm" in (logs or {}):
-            self.steps.append(Spent(*self._spent, float(logs["grad_norm"])))
-
-    def paused(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, not timed."""
-
-        def untimed(argument: Any) -> Any:
-            begun = _now()
-            found = call(argument)
-            now = _now()
-            self._out = (self._out[0] + now[0] - begun[0], self._out[1] + now[1] - begun[1])
-            return found
-
-        return untimed
-
-
-def _now() -> tuple[float, float]:
-    return time.perf_counter(), time.process_time()
 
 
 def ours(model: Any, rows: Sequence[Row], micro: int, steps: int, folder: Path, *, kl: bool) -> list[Spent]:
