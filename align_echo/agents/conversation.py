@@ -46,6 +46,11 @@ class ChatAgent(abc.ABC):
         return f"{self.kind}({self._model.name})"
 
     @property
+    def model(self) -> ChatModel:
+        """Who answers."""
+        return self._model
+
+    @property
     def temperature(self) -> float:
         """That of every call; 0 is greedy."""
         return self._temperature
