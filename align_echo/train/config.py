@@ -175,7 +175,7 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
             "optimising.critic_lr: shared weights have one rate: take models or adapters",
         ),
         (config.save_every % config.step.updates != 0, "save_every: must be a multiple of step.updates"),
-        (every % config.save_every != 0, "evaluating.every: must be a multiple of save_every"),
+        (every > 0 and config.save_every % every != 0, "save_every: must be a multiple of evaluating.every"),
     ]
 
 

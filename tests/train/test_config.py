@@ -55,7 +55,8 @@ def test_merging_leaves_the_base_as_it_was():
         ({"trained": ["policy"], "collecting": {"recipe": "icrl"}}, "shared weights learn both roles"),
         ({"optimising": {"lr": 1e-6, "critic_lr": 1e-5}}, "shared weights have one rate"),
         ({"save_every": 3, "step": {"updates": 2}}, "multiple of step.updates"),
-        ({"save_every": 3, "evaluating": {"every": 4}}, "multiple of save_every"),
+        ({"save_every": 3, "evaluating": {"every": 4}}, "multiple of evaluating.every"),
+        ({"save_every": 10, "evaluating": {"every": 20}}, "multiple of evaluating.every"),
     ],
 )
 def test_what_makes_no_run_is_refused(changes, message):

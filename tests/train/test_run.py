@@ -122,7 +122,7 @@ def test_a_warm_start_makes_the_experts_words_likelier(warm):
 
 
 def test_held_out_tasks_are_played_before_and_after(model, tmp_path):
-    config = config_of("grpo", model, evaluating={"every": 2, "tasks": 2})
+    config = config_of("grpo", model, evaluating={"every": 1, "tasks": 2})
     trained(config, tmp_path / "run")
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["before"]["eval_n"] == summary["after"]["eval_n"] == 2
