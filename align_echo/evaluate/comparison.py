@@ -18,8 +18,6 @@ from align_echo.evaluate.metrics import (
     replay_all,
     share_estimate,
     share_of_replies,
-    shown_invalid,
-    steps_in_runs,
 )
 from align_echo.interface import Interface
 from align_echo.intervals import (
@@ -32,6 +30,7 @@ from align_echo.intervals import (
     scored,
     success_rate,
 )
+from align_echo.invalid import shown_invalid, steps_in_runs
 from align_echo.rollout import Episode, run_tasks
 from align_echo.types import Agent, Choice, Frozen, Trajectory, Usage
 from align_echo.wrappers.catalogue import EnvironmentSpec, make

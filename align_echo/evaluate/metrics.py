@@ -12,13 +12,13 @@ held no action counts as invalid. A step after the replayed episode has ended co
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import groupby
 from pathlib import Path
 from statistics import fmean
 
 import gymnasium as gym
 
 from align_echo.intervals import Estimate, by_task, ratio, scored
+from align_echo.invalid import steps_in_runs
 from align_echo.types import Step, Trajectory
 from align_echo.wrappers.catalogue import environment, make
 
@@ -33,12 +33,6 @@ def share_of_replies(
 
 
 # ---------------------------------------------------------------- consecutive invalid actions
-
-
-def steps_in_runs(invalid: Sequence[bool]) -> int:
-    """How many steps lie inside maximal runs of two or more invalid ones."""
-    lengths = [sum(1 for _ in run) for bad, run in groupby(invalid) if bad]
-    return sum(length for length in lengths if length >= 2)
 
 
 def share_in_runs(invalid: Sequence[Sequence[bool]]) -> float:
@@ -61,11 +55,6 @@ def run_counts(
     groups = by_task(trajectories).values()
     bad = [float(sum(steps_in_runs(flags[id(one)]) for one in group)) for group in groups]
     return bad, [float(sum(len(flags[id(one)]) for one in group)) for group in groups]
-
-
-def shown_invalid(trajectory: Trajectory, is_invalid: Callable[[str], bool]) -> list[bool]:
-    """Per step, whether the agent was shown a refusal in the engine's own words (an interface may change them)."""
-    return [step.action is None or is_invalid(step.observation) for step in trajectory.steps]
 
 
 def replay_invalid(env: gym.Env[str, str], is_invalid: Callable[[str], bool], trajectory: Trajectory) -> list[bool]:

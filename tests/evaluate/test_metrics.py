@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from align_echo import intervals
 from align_echo.errors import UsageError
 from align_echo.evaluate import metrics
+from align_echo.invalid import met_refusal, shown_invalid, steps_in_runs
 from align_echo.types import Fault, Step, Trajectory
 from tests.room_env import RoomEnv
 
@@ -54,7 +55,7 @@ def test_share_of_consecutive_invalid_steps(flags, share):
 def test_a_step_counts_exactly_when_it_and_a_neighbour_are_invalid(invalid):
     padded = [False, *invalid, False]
     expected = sum(padded[i] and (padded[i - 1] or padded[i + 1]) for i in range(1, len(padded) - 1))
-    assert metrics.steps_in_runs(invalid) == expected
+    assert steps_in_runs(invalid) == expected
 
 
 def test_replay_judges_the_agents_own_actions_in_the_plain_environment():
@@ -69,7 +70,16 @@ def test_replay_judges_the_agents_own_actions_in_the_plain_environment():
 
 def test_shown_share_judges_what_the_agent_saw():
     trajectory = played("fly", "fly", None)
-    assert metrics.shown_invalid(trajectory, room_is_invalid) == [False, False, True]
+    assert shown_invalid(trajectory, room_is_invalid) == [False, False, True]
+
+
+def test_a_refusal_is_met_whatever_the_agent_was_shown_of_it():
+    texts = [("fly", "Nothing happens."), ("fly", None), ("go to study", "You arrive."), (None, None)]
+    steps = tuple(
+        Step(reply="", action=action, observation="Try another way.", raw_observation=raw) for action, raw in texts
+    )
+    trajectory = played().model_copy(update={"steps": steps})
+    assert met_refusal(trajectory, room_is_invalid) == [True, True, False, True]
 
 
 def test_success_rate_is_in_percent_with_wilsons_interval_and_skips_faults():
