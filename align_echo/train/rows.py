@@ -49,13 +49,14 @@ class Harvest:
     """What a recipe brings home from some queries.
 
     `counts` says what happened on the way, among it what could not be used: "broken rollouts", "unread critiques".
-    `steps` is how many turns were played in environments.
+    `steps` is how many turns were played in environments, `signals` what was observed of play (`train.observed`).
     """
 
     rows: tuple[Row, ...]
     refinements: tuple[Refinement, ...] = ()
     counts: Counter[str] = field(default_factory=Counter)
     steps: int = 0
+    signals: dict[str, float] = field(default_factory=dict)
 
 
 def policy_row(trajectory: Trajectory, group: str) -> Row:

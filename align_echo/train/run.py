@@ -1,6 +1,7 @@
 """A training run in a folder: tasks and models from a config, a trainer over them, what is written.
 
     config.json     what was asked for, with versions; a resumed run must ask for the same
+    before.json     figures of held-out tasks before the first step
     signals.jsonl   one object a step: rewards, gains, losses, times
     checkpoints/    as `transformers` keeps them; `<checkpoint>/<role>` is a model's (or adapter's) folder
     policy/, critic/   the trained roles at the end, or at their best evaluation
@@ -15,6 +16,7 @@ import json
 import platform
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -26,9 +28,9 @@ from align_echo import __version__
 from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import UsageError
 from align_echo.interface import write_atomically
-from align_echo.rollout import Episode
 from align_echo.train.config import Collecting, TrainConfig
 from align_echo.train.crew import Crew, gather, source_of
+from align_echo.train.held_out import HeldOut
 from align_echo.train.methods.critique_grpo import critique_grpo
 from align_echo.train.methods.echo import echo
 from align_echo.train.methods.grpo import grpo
@@ -36,6 +38,7 @@ from align_echo.train.methods.icrl import icrl
 from align_echo.train.methods.luffy import luffy
 from align_echo.train.methods.rcm import rcm
 from align_echo.train.methods.sft import sft
+from align_echo.train.observed import ObservedStage
 from align_echo.train.rewards import CriticReward, linear_gain, revision_reward, saturation_gain
 from align_echo.train.rows import Harvest, Role
 from align_echo.train.signals import Signals
@@ -63,8 +66,15 @@ def queries_at(harvest: int, pool: Sequence[str], count: int, seed: int) -> list
     return Dice(f"training tasks {seed} {lap}").shuffled(pool)[place * count : (place + 1) * count]
 
 
-def harvest_with(collecting: Collecting, queries: Sequence[str], stage: Stage) -> Harvest:
-    """Play a config's recipe."""
+def harvest_with(
+    collecting: Collecting, queries: Sequence[str], stage: Stage, is_invalid: Callable[[str], bool] | None = None
+) -> Harvest:
+    """Play a config's recipe, observed. `is_invalid` tells a refusal in the engine's words; None where nothing does."""
+    observed = ObservedStage(stage)
+    return replace(_harvest(collecting, queries, observed), signals=observed.signals(is_invalid))
+
+
+def _harvest(collecting: Collecting, queries: Sequence[str], stage: Stage) -> Harvest:
     reward = REWARDS[collecting.critic_reward]
     if collecting.recipe == "grpo":
         return grpo(queries, stage, samples=collecting.samples)
@@ -121,10 +131,11 @@ class Run:
         begun = time.monotonic()
         crew = gather(self.config)
         try:
-            trainer = self._trainer(crew, watch)
-            before = trainer.evaluate() if self.config.evaluating.every and not self._resume else {}
+            held_out = self._tasks_held_out(crew) if self.config.evaluating.every else None
+            trainer = self._trainer(crew, watch, held_out)
+            before = self._before(trainer, held_out)
             trainer.train(resume_from_checkpoint=self._resume or None)
-            after = trainer.evaluate() if self.config.evaluating.every else {}
+            after = figures(trainer, held_out)
             crew.save(self.folder)
         finally:
             crew.close()
@@ -137,28 +148,35 @@ class Run:
         }
         return write_atomically(self.folder / "summary.json", json.dumps(summary, indent=2) + "\n")
 
-    def _trainer(self, crew: Crew, watch: Callable[[int, Signals], None]) -> RoleTrainer:
+    def _before(self, trainer: RoleTrainer, held_out: HeldOut | None) -> dict[str, Any] | None:
+        """The figures of the weights that the run began with: a resumed run reads what was measured then."""
+        file = self.folder / "before.json"
+        if held_out is not None and not self._resume:
+            write_atomically(file, json.dumps(figures(trainer, held_out), indent=2) + "\n")
+        found: dict[str, Any] | None = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+        return found
+
+    def _tasks_held_out(self, crew: Crew) -> HeldOut:
         config = self.config
-        stage = self._stage(crew, self._split, config.collecting.temperature)
-        held_out = self._stage(crew, self._held_out, config.evaluating.temperature)
         shown = tasks(config.env, split=self._held_out)
         chosen = Dice(f"held-out tasks {config.seed}").shuffled(shown)[: config.evaluating.tasks]
+        return HeldOut(self._stage(crew, self._held_out, config.evaluating.temperature), chosen, config.seed)
+
+    def _trainer(
+        self, crew: Crew, watch: Callable[[int, Signals], None], held_out: HeldOut | None
+    ) -> RoleTrainer:
+        config = self.config
+        stage = self._stage(crew, self._split, config.collecting.temperature, config.collecting.best_of)
+
+        is_invalid = self._spec.is_invalid if self._spec.tells_invalid else None
 
         def recipe(harvest: int) -> Harvest:
             queries = queries_at(harvest, self._pool, config.collecting.queries, config.seed)
-            return harvest_with(config.collecting, queries, stage.at_step(harvest))
+            return harvest_with(config.collecting, queries, stage.at_step(harvest), is_invalid)
 
         def observe(step: int, signals: Signals) -> None:
             append(self.folder / "signals.jsonl", {"step": step, **signals})
             watch(step, signals)
-
-        def evaluation() -> Signals:
-            played = [one for one in held_out.play([Episode(task) for task in chosen]) if one.fault is None]
-            return {
-                "score": sum(one.score for one in played) / max(1, len(played)),
-                "won": sum(one.won for one in played) / max(1, len(played)),
-                "n": float(len(played)),
-            }
 
         rates: dict[Role, float] = {
             "policy": config.optimising.lr,
@@ -176,7 +194,7 @@ class Run:
             publish=crew.publish,
             watch=observe,
             temperature=config.collecting.temperature,
-            evaluation=evaluation if config.evaluating.every else None,
+            evaluation=held_out,
             callbacks=[EarlyStoppingCallback(patience)] if patience else [],
         )
 
@@ -208,7 +226,7 @@ class Run:
             dataloader_pin_memory=False,
         )
 
-    def _stage(self, crew: Crew, split: str, temperature: float) -> LocalStage:
+    def _stage(self, crew: Crew, split: str, temperature: float, best_of: int = 1) -> LocalStage:
         config = self.config
         return LocalStage(
             make_env=lambda: make(
@@ -219,6 +237,7 @@ class Run:
             ),
             policy=crew.models["policy"],
             critic=crew.models["critic"],
+            best_of=best_of,
             split=split,
             action_format=self._spec.action_format,
             form=config.collecting.form,
@@ -241,6 +260,14 @@ def check_run_folder(folder: Path, asked: dict[str, Any], *, resume: bool) -> st
         raise UsageError(f"{folder} holds another run: resume it with its own config.json and the same versions")
     found = max((folder / "checkpoints").glob("checkpoint-*"), key=lambda one: step_of(str(one)), default=None)
     return str(found) if found else ""
+
+
+def figures(trainer: RoleTrainer, held_out: HeldOut | None) -> dict[str, Any] | None:
+    """What the weights of now score on held-out tasks; None where none are played."""
+    if held_out is None:
+        return None
+    trainer.evaluate()
+    return held_out.figures
 
 
 def step_of(checkpoint: str) -> int:

@@ -12,7 +12,7 @@ from align_echo.critic.verdict import Verdict
 from align_echo.rollout import Episode
 from align_echo.tokens import token_sequence
 from align_echo.train.stage import Asked, Lesson, Proposal
-from align_echo.types import Fault, Step, Tokens, Trajectory
+from align_echo.types import Fault, Step, Tokens, Trajectory, Usage
 
 BROKEN = Fault(source="environment", error="EngineError", message="gone")
 OPENING = (1, 2, 3)
@@ -29,6 +29,7 @@ class ScriptedStage:
     expert_wins: Callable[[str], bool] = lambda query: True
     label: Callable[[str, int], Verdict | None] = lambda query, turn: "correct" if turn else "wrong"
     verdict: Callable[[Proposal], Verdict | Fault | None] = lambda asked: "correct"
+    spent: int = 0
     played: list[Episode] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
     proposed: list[Proposal] = field(default_factory=list)
@@ -63,7 +64,11 @@ class ScriptedStage:
             Tokens(context_ids=opening, sampled_ids=(50 + episode.sample, 4), logprobs=(-0.5, -0.1)),
             Tokens(start=len(opening) + 2, context_ids=(5, 6), sampled_ids=(7,), logprobs=(-0.7,)),
         ]
-        steps = [Step(reply="a", action="a", observation="b", raw_observation="b", tokens=call) for call in calls]
+        spent = Usage(completion_tokens=self.spent)
+        steps = [
+            Step(reply="a", action="a", observation="b", raw_observation="b", usage=spent, tokens=call)
+            for call in calls
+        ]
         return Trajectory(
             environment="scripted",
             split="train",
@@ -84,7 +89,8 @@ class ScriptedStage:
         tokens = Tokens(context_ids=(8, 8), sampled_ids=(30 + asked.sample,), logprobs=(-1.0,))
         if isinstance(found, Fault):
             return Judgement(fault=found)
-        return Judgement(said=ReasonedVerdict(reason="so", verdict=found) if found else None, tokens=tokens)
+        said = ReasonedVerdict(reason="so", verdict=found) if found else None
+        return Judgement(said=said, tokens=tokens, usage=Usage(completion_tokens=self.spent))
 
     def _review(self, asked: Asked) -> Review:
         advice = self.advice(asked)

@@ -72,6 +72,8 @@ def test_every_method_runs_and_leaves_what_it_says(name, model, warm, tmp_path):
     assert [line["step"] for line in lines] == [0, 1]
     assert all(line["environment_steps"] > 0 and line["count/broken_rollouts"] == 0 for line in lines)
     assert all(line["rows"] > 0 for line in lines)
+    assert all(line["seconds/harvest"] >= line.get("seconds/play", 0) + line.get("seconds/critic", 0) for line in lines)
+    assert all(("policy/invalid_share" in line) == (name != "sft") == ("tokens_per_second" in line) for line in lines)
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["steps"] == 2
     role = config.trained[0]
     assert {"model.safetensors", "tokenizer.json", "config.json"} <= {
@@ -104,7 +106,7 @@ def test_a_resumed_run_ends_as_one_that_was_not_disturbed(model, tmp_path):
 
     def lasting(signals: Signals) -> Signals:
         """Without times, and without what depends on the engine's rounding."""
-        return {name: value for name, value in signals.items() if "seconds" not in name and "mismatch" not in name}
+        return {name: value for name, value in signals.items() if "second" not in name and "mismatch" not in name}
 
     assert [lasting(one) for _, one in rest] == [lasting(one) for _, one in whole[2:]]
     lines = (tmp_path / "cut" / "signals.jsonl").read_text().splitlines()
