@@ -16,8 +16,9 @@ The model is --model, a folder, or the pocket model where it can run, with repli
 tokens, a critique --critique-tokens (the pocket model's own have about 6 and 70), every episode --turns turns, and as
 they say nothing, actions are a walk and critiques are read as a fixed one.
 
-Prints the phases, then one JSON line: `value` is echo's seconds a step, `baseline` grpo's, `ratio` the median over the
-rounds of one by the other; `cpu_ratio` is of CPU seconds, which other work on the machine hardly changes.
+Prints the phases, by the clock and in CPU seconds, and how much each arm played and learned from, then one JSON line:
+`value` is echo's seconds a step, `baseline` grpo's, `ratio` the median over the rounds of one by the other; `cpu_ratio`
+is of CPU seconds, which other work on the machine hardly changes.
 """
 
 from __future__ import annotations
@@ -142,24 +143,34 @@ def ratio(found: Found, arm: str, baseline: str, value: Callable[[Measured], flo
     return round(statistics.median(value(one) / value(other) for one, other in pairs), 3)
 
 
-def columns(arm: str, found: Found) -> list[str]:
-    """A line of the table: medians in seconds, and the counts of a step."""
-    rounds = found[arm]
-    phases = [statistics.median(one.spent.phases[phase] for one in rounds) for phase in PHASES]
-    counts = [statistics.median(one.counts[name] for one in rounds) for name in COUNTS]
-    return [
-        f"{arm:16}{median(rounds, seconds):9.2f}{ratio(found, arm, 'grpo', seconds):8.3f}",
-        *(f"{value:15.2f}" for value in (*phases, median(rounds, lambda one: one.rest))),
-        *(f"{value:10,.0f}" for value in counts),
-    ]
+def table(found: Found, clock: int) -> None:
+    """Phases in medians of seconds (`clock` 0) or CPU seconds (1)."""
+
+    def step(one: Measured) -> float:
+        return (one.spent.seconds, one.spent.cpu)[clock]
+
+    named = f"{('step, s', 'step, CPU s')[clock]:>12}"
+    print(f"{'':16}{named}{'ratio':>8}", *(f"{name:>15}" for name in (*PHASES, "rest")), sep="")
+    for arm, rounds in found.items():
+        phases = [statistics.median(one.spent.of(phase, clock) for one in rounds) for phase in PHASES]
+        phases.append(statistics.median(one.spent.rest(clock) for one in rounds))
+        print(f"{arm:16}{median(rounds, step):12.2f}{ratio(found, arm, 'grpo', step):8.3f}", end="")
+        print(*(f"{value:15.2f}" for value in phases), sep="")
+
+
+def counts(found: Found) -> None:
+    """How much a step played and learned from, by arm."""
+    print(f"{'a step':16}", *(f"{name:>12}" for name in COUNTS), sep="")
+    for arm, rounds in found.items():
+        medians = [statistics.median(one.counts[name] for one in rounds) for name in COUNTS]
+        print(f"{arm:16}", *(f"{value:12,.0f}" for value in medians), sep="")
 
 
 def report(found: Found, given: argparse.Namespace, fixed: bool) -> None:
-    """The table of phases and the JSON line."""
-    head = [f"{'':16}{'step, s':>9}{'ratio':>8}", *(f"{name:>15}" for name in (*PHASES, "rest"))]
-    print(*head, *(f"{name:>10}" for name in COUNTS), sep="")
-    for arm in found:
-        print(*columns(arm, found), sep="")
+    """The tables and the JSON line."""
+    for clock in (0, 1):
+        table(found, clock)
+    counts(found)
     record = {
         "name": f"echo step, N = {given.samples}, {given.turns} turns",
         "value": round(median(found["echo"], seconds), 2),

@@ -38,11 +38,6 @@ class Measured:
     spent: Spent
     counts: Counter[str]
 
-    @property
-    def rest(self) -> float:
-        """Seconds in none of the phases: clipping, the optimizer, rows and batches."""
-        return self.spent.seconds - sum(self.spent.phases.values())
-
 
 @dataclass(frozen=True)
 class WatchedStage(LocalStage):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,13 +13,20 @@ from transformers import TrainerCallback
 
 @dataclass(frozen=True)
 class Spent:
-    """Seconds and CPU seconds of one step, the norm of its gradient before clipping, and seconds of named phases in it.
-    """
+    """Seconds and CPU seconds of one step, the norm of its gradient before clipping, and both of named phases in it."""
 
     seconds: float
     cpu: float
     gradient: float
-    phases: Counter[str] = field(default_factory=Counter)
+    phases: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    def of(self, phase: str, clock: int) -> float:
+        """Seconds of a phase (`clock` 0) or CPU seconds (1)."""
+        return self.phases.get(phase, (0.0, 0.0))[clock]
+
+    def rest(self, clock: int) -> float:
+        """What was in none of the phases."""
+        return (self.seconds, self.cpu)[clock] - sum(found[clock] for found in self.phases.values())
 
 
 class Stopwatch(TrainerCallback):
@@ -29,10 +35,10 @@ class Stopwatch(TrainerCallback):
     def __init__(self) -> None:
         self.steps: list[Spent] = []
         self._begun = self._out = self._spent = (0.0, 0.0)
-        self._phases: Counter[str] = Counter()
+        self._phases: dict[str, tuple[float, float]] = {}
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self._begun, self._out, self._phases = _now(), (0.0, 0.0), Counter()
+        self._begun, self._out, self._phases = _now(), (0.0, 0.0), {}
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._spent = _less(_less(_now(), self._begun), self._out)
@@ -55,9 +61,9 @@ class Stopwatch(TrainerCallback):
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """What is done meanwhile is part of that phase."""
-        begun = time.perf_counter()
+        begun = _now()
         yield
-        self._phases[name] += time.perf_counter() - begun  # type: ignore[assignment]
+        self._phases[name] = _less(self._phases.get(name, (0.0, 0.0)), _less(begun, _now()))
 
 
 def _now() -> tuple[float, float]:
