@@ -30,7 +30,8 @@ Weights = Literal["shared", "adapters", "models"]
 class Collecting(Frozen):
     """How a step's rows are played: `queries` tasks, `samples` of each (episodes, refinements, sessions or verdicts).
 
-    `rounds` is ICRL's, `states` how many actions of a query RCM's critic judges.
+    `rounds` is ICRL's, `states` how many actions of a query RCM's critic judges. Of `best_of` candidates for an action
+    the policy's own verdict chooses one.
     """
 
     recipe: RecipeName
@@ -41,6 +42,7 @@ class Collecting(Frozen):
     critic_reward: RewardName = "saturation"
     form: Form = "echo"
     temperature: float = Field(default=1.0, gt=0)
+    best_of: int = Field(default=1, ge=1)
     turns: int | None = Field(default=None, ge=1)
     reply_tokens: int = Field(default=64, ge=1)
     critique_tokens: int = Field(default=160, ge=1)

@@ -107,6 +107,7 @@ class Run:
         self._pool = tasks(config.env, split=self._split)
         queries_at(0, self._pool, config.collecting.queries, config.seed)
         self._resume = check_run_folder(folder, self.on_record, resume=resume)
+        self._evaluation: HeldOut | None = None
 
     @property
     def on_record(self) -> dict[str, Any]:
@@ -131,11 +132,11 @@ class Run:
         begun = time.monotonic()
         crew = gather(self.config)
         try:
-            held_out = self._tasks_held_out(crew) if self.config.evaluating.every else None
-            trainer = self._trainer(crew, watch, held_out)
-            before = self._before(trainer, held_out)
+            self._evaluation = self._held_out_tasks(crew) if self.config.evaluating.every else None
+            trainer = self._trainer(crew, watch)
+            before = self._before(trainer)
             trainer.train(resume_from_checkpoint=self._resume or None)
-            after = figures(trainer, held_out)
+            after = self._figures(trainer)
             crew.save(self.folder)
         finally:
             crew.close()
@@ -148,26 +149,33 @@ class Run:
         }
         return write_atomically(self.folder / "summary.json", json.dumps(summary, indent=2) + "\n")
 
-    def _before(self, trainer: RoleTrainer, held_out: HeldOut | None) -> dict[str, Any] | None:
-        """The figures of the weights that the run began with: a resumed run reads what was measured then."""
+    def _figures(self, trainer: RoleTrainer) -> dict[str, Any] | None:
+        """What the weights of now score on held-out tasks; None where none are played."""
+        if self._evaluation is None:
+            return None
+        trainer.evaluate()
+        return self._evaluation.figures
+
+    def _before(self, trainer: RoleTrainer) -> dict[str, Any] | None:
+        """The figures of the weights that the run began with: one that goes on reads what was measured then."""
         file = self.folder / "before.json"
-        if held_out is not None and not self._resume:
-            write_atomically(file, json.dumps(figures(trainer, held_out), indent=2) + "\n")
-        found: dict[str, Any] | None = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+        if self._resume:
+            return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else None
+        found = self._figures(trainer)
+        if found is not None:
+            write_atomically(file, json.dumps(found, indent=2) + "\n")
         return found
 
-    def _tasks_held_out(self, crew: Crew) -> HeldOut:
+    def _held_out_tasks(self, crew: Crew) -> HeldOut:
         config = self.config
         shown = tasks(config.env, split=self._held_out)
         chosen = Dice(f"held-out tasks {config.seed}").shuffled(shown)[: config.evaluating.tasks]
         return HeldOut(self._stage(crew, self._held_out, config.evaluating.temperature), chosen, config.seed)
 
-    def _trainer(
-        self, crew: Crew, watch: Callable[[int, Signals], None], held_out: HeldOut | None
-    ) -> RoleTrainer:
+    def _trainer(self, crew: Crew, watch: Callable[[int, Signals], None]) -> RoleTrainer:
         config = self.config
-        stage = self._stage(crew, self._split, config.collecting.temperature, config.collecting.best_of)
-
+        plain = self._stage(crew, self._split, config.collecting.temperature)
+        stage = replace(plain, best_of=config.collecting.best_of)
         is_invalid = self._spec.is_invalid if self._spec.tells_invalid else None
 
         def recipe(harvest: int) -> Harvest:
@@ -194,7 +202,7 @@ class Run:
             publish=crew.publish,
             watch=observe,
             temperature=config.collecting.temperature,
-            evaluation=held_out,
+            evaluation=self._evaluation,
             callbacks=[EarlyStoppingCallback(patience)] if patience else [],
         )
 
@@ -226,7 +234,7 @@ class Run:
             dataloader_pin_memory=False,
         )
 
-    def _stage(self, crew: Crew, split: str, temperature: float, best_of: int = 1) -> LocalStage:
+    def _stage(self, crew: Crew, split: str, temperature: float) -> LocalStage:
         config = self.config
         return LocalStage(
             make_env=lambda: make(
@@ -237,7 +245,6 @@ class Run:
             ),
             policy=crew.models["policy"],
             critic=crew.models["critic"],
-            best_of=best_of,
             split=split,
             action_format=self._spec.action_format,
             form=config.collecting.form,
@@ -260,14 +267,6 @@ def check_run_folder(folder: Path, asked: dict[str, Any], *, resume: bool) -> st
         raise UsageError(f"{folder} holds another run: resume it with its own config.json and the same versions")
     found = max((folder / "checkpoints").glob("checkpoint-*"), key=lambda one: step_of(str(one)), default=None)
     return str(found) if found else ""
-
-
-def figures(trainer: RoleTrainer, held_out: HeldOut | None) -> dict[str, Any] | None:
-    """What the weights of now score on held-out tasks; None where none are played."""
-    if held_out is None:
-        return None
-    trainer.evaluate()
-    return held_out.figures
 
 
 def step_of(checkpoint: str) -> int:

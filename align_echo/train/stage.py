@@ -14,6 +14,7 @@ import gymnasium as gym
 
 from align_echo.agents.conversation import ChatAgent, said
 from align_echo.agents.privileged import Expert
+from align_echo.critic.best_of import BestOf
 from align_echo.critic.language import Form
 from align_echo.critic.reasoned_verdict import Judgement, judge
 from align_echo.critic.review import MAX_TOKENS, Review, review
@@ -85,6 +86,7 @@ class Stage(Protocol):
 class LocalStage:
     """Policy and critic on local models, which may share an engine. `agent` makes the policy's agent from its model.
 
+    With `best_of` above 1, each action played is the best of so many by the policy's own verdict (`critic/best_of.py`).
     Every draw depends on the models' `seed`: give `at_step` each step's number, or every step draws the same.
     """
 
@@ -97,6 +99,7 @@ class LocalStage:
     form: Form = "echo"
     critic_temperature: float = 1.0
     critic_tokens: int = MAX_TOKENS
+    best_of: int = 1
     workers: int = 16
 
     def at_step(self, step: int) -> LocalStage:
@@ -106,9 +109,10 @@ class LocalStage:
 
     def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
         """One episode of the policy each."""
+        agent = self.agent(self.policy)
         return run_tasks(
             self.make_env,
-            self.agent(self.policy),
+            BestOf(agent, self.best_of) if self.best_of > 1 else agent,
             episodes,
             split=self.split,
             action_format=self.action_format,

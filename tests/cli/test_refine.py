@@ -122,7 +122,8 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_figures(after, run, endpoi
 
 def test_a_run_that_is_stopped_among_its_critiques_asks_for_none_twice(run, endpoint, monkeypatch):
     command = [*COMMAND, "--critic", "wise", "--base-url", endpoint.url, "--workers", "1"]
-    shown, stopped = Display.status, []
+    shown = Display.status
+    stopped: list[str] = []
 
     def status(display: Display, text: str) -> None:
         shown(display, text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,14 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from align_echo.errors import UsageError
+from align_echo.rollout import Episode
 from align_echo.train.config import TrainConfig, checked_config, merged, method, methods
+from align_echo.train.crew import Crew
 from align_echo.train.estimate import estimate
 from align_echo.train.run import Run, queries_at
 from align_echo.train.signals import Signals
+from align_echo.train.stage import LocalStage
+from align_echo.types import Trajectory
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 
 SMALL = {
@@ -127,8 +132,57 @@ def test_held_out_tasks_are_played_before_and_after(model, tmp_path):
     config = config_of("grpo", model, evaluating={"every": 1, "tasks": 2})
     trained(config, tmp_path / "run")
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert summary["before"]["eval_n"] == summary["after"]["eval_n"] == 2
-    assert 0 <= summary["after"]["eval_score"] <= 1
+    for when in ("before", "after"):
+        assert summary[when]["faults"] == 0
+        for name, most in (("score", 1), ("success", 100)):
+            figure = summary[when][name]
+            low, high = figure["ci95"]
+            assert figure["n"] == 2
+            assert 0 <= low <= figure["value"] <= high <= most
+    assert summary["before"]["success"]["ci95"][1] > 0  # two lost tasks do not say that none is ever won
+
+
+def test_a_run_that_goes_on_keeps_what_was_measured_before_it_began(model, tmp_path, monkeypatch):
+    config = config_of("grpo", model, save_every=1, evaluating={"every": 1, "tasks": 1})
+    run = Run(config, tmp_path / "run")
+
+    def stop_at(step: int, signals: Signals) -> None:
+        if step == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run.train(stop_at)
+    before = tmp_path / "run" / "before.json"
+    measured = json.loads(before.read_text())
+    measured["score"]["value"] = 0.125  # not what these weights would score: it must be read, not played again
+    before.write_text(json.dumps(measured))
+    trained(config, tmp_path / "run", resume=True)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["before"] == measured
+    assert summary["after"]["score"]["n"] == 1
+
+
+def test_best_of_n_is_for_training_and_not_for_held_out_tasks(model, tmp_path):
+    played: list[str] = []
+
+    class Watched(Run):
+        def _stage(self, crew: Crew, split: str, temperature: float) -> LocalStage:
+            made = super()._stage(crew, split, temperature)
+
+            class Stage(LocalStage):
+                def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
+                    found = super().play(episodes)
+                    played.extend(f"{split} {one.agent.partition('(')[0]}" for one in found)
+                    return found
+
+            return Stage(**vars(made))
+
+    config = config_of("grpo", model, evaluating={"every": 1, "tasks": 1}, collecting={"best_of": 3})
+    Watched(config, tmp_path / "run").train(lambda step, signals: None)
+    assert set(played) == {"train best-of-3", "valid_unseen vanilla"}
+    lines = [json.loads(line) for line in (tmp_path / "run" / "signals.jsonl").read_text().splitlines()]
+    assert all("count/missing_verdicts" in line for line in lines)
+    assert all(line["policy/mismatch/from_turn_0"] < 1e-3 for line in lines if "policy/mismatch/from_turn_0" in line)
 
 
 def test_a_folder_that_holds_something_else_is_refused(model, tmp_path):
