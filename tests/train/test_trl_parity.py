@@ -42,7 +42,10 @@ from align_echo.train.rows import Harvest, Row
 from align_echo.train.trainer import RoleTrainer, StepSettings
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 
-pytestmark = pytest.mark.filterwarnings("ignore:You are using 'rollout_func':UserWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:You are using 'rollout_func':UserWarning"),
+    pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning"),
+]
 
 ROWS, GROUP, LONGEST = 8, 4, 16
 
