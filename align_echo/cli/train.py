@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from align_echo.train.signals import Signals
 
 EXTRA_PACKAGES = ("torch", "transformers", "peft", "accelerate", "yaml")
-SHOWN = ("policy/reward", "critic/reward", "gain/all", "zero_variance_share", "policy/entropy", "w_t")
+SHOWN = ("policy/reward", "critic/reward", "policy/loss", "gain/all", "zero_variance_share", "policy/entropy", "w_t")
 DEFAULT_METHOD = "grpo"
 
 

@@ -184,6 +184,7 @@ def test_rcm_judges_the_same_actions_of_the_same_episodes():
 
     assert asked(1) == asked(1)
     assert [turn for _, turn in asked(1)].count(1) == 4
+    assert {task for task, turn in asked(1) if turn} != set(queries[:4]), "they are drawn from all episodes"
     assert len(set(asked(2))) == 18
 
 
