@@ -8,6 +8,7 @@ front; WrapStep: (engine, state, action) -> enriched observation.
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import json
 import os
@@ -154,13 +155,19 @@ def identity(contract: InterfaceContract) -> Interface:
     )
 
 
+PARSE_ATTEMPTS = 50
 _parsing = threading.Lock()
 
 
 def parse_source(source: str) -> ast.Module:
-    """`ast.parse`, one thread at a time: Python 3.11 fails when two threads parse at once (cpython issue 106905)."""
-    with _parsing:
-        return ast.parse(source)
+    """`ast.parse`, one thread at a time: Python 3.11 fails when two threads parse at once (cpython issue 106905).
+
+    What other code parses in its threads cannot be kept apart: where it comes in between, the source is parsed again.
+    """
+    for _ in range(PARSE_ATTEMPTS):
+        with _parsing, contextlib.suppress(SystemError):
+            return ast.parse(source)
+    raise InterfaceError("interface code could not be parsed: other threads parse all the time (Python 3.11)")
 
 
 def check_source(source: str, contract: InterfaceContract) -> None:

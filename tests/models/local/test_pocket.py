@@ -1,0 +1,106 @@
+"""The pocket model that ships: what is in the package, and that it plays, criticises and judges."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+import torch
+from transformers import AutoModelForCausalLM
+
+import align_echo
+from align_echo.agents.vanilla import Vanilla
+from align_echo.critic.language import critic_messages, parse_critique
+from align_echo.critic.verdict import parse_verdict, verdict_messages
+from align_echo.errors import ReplyFormatError
+from align_echo.models import load_model
+from align_echo.models.local.chat import LocalModel
+from align_echo.models.local.loading import pocket_folder
+from align_echo.models.names import what_pocket_lacks
+from align_echo.rollout import Episode, run_tasks, view_before
+from align_echo.tokens import token_sequence
+from align_echo.train.pocket.build import PocketSettings
+from align_echo.wrappers.catalogue import environment
+
+SPEC = environment("alfworld")
+MOST_BYTES = 16 * 2**20
+
+
+@pytest.fixture(scope="module")
+def pocket() -> LocalModel:
+    model = load_model("pocket")
+    assert isinstance(model, LocalModel)
+    return model
+
+
+@pytest.fixture(scope="module")
+def played(pocket):
+    """Some unseen ALFWorld tasks under the shipped interface."""
+    return run_tasks(
+        lambda: align_echo.make("alfworld", split=SPEC.test_split, interface="probe"),
+        Vanilla(pocket),
+        align_echo.tasks("alfworld", split=SPEC.test_split)[:12],
+        split=SPEC.test_split,
+        action_format=SPEC.action_format,
+        workers=12,
+    )
+
+
+def test_it_is_in_the_package_small_and_made_by_the_settings_of_the_code():
+    folder = pocket_folder()
+    assert what_pocket_lacks() == ""
+    assert sum(file.stat().st_size for file in folder.iterdir()) < MOST_BYTES
+    made = json.loads((folder / "making.json").read_text())
+    assert made["settings"] == PocketSettings().model_dump(mode="json")
+    assert made["data_sha256"] in (folder / "README.md").read_text()
+
+
+def test_the_two_verdicts_are_one_token_each(pocket):
+    assert {len(pocket.encoder.plain(word)) for word in ("correct", "wrong")} == {1}
+
+
+def test_it_wins_most_unseen_tasks_under_the_interface_and_says_nothing_that_cannot_be_read(played):
+    assert sum(one.won for one in played) >= 8
+    steps = [step for one in played for step in one.steps]
+    assert sum(step.problem != "" for step in steps) / len(steps) < 0.05
+
+
+def test_what_was_recorded_at_sampling_is_what_a_forward_pass_gives(pocket, played):
+    model = AutoModelForCausalLM.from_pretrained(pocket_folder(), dtype=torch.float32)
+    for one in run_tasks(
+        lambda: align_echo.make("alfworld", split=SPEC.test_split, step_limit=12),
+        Vanilla(pocket, temperature=1.0),
+        [Episode(played[0].task_id, sample) for sample in range(3)],
+        split=SPEC.test_split,
+        action_format=SPEC.action_format,
+    ):
+        sequence = token_sequence(one)
+        ids = torch.tensor([sequence.ids])
+        with torch.no_grad():
+            logprobs = model(input_ids=ids).logits[:, :-1].log_softmax(-1)
+        wanted = logprobs.gather(-1, ids[:, 1:, None]).squeeze(-1) * torch.tensor(sequence.mask[1:])
+        assert torch.allclose(wanted, torch.tensor([sequence.logprobs[1:]]), atol=1e-4)
+
+
+def test_it_criticises_in_the_form_that_is_asked_for(pocket, played):
+    lost = [one for one in played if not one.won] or played
+    readable = 0
+    for form in ("echo", "icrl"):
+        for one in lost[:4]:
+            said = pocket.complete(critic_messages(one, form), temperature=0, max_tokens=160).text
+            try:
+                parse_critique(said, form)
+                readable += 1
+            except ReplyFormatError:
+                pass
+    assert readable >= 4
+
+
+def test_it_judges_an_action_in_one_word(pocket, played):
+    view = view_before(played[0], 1, SPEC.action_format)
+    asked = verdict_messages(Vanilla(pocket).conversation(view), "look")
+    assert parse_verdict(pocket.complete(asked, temperature=0, max_tokens=4).text) in ("correct", "wrong")
