@@ -53,7 +53,11 @@ def config_of(arm: str, samples: int, given: argparse.Namespace, *, model: str, 
         "split": SPLIT,
         "model": model,
         "weights": given.weights,
-        "step": {"objective": {"beta": BETA, "kl": "k3"}, "tokens_per_batch": given.tokens_per_batch},
+        "step": {
+            "objective": {"beta": BETA, "kl": "k3"},
+            "tokens_per_batch": given.tokens_per_batch,
+            "share_prefixes": not given.no_shared_prefixes,
+        },
         "collecting": {
             "queries": given.queries,
             "samples": samples,
@@ -114,6 +118,7 @@ def main() -> None:
     parser.add_argument("--reply-tokens", type=int, default=12, help="tokens of a reply, at most (default 12)")
     parser.add_argument("--critique-tokens", type=int, default=72, help="tokens of a critique, at most (default 72)")
     parser.add_argument("--tokens-per-batch", type=int, default=8192, help="of learning, padding too (default 8192)")
+    parser.add_argument("--no-shared-prefixes", action="store_true", help="compute every row by itself")
     kinds = ["models", "adapters"]
     parser.add_argument("--weights", choices=kinds, default=kinds[0], help="of the roles (default models)")
     parser.add_argument("--threads", type=int, default=2, help="threads of torch (default 2)")
@@ -184,6 +189,7 @@ def report(found: Found, given: argparse.Namespace, fixed: bool) -> None:
         "ratio_same_trained": ratio(found, "echo", "grpo, trained", seconds),
         "queries": given.queries,
         "threads": given.threads,
+        "shared_prefixes": not given.no_shared_prefixes,
         "model": "random weights, replies of fixed length" if fixed else Path(given.model).name,
     }
     print(json.dumps(record))

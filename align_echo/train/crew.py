@@ -23,11 +23,10 @@ from align_echo.models.local.weights import read_model
 from align_echo.models.names import POCKET
 from align_echo.train.backbone import ROLES, Adapters, Backbone, Models
 from align_echo.train.config import Lora, TrainConfig
-from align_echo.train.forward import check_parts
+from align_echo.train.forward import CHECKED_IDS, check_parts
 from align_echo.train.rows import Role
 
 TRANSFORMERS = "transformers:"
-CHECKED_IDS = (1, 2, 3, 4, 5)
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from pydantic import Field
 from torch import nn
 from torch.utils.data import Dataset
 from transformers import Trainer, TrainerCallback, TrainingArguments
@@ -23,7 +26,7 @@ from align_echo.errors import TrainingError
 from align_echo.train.advantages import Advantages, group_advantages, uncompared
 from align_echo.train.backbone import Backbone
 from align_echo.train.batching import Batch, Normalisation, batches, scales
-from align_echo.train.forward import token_logprobs
+from align_echo.train.forward import CHECKED_IDS, pair_cost, token_logprobs, why_not_shared
 from align_echo.train.loss import Objective, batch_loss
 from align_echo.train.rows import Harvest, Role, Row
 from align_echo.train.signals import Losses, Signals, of_harvest
@@ -39,7 +42,8 @@ class StepSettings(Frozen):
     """How a harvest becomes steps. `updates` is how many steps one harvest serves.
 
     An `advantage` is a reward compared within its group, or the reward itself (rows that are imitated).
-    With `joint` advantages both roles of a query are one group (an ablation of ICRL).
+    With `joint` advantages both roles of a query are one group (an ablation of ICRL). With `share_prefixes` what rows
+    begin with alike is computed once, where the model can do so and where it costs less.
     """
 
     objective: Objective = Objective()
@@ -47,9 +51,10 @@ class StepSettings(Frozen):
     normalisation: Normalisation = "sequence"
     joint: bool = False
     scaled: bool = True
-    updates: int = 1
-    tokens_per_batch: int = 8192
-    most_loss: float = 1e4
+    updates: int = Field(default=1, ge=1)
+    tokens_per_batch: int = Field(default=8192, ge=1)
+    most_loss: float = Field(default=1e4, gt=0)
+    share_prefixes: bool = True
 
 
 @dataclass
@@ -115,7 +120,7 @@ class RoleTrainer(Trainer):
         for place, batch in enumerate(kept.batches):
             total += self._learn(kept, place, batch, losses)
         ended = time.perf_counter()
-        tokens = sum(batch.ids.numel() for batch in kept.batches)
+        tokens = sum(batch.computed for batch in kept.batches)
         times = {"seconds/harvest": harvested - begun, "seconds/learn": ended - harvested}
         self._watch(step, {**kept.signals, **losses.read(), **times, "trained_tokens": tokens})
         return total
@@ -136,7 +141,7 @@ class RoleTrainer(Trainer):
         return lost.loss.detach()
 
     def _forward(self, model: Any, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        return token_logprobs(model, batch.ids, batch.mask, temperature=self._temperature)
+        return token_logprobs(model, batch.ids, batch.mask, prefix_P=batch.prefix, temperature=self._temperature)
 
     @torch.no_grad()
     def _reference(self, batch: Batch) -> torch.Tensor:
@@ -149,8 +154,24 @@ class RoleTrainer(Trainer):
         rows = [row for row in harvest.rows if row.role in self._backbone.trained]
         found = self._advantages(rows)
         scale = scales(rows, self._settings.normalisation)
-        made = batches(*self._useful(rows, found.values, scale), tokens_per_batch=self._settings.tokens_per_batch)
+        made = batches(
+            *self._useful(rows, found.values, scale),
+            tokens_per_batch=self._settings.tokens_per_batch,
+            pair_cost=self._pair_cost,
+        )
         return _Kept(made, [None] * len(made), of_harvest(harvest, found))
+
+    @cached_property
+    def _pair_cost(self) -> float | None:
+        """None where rows share no prefixes, which is said if it was asked for."""
+        if not self._settings.share_prefixes:
+            return None
+        ids = torch.tensor(CHECKED_IDS, device=self.args.device)
+        models = [self._backbone.activate(role) for role in self._backbone.trained]
+        for why in filter(None, (why_not_shared(model, ids) for model in models)):
+            warnings.warn(f"rows do not share the computation of prefixes: {why}", stacklevel=3)
+            return None
+        return pair_cost(models[0])
 
     def _advantages(self, rows: Sequence[Row]) -> Advantages:
         rewards = [row.reward for row in rows]
