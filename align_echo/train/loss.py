@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from pydantic import Field
 
 from align_echo.train.batching import Batch
 from align_echo.train.objective import (
@@ -34,15 +35,15 @@ class Objective(Frozen):
     (supervised training: the loss is the cross-entropy).
     """
 
-    clip_low: float = 0.2
-    clip_high: float = 0.2
+    clip_low: float = Field(default=0.2, ge=0, le=1)
+    clip_high: float = Field(default=0.2, ge=0)
     ratio: RatioLevel = "token"
-    beta: float = 0.0
+    beta: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     kl: KlEstimator = "k3"
     reweigh: bool = True
-    most_weight: float = MOST_WEIGHT
+    most_weight: float = Field(default=MOST_WEIGHT, gt=0)
     expert: Literal["shaped", "likelihood"] = "shaped"
-    gamma: float = LUFFY_GAMMA
+    gamma: float = Field(default=LUFFY_GAMMA, gt=0, allow_inf_nan=False)
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ from align_echo.train.methods.grpo import grpo
 from align_echo.train.methods.icrl import icrl
 from align_echo.train.methods.luffy import luffy
 from align_echo.train.methods.rcm import rcm
+from align_echo.train.methods.regenerate import regenerate
 from align_echo.train.methods.sft import sft
 from align_echo.train.observed import ObservedStage
 from align_echo.train.rewards import CriticReward, linear_gain, revision_reward, saturation_gain
@@ -78,6 +79,8 @@ def _harvest(collecting: Collecting, queries: Sequence[str], stage: Stage) -> Ha
     reward = REWARDS[collecting.critic_reward]
     if collecting.recipe == "grpo":
         return grpo(queries, stage, samples=collecting.samples)
+    if collecting.recipe == "regenerate":
+        return regenerate(queries, stage, samples=collecting.samples)
     if collecting.recipe == "luffy":
         return luffy(queries, stage, samples=collecting.samples)
     if collecting.recipe == "critique_grpo":
@@ -219,7 +222,7 @@ class Run:
             bf16=config.bf16,
             use_cpu=not torch.cuda.is_available(),
             seed=config.seed,
-            save_steps=config.save_every,
+            save_steps=config.steps_a_checkpoint,
             save_total_limit=2,
             logging_steps=1,
             eval_strategy="steps" if every else "no",

@@ -14,6 +14,7 @@ from align_echo.train.methods.grpo import grpo
 from align_echo.train.methods.icrl import icrl
 from align_echo.train.methods.luffy import luffy
 from align_echo.train.methods.rcm import Labelled, balanced, rcm
+from align_echo.train.methods.regenerate import regenerate
 from align_echo.train.methods.sft import sft
 from align_echo.train.rewards import linear_gain, saturation_gain
 from align_echo.train.rows import Harvest, Refinement, Role
@@ -57,6 +58,20 @@ def test_echo_trains_on_refinements_and_critiques_and_not_on_the_attempt():
 def test_echos_ablation_rewards_the_difference():
     found = echo(["a"], ScriptedStage(lambda one: 1.0 if one.critique else 0.25), refinements=1, reward=linear_gain)
     assert rewards(found, "critic", "a") == [0.75]
+
+
+def test_echo_without_its_critic_plays_as_much_and_measures_what_sampling_again_is_worth():
+    def score(one: Episode) -> float | None:
+        return None if one in (Episode("b"), Episode("a", 2)) else one.sample / 4
+
+    stage = ScriptedStage(score)
+    found = regenerate(["a", "b"], stage, samples=3)
+    assert stage.played == [Episode("a"), Episode("b"), Episode("a", 1), Episode("a", 2), Episode("a", 3)]
+    assert stage.asked == []
+    assert rewards(found, "policy", "a") == [0.25, 0.75]
+    assert found.refinements == (Refinement(0.0, 0.25), Refinement(0.0, 0.75))
+    assert found.counts == {"broken rollouts": 2}
+    assert found.steps == 10
 
 
 def test_a_critique_that_cannot_be_read_is_not_played_and_earns_the_least():

@@ -129,7 +129,7 @@ def test_a_warm_start_makes_the_experts_words_likelier(warm):
 
 
 def test_held_out_tasks_are_played_before_and_after(model, tmp_path):
-    config = config_of("grpo", model, evaluating={"every": 1, "tasks": 2})
+    config = config_of("grpo", model, save_every=1, evaluating={"every": 1, "tasks": 2})
     trained(config, tmp_path / "run")
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     for when in ("before", "after"):
@@ -177,7 +177,7 @@ def test_best_of_n_is_for_training_and_not_for_held_out_tasks(model, tmp_path):
 
             return Stage(**vars(made))
 
-    config = config_of("grpo", model, evaluating={"every": 1, "tasks": 1}, collecting={"best_of": 3})
+    config = config_of("grpo", model, save_every=1, evaluating={"every": 1, "tasks": 1}, collecting={"best_of": 3})
     Watched(config, tmp_path / "run").train(lambda step, signals: None)
     assert set(played) == {"train best-of-3", "valid_unseen vanilla"}
     lines = [json.loads(line) for line in (tmp_path / "run" / "signals.jsonl").read_text().splitlines()]
