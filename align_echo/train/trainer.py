@@ -19,8 +19,9 @@ from typing import Any, Literal
 import torch
 from pydantic import Field
 from torch import nn
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.utils.data import Dataset
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from align_echo.errors import TrainingError
 from align_echo.train.advantages import Advantages, group_advantages, uncompared
@@ -69,7 +70,8 @@ class _Kept:
 class RoleTrainer(Trainer):
     """`publish` is called before each harvest: engines must draw with the weights of that time, at `temperature`.
 
-    `watch` is given the signals of every step. Raises `TrainingError` from `train` when a loss is no number or beyond
+    `watch` is given the signals of every step; trackers are given them too. Gradients are clipped by what weights they
+    are of: those of one role do not make another's smaller. Raises `TrainingError` from `train` when a loss is no number or beyond
     bounds; the batch is then kept in `post-mortem.pt` beside the checkpoints.
     """
 
@@ -96,6 +98,7 @@ class RoleTrainer(Trainer):
             optimizers=(optimizer, None),
             callbacks=list(callbacks),
         )
+        self.remove_callback(PrinterCallback)  # results alone go to standard output
         self._backbone = backbone
         self._recipe = recipe
         self._settings = settings
@@ -104,6 +107,8 @@ class RoleTrainer(Trainer):
         self._temperature = temperature
         self._evaluation = evaluation
         self._kept: _Kept | None = None
+        self._norms: dict[Role, torch.Tensor] = {}
+        self._signals: Signals = {}
         self._folder = Path(str(arguments.output_dir))
 
     # ------------------------------------------------------------ a step
@@ -122,7 +127,10 @@ class RoleTrainer(Trainer):
         ended = time.perf_counter()
         tokens = sum(batch.computed for batch in kept.batches)
         times = {"seconds/harvest": harvested - begun, "seconds/learn": ended - harvested}
-        self._watch(step, {**kept.signals, **losses.read(), **times, "trained_tokens": tokens})
+        self._norms = self._gradient_norms()
+        norms = {f"{role}/grad_norm": float(norm) for role, norm in self._norms.items()}
+        self._signals = {**kept.signals, **losses.read(), **norms, **times, "trained_tokens": tokens}
+        self._watch(step, self._signals)
         return total
 
     def _learn(self, kept: _Kept, place: int, batch: Batch, losses: Losses) -> torch.Tensor:
@@ -139,6 +147,15 @@ class RoleTrainer(Trainer):
         if self._settings.updates > 1 and kept.old[place] is None:
             kept.old[place] = logprobs.detach()
         return lost.loss.detach()
+
+    def _gradient_norms(self) -> dict[Role, torch.Tensor]:
+        """Norms before clipping, by role; roles that share weights have one. Raises `TrainingError` for no number."""
+        found = {}
+        for role in self._backbone.kept:
+            found[role] = get_total_norm([one.grad for one in self._backbone.weights(role) if one.grad is not None])
+            if not math.isfinite(float(found[role])):
+                raise TrainingError(f"the gradient of step {self.state.global_step} ({role}) is no number: lower lr")
+        return found
 
     def _forward(self, model: Any, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         return token_logprobs(model, batch.ids, batch.mask, prefix_P=batch.prefix, temperature=self._temperature)
@@ -196,6 +213,15 @@ class RoleTrainer(Trainer):
         )
 
     # ------------------------------------------------------------ what Trainer asks for
+
+    def _clip_grad_norm(self, model: nn.Module) -> torch.Tensor:
+        for role, norm in self._norms.items():
+            clip_grads_with_norm_(self._backbone.weights(role), self.args.max_grad_norm, norm)
+        return torch.stack(list(self._norms.values())).norm()
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """To trackers; with what `Trainer` says of a step go its signals."""
+        super().log({**logs, **self._signals} if "learning_rate" in logs else logs, start_time)
 
     def evaluate(self, *_: Any, metric_key_prefix: str = "eval", **__: Any) -> dict[str, float]:
         """Play the held-out tasks with the weights as they are."""

@@ -237,6 +237,44 @@ def saved(role: Role) -> int:
     return 2 * (len(PROMPT[role]) - 1)
 
 
+class Logged(TrainerCallback):
+    def __init__(self) -> None:
+        self.logs: list[dict[str, float]] = []
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        self.logs.append(dict(logs))
+
+
+def test_trackers_are_given_the_signals_and_standard_output_nothing(tmp_path, capsys):
+    logged, seen = Logged(), list[tuple[int, Signals]]()
+    trainer(tmp_path, pair(), steps=2, seen=seen, callbacks=[logged], logging_steps=1).train()
+    for logs, (_, signals) in zip(logged.logs[:2], seen, strict=True):
+        assert signals.items() <= logs.items()
+        both = math.hypot(signals["policy/grad_norm"], signals["critic/grad_norm"])
+        assert logs["grad_norm"] == pytest.approx(both)
+        assert both > 0
+    assert capsys.readouterr().out == ""
+
+
+def test_gradients_of_one_role_do_not_make_the_others_smaller(tmp_path):
+    def alone(number: int) -> Harvest:
+        return Harvest(tuple(one for one in liking(number).rows if one.role == "policy"))
+
+    together, apart = pair(), pair()
+    trainer(tmp_path / "a", together, max_grad_norm=0.01).train()
+    trainer(tmp_path / "b", apart, alone, max_grad_norm=0.01).train()
+    assert all("critic." in name for name in differing(weights_of(together), weights_of(apart)))
+
+
+def test_a_gradient_that_is_no_number_stops_the_run(tmp_path):
+    backbone = shared()
+    backbone.weights("policy")[0].register_hook(lambda grad: grad * math.nan)
+    before = weights_of(backbone)
+    with pytest.raises(TrainingError, match="the gradient of step 0 .policy. is no number"):
+        trainer(tmp_path, backbone).train()
+    assert differing(before, weights_of(backbone)) == set()
+
+
 def test_roles_that_share_weights_cannot_be_frozen_apart_or_learn_at_two_rates():
     model = tiny_model()
     with pytest.raises(UsageError, match="shares its weights"):
