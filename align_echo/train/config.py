@@ -93,7 +93,8 @@ class Evaluating(Section):
 class TrainConfig(Section):
     """A run, complete. `trained` roles learn; the other role's weights stay as they are.
 
-    `save_every` None is every evaluation, or every 10 steps where there is none.
+    It ends after `steps` steps, or earlier once `environment_steps` turns were played in environments (None: no such
+    end). `save_every` None is every evaluation, or every 10 steps where there is none.
     """
 
     env: str = "alfworld"
@@ -108,6 +109,7 @@ class TrainConfig(Section):
     evaluating: Evaluating = Evaluating()
     lora: Lora = Lora()
     steps: int = Field(default=100, ge=1)
+    environment_steps: int | None = Field(default=None, ge=1)
     save_every: int | None = Field(default=None, ge=1)
     bf16: bool = False
     gradient_checkpointing: bool = False

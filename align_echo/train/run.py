@@ -13,6 +13,7 @@ Left out: what is printed.
 from __future__ import annotations
 
 import json
+import math
 import platform
 import time
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ from align_echo import __version__
 from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import UsageError
 from align_echo.interface import write_atomically
+from align_echo.train.budget import Budget, played_before
 from align_echo.train.config import Collecting, TrainConfig
 from align_echo.train.crew import Crew, gather, source_of
 from align_echo.train.held_out import HeldOut
@@ -145,7 +147,8 @@ class Run:
             crew.close()
         summary = {
             "recipe": self.config.collecting.recipe,
-            "steps": self.config.steps,
+            "steps": trainer.state.global_step,
+            "environment_steps": self._played,
             "before": before,
             "after": after,
             "seconds": round(time.monotonic() - begun, 1),
@@ -185,7 +188,11 @@ class Run:
             queries = queries_at(harvest, self._pool, config.collecting.queries, config.seed)
             return harvest_with(config.collecting, queries, stage.at_step(harvest), is_invalid)
 
+        budget = Budget(config.environment_steps or 0, self._played)
+
         def observe(step: int, signals: Signals) -> None:
+            if step % config.step.updates == 0:
+                budget.add(int(signals["environment_steps"]))
             append(self.folder / "signals.jsonl", {"step": step, **signals})
             watch(step, signals)
 
@@ -206,15 +213,29 @@ class Run:
             watch=observe,
             temperature=config.collecting.temperature,
             evaluation=self._evaluation,
-            callbacks=[EarlyStoppingCallback(patience)] if patience else [],
+            callbacks=[
+                *([EarlyStoppingCallback(patience)] if patience else []),
+                *([budget] if config.environment_steps else []),
+            ],
         )
+
+    @property
+    def _played(self) -> int:
+        """Turns of the steps before the one that comes next."""
+        return played_before(self.folder / "signals.jsonl", self.config.step.updates)
+
+    @property
+    def _last_step(self) -> int:
+        """A run that goes on and has spent its budget makes no step more."""
+        spent = self._played >= (self.config.environment_steps or math.inf)
+        return step_of(self._resume) if spent else self.config.steps
 
     def _arguments(self) -> TrainingArguments:
         config, every = self.config, self.config.evaluating.every
         plan = config.optimising.schedule
         return TrainingArguments(
             output_dir=str(self.folder / "checkpoints"),
-            max_steps=config.steps,
+            max_steps=self._last_step,
             learning_rate=config.optimising.lr,
             lr_scheduler_type="constant_with_warmup" if plan == "constant" else plan,
             warmup_steps=config.optimising.warmup_steps,

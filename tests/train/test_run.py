@@ -121,6 +121,17 @@ def test_a_resumed_run_ends_as_one_that_was_not_disturbed(model, tmp_path):
         assert all(bool((one[name] == other[name]).all()) for name in one)
 
 
+def test_a_run_ends_once_it_has_played_its_turns_and_makes_no_step_more(model, tmp_path):
+    config = config_of("grpo", model, steps=50, environment_steps=7)  # 2 episodes of 2 turns a step
+    assert [step for step, _ in trained(config, tmp_path / "run")] == [0, 1]
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert (summary["steps"], summary["environment_steps"]) == (2, 8)
+    before = load_file(tmp_path / "run" / "policy" / "model.safetensors")
+    assert trained(config, tmp_path / "run", resume=True) == []
+    after = load_file(tmp_path / "run" / "policy" / "model.safetensors")
+    assert all(bool((before[name] == after[name]).all()) for name in before)
+
+
 def test_a_warm_start_makes_the_experts_words_likelier(warm):
     """The loss is the mean cross-entropy of the expert's tokens; of 300 entries, a random model's is above log 300."""
     losses = [json.loads(line)["policy/loss"] for line in (warm / "signals.jsonl").read_text().splitlines()]
