@@ -1,11 +1,11 @@
 """A training run in a folder: tasks and models from a config, a trainer over them, what is written.
 
-    config.json     what was asked for, with versions; a resumed run must ask for the same
+    config.json     what was asked for, with versions and hashes; a resumed run must ask for the same
     before.json     figures of held-out tasks before the first step
     signals.jsonl   one object a step: rewards, gains, losses, times
     checkpoints/    as `transformers` keeps them; `<checkpoint>/<role>` is a model's (or adapter's) folder
     policy/, critic/   the trained roles at the end, or at their best evaluation
-    summary.json    recipe, steps, first and last evaluation, seconds
+    summary.json    written last: recipe, steps, first and last evaluation, seconds
 
 Left out: what is printed.
 """
@@ -26,9 +26,12 @@ import torch
 from transformers import EarlyStoppingCallback, TrainingArguments
 
 from align_echo import __version__
+from align_echo.agents.conversation import SHARED_PROMPTS
 from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import UsageError
 from align_echo.interface import write_atomically
+from align_echo.models.local.loading import content_hash
+from align_echo.prompts import prompt_hash
 from align_echo.train.budget import Budget, played_before
 from align_echo.train.config import Collecting, TrainConfig
 from align_echo.train.crew import Crew, gather, source_of
@@ -44,10 +47,12 @@ from align_echo.train.methods.sft import sft
 from align_echo.train.observed import ObservedStage
 from align_echo.train.rewards import CriticReward, linear_gain, revision_reward, saturation_gain
 from align_echo.train.rows import Harvest, Role
+from align_echo.train.run_folder import append, check_run_folder, keep_before, step_of
 from align_echo.train.signals import Signals
 from align_echo.train.stage import LocalStage, Stage
 from align_echo.train.trainer import RoleTrainer, optimizer_of
 from align_echo.wrappers.catalogue import check_split, environment, make, resolve_interface, tasks
+from align_echo.wrappers.data_source import games_of
 from align_echo.wrappers.dice import Dice
 
 PACKAGES = ("torch", "transformers", "peft", "accelerate")
@@ -107,29 +112,41 @@ class Run:
         self._spec = environment(config.env)
         self._split = check_split(self._spec, config.split or self._spec.train_split)
         self._held_out = check_split(self._spec, config.evaluating.split or self._spec.test_split)
-        resolve_interface(self._spec, config.interface)
-        source_of(config.model)
+        self.on_record = self._record()
         self._pool = tasks(config.env, split=self._split)
         queries_at(0, self._pool, config.collecting.queries, config.seed)
         self._resume = check_run_folder(folder, self.on_record, resume=resume)
         self._evaluation: HeldOut | None = None
 
-    @property
-    def on_record(self) -> dict[str, Any]:
+    def _record(self) -> dict[str, Any]:
         """What `config.json` holds; a resumed run must ask for the same."""
-        versions = {name: metadata.version(name) for name in PACKAGES}
+        interface, source = resolve_interface(self._spec, self.config.interface), source_of(self.config.model)
         return {
             "command": "train",
             "align_echo": __version__,
             "python": platform.python_version(),
-            "packages": versions,
+            "packages": {name: metadata.version(name) for name in PACKAGES},
             "split": self._split,
             "held_out": self._held_out,
+            "games": games_of(self._spec, None),
+            "interface": interface.label if interface else "none",
+            "weights": content_hash(Path(source)) if Path(source).is_dir() else "",
+            "prompts": {name: prompt_hash(name) for name in self._prompts()},
             "config": self.config.model_dump(mode="json"),
         }
 
+    def _prompts(self) -> tuple[str, ...]:
+        """Names of the templates of the agent, and of the critics."""
+        critics = (f"critic/{self.config.collecting.form}", "critic/attempt", "critic/verdict")
+        return (*SHARED_PROMPTS, *Vanilla.prompts, *critics, "critic/reasoned_verdict")
+
     def train(self, watch: Callable[[int, Signals], None]) -> Path:
-        """Train to the end; the path of `summary.json`. `watch` is given every step's signals, as they are written."""
+        """Train to the end; the path of `summary.json`. `watch` is given every step's signals, as they are written.
+
+        A run that was finished already stays as it is.
+        """
+        if self._resume and (self.folder / "summary.json").is_file():
+            return self.folder / "summary.json"
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self.folder / "config.json", json.dumps(self.on_record, indent=2) + "\n")
         keep_before(self.folder / "signals.jsonl", step_of(self._resume))
@@ -148,6 +165,7 @@ class Run:
         summary = {
             "recipe": self.config.collecting.recipe,
             "steps": trainer.state.global_step,
+            "best_step": trainer.state.best_global_step if self._evaluation else None,
             "environment_steps": self._played,
             "before": before,
             "after": after,
@@ -251,6 +269,7 @@ class Run:
             load_best_model_at_end=bool(every),
             metric_for_best_model="eval_score" if every else None,
             greater_is_better=True,
+            restore_callback_states_from_checkpoint=True,
             report_to=list(config.report_to),
             disable_tqdm=True,
             remove_unused_columns=False,
@@ -276,35 +295,3 @@ class Run:
             critic_tokens=config.collecting.critique_tokens,
             workers=config.collecting.workers,
         )
-
-
-def check_run_folder(folder: Path, asked: dict[str, Any], *, resume: bool) -> str:
-    """The checkpoint to go on from, "" for none. Raises `UsageError` for a folder that holds something else."""
-    config = folder / "config.json"
-    if not resume:
-        if folder.exists() and any(folder.iterdir()):
-            raise UsageError(f"{folder} is not empty: add --resume to go on with it, or name another --out")
-        return ""
-    if not config.is_file():
-        raise UsageError(f"there is no training run to resume in {folder}")
-    if json.loads(config.read_text(encoding="utf-8")) != asked:
-        raise UsageError(f"{folder} holds another run: resume it with its own config.json and the same versions")
-    found = max((folder / "checkpoints").glob("checkpoint-*"), key=lambda one: step_of(str(one)), default=None)
-    return str(found) if found else ""
-
-
-def step_of(checkpoint: str) -> int:
-    """How many steps a checkpoint has behind it; 0 for none."""
-    return int(checkpoint.rpartition("-")[2] or 0)
-
-
-def keep_before(file: Path, step: int) -> None:
-    """Drop the lines of steps that will be made again."""
-    lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.is_file() else []
-    write_atomically(file, "".join(line for line in lines if json.loads(line)["step"] < step))
-
-
-def append(file: Path, record: dict[str, Any]) -> None:
-    """One more line of JSON."""
-    with file.open("a", encoding="utf-8") as out:
-        out.write(json.dumps(record) + "\n")

@@ -71,8 +71,8 @@ class RoleTrainer(Trainer):
     """`publish` is called before each harvest: engines must draw with the weights of that time, at `temperature`.
 
     `watch` is given the signals of every step; trackers are given them too. Gradients are clipped by what weights they
-    are of: those of one role do not make another's smaller. Raises `TrainingError` from `train` when a loss is no number or beyond
-    bounds; the batch is then kept in `post-mortem.pt` beside the checkpoints.
+    are of: those of one role do not make another's smaller. Raises `TrainingError` from `train` when a loss is no
+    number or beyond bounds; the batch is then kept in `post-mortem.pt` beside the checkpoints.
     """
 
     def __init__(
@@ -217,7 +217,8 @@ class RoleTrainer(Trainer):
     def _clip_grad_norm(self, model: nn.Module) -> torch.Tensor:
         for role, norm in self._norms.items():
             clip_grads_with_norm_(self._backbone.weights(role), self.args.max_grad_norm, norm)
-        return torch.stack(list(self._norms.values())).norm()
+        whole: torch.Tensor = torch.linalg.vector_norm(torch.stack(list(self._norms.values())))
+        return whole
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """To trackers; with what `Trainer` says of a step go its signals."""

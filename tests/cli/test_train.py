@@ -70,7 +70,7 @@ def test_a_finished_run_can_be_resumed_to_more_steps_only_as_another(model, caps
     assert main(["train", "--config", config(), "--model", model, "--out", "run", "--resume"]) == 0
     capsys.readouterr()
     assert main(["train", "--config", config(), "--model", model, "--out", "run", "--resume", "--steps", "3"]) == 2
-    assert "run holds another run" in capsys.readouterr().err
+    assert "run was started with config.steps = 2, not 3" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from align_echo.errors import UsageError
+from align_echo.models import load_model
+from align_echo.models.local.loading import content_hash
 from align_echo.rollout import Episode
 from align_echo.train.config import TrainConfig, checked_config, merged, method, methods
 from align_echo.train.crew import Crew
@@ -21,7 +23,7 @@ from align_echo.train.estimate import estimate
 from align_echo.train.run import Run, queries_at
 from align_echo.train.signals import Signals
 from align_echo.train.stage import LocalStage
-from align_echo.types import Trajectory
+from align_echo.types import Message, Trajectory
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 
 SMALL = {
@@ -86,10 +88,24 @@ def test_every_method_runs_and_leaves_what_it_says(name, model, warm, tmp_path):
     }
 
 
-def test_adapters_run_and_can_be_read_again(model, tmp_path):
+def test_adapters_run_and_can_be_named_as_models(model, tmp_path):
     trained(config_of("echo", model, weights="adapters"), tmp_path / "run")
     for role in ("policy", "critic"):
-        assert (tmp_path / "run" / role / "adapter_model.safetensors").is_file()
+        folder = tmp_path / "run" / role
+        file = folder / "adapter_model.safetensors"
+        made = {name: one * 0 + ("lora_B" in name) for name, one in load_file(file).items()}
+        save_file({name: one + 0.1 for name, one in made.items()}, file)
+        assert drawn_by(str(folder)) != pytest.approx(drawn_by(model), abs=1e-3)
+        save_file({name: one * 0 for name, one in made.items()}, file)  # an adapter that changes nothing
+        assert drawn_by(str(folder)) == pytest.approx(drawn_by(model), abs=1e-4)
+    with pytest.raises(UsageError, match="holds an adapter: name a whole model to train"):
+        Run(config_of("grpo", str(tmp_path / "run" / "policy")), tmp_path / "more")
+
+
+def drawn_by(name: str) -> tuple[float, ...]:
+    said = load_model(name).complete([Message(role="user", content="look")], temperature=1.0, max_tokens=4)
+    assert said.tokens is not None
+    return said.tokens.logprobs
 
 
 def test_a_resumed_run_ends_as_one_that_was_not_disturbed(model, tmp_path):
@@ -139,6 +155,61 @@ def test_a_warm_start_makes_the_experts_words_likelier(warm):
     assert losses[-1] < losses[0] - 1.5
 
 
+def interrupted_at(stop: int) -> Callable[[int, Signals], None]:
+    """Ctrl-C as the signals of a step come in."""
+
+    def watch(step: int, signals: Signals) -> None:
+        if step == stop:
+            raise KeyboardInterrupt
+
+    return watch
+
+
+def test_a_run_killed_while_it_wrote_goes_on_from_what_it_wrote_to_the_end(model, tmp_path):
+    config = config_of("grpo", model, steps=3, save_every=1)
+    with pytest.raises(KeyboardInterrupt):
+        Run(config, tmp_path / "run").train(interrupted_at(2))
+    torn = tmp_path / "run" / "checkpoints" / "checkpoint-3"
+    torn.mkdir()
+    (torn / "optimizer.pt").write_text("half of")
+    with (tmp_path / "run" / "signals.jsonl").open("a") as signals:
+        signals.write('{"step": 1, "gro')
+    rest = trained(config, tmp_path / "run", resume=True)
+    assert [step for step, _ in rest] == [2]
+    lines = (tmp_path / "run" / "signals.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [0, 1, 2]
+
+
+def test_a_run_stopped_before_its_first_checkpoint_is_begun_anew(model, tmp_path):
+    config = config_of("grpo", model)
+    with pytest.raises(KeyboardInterrupt):
+        Run(config, tmp_path / "run").train(interrupted_at(0))
+    assert len(trained(config, tmp_path / "run")) == 2
+    with pytest.raises(UsageError, match="is not empty"):
+        Run(config, tmp_path / "run")
+
+
+def test_a_run_is_on_record_with_all_that_it_is_made_of(model, tmp_path):
+    config = config_of("grpo", model, interface="probe")
+    found = Run(config, tmp_path / "run").on_record
+    assert found["interface"].startswith("alfworld/probe@")
+    assert found["weights"] == content_hash(Path(model))
+    assert {"vanilla/system", "critic/echo"} <= found["prompts"].keys()
+
+
+def test_a_run_that_does_not_improve_stops_early_also_when_it_was_stopped_before(model, tmp_path):
+    """A model at random wins nothing, so no evaluation is better than the first: two more and the run ends."""
+    config = config_of("grpo", model, steps=9, save_every=1, evaluating={"every": 1, "tasks": 1, "patience": 2})
+    with pytest.raises(KeyboardInterrupt):
+        Run(config, tmp_path / "run").train(interrupted_at(2))
+    assert [step for step, _ in trained(config, tmp_path / "run", resume=True)] == [2]
+    file = tmp_path / "run" / "summary.json"
+    summary = json.loads(file.read_text())
+    assert (summary["steps"], summary["best_step"]) == (3, 1)
+    assert trained(config, tmp_path / "run", resume=True) == []
+    assert json.loads(file.read_text()) == summary
+
+
 def test_held_out_tasks_are_played_before_and_after(model, tmp_path):
     config = config_of("grpo", model, save_every=1, evaluating={"every": 1, "tasks": 2})
     trained(config, tmp_path / "run")
@@ -155,14 +226,8 @@ def test_held_out_tasks_are_played_before_and_after(model, tmp_path):
 
 def test_a_run_that_goes_on_keeps_what_was_measured_before_it_began(model, tmp_path, monkeypatch):
     config = config_of("grpo", model, save_every=1, evaluating={"every": 1, "tasks": 1})
-    run = Run(config, tmp_path / "run")
-
-    def stop_at(step: int, signals: Signals) -> None:
-        if step == 1:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        run.train(stop_at)
+        Run(config, tmp_path / "run").train(interrupted_at(1))
     before = tmp_path / "run" / "before.json"
     measured = json.loads(before.read_text())
     measured["score"]["value"] = 0.125  # not what these weights would score: it must be read, not played again
@@ -204,8 +269,10 @@ def test_a_folder_that_holds_something_else_is_refused(model, tmp_path):
     with pytest.raises(UsageError, match="no training run to resume"):
         Run(config, tmp_path, resume=True)
     trained(config, tmp_path / "run")
-    with pytest.raises(UsageError, match="holds another run"):
+    with pytest.raises(UsageError, match=r"was started with config\.seed = 0, not 5"):
         Run(config.model_copy(update={"seed": 5}), tmp_path / "run", resume=True)
+    with pytest.raises(UsageError, match="is a file"):
+        Run(config, tmp_path / "file")
 
 
 @pytest.mark.parametrize(
