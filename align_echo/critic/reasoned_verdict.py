@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from align_echo.agents.parsing import after_label, reply_lines
+from align_echo.agents.parsing import after_label, reply_lines, whole_text
 from align_echo.critic.transcript import one_line
 from align_echo.critic.verdict import Verdict, parse_verdict
 from align_echo.errors import ContextOverflowError, ModelError, ReplyFormatError
 from align_echo.models.recording import sample_of
 from align_echo.prompts import render
-from align_echo.types import ChatModel, Completion, Fault, Frozen, Message, Tokens, Usage
+from align_echo.types import ChatModel, Fault, Frozen, Message, Tokens, Usage
 
 MAX_TOKENS = 160
 
@@ -60,7 +60,7 @@ def judge(
         return Judgement(problem=str(error), fault=fault)
     said, problem = None, ""
     try:
-        said = parse_reasoned_verdict(_whole(answer, max_tokens))
+        said = parse_reasoned_verdict(whole_text(answer, max_tokens))
     except ReplyFormatError as error:
         problem = str(error)
     return Judgement(reply=answer.text, said=said, problem=problem, usage=answer.usage, tokens=answer.tokens)
@@ -92,9 +92,3 @@ def parse_reasoned_verdict(reply: str) -> ReasonedVerdict:
 def write_reasoned_verdict(said: ReasonedVerdict) -> str:
     """The reply that `parse_reasoned_verdict` reads as this; what a critic is taught to write."""
     return f"Reason: {' '.join(said.reason.split())}\nVerdict: {said.verdict}"
-
-
-def _whole(answer: Completion, max_tokens: int) -> str:
-    if answer.finish_reason == "length":
-        raise ReplyFormatError(f"the reply was cut off at {max_tokens} tokens; be brief")
-    return answer.text

@@ -97,7 +97,7 @@ class Losses:
         self._mean(f"{batch.role}/clip_share", lost.clipped[here].float())
         self._mean(f"{batch.role}/kl", lost.kl[here])
         self._mean(f"{batch.role}/entropy", entropies[here])
-        self._mean("w_t", lost.weights[here & batch.moved])
+        self._mean("w_t", lost.weights[here & batch.moved & ~batch.expert])
         sampled = here & ~batch.moved & ~batch.expert
         for first, end in zip(TURNS, (*TURNS[1:], math.inf), strict=True):
             of_turns = sampled & (batch.turn >= first) & (batch.turn < end)

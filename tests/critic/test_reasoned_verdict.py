@@ -19,7 +19,7 @@ from align_echo.errors import ContextOverflowError, ModelError, ReplyFormatError
 from align_echo.models import ScriptedModel
 from align_echo.types import Completion, Message, Tokens
 from tests.agents.views import after
-from tests.critic.attempts import hostile
+from tests.critic.attempts import Answering, hostile
 
 verdicts = st.sampled_from(["correct", "wrong"])
 CALL = Tokens(context_ids=(1,), sampled_ids=(2,), logprobs=(-1.0,))
@@ -75,20 +75,6 @@ def test_the_critic_reads_what_the_agent_read_as_text_that_it_did_not_draw_itsel
     asked = reasoned_verdict_messages(drawn, "open door 1")
     assert asked[:-1] == conversation
     assert asked[-1].role == "user"
-
-
-class Answering:
-    """A model that always does the same."""
-
-    name = "answering"
-
-    def __init__(self, answer: Completion | Exception) -> None:
-        self._answer = answer
-
-    def complete(self, messages: object, *, temperature: float, max_tokens: int = 1) -> Completion:
-        if isinstance(self._answer, Exception):
-            raise self._answer
-        return self._answer
 
 
 ASKED = [Message(role="user", content="You are in the hall.")]
