@@ -60,14 +60,16 @@ def some_rows(shape: Shape, vocabulary: int, seed: int) -> list[Row]:
 
 
 def ours(model: Any, rows: Sequence[Row], micro: int, steps: int, folder: Path, *, kl: bool) -> list[Spent]:
-    """Steps of `RoleTrainer`; `micro` rows of the longest fit a batch."""
+    """Steps of `RoleTrainer`; `micro` rows of the longest fit a batch. Rows share no prefixes, as TRL's do not."""
     learner = copy.deepcopy(model)
     backbone, watch = Models({"policy": learner, "critic": learner}, reference=kl), Stopwatch()
     longest = max(len(row.tokens.ids) for row in rows)
     trainer = RoleTrainer(
         backbone,
         watch.paused(lambda number: Harvest(tuple(rows))),
-        StepSettings(objective=Objective(beta=BETA if kl else 0.0), tokens_per_batch=micro * longest),
+        StepSettings(
+            objective=Objective(beta=BETA if kl else 0.0), tokens_per_batch=micro * longest, share_prefixes=False
+        ),
         TrainingArguments(
             str(folder),
             max_steps=steps,
