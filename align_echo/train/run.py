@@ -3,6 +3,7 @@
     config.json     what was asked for, with versions and hashes; a resumed run must ask for the same
     before.json     figures of held-out tasks before the first step
     signals.jsonl   one object a step: rewards, gains, losses, times
+    refinements.jsonl   one object a harvest: scores before and after each critique
     checkpoints/    as `transformers` keeps them; `<checkpoint>/<role>` is a model's (or adapter's) folder
     policy/, critic/   the trained roles at the end, or at their best evaluation
     summary.json    written last: recipe, steps, first and last evaluation, seconds
@@ -149,7 +150,8 @@ class Run:
             return self.folder / "summary.json"
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self.folder / "config.json", json.dumps(self.on_record, indent=2) + "\n")
-        keep_before(self.folder / "signals.jsonl", step_of(self._resume))
+        for name in ("signals.jsonl", "refinements.jsonl"):
+            keep_before(self.folder / name, step_of(self._resume))
         torch.set_num_threads(self.config.threads)
         begun = time.monotonic()
         crew = gather(self.config)
@@ -204,7 +206,11 @@ class Run:
 
         def recipe(harvest: int) -> Harvest:
             queries = queries_at(harvest, self._pool, config.collecting.queries, config.seed)
-            return harvest_with(config.collecting, queries, stage.at_step(harvest), is_invalid)
+            found = harvest_with(config.collecting, queries, stage.at_step(harvest), is_invalid)
+            if found.refinements:
+                pairs = [[one.before, one.after] for one in found.refinements]
+                append(self.folder / "refinements.jsonl", {"step": harvest * config.step.updates, "scores": pairs})
+            return found
 
         budget = Budget(config.environment_steps or 0, self._played)
 

@@ -65,7 +65,9 @@ def step_of(checkpoint: str) -> int:
 
 def keep_before(file: Path, step: int) -> None:
     """Drop the lines of steps that will be made again, and a last line that was not written to its end."""
-    lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.is_file() else []
+    if not file.is_file():
+        return
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
     whole = [line for line in lines if line.endswith("\n")]
     write_atomically(file, "".join(line for line in whole if json.loads(line)["step"] < step))
 

@@ -132,6 +132,9 @@ def test_a_resumed_run_ends_as_one_that_was_not_disturbed(model, tmp_path):
     assert [lasting(one) for _, one in rest] == [lasting(one) for _, one in whole[2:]]
     lines = (tmp_path / "cut" / "signals.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [0, 1, 2, 3]
+    refined = [(tmp_path / run / "refinements.jsonl").read_text() for run in ("whole", "cut")]
+    assert refined[0] == refined[1]
+    assert all(0 <= score <= 1 for line in refined[0].splitlines() for pair in json.loads(line)["scores"] for score in pair)
     for role in ("policy", "critic"):
         one, other = (load_file(tmp_path / run / role / "model.safetensors") for run in ("whole", "cut"))
         assert all(bool((one[name] == other[name]).all()) for name in one)
