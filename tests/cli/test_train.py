@@ -54,6 +54,26 @@ def test_a_dry_run_says_what_it_would_cost_and_writes_nothing(model, capsys):
     assert not Path("run").exists()
 
 
+def test_a_dry_run_tells_of_held_out_tasks_and_candidates(model, capsys):
+    file = Path(config())
+    file.write_text(file.read_text().replace("queries: 1,", "queries: 1, best_of: 3,") + "evaluating: {every: 1}\n")
+    assert main(["train", "--config", str(file), "--model", model, "--dry-run", "--out", "run"]) == 0
+    out = capsys.readouterr().out
+    assert "12 candidates for actions, 12 verdicts on them" in out
+    assert "held-out tasks: 64 episodes, 4 times at most" in out
+    assert "config.json, before.json, signals.jsonl, checkpoints/, policy/, summary.json" in out
+
+
+def test_a_run_goes_on_by_its_folder_alone(model, capsys):
+    assert main(["train", "--config", config(), "--model", model, "--out", "run"]) == 0
+    Path("run/summary.json").unlink()
+    assert main(["train", "--resume", "--out", "run"]) == 0
+    assert Path("run/summary.json").is_file()
+    capsys.readouterr()
+    assert main(["train", "--resume", "--out", "run", "--seed", "5"]) == 2
+    assert "run was started with config.seed = 0, not 5" in capsys.readouterr().err
+
+
 def test_a_run_says_each_step_and_where_it_was_written(model, capsys):
     assert main(["train", "--config", config(), "--model", model, "--out", "run"]) == 0
     said = capsys.readouterr()

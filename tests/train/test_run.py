@@ -134,7 +134,6 @@ def test_a_resumed_run_ends_as_one_that_was_not_disturbed(model, tmp_path):
     assert [json.loads(line)["step"] for line in lines] == [0, 1, 2, 3]
     refined = [(tmp_path / run / "refinements.jsonl").read_text() for run in ("whole", "cut")]
     assert refined[0] == refined[1]
-    assert all(0 <= score <= 1 for line in refined[0].splitlines() for pair in json.loads(line)["scores"] for score in pair)
     for role in ("policy", "critic"):
         one, other = (load_file(tmp_path / run / role / "model.safetensors") for run in ("whole", "cut"))
         assert all(bool((one[name] == other[name]).all()) for name in one)
@@ -313,7 +312,19 @@ def test_the_estimate_of_a_step_by_hand(model):
     assert cost.rows == {"policy": 2, "critic": 2}
     assert cost.parameters == tiny_model(context=4096).num_parameters()
     assert cost.memory["gradients and optimizer"] == 2 * 3 * 4 * cost.parameters
+    assert (cost.harvests, cost.verdicts, cost.lessons, cost.evaluations) == (2, 0, 0, 0)
     assert estimate(config_of("icrl", model)).episodes == 4
+    assert estimate(config_of("echo-no-critic", model)).rows == {"policy": 2}
+    luffy = estimate(config_of("luffy", model))
+    assert (luffy.episodes, luffy.lessons, luffy.most_turns, luffy.rows) == (1, 1, 4, {"policy": 2})
     assert estimate(config_of("rco", model)).rows == {"critic": 2}
     assert estimate(config_of("sft", model)).rows == {"policy": 1}
     assert estimate(config_of("rcm", model)).rows == {"critic": 4}
+
+
+def test_the_estimate_counts_candidates_verdicts_updates_and_evaluations(model):
+    changes = {"steps": 7, "collecting": {"best_of": 3}, "step": {"updates": 2}, "save_every": None}
+    cost = estimate(config_of("grpo", model, **changes, evaluating={"every": 4, "tasks": 5}))
+    assert (cost.episodes, cost.most_turns, cost.replies, cost.verdicts) == (2, 4, 12, 12)
+    assert cost.harvests == 4
+    assert (cost.held_out, cost.evaluations) == (5, 4)  # before, after steps 4 and 7, and of what is kept
