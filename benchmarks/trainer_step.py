@@ -9,8 +9,9 @@ shape: GRPO's loss with a mean over rows, AdamW, float32, on the CPU, as many ro
     uneven   completions are up to four fifths shorter, as are those of real episodes
     turns    completions of ten turns, half of them the environment's tokens
 
-In the first two a batch holds the same rows in both, and in none does ours compute a shared prompt once. TRL keeps rows in the order of chance and, on a CPU, runs the head
-on every position; this package sorts rows by length and runs it where there is a loss.
+In the first two a batch holds the same rows in both, and ours computes no shared prompt once. TRL keeps rows in the
+order of chance and, on a CPU, runs the head on every position; this package sorts rows by length and runs it where
+there is a loss.
 
 Prints medians and how far the norms of the gradients are apart (they should not be), then one JSON line about `even`:
 `value` is our seconds a step, `baseline` TRL's, `ratio` the median over the rounds of one by the other; the
