@@ -132,11 +132,27 @@ def test_a_resumed_run_ends_as_one_that_was_not_disturbed(model, tmp_path):
     assert [lasting(one) for _, one in rest] == [lasting(one) for _, one in whole[2:]]
     lines = (tmp_path / "cut" / "signals.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [0, 1, 2, 3]
-    refined = [(tmp_path / run / "refinements.jsonl").read_text() for run in ("whole", "cut")]
-    assert refined[0] == refined[1]
     for role in ("policy", "critic"):
         one, other = (load_file(tmp_path / run / role / "model.safetensors") for run in ("whole", "cut"))
         assert all(bool((one[name] == other[name]).all()) for name in one)
+
+
+def test_scores_before_and_after_each_critique_are_kept_once_each_step(tmp_path):
+    changes = {"env": "webshop", "collecting": {"turns": 6, "reply_tokens": 40, "critique_tokens": 96}}
+    config = config_of("echo", "pocket", save_every=1, **changes)
+    run = Run(config, tmp_path / "run")
+
+    def stop(step: int, signals: Signals) -> None:
+        if step == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run.train(stop)
+    trained(config, tmp_path / "run", resume=True)
+    kept = [json.loads(line) for line in (tmp_path / "run" / "refinements.jsonl").read_text().splitlines()]
+    assert [one["step"] for one in kept] == [0, 1]
+    assert all(0 <= score <= 1 for one in kept for pair in one["scores"] for score in pair)
+    assert all(len({before for before, _ in one["scores"]}) == 1 for one in kept)  # one attempt a query, one query
 
 
 def test_a_run_ends_once_it_has_played_its_turns_and_makes_no_step_more(model, tmp_path):
