@@ -30,6 +30,9 @@ Reviews = Callable[[int, Sequence[Trajectory]], list[Review]]
 class Round(Frozen):
     """How all episodes stand after a round; round 0 is the first attempt. A won episode is not played again.
 
+    Rates and scores are those of the latest attempts; `mean_best_score` is that of the best attempts so far, which
+    differs where there are partial scores: a later attempt may be worse. Success is the same by both.
+
     `played` is how many were, in this round, and `faults` how many of those an engine or a model broke; `episodes` is
     how many have a score by now. `unread` counts critiques that could not be read: those episodes were played anew
     without one. `unanswered` counts those whose model broke: those episodes wait for the next round.
@@ -39,6 +42,7 @@ class Round(Frozen):
     episodes: int
     success_rate: Rate
     mean_score: Rate
+    mean_best_score: Rate
     played: int
     faults: int = 0
     unread: int = 0
@@ -87,7 +91,8 @@ def refine_rounds(
     if not scored(standing):
         fault = next((one.fault.message for one in standing if one.fault is not None), "no task was played")
         raise UsageError(f"no first attempt finished without a fault; the first says: {fault}")
-    results = [_round(0, standing, standing, (), seed)]
+    best = list(standing)
+    results = [_round(0, standing, best, standing, (), seed)]
     for number in range(1, rounds + 1):
         places = [place for place, one in enumerate(standing) if failed([one])]
         said: list[Review] = []
@@ -101,8 +106,10 @@ def refine_rounds(
         ]
         again = play(number, episodes) if episodes else []
         for place, one in zip(advice, again, strict=True):
-            standing[place] = one if one.fault is None else standing[place]
-        results.append(_round(number, standing, again, said, seed))
+            if one.fault is None:
+                standing[place] = one
+                best[place] = max(best[place], one, key=lambda attempt: attempt.score)
+        results.append(_round(number, standing, best, again, said, seed))
     return results, standing
 
 
@@ -148,24 +155,31 @@ def rounds_table(refinement: Refinement) -> Table:
     """One line a round; what broke only where anything did."""
     table = plain_table(f"{refinement.environment} {refinement.split}, by round: % with 95% intervals")
     broken = any(one.faults or one.unanswered for one in refinement.rounds)
-    headings = ("round", "n", "success", "score", "played", "unread critiques")
+    headings = ("round", "n", "success", "score", "best score", "played", "unread critiques")
     for heading in (*headings, *(("faults", "unanswered") if broken else ())):
         table.add_column(heading, justify="right", no_wrap=True)
     for one in refinement.rounds:
-        figures = str(one.episodes), cell(one.success_rate), cell(one.mean_score, digits=3)
+        scores = (cell(score, digits=3) for score in (one.mean_score, one.mean_best_score))
+        figures = str(one.episodes), cell(one.success_rate), *scores
         trouble = (str(one.faults), str(one.unanswered)) if broken else ()
         table.add_row(str(one.number), *figures, str(one.played), str(one.unread), *trouble)
     return table
 
 
 def _round(
-    number: int, standing: Sequence[Trajectory], played: Sequence[Trajectory], said: Sequence[Review], seed: int
+    number: int,
+    standing: Sequence[Trajectory],
+    best: Sequence[Trajectory],
+    played: Sequence[Trajectory],
+    said: Sequence[Review],
+    seed: int,
 ) -> Round:
     return Round(
         number=number,
         episodes=len(scored(standing)),
         success_rate=success_rate(standing).rate,
         mean_score=mean_score(standing, seed=seed).rate,
+        mean_best_score=mean_score(best, seed=seed).rate,
         played=len(played),
         faults=len(played) - len(scored(played)),
         unread=sum(one.critique is None and one.fault is None for one in said),

@@ -58,6 +58,19 @@ def test_without_a_critic_they_are_fresh_attempts():
     assert [one.mean_score.value for one in rounds] == [0.0, 0.0, 1.0, 1.0]
 
 
+def test_a_partial_score_counts_by_the_latest_attempt_and_the_best_is_shown_beside():
+    scores = {0: 0.5, 1: 0.2, 2: 0.4, 3: 1.0}
+
+    def play(number: int, episodes: Sequence[Episode]) -> list[Trajectory]:
+        made = Stage(wins=[3]).play(number, episodes)
+        return [one.model_copy(update={"score": scores[one.sample]}) for one in made]
+
+    rounds, _ = refine_rounds(["a"], play, None, rounds=3)
+    assert [one.mean_score.value for one in rounds] == [0.5, 0.2, 0.4, 1.0]
+    assert [one.mean_best_score.value for one in rounds] == [0.5, 0.5, 0.5, 1.0]
+    assert [one.success_rate.value for one in rounds] == [0, 0, 0, 100]
+
+
 def test_a_critique_that_cannot_be_read_is_counted_and_the_episode_played_without():
     def unread(number: int, attempts: Sequence[Trajectory]) -> list[Review]:
         return [Review(form="icrl", problem="no form") for _ in attempts]
