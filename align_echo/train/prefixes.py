@@ -86,7 +86,7 @@ def _after(prefix: int, lengths: Mapping[int, int], tokens_per_batch: int, pair_
     return [
         group
         for group in groups
-        if prefix and whole(prefix) + len(group) * joined(group) < sum(whole(lengths[place]) for place in group)
+        if whole(prefix) + len(group) * joined(group) < sum(whole(lengths[place]) for place in group)
     ]
 
 
