@@ -54,7 +54,10 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Lesson:
-    """An expert's episode, and its tokens as if the policy's agent had made it."""
+    """An expert's episode, and its tokens as if the policy's agent had made it.
+
+    One that outgrows the policy's context is not won: the policy could not have played it to its end.
+    """
 
     trajectory: Trajectory
     tokens: TokenSequence
@@ -174,7 +177,13 @@ class LocalStage:
             split=self.split,
             action_format=self.action_format,
         )
-        return [Lesson(one, self._as_own(one)) for one in played if one.fault is None and one.steps]
+        return [self._lesson(one) for one in played if one.fault is None and one.steps]
+
+    def _lesson(self, trajectory: Trajectory) -> Lesson:
+        tokens = self._as_own(trajectory)
+        if len(tokens.ids) > (self.policy.context or self.policy.engine.context):
+            trajectory = trajectory.model_copy(update={"won": False, "context_overflow": True})
+        return Lesson(trajectory, tokens)
 
     def _as_own(self, trajectory: Trajectory) -> TokenSequence:
         last = len(trajectory.steps) - 1

@@ -60,7 +60,10 @@ class StepSettings(Frozen):
 
 @dataclass
 class _Kept:
-    """A harvest while it is learned from: its batches, and what earlier weights said of them."""
+    """A harvest while it is learned from: its batches, and what earlier weights said of them.
+
+    `signals` are told with each of its steps; the seconds that it took with the first alone.
+    """
 
     batches: list[Batch]
     old: list[torch.Tensor | None]
@@ -131,6 +134,7 @@ class RoleTrainer(Trainer):
         norms = {f"{role}/grad_norm": float(norm) for role, norm in self._norms.items()}
         self._signals = {**kept.signals, **losses.read(), **norms, **times, "trained_tokens": tokens}
         self._watch(step, self._signals)
+        kept.signals = {name: one for name, one in kept.signals.items() if not name.startswith("seconds/")}
         return total
 
     def _learn(self, kept: _Kept, place: int, batch: Batch, losses: Losses) -> torch.Tensor:

@@ -134,6 +134,12 @@ def test_luffy_puts_an_expert_into_every_group():
     assert [row.expert for row in found.rows] == [False] * 4 + [True] * 2
 
 
+def test_luffy_leaves_out_and_counts_what_the_expert_did_not_win():
+    found = luffy(["a", "b"], ScriptedStage(lambda one: 0.0, expert_wins=lambda query: query == "a"), samples=2)
+    assert (rewards(found, "policy", "a"), rewards(found, "policy", "b")) == ([0.0, 1.0], [0.0])
+    assert found.counts == {"broken rollouts": 0, "failed lessons": 1}
+
+
 def test_sft_imitates_the_experts_episodes_that_were_won():
     stage = ScriptedStage(lambda one: 0.0, expert_wins=lambda query: query != "b")
     found = sft(["a", "b", "c"], stage)

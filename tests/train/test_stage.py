@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("torch")
@@ -75,6 +77,13 @@ def test_an_experts_episode_is_told_as_the_agents_own(stage):
     assert [one.removesuffix("<|im_end|>").strip() for one in said] == [step.action for step in lesson.trajectory.steps]
     assert lesson.tokens.ids[: lesson.tokens.turns[0][0]] == stage.opening(lesson.trajectory)
     assert sum(lesson.tokens.mask) == sum(end - first for first, end in lesson.tokens.turns)
+
+
+def test_an_experts_episode_that_outgrows_the_policys_context_is_none_to_learn_from(stage):
+    (whole,) = stage.lessons([TASK_IDS[0]])
+    short = replace(stage, policy=replace(stage.policy, context=len(whole.tokens.ids) - 1))
+    (lesson,) = short.lessons([TASK_IDS[0]])
+    assert (lesson.trajectory.won, lesson.trajectory.context_overflow) == (False, True)
 
 
 def test_verdicts_are_asked_about_what_the_policy_had_read_and_kept_as_rows(stage):
