@@ -237,6 +237,7 @@ class Run:
             watch=observe,
             temperature=config.collecting.temperature,
             evaluation=self._evaluation,
+            tokenizer=crew.tokenizer,
             callbacks=[
                 *([EarlyStoppingCallback(patience)] if patience else []),
                 *([budget] if config.environment_steps else []),

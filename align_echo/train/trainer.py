@@ -21,7 +21,7 @@ from pydantic import Field
 from torch import nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.utils.data import Dataset
-from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import PreTrainedTokenizerBase, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from align_echo.errors import TrainingError
 from align_echo.train.advantages import Advantages, group_advantages, uncompared
@@ -90,14 +90,17 @@ class RoleTrainer(Trainer):
         watch: Callable[[int, Signals], None],
         temperature: float = 1.0,
         evaluation: Evaluation | None = None,
+        tokenizer: PreTrainedTokenizerBase | None = None,
         callbacks: Iterable[TrainerCallback] = (),
     ) -> None:
+        """`tokenizer` is saved beside the weights of every role, so that each is a model to be named by its folder."""
         super().__init__(
             model=backbone.module,
             args=arguments,
             train_dataset=_Steps(arguments.max_steps),
             eval_dataset=_Steps(1) if evaluation else None,
             data_collator=_only,
+            processing_class=tokenizer,
             optimizers=(optimizer, None),
             callbacks=list(callbacks),
         )
@@ -240,7 +243,10 @@ class RoleTrainer(Trainer):
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         for role in self._backbone.kept:
-            self._backbone.save(role, (Path(output_dir) if output_dir else self._folder) / role)
+            folder = (Path(output_dir) if output_dir else self._folder) / role
+            self._backbone.save(role, folder)
+            if self.processing_class is not None:
+                self.processing_class.save_pretrained(folder)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         for role in self._backbone.kept:

@@ -83,6 +83,8 @@ def test_a_run_says_each_step_and_where_it_was_written(model, capsys):
     assert len(Path("run/signals.jsonl").read_text().splitlines()) == 2
     assert main(["evaluate", "--env", "alfworld", "--model", "run/policy", "--tasks", "1", "--out", "ev"]) == 0
     assert json.loads(Path("ev/summary.json").read_text())["agent"].startswith("vanilla(")
+    kept = "run/checkpoints/checkpoint-1/policy"
+    assert main(["evaluate", "--env", "alfworld", "--model", kept, "--tasks", "1", "--out", "ev1"]) == 0
 
 
 def test_a_finished_run_can_be_resumed_to_more_steps_only_as_another(model, capsys):
