@@ -18,7 +18,7 @@ from transformers.utils import logging as transformers_logging
 
 from align_echo.errors import UsageError
 from align_echo.models.local.chat import LocalModel
-from align_echo.models.local.loading import encoder_of, pocket_folder
+from align_echo.models.local.loading import encoder_of, files_of, pocket_folder
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.models.local.weights import read_model
 from align_echo.models.names import ADAPTER, POCKET
@@ -65,6 +65,8 @@ def source_of(name: str) -> str:
     if name == POCKET:
         return str(pocket_folder())
     source = name.removeprefix(TRANSFORMERS)
+    if not source:
+        raise UsageError(f"{name} names no model: say which after the colon")
     if (Path(source) / ADAPTER).is_file():
         raise UsageError(f"{source} holds an adapter: name a whole model to train, such as the one that it is for")
     if name.startswith(TRANSFORMERS) or (Path(name) / "config.json").is_file():
@@ -80,7 +82,7 @@ def gather(config: TrainConfig) -> Crew:
     encoder = encoder_of(source)
 
     def load() -> PreTrainedModel:
-        model: Any = read_model(AutoModelForCausalLM, source, torch.float32)
+        model: Any = files_of(source, lambda: read_model(AutoModelForCausalLM, source, torch.float32))
         made: PreTrainedModel = model.to(device)
         return made
 

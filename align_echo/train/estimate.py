@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from align_echo.models.local.loading import files_of
 from align_echo.train.config import Collecting, RecipeName, TrainConfig
 from align_echo.train.crew import source_of
 from align_echo.wrappers.catalogue import environment
@@ -44,7 +45,7 @@ class Cost:
 
 
 def estimate(config: TrainConfig) -> Cost:
-    """Upper bounds. Raises what `source_of` does, and `UsageError` for an unknown environment."""
+    """Upper bounds. Raises what `source_of` does, and `UsageError` for a model or an environment that is not there."""
     collecting = config.collecting
     turns = collecting.turns or environment(config.env).step_limit
     played = _played(collecting)
@@ -99,9 +100,10 @@ def _evaluations(config: TrainConfig) -> int:
 
 
 def _parameters(config: TrainConfig) -> int:
-    make: Any = AutoModelForCausalLM
+    source, make = source_of(config.model), cast("Any", AutoModelForCausalLM)
+    found = files_of(source, lambda: AutoConfig.from_pretrained(source))
     with torch.device("meta"):
-        model = make.from_config(AutoConfig.from_pretrained(source_of(config.model)))
+        model = make.from_config(found)
     return sum(one.numel() for one in model.parameters())
 
 

@@ -148,14 +148,11 @@ class Run:
         """
         if self._resume and (self.folder / "summary.json").is_file():
             return self.folder / "summary.json"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.folder / "config.json", json.dumps(self.on_record, indent=2) + "\n")
-        for name in ("signals.jsonl", "refinements.jsonl"):
-            keep_before(self.folder / name, step_of(self._resume))
         torch.set_num_threads(self.config.threads)
         begun = time.monotonic()
         crew = gather(self.config)
         try:
+            self._begin_folder()
             self._evaluation = self._held_out_tasks(crew) if self.config.evaluating.every else None
             trainer = self._trainer(crew, watch)
             before = self._before(trainer)
@@ -174,6 +171,13 @@ class Run:
             "seconds": round(time.monotonic() - begun, 1),
         }
         return write_atomically(self.folder / "summary.json", json.dumps(summary, indent=2) + "\n")
+
+    def _begin_folder(self) -> None:
+        """Write what was asked for; drop what is of steps that will be made again."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.folder / "config.json", json.dumps(self.on_record, indent=2) + "\n")
+        for name in ("signals.jsonl", "refinements.jsonl"):
+            keep_before(self.folder / name, step_of(self._resume))
 
     def _figures(self, trainer: RoleTrainer) -> dict[str, Any] | None:
         """What the weights of now score on held-out tasks; None where none are played."""
