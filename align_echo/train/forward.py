@@ -41,7 +41,8 @@ def token_logprobs(
     targets = ids_BT[:, 1:][places]  # [N]
     logprobs, entropies = [], []
     for start in range(0, len(targets), CHUNK):
-        logits = head(hidden[start : start + CHUNK])  # [n, V]
+        with torch.autocast(ids_BT.device.type, enabled=False):  # half precision is too coarse for probabilities
+            logits = head(hidden[start : start + CHUNK].to(head.weight.dtype))  # [n, V]
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
         all_logprobs = logits.log_softmax(-1)
         logprobs.append(all_logprobs.gather(-1, targets[start : start + CHUNK, None]).squeeze(-1))

@@ -165,7 +165,8 @@ class RoleTrainer(Trainer):
         return found
 
     def _forward(self, model: Any, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        return token_logprobs(model, batch.ids, batch.mask, prefix_P=batch.prefix, temperature=self._temperature)
+        with torch.autocast(batch.ids.device.type, torch.bfloat16, enabled=self.args.bf16):
+            return token_logprobs(model, batch.ids, batch.mask, prefix_P=batch.prefix, temperature=self._temperature)
 
     @torch.no_grad()
     def _reference(self, batch: Batch) -> torch.Tensor:

@@ -295,3 +295,13 @@ def test_checkpoints_hold_models_that_can_be_loaded(tmp_path):
     for role, reread in itertools.product(ROLES, [pair()]):
         reread.load(role, tmp_path / "checkpoint-2" / role)
         assert liking_of(reread, role) == pytest.approx(liking_of(backbone, role), abs=1e-6)
+
+
+def test_half_precision_is_used_where_it_is_asked_for_and_is_near(tmp_path):
+    norms = []
+    for name, bf16 in (("single", False), ("half", True)):
+        seen: list[tuple[int, Signals]] = []
+        trainer(tmp_path / name, shared(), steps=1, seen=seen, bf16=bf16).train()
+        norms.append(seen[0][1]["policy/grad_norm"])
+    assert norms[0] != norms[1]
+    assert norms[1] == pytest.approx(norms[0], rel=0.05)
