@@ -64,7 +64,10 @@ def train(
         _say_what_it_costs(found, folder)
         return
     with resumable(folder):
-        summary = run.train(lambda step, signals: note(_line(step, found.steps, signals)))
+        summary = run.train(
+            lambda step, signals: note(_line(step, found.steps, signals)),
+            lambda step, figures: note(_held_out(step, figures)),
+        )
     print(f"written: {summary} and the trained models beside it")
 
 
@@ -110,10 +113,10 @@ def _say_what_it_costs(config: TrainConfig, folder: Path) -> None:
     print(f"memory for {cost.parameters:,} parameters, without activations and caches:")
     for what, size in cost.memory.items():
         print(f"  {size / 2**20:10,.0f} MiB  {what}")
-    before = ["before.json"] if cost.evaluations else []
+    held_out = ["held_out.jsonl"] if cost.evaluations else []
     refined = ["refinements.jsonl"] if config.collecting.recipe in REFINING else []
     roles = [f"{role}/" for role in (config.trained[:1] if config.weights == "shared" else config.trained)]
-    names = ("config.json", *before, "signals.jsonl", *refined, "checkpoints/", *roles, "summary.json")
+    names = ("config.json", *held_out, "signals.jsonl", *refined, "checkpoints/", *roles, "summary.json")
     print(f"would be written to {folder}: {', '.join(names)}")
 
 
@@ -122,3 +125,9 @@ def _line(step: int, steps: int, signals: Signals) -> str:
     lost = [f"{name.removeprefix('count/').replace('_', ' ')} {signals[name]:g}" for name in LOST if signals.get(name)]
     took = signals["seconds/harvest"] + signals["seconds/learn"]
     return f"step {step + 1}/{steps}: {', '.join([*shown, *lost])}, {took:.1f} s"
+
+
+def _held_out(step: int, figures: dict[str, Any]) -> str:
+    (low, high), score = figures["score"]["ci95"], figures["score"]["value"]
+    won = figures["success"]["value"]
+    return f"held-out tasks after {step} steps: score {score:.3f} [{low:.2f}, {high:.2f}], won {won:.1f}%"

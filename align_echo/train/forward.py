@@ -42,7 +42,7 @@ def token_logprobs(
     logprobs, entropies = [], []
     for start in range(0, len(targets), CHUNK):
         with torch.autocast(ids_BT.device.type, enabled=False):  # half precision is too coarse for probabilities
-            logits = head(hidden[start : start + CHUNK].to(head.weight.dtype))  # [n, V]
+            logits = head(hidden[start : start + CHUNK].to(next(head.parameters()).dtype))  # [n, V]
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
         all_logprobs = logits.log_softmax(-1)
         logprobs.append(all_logprobs.gather(-1, targets[start : start + CHUNK, None]).squeeze(-1))

@@ -1,7 +1,7 @@
 """A training run in a folder: tasks and models from a config, a trainer over them, what is written.
 
     config.json     what was asked for, with versions and hashes; a resumed run must ask for the same
-    before.json     figures of held-out tasks before the first step
+    held_out.jsonl  figures of held-out tasks: one object an evaluation, the first before any step
     signals.jsonl   one object a step: rewards, gains, losses, times
     refinements.jsonl   one object a harvest: scores before and after each critique
     checkpoints/    as `transformers` keeps them; `<checkpoint>/<role>` is a model's (or adapter's) folder
@@ -36,7 +36,7 @@ from align_echo.prompts import prompt_hash
 from align_echo.train.budget import Budget, played_before
 from align_echo.train.config import Collecting, TrainConfig
 from align_echo.train.crew import Crew, gather, source_of
-from align_echo.train.held_out import HeldOut
+from align_echo.train.held_out import Curve, HeldOut
 from align_echo.train.methods.critique_grpo import critique_grpo
 from align_echo.train.methods.echo import echo
 from align_echo.train.methods.grpo import grpo
@@ -62,6 +62,13 @@ REWARDS: dict[str, CriticReward] = {
     "linear": linear_gain,
     "revision": revision_reward,
 }
+
+
+HELD_OUT = "held_out.jsonl"
+
+
+def _unheard(step: int, figures: dict[str, Any]) -> None:
+    """For those who read the figures in the folder."""
 
 
 def queries_at(harvest: int, pool: Sequence[str], count: int, seed: int) -> list[str]:
@@ -141,8 +148,11 @@ class Run:
         critics = (f"critic/{self.config.collecting.form}", "critic/attempt", "critic/verdict")
         return (*SHARED_PROMPTS, *Vanilla.prompts, *critics, "critic/reasoned_verdict")
 
-    def train(self, watch: Callable[[int, Signals], None]) -> Path:
-        """Train to the end; the path of `summary.json`. `watch` is given every step's signals, as they are written.
+    def train(
+        self, watch: Callable[[int, Signals], None], evaluated: Callable[[int, dict[str, Any]], None] = _unheard
+    ) -> Path:
+        """Train to the end; the path of `summary.json`. `watch` is given every step's signals, as they are written,
+        `evaluated` the figures of held-out tasks and how many steps are behind them.
 
         A run that was finished already stays as it is.
         """
@@ -155,8 +165,11 @@ class Run:
             self._begin_folder()
             self._evaluation = self._held_out_tasks(crew) if self.config.evaluating.every else None
             trainer = self._trainer(crew, watch)
+            if self._evaluation:
+                trainer.add_callback(Curve(self._evaluation, self.folder / HELD_OUT, evaluated))
             before = self._before(trainer)
             trainer.train(resume_from_checkpoint=self._resume or None)
+            trainer.remove_callback(Curve)
             after = self._figures(trainer)
             crew.save(self.folder)
         finally:
@@ -176,8 +189,10 @@ class Run:
         """Write what was asked for; drop what is of steps that will be made again."""
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self.folder / "config.json", json.dumps(self.on_record, indent=2) + "\n")
+        step = step_of(self._resume)
         for name in ("signals.jsonl", "refinements.jsonl"):
-            keep_before(self.folder / name, step_of(self._resume))
+            keep_before(self.folder / name, step)
+        keep_before(self.folder / HELD_OUT, step + 1 if self._resume else 0)
 
     def _figures(self, trainer: RoleTrainer) -> dict[str, Any] | None:
         """What the weights of now score on held-out tasks; None where none are played."""
@@ -188,13 +203,12 @@ class Run:
 
     def _before(self, trainer: RoleTrainer) -> dict[str, Any] | None:
         """The figures of the weights that the run began with: one that goes on reads what was measured then."""
-        file = self.folder / "before.json"
-        if self._resume:
-            return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else None
-        found = self._figures(trainer)
-        if found is not None:
-            write_atomically(file, json.dumps(found, indent=2) + "\n")
-        return found
+        if not self._resume:
+            return self._figures(trainer)
+        file = self.folder / HELD_OUT
+        lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+        first = next((json.loads(line) for line in lines), None)
+        return first and {name: value for name, value in first.items() if name != "step"}
 
     def _held_out_tasks(self, crew: Crew) -> HeldOut:
         config = self.config

@@ -61,7 +61,7 @@ def test_a_dry_run_tells_of_held_out_tasks_and_candidates(model, capsys):
     out = capsys.readouterr().out
     assert "12 candidates for actions, 12 verdicts on them" in out
     assert "held-out tasks: 64 episodes, 4 times at most" in out
-    assert "config.json, before.json, signals.jsonl, checkpoints/, policy/, summary.json" in out
+    assert "config.json, held_out.jsonl, signals.jsonl, checkpoints/, policy/, summary.json" in out
 
 
 def test_a_run_goes_on_by_its_folder_alone(model, capsys):

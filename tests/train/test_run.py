@@ -230,7 +230,9 @@ def test_a_run_that_does_not_improve_stops_early_also_when_it_was_stopped_before
 
 def test_held_out_tasks_are_played_before_and_after(model, tmp_path):
     config = config_of("grpo", model, save_every=1, evaluating={"every": 1, "tasks": 2})
-    trained(config, tmp_path / "run")
+    told: list[int] = []
+    Run(config, tmp_path / "run").train(lambda step, signals: None, lambda step, figures: told.append(step))
+    assert told == [0, 1, 2]
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     for when in ("before", "after"):
         assert summary[when]["faults"] == 0
@@ -246,13 +248,15 @@ def test_a_run_that_goes_on_keeps_what_was_measured_before_it_began(model, tmp_p
     config = config_of("grpo", model, save_every=1, evaluating={"every": 1, "tasks": 1})
     with pytest.raises(KeyboardInterrupt):
         Run(config, tmp_path / "run").train(interrupted_at(1))
-    before = tmp_path / "run" / "before.json"
-    measured = json.loads(before.read_text())
+    curve = tmp_path / "run" / "held_out.jsonl"
+    first, *rest = curve.read_text().splitlines(keepends=True)
+    measured = json.loads(first)
     measured["score"]["value"] = 0.125  # not what these weights would score: it must be read, not played again
-    before.write_text(json.dumps(measured))
+    curve.write_text(json.dumps(measured) + "\n" + "".join(rest))
     trained(config, tmp_path / "run", resume=True)
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert summary["before"] == measured
+    assert {"step": 0, **summary["before"]} == measured
+    assert [json.loads(line)["step"] for line in curve.read_text().splitlines()] == [0, 1, 2]
     assert summary["after"]["score"]["n"] == 1
 
 
