@@ -121,6 +121,7 @@ def take_turn(env: gym.Env[str, str], reply: AgentReply) -> Step:
         violations=tuple(info.get("violations", ())),
         usage=reply.usage,
         tokens=reply.tokens,
+        choice=reply.choice,
     )
 
 

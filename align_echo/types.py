@@ -116,11 +116,32 @@ class AgentView(Frozen):
     turns: tuple[Turn, ...] = ()
 
 
+class Choice(Frozen):
+    """How a reply was chosen among `candidates`: how many distinct actions were judged correct and wrong.
+
+    `no_verdict` counts those of which the judge broke or said neither. Where all candidates named one action, none was
+    judged.
+    """
+
+    candidates: int
+    correct: int = 0
+    wrong: int = 0
+    no_verdict: int = 0
+
+    def __add__(self, other: Choice) -> Choice:
+        return Choice(
+            candidates=self.candidates + other.candidates,
+            correct=self.correct + other.correct,
+            wrong=self.wrong + other.wrong,
+            no_verdict=self.no_verdict + other.no_verdict,
+        )
+
+
 class AgentReply(Frozen):
     """What an agent answers. `action` is None when the reply held no action; `problem` then says what was wrong.
 
     `tokens` is the one model call behind the reply; None where there were several, or the model gives no token ids.
-    `cut_off`: the model's limit of tokens ended it.
+    `cut_off`: the model's limit of tokens ended it. `choice` is there if the reply is one of several candidates.
     """
 
     text: str
@@ -129,6 +150,7 @@ class AgentReply(Frozen):
     cut_off: bool = False
     usage: Usage = Usage()
     tokens: Tokens | None = None
+    choice: Choice | None = None
 
 
 class Agent(Protocol):
@@ -164,7 +186,7 @@ class Step(Frozen):
     `observation` is what the agent was shown; `raw_observation` is the engine's answer to the agent's own action, or
     None when the engine was not asked (the interface answered alone, or the reply held no action). `engine_calls`
     counts every engine call of the turn. `interface_error` says why the interface was bypassed on this turn, if it was.
-    `cut_off`: the model's limit of tokens ended the reply.
+    `cut_off`: the model's limit of tokens ended the reply. `choice`: it was chosen among several.
     """
 
     reply: str
@@ -182,6 +204,7 @@ class Step(Frozen):
     violations: tuple[Violation, ...] = ()
     usage: Usage = Usage()
     tokens: Tokens | None = None
+    choice: Choice | None = None
 
 
 class Trajectory(Frozen):

@@ -24,7 +24,7 @@ from align_echo.align.probe.cases import history_of, try_case
 from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.lab import Lab, State
 from align_echo.align.probe.vocabulary import skeleton
-from align_echo.evaluate.metrics import wilson
+from align_echo.intervals import wilson
 from align_echo.rollout import run_tasks
 
 SPLIT = "valid_unseen"

@@ -11,9 +11,11 @@ from pydantic import BaseModel
 from align_echo.align.run_folder import IterationRecord, RunSummary
 from align_echo.cli.main import main
 from align_echo.evaluate.comparison import Comparison, Difference, VariantResult
-from align_echo.evaluate.grid import Cell, Change, Grid, Rate, Side
-from align_echo.evaluate.metrics import Estimate
+from align_echo.evaluate.grid import Cell, Change, Grid, Side
+from align_echo.evaluate.refinement import Refinement, Round
 from align_echo.interface import identity
+from align_echo.intervals import Estimate, Rate
+from align_echo.types import Choice
 from align_echo.wrappers.catalogue import environment
 
 ROOT = Path(__file__).parents[1]
@@ -50,7 +52,10 @@ def test_every_option_of_a_verb_is_documented(verb, capsys):
     assert options - words_in_code(ROOT / "docs" / "cli.md") == set()
 
 
-RECORDS = (RunSummary, IterationRecord, Comparison, VariantResult, Difference, Estimate, Grid, Cell, Side, Change, Rate)
+RECORDS = (
+    *(RunSummary, IterationRecord, Comparison, VariantResult, Difference, Estimate, Choice),
+    *(Grid, Cell, Side, Change, Rate, Refinement, Round),
+)
 
 
 @pytest.mark.parametrize("record", RECORDS)

@@ -9,8 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LAYERS = (
-    *("types", "errors", "halting", "tokens", "interface", "jsonl", "sandbox", "wrappers", "prompts", "models"),
-    *("agents", "rollout", "align", "critic", "train", "evaluate", "report", "cli"),
+    *("types", "errors", "halting", "tokens", "intervals", "invalid", "interface", "jsonl", "sandbox", "wrappers"),
+    *("prompts", "models", "agents", "rollout", "align", "critic", "train", "evaluate", "report", "cli"),
 )
 """From the bottom to the top."""
 

@@ -14,10 +14,11 @@ from align_echo.agents.react import ReAct
 from align_echo.agents.self_consistency import SelfConsistency
 from align_echo.agents.self_refine import SelfRefine
 from align_echo.agents.vanilla import Vanilla
+from align_echo.critic.best_of import BestOf
 from align_echo.errors import EngineError, ModelError, TokenDriftError
 from align_echo.rollout import Episode, run_episode, run_tasks
 from align_echo.tokens import token_sequence
-from align_echo.types import AgentReply, AgentView, Message
+from align_echo.types import AgentReply, AgentView, Choice, Completion, Message
 from tests.room_env import TASK_IDS, RoomEnv
 
 pytest.importorskip("torch")
@@ -27,6 +28,7 @@ from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.engine import Engine, Reply, Request
 from align_echo.models.local.transformers_engine import TransformersEngine
+from tests.models.local.plain_loop import logprobs_of
 from tests.models.local.tiny import tiny_encoder, tiny_model
 
 TURNS = 4
@@ -272,3 +274,41 @@ def test_an_environment_steps_while_the_model_answers_another():
 
     played = run_tasks(lambda: Meeting(step_limit=2), Answering(), TASK_IDS, split="train", workers=2)
     assert [len(one.steps) for one in played] == [2, 2]
+
+
+class Babbling(Vanilla):
+    """Takes whatever the model says for an action: a tiny one hardly ever ends its reply."""
+
+    def whole(self, completion: Completion) -> str:
+        return completion.text
+
+    def read(self, reply: str, view: AgentView) -> str:
+        return reply
+
+
+def test_the_best_of_several_candidates_leaves_the_conversation_exact_to_the_token(engine):
+    """Candidates that were not chosen, and verdicts, are in no context; all else is as one full pass sees it."""
+    player = BestOf(Babbling(LocalModel(engine, ENCODER), temperature=1.0, max_tokens=6), 3)
+    episodes = [Episode(task, sample) for task in TASK_IDS for sample in range(2)]
+    for played in run_tasks(make, player, episodes, split="train", workers=4):
+        assert played.fault is None
+        sequence = token_sequence(played)
+        assert len(sequence.turns) == len(played.steps) == TURNS
+        exact = logprobs_of(tiny_model(context=4096), sequence.ids, 1.0)
+        for step, (first, end) in zip(played.steps, sequence.turns, strict=True):
+            assert ENCODER.text(sequence.ids[first:end]) == step.reply
+            assert sum(sequence.mask[first:end]) == end - first
+            assert exact[first - 1 : end - 1].tolist() == pytest.approx(list(sequence.logprobs[first:end]), abs=1e-4)
+            assert step.choice == Choice(candidates=3, no_verdict=3)
+            assert step.usage.completion_tokens > 4 * (end - first)
+
+
+def test_candidates_are_drawn_apart_and_the_same_in_any_batch(engine):
+    episodes = [Episode(task, sample) for task in TASK_IDS for sample in range(2)]
+    alone = run_tasks(make, BestOf(agent(engine), 2), episodes, split="train")
+    at_once = run_tasks(make, BestOf(agent(engine), 2), episodes, split="train", workers=4)
+    assert [token_sequence(one).ids for one in alone] == [token_sequence(one).ids for one in at_once]
+    assert len({token_sequence(one).ids for one in alone}) == 4
+    (plain,) = run_tasks(make, agent(engine), [TASK_IDS[0]], split="train")
+    (single,) = run_tasks(make, BestOf(agent(engine), 1), [TASK_IDS[0]], split="train")
+    assert token_sequence(single).ids == token_sequence(plain).ids

@@ -34,9 +34,11 @@ class EnvironmentSpec:
 
     `training_tasks` draws ALIGN's tasks of one iteration; `is_invalid` tells from a raw observation that the engine
     refused the action, for the metric only (the paper, section 4.3): no learner may look at it.
-    `tells_invalid` is False where no raw observation tells that; the metric is then not defined. `task_type(task_id)`
-    needs no engine. `engines` names those that a user may choose from, the default first. `partitions` lists groups of
-    splits that share no task (default: all of them); `install` is the line that installs what it needs beyond the base.
+    `tells_invalid` is False where no raw observation tells that; the metric is then not defined. `measures_distance` is
+    False where the oracle follows one known way and cannot tell how far the goal is beside it: actions then have no
+    labels. `task_type(task_id)` needs no engine. `engines` names those that a user may choose from, the default first.
+    `partitions` lists groups of splits that share no task (default: all of them); `install` is the line that installs
+    what it needs beyond the base.
     """
 
     name: str
@@ -53,6 +55,7 @@ class EnvironmentSpec:
     module: Callable[[], EnvironmentModule]
     engines: tuple[str, ...] = ()
     tells_invalid: bool = True
+    measures_distance: bool = True
     partitions: tuple[tuple[str, ...], ...] = ()
     install: str = ""
 

@@ -12,6 +12,7 @@ import copy
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
+from align_echo.agents.parsing import whole_text
 from align_echo.errors import ReplyFormatError
 from align_echo.models.endpoint import base_url_of
 from align_echo.models.recording import sample_of, weights_of
@@ -44,6 +45,11 @@ class ChatAgent(abc.ABC):
     def name(self) -> str:
         """`<kind>(<model>)`."""
         return f"{self.kind}({self._model.name})"
+
+    @property
+    def model(self) -> ChatModel:
+        """Who answers."""
+        return self._model
 
     @property
     def temperature(self) -> float:
@@ -105,10 +111,8 @@ class ChatAgent(abc.ABC):
         )
 
     def whole(self, completion: Completion) -> str:
-        """The text of an answer. Raises `ReplyFormatError` if it was cut off: what is left of it may mean another."""
-        if completion.finish_reason == "length":
-            raise ReplyFormatError(f"the reply was cut off at {self._max_tokens} tokens; be brief")
-        return completion.text
+        """As `whole_text`, of this agent's answers."""
+        return whole_text(completion, self._max_tokens)
 
 
 def said(text: str, tokens: Tokens | None = None) -> Message:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 
 from align_echo.errors import ReplyFormatError
+from align_echo.types import Completion
 
 _FENCE = re.compile(r"```[a-z]*")
 _OBSERVATION = re.compile(r"[*_]*observation(?: \d+)?[*_]*:", re.IGNORECASE)
@@ -73,6 +74,13 @@ def after_label(line: str, label: str) -> str | None:
     """What follows "<label>:" at the beginning of a line (any case, bold or not); None if it begins otherwise."""
     found = re.match(rf"(?:\*\*)?{re.escape(label)}(?:\*\*)?:(?:\*\*)?\s*", line, re.IGNORECASE)
     return line[found.end() :] if found else None
+
+
+def whole_text(completion: Completion, max_tokens: int) -> str:
+    """The text of an answer. Raises `ReplyFormatError` if it was cut off: what is left of it may mean another."""
+    if completion.finish_reason == "length":
+        raise ReplyFormatError(f"the reply was cut off at {max_tokens} tokens; be brief")
+    return completion.text
 
 
 def _place_of_action(lines: list[str]) -> int:

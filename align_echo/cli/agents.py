@@ -15,6 +15,7 @@ from align_echo.agents.react import ReAct
 from align_echo.agents.self_consistency import SelfConsistency
 from align_echo.agents.self_refine import SelfRefine
 from align_echo.agents.vanilla import Vanilla
+from align_echo.align.backend import Described
 from align_echo.errors import UsageError
 from align_echo.models.endpoint import resolve_base_url
 from align_echo.models.names import POCKET, POCKET_ENVIRONMENTS, has_endpoint, is_local, what_pocket_lacks
@@ -150,6 +151,9 @@ def about(player: Player, agent: Agent) -> str:
     """One line for the record: which agent, which model, which weights where they are known."""
     if not needs_model(player.agent):
         return f"agent: {player.agent} ({AGENTS[player.agent]})"
-    weights = agent.describe().get("weights.agent", "") if isinstance(agent, ChatAgent) else ""
+    details = agent.describe() if isinstance(agent, Described) else {}
     line = f"agent: {player.agent}, model {model_on_record(player.model)}"
-    return f"{line}, weights {weights[:12]}" if weights else line
+    line += f", weights {details['weights.agent'][:12]}" if "weights.agent" in details else ""
+    if "best_of" not in details:
+        return line
+    return f"{line}, best of {details['best_of']} at temperature {details['temperature']} by {details['model.judge']}"

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from align_echo.errors import EngineError, ModelError
+from align_echo.types import Usage
 
 MIN_WIDTH = 132
 """Width of tables where there is no terminal to ask."""
@@ -96,6 +97,13 @@ class Display:
             self._live.console.print(text, markup=False)
         else:
             note(text)
+
+
+def cost(usage: Usage) -> None:
+    """Say what was spent, if anything was."""
+    if usage.prompt_tokens:
+        tokens = usage.prompt_tokens + usage.completion_tokens
+        print(f"tokens: {tokens:,}; cost: ${usage.cost_usd:.4f} where the price is known")
 
 
 def new_folder(verb: str, environment: str) -> Path:

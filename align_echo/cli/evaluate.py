@@ -2,75 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from align_echo import __version__
-from align_echo.agents.conversation import ChatAgent
-from align_echo.align.backend import Described
 from align_echo.cli import options
-from align_echo.cli.agents import (
-    Player,
-    about,
-    build_agent,
-    chat_model,
-    choose_player,
-    endpoint_on_record,
-    model_on_record,
-    workers_for,
-)
-from align_echo.cli.console import Display, new_folder, note, resumable, stdout
+from align_echo.cli.agents import about, choose_player, workers_for
+from align_echo.cli.console import Display, cost, new_folder, note, resumable, stdout
+from align_echo.cli.plan import Models, Plan, build_player, choose_judge, config_of, try_reset
+from align_echo.cli.refine import choose_refining, refine, refining_on_record, show_rounds
 from align_echo.errors import UsageError
 from align_echo.evaluate.comparison import BASELINE, Comparison, compare, run_variant, variants_of
-from align_echo.evaluate.folder import Config, EvaluationFolder, check_folder
+from align_echo.evaluate.folder import EvaluationFolder, check_folder
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.evaluate.tables import NAMES, tables
 from align_echo.interface import Interface
-from align_echo.models.names import is_local
-from align_echo.types import Agent, ChatModel, Trajectory
-from align_echo.wrappers.catalogue import EnvironmentSpec, check_split, environment, make, resolve_interface
+from align_echo.types import Agent, Choice, Trajectory, Usage
+from align_echo.wrappers.catalogue import check_split, environment, resolve_interface
 from align_echo.wrappers.catalogue import tasks as list_tasks
-from align_echo.wrappers.data_source import games_of
-
-
-@dataclass(frozen=True)
-class Plan:
-    """An evaluation whose every input was checked."""
-
-    spec: EnvironmentSpec
-    split: str
-    task_ids: list[str]
-    interface: str
-    variants: dict[str, Interface | None]
-    player: Player
-    base_url: str | None
-    seed: int
-    workers: int
-    data_root: Path | None
-    temperature: float | None = None
-    samples: int = 1
-
-    @property
-    def config(self) -> Config:
-        """What `config.json` holds; a resumed run must ask for the same."""
-        return {
-            "command": "evaluate",
-            "align_echo": __version__,
-            "environment": self.spec.name,
-            "split": self.split,
-            "tasks": list(self.task_ids),
-            "interfaces": {name: one.label if one else "none" for name, one in self.variants.items()},
-            "agent": self.player.agent,
-            "model": model_on_record(self.player.model),
-            "base_url": endpoint_on_record(self.player.model, self.base_url),
-            "episodes_per_task": self.samples,
-            "seed": self.seed,
-            "games": games_of(self.spec, self.data_root),
-            "data_root": str(self.data_root.absolute()) if self.data_root else None,
-        }
 
 
 def evaluate(
@@ -87,6 +36,11 @@ def evaluate(
     episodes_per_task: Annotated[
         int, typer.Option("--episodes-per-task", min=1, help="Each a sample of its own; needs a temperature above 0.")
     ] = 1,
+    best_of: options.BestOf = 1,
+    judge: options.Judge = None,
+    refine_rounds: options.RefineRounds = None,
+    critic: options.Critic = None,
+    critic_form: options.CriticForm = None,
     model: options.Model = None,
     base_url: options.BaseUrl = None,
     temperature: options.Temperature = None,
@@ -100,6 +54,7 @@ def evaluate(
     spec = environment(env)
     split = check_split(spec, split or spec.test_split)
     chosen = choose_player(agent, model, (spec.name,))
+    refining = choose_refining(refine_rounds, critic, critic_form, chosen, compare_all=compare_all)
     plan = Plan(
         spec=spec,
         split=split,
@@ -117,32 +72,33 @@ def evaluate(
         data_root=data_root,
         temperature=temperature,
         samples=episodes_per_task,
+        best_of=best_of,
+        judge=choose_judge(best_of, judge, chosen),
+        refining=refining,
     )
     if resume and out is None:
         raise UsageError("--resume needs the folder to go on with: add --out DIR")
     path = out or new_folder("evaluate", spec.name)
-    player = build_player(plan, path)
-    config = config_of(plan, player)
+    models = Models(plan, path)
+    player = build_player(plan, models)
+    config = {**config_of(plan, player), **refining_on_record(refining, models)}
     check_folder(path, config, resume=resume)
     try_reset(spec, plan.task_ids[0], split=split, data_root=data_root)
     folder = EvaluationFolder(path, config, resume=resume)
     note(about(plan.player, player))
-    with resumable(path), Display() as display:
-        trajectories = play(plan, player, folder, display)
-        display.status("replaying the actions in the plain environment")
-        result = compare(spec, trajectories, seed=seed, data_root=data_root)
-    summary = folder.finish(result)
-    _show(plan, player, result)
+    if plan.refining is None:
+        with resumable(path), Display() as display:
+            trajectories = play(plan, player, folder, display)
+            display.status("replaying the actions in the plain environment")
+            result = compare(spec, trajectories, seed=seed, data_root=data_root)
+        summary = folder.finish(result)
+        _show(plan, player, result)
+    else:
+        with resumable(path), Display() as display:
+            rounds = refine(plan, plan.refining, player, models, folder, display)
+        summary = folder.finish(rounds)
+        show_rounds(plan, player, rounds)
     print(f"written: {summary} and the trajectories beside it")
-
-
-def try_reset(spec: EnvironmentSpec, task: str, *, split: str, data_root: Path | None) -> None:
-    """Start a task: what an environment lacks is said before anything is written. Raises what it raises."""
-    env = make(spec.name, split=split, data_root=data_root)
-    try:
-        env.reset(options={"task": task})
-    finally:
-        env.close()
 
 
 def choose_variants(
@@ -166,52 +122,12 @@ def choose_variants(
     return {name: found[name]}
 
 
-def build_player(plan: Plan, path: Path) -> Agent:
-    """The plan's agent. Raises `UsageError`, also if it would play every episode of a task alike."""
-    player = build_agent(
-        plan.player.agent,
-        _load_model(plan, path),
-        spec=plan.spec,
-        split=plan.split,
-        data_root=plan.data_root,
-        seed=plan.seed,
-        temperature=plan.temperature,
-    )
-    if plan.samples > 1 and not (isinstance(player, ChatAgent) and player.temperature > 0):
-        raise UsageError("--episodes-per-task needs an agent that draws: a chat model, with --temperature above 0")
-    return player
-
-
-def config_of(plan: Plan, player: Agent) -> Config:
-    """What `config.json` holds; a resumed evaluation must ask for the same."""
-    details = player.describe() if isinstance(player, Described) else {}
-    return {**plan.config, "agent_details": {**details}}
-
-
-def _load_model(plan: Plan, path: Path) -> ChatModel | None:
-    """The agent's model; None for a scripted agent.
-
-    Replies from an endpoint are cached and logged in the run's folder. Those of a local model cost nothing to draw
-    again, and stand whole in the trajectories.
-    """
-    name = plan.player.model
-    if name is None:
-        return None
-    from align_echo.jsonl import JsonlFile
-    from align_echo.models import RecordingModel, ReplyCache
-
-    model = chat_model(name, spec=plan.spec, base_url=plan.base_url, seed=plan.seed)
-    if is_local(name):
-        return model
-    return RecordingModel(model, role="agent", cache=ReplyCache(path / "cache"), log=JsonlFile(path / "calls.jsonl"))
-
-
 def play(plan: Plan, agent: Agent, folder: EvaluationFolder, display: Display) -> dict[str, list[Trajectory]]:
     """Play every variant of the plan that is not finished in the folder; all episodes by variant."""
     played: dict[str, list[Trajectory]] = {}
     for name, interface in plan.variants.items():
-        finished = folder.finished(name)
-        display.stage(f"interface: {NAMES[name]}", plan.samples * len(plan.task_ids), len(finished))
+        finished = folder.finished(name, plan.episodes)
+        display.stage(f"interface: {NAMES[name]}", len(plan.episodes), len(finished))
 
         def ended(trajectory: Trajectory, name: str = name) -> None:
             folder.add(name, trajectory)
@@ -221,9 +137,8 @@ def play(plan: Plan, agent: Agent, folder: EvaluationFolder, display: Display) -
             plan.spec,
             agent,
             interface,
-            plan.task_ids,
+            plan.episodes,
             split=plan.split,
-            samples=plan.samples,
             seed=plan.seed,
             workers=plan.workers,
             data_root=plan.data_root,
@@ -248,7 +163,8 @@ def _show(plan: Plan, player: Agent, result: Comparison) -> None:
     print(about(plan.player, player))
     if result.games:
         print(f"games: {result.games}")
-    spent = [one.usage for one in result.variants.values()]
-    if any(usage.prompt_tokens for usage in spent):
-        tokens = sum(usage.prompt_tokens + usage.completion_tokens for usage in spent)
-        print(f"tokens: {tokens:,}; cost: ${sum(usage.cost_usd for usage in spent):.4f} where the price is known")
+    choices = [one.choices for one in result.variants.values() if one.choices is not None]
+    if choices:
+        total = sum(choices, Choice(candidates=0))
+        print(f"verdicts: {total.correct:,} correct, {total.wrong:,} wrong, {total.no_verdict:,} that were none")
+    cost(sum((one.usage for one in result.variants.values()), Usage()))

@@ -28,7 +28,7 @@ from align_echo.cli.agents import (
     workers_for,
 )
 from align_echo.cli.console import Display, new_folder, resumable, stdout
-from align_echo.cli.evaluate import try_reset
+from align_echo.cli.plan import try_reset
 from align_echo.errors import UsageError
 from align_echo.models.names import POCKET, has_endpoint
 from align_echo.types import Agent, ChatModel

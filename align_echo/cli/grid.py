@@ -25,8 +25,9 @@ from align_echo.cli.agents import (
     model_on_record,
     workers_for,
 )
-from align_echo.cli.console import Display, new_folder, resumable, stdout
-from align_echo.cli.evaluate import Plan, build_player, config_of, play, try_reset
+from align_echo.cli.console import Display, cost, new_folder, resumable, stdout
+from align_echo.cli.evaluate import play
+from align_echo.cli.plan import Models, Plan, build_player, config_of, try_reset
 from align_echo.errors import UsageError
 from align_echo.evaluate.comparison import BASELINE, Comparison
 from align_echo.evaluate.folder import Config, EvaluationFolder, check_folder
@@ -198,7 +199,7 @@ def _planned(axes: Axes, spec: EnvironmentSpec, player: Player, path: Path, work
         temperature=axes.temperature if player.model else None,
     )
     folder = path / spec.name / player.agent
-    return Planned(plan, build_player(plan, folder), folder)
+    return Planned(plan, build_player(plan, Models(plan, folder)), folder)
 
 
 def _play_cell(one: Planned, path: Path, display: Display) -> Cell:
@@ -246,7 +247,5 @@ def _finish(summary: Grid, played_by: Sequence[str], path: Path) -> None:
             print(f"faults: {cell.environment} {cell.agent}: {broken[0]} without, {broken[1]} with; in no figure above")
     if not summary.faults:
         print("faults: none")
-    tokens = summary.usage.prompt_tokens + summary.usage.completion_tokens
-    if tokens:
-        print(f"tokens: {tokens:,}; cost: ${summary.usage.cost_usd:.4f} where the price is known")
+    cost(summary.usage)
     print(f"written: {file} and a folder for each cell beside it")

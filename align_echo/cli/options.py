@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from align_echo.cli.agents import AGENTS
+from align_echo.critic.language import Form
 
 MODEL_VARIABLE = "ALIGN_ECHO_MODEL"
 
@@ -34,6 +35,23 @@ BaseUrl = Annotated[
 ]
 Temperature = Annotated[
     float | None, typer.Option("--temperature", min=0, help="Of the agent's model; default: the agent's own.")
+]
+BestOf = Annotated[
+    int, typer.Option("--best-of", min=1, help="Candidates a turn, of which the best by a verdict is sent.")
+]
+Judge = Annotated[
+    str | None, typer.Option("--judge", help="Model of --best-of's verdicts, as for --model; default: the agent's own.")
+]
+RefineRounds = Annotated[
+    int | None,
+    typer.Option("--refine-rounds", min=1, help="So many times, what failed is criticised and played anew."),
+]
+Critic = Annotated[
+    str | None,
+    typer.Option("--critic", help="Of --refine-rounds: a model as for --model, self, or none for fresh attempts."),
+]
+CriticForm = Annotated[
+    Form | None, typer.Option("--critic-form", help="echo or icrl: what the critic is asked. Default: echo.")
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of every draw.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder of the run; default: a new one under runs/.")]

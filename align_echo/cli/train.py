@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from align_echo.train.signals import Signals
 
 EXTRA_PACKAGES = ("torch", "transformers", "peft", "accelerate", "yaml")
-SHOWN = ("policy/reward", "critic/reward", "gain/all", "zero_variance_share", "policy/entropy", "w_t")
+SHOWN = ("policy/reward", "critic/reward", "policy/loss", "gain/all", "zero_variance_share", "policy/entropy", "w_t")
+LOST = (
+    *("count/broken_rollouts", "count/broken_critiques", "count/broken_verdicts"),
+    *("count/unread_critiques", "count/unread_verdicts", "count/failed_lessons"),
+)
+"""What could not be used, shown where there is any."""
+
+REFINING = ("echo", "regenerate", "icrl", "critique_grpo")
 DEFAULT_METHOD = "grpo"
 
 
@@ -47,7 +54,8 @@ def train(
     if resume and out is None:
         raise UsageError("--resume needs the folder to go on with: add --out DIR")
     changes = {"env": env, "model": model, "interface": interface, "steps": steps, "seed": seed}
-    found = _config(method, config, {name: value for name, value in changes.items() if value is not None})
+    asked = {name: value for name, value in changes.items() if value is not None}
+    found = _stored(out, asked) if out and resume and not method and not config else _config(method, config, asked)
     folder = out or new_folder("train", found.env)
     from align_echo.train.run import Run
 
@@ -56,7 +64,10 @@ def train(
         _say_what_it_costs(found, folder)
         return
     with resumable(folder):
-        summary = run.train(lambda step, signals: note(_line(step, found.steps, signals)))
+        summary = run.train(
+            lambda step, signals: note(_line(step, found.steps, signals)),
+            lambda step, figures: note(_held_out(step, figures)),
+        )
     print(f"written: {summary} and the trained models beside it")
 
 
@@ -70,6 +81,14 @@ def _config(method: str | None, file: Path | None, changes: dict[str, Any]) -> T
     return checked_config(merged(values, changes), str(file or f"--method {method or DEFAULT_METHOD}"))
 
 
+def _stored(folder: Path, changes: dict[str, Any]) -> TrainConfig:
+    """The config of the run in a folder, which must be what is asked for."""
+    from align_echo.train.config import checked_config, merged
+    from align_echo.train.run_folder import on_record
+
+    return checked_config(merged(on_record(folder)["config"], changes), str(folder / "config.json"))
+
+
 def _list_methods() -> None:
     from align_echo.train.config import about, methods
 
@@ -81,17 +100,34 @@ def _say_what_it_costs(config: TrainConfig, folder: Path) -> None:
     from align_echo.train.estimate import estimate
 
     cost = estimate(config)
-    rows = ", ".join(f"{count} of the {role}" for role, count in cost.rows.items())
-    print(f"{cost.steps} steps; at most, in each:")
-    print(f"  {cost.episodes} episodes of {config.env}, {cost.most_turns} turns, {cost.critiques} critiques")
+    rows = ", ".join(f"{count:,} of the {role}" for role, count in cost.rows.items())
+    print(f"{config.steps} steps from {cost.harvests} harvests; at most, in each harvest:")
+    played = f"{cost.episodes:,} episodes of {config.env}"
+    played += f" and {cost.lessons:,} of the expert" if cost.lessons else ""
+    print(f"  {played}, {cost.most_turns:,} turns, {cost.critiques:,} critiques")
+    if cost.verdicts:
+        print(f"  {cost.replies:,} candidates for actions, {cost.verdicts:,} verdicts on them")
     print(f"  rows to learn from: {rows}")
+    if cost.evaluations:
+        print(f"held-out tasks: {cost.held_out} episodes, {cost.evaluations} times at most")
     print(f"memory for {cost.parameters:,} parameters, without activations and caches:")
     for what, size in cost.memory.items():
         print(f"  {size / 2**20:10,.0f} MiB  {what}")
-    names = ("config.json", "signals.jsonl", "checkpoints/", *(f"{role}/" for role in config.trained), "summary.json")
+    held_out = ["held_out.jsonl"] if cost.evaluations else []
+    refined = ["refinements.jsonl"] if config.collecting.recipe in REFINING else []
+    roles = [f"{role}/" for role in (config.trained[:1] if config.weights == "shared" else config.trained)]
+    names = ("config.json", *held_out, "signals.jsonl", *refined, "checkpoints/", *roles, "summary.json")
     print(f"would be written to {folder}: {', '.join(names)}")
 
 
 def _line(step: int, steps: int, signals: Signals) -> str:
     shown = [f"{name} {signals[name]:.3f}" for name in SHOWN if name in signals]
-    return f"step {step + 1}/{steps}: {', '.join(shown)}, {signals['seconds/harvest'] + signals['seconds/learn']:.1f} s"
+    lost = [f"{name.removeprefix('count/').replace('_', ' ')} {signals[name]:g}" for name in LOST if signals.get(name)]
+    took = signals["seconds/harvest"] + signals["seconds/learn"]
+    return f"step {step + 1}/{steps}: {', '.join([*shown, *lost])}, {took:.1f} s"
+
+
+def _held_out(step: int, figures: dict[str, Any]) -> str:
+    (low, high), score = figures["score"]["ci95"], figures["score"]["value"]
+    won = figures["success"]["value"]
+    return f"held-out tasks after {step} steps: score {score:.3f} [{low:.2f}, {high:.2f}], won {won:.1f}%"

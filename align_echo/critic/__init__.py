@@ -1,1 +1,1 @@
-"""Critics: what they are asked and how their answers are read. Left out: training them, choosing actions with them."""
+"""Critics: what they are asked, how their answers are read, and choosing actions by them. Left out: training them."""

@@ -22,7 +22,7 @@ MOST_SUGGESTIONS = 2
 NONE = "none"
 
 _ECHO = re.compile(r"<reason>(.*?)</reason>\s*<suggestions>(.*?)</suggestions>", re.DOTALL)
-_BULLET = re.compile(r"(?:[-*•]|\d[.)])\s+")
+_BULLET = re.compile(r"^(?:[-*•]|\d[.)])\s+")
 
 
 class Critique(Frozen):

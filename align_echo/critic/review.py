@@ -6,6 +6,7 @@ a reply is read (`align_echo.critic.language`), and what a critique is worth (`a
 
 from __future__ import annotations
 
+from align_echo.agents.parsing import whole_text
 from align_echo.critic.language import Critique, Form, critic_messages, parse_critique
 from align_echo.errors import ContextOverflowError, ModelError, ReplyFormatError
 from align_echo.models.recording import sample_of
@@ -58,7 +59,7 @@ def review(
         return Review(form=form, sample=sample, problem=str(error), fault=fault)
     critique, problem = None, ""
     try:
-        critique = parse_critique(said.text, form)
+        critique = parse_critique(whole_text(said, max_tokens), form)
     except ReplyFormatError as error:
         problem = str(error)
     return Review(

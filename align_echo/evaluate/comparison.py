@@ -14,24 +14,25 @@ import numpy as np
 
 from align_echo.errors import UsageError
 from align_echo.evaluate.metrics import (
+    mean_length,
+    replay_all,
+    share_estimate,
+    share_of_replies,
+)
+from align_echo.interface import Interface
+from align_echo.intervals import (
     Estimate,
     Floats,
     bootstrap,
     by_task,
-    mean_length,
     mean_score,
-    replay_all,
     safe_ratio,
     scored,
-    share_estimate,
-    share_of_replies,
-    shown_invalid,
-    steps_in_runs,
     success_rate,
 )
-from align_echo.interface import Interface
+from align_echo.invalid import shown_invalid, steps_in_runs
 from align_echo.rollout import Episode, run_tasks
-from align_echo.types import Agent, Frozen, Trajectory, Usage
+from align_echo.types import Agent, Choice, Frozen, Trajectory, Usage
 from align_echo.wrappers.catalogue import EnvironmentSpec, make
 from align_echo.wrappers.data_source import games_of
 
@@ -51,6 +52,7 @@ class VariantResult(Frozen):
     interface failed and the raw observation was shown; `violations` counts engine calls that were refused to it.
     `unparsed` and `cut_off` are percent of the agent's replies: those that held no action, and those that the model's
     limit of tokens ended. `context_overflows` counts episodes that ended because the model's context was full.
+    `choices` counts candidates and verdicts of best-of-N, over all turns; None where there were none.
     """
 
     interface: str
@@ -68,6 +70,7 @@ class VariantResult(Frozen):
     interface_fallbacks: int
     violations: int
     usage: Usage
+    choices: Choice | None = None
     success_by_type: dict[str, Estimate]
 
 
@@ -113,21 +116,19 @@ def run_variant(
     spec: EnvironmentSpec,
     agent: Agent,
     interface: Interface | None,
-    task_ids: Sequence[str],
+    episodes: Sequence[Episode],
     *,
     split: str,
-    samples: int = 1,
     seed: int = 0,
     workers: int = 1,
     data_root: str | Path | None = None,
     finished: Sequence[Trajectory] = (),
     on_trajectory: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
-    """Play `samples` episodes of each task under one variant; those in `finished` are kept and not played again.
+    """Play episodes under one variant; those in `finished` (by task and sample) are kept and not played again.
 
-    Trajectories come in task order, those of a task by sample.
+    Trajectories come in the order of `episodes`.
     """
-    episodes = [Episode(task, sample) for task in task_ids for sample in range(samples)]
     known = {(one.task_id, one.sample): one for one in finished}
     missing = [one for one in episodes if (one.task_id, one.sample) not in known]
     played = run_tasks(
@@ -193,6 +194,7 @@ def _measure(
     shown = [shown_invalid(trajectory, spec.is_invalid) for trajectory in done]
     told = spec.tells_invalid
     types = sorted({trajectory.task_type for trajectory in done})
+    choices = [step.choice for step in steps if step.choice is not None]
     return VariantResult(
         interface=done[0].interface,
         episodes=len(done),
@@ -210,6 +212,7 @@ def _measure(
         + sum(bool(trajectory.reset_error) for trajectory in done),
         violations=sum(len(step.violations) for step in steps),
         usage=sum((trajectory.usage for trajectory in played), Usage()),
+        choices=sum(choices, Choice(candidates=0)) if choices else None,
         success_by_type={kind: success_rate([one for one in done if one.task_type == kind]) for kind in types},
     )
 

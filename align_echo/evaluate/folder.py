@@ -1,8 +1,9 @@
 """The folder that an evaluation writes: config, trajectories as they end, summary. A killed one can be resumed.
 
     config.json                    what was asked for; a resumed run must ask for the same
-    trajectories/<variant>.jsonl   one `Trajectory` a line, appended as each episode ends
-    summary.json                   a `Comparison`, once all is done
+    trajectories/<part>.jsonl      one `Trajectory` a line, appended as each episode ends; a part is a variant or round
+    reviews/<part>.jsonl           one `Reviewed` a line, what a critic said before a round
+    summary.json                   a `Comparison` or `Refinement`, once all is done
 
 Leaves out the model's reply cache, which lives in `cache/` beside these and belongs to the model.
 """
@@ -10,19 +11,20 @@ Leaves out the model's reply cache, which lives in `cache/` beside these and bel
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pydantic import JsonValue
+from pydantic import BaseModel, JsonValue
 
 from align_echo.align.run_folder import clear, finished_nothing
 from align_echo.errors import UsageError
-from align_echo.evaluate.comparison import Comparison
+from align_echo.evaluate.refinement import Reviewed, episode_of
 from align_echo.interface import write_atomically
 from align_echo.jsonl import JsonlFile
-from align_echo.types import Trajectory
+from align_echo.rollout import Episode
+from align_echo.types import Frozen, Trajectory
 
-LEFT_BY_A_FALSE_START = ("config.json", "calls.jsonl", "cache", "trajectories")
+LEFT_BY_A_FALSE_START = ("config.json", "calls.jsonl", "cache", "trajectories", "reviews")
 """What an evaluation may leave behind before it has finished anything."""
 
 Config = Mapping[str, JsonValue]
@@ -35,32 +37,49 @@ class EvaluationFolder:
         """Raises `UsageError` if the folder holds something else than this evaluation, or anything without `resume`."""
         check_folder(path, config, resume=resume)
         self.path = path
-        self._files: dict[str, JsonlFile] = {}
+        self._files: dict[Path, JsonlFile] = {}
         path.mkdir(parents=True, exist_ok=True)
         if not resume:
             clear(path, LEFT_BY_A_FALSE_START)
         write_atomically(path / "config.json", json.dumps(config, indent=2) + "\n")
 
-    def finished(self, variant: str) -> list[Trajectory]:
-        """The episodes of a variant that ended without a fault; those with one are dropped, to be played again."""
-        kept = [one for one in self._file(variant).read(Trajectory) if one.fault is None]
-        if kept:
-            write_atomically(self._file(variant).path, "".join(f"{one.model_dump_json()}\n" for one in kept))
-        else:
-            self._file(variant).path.unlink(missing_ok=True)
+    def finished(self, part: str, episodes: Sequence[Episode]) -> list[Trajectory]:
+        """Those of the episodes that ended without a fault; what else the part holds is dropped, to be played again."""
+        asked, file = set(episodes), self._file("trajectories", part)
+        kept = [one for one in file.read(Trajectory) if one.fault is None and episode_of(one) in asked]
+        _keep(file, kept)
         return kept
 
-    def add(self, variant: str, trajectory: Trajectory) -> None:
+    def add(self, part: str, trajectory: Trajectory) -> None:
         """Keep an episode that has just ended."""
-        self._file(variant).append(trajectory)
+        self._file("trajectories", part).append(trajectory)
 
-    def finish(self, comparison: Comparison) -> Path:
+    def reviewed(self, part: str, attempts: Sequence[Trajectory]) -> list[Reviewed]:
+        """The reviews of these attempts whose model did not break; what else the part holds is dropped."""
+        asked, file = {episode_of(one) for one in attempts}, self._file("reviews", part)
+        kept = [one for one in file.read(Reviewed) if one.review.fault is None and one.attempt in asked]
+        _keep(file, kept)
+        return kept
+
+    def add_review(self, part: str, reviewed: Reviewed) -> None:
+        """Keep a review that has just come in."""
+        self._file("reviews", part).append(reviewed)
+
+    def finish(self, summary: Frozen) -> Path:
         """Write `summary.json`."""
-        return write_atomically(self.path / "summary.json", comparison.model_dump_json(indent=2) + "\n")
+        return write_atomically(self.path / "summary.json", summary.model_dump_json(indent=2) + "\n")
 
-    def _file(self, variant: str) -> JsonlFile:
-        path = self.path / "trajectories" / f"{variant}.jsonl"
-        return self._files.setdefault(variant, JsonlFile(path))
+    def _file(self, kind: str, part: str) -> JsonlFile:
+        path = self.path / kind / f"{part}.jsonl"
+        return self._files.setdefault(path, JsonlFile(path))
+
+
+def _keep(file: JsonlFile, records: Sequence[BaseModel]) -> None:
+    """Let a file hold these records and no others."""
+    if records:
+        write_atomically(file.path, "".join(f"{one.model_dump_json()}\n" for one in records))
+    else:
+        file.path.unlink(missing_ok=True)
 
 
 def check_folder(path: Path, config: Config, *, resume: bool) -> None:

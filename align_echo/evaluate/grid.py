@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 
 from align_echo.evaluate.comparison import BASELINE, Comparison, Difference, VariantResult, compare
-from align_echo.evaluate.metrics import Estimate, scored
 from align_echo.evaluate.tables import cell, plain_table
+from align_echo.intervals import Estimate, Rate, scored
 from align_echo.types import Frozen, Trajectory, Usage
 from align_echo.wrappers.catalogue import EnvironmentSpec
 from align_echo.wrappers.data_source import games_of
@@ -24,14 +24,6 @@ CAPTION = (
     "scores in 0 to 1, all else in %, with 95% intervals; change: with minus without, paired by task;\n"
     "consec. invalid: % of actions in runs of >= 2 refused, by replay; as shown: judged on what the agent saw"
 )
-
-
-class Rate(Frozen):
-    """A figure over `n` tasks with its 95% interval."""
-
-    value: float
-    n: int
-    ci95: tuple[float, float]
 
 
 class Side(Frozen):
@@ -140,8 +132,8 @@ def _side(result: VariantResult | None, label: str, tasks: int) -> Side:
         interface=label,
         episodes=result.episodes,
         faults=result.faults,
-        score=_rate(result.mean_score),
-        success=_rate(result.success_rate),
+        score=result.mean_score.rate,
+        success=result.success_rate.rate,
         consecutive_invalid=_known(result.consecutive_invalid),
         consecutive_invalid_shown=_known(result.consecutive_invalid_shown),
     )
@@ -150,18 +142,14 @@ def _side(result: VariantResult | None, label: str, tasks: int) -> Side:
 def _change(difference: Difference) -> Change:
     return Change(
         tasks=difference.tasks,
-        score=_rate(difference.score),
-        success=_rate(difference.success_points),
+        score=difference.score.rate,
+        success=difference.success_points.rate,
         consecutive_invalid=_known(difference.invalid_points),
     )
 
 
 def _known(estimate: Estimate | None) -> Rate | None:
-    return None if estimate is None else _rate(estimate)
-
-
-def _rate(estimate: Estimate) -> Rate:
-    return Rate(value=estimate.value, n=estimate.n, ci95=(estimate.low, estimate.high))
+    return None if estimate is None else estimate.rate
 
 
 # ---------------------------------------------------------------- the table
@@ -187,15 +175,9 @@ def _figures(one: Cell) -> tuple[str, ...]:
         _lines(before.score, after.score, change.score if change else None, digits=3),
         _lines(before.success, after.success, change.success if change else None),
         _lines(before.consecutive_invalid, after.consecutive_invalid, change.consecutive_invalid if change else None),
-        f"{_shown(before.consecutive_invalid_shown)}\n{_shown(after.consecutive_invalid_shown)}",
+        f"{cell(before.consecutive_invalid_shown)}\n{cell(after.consecutive_invalid_shown)}",
     )
 
 
 def _lines(before: Rate | None, after: Rate | None, change: Rate | None, *, digits: int = 1) -> str:
-    return f"{_shown(before, digits)}\n{_shown(after, digits)}\n{_shown(change, digits, signed=True)}"
-
-
-def _shown(rate: Rate | None, digits: int = 1, *, signed: bool = False) -> str:
-    low, high = rate.ci95 if rate else (0.0, 0.0)
-    estimate = Estimate(value=rate.value, low=low, high=high, n=rate.n) if rate else None
-    return cell(estimate, signed=signed, digits=digits)
+    return f"{cell(before, digits=digits)}\n{cell(after, digits=digits)}\n{cell(change, digits=digits, signed=True)}"

@@ -1,67 +1,187 @@
 """Self-improvement at test time: what failed is criticised and played anew, for some rounds (ICRL, paper 4, section 5).
 
-The same rounds without a critic are the control: as many fresh attempts. Left out: training (`align_echo.train`).
+The same rounds without a critic are the control: as many fresh attempts. Left out: training (`align_echo.train`), and
+what is kept of a run on disk (`folder.py`).
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from rich.table import Table
 
 from align_echo.critic.review import Review
-from align_echo.evaluate.metrics import Estimate, mean_score, success_rate
-from align_echo.rollout import Episode
-from align_echo.types import Frozen, Trajectory
+from align_echo.errors import ModelError, UsageError
+from align_echo.evaluate.tables import cell, plain_table
+from align_echo.halting import Halt, under
+from align_echo.intervals import Rate, mean_score, scored, success_rate
+from align_echo.rollout import HOPELESS, Episode, failed
+from align_echo.types import Frozen, Trajectory, Usage
 
-Play = Callable[[Sequence[Episode]], list[Trajectory]]
-Reviews = Callable[[Sequence[Trajectory]], list[Review]]
+Play = Callable[[int, Sequence[Episode]], list[Trajectory]]
+"""Plays the episodes of a round, in order."""
+
+Reviews = Callable[[int, Sequence[Trajectory]], list[Review]]
+"""Criticises the attempts that a round is to improve, in order."""
 
 
 class Round(Frozen):
     """How all episodes stand after a round; round 0 is the first attempt. A won episode is not played again.
 
-    `played` is how many were, in this round; `unread` how many critiques could not be read: those were played anew
-    without one.
+    Rates and scores are those of the latest attempts; `mean_best_score` is that of the best attempts so far, which
+    differs where there are partial scores: a later attempt may be worse. Success is the same by both.
+
+    `played` is how many were, in this round, and `faults` how many of those an engine or a model broke; `episodes` is
+    how many have a score by now. `unread` counts critiques that could not be read: those episodes were played anew
+    without one. `unanswered` counts those whose model broke: those episodes wait for the next round.
     """
 
     number: int
-    success_rate: Estimate
-    mean_score: Estimate
+    episodes: int
+    success_rate: Rate
+    mean_score: Rate
+    mean_best_score: Rate
     played: int
+    faults: int = 0
     unread: int = 0
+    unanswered: int = 0
+
+
+class Refinement(Frozen):
+    """A run of rounds. `critic` is None where there was none; `usage` is the agent's, `critic_usage` the critic's."""
+
+    environment: str
+    split: str
+    agent: str
+    interface: str
+    critic: str | None
+    critic_form: str | None
+    seed: int
+    games: str
+    tasks: tuple[str, ...]
+    rounds: tuple[Round, ...]
+    usage: Usage
+    critic_usage: Usage
+
+
+class Reviewed(Frozen):
+    """A review and which attempt it is of."""
+
+    attempt: Episode
+    review: Review
+
+
+def episode_of(attempt: Trajectory) -> Episode:
+    """What was asked for: with the same agent it is what tells attempts apart."""
+    return Episode(attempt.task_id, attempt.sample, attempt.critique)
 
 
 def refine_rounds(
-    tasks: Sequence[str], play: Play, reviews: Reviews | None, *, rounds: int, samples: int = 1
+    tasks: Sequence[str], play: Play, reviews: Reviews | None, *, rounds: int, samples: int = 1, seed: int = 0
 ) -> tuple[list[Round], list[Trajectory]]:
     """`rounds` + 1 results, and the episodes as they stand at the end. Without `reviews`, fresh attempts.
 
-    An episode is lost or won by its latest attempt. One that an engine or a model broke keeps the attempt before, and
-    is criticised again in the next round.
+    Episode `sample` of a task is played as `sample + number * samples` in a round. It is lost or won by its latest
+    attempt. One that an engine or a model broke keeps the attempt before, and is criticised again in the next round.
+    Raises `UsageError` if all first attempts were broken.
     """
-    standing = play([Episode(task, sample) for task in tasks for sample in range(samples)])
-    results = [_round(0, standing, played=len(standing))]
+    standing = play(0, [Episode(task, sample) for task in tasks for sample in range(samples)])
+    if not scored(standing):
+        fault = next((one.fault.message for one in standing if one.fault is not None), "no task was played")
+        raise UsageError(f"no first attempt finished without a fault; the first says: {fault}")
+    best = list(standing)
+    results = [_round(0, standing, best, standing, (), seed)]
     for number in range(1, rounds + 1):
-        failed = [place for place, one in enumerate(standing) if one.fault is None and not one.won]
-        said = reviews([standing[place] for place in failed]) if reviews else []
-        advice = [one.advice for one in said] if reviews else [""] * len(failed)
-        again = play(
-            [
-                Episode(standing[place].task_id, standing[place].sample % samples + number * samples, critique)
-                for place, critique in zip(failed, advice, strict=True)
-            ]
-        )
-        for place, one in zip(failed, again, strict=True):
-            standing[place] = one if one.fault is None else standing[place]
-        unread = sum(one.critique is None for one in said)
-        results.append(_round(number, standing, played=len(failed), unread=unread))
+        places = [place for place, one in enumerate(standing) if failed([one])]
+        said: list[Review] = []
+        advice = dict.fromkeys(places, "")
+        if reviews is not None:
+            said = reviews(number, [standing[place] for place in places])
+            advice = {place: one.advice for place, one in zip(places, said, strict=True) if one.fault is None}
+        episodes = [
+            Episode(standing[place].task_id, standing[place].sample % samples + number * samples, critique)
+            for place, critique in advice.items()
+        ]
+        again = play(number, episodes) if episodes else []
+        for place, one in zip(advice, again, strict=True):
+            if one.fault is None:
+                standing[place] = one
+                best[place] = max(best[place], one, key=lambda attempt: attempt.score)
+        results.append(_round(number, standing, best, again, said, seed))
     return results, standing
 
 
-def _round(number: int, standing: Sequence[Trajectory], *, played: int, unread: int = 0) -> Round:
+def review_all(
+    ask: Callable[[Trajectory], Review],
+    attempts: Sequence[Trajectory],
+    *,
+    workers: int = 1,
+    on_review: Callable[[Trajectory, Review], None],
+) -> list[Review]:
+    """A review of each attempt, in order, `workers` at once; `on_review` is called as each comes in, one at a time.
+
+    Raises `ModelError` if the model broke on each of the first `HOPELESS`. What is raised, Ctrl-C too, ends the others.
+    """
+    report, halt = threading.Lock(), Halt()
+
+    def one(attempt: Trajectory) -> Review:
+        halt.check()
+        try:
+            with under(halt):
+                said = ask(attempt)
+            with report:
+                on_review(attempt, said)
+        except BaseException:
+            halt.set()  # at once: this thread's next attempt may begin before the caller hears of it
+            raise
+        return said
+
+    found: list[Review] = []
+    with ThreadPoolExecutor(max_workers=workers) as pool:
+        try:
+            for said in pool.map(one, attempts):
+                found.append(said)
+                if len(found) == HOPELESS and all(each.fault for each in found):
+                    raise ModelError(f"the critic broke on each of the first {HOPELESS} attempts: {said.problem}")
+        except BaseException:
+            halt.set()
+            raise
+    return found
+
+
+def rounds_table(refinement: Refinement) -> Table:
+    """One line a round; what broke only where anything did."""
+    table = plain_table(f"{refinement.environment} {refinement.split}, by round: % with 95% intervals")
+    broken = any(one.faults or one.unanswered for one in refinement.rounds)
+    headings = ("round", "n", "success", "score", "best score", "played", "unread critiques")
+    for heading in (*headings, *(("faults", "unanswered") if broken else ())):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in refinement.rounds:
+        scores = (cell(score, digits=3) for score in (one.mean_score, one.mean_best_score))
+        figures = str(one.episodes), cell(one.success_rate), *scores
+        trouble = (str(one.faults), str(one.unanswered)) if broken else ()
+        table.add_row(str(one.number), *figures, str(one.played), str(one.unread), *trouble)
+    return table
+
+
+def _round(
+    number: int,
+    standing: Sequence[Trajectory],
+    best: Sequence[Trajectory],
+    played: Sequence[Trajectory],
+    said: Sequence[Review],
+    seed: int,
+) -> Round:
     return Round(
         number=number,
-        success_rate=success_rate(standing),
-        mean_score=mean_score(standing),
-        played=played,
-        unread=unread,
+        episodes=len(scored(standing)),
+        success_rate=success_rate(standing).rate,
+        mean_score=mean_score(standing, seed=seed).rate,
+        mean_best_score=mean_score(best, seed=seed).rate,
+        played=len(played),
+        faults=len(played) - len(scored(played)),
+        unread=sum(one.critique is None and one.fault is None for one in said),
+        unanswered=sum(one.fault is not None for one in said),
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from rich.table import Table
 
 from align_echo.evaluate.comparison import Comparison, VariantResult
-from align_echo.evaluate.metrics import Estimate
+from align_echo.intervals import Estimate, Rate
 
 NAMES = {"none": "none", "rules": "rules", "feedback": "feedback", "full": "both"}
 TROUBLES: dict[str, Callable[[VariantResult], float]] = {
@@ -30,13 +30,14 @@ def tables(comparison: Comparison) -> list[Table]:
     return found
 
 
-def cell(estimate: Estimate | None, *, signed: bool = False, digits: int = 1) -> str:
+def cell(figure: Estimate | Rate | None, *, signed: bool = False, digits: int = 1) -> str:
     """A figure with its interval to one digit less, "66.7 [39, 86]"; "66.7 -" for one task, "-" for no figure."""
-    if estimate is None:
+    if figure is None:
         return "-"
     sign, ends = "+" if signed else "", max(digits - 1, 0)
-    interval = f"[{estimate.low:{sign}.{ends}f}, {estimate.high:{sign}.{ends}f}]" if estimate.n > 1 else "-"
-    return f"{estimate.value:{sign}.{digits}f} {interval}"
+    low, high = figure.ci95
+    interval = f"[{low:{sign}.{ends}f}, {high:{sign}.{ends}f}]" if figure.n > 1 else "-"
+    return f"{figure.value:{sign}.{digits}f} {interval}"
 
 
 def _variants(comparison: Comparison) -> Table:

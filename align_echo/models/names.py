@@ -18,12 +18,16 @@ POCKET_ENVIRONMENTS = frozenset({"alfworld", "webshop"})
 """Those that the pocket model learned to act in."""
 
 SERVER = "vllm-server:"
+ADAPTER = "adapter_config.json"
+"""What marks a folder as that of an adapter, which says itself which model it is for."""
+
+MODEL_FILES = ("config.json", ADAPTER)
 PREFIXES = ("transformers:", "vllm:", SERVER)
 
 
 def is_local(name: str) -> bool:
     """Whether a model is asked by token ids, here or at a vLLM server."""
-    return name == POCKET or name.startswith(PREFIXES) or (Path(name) / "config.json").is_file()
+    return name == POCKET or name.startswith(PREFIXES) or any((Path(name) / file).is_file() for file in MODEL_FILES)
 
 
 def has_endpoint(name: str) -> bool:

@@ -1,7 +1,8 @@
 """Rows into tensors: batches of one role and of like length, with what every token counts.
 
 A token's `scale` is set for the whole step before the rows are divided, so that the losses of the batches add up to the
-loss of the step, however they are divided. Left out: packing several rows into one.
+loss of the step, however they are divided. Rows that begin with the same tokens may come after one prefix, which is
+computed once for all of them. Left out: which rows those are (`align_echo.train.prefixes`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Literal
 
 import torch
 
+from align_echo.train.prefixes import divided
 from align_echo.train.rows import Role, Row
 
 Normalisation = Literal["sequence", "token"]
@@ -20,14 +22,16 @@ Normalisation = Literal["sequence", "token"]
 
 @dataclass(frozen=True)
 class Batch:
-    """B rows of one role, T tokens, padded on the right. All but `ids` are over targets: [:, t] is about token t + 1.
+    """B rows of one role, T tokens after the P that all of them begin with (often none), padded on the right.
 
-    `ids` [B, T] int64; `mask` [B, T-1] 1 on sampled tokens; `sampled` [B, T-1] log-probabilities at sampling time, 0
-    outside the mask; `advantages` [B, 1]; `scale` [B, 1] what one token counts in the step's loss; `moved` and `expert`
-    [B, 1] as in `Row`; `turn` [B, T-1] the number of the turn from 0, -1 outside the mask.
+    `prefix` [P] and `ids` [B, T] int64. All else is over targets, [:, t] is about `ids[:, t + 1]`: `mask` [B, T-1] 1 on
+    sampled tokens; `sampled` [B, T-1] log-probabilities at sampling time, 0 outside the mask; `advantages` [B, 1];
+    `scale` [B, 1] what one token counts in the step's loss; `moved` and `expert` [B, 1] as in `Row`; `turn` [B, T-1]
+    the number of the turn from 0, -1 outside the mask.
     """
 
     role: Role
+    prefix: torch.Tensor
     ids: torch.Tensor
     mask: torch.Tensor
     sampled: torch.Tensor
@@ -37,10 +41,16 @@ class Batch:
     expert: torch.Tensor
     turn: torch.Tensor
 
+    @property
+    def computed(self) -> int:
+        """Tokens that a forward pass computes, padding too."""
+        return len(self.prefix) + self.ids.numel()
+
     def to(self, device: torch.device) -> Batch:
         """The same on a device."""
         return replace(
             self,
+            prefix=self.prefix.to(device),
             ids=self.ids.to(device),
             mask=self.mask.to(device),
             sampled=self.sampled.to(device),
@@ -69,29 +79,28 @@ def scales(rows: Sequence[Row], normalisation: Normalisation) -> list[float]:
 
 
 def batches(
-    rows: Sequence[Row], advantages: Sequence[float], scale: Sequence[float], *, tokens_per_batch: int
+    rows: Sequence[Row],
+    advantages: Sequence[float],
+    scale: Sequence[float],
+    *,
+    tokens_per_batch: int,
+    pair_cost: float | None = None,
 ) -> list[Batch]:
-    """All rows in batches of one role, long rows first; a padded batch stays within `tokens_per_batch` unless one row
-    alone does not.
+    """All rows in batches of one role, long rows first; a batch computes at most `tokens_per_batch` tokens, padding
+    too, unless one row alone is longer. With `pair_cost` rows may share a prefix (`prefixes.divided` says which).
     """
-    order = sorted(range(len(rows)), key=lambda place: (rows[place].role, -len(rows[place].tokens.ids), place))
-    groups: list[list[int]] = []
-    for place in order:
-        last = groups[-1] if groups else []
-        if (
-            not last
-            or rows[last[0]].role != rows[place].role
-            or (len(last) + 1) * len(rows[last[0]].tokens.ids) > tokens_per_batch
-        ):
-            groups.append([])
-        groups[-1].append(place)
     return [
-        _batch([rows[one] for one in group], [advantages[one] for one in group], [scale[one] for one in group])
-        for group in groups
+        _batch(start, [rows[one] for one in group], [advantages[one] for one in group], [scale[one] for one in group])
+        for role in sorted({row.role for row in rows})
+        for start, group in divided(
+            {place: row.tokens for place, row in enumerate(rows) if row.role == role},
+            tokens_per_batch=tokens_per_batch,
+            pair_cost=pair_cost,
+        )
     ]
 
 
-def _batch(rows: Sequence[Row], advantages: Sequence[float], scale: Sequence[float]) -> Batch:
+def _batch(start: int, rows: Sequence[Row], advantages: Sequence[float], scale: Sequence[float]) -> Batch:
     size, longest = len(rows), max(len(row.tokens.ids) for row in rows)
     ids = torch.zeros(size, longest, dtype=torch.long)
     mask, sampled = torch.zeros(size, longest), torch.zeros(size, longest)
@@ -105,10 +114,11 @@ def _batch(rows: Sequence[Row], advantages: Sequence[float], scale: Sequence[flo
             turn[place, first:end] = number
     return Batch(
         role=rows[0].role,
-        ids=ids,
-        mask=mask[:, 1:],
-        sampled=sampled[:, 1:],
-        turn=turn[:, 1:],
+        prefix=ids[0, :start],
+        ids=ids[:, start:],
+        mask=mask[:, start + 1 :],
+        sampled=sampled[:, start + 1 :],
+        turn=turn[:, start + 1 :],
         advantages=torch.tensor(advantages).unsqueeze(1),
         scale=torch.tensor(scale).unsqueeze(1),
         moved=torch.tensor([row.moved for row in rows]).unsqueeze(1),

@@ -6,62 +6,81 @@ The files of `configs/` are the methods by name, each with all that makes it tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from align_echo.critic.language import Form
 from align_echo.errors import UsageError, first_line
 from align_echo.train.rows import Role
 from align_echo.train.trainer import StepSettings
 from align_echo.types import Frozen
+from align_echo.wrappers.catalogue import environment, environments
+
+TRACKERS = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow", "trackio": "trackio"}
+"""Trackers of `transformers` that a run can report to, and the package that each needs."""
 
 RewardName = Literal["saturation", "linear", "revision"]
-RecipeName = Literal["grpo", "echo", "icrl", "luffy", "critique_grpo"]
+RecipeName = Literal["grpo", "echo", "regenerate", "icrl", "luffy", "critique_grpo", "sft", "rcm"]
 Weights = Literal["shared", "adapters", "models"]
+Momentum = Annotated[float, Field(ge=0, lt=1)]
 
 
-class Collecting(Frozen):
-    """How a step's rows are played: `queries` tasks, `samples` of each (episodes, refinements or sessions)."""
+class Section(Frozen):
+    """Part of a config; numbers are finite."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+
+class Collecting(Section):
+    """How a step's rows are played: `queries` tasks, `samples` of each (episodes, refinements, sessions or verdicts).
+
+    `rounds` is ICRL's, `states` how many actions of a query RCM's critic judges. Of `best_of` candidates for an action
+    the policy's own verdict chooses one.
+    """
 
     recipe: RecipeName
     queries: int = Field(default=4, ge=1)
     samples: int = Field(default=8, ge=1)
     rounds: int = Field(default=2, ge=1)
+    states: int = Field(default=2, ge=1)
     critic_reward: RewardName = "saturation"
     form: Form = "echo"
     temperature: float = Field(default=1.0, gt=0)
+    best_of: int = Field(default=1, ge=1)
     turns: int | None = Field(default=None, ge=1)
     reply_tokens: int = Field(default=64, ge=1)
     critique_tokens: int = Field(default=160, ge=1)
     workers: int = Field(default=32, ge=1)
 
 
-class Lora(Frozen):
+class Lora(Section):
     """As in PEFT; on all linear layers."""
 
     rank: int = Field(default=8, ge=1)
     alpha: int = Field(default=32, ge=1)
 
 
-class Optimising(Frozen):
+class Optimising(Section):
     """AdamW with a rate for each role; `critic_lr` only where the critic has weights of its own."""
 
     lr: float = Field(default=1e-6, gt=0)
     critic_lr: float | None = Field(default=None, gt=0)
     weight_decay: float = Field(default=0.0, ge=0)
-    betas: tuple[float, float] = (0.9, 0.999)
+    betas: tuple[Momentum, Momentum] = (0.9, 0.999)
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     warmup_steps: int = Field(default=0, ge=0)
     max_grad_norm: float = Field(default=1.0, gt=0)
 
 
-class Evaluating(Frozen):
+class Evaluating(Section):
     """Every so many steps, held-out tasks at a temperature; 0 for never. The best checkpoint is that of `score`."""
 
     every: int = Field(default=0, ge=0)
@@ -71,8 +90,12 @@ class Evaluating(Frozen):
     patience: int = Field(default=0, ge=0)
 
 
-class TrainConfig(Frozen):
-    """A run, complete. `trained` roles learn; the other role's weights stay as they are."""
+class TrainConfig(Section):
+    """A run, complete. `trained` roles learn; the other role's weights stay as they are.
+
+    It ends after `steps` steps, or earlier once `environment_steps` turns were played in environments (None: no such
+    end). `save_every` None is every evaluation, or every 10 steps where there is none.
+    """
 
     env: str = "alfworld"
     split: str | None = None
@@ -86,12 +109,18 @@ class TrainConfig(Frozen):
     evaluating: Evaluating = Evaluating()
     lora: Lora = Lora()
     steps: int = Field(default=100, ge=1)
-    save_every: int = Field(default=10, ge=1)
+    environment_steps: int | None = Field(default=None, ge=1)
+    save_every: int | None = Field(default=None, ge=1)
     bf16: bool = False
     gradient_checkpointing: bool = False
     threads: int = Field(default=2, ge=1)
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**32)
     report_to: tuple[str, ...] = ()
+
+    @property
+    def steps_a_checkpoint(self) -> int:
+        """From one checkpoint to the next."""
+        return self.save_every or self.evaluating.every or 10
 
 
 def methods() -> list[str]:
@@ -136,17 +165,24 @@ def checked_config(values: Mapping[str, Any], source: str) -> TrainConfig:
         config = TrainConfig.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the file"
-        raise UsageError(f"{source}: {place}: {first['msg']}") from None
+        raise UsageError(f"{source}: {'.'.join(map(str, first['loc']))}: {_said(first)}") from None
     for wrong, why in _contradictions(config):
         if wrong:
             raise UsageError(f"{source}: {why}")
     return config
 
 
+def _said(error: ErrorDetails) -> str:
+    """What pydantic found, where its own words would not help."""
+    if error["loc"] == ("collecting",) and error["type"] == "missing":
+        return f"nothing says how to train: begin the file with base: METHOD, one of {', '.join(methods())}"
+    return "there is no such setting" if error["type"] == "extra_forbidden" else error["msg"]
+
+
 def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
     shared, both = config.weights == "shared", len(set(config.trained)) == 2
-    alone = config.collecting.recipe in ("grpo", "luffy", "critique_grpo")
+    alone = config.collecting.recipe in ("grpo", "regenerate", "luffy", "critique_grpo", "sft")
+    imitates, judges = config.collecting.recipe == "sft", config.collecting.recipe == "rcm"
     every = config.evaluating.every
     return [
         (not config.trained, "trained: name policy, critic or both"),
@@ -154,14 +190,51 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
             alone and "policy" not in config.trained,
             f"trained: {config.collecting.recipe} learns as a policy alone: train the policy",
         ),
+        (judges and "critic" not in config.trained, "trained: rcm learns as a critic alone: train the critic"),
+        (
+            judges and not environment(config.env).measures_distance,
+            f"env: no oracle can label single actions of {config.env}: take {' or '.join(_measured())}",
+        ),
+        (
+            imitates != (config.step.advantage == "reward"),
+            "step.advantage: reward is for sft, which compares nothing; every other recipe needs group",
+        ),
         (shared and not both, "trained: shared weights learn both roles: take weights: models or adapters"),
         (
             shared and config.optimising.critic_lr not in (None, config.optimising.lr),
             "optimising.critic_lr: shared weights have one rate: take models or adapters",
         ),
-        (config.save_every % config.step.updates != 0, "save_every: must be a multiple of step.updates"),
-        (every % config.save_every != 0, "evaluating.every: must be a multiple of save_every"),
+        (
+            config.step.advantage == "group" and config.collecting.samples == 1,
+            "collecting.samples: samples are compared with each other: take 2 or more",
+        ),
+        (config.evaluating.patience > 0 and every == 0, "evaluating.patience: needs evaluating.every"),
+        *((True, f"report_to: {why}") for why in _trackers_lacking(config.report_to)),
+        (
+            config.steps_a_checkpoint % config.step.updates != 0,
+            "save_every: a checkpoint ends a harvest: take a multiple of step.updates",
+        ),
+        (
+            every > 0 and config.steps_a_checkpoint != every,
+            "save_every: the best checkpoint is one that was evaluated: leave it out, or take evaluating.every",
+        ),
     ]
+
+
+def _trackers_lacking(names: Sequence[str]) -> list[str]:
+    """Why each of the trackers that cannot be used cannot."""
+    found = []
+    for name in names:
+        package = TRACKERS.get(name)
+        if package is None:
+            found.append(f"unknown tracker {name!r}; known: {', '.join(TRACKERS)}")
+        elif find_spec(package) is None:
+            found.append(f"{name} is not installed: pip install {package}")
+    return found
+
+
+def _measured() -> list[str]:
+    return [name for name, spec in environments().items() if spec.measures_distance]
 
 
 def _read(text: str, source: str) -> dict[str, Any]:

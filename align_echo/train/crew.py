@@ -5,7 +5,7 @@ Left out: engines on vLLM (they take weights by the same two calls), and more th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,20 +14,20 @@ from typing import Any
 import torch
 from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging as transformers_logging
 
 from align_echo.errors import UsageError
 from align_echo.models.local.chat import LocalModel
-from align_echo.models.local.loading import encoder_of, pocket_folder
+from align_echo.models.local.loading import encoder_of, files_of, pocket_folder
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.models.local.weights import read_model
-from align_echo.models.names import POCKET
+from align_echo.models.names import ADAPTER, POCKET
 from align_echo.train.backbone import ROLES, Adapters, Backbone, Models
 from align_echo.train.config import Lora, TrainConfig
-from align_echo.train.forward import check_parts
+from align_echo.train.forward import CHECKED_IDS, check_parts
 from align_echo.train.rows import Role
 
 TRANSFORMERS = "transformers:"
-CHECKED_IDS = (1, 2, 3, 4, 5)
 
 
 @dataclass(frozen=True)
@@ -64,20 +64,25 @@ def source_of(name: str) -> str:
     """
     if name == POCKET:
         return str(pocket_folder())
-    if name.startswith(TRANSFORMERS):
-        return name.removeprefix(TRANSFORMERS)
-    if (Path(name) / "config.json").is_file():
-        return name
+    source = name.removeprefix(TRANSFORMERS)
+    if not source:
+        raise UsageError(f"{name} names no model: say which after the colon")
+    if (Path(source) / ADAPTER).is_file():
+        raise UsageError(f"{source} holds an adapter: name a whole model to train, such as the one that it is for")
+    if name.startswith(TRANSFORMERS) or (Path(name) / "config.json").is_file():
+        return source
     raise UsageError(f"{name!r} cannot be trained: name pocket, a model's folder, or transformers:PATH_OR_HUB")
 
 
 def gather(config: TrainConfig) -> Crew:
     """Load everything. Raises `UsageError` or `MissingDataError` for a model that cannot be used."""
+    quiet: Callable[[], None] = transformers_logging.disable_progress_bar
+    quiet()
     source, device = source_of(config.model), torch.device("cuda" if torch.cuda.is_available() else "cpu")
     encoder = encoder_of(source)
 
     def load() -> PreTrainedModel:
-        model: Any = read_model(AutoModelForCausalLM, source, torch.float32)
+        model: Any = files_of(source, lambda: read_model(AutoModelForCausalLM, source, torch.float32))
         made: PreTrainedModel = model.to(device)
         return made
 

@@ -5,13 +5,15 @@ Left out: activations and key-value caches, which depend on how long episodes tu
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from align_echo.train.config import TrainConfig
+from align_echo.models.local.loading import files_of
+from align_echo.train.config import Collecting, RecipeName, TrainConfig
 from align_echo.train.crew import source_of
 from align_echo.wrappers.catalogue import environment
 
@@ -21,47 +23,87 @@ BYTES = 4
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one step where not said otherwise; `rows` by role; `memory` in bytes by what holds it."""
+    """Of one harvest where not said otherwise; `rows` by role; `memory` in bytes by what holds it.
+
+    `episodes` are the policy's and `lessons` the expert's; `most_turns` is that of both. `replies` are the policy's:
+    with best-of-N the candidates, and `verdicts` what is asked about them. `critiques` are all that the critic writes.
+    `evaluations` of `held_out` episodes each are those of the whole run.
+    """
 
     episodes: int
+    lessons: int
     most_turns: int
+    replies: int
+    verdicts: int
     critiques: int
     rows: dict[str, int]
-    steps: int
+    harvests: int
+    evaluations: int
+    held_out: int
     parameters: int
     memory: dict[str, int]
 
 
 def estimate(config: TrainConfig) -> Cost:
-    """Upper bounds. Raises what `source_of` does, and `UsageError` for an unknown environment."""
+    """Upper bounds. Raises what `source_of` does, and `UsageError` for a model or an environment that is not there."""
     collecting = config.collecting
-    queries, samples = collecting.queries, collecting.samples
     turns = collecting.turns or environment(config.env).step_limit
-    episodes, critiques = queries * samples, 0
-    if collecting.recipe == "echo":
-        episodes, critiques = queries * (1 + samples), queries * samples
-    if collecting.recipe == "icrl":
-        episodes, critiques = queries * samples * collecting.rounds, queries * samples * (collecting.rounds - 1)
-    if collecting.recipe == "critique_grpo":
-        episodes, critiques = 2 * queries * samples, queries * samples
-    learned = {"echo": queries * samples, "critique_grpo": queries * (samples + 1)}
-    rows = {"policy": learned.get(collecting.recipe, episodes), "critic": critiques}
+    played = _played(collecting)
+    replies = played.episodes * turns * collecting.best_of
+    rows = {"policy": played.rows, "critic": played.critiques}
     parameters = _parameters(config)
     return Cost(
-        episodes=episodes,
-        most_turns=episodes * turns,
-        critiques=critiques,
+        episodes=played.episodes,
+        lessons=played.lessons,
+        most_turns=(played.episodes + played.lessons) * turns,
+        replies=replies,
+        verdicts=replies if collecting.best_of > 1 else 0,
+        critiques=played.critiques,
         rows={role: count for role, count in rows.items() if role in config.trained and count},
-        steps=config.steps,
+        harvests=math.ceil(config.steps / config.step.updates),
+        evaluations=_evaluations(config),
+        held_out=config.evaluating.tasks if config.evaluating.every else 0,
         parameters=parameters,
         memory=_memory(config, parameters),
     )
 
 
+class _Played(NamedTuple):
+    episodes: int
+    critiques: int = 0
+    rows: int = 0
+    """Of the policy."""
+    lessons: int = 0
+
+
+def _played(collecting: Collecting) -> _Played:
+    """At most, of one harvest."""
+    queries, samples, rounds = collecting.queries, collecting.samples, collecting.rounds
+    several = queries * samples
+    found: dict[RecipeName, _Played] = {
+        "grpo": _Played(several, rows=several),
+        "luffy": _Played(several - queries, rows=several, lessons=queries),
+        "sft": _Played(0, rows=queries, lessons=queries),
+        "echo": _Played(queries + several, several, several),
+        "regenerate": _Played(queries + several, rows=several),
+        "icrl": _Played(several * rounds, several * (rounds - 1), several * rounds),
+        "critique_grpo": _Played(2 * several, several, several + queries),
+        "rcm": _Played(queries, several * collecting.states),
+    }
+    return found[collecting.recipe]
+
+
+def _evaluations(config: TrainConfig) -> int:
+    """How often held-out tasks are played: before, on the way, at the last step, and with the weights that are kept."""
+    every = config.evaluating.every
+    return 2 + math.ceil(config.steps / every) if every else 0
+
+
 def _parameters(config: TrainConfig) -> int:
-    make: Any = AutoModelForCausalLM
+    source, make = source_of(config.model), cast("Any", AutoModelForCausalLM)
+    found = files_of(source, lambda: AutoConfig.from_pretrained(source))
     with torch.device("meta"):
-        model = make.from_config(AutoConfig.from_pretrained(source_of(config.model)))
+        model = make.from_config(found)
     return sum(one.numel() for one in model.parameters())
 
 

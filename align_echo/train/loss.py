@@ -6,8 +6,10 @@ Left out: forward passes of reference models and of earlier weights; their log-p
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
+from pydantic import Field
 
 from align_echo.train.batching import Batch
 from align_echo.train.objective import (
@@ -27,16 +29,21 @@ from align_echo.types import Frozen
 
 
 class Objective(Frozen):
-    """Which loss. `most_weight` bounds ICRL's weights of moved rows; 1 for all of them without `reweigh`."""
+    """Which loss. `most_weight` bounds ICRL's weights of moved rows; 1 for all of them without `reweigh`.
 
-    clip_low: float = 0.2
-    clip_high: float = 0.2
+    An expert's tokens count by their `shaped` probability (LUFFY, with `gamma`), or by their log-`likelihood`
+    (supervised training: the loss is the cross-entropy).
+    """
+
+    clip_low: float = Field(default=0.2, ge=0, le=1)
+    clip_high: float = Field(default=0.2, ge=0)
     ratio: RatioLevel = "token"
-    beta: float = 0.0
+    beta: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     kl: KlEstimator = "k3"
     reweigh: bool = True
-    most_weight: float = MOST_WEIGHT
-    gamma: float = LUFFY_GAMMA
+    most_weight: float = Field(default=MOST_WEIGHT, gt=0)
+    expert: Literal["shaped", "likelihood"] = "shaped"
+    gamma: float = Field(default=LUFFY_GAMMA, gt=0, allow_inf_nan=False)
 
 
 @dataclass(frozen=True)
@@ -74,7 +81,8 @@ def batch_loss(
         weights = torch.where(batch.moved, calibrated, weights)
         terms = terms * weights
     if bool(batch.expert.any()):
-        terms = torch.where(batch.expert, -shaped(logprobs.exp(), objective.gamma) * batch.advantages, terms)
+        liked = logprobs if objective.expert == "likelihood" else shaped(logprobs.exp(), objective.gamma)
+        terms = torch.where(batch.expert, -liked * batch.advantages, terms)
     kl = torch.zeros_like(mask)
     if objective.beta:
         if reference is None:

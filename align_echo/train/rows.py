@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from align_echo.critic.reasoned_verdict import Judgement
 from align_echo.critic.review import Review
 from align_echo.errors import UsageError
 from align_echo.tokens import TokenSequence, join, token_sequence
@@ -48,13 +49,14 @@ class Harvest:
     """What a recipe brings home from some queries.
 
     `counts` says what happened on the way, among it what could not be used: "broken rollouts", "unread critiques".
-    `steps` is how many turns were played in environments.
+    `steps` is how many turns were played in environments, `signals` what was observed of play (`train.observed`).
     """
 
     rows: tuple[Row, ...]
     refinements: tuple[Refinement, ...] = ()
     counts: Counter[str] = field(default_factory=Counter)
     steps: int = 0
+    signals: dict[str, float] = field(default_factory=dict)
 
 
 def policy_row(trajectory: Trajectory, group: str) -> Row:
@@ -64,11 +66,11 @@ def policy_row(trajectory: Trajectory, group: str) -> Row:
     return Row(token_sequence(trajectory), "policy", group, trajectory.score)
 
 
-def critic_row(review: Review, group: str, reward: float) -> Row:
+def critic_row(said: Review | Judgement, group: str, reward: float) -> Row:
     """A critic's reply. Raises `UsageError` if the critic's model gave no token ids."""
-    if review.tokens is None:
-        raise UsageError("the review has no token ids: let a local model be the critic")
-    return Row(join([review.tokens]), "critic", group, reward)
+    if said.tokens is None:
+        raise UsageError("the critic's reply has no token ids: let a local model be the critic")
+    return Row(join([said.tokens]), "critic", group, reward)
 
 
 def without_critique(row: Row, trajectory: Trajectory, opening: Sequence[int]) -> Row:

@@ -1,10 +1,12 @@
 """A training run in a folder: tasks and models from a config, a trainer over them, what is written.
 
-    config.json     what was asked for, with versions; a resumed run must ask for the same
+    config.json     what was asked for, with versions and hashes; a resumed run must ask for the same
+    held_out.jsonl  figures of held-out tasks: one object an evaluation, the first before any step
     signals.jsonl   one object a step: rewards, gains, losses, times
+    refinements.jsonl   one object a harvest: scores before and after each critique
     checkpoints/    as `transformers` keeps them; `<checkpoint>/<role>` is a model's (or adapter's) folder
     policy/, critic/   the trained roles at the end, or at their best evaluation
-    summary.json    recipe, steps, first and last evaluation, seconds
+    summary.json    written last: recipe, steps, first and last evaluation, seconds
 
 Left out: what is printed.
 """
@@ -12,9 +14,11 @@ Left out: what is printed.
 from __future__ import annotations
 
 import json
+import math
 import platform
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -23,23 +27,33 @@ import torch
 from transformers import EarlyStoppingCallback, TrainingArguments
 
 from align_echo import __version__
+from align_echo.agents.conversation import SHARED_PROMPTS
 from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import UsageError
 from align_echo.interface import write_atomically
-from align_echo.rollout import Episode
+from align_echo.models.local.loading import content_hash
+from align_echo.prompts import prompt_hash
+from align_echo.train.budget import Budget, played_before
 from align_echo.train.config import Collecting, TrainConfig
 from align_echo.train.crew import Crew, gather, source_of
+from align_echo.train.held_out import Curve, HeldOut
 from align_echo.train.methods.critique_grpo import critique_grpo
 from align_echo.train.methods.echo import echo
 from align_echo.train.methods.grpo import grpo
 from align_echo.train.methods.icrl import icrl
 from align_echo.train.methods.luffy import luffy
+from align_echo.train.methods.rcm import rcm
+from align_echo.train.methods.regenerate import regenerate
+from align_echo.train.methods.sft import sft
+from align_echo.train.observed import ObservedStage
 from align_echo.train.rewards import CriticReward, linear_gain, revision_reward, saturation_gain
 from align_echo.train.rows import Harvest, Role
+from align_echo.train.run_folder import append, check_run_folder, keep_before, step_of
 from align_echo.train.signals import Signals
 from align_echo.train.stage import LocalStage, Stage
 from align_echo.train.trainer import RoleTrainer, optimizer_of
 from align_echo.wrappers.catalogue import check_split, environment, make, resolve_interface, tasks
+from align_echo.wrappers.data_source import games_of
 from align_echo.wrappers.dice import Dice
 
 PACKAGES = ("torch", "transformers", "peft", "accelerate")
@@ -48,6 +62,13 @@ REWARDS: dict[str, CriticReward] = {
     "linear": linear_gain,
     "revision": revision_reward,
 }
+
+
+HELD_OUT = "held_out.jsonl"
+
+
+def _unheard(step: int, figures: dict[str, Any]) -> None:
+    """For those who read the figures in the folder."""
 
 
 def queries_at(harvest: int, pool: Sequence[str], count: int, seed: int) -> list[str]:
@@ -61,15 +82,28 @@ def queries_at(harvest: int, pool: Sequence[str], count: int, seed: int) -> list
     return Dice(f"training tasks {seed} {lap}").shuffled(pool)[place * count : (place + 1) * count]
 
 
-def harvest_with(collecting: Collecting, queries: Sequence[str], stage: Stage) -> Harvest:
-    """Play a config's recipe."""
+def harvest_with(
+    collecting: Collecting, queries: Sequence[str], stage: Stage, is_invalid: Callable[[str], bool] | None = None
+) -> Harvest:
+    """Play a config's recipe, observed. `is_invalid` tells a refusal in the engine's words; None where nothing does."""
+    observed = ObservedStage(stage)
+    return replace(_harvest(collecting, queries, observed), signals=observed.signals(is_invalid))
+
+
+def _harvest(collecting: Collecting, queries: Sequence[str], stage: Stage) -> Harvest:
     reward = REWARDS[collecting.critic_reward]
     if collecting.recipe == "grpo":
         return grpo(queries, stage, samples=collecting.samples)
+    if collecting.recipe == "regenerate":
+        return regenerate(queries, stage, samples=collecting.samples)
     if collecting.recipe == "luffy":
         return luffy(queries, stage, samples=collecting.samples)
     if collecting.recipe == "critique_grpo":
         return critique_grpo(queries, stage, samples=collecting.samples)
+    if collecting.recipe == "rcm":
+        return rcm(queries, stage, samples=collecting.samples, states=collecting.states)
+    if collecting.recipe == "sft":
+        return sft(queries, stage)
     if collecting.recipe == "echo":
         return echo(queries, stage, refinements=collecting.samples, reward=reward)
     return icrl(queries, stage, sessions=collecting.samples, rounds=collecting.rounds, reward=reward)
@@ -86,73 +120,123 @@ class Run:
         self._spec = environment(config.env)
         self._split = check_split(self._spec, config.split or self._spec.train_split)
         self._held_out = check_split(self._spec, config.evaluating.split or self._spec.test_split)
-        resolve_interface(self._spec, config.interface)
-        source_of(config.model)
+        self.on_record = self._record()
         self._pool = tasks(config.env, split=self._split)
         queries_at(0, self._pool, config.collecting.queries, config.seed)
         self._resume = check_run_folder(folder, self.on_record, resume=resume)
+        self._evaluation: HeldOut | None = None
 
-    @property
-    def on_record(self) -> dict[str, Any]:
+    def _record(self) -> dict[str, Any]:
         """What `config.json` holds; a resumed run must ask for the same."""
-        versions = {name: metadata.version(name) for name in PACKAGES}
+        interface, source = resolve_interface(self._spec, self.config.interface), source_of(self.config.model)
         return {
             "command": "train",
             "align_echo": __version__,
             "python": platform.python_version(),
-            "packages": versions,
+            "packages": {name: metadata.version(name) for name in PACKAGES},
             "split": self._split,
             "held_out": self._held_out,
+            "games": games_of(self._spec, None),
+            "interface": interface.label if interface else "none",
+            "weights": content_hash(Path(source)) if Path(source).is_dir() else "",
+            "prompts": {name: prompt_hash(name) for name in self._prompts()},
             "config": self.config.model_dump(mode="json"),
         }
 
-    def train(self, watch: Callable[[int, Signals], None]) -> Path:
-        """Train to the end; the path of `summary.json`. `watch` is given every step's signals, as they are written."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.folder / "config.json", json.dumps(self.on_record, indent=2) + "\n")
-        keep_before(self.folder / "signals.jsonl", step_of(self._resume))
+    def _prompts(self) -> tuple[str, ...]:
+        """Names of the templates of the agent, and of the critics."""
+        critics = (f"critic/{self.config.collecting.form}", "critic/attempt", "critic/verdict")
+        return (*SHARED_PROMPTS, *Vanilla.prompts, *critics, "critic/reasoned_verdict")
+
+    def train(
+        self, watch: Callable[[int, Signals], None], evaluated: Callable[[int, dict[str, Any]], None] = _unheard
+    ) -> Path:
+        """Train to the end; the path of `summary.json`. `watch` is given every step's signals, as they are written,
+        `evaluated` the figures of held-out tasks and how many steps are behind them.
+
+        A run that was finished already stays as it is.
+        """
+        if self._resume and (self.folder / "summary.json").is_file():
+            return self.folder / "summary.json"
         torch.set_num_threads(self.config.threads)
         begun = time.monotonic()
         crew = gather(self.config)
         try:
+            self._begin_folder()
+            self._evaluation = self._held_out_tasks(crew) if self.config.evaluating.every else None
             trainer = self._trainer(crew, watch)
-            before = trainer.evaluate() if self.config.evaluating.every and not self._resume else {}
+            if self._evaluation:
+                trainer.add_callback(Curve(self._evaluation, self.folder / HELD_OUT, evaluated))
+            before = self._before(trainer)
             trainer.train(resume_from_checkpoint=self._resume or None)
-            after = trainer.evaluate() if self.config.evaluating.every else {}
+            trainer.remove_callback(Curve)
+            after = self._figures(trainer)
             crew.save(self.folder)
         finally:
             crew.close()
         summary = {
             "recipe": self.config.collecting.recipe,
-            "steps": self.config.steps,
+            "steps": trainer.state.global_step,
+            "best_step": trainer.state.best_global_step if self._evaluation else None,
+            "environment_steps": self._played,
             "before": before,
             "after": after,
             "seconds": round(time.monotonic() - begun, 1),
         }
         return write_atomically(self.folder / "summary.json", json.dumps(summary, indent=2) + "\n")
 
-    def _trainer(self, crew: Crew, watch: Callable[[int, Signals], None]) -> RoleTrainer:
+    def _begin_folder(self) -> None:
+        """Write what was asked for; drop what is of steps that will be made again."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.folder / "config.json", json.dumps(self.on_record, indent=2) + "\n")
+        step = step_of(self._resume)
+        for name in ("signals.jsonl", "refinements.jsonl"):
+            keep_before(self.folder / name, step)
+        keep_before(self.folder / HELD_OUT, step + 1 if self._resume else 0)
+
+    def _figures(self, trainer: RoleTrainer) -> dict[str, Any] | None:
+        """What the weights of now score on held-out tasks; None where none are played."""
+        if self._evaluation is None:
+            return None
+        trainer.evaluate()
+        return self._evaluation.figures
+
+    def _before(self, trainer: RoleTrainer) -> dict[str, Any] | None:
+        """The figures of the weights that the run began with: one that goes on reads what was measured then."""
+        if not self._resume:
+            return self._figures(trainer)
+        file = self.folder / HELD_OUT
+        lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+        first = next((json.loads(line) for line in lines), None)
+        return first and {name: value for name, value in first.items() if name != "step"}
+
+    def _held_out_tasks(self, crew: Crew) -> HeldOut:
         config = self.config
-        stage = self._stage(crew, self._split, config.collecting.temperature)
-        held_out = self._stage(crew, self._held_out, config.evaluating.temperature)
         shown = tasks(config.env, split=self._held_out)
         chosen = Dice(f"held-out tasks {config.seed}").shuffled(shown)[: config.evaluating.tasks]
+        return HeldOut(self._stage(crew, self._held_out, config.evaluating.temperature), chosen, config.seed)
+
+    def _trainer(self, crew: Crew, watch: Callable[[int, Signals], None]) -> RoleTrainer:
+        config = self.config
+        plain = self._stage(crew, self._split, config.collecting.temperature)
+        stage = replace(plain, best_of=config.collecting.best_of)
+        is_invalid = self._spec.is_invalid if self._spec.tells_invalid else None
 
         def recipe(harvest: int) -> Harvest:
             queries = queries_at(harvest, self._pool, config.collecting.queries, config.seed)
-            return harvest_with(config.collecting, queries, stage.at_step(harvest))
+            found = harvest_with(config.collecting, queries, stage.at_step(harvest), is_invalid)
+            if found.refinements:
+                pairs = [[one.before, one.after] for one in found.refinements]
+                append(self.folder / "refinements.jsonl", {"step": harvest * config.step.updates, "scores": pairs})
+            return found
+
+        budget = Budget(config.environment_steps or 0, self._played)
 
         def observe(step: int, signals: Signals) -> None:
+            if step % config.step.updates == 0:
+                budget.add(int(signals["environment_steps"]))
             append(self.folder / "signals.jsonl", {"step": step, **signals})
             watch(step, signals)
-
-        def evaluation() -> Signals:
-            played = [one for one in held_out.play([Episode(task) for task in chosen]) if one.fault is None]
-            return {
-                "score": sum(one.score for one in played) / max(1, len(played)),
-                "won": sum(one.won for one in played) / max(1, len(played)),
-                "n": float(len(played)),
-            }
 
         rates: dict[Role, float] = {
             "policy": config.optimising.lr,
@@ -170,16 +254,31 @@ class Run:
             publish=crew.publish,
             watch=observe,
             temperature=config.collecting.temperature,
-            evaluation=evaluation if config.evaluating.every else None,
-            callbacks=[EarlyStoppingCallback(patience)] if patience else [],
+            evaluation=self._evaluation,
+            tokenizer=crew.tokenizer,
+            callbacks=[
+                *([EarlyStoppingCallback(patience)] if patience else []),
+                *([budget] if config.environment_steps else []),
+            ],
         )
+
+    @property
+    def _played(self) -> int:
+        """Turns of the steps before the one that comes next."""
+        return played_before(self.folder / "signals.jsonl", self.config.step.updates)
+
+    @property
+    def _last_step(self) -> int:
+        """A run that goes on and has spent its budget makes no step more."""
+        spent = self._played >= (self.config.environment_steps or math.inf)
+        return step_of(self._resume) if spent else self.config.steps
 
     def _arguments(self) -> TrainingArguments:
         config, every = self.config, self.config.evaluating.every
         plan = config.optimising.schedule
         return TrainingArguments(
             output_dir=str(self.folder / "checkpoints"),
-            max_steps=config.steps,
+            max_steps=self._last_step,
             learning_rate=config.optimising.lr,
             lr_scheduler_type="constant_with_warmup" if plan == "constant" else plan,
             warmup_steps=config.optimising.warmup_steps,
@@ -187,7 +286,7 @@ class Run:
             bf16=config.bf16,
             use_cpu=not torch.cuda.is_available(),
             seed=config.seed,
-            save_steps=config.save_every,
+            save_steps=config.steps_a_checkpoint,
             save_total_limit=2,
             logging_steps=1,
             eval_strategy="steps" if every else "no",
@@ -195,6 +294,7 @@ class Run:
             load_best_model_at_end=bool(every),
             metric_for_best_model="eval_score" if every else None,
             greater_is_better=True,
+            restore_callback_states_from_checkpoint=True,
             report_to=list(config.report_to),
             disable_tqdm=True,
             remove_unused_columns=False,
@@ -220,35 +320,3 @@ class Run:
             critic_tokens=config.collecting.critique_tokens,
             workers=config.collecting.workers,
         )
-
-
-def check_run_folder(folder: Path, asked: dict[str, Any], *, resume: bool) -> str:
-    """The checkpoint to go on from, "" for none. Raises `UsageError` for a folder that holds something else."""
-    config = folder / "config.json"
-    if not resume:
-        if folder.exists() and any(folder.iterdir()):
-            raise UsageError(f"{folder} is not empty: add --resume to go on with it, or name another --out")
-        return ""
-    if not config.is_file():
-        raise UsageError(f"there is no training run to resume in {folder}")
-    if json.loads(config.read_text(encoding="utf-8")) != asked:
-        raise UsageError(f"{folder} holds another run: resume it with its own config.json and the same versions")
-    found = max((folder / "checkpoints").glob("checkpoint-*"), key=lambda one: step_of(str(one)), default=None)
-    return str(found) if found else ""
-
-
-def step_of(checkpoint: str) -> int:
-    """How many steps a checkpoint has behind it; 0 for none."""
-    return int(checkpoint.rpartition("-")[2] or 0)
-
-
-def keep_before(file: Path, step: int) -> None:
-    """Drop the lines of steps that will be made again."""
-    lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.is_file() else []
-    write_atomically(file, "".join(line for line in lines if json.loads(line)["step"] < step))
-
-
-def append(file: Path, record: dict[str, Any]) -> None:
-    """One more line of JSON."""
-    with file.open("a", encoding="utf-8") as out:
-        out.write(json.dumps(record) + "\n")

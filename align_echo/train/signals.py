@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
+from align_echo.invalid import met_refusal, steps_in_runs
 from align_echo.train.advantages import Advantages
 from align_echo.train.batching import Batch
 from align_echo.train.loss import Lost
 from align_echo.train.rows import Harvest, Refinement
+from align_echo.types import Trajectory
 
 BANDS = ((0.0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))
 """Scores of an attempt, the upper end left out; a full score is a band of its own."""
@@ -40,7 +42,27 @@ def of_harvest(harvest: Harvest, advantages: Advantages) -> Signals:
         found[f"{role}/tokens"] = sum(sum(row.tokens.mask) for row in of_role)
     for name, count in sorted(harvest.counts.items()):
         found[f"count/{name.replace(' ', '_')}"] = count
-    return found | gains(harvest.refinements)
+    return found | gains(harvest.refinements) | harvest.signals
+
+
+def of_play(played: Sequence[Trajectory], is_invalid: Callable[[str], bool] | None) -> Signals:
+    """Shares, in [0, 1], of the policy's turns and episodes; nothing where none was played to its end.
+
+    `is_invalid` tells a refusal in the engine's words; None where nothing does.
+    """
+    whole = [one for one in played if one.fault is None and one.steps]
+    turns = sum(len(one.steps) for one in whole)
+    if not turns:
+        return {}
+    found = {
+        "policy/no_action_share": sum(step.action is None for one in whole for step in one.steps) / turns,
+        "policy/turn_limit_share": sum(one.steps[-1].truncated for one in whole) / len(whole),
+    }
+    if is_invalid is not None:
+        refused = [met_refusal(one, is_invalid) for one in whole]
+        found["policy/invalid_share"] = sum(map(sum, refused)) / turns
+        found["policy/invalid_run_share"] = sum(map(steps_in_runs, refused)) / turns
+    return found
 
 
 def gains(refinements: Sequence[Refinement]) -> Signals:
@@ -75,7 +97,7 @@ class Losses:
         self._mean(f"{batch.role}/clip_share", lost.clipped[here].float())
         self._mean(f"{batch.role}/kl", lost.kl[here])
         self._mean(f"{batch.role}/entropy", entropies[here])
-        self._mean("w_t", lost.weights[here & batch.moved])
+        self._mean("w_t", lost.weights[here & batch.moved & ~batch.expert])
         sampled = here & ~batch.moved & ~batch.expert
         for first, end in zip(TURNS, (*TURNS[1:], math.inf), strict=True):
             of_turns = sampled & (batch.turn >= first) & (batch.turn < end)

@@ -14,11 +14,16 @@ import gymnasium as gym
 
 from align_echo.agents.conversation import ChatAgent, said
 from align_echo.agents.privileged import Expert
+from align_echo.critic.best_of import BestOf
 from align_echo.critic.language import Form
+from align_echo.critic.reasoned_verdict import Judgement, judge
 from align_echo.critic.review import MAX_TOKENS, Review, review
+from align_echo.critic.verdict import Verdict
+from align_echo.errors import EngineError
 from align_echo.models.local.chat import LocalModel
 from align_echo.rollout import Episode, base_env, run_tasks, view_before
 from align_echo.tokens import TokenSequence
+from align_echo.train.labels import labels_of
 from align_echo.types import Trajectory
 
 
@@ -31,8 +36,28 @@ class Asked:
 
 
 @dataclass(frozen=True)
+class Proposal:
+    """The action of an attempt's turn, counted from 0, to be judged before it is sent; `sample` as in `Asked`."""
+
+    attempt: Trajectory
+    turn: int
+    sample: int = 0
+
+    @property
+    def action(self) -> str:
+        """Raises `ValueError` for a turn without one."""
+        found = self.attempt.steps[self.turn].action
+        if found is None:
+            raise ValueError(f"turn {self.turn} of {self.attempt.task_id} holds no action")
+        return found
+
+
+@dataclass(frozen=True)
 class Lesson:
-    """An expert's episode, and its tokens as if the policy's agent had made it."""
+    """An expert's episode, and its tokens as if the policy's agent had made it.
+
+    One that outgrows the policy's context is not won: the policy could not have played it to its end.
+    """
 
     trajectory: Trajectory
     tokens: TokenSequence
@@ -47,6 +72,12 @@ class Stage(Protocol):
     def review(self, asked: Sequence[Asked]) -> list[Review]:
         """One reply of the critic each. The attempts must not be broken."""
 
+    def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
+        """For each episode, by turn, whether the action was right; None where the oracle cannot tell."""
+
+    def judge(self, asked: Sequence[Proposal]) -> list[Judgement]:
+        """One reasoned verdict of the critic each."""
+
     def lessons(self, queries: Sequence[str]) -> list[Lesson]:
         """One episode of the environment's expert each, which sees the hidden state; those that broke are left out."""
 
@@ -58,6 +89,7 @@ class Stage(Protocol):
 class LocalStage:
     """Policy and critic on local models, which may share an engine. `agent` makes the policy's agent from its model.
 
+    With `best_of` above 1, each action played is the best of so many by the policy's own verdict (`critic/best_of.py`).
     Every draw depends on the models' `seed`: give `at_step` each step's number, or every step draws the same.
     """
 
@@ -70,6 +102,7 @@ class LocalStage:
     form: Form = "echo"
     critic_temperature: float = 1.0
     critic_tokens: int = MAX_TOKENS
+    best_of: int = 1
     workers: int = 16
 
     def at_step(self, step: int) -> LocalStage:
@@ -79,9 +112,10 @@ class LocalStage:
 
     def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
         """One episode of the policy each."""
+        agent = self.agent(self.policy)
         return run_tasks(
             self.make_env,
-            self.agent(self.policy),
+            BestOf(agent, self.best_of) if self.best_of > 1 else agent,
             episodes,
             split=self.split,
             action_format=self.action_format,
@@ -104,6 +138,36 @@ class LocalStage:
         with ThreadPoolExecutor(max_workers=self.workers) as pool:
             return list(pool.map(one, asked))
 
+    def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
+        """For each episode, by turn, whether the action was right; nothing is known of one that breaks the engine."""
+        env = self.make_env()
+        try:
+            return [self._labels(env, one) for one in played]
+        finally:
+            env.close()
+
+    def _labels(self, env: gym.Env[str, str], trajectory: Trajectory) -> list[Verdict | None]:
+        try:
+            return labels_of(env, trajectory)
+        except EngineError:
+            return [None] * len(trajectory.steps)
+
+    def judge(self, asked: Sequence[Proposal]) -> list[Judgement]:
+        """One reasoned verdict of the critic each, who reads what the policy had read."""
+
+        def one(of: Proposal) -> Judgement:
+            return judge(
+                self.critic,
+                self.agent(self.policy).conversation(view_before(of.attempt, of.turn, self.action_format)),
+                of.action,
+                sample=of.sample,
+                temperature=self.critic_temperature,
+                max_tokens=self.critic_tokens,
+            )
+
+        with ThreadPoolExecutor(max_workers=self.workers) as pool:
+            return list(pool.map(one, asked))
+
     def lessons(self, queries: Sequence[str]) -> list[Lesson]:
         """One episode of the environment's expert each."""
         played = run_tasks(
@@ -113,7 +177,13 @@ class LocalStage:
             split=self.split,
             action_format=self.action_format,
         )
-        return [Lesson(one, self._as_own(one)) for one in played if one.fault is None and one.steps]
+        return [self._lesson(one) for one in played if one.fault is None and one.steps]
+
+    def _lesson(self, trajectory: Trajectory) -> Lesson:
+        tokens = self._as_own(trajectory)
+        if len(tokens.ids) > (self.policy.context or self.policy.engine.context):
+            trajectory = trajectory.model_copy(update={"won": False, "context_overflow": True})
+        return Lesson(trajectory, tokens)
 
     def _as_own(self, trajectory: Trajectory) -> TokenSequence:
         last = len(trajectory.steps) - 1

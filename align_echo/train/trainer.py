@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from pydantic import Field
 from torch import nn
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.utils.data import Dataset
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import PreTrainedTokenizerBase, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from align_echo.errors import TrainingError
-from align_echo.train.advantages import group_advantages
+from align_echo.train.advantages import Advantages, group_advantages, uncompared
 from align_echo.train.backbone import Backbone
 from align_echo.train.batching import Batch, Normalisation, batches, scales
-from align_echo.train.forward import token_logprobs
+from align_echo.train.forward import CHECKED_IDS, pair_cost, token_logprobs, why_not_shared
 from align_echo.train.loss import Objective, batch_loss
 from align_echo.train.rows import Harvest, Role, Row
 from align_echo.train.signals import Losses, Signals, of_harvest
@@ -38,21 +42,28 @@ Evaluation = Callable[[], Signals]
 class StepSettings(Frozen):
     """How a harvest becomes steps. `updates` is how many steps one harvest serves.
 
-    With `joint` advantages both roles of a query are one group (an ablation of ICRL).
+    An `advantage` is a reward compared within its group, or the reward itself (rows that are imitated).
+    With `joint` advantages both roles of a query are one group (an ablation of ICRL). With `share_prefixes` what rows
+    begin with alike is computed once, where the model can do so and where it costs less.
     """
 
     objective: Objective = Objective()
+    advantage: Literal["group", "reward"] = "group"
     normalisation: Normalisation = "sequence"
     joint: bool = False
     scaled: bool = True
-    updates: int = 1
-    tokens_per_batch: int = 8192
-    most_loss: float = 1e4
+    updates: int = Field(default=1, ge=1)
+    tokens_per_batch: int = Field(default=8192, ge=1)
+    most_loss: float = Field(default=1e4, gt=0)
+    share_prefixes: bool = True
 
 
 @dataclass
 class _Kept:
-    """A harvest while it is learned from: its batches, and what earlier weights said of them."""
+    """A harvest while it is learned from: its batches, and what earlier weights said of them.
+
+    `signals` are told with each of its steps; the seconds that it took with the first alone.
+    """
 
     batches: list[Batch]
     old: list[torch.Tensor | None]
@@ -62,8 +73,9 @@ class _Kept:
 class RoleTrainer(Trainer):
     """`publish` is called before each harvest: engines must draw with the weights of that time, at `temperature`.
 
-    `watch` is given the signals of every step. Raises `TrainingError` from `train` when a loss is no number or beyond
-    bounds; the batch is then kept in `post-mortem.pt` beside the checkpoints.
+    `watch` is given the signals of every step; trackers are given them too. Gradients are clipped by what weights they
+    are of: those of one role do not make another's smaller. Raises `TrainingError` from `train` when a loss is no
+    number or beyond bounds; the batch is then kept in `post-mortem.pt` beside the checkpoints.
     """
 
     def __init__(
@@ -78,17 +90,21 @@ class RoleTrainer(Trainer):
         watch: Callable[[int, Signals], None],
         temperature: float = 1.0,
         evaluation: Evaluation | None = None,
+        tokenizer: PreTrainedTokenizerBase | None = None,
         callbacks: Iterable[TrainerCallback] = (),
     ) -> None:
+        """`tokenizer` is saved beside the weights of every role, so that each is a model to be named by its folder."""
         super().__init__(
             model=backbone.module,
             args=arguments,
             train_dataset=_Steps(arguments.max_steps),
             eval_dataset=_Steps(1) if evaluation else None,
             data_collator=_only,
+            processing_class=tokenizer,
             optimizers=(optimizer, None),
             callbacks=list(callbacks),
         )
+        self.remove_callback(PrinterCallback)  # results alone go to standard output
         self._backbone = backbone
         self._recipe = recipe
         self._settings = settings
@@ -97,6 +113,8 @@ class RoleTrainer(Trainer):
         self._temperature = temperature
         self._evaluation = evaluation
         self._kept: _Kept | None = None
+        self._norms: dict[Role, torch.Tensor] = {}
+        self._signals: Signals = {}
         self._folder = Path(str(arguments.output_dir))
 
     # ------------------------------------------------------------ a step
@@ -113,9 +131,13 @@ class RoleTrainer(Trainer):
         for place, batch in enumerate(kept.batches):
             total += self._learn(kept, place, batch, losses)
         ended = time.perf_counter()
-        tokens = sum(batch.ids.numel() for batch in kept.batches)
+        tokens = sum(batch.computed for batch in kept.batches)
         times = {"seconds/harvest": harvested - begun, "seconds/learn": ended - harvested}
-        self._watch(step, {**kept.signals, **losses.read(), **times, "trained_tokens": tokens})
+        self._norms = self._gradient_norms()
+        norms = {f"{role}/grad_norm": float(norm) for role, norm in self._norms.items()}
+        self._signals = {**kept.signals, **losses.read(), **norms, **times, "trained_tokens": tokens}
+        self._watch(step, self._signals)
+        kept.signals = {name: one for name, one in kept.signals.items() if not name.startswith("seconds/")}
         return total
 
     def _learn(self, kept: _Kept, place: int, batch: Batch, losses: Losses) -> torch.Tensor:
@@ -133,8 +155,18 @@ class RoleTrainer(Trainer):
             kept.old[place] = logprobs.detach()
         return lost.loss.detach()
 
+    def _gradient_norms(self) -> dict[Role, torch.Tensor]:
+        """Norms before clipping, by role; roles that share weights have one. Raises `TrainingError` for no number."""
+        found = {}
+        for role in self._backbone.kept:
+            found[role] = get_total_norm([one.grad for one in self._backbone.weights(role) if one.grad is not None])
+            if not math.isfinite(float(found[role])):
+                raise TrainingError(f"the gradient of step {self.state.global_step} ({role}) is no number: lower lr")
+        return found
+
     def _forward(self, model: Any, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        return token_logprobs(model, batch.ids, batch.mask, temperature=self._temperature)
+        with torch.autocast(batch.ids.device.type, torch.bfloat16, enabled=self.args.bf16):
+            return token_logprobs(model, batch.ids, batch.mask, prefix_P=batch.prefix, temperature=self._temperature)
 
     @torch.no_grad()
     def _reference(self, batch: Batch) -> torch.Tensor:
@@ -145,14 +177,33 @@ class RoleTrainer(Trainer):
         self._publish()
         harvest = self._recipe(number)
         rows = [row for row in harvest.rows if row.role in self._backbone.trained]
-        found = group_advantages(
-            [row.reward for row in rows],
-            [row.group if self._settings.joint else (row.role, row.group) for row in rows],
-            scaled=self._settings.scaled,
-        )
+        found = self._advantages(rows)
         scale = scales(rows, self._settings.normalisation)
-        made = batches(*self._useful(rows, found.values, scale), tokens_per_batch=self._settings.tokens_per_batch)
+        made = batches(
+            *self._useful(rows, found.values, scale),
+            tokens_per_batch=self._settings.tokens_per_batch,
+            pair_cost=self._pair_cost,
+        )
         return _Kept(made, [None] * len(made), of_harvest(harvest, found))
+
+    @cached_property
+    def _pair_cost(self) -> float | None:
+        """None where rows share no prefixes, which is said if it was asked for."""
+        if not self._settings.share_prefixes:
+            return None
+        ids = torch.tensor(CHECKED_IDS, device=self.args.device)
+        models = [self._backbone.activate(role) for role in self._backbone.trained]
+        for why in filter(None, (why_not_shared(model, ids) for model in models)):
+            warnings.warn(f"rows do not share the computation of prefixes: {why}", stacklevel=3)
+            return None
+        return pair_cost(models[0])
+
+    def _advantages(self, rows: Sequence[Row]) -> Advantages:
+        rewards = [row.reward for row in rows]
+        if self._settings.advantage == "reward":
+            return uncompared(rewards)
+        keys = [row.group if self._settings.joint else (row.role, row.group) for row in rows]
+        return group_advantages(rewards, keys, scaled=self._settings.scaled)
 
     def _useful(
         self, rows: Sequence[Row], advantages: Sequence[float], scale: Sequence[float]
@@ -171,6 +222,16 @@ class RoleTrainer(Trainer):
 
     # ------------------------------------------------------------ what Trainer asks for
 
+    def _clip_grad_norm(self, model: nn.Module) -> torch.Tensor:
+        for role, norm in self._norms.items():
+            clip_grads_with_norm_(self._backbone.weights(role), self.args.max_grad_norm, norm)
+        whole: torch.Tensor = torch.linalg.vector_norm(torch.stack(list(self._norms.values())))
+        return whole
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """To trackers; with what `Trainer` says of a step go its signals."""
+        super().log({**logs, **self._signals} if "learning_rate" in logs else logs, start_time)
+
     def evaluate(self, *_: Any, metric_key_prefix: str = "eval", **__: Any) -> dict[str, float]:
         """Play the held-out tasks with the weights as they are."""
         if self._evaluation is None:
@@ -183,7 +244,10 @@ class RoleTrainer(Trainer):
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         for role in self._backbone.kept:
-            self._backbone.save(role, (Path(output_dir) if output_dir else self._folder) / role)
+            folder = (Path(output_dir) if output_dir else self._folder) / role
+            self._backbone.save(role, folder)
+            if self.processing_class is not None:
+                self.processing_class.save_pretrained(folder)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         for role in self._backbone.kept:

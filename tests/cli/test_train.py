@@ -54,6 +54,26 @@ def test_a_dry_run_says_what_it_would_cost_and_writes_nothing(model, capsys):
     assert not Path("run").exists()
 
 
+def test_a_dry_run_tells_of_held_out_tasks_and_candidates(model, capsys):
+    file = Path(config())
+    file.write_text(file.read_text().replace("queries: 1,", "queries: 1, best_of: 3,") + "evaluating: {every: 1}\n")
+    assert main(["train", "--config", str(file), "--model", model, "--dry-run", "--out", "run"]) == 0
+    out = capsys.readouterr().out
+    assert "12 candidates for actions, 12 verdicts on them" in out
+    assert "held-out tasks: 64 episodes, 4 times at most" in out
+    assert "config.json, held_out.jsonl, signals.jsonl, checkpoints/, policy/, summary.json" in out
+
+
+def test_a_run_goes_on_by_its_folder_alone(model, capsys):
+    assert main(["train", "--config", config(), "--model", model, "--out", "run"]) == 0
+    Path("run/summary.json").unlink()
+    assert main(["train", "--resume", "--out", "run"]) == 0
+    assert Path("run/summary.json").is_file()
+    capsys.readouterr()
+    assert main(["train", "--resume", "--out", "run", "--seed", "5"]) == 2
+    assert "run was started with config.seed = 0, not 5" in capsys.readouterr().err
+
+
 def test_a_run_says_each_step_and_where_it_was_written(model, capsys):
     assert main(["train", "--config", config(), "--model", model, "--out", "run"]) == 0
     said = capsys.readouterr()
@@ -63,6 +83,8 @@ def test_a_run_says_each_step_and_where_it_was_written(model, capsys):
     assert len(Path("run/signals.jsonl").read_text().splitlines()) == 2
     assert main(["evaluate", "--env", "alfworld", "--model", "run/policy", "--tasks", "1", "--out", "ev"]) == 0
     assert json.loads(Path("ev/summary.json").read_text())["agent"].startswith("vanilla(")
+    kept = "run/checkpoints/checkpoint-1/policy"
+    assert main(["evaluate", "--env", "alfworld", "--model", kept, "--tasks", "1", "--out", "ev1"]) == 0
 
 
 def test_a_finished_run_can_be_resumed_to_more_steps_only_as_another(model, capsys):
@@ -70,7 +92,7 @@ def test_a_finished_run_can_be_resumed_to_more_steps_only_as_another(model, caps
     assert main(["train", "--config", config(), "--model", model, "--out", "run", "--resume"]) == 0
     capsys.readouterr()
     assert main(["train", "--config", config(), "--model", model, "--out", "run", "--resume", "--steps", "3"]) == 2
-    assert "run holds another run" in capsys.readouterr().err
+    assert "run was started with config.steps = 2, not 3" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -82,6 +104,10 @@ def test_a_finished_run_can_be_resumed_to_more_steps_only_as_another(model, caps
         (["--method", "grpo", "--env", "nowhere"], "nowhere"),
         (["--method", "grpo", "--interface", "nowhere"], "nowhere"),
         (["--method", "grpo", "--model", "gpt-5"], "'gpt-5' cannot be trained"),
+        (["--method", "grpo", "--model", "transformers:/nope"], "there is no folder /nope"),
+        (["--method", "grpo", "--model", "transformers:/nope", "--dry-run"], "there is no folder /nope"),
+        (["--method", "grpo", "--model", "transformers:"], "say which after the colon"),
+        (["--method", "grpo", "--out", "mine.yaml"], "mine.yaml is a file"),
         (["--method", "grpo", "--resume"], "--resume needs the folder"),
         (["--method", "grpo", "--resume", "--out", "nowhere"], "no training run to resume"),
     ],

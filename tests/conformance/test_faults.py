@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from align_echo.evaluate.metrics import scored
+from align_echo.intervals import scored
 from align_echo.rollout import run_episode
 from align_echo.types import AgentReply, AgentView
 from align_echo.wrappers.catalogue import environments

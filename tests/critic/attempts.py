@@ -1,11 +1,11 @@
-"""What the tests of the critics share: steps, an attempt, and texts that try to pass for tags."""
+"""What the tests of the critics share: steps, an attempt, a model, and texts that try to pass for tags."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
 from align_echo.critic.transcript import TAGS
-from align_echo.types import Step, Trajectory
+from align_echo.types import Completion, Step, Trajectory
 
 ATTEMPT = Trajectory(
     environment="rooms",
@@ -29,6 +29,20 @@ def steps(*turns: tuple[str | None, str]) -> tuple[Step, ...]:
 def attempt(*turns: tuple[str | None, str], score: float = 0.5) -> Trajectory:
     """`ATTEMPT` with turns."""
     return ATTEMPT.model_copy(update={"steps": steps(*turns), "score": score})
+
+
+class Answering:
+    """A model that always does the same: gives an answer, or breaks."""
+
+    name = "answering"
+
+    def __init__(self, answer: Completion | Exception) -> None:
+        self._answer = answer
+
+    def complete(self, messages: object, *, temperature: float, max_tokens: int = 1) -> Completion:
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
 
 
 tags = st.builds(

@@ -96,6 +96,11 @@ def test_a_reply_in_its_form_is_read(reply: str, form: Form) -> None:
     assert not critique.is_none
 
 
+def test_a_number_in_the_middle_of_a_suggestion_is_no_bullet() -> None:
+    read = parse_critique(ECHO.replace("Then look.", "- It is at fridge 1. Look there."), "echo")
+    assert read.suggestions[1] == "It is at fridge 1. Look there."
+
+
 @pytest.mark.parametrize(
     ("reply", "form", "problem"),
     [

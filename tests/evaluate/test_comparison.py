@@ -14,10 +14,11 @@ from align_echo.errors import UsageError
 from align_echo.evaluate import comparison as comparing
 from align_echo.evaluate.comparison import Comparison, compare, variants_of
 from align_echo.evaluate.folder import Config, EvaluationFolder
-from align_echo.evaluate.metrics import Estimate
 from align_echo.evaluate.tables import cell, tables
 from align_echo.interface import identity
+from align_echo.intervals import Estimate
 from align_echo.models import ScriptedModel
+from align_echo.rollout import Episode
 from align_echo.types import Fault, Step, Trajectory
 from align_echo.wrappers.catalogue import environment
 from tests.room_env import CONTRACT, RoomEnv
@@ -143,10 +144,11 @@ def test_the_folder_keeps_episodes_as_they_end_and_survives_a_kill_in_the_middle
     file = tmp_path / "out" / "trajectories" / "none.jsonl"
     file.write_text(file.read_text() + BEFORE[1].model_dump_json()[:100])
     again = EvaluationFolder(tmp_path / "out", CONFIG, resume=True)
-    assert again.finished("none") == BEFORE[:1]  # the fault and the half line are to be played again
+    asked = [Episode(one.task_id) for one in BEFORE]
+    assert again.finished("none", asked) == BEFORE[:1]  # the fault and the half line are to be played again
     again.add("none", BEFORE[1])
-    assert again.finished("none") == BEFORE
-    assert again.finished("full") == []
+    assert again.finished("none", asked) == BEFORE
+    assert again.finished("full", asked) == []
 
 
 def test_the_summary_reads_back(tmp_path):
@@ -211,8 +213,9 @@ def test_episodes_that_are_finished_are_known_by_task_and_sample(monkeypatch):
 
     monkeypatch.setattr(comparing, "run_tasks", run_tasks)
     finished = [changed(BEFORE[0], sample=1)]
+    episodes = [Episode(task, sample) for task in (MUG, BOOK) for sample in range(2)]
     played = comparing.run_variant(
-        SPEC, Vanilla(ScriptedModel([])), None, [MUG, BOOK], split="valid_unseen", samples=2, finished=finished
+        SPEC, Vanilla(ScriptedModel([])), None, episodes, split="valid_unseen", finished=finished
     )
     assert asked == [(MUG, 0), (BOOK, 0), (BOOK, 1)]
     assert [(one.task_id, one.sample) for one in played] == [(MUG, 0), (MUG, 1), (BOOK, 0), (BOOK, 1)]

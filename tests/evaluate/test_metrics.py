@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from align_echo import intervals
 from align_echo.errors import UsageError
 from align_echo.evaluate import metrics
+from align_echo.invalid import met_refusal, shown_invalid, steps_in_runs
 from align_echo.types import Fault, Step, Trajectory
 from tests.room_env import RoomEnv
 
@@ -53,7 +55,7 @@ def test_share_of_consecutive_invalid_steps(flags, share):
 def test_a_step_counts_exactly_when_it_and_a_neighbour_are_invalid(invalid):
     padded = [False, *invalid, False]
     expected = sum(padded[i] and (padded[i - 1] or padded[i + 1]) for i in range(1, len(padded) - 1))
-    assert metrics.steps_in_runs(invalid) == expected
+    assert steps_in_runs(invalid) == expected
 
 
 def test_replay_judges_the_agents_own_actions_in_the_plain_environment():
@@ -68,12 +70,21 @@ def test_replay_judges_the_agents_own_actions_in_the_plain_environment():
 
 def test_shown_share_judges_what_the_agent_saw():
     trajectory = played("fly", "fly", None)
-    assert metrics.shown_invalid(trajectory, room_is_invalid) == [False, False, True]
+    assert shown_invalid(trajectory, room_is_invalid) == [False, False, True]
+
+
+def test_a_refusal_is_met_whatever_the_agent_was_shown_of_it():
+    texts = [("fly", "Nothing happens."), ("fly", None), ("go to study", "You arrive."), (None, None)]
+    steps = tuple(
+        Step(reply="", action=action, observation="Try another way.", raw_observation=raw) for action, raw in texts
+    )
+    trajectory = played().model_copy(update={"steps": steps})
+    assert met_refusal(trajectory, room_is_invalid) == [True, True, False, True]
 
 
 def test_success_rate_is_in_percent_with_wilsons_interval_and_skips_faults():
     lost = [played(task=f"t{i}") for i in range(9)]
-    estimate = metrics.success_rate([played(won=True), *lost, played(task="t9", won=True, fault=True)])
+    estimate = intervals.success_rate([played(won=True), *lost, played(task="t9", won=True, fault=True)])
     assert (estimate.value, estimate.n) == (10.0, 10)
     # Wilson (1927) for 1 of 10, worked by hand: 1.79% to 40.42%
     assert estimate.low == pytest.approx(1.787, abs=0.01)
@@ -82,12 +93,12 @@ def test_success_rate_is_in_percent_with_wilsons_interval_and_skips_faults():
 
 def test_episodes_of_one_task_that_all_end_alike_say_no_more_than_one_of_them():
     once = [played(task=f"t{i}", won=i % 4 == 0) for i in range(20)]
-    assert metrics.success_rate(once * 8) == metrics.success_rate(once)
+    assert intervals.success_rate(once * 8) == intervals.success_rate(once)
 
 
 def test_episodes_of_one_task_that_end_by_chance_say_as_much_as_tasks():
     mixed = [played(task=f"t{i}", won=won) for i in range(20) for won in (True, False)]
-    estimate, alone = metrics.success_rate(mixed), metrics.wilson(20, 40)
+    estimate, alone = intervals.success_rate(mixed), intervals.wilson(20, 40)
     assert (estimate.value, estimate.n) == (50.0, 20)
     assert (estimate.low, estimate.high) == (alone.low, alone.high)
 
@@ -95,9 +106,9 @@ def test_episodes_of_one_task_that_end_by_chance_say_as_much_as_tasks():
 @given(st.lists(st.integers(1, 6).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), min_size=1, max_size=30))
 def test_a_rate_over_repeats_is_between_that_of_as_many_tasks_and_of_as_many_episodes(tasks):
     won, sizes = zip(*tasks, strict=True)
-    assert len(sizes) <= metrics.effective_draws(won, sizes) <= sum(sizes)
+    assert len(sizes) <= intervals.effective_draws(won, sizes) <= sum(sizes)
     episodes = [played(task=f"t{i}", won=k < count) for i, (count, size) in enumerate(tasks) for k in range(size)]
-    estimate = metrics.success_rate(episodes)
+    estimate = intervals.success_rate(episodes)
     assert 0 <= estimate.low <= estimate.value <= estimate.high <= 100
     assert estimate.value == pytest.approx(100 * sum(won) / sum(sizes))
 
@@ -111,25 +122,25 @@ def test_the_share_of_replies_is_pooled_over_tasks_and_leaves_faults_out():
 @given(st.integers(1, 300).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_a_rate_lies_in_its_interval_within_0_and_100(case):
     successes, n = case
-    estimate = metrics.wilson(successes, n)
+    estimate = intervals.wilson(successes, n)
     assert 0 <= estimate.low <= estimate.value <= estimate.high <= 100
-    mirrored = metrics.wilson(n - successes, n)
+    mirrored = intervals.wilson(n - successes, n)
     assert estimate.low == pytest.approx(100 - mirrored.high)
 
 
 def test_no_finished_episode_is_an_error_that_says_so():
     with pytest.raises(UsageError, match="at least one task"):
-        metrics.success_rate([played(fault=True)])
+        intervals.success_rate([played(fault=True)])
     with pytest.raises(UsageError, match="no finished episode"):
-        metrics.mean_score([])
+        intervals.mean_score([])
 
 
 def test_mean_score_and_its_bootstrap_interval_are_seeded():
     trajectories = [played(task=f"t{i}", score=i / 9) for i in range(10)]
     uneven = [played(task=f"t{i}", score=(i / 10) ** 2.5) for i in range(10)]
-    assert metrics.mean_score(uneven, seed=3) == metrics.mean_score(uneven, seed=3)
-    assert metrics.mean_score(uneven, seed=3) != metrics.mean_score(uneven, seed=4)
-    first = metrics.mean_score(trajectories, seed=3)
+    assert intervals.mean_score(uneven, seed=3) == intervals.mean_score(uneven, seed=3)
+    assert intervals.mean_score(uneven, seed=3) != intervals.mean_score(uneven, seed=4)
+    first = intervals.mean_score(trajectories, seed=3)
     assert first.value == pytest.approx(0.5)
     # the standard error of this mean is 0.101: a 95% interval of about +-0.2
     assert first.low == pytest.approx(0.3, abs=0.03)
@@ -138,7 +149,7 @@ def test_mean_score_and_its_bootstrap_interval_are_seeded():
 
 def test_the_interval_is_over_tasks_not_over_steps_or_repeats():
     repeats = [played(task=f"t{i % 2}", score=float(i % 2)) for i in range(40)]
-    estimate = metrics.mean_score(repeats)
+    estimate = intervals.mean_score(repeats)
     assert (estimate.n, estimate.low, estimate.high) == (2, 0.0, 1.0)
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from align_echo.critic.language import Critique
 from align_echo.critic.review import Review
-from align_echo.evaluate.refinement import refine_rounds
+from align_echo.errors import ModelError, UsageError
+from align_echo.evaluate.folder import EvaluationFolder
+from align_echo.evaluate.refinement import Reviewed, episode_of, refine_rounds, review_all
 from align_echo.rollout import Episode
 from align_echo.types import Fault, Trajectory
 
@@ -20,7 +24,7 @@ class Stage:
         self.wins, self.breaks = wins, breaks
         self.played: list[Episode] = []
 
-    def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
+    def play(self, number: int, episodes: Sequence[Episode]) -> list[Trajectory]:
         self.played += episodes
         return [self._one(episode) for episode in episodes]
 
@@ -33,7 +37,7 @@ class Stage:
         )  # fmt: skip
 
 
-def hints(attempts: Sequence[Trajectory]) -> list[Review]:
+def hints(number: int, attempts: Sequence[Trajectory]) -> list[Review]:
     said = [Critique(reason="r", suggestions=(f"hint after {one.sample}",)) for one in attempts]
     return [Review(form="icrl", critique=one) for one in said]
 
@@ -54,8 +58,21 @@ def test_without_a_critic_they_are_fresh_attempts():
     assert [one.mean_score.value for one in rounds] == [0.0, 0.0, 1.0, 1.0]
 
 
+def test_a_partial_score_counts_by_the_latest_attempt_and_the_best_is_shown_beside():
+    scores = {0: 0.5, 1: 0.2, 2: 0.4, 3: 1.0}
+
+    def play(number: int, episodes: Sequence[Episode]) -> list[Trajectory]:
+        made = Stage(wins=[3]).play(number, episodes)
+        return [one.model_copy(update={"score": scores[one.sample]}) for one in made]
+
+    rounds, _ = refine_rounds(["a"], play, None, rounds=3)
+    assert [one.mean_score.value for one in rounds] == [0.5, 0.2, 0.4, 1.0]
+    assert [one.mean_best_score.value for one in rounds] == [0.5, 0.5, 0.5, 1.0]
+    assert [one.success_rate.value for one in rounds] == [0, 0, 0, 100]
+
+
 def test_a_critique_that_cannot_be_read_is_counted_and_the_episode_played_without():
-    def unread(attempts: Sequence[Trajectory]) -> list[Review]:
+    def unread(number: int, attempts: Sequence[Trajectory]) -> list[Review]:
         return [Review(form="icrl", problem="no form") for _ in attempts]
 
     stage = Stage()
@@ -75,3 +92,56 @@ def test_every_draw_is_one_of_its_own():
     stage = Stage()
     refine_rounds(["a", "b"], stage.play, hints, rounds=3, samples=2)
     assert len({(one.task_id, one.sample) for one in stage.played}) == len(stage.played) == 16
+
+
+def test_an_episode_whose_critic_broke_waits_for_the_next_round():
+    def broken_once(number: int, attempts: Sequence[Trajectory]) -> list[Review]:
+        return [Review(form="echo", fault=BROKEN) for _ in attempts] if number == 1 else hints(number, attempts)
+
+    stage = Stage(wins=["hint after 0"])
+    rounds, _ = refine_rounds(["a"], stage.play, broken_once, rounds=2)
+    assert [(one.played, one.unanswered, one.unread) for one in rounds] == [(1, 0, 0), (0, 1, 0), (1, 0, 0)]
+    assert rounds[2].success_rate.value == 100.0
+
+
+def test_what_broke_is_counted_and_in_no_figure():
+    stage = Stage(wins=[0], breaks=[1])
+    rounds, _ = refine_rounds(["a"], stage.play, None, rounds=1, samples=2)
+    assert (rounds[0].episodes, rounds[0].faults, rounds[0].success_rate.value) == (1, 1, 100.0)
+
+
+def test_rounds_on_nothing_but_faults_are_refused_with_what_broke():
+    with pytest.raises(UsageError, match="the first says: gone"):
+        refine_rounds(["a"], Stage(breaks=[0]).play, None, rounds=1)
+
+
+def test_a_critic_that_breaks_from_the_start_stops_the_run_and_one_that_recovers_does_not():
+    attempts = [*Stage().play(0, [Episode("a", sample) for sample in range(8)])]
+    asked: list[int] = []
+
+    def ask(attempt: Trajectory) -> Review:
+        asked.append(attempt.sample)
+        return Review(form="echo", fault=BROKEN, problem="gone") if len(asked) != heals else Review(form="echo")
+
+    heals = 0
+    with pytest.raises(ModelError, match="each of the first 4 attempts: gone"):
+        review_all(ask, attempts, on_review=lambda *_: None)
+    asked.clear()
+    heals = 4
+    came: list[Review] = []
+    said = review_all(ask, attempts, workers=3, on_review=lambda _, one: came.append(one))
+    assert sum(one.fault is None for one in said) == 1
+    assert len(came) == len(said) == 8
+
+
+def test_a_later_attempt_is_kept_only_while_what_led_to_it_stands(tmp_path):
+    """Broken episodes are played again when a run is resumed: what had followed from their breaking is not reused."""
+    folder = EvaluationFolder(tmp_path / "run", {"agent": "a"})
+    later = Stage().play(2, [Episode("a", 2, "old advice"), Episode("b", 2)])
+    for one in later:
+        folder.add("round-2", one)
+        folder.add_review("round-3", Reviewed(attempt=episode_of(one), review=Review(form="echo")))
+    again = EvaluationFolder(tmp_path / "run", {"agent": "a"}, resume=True)
+    assert again.finished("round-2", [Episode("a", 2, "new advice"), Episode("b", 2)]) == later[1:]
+    standing = Stage().play(2, [Episode("a", 2, "new advice"), Episode("b", 2)])
+    assert [one.attempt for one in again.reviewed("round-3", standing)] == [Episode("b", 2)]

@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from align_echo.critic.language import Critique
+from align_echo.critic.reasoned_verdict import Judgement, ReasonedVerdict
 from align_echo.critic.review import Review
+from align_echo.critic.verdict import Verdict
 from align_echo.rollout import Episode
 from align_echo.tokens import token_sequence
-from align_echo.train.stage import Asked, Lesson
-from align_echo.types import Fault, Step, Tokens, Trajectory
+from align_echo.train.stage import Asked, Lesson, Proposal
+from align_echo.types import Fault, Step, Tokens, Trajectory, Usage
 
 BROKEN = Fault(source="environment", error="EngineError", message="gone")
 OPENING = (1, 2, 3)
@@ -24,8 +26,13 @@ class ScriptedStage:
 
     score: Callable[[Episode], float | None]
     advice: Callable[[Asked], str | None] = lambda asked: f"hint {asked.sample}"
+    expert_wins: Callable[[str], bool] = lambda query: True
+    label: Callable[[str, int], Verdict | None] = lambda query, turn: "correct" if turn else "wrong"
+    verdict: Callable[[Proposal], Verdict | Fault | None] = lambda asked: "correct"
+    spent: int = 0
     played: list[Episode] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
+    proposed: list[Proposal] = field(default_factory=list)
 
     def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
         self.played += episodes
@@ -35,9 +42,17 @@ class ScriptedStage:
         self.asked += asked
         return [self._review(one) for one in asked]
 
+    def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
+        return [[self.label(one.task_id, turn) for turn in range(len(one.steps))] for one in played]
+
+    def judge(self, asked: Sequence[Proposal]) -> list[Judgement]:
+        self.proposed += asked
+        return [self._judgement(one) for one in asked]
+
     def lessons(self, queries: Sequence[str]) -> list[Lesson]:
         made = [self._episode(Episode(query, sample=99)) for query in queries]
-        return [Lesson(one.model_copy(update={"score": 1.0, "won": True}), token_sequence(one)) for one in made]
+        ends = [{"score": float(won), "won": won} for won in map(self.expert_wins, queries)]
+        return [Lesson(one.model_copy(update=end), token_sequence(one)) for one, end in zip(made, ends, strict=True)]
 
     def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
         return OPENING
@@ -49,7 +64,11 @@ class ScriptedStage:
             Tokens(context_ids=opening, sampled_ids=(50 + episode.sample, 4), logprobs=(-0.5, -0.1)),
             Tokens(start=len(opening) + 2, context_ids=(5, 6), sampled_ids=(7,), logprobs=(-0.7,)),
         ]
-        steps = [Step(reply="a", action="a", observation="b", raw_observation="b", tokens=call) for call in calls]
+        spent = Usage(completion_tokens=self.spent)
+        steps = [
+            Step(reply="a", action="a", observation="b", raw_observation="b", usage=spent, tokens=call)
+            for call in calls
+        ]
         return Trajectory(
             environment="scripted",
             split="train",
@@ -64,6 +83,14 @@ class ScriptedStage:
             won=score == 1.0,
             fault=BROKEN if score is None else None,
         )
+
+    def _judgement(self, asked: Proposal) -> Judgement:
+        found = self.verdict(asked)
+        tokens = Tokens(context_ids=(8, 8), sampled_ids=(30 + asked.sample,), logprobs=(-1.0,))
+        if isinstance(found, Fault):
+            return Judgement(fault=found)
+        said = ReasonedVerdict(reason="so", verdict=found) if found else None
+        return Judgement(said=said, tokens=tokens, usage=Usage(completion_tokens=self.spent))
 
     def _review(self, asked: Asked) -> Review:
         advice = self.advice(asked)

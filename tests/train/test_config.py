@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,18 @@ def test_a_file_changes_single_values_of_its_base(tmp_path: Path):
     assert config.collecting.critic_reward == "saturation"
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"env": "scienceworld"}, "no oracle can label single actions of scienceworld: take alfworld or webshop"),
+        ({"trained": ["policy"]}, "rcm learns as a critic alone"),
+    ],
+)
+def test_a_critic_of_actions_needs_labels_and_to_be_trained(changes, message):
+    with pytest.raises(UsageError, match=message):
+        checked_config(merged(method("rcm"), changes), "mine.yaml")
+
+
 def test_merging_leaves_the_base_as_it_was():
     base = {"a": {"x": 1, "y": 2}, "b": 3}
     assert merged(base, {"a": {"y": 5}, "c": 6}) == {"a": {"x": 1, "y": 5}, "b": 3, "c": 6}
@@ -33,15 +46,31 @@ def test_merging_leaves_the_base_as_it_was():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"stepz": 3}, "stepz: Extra inputs are not permitted"),
+        ({"stepz": 3}, "stepz: there is no such setting"),
         ({"collecting": {"samples": 0}}, "collecting.samples: "),
         ({"optimising": {"lr": "fast"}}, "optimising.lr: "),
         ({"trained": []}, "trained: name policy, critic or both"),
         ({"trained": ["critic"]}, "learns as a policy alone"),
+        ({"step": {"advantage": "reward"}}, "reward is for sft"),
+        ({"collecting": {"recipe": "sft"}}, "reward is for sft"),
         ({"trained": ["policy"], "collecting": {"recipe": "icrl"}}, "shared weights learn both roles"),
         ({"optimising": {"lr": 1e-6, "critic_lr": 1e-5}}, "shared weights have one rate"),
         ({"save_every": 3, "step": {"updates": 2}}, "multiple of step.updates"),
-        ({"save_every": 3, "evaluating": {"every": 4}}, "multiple of save_every"),
+        ({"evaluating": {"every": 3}, "step": {"updates": 2}}, "multiple of step.updates"),
+        ({"save_every": 20, "evaluating": {"every": 10}}, "leave it out, or take evaluating.every"),
+        ({"save_every": 10, "evaluating": {"every": 20}}, "leave it out, or take evaluating.every"),
+        ({"evaluating": {"patience": 2}}, "patience: needs evaluating.every"),
+        ({"collecting": {"samples": 1}}, "take 2 or more"),
+        ({"collecting": {"temperature": math.inf}}, "collecting.temperature: "),
+        ({"step": {"updates": 0}}, "step.updates: "),
+        ({"step": {"tokens_per_batch": 0}}, "step.tokens_per_batch: "),
+        ({"step": {"objective": {"clip_low": 3}}}, "step.objective.clip_low: "),
+        ({"step": {"objective": {"beta": -1}}}, "step.objective.beta: "),
+        ({"step": {"objective": {"most_weight": 0}}}, "step.objective.most_weight: "),
+        ({"step": {"objective": {"gamma": 0}}}, "step.objective.gamma: "),
+        ({"optimising": {"betas": [2, 0.9]}}, "optimising.betas.0: "),
+        ({"seed": 2**40}, "seed: "),
+        ({"report_to": ["nonsense"]}, "unknown tracker 'nonsense'; known: tensorboard, wandb"),
     ],
 )
 def test_what_makes_no_run_is_refused(changes, message):
@@ -49,6 +78,17 @@ def test_what_makes_no_run_is_refused(changes, message):
         checked_config(merged(method("grpo"), changes), "mine.yaml")
     assert str(refused.value).startswith("mine.yaml: ")
     assert "\n" not in str(refused.value)
+
+
+def test_a_run_without_a_recipe_is_told_of_the_methods():
+    with pytest.raises(UsageError, match="begin the file with base: METHOD, one of critique-grpo, echo, "):
+        checked_config({"env": "alfworld"}, "mine.yaml")
+
+
+def test_checkpoints_fall_on_evaluations():
+    changed = merged(method("grpo"), {"evaluating": {"every": 7}})
+    assert checked_config(changed, "mine.yaml").steps_a_checkpoint == 7
+    assert checked_config(method("grpo"), "grpo").steps_a_checkpoint == 10
 
 
 @pytest.mark.parametrize(

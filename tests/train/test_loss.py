@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -31,22 +32,45 @@ def row(dice: random.Random, role: Role = "policy", *, moved: bool = False, expe
     return Row(tokens, role, "g", 0.0, moved=moved, expert=expert)
 
 
+def alike(role: Role, prompt: tuple[int, ...], rests: Sequence[tuple[int, ...]], **kind: bool) -> list[Row]:
+    """Rows that begin with one prompt, and of the rest of which every token was sampled."""
+    made = []
+    for rest in rests:
+        ids, nothing = (*prompt, *rest), (0,) * len(prompt)
+        logprobs = (*[0.0] * len(prompt), *(-0.1 * one for one in range(1, len(rest) + 1)))
+        turns = ((len(prompt), len(ids)),)
+        made.append(Row(TokenSequence(ids, (*nothing, *(1 for _ in rest)), logprobs, turns), role, "h", 0.0, **kind))
+    return made
+
+
 def some_rows(seed: int = 0) -> tuple[list[Row], list[float]]:
+    """Some that have nothing in common, and some that begin alike: one is the beginning of another, two are the same,
+    two have one token of their own, one of these in the place where others have many.
+    """
     dice = random.Random(seed)
     rows = [row(dice) for _ in range(4)] + [row(dice, "critic") for _ in range(3)]
     rows += [row(dice, moved=True) for _ in range(2)] + [row(dice, expert=True)]
+    prompt = tuple(range(30, 41))
+    rows += alike("policy", prompt, [(50, 51, 52, 53, 54), (50,), (50, 51), (60, 61, 62), (60, 61, 62), (70,)])
+    rows += alike("policy", prompt, [(80, 81)], moved=True) + alike("policy", prompt, [(90, 91)], expert=True)
+    rows += alike("critic", (*prompt[:6], 3, 4), [(50, 51), (52,)])
     return rows, [dice.uniform(-2, 2) for _ in rows]
 
 
 def gradients(
-    model: Any, objective: Objective, size: int, normalisation: Normalisation, shift: float
+    model: Any, objective: Objective, size: int, sharing: bool, normalisation: Normalisation, shift: float
 ) -> tuple[float, list[torch.Tensor]]:
-    """Loss and gradient of a step, its rows in batches of a size; `shift` moves the old log-probabilities."""
+    """Loss and gradient of a step, its rows in batches of a size, after prefixes that they share or without; `shift`
+    moves the old log-probabilities.
+    """
     rows, advantages = some_rows()
     total = 0.0
     summed = [torch.zeros_like(one) for one in model.parameters()]
-    for batch in batches(rows, advantages, scales(rows, normalisation), tokens_per_batch=size):
-        logprobs, _ = token_logprobs(model, batch.ids, batch.mask)
+    cost = 0.0 if sharing else None
+    made = batches(rows, advantages, scales(rows, normalisation), tokens_per_batch=size, pair_cost=cost)
+    assert {batch.role for batch in made if len(batch.prefix)} == ({"policy", "critic"} if sharing else set())
+    for batch in made:
+        logprobs, _ = token_logprobs(model, batch.ids, batch.mask, prefix_P=batch.prefix)
         old = logprobs.detach() + shift
         found = batch_loss(batch, logprobs, objective, old=old, reference=old - 0.3).loss
         for one, each in zip(summed, torch.autograd.grad(found, list(model.parameters())), strict=True):
@@ -78,7 +102,7 @@ def reference(
             if one.moved and objective.reweigh:
                 term = term * min(2.0, math.exp(float(logprob.detach()) + shift - one.tokens.logprobs[place]))
             if one.expert:
-                term = -shaped(logprob.exp()) * advantage
+                term = -(logprob if objective.expert == "likelihood" else shaped(logprob.exp())) * advantage
             away = (logprob.detach() + shift - 0.3) - logprob
             term = term + objective.beta * (-away if objective.kl == "k1" else away.exp() - away - 1)
             total = total + scale * term
@@ -91,6 +115,7 @@ OBJECTIVES = {
     "k1": Objective(beta=0.1, kl="k1"),
     "gspo": Objective(ratio="sequence"),
     "not reweighed": Objective(reweigh=False),
+    "likelihood": Objective(expert="likelihood"),
 }
 
 
@@ -100,8 +125,8 @@ OBJECTIVES = {
 def test_batches_give_the_loss_and_gradient_of_rows_alone(name, shift, normalisation):
     model = torch.nn.Module.to(tiny_model(), torch.float64)
     wanted, wanted_gradients = reference(model, OBJECTIVES[name], normalisation, shift)
-    for size in (20, 1000):
-        found, found_gradients = gradients(model, OBJECTIVES[name], size, normalisation, shift)
+    for size, sharing in ((20, False), (20, True), (1000, False), (1000, True)):
+        found, found_gradients = gradients(model, OBJECTIVES[name], size, sharing, normalisation, shift)
         assert found == pytest.approx(wanted, abs=1e-6)
         for one, other in zip(found_gradients, wanted_gradients, strict=True):
             assert float((one - other).abs().max()) <= 1e-6

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from align_echo.critic.verdict import Verdict
 from align_echo.rollout import Episode
 from align_echo.train.methods.critique_grpo import critique_grpo
 from align_echo.train.methods.echo import echo
 from align_echo.train.methods.grpo import grpo
 from align_echo.train.methods.icrl import icrl
 from align_echo.train.methods.luffy import luffy
+from align_echo.train.methods.rcm import Labelled, balanced, rcm
+from align_echo.train.methods.regenerate import regenerate
+from align_echo.train.methods.sft import sft
 from align_echo.train.rewards import linear_gain, saturation_gain
 from align_echo.train.rows import Harvest, Refinement, Role
-from align_echo.train.stage import Asked
-from tests.train.scripted_stage import OPENING, TOLD_OPENING, ScriptedStage
+from align_echo.train.stage import Asked, Proposal
+from align_echo.wrappers.dice import Dice
+from tests.train.scripted_stage import BROKEN, OPENING, TOLD_OPENING, ScriptedStage
 
 
 def rewards(harvest: Harvest, role: Role, group: str) -> list[float]:
@@ -51,6 +58,20 @@ def test_echo_trains_on_refinements_and_critiques_and_not_on_the_attempt():
 def test_echos_ablation_rewards_the_difference():
     found = echo(["a"], ScriptedStage(lambda one: 1.0 if one.critique else 0.25), refinements=1, reward=linear_gain)
     assert rewards(found, "critic", "a") == [0.75]
+
+
+def test_echo_without_its_critic_plays_as_much_and_measures_what_sampling_again_is_worth():
+    def score(one: Episode) -> float | None:
+        return None if one in (Episode("b"), Episode("a", 2)) else one.sample / 4
+
+    stage = ScriptedStage(score)
+    found = regenerate(["a", "b"], stage, samples=3)
+    assert stage.played == [Episode("a"), Episode("b"), Episode("a", 1), Episode("a", 2), Episode("a", 3)]
+    assert stage.asked == []
+    assert rewards(found, "policy", "a") == [0.25, 0.75]
+    assert found.refinements == (Refinement(0.0, 0.25), Refinement(0.0, 0.75))
+    assert found.counts == {"broken rollouts": 2}
+    assert found.steps == 10
 
 
 def test_a_critique_that_cannot_be_read_is_not_played_and_earns_the_least():
@@ -113,6 +134,24 @@ def test_luffy_puts_an_expert_into_every_group():
     assert [row.expert for row in found.rows] == [False] * 4 + [True] * 2
 
 
+def test_luffy_leaves_out_and_counts_what_the_expert_did_not_win():
+    found = luffy(["a", "b"], ScriptedStage(lambda one: 0.0, expert_wins=lambda query: query == "a"), samples=2)
+    assert (rewards(found, "policy", "a"), rewards(found, "policy", "b")) == ([0.0, 1.0], [0.0])
+    assert found.counts == {"broken rollouts": 0, "failed lessons": 1}
+
+
+def test_sft_imitates_the_experts_episodes_that_were_won():
+    stage = ScriptedStage(lambda one: 0.0, expert_wins=lambda query: query != "b")
+    found = sft(["a", "b", "c"], stage)
+    assert [(row.role, row.group, row.reward, row.expert) for row in found.rows] == [
+        ("policy", "a", 1.0, True),
+        ("policy", "c", 1.0, True),
+    ]
+    assert stage.played == []
+    assert found.counts == {"failed lessons": 1, "broken rollouts": 0}
+    assert found.steps == 6
+
+
 def test_critique_grpo_adds_the_best_refinement_of_a_query_without_its_critique():
     def score(one: Episode) -> float:
         return {"": 0.5 * one.sample, "hint 0": 0.25, "hint 1": 0.75}[one.critique]
@@ -122,3 +161,65 @@ def test_critique_grpo_adds_the_best_refinement_of_a_query_without_its_critique(
     assert [(row.moved, row.expert) for row in found.rows] == [(False, False)] * 3 + [(True, True)]
     assert found.rows[-1].tokens.ids[:4] == (*OPENING, 54)
     assert {row.role for row in found.rows} == {"policy"}
+
+
+def test_rcm_rewards_the_verdicts_that_agree_with_the_oracle_and_trains_the_critic_alone():
+    def verdict(asked: Proposal) -> Verdict | None:
+        return {0: "correct", 1: "wrong", 2: None}[asked.sample]
+
+    stage = ScriptedStage(lambda one: 0.5, verdict=verdict)
+    found = rcm(["a"], stage, samples=3)
+    assert stage.played == [Episode("a")]
+    assert rewards(found, "critic", "a turn 0") == [0.0, 1.0, 0.0]
+    assert rewards(found, "critic", "a turn 1") == [1.0, 0.0, 0.0]
+    assert {row.role for row in found.rows} == {"critic"}
+    assert found.counts["unread verdicts"] == 2
+    assert (found.counts["right actions"], found.counts["wrong actions"]) == (1, 1)
+    assert found.steps == 2
+
+
+def test_rcm_leaves_out_what_broke_and_what_has_no_label():
+    stage = ScriptedStage(
+        lambda one: None if one.task_id == "b" else 0.5,
+        label=lambda query, turn: "wrong" if turn else None,
+        verdict=lambda asked: BROKEN if asked.sample else "wrong",
+    )
+    found = rcm(["a", "b"], stage, samples=2)
+    assert {(one.attempt.task_id, one.turn) for one in stage.proposed} == {("a", 1)}
+    assert [(row.group, row.reward) for row in found.rows] == [("a turn 1", 1.0)]
+    assert {name: count for name, count in found.counts.items() if count} == {
+        "broken rollouts": 1,
+        "broken verdicts": 1,
+        "unlabelled actions": 1,
+        "wrong actions": 1,
+    }
+
+
+def test_rcm_judges_the_same_actions_of_the_same_episodes():
+    queries = [f"task {number}" for number in range(9)]
+
+    def asked(states: int) -> list[tuple[str, int]]:
+        stage = ScriptedStage(lambda one: 0.5)
+        rcm(queries, stage, samples=1, states=states)
+        return [(one.attempt.task_id, one.turn) for one in stage.proposed]
+
+    assert asked(1) == asked(1)
+    assert [turn for _, turn in asked(1)].count(1) == 4
+    assert {task for task, turn in asked(1) if turn} != set(queries[:4]), "they are drawn from all episodes"
+    assert len(set(asked(2))) == 18
+
+
+@given(st.integers(0, 6), st.integers(0, 6), st.integers(1, 8))
+def test_actions_are_drawn_half_right_and_half_wrong_where_there_are_enough(right, wrong, count):
+    stage = ScriptedStage(lambda one: 0.5)
+    (episode,) = stage.play([Episode("a")])
+    pool: list[Labelled] = [
+        (Proposal(episode, turn), "correct" if turn < right else "wrong") for turn in range(right + wrong)
+    ]
+    drawn = balanced(pool, count, Dice("x"))
+    of_right = sum(label == "correct" for _, label in drawn)
+    assert len(drawn) == len({of.turn for of, _ in drawn}) == min(count, right + wrong)
+    assert set(drawn) <= set(pool)
+    if min(right, wrong) >= (count + 1) // 2:
+        assert of_right == count // 2
+    assert of_right in (right, len(drawn) - wrong, count // 2)

@@ -1,163 +1,16 @@
-"""Labels of actions: by the oracle's distance, kind to a search in the dark, and without a trace in the environment."""
+"""The chat about an action that the pocket model learns its verdicts from."""
 
 from __future__ import annotations
 
-import re
-
-import gymnasium as gym
-import pytest
-
-import align_echo
 from align_echo.agents.vanilla import Vanilla
 from align_echo.critic.verdict import parse_verdict
-from align_echo.errors import EngineError
 from align_echo.models import ScriptedModel
-from align_echo.rollout import base_env, extend, start_view, take_turn
-from align_echo.train.pocket.verdicts import label, verdict_demonstration
-from align_echo.types import AgentReply, AgentView
+from align_echo.train.pocket.verdicts import verdict_demonstration
+from tests.agents.views import after
 
 
-def played(env: gym.Env[str, str], task: str, *actions: str) -> AgentView:
-    """The view after actions."""
-    view = start_view(env, task, "", seed=0)
-    for action in actions:
-        view = extend(view, take_turn(env, AgentReply(text=action, action=action)))
-    return view
-
-
-@pytest.fixture(scope="module")
-def house() -> gym.Env[str, str]:
-    return align_echo.make("alfworld", split="train")
-
-
-@pytest.fixture(scope="module")
-def shop() -> gym.Env[str, str]:
-    return align_echo.make("webshop", split="train")
-
-
-def household_tasks() -> list[str]:
-    return align_echo.tasks("alfworld", split="train")[::24]
-
-
-@pytest.mark.parametrize("name", ["alfworld", "webshop"])
-def test_every_action_of_the_expert_is_right_where_it_brings_the_goal_nearer(name: str) -> None:
-    env = align_echo.make(name, split="train")
-    oracle = base_env(env).oracle
-    right = 0
-    for task in align_echo.tasks(name, split="train")[::240][:6]:
-        view = played(env, task)
-        while oracle().distance():
-            best = way(env)[0]
-            assert label(env, view, best) == "correct"
-            view = extend(view, take_turn(env, AgentReply(text=best, action=best)))
-            right += 1
-    assert right >= 4
-
-
-def test_labelling_leaves_no_trace(house: gym.Env[str, str]) -> None:
-    view = played(house, household_tasks()[0])
-    base = base_env(house)
-    before = (base.state, base.engine_calls, base.oracle().distance(), base.info(None))
-    for action in base.state.admissible_actions or ():
-        label(house, view, action)
-    label(house, view, "no such thing")
-    assert (base.state, base.engine_calls, base.oracle().distance(), base.info(None)) == before
-    assert base.oracle().expert_action() is not None
-
-
-def test_refused_and_idle_actions_are_wrong(house: gym.Env[str, str]) -> None:
-    for task in household_tasks():
-        view = played(house, task)
-        for action in ("look", "inventory", "dance", "go to nowhere 7", "open cabinet 99"):
-            assert label(house, view, action) == "wrong"
-
-
-def task_of(words: str) -> str:
-    return next(task for task in align_echo.tasks("alfworld", split="train") if words in task)
-
-
-def visits(env: gym.Env[str, str]) -> list[str]:
-    return [action for action in base_env(env).state.admissible_actions or () if action.startswith("go to ")]
-
-
-def way(env: gym.Env[str, str]) -> list[str]:
-    """A shortest way to the goal from here."""
-    return list(base_env(env).oracle().route())  # type: ignore[attr-defined]
-
-
-def test_looking_into_new_furniture_is_right_until_the_thing_is_found(house: gym.Env[str, str]) -> None:
-    task = task_of("Mug-None-Shelf")
-    view = played(house, task)
-    assert {label(house, view, action) for action in visits(house)} == {"correct"}
-    first, second, third = [action for action in visits(house) if action != way(house)[0]][:3]
-    view = played(house, task, first, second)
-    assert label(house, view, third) == "correct"
-    assert label(house, view, first) == "wrong"
-
-
-def test_the_search_for_the_second_thing_or_the_lamp_is_right_too(house: gym.Env[str, str]) -> None:
-    for words, sought in (("pick_two_obj", ""), ("look_at_obj_in_light", "lamp")):
-        checked = 0
-        for task in [task for task in align_echo.tasks("alfworld", split="train") if words in task]:
-            played(house, task)
-            take = next(number for number, action in enumerate(way(house)) if action.startswith("take "))
-            opening = way(house)[: take + 1]
-            thing = opening[-1].removeprefix("take ").partition(" ")[0]
-            view = played(house, task, *opening)
-            seen = " ".join(turn.observation for turn in view.turns[:-1])
-            if (sought in seen) if sought else (len(set(re.findall(rf"{thing} \d+", seen))) > 1):
-                continue
-            fresh = [action for action in visits(house) if action not in opening and action != way(house)[0]]
-            assert label(house, view, fresh[0]) == "correct"
-            checked += 1
-        assert checked >= 5
-
-
-def test_opening_what_one_stands_at_is_right_while_the_thing_is_not_found(house: gym.Env[str, str]) -> None:
-    task = task_of("Mug-None-Shelf")
-    view = played(house, task)
-    shut = next(a for a in base_env(house).state.admissible_actions or () if a.startswith("go to drawer"))
-    opening = f"open {shut.removeprefix('go to ')}"
-    view = played(house, task, shut)
-    assert label(house, view, opening) == "correct"
-    view = played(house, task, shut, opening)
-    assert label(house, view, opening) == "wrong"
-    assert label(house, view, opening.replace("open", "close")) == "wrong"
-
-
-def test_wandering_is_wrong_once_all_is_in_sight(house: gym.Env[str, str]) -> None:
-    task = task_of("Mug-None-Shelf")
-    played(house, task)
-    take = next(number for number, action in enumerate(way(house)) if action.startswith("take "))
-    view = played(house, task, *way(house)[:take])
-    assert label(house, view, way(house)[0]) == "correct"
-    assert {label(house, view, action) for action in visits(house)} == {"wrong"}
-
-
-def test_a_purchase_of_another_product_and_a_click_on_nothing_are_wrong(shop: gym.Env[str, str]) -> None:
-    task = align_echo.tasks("webshop", split="train")[0]
-    played(shop, task)
-    search, opening = way(shop)[:2]
-    view = played(shop, task, search)
-    codes = [a for a in base_env(shop).state.admissible_actions or () if a.lower().startswith("click[b0")]
-    other = next(code for code in codes if code.lower() != opening.lower())
-    assert label(shop, view, opening) == "correct"
-    assert label(shop, view, other) == "wrong"
-    assert label(shop, view, "click[nothing]") == "wrong"
-    view = played(shop, task, search, other)
-    assert label(shop, view, "click[Buy Now]") == "wrong"
-
-
-def test_an_episode_that_is_over_is_not_labelled(shop: gym.Env[str, str]) -> None:
-    task = align_echo.tasks("webshop", split="train")[0]
-    played(shop, task)
-    view = played(shop, task, *way(shop))
-    with pytest.raises(EngineError, match="over"):
-        label(shop, view, "click[Buy Now]")
-
-
-def test_only_the_verdict_is_imitated(house: gym.Env[str, str]) -> None:
-    view = played(house, household_tasks()[0], "look", "inventory")
+def test_only_the_verdict_is_imitated() -> None:
+    view = after(("look", "look", "A door."), ("inventory", "inventory", "Nothing."))
     shown = verdict_demonstration(view, "look", "wrong", kind="alfworld.verdict")
     assert shown.kind == "alfworld.verdict"
     assert shown.weights == (0.0, 0.0, 1.0)

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from align_echo.errors import UsageError
+from align_echo.models import load_model
+from align_echo.models.local.loading import content_hash
+from align_echo.rollout import Episode
 from align_echo.train.config import TrainConfig, checked_config, merged, method, methods
+from align_echo.train.crew import Crew
 from align_echo.train.estimate import estimate
 from align_echo.train.run import Run, queries_at
 from align_echo.train.signals import Signals
+from align_echo.train.stage import LocalStage
+from align_echo.types import Message, Trajectory
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 
 SMALL = {
@@ -35,11 +43,25 @@ def model(tmp_path_factory) -> str:
     return str(folder)
 
 
+LONGER = {"sft": {"turns": 50}, "rcm": {"turns": 4, "reply_tokens": 40}}
+"""An expert needs its turns to the end, and a policy some room to say an action that can be labelled."""
+WARM = {"steps": 16, "optimising": {"lr": 2e-2, "warmup_steps": 0, "schedule": "constant"}}
+
+
 def config_of(name: str, model: str, **changes: Any) -> TrainConfig:
     values = merged(merged(method(name), SMALL), {"model": model, **changes})
+    values = merged(values, {"collecting": LONGER.get(name, {})})
     if values.get("weights") == "models" and "critic" in values.get("trained", ["critic"]):
         values = merged(values, {"optimising": {"critic_lr": 1e-3}})
     return checked_config(values, name)
+
+
+@pytest.fixture(scope="module")
+def warm(model, tmp_path_factory) -> Path:
+    """The folder of a short warm start; its policy says short lines, though not sensible ones."""
+    folder: Path = tmp_path_factory.mktemp("warm") / "run"
+    trained(checked_config(merged(config_of("sft", model).model_dump(), WARM), "sft"), folder)
+    return folder
 
 
 def trained(config: TrainConfig, folder: Path, *, resume: bool = False) -> list[tuple[int, Signals]]:
@@ -49,13 +71,16 @@ def trained(config: TrainConfig, folder: Path, *, resume: bool = False) -> list[
 
 
 @pytest.mark.parametrize("name", methods())
-def test_every_method_runs_and_leaves_what_it_says(name, model, tmp_path):
-    config = config_of(name, model)
+def test_every_method_runs_and_leaves_what_it_says(name, model, warm, tmp_path):
+    config = config_of(name, str(warm / "policy") if name == "rcm" else model)
     seen = trained(config, tmp_path / "run")
     assert [step for step, _ in seen] == [0, 1]
     lines = [json.loads(line) for line in (tmp_path / "run" / "signals.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [0, 1]
     assert all(line["environment_steps"] > 0 and line["count/broken_rollouts"] == 0 for line in lines)
+    assert all(line["rows"] > 0 for line in lines)
+    assert all(line["seconds/harvest"] >= line.get("seconds/play", 0) + line.get("seconds/critic", 0) for line in lines)
+    assert all(("policy/invalid_share" in line) == (name != "sft") == ("tokens_per_second" in line) for line in lines)
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["steps"] == 2
     role = config.trained[0]
     assert {"model.safetensors", "tokenizer.json", "config.json"} <= {
@@ -63,10 +88,24 @@ def test_every_method_runs_and_leaves_what_it_says(name, model, tmp_path):
     }
 
 
-def test_adapters_run_and_can_be_read_again(model, tmp_path):
+def test_adapters_run_and_can_be_named_as_models(model, tmp_path):
     trained(config_of("echo", model, weights="adapters"), tmp_path / "run")
     for role in ("policy", "critic"):
-        assert (tmp_path / "run" / role / "adapter_model.safetensors").is_file()
+        folder = tmp_path / "run" / role
+        file = folder / "adapter_model.safetensors"
+        made = {name: one * 0 + ("lora_B" in name) for name, one in load_file(file).items()}
+        save_file({name: one + 0.1 for name, one in made.items()}, file)
+        assert drawn_by(str(folder)) != pytest.approx(drawn_by(model), abs=1e-3)
+        save_file({name: one * 0 for name, one in made.items()}, file)  # an adapter that changes nothing
+        assert drawn_by(str(folder)) == pytest.approx(drawn_by(model), abs=1e-4)
+    with pytest.raises(UsageError, match="holds an adapter: name a whole model to train"):
+        Run(config_of("grpo", str(tmp_path / "run" / "policy")), tmp_path / "more")
+
+
+def drawn_by(name: str) -> tuple[float, ...]:
+    said = load_model(name).complete([Message(role="user", content="look")], temperature=1.0, max_tokens=4)
+    assert said.tokens is not None
+    return said.tokens.logprobs
 
 
 def test_a_resumed_run_ends_as_one_that_was_not_disturbed(model, tmp_path):
@@ -88,7 +127,7 @@ def test_a_resumed_run_ends_as_one_that_was_not_disturbed(model, tmp_path):
 
     def lasting(signals: Signals) -> Signals:
         """Without times, and without what depends on the engine's rounding."""
-        return {name: value for name, value in signals.items() if "seconds" not in name and "mismatch" not in name}
+        return {name: value for name, value in signals.items() if "second" not in name and "mismatch" not in name}
 
     assert [lasting(one) for _, one in rest] == [lasting(one) for _, one in whole[2:]]
     lines = (tmp_path / "cut" / "signals.jsonl").read_text().splitlines()
@@ -98,12 +137,150 @@ def test_a_resumed_run_ends_as_one_that_was_not_disturbed(model, tmp_path):
         assert all(bool((one[name] == other[name]).all()) for name in one)
 
 
-def test_held_out_tasks_are_played_before_and_after(model, tmp_path):
-    config = config_of("grpo", model, evaluating={"every": 2, "tasks": 2})
-    trained(config, tmp_path / "run")
+def test_scores_before_and_after_each_critique_are_kept_once_each_step(tmp_path):
+    changes = {"env": "webshop", "collecting": {"samples": 4, "turns": 6, "reply_tokens": 40, "critique_tokens": 96}}
+    config = config_of("echo", "pocket", save_every=1, **changes)
+    run = Run(config, tmp_path / "run")
+
+    def stop(step: int, signals: Signals) -> None:
+        if step == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run.train(stop)
+    trained(config, tmp_path / "run", resume=True)
+    kept = [json.loads(line) for line in (tmp_path / "run" / "refinements.jsonl").read_text().splitlines()]
+    assert [one["step"] for one in kept] == [0, 1]
+    assert all(0 <= score <= 1 for one in kept for pair in one["scores"] for score in pair)
+    assert all(len({before for before, _ in one["scores"]}) == 1 for one in kept)  # one attempt a query, one query
+
+
+def test_a_run_ends_once_it_has_played_its_turns_and_makes_no_step_more(model, tmp_path):
+    config = config_of("grpo", model, steps=50, environment_steps=7)  # 2 episodes of 2 turns a step
+    assert [step for step, _ in trained(config, tmp_path / "run")] == [0, 1]
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert summary["before"]["eval_n"] == summary["after"]["eval_n"] == 2
-    assert 0 <= summary["after"]["eval_score"] <= 1
+    assert (summary["steps"], summary["environment_steps"]) == (2, 8)
+    before = load_file(tmp_path / "run" / "policy" / "model.safetensors")
+    assert trained(config, tmp_path / "run", resume=True) == []
+    after = load_file(tmp_path / "run" / "policy" / "model.safetensors")
+    assert all(bool((before[name] == after[name]).all()) for name in before)
+
+
+def test_a_warm_start_makes_the_experts_words_likelier(warm):
+    """The loss is the mean cross-entropy of the expert's tokens; of 300 entries, a random model's is above log 300."""
+    losses = [json.loads(line)["policy/loss"] for line in (warm / "signals.jsonl").read_text().splitlines()]
+    assert losses[0] > math.log(300)
+    assert losses[-1] < losses[0] - 1.5
+
+
+def interrupted_at(stop: int) -> Callable[[int, Signals], None]:
+    """Ctrl-C as the signals of a step come in."""
+
+    def watch(step: int, signals: Signals) -> None:
+        if step == stop:
+            raise KeyboardInterrupt
+
+    return watch
+
+
+def test_a_run_killed_while_it_wrote_goes_on_from_what_it_wrote_to_the_end(model, tmp_path):
+    config = config_of("grpo", model, steps=3, save_every=1)
+    with pytest.raises(KeyboardInterrupt):
+        Run(config, tmp_path / "run").train(interrupted_at(2))
+    torn = tmp_path / "run" / "checkpoints" / "checkpoint-3"
+    torn.mkdir()
+    (torn / "optimizer.pt").write_text("half of")
+    with (tmp_path / "run" / "signals.jsonl").open("a") as signals:
+        signals.write('{"step": 1, "gro')
+    rest = trained(config, tmp_path / "run", resume=True)
+    assert [step for step, _ in rest] == [2]
+    lines = (tmp_path / "run" / "signals.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [0, 1, 2]
+
+
+def test_a_run_stopped_before_its_first_checkpoint_is_begun_anew(model, tmp_path):
+    config = config_of("grpo", model)
+    with pytest.raises(KeyboardInterrupt):
+        Run(config, tmp_path / "run").train(interrupted_at(0))
+    assert len(trained(config, tmp_path / "run")) == 2
+    with pytest.raises(UsageError, match="is not empty"):
+        Run(config, tmp_path / "run")
+
+
+def test_a_run_is_on_record_with_all_that_it_is_made_of(model, tmp_path):
+    config = config_of("grpo", model, interface="probe")
+    found = Run(config, tmp_path / "run").on_record
+    assert found["interface"].startswith("alfworld/probe@")
+    assert found["weights"] == content_hash(Path(model))
+    assert {"vanilla/system", "critic/echo"} <= found["prompts"].keys()
+
+
+def test_a_run_that_does_not_improve_stops_early_also_when_it_was_stopped_before(model, tmp_path):
+    """A model at random wins nothing, so no evaluation is better than the first: two more and the run ends."""
+    config = config_of("grpo", model, steps=9, save_every=1, evaluating={"every": 1, "tasks": 1, "patience": 2})
+    with pytest.raises(KeyboardInterrupt):
+        Run(config, tmp_path / "run").train(interrupted_at(2))
+    assert [step for step, _ in trained(config, tmp_path / "run", resume=True)] == [2]
+    file = tmp_path / "run" / "summary.json"
+    summary = json.loads(file.read_text())
+    assert (summary["steps"], summary["best_step"]) == (3, 1)
+    assert trained(config, tmp_path / "run", resume=True) == []
+    assert json.loads(file.read_text()) == summary
+
+
+def test_held_out_tasks_are_played_before_and_after(model, tmp_path):
+    config = config_of("grpo", model, save_every=1, evaluating={"every": 1, "tasks": 2})
+    told: list[int] = []
+    Run(config, tmp_path / "run").train(lambda step, signals: None, lambda step, figures: told.append(step))
+    assert told == [0, 1, 2]
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    for when in ("before", "after"):
+        assert summary[when]["faults"] == 0
+        for name, most in (("score", 1), ("success", 100)):
+            figure = summary[when][name]
+            low, high = figure["ci95"]
+            assert figure["n"] == 2
+            assert 0 <= low <= figure["value"] <= high <= most
+    assert summary["before"]["success"]["ci95"][1] > 0  # two lost tasks do not say that none is ever won
+
+
+def test_a_run_that_goes_on_keeps_what_was_measured_before_it_began(model, tmp_path, monkeypatch):
+    config = config_of("grpo", model, save_every=1, evaluating={"every": 1, "tasks": 1})
+    with pytest.raises(KeyboardInterrupt):
+        Run(config, tmp_path / "run").train(interrupted_at(1))
+    curve = tmp_path / "run" / "held_out.jsonl"
+    first, *rest = curve.read_text().splitlines(keepends=True)
+    measured = json.loads(first)
+    measured["score"]["value"] = 0.125  # not what these weights would score: it must be read, not played again
+    curve.write_text(json.dumps(measured) + "\n" + "".join(rest))
+    trained(config, tmp_path / "run", resume=True)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert {"step": 0, **summary["before"]} == measured
+    assert [json.loads(line)["step"] for line in curve.read_text().splitlines()] == [0, 1, 2]
+    assert summary["after"]["score"]["n"] == 1
+
+
+def test_best_of_n_is_for_training_and_not_for_held_out_tasks(model, tmp_path):
+    played: list[str] = []
+
+    class Watched(Run):
+        def _stage(self, crew: Crew, split: str, temperature: float) -> LocalStage:
+            made = super()._stage(crew, split, temperature)
+
+            class Stage(LocalStage):
+                def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
+                    found = super().play(episodes)
+                    played.extend(f"{split} {one.agent.partition('(')[0]}" for one in found)
+                    return found
+
+            return Stage(**vars(made))
+
+    config = config_of("grpo", model, save_every=1, evaluating={"every": 1, "tasks": 1}, collecting={"best_of": 3})
+    Watched(config, tmp_path / "run").train(lambda step, signals: None)
+    assert set(played) == {"train best-of-3", "valid_unseen vanilla"}
+    lines = [json.loads(line) for line in (tmp_path / "run" / "signals.jsonl").read_text().splitlines()]
+    assert all("count/missing_verdicts" in line for line in lines)
+    assert all(line["policy/mismatch/from_turn_0"] < 1e-3 for line in lines if "policy/mismatch/from_turn_0" in line)
 
 
 def test_a_folder_that_holds_something_else_is_refused(model, tmp_path):
@@ -114,8 +291,10 @@ def test_a_folder_that_holds_something_else_is_refused(model, tmp_path):
     with pytest.raises(UsageError, match="no training run to resume"):
         Run(config, tmp_path, resume=True)
     trained(config, tmp_path / "run")
-    with pytest.raises(UsageError, match="holds another run"):
+    with pytest.raises(UsageError, match=r"was started with config\.seed = 0, not 5"):
         Run(config.model_copy(update={"seed": 5}), tmp_path / "run", resume=True)
+    with pytest.raises(UsageError, match="is a file"):
+        Run(config, tmp_path / "file")
 
 
 @pytest.mark.parametrize(
@@ -153,5 +332,19 @@ def test_the_estimate_of_a_step_by_hand(model):
     assert cost.rows == {"policy": 2, "critic": 2}
     assert cost.parameters == tiny_model(context=4096).num_parameters()
     assert cost.memory["gradients and optimizer"] == 2 * 3 * 4 * cost.parameters
+    assert (cost.harvests, cost.verdicts, cost.lessons, cost.evaluations) == (2, 0, 0, 0)
     assert estimate(config_of("icrl", model)).episodes == 4
+    assert estimate(config_of("echo-no-critic", model)).rows == {"policy": 2}
+    luffy = estimate(config_of("luffy", model))
+    assert (luffy.episodes, luffy.lessons, luffy.most_turns, luffy.rows) == (1, 1, 4, {"policy": 2})
     assert estimate(config_of("rco", model)).rows == {"critic": 2}
+    assert estimate(config_of("sft", model)).rows == {"policy": 1}
+    assert estimate(config_of("rcm", model)).rows == {"critic": 4}
+
+
+def test_the_estimate_counts_candidates_verdicts_updates_and_evaluations(model):
+    changes = {"steps": 7, "collecting": {"best_of": 3}, "step": {"updates": 2}, "save_every": None}
+    cost = estimate(config_of("grpo", model, **changes, evaluating={"every": 4, "tasks": 5}))
+    assert (cost.episodes, cost.most_turns, cost.replies, cost.verdicts) == (2, 4, 12, 12)
+    assert cost.harvests == 4
+    assert (cost.held_out, cost.evaluations) == (5, 4)  # before, after steps 4 and 7, and of what is kept

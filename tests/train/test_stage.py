@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("torch")
@@ -12,12 +14,13 @@ from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.rollout import Episode
 from align_echo.tokens import token_sequence
-from align_echo.train.rows import policy_row, without_critique
-from align_echo.train.stage import Asked, LocalStage
+from align_echo.train.rows import critic_row, policy_row, without_critique
+from align_echo.train.stage import Asked, LocalStage, Proposal
 from tests.models.local.tiny import tiny_encoder, tiny_model
 from tests.room_env import TASK_IDS, RoomEnv
 
 ENCODER = tiny_encoder()
+LOOK = "You are in the kitchen. You see a mug 1."
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +77,33 @@ def test_an_experts_episode_is_told_as_the_agents_own(stage):
     assert [one.removesuffix("<|im_end|>").strip() for one in said] == [step.action for step in lesson.trajectory.steps]
     assert lesson.tokens.ids[: lesson.tokens.turns[0][0]] == stage.opening(lesson.trajectory)
     assert sum(lesson.tokens.mask) == sum(end - first for first, end in lesson.tokens.turns)
+
+
+def test_an_experts_episode_that_outgrows_the_policys_context_is_none_to_learn_from(stage):
+    (whole,) = stage.lessons([TASK_IDS[0]])
+    short = replace(stage, policy=replace(stage.policy, context=len(whole.tokens.ids) - 1))
+    (lesson,) = short.lessons([TASK_IDS[0]])
+    assert (lesson.trajectory.won, lesson.trajectory.context_overflow) == (False, True)
+
+
+def test_verdicts_are_asked_about_what_the_policy_had_read_and_kept_as_rows(stage):
+    (attempt,) = stage.play([Episode(TASK_IDS[0])])
+    said = attempt.model_copy(
+        update={"steps": tuple(one.model_copy(update={"action": "take mug 1"}) for one in attempt.steps)}
+    )
+    judged = stage.judge([Proposal(said, 1, sample) for sample in range(2)])
+    assert all(one.said is None and one.problem and one.fault is None for one in judged)
+    assert len({one.tokens.sampled_ids for one in judged}) == 2
+    row = critic_row(judged[0], "g", 0.0)
+    asked = ENCODER.text(row.tokens.ids)
+    assert attempt.steps[0].observation in asked
+    assert "<action>take mug 1</action>" in asked
+    assert sum(row.tokens.mask) == len(judged[0].tokens.sampled_ids)
+
+
+def test_an_episode_that_breaks_the_engine_when_it_is_played_again_has_no_labels(stage):
+    (first, second) = stage.play([Episode(one) for one in TASK_IDS])
+    broken = first.model_copy(update={"steps": (*second.steps, *second.steps)})
+    steps = tuple(one.model_copy(update={"action": "look", "observation": LOOK}) for one in broken.steps)
+    assert stage.labels([broken.model_copy(update={"steps": steps}), second])[0] == [None] * 6
+    assert len(stage.labels([second])[0]) == 3

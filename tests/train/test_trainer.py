@@ -229,7 +229,50 @@ def test_the_signals_of_a_step(tmp_path):
     assert signals["environment_steps"] == 3
     assert signals["policy/mismatch/from_turn_0"] > 0
     assert signals["policy/entropy"] > 0
-    assert signals["trained_tokens"] == sum(len(row(role, 1, 0.0).tokens.ids) * 3 for role in ROLES)
+    assert signals["trained_tokens"] == sum(len(row(role, 1, 0.0).tokens.ids) * 3 - saved(role) for role in ROLES)
+
+
+def saved(role: Role) -> int:
+    """Tokens that three rows of a role need not compute: what two of them share with the first, but its last."""
+    return 2 * (len(PROMPT[role]) - 1)
+
+
+class Logged(TrainerCallback):
+    def __init__(self) -> None:
+        self.logs: list[dict[str, float]] = []
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        self.logs.append(dict(logs))
+
+
+def test_trackers_are_given_the_signals_and_standard_output_nothing(tmp_path, capsys):
+    logged, seen = Logged(), list[tuple[int, Signals]]()
+    trainer(tmp_path, pair(), steps=2, seen=seen, callbacks=[logged], logging_steps=1).train()
+    for logs, (_, signals) in zip(logged.logs[:2], seen, strict=True):
+        assert signals.items() <= logs.items()
+        both = math.hypot(signals["policy/grad_norm"], signals["critic/grad_norm"])
+        assert logs["grad_norm"] == pytest.approx(both)
+        assert both > 0
+    assert capsys.readouterr().out == ""
+
+
+def test_gradients_of_one_role_do_not_make_the_others_smaller(tmp_path):
+    def alone(number: int) -> Harvest:
+        return Harvest(tuple(one for one in liking(number).rows if one.role == "policy"))
+
+    together, apart = pair(), pair()
+    trainer(tmp_path / "a", together, max_grad_norm=0.01).train()
+    trainer(tmp_path / "b", apart, alone, max_grad_norm=0.01).train()
+    assert all("critic." in name for name in differing(weights_of(together), weights_of(apart)))
+
+
+def test_a_gradient_that_is_no_number_stops_the_run(tmp_path):
+    backbone = shared()
+    backbone.weights("policy")[0].register_hook(lambda grad: grad * math.nan)  # type: ignore[no-untyped-call]
+    before = weights_of(backbone)
+    with pytest.raises(TrainingError, match="the gradient of step 0"):
+        trainer(tmp_path, backbone).train()
+    assert differing(before, weights_of(backbone)) == set()
 
 
 def test_roles_that_share_weights_cannot_be_frozen_apart_or_learn_at_two_rates():
@@ -252,3 +295,13 @@ def test_checkpoints_hold_models_that_can_be_loaded(tmp_path):
     for role, reread in itertools.product(ROLES, [pair()]):
         reread.load(role, tmp_path / "checkpoint-2" / role)
         assert liking_of(reread, role) == pytest.approx(liking_of(backbone, role), abs=1e-6)
+
+
+def test_half_precision_is_used_where_it_is_asked_for_and_is_near(tmp_path):
+    norms = []
+    for name, bf16 in (("single", False), ("half", True)):
+        seen: list[tuple[int, Signals]] = []
+        trainer(tmp_path / name, shared(), steps=1, seen=seen, bf16=bf16).train()
+        norms.append(seen[0][1]["policy/grad_norm"])
+    assert norms[0] != norms[1]
+    assert norms[1] == pytest.approx(norms[0], rel=0.05)

@@ -65,6 +65,7 @@ def _spec() -> EnvironmentSpec:
         is_invalid=is_invalid,
         task_type=task_type,
         module=_module,
+        measures_distance=False,
         partitions=(("train", "dev", "test"), ("train", "dev", "align_test")),
         install=INSTALL,
     )

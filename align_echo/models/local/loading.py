@@ -73,7 +73,7 @@ def run_transformers(
     def start() -> Running:
         quiet: Callable[[], None] = transformers_logging.disable_progress_bar
         quiet()
-        model = _files_of(source, lambda: read_model(AutoModelForCausalLM, source, kind))
+        model = files_of(source, lambda: read_model(AutoModelForCausalLM, source, kind))
         encoder = encoder_of(source)
         engine = TransformersEngine(model.to(device), name=name, decode=encoder.text, slots=slots, context=context)
         return Running(engine, encoder, weights or str(getattr(model.config, "_commit_hash", None) or ""))
@@ -108,7 +108,7 @@ def encoder_of(source: str) -> ChatEncoder:
     """The encoder of a folder's or hub name's tokenizer, with the end tokens that its generation settings name."""
     if Path(source).is_dir() and not any((Path(source) / name).is_file() for name in _TOKENIZERS):
         raise MissingDataError(f"{source} holds no tokenizer: save it there too (tokenizer.json)")
-    tokenizer = _files_of(source, lambda: AutoTokenizer.from_pretrained(source))
+    tokenizer = files_of(source, lambda: AutoTokenizer.from_pretrained(source))
     try:
         ends = GenerationConfig.from_pretrained(source).eos_token_id
     except OSError:
@@ -146,7 +146,7 @@ def close_all() -> None:
         engine.close()
 
 
-def _files_of(source: str, read: Callable[[], Any]) -> Any:
+def files_of(source: str, read: Callable[[], Any]) -> Any:
     """What `read` gives. Raises `UsageError` in one line for what `transformers` says of the files."""
     there = Path(source).is_dir()
     if not there and (source.startswith((".", "~", os.sep)) or source.endswith(os.sep) or source.count(os.sep) > 1):

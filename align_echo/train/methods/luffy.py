@@ -19,15 +19,17 @@ SAMPLES = 8
 def luffy(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Harvest:
     """`samples` - 1 episodes of every query and one of the environment's expert, compared with each other.
 
-    An expert that fails a query is left out. Its turns count as environment steps, too.
+    An expert that fails a query is left out and counted. Its turns count as environment steps, too.
     """
     played = stage.play([Episode(query, sample=sample) for query in queries for sample in range(samples - 1)])
     lessons = [one for one in stage.lessons(queries) if one.trajectory.won]
     shown = [
         Row(one.tokens, "policy", one.trajectory.task_id, one.trajectory.score, expert=True) for one in lessons
     ]
+    counts = tally(played)
+    counts["failed lessons"] = len(queries) - len(lessons)
     return Harvest(
         rows=(*(policy_row(one, one.task_id) for one in played if one.fault is None and one.steps), *shown),
-        counts=tally(played),
+        counts=counts,
         steps=sum(len(one.steps) for one in (*played, *(lesson.trajectory for lesson in lessons))),
     )

@@ -57,7 +57,11 @@ def scores(refined: Iterable[Refined]) -> list[Refinement]:
 
 def tally(played: Iterable[Trajectory], refined: Iterable[Refined] = ()) -> Counter[str]:
     """How much of it could not be used, by what went wrong."""
-    counts = Counter({"broken rollouts": sum(one.fault is not None for one in played)})
+    rollouts = list(played)
+    counts = Counter({"broken rollouts": sum(one.fault is not None for one in rollouts)})
+    choices = [step.choice for one in rollouts for step in one.steps if step.choice is not None]
+    if choices:
+        counts["missing verdicts"] = sum(one.no_verdict for one in choices)
     for one in refined:
         counts["broken critiques"] += one.review.fault is not None
         counts["unread critiques"] += one.review.fault is None and one.review.critique is None

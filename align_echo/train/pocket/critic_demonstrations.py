@@ -10,10 +10,11 @@ import gymnasium as gym
 from align_echo.critic.language import Form, parse_critique
 from align_echo.rollout import base_env, view_before
 from align_echo.train.demonstrations import Demonstration
+from align_echo.train.labels import label
 from align_echo.train.pocket.critiques import critique_demonstration
 from align_echo.train.pocket.household import CAREFUL, CARELESS
 from align_echo.train.pocket.household_demonstrations import demonstration, play
-from align_echo.train.pocket.verdicts import label, verdict_demonstration
+from align_echo.train.pocket.verdicts import verdict_demonstration
 from align_echo.types import Trajectory
 from align_echo.wrappers.alfworld.problem import Goal
 from align_echo.wrappers.alfworld.spec import SPEC

@@ -1,0 +1,184 @@
+"""What an evaluation is: everything asked for, checked, with its agent and its models. `evaluate` and `grid` share it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from align_echo import __version__
+from align_echo.agents.conversation import ChatAgent
+from align_echo.align.backend import Described
+from align_echo.cli.agents import (
+    Player,
+    build_agent,
+    chat_model,
+    endpoint_on_record,
+    is_scripted,
+    model_on_record,
+)
+from align_echo.critic.best_of import BestOf
+from align_echo.critic.language import Form
+from align_echo.errors import UsageError
+from align_echo.evaluate.folder import Config
+from align_echo.interface import Interface
+from align_echo.models.names import is_local
+from align_echo.rollout import Episode
+from align_echo.types import Agent, ChatModel
+from align_echo.wrappers.catalogue import EnvironmentSpec, make
+from align_echo.wrappers.data_source import games_of
+
+SELF = "self"
+"""In the place of a model's name: the agent's own."""
+
+
+@dataclass(frozen=True)
+class Refining:
+    """Rounds of refinement that were asked for. `critic` is a model's name; None for fresh attempts without one."""
+
+    rounds: int
+    critic: str | None
+    form: Form
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An evaluation whose every input was checked."""
+
+    spec: EnvironmentSpec
+    split: str
+    task_ids: list[str]
+    interface: str
+    variants: dict[str, Interface | None]
+    player: Player
+    base_url: str | None
+    seed: int
+    workers: int
+    data_root: Path | None
+    temperature: float | None = None
+    samples: int = 1
+    best_of: int = 1
+    judge: str | None = None
+    refining: Refining | None = None
+
+    @property
+    def models(self) -> list[str]:
+        """Names of all models that are asked, the agent's first."""
+        critic = self.refining.critic if self.refining else None
+        return list(dict.fromkeys(filter(None, (self.player.model, self.judge, critic))))
+
+    @property
+    def episodes(self) -> list[Episode]:
+        """Every episode of a variant, task by task."""
+        return [Episode(task, sample) for task in self.task_ids for sample in range(self.samples)]
+
+    @property
+    def config(self) -> Config:
+        """What `config.json` holds, but for what the agent is made of and rounds of refinement."""
+        return {
+            "command": "evaluate",
+            "align_echo": __version__,
+            "environment": self.spec.name,
+            "split": self.split,
+            "tasks": list(self.task_ids),
+            "interfaces": {name: one.label if one else "none" for name, one in self.variants.items()},
+            "agent": self.player.agent,
+            "model": model_on_record(self.player.model),
+            "base_url": endpoint_on_record(self.player.model, self.base_url),
+            "episodes_per_task": self.samples,
+            "seed": self.seed,
+            "games": games_of(self.spec, self.data_root),
+            "data_root": str(self.data_root.absolute()) if self.data_root else None,
+        }
+
+
+class Models:
+    """The chat models of a plan. One that plays several roles is loaded once.
+
+    Replies from an endpoint are cached and logged in the run's folder, by role. Those of a local model cost nothing to
+    draw again, and stand whole in the trajectories and reviews.
+    """
+
+    def __init__(self, plan: Plan, path: Path) -> None:
+        from align_echo.jsonl import JsonlFile
+        from align_echo.models import ReplyCache
+
+        self._plan = plan
+        self._cache, self._log = ReplyCache(path / "cache"), JsonlFile(path / "calls.jsonl")
+        self._loaded: dict[str, ChatModel] = {}
+
+    def of(self, role: str, name: str) -> ChatModel:
+        """The model of a name in a role. Raises what `chat_model` does."""
+        from align_echo.models import RecordingModel
+
+        if name not in self._loaded:
+            plan = self._plan
+            self._loaded[name] = chat_model(name, spec=plan.spec, base_url=self._url(name), seed=plan.seed)
+        model = self._loaded[name]
+        return model if is_local(name) else RecordingModel(model, role=role, cache=self._cache, log=self._log)
+
+    def _url(self, name: str) -> str | None:
+        """`--base-url` is for the models that are asked at one; where none is, `chat_model` refuses it."""
+        url = self._plan.base_url
+        at_endpoint = [one for one in self._plan.models if endpoint_on_record(one, url)]
+        return None if at_endpoint and name not in at_endpoint else url
+
+
+def build_player(plan: Plan, models: Models) -> Agent:
+    """The plan's agent. Raises `UsageError`, also if it would play every episode of a task alike."""
+    player = build_agent(
+        plan.player.agent,
+        models.of("agent", plan.player.model) if plan.player.model else None,
+        spec=plan.spec,
+        split=plan.split,
+        data_root=plan.data_root,
+        seed=plan.seed,
+        temperature=plan.temperature,
+    )
+    asked = {
+        "--episodes-per-task": plan.samples > 1,
+        "--refine-rounds": plan.refining is not None,
+        "--best-of": plan.best_of > 1,
+    }
+    drawing = next((option for option, there in asked.items() if there), None)
+    if drawing is None:
+        return player
+    if not (isinstance(player, ChatAgent) and player.temperature > 0):
+        raise UsageError(f"{drawing} needs an agent that draws: a chat model, with --temperature above 0")
+    if plan.best_of == 1:
+        return player
+    return BestOf(player, plan.best_of, judge=models.of("judge", plan.judge) if plan.judge else None)
+
+
+def choose_judge(best_of: int, judge: str | None, player: Player) -> str | None:
+    """The name of the model that judges candidates; None for the agent's own, or where nothing is judged.
+
+    Raises `UsageError` for a judge of nothing, and for a script, which can only play.
+    """
+    if best_of == 1:
+        if judge is not None:
+            raise UsageError("--judge needs candidates to judge: add --best-of N")
+        return None
+    refuse_script("--judge", player.model if judge in (None, SELF) else judge)
+    return None if judge in (SELF, player.model) else judge
+
+
+def refuse_script(option: str, model: str | None) -> None:
+    """Raises `UsageError` for a model's name that stands for a scripted novice."""
+    if is_scripted(model):
+        raise UsageError(f"the model {model_on_record(model)} can only play: name another with {option}")
+
+
+def config_of(plan: Plan, player: Agent) -> Config:
+    """What `config.json` holds; a resumed evaluation must ask for the same."""
+    details = player.describe() if isinstance(player, Described) else {}
+    return {**plan.config, "agent_details": {**details}}
+
+
+def try_reset(spec: EnvironmentSpec, task: str, *, split: str, data_root: Path | None) -> None:
+    """Start a task: what an environment lacks is said before anything is written. Raises what it raises."""
+    env = make(spec.name, split=split, data_root=data_root)
+    try:
+        env.reset(options={"task": task})
+    finally:
+        env.close()

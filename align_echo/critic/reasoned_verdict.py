@@ -1,0 +1,94 @@
+"""The reasoning critic (RCM, the baseline of GAIA): why a proposed action is correct or wrong, and then which it is.
+
+It is asked as the intuitive critic is, but answers in two lines, "Reason: ..." and "Verdict: correct" or "wrong". A
+reply that cannot be read is kept with what is wrong with it. Left out: what a verdict is worth (`train.methods.rcm`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from align_echo.agents.parsing import after_label, reply_lines, whole_text
+from align_echo.critic.transcript import one_line
+from align_echo.critic.verdict import Verdict, parse_verdict
+from align_echo.errors import ContextOverflowError, ModelError, ReplyFormatError
+from align_echo.models.recording import sample_of
+from align_echo.prompts import render
+from align_echo.types import ChatModel, Fault, Frozen, Message, Tokens, Usage
+
+MAX_TOKENS = 160
+
+
+class ReasonedVerdict(Frozen):
+    """What a critic said of an action; the reason is one line."""
+
+    reason: str
+    verdict: Verdict
+
+
+class Judgement(Frozen):
+    """A critic's reply about an action. `said` is None where it cannot be read or there is none; `problem` says why.
+
+    `fault` is set if the critic's model broke; then the reply is nobody's and must not be learned from.
+    """
+
+    reply: str = ""
+    said: ReasonedVerdict | None = None
+    problem: str = ""
+    fault: Fault | None = None
+    usage: Usage = Usage()
+    tokens: Tokens | None = None
+
+
+def judge(
+    model: ChatModel,
+    conversation: Sequence[Message],
+    action: str,
+    *,
+    sample: int = 0,
+    temperature: float = 1.0,
+    max_tokens: int = MAX_TOKENS,
+) -> Judgement:
+    """Ask once about an action in the agent's conversation. `sample` tells several replies about it apart."""
+    asked = reasoned_verdict_messages(conversation, action)
+    try:
+        answer = sample_of(model, sample).complete(asked, temperature=temperature, max_tokens=max_tokens)
+    except ContextOverflowError as error:
+        return Judgement(problem=str(error))
+    except ModelError as error:
+        fault = Fault(source="model", error=type(error).__name__, message=str(error))
+        return Judgement(problem=str(error), fault=fault)
+    said, problem = None, ""
+    try:
+        said = parse_reasoned_verdict(whole_text(answer, max_tokens))
+    except ReplyFormatError as error:
+        problem = str(error)
+    return Judgement(reply=answer.text, said=said, problem=problem, usage=answer.usage, tokens=answer.tokens)
+
+
+def reasoned_verdict_messages(conversation: Sequence[Message], action: str) -> list[Message]:
+    """The agent's conversation before its next reply, and the question about the action that it proposes.
+
+    As text alone: the replies in it are told to the critic, who did not draw them.
+    """
+    told = [Message(role=one.role, content=one.content) for one in conversation]
+    question = render("critic/reasoned_verdict", {"action": one_line(action)})
+    return [*told, Message(role="user", content=question)]
+
+
+def parse_reasoned_verdict(reply: str) -> ReasonedVerdict:
+    """The reason and verdict of a reply of just these two lines. Raises `ReplyFormatError` saying what was wrong."""
+    lines = reply_lines(reply)
+    if len(lines) != 2:
+        raise ReplyFormatError(f'the reply must be a line "Reason: ..." and a line "Verdict: ...", not {len(lines)}')
+    reason, verdict = after_label(lines[0], "Reason"), after_label(lines[1], "Verdict")
+    if reason is None or verdict is None:
+        raise ReplyFormatError('the first line must begin with "Reason:" and the second with "Verdict:"')
+    if not reason.strip():
+        raise ReplyFormatError("the reply gives no reason")
+    return ReasonedVerdict(reason=reason.strip(), verdict=parse_verdict(verdict))
+
+
+def write_reasoned_verdict(said: ReasonedVerdict) -> str:
+    """The reply that `parse_reasoned_verdict` reads as this; what a critic is taught to write."""
+    return f"Reason: {' '.join(said.reason.split())}\nVerdict: {said.verdict}"

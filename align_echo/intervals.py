@@ -1,0 +1,152 @@
+"""Figures over trajectories with 95% intervals: success, score, and the bootstrap over tasks. Pure functions.
+
+Rates and shares are percentages (0 to 100), scores lie in [0, 1]. Trajectories that ended in a fault have no score:
+every function leaves them out, the callers count them. Left out: what agents did (`align_echo.evaluate.metrics`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+from align_echo.errors import UsageError
+from align_echo.types import Frozen, Trajectory
+
+RESAMPLES = 4000
+Z95 = NormalDist().inv_cdf(0.975)
+Floats = npt.NDArray[np.float64]
+
+
+class Estimate(Frozen):
+    """A figure with its 95% interval (`low`, `high`) over `n` tasks."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+    @property
+    def ci95(self) -> tuple[float, float]:
+        """Both ends of the interval."""
+        return self.low, self.high
+
+    @property
+    def rate(self) -> Rate:
+        """The same figure as summaries of many write it."""
+        return Rate(value=self.value, n=self.n, ci95=self.ci95)
+
+
+class Rate(Frozen):
+    """A figure over `n` tasks with the two ends of its 95% interval."""
+
+    value: float
+    n: int
+    ci95: tuple[float, float]
+
+
+def scored(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+    """The trajectories without a fault."""
+    return [trajectory for trajectory in trajectories if trajectory.fault is None]
+
+
+def wilson(successes: int, n: int) -> Estimate:
+    """A rate in percent with its 95% Wilson interval. Raises `UsageError` unless 0 <= successes <= n and n >= 1."""
+    if n < 1 or not 0 <= successes <= n:
+        raise UsageError(f"a rate needs at least one task and 0 <= successes <= n, not {successes} of {n}")
+    low, high = _wilson_ends(successes / n, n)
+    return Estimate(value=100 * successes / n, low=low, high=high, n=n)
+
+
+def _wilson_ends(rate: float, n: float) -> tuple[float, float]:
+    """Both ends in percent, of a rate in [0, 1] over `n` independent draws."""
+    scale = 1 + Z95**2 / n
+    centre = (rate + Z95**2 / (2 * n)) / scale
+    half = Z95 / scale * (rate * (1 - rate) / n + Z95**2 / (4 * n**2)) ** 0.5
+    return (0.0 if rate == 0 else 100 * (centre - half)), (100.0 if rate == 1 else 100 * (centre + half))
+
+
+def success_rate(trajectories: Sequence[Trajectory]) -> Estimate:
+    """Percent of the episodes that were won, with its Wilson interval. Raises `UsageError` for none.
+
+    Several episodes of one task are no independent draws: the interval is that of `effective_draws` of them.
+    """
+    groups = by_task(scored(trajectories)).values()
+    won, sizes = [sum(one.won for one in group) for group in groups], [len(group) for group in groups]
+    if not sizes:
+        return wilson(0, 0)
+    rate = sum(won) / sum(sizes)
+    low, high = _wilson_ends(rate, effective_draws(won, sizes))
+    return Estimate(value=100 * rate, low=low, high=high, n=len(sizes))
+
+
+def effective_draws(won: Sequence[int], sizes: Sequence[int]) -> float:
+    """How many independent draws say as much as `won[i]` of `sizes[i]` episodes of task i: tasks to episodes.
+
+    The draws whose variance is that of the rate with tasks as clusters (Kish 1965; a Wilson interval over so many:
+    Franco et al., J. Surv. Stat. Methodol. 7(3), 2019). Where all or none were won the clusters say nothing of
+    themselves: a task then counts as one draw.
+    """
+    tasks, episodes = len(sizes), sum(sizes)
+    rate = sum(won) / episodes
+    spread = sum((one - rate * size) ** 2 for one, size in zip(won, sizes, strict=True))
+    if tasks == 1 or rate in (0, 1):
+        return tasks
+    if spread == 0:
+        return episodes
+    variance = spread / episodes**2 * tasks / (tasks - 1)
+    return min(max(rate * (1 - rate) / variance, tasks), episodes)
+
+
+def mean_score(trajectories: Sequence[Trajectory], *, seed: int = 0) -> Estimate:
+    """Mean final score in [0, 1], with a percentile bootstrap interval over tasks. Raises `UsageError` for none."""
+    groups = by_task(scored(trajectories))
+    totals = [sum(trajectory.score for trajectory in group) for group in groups.values()]
+    return ratio(totals, [len(group) for group in groups.values()], seed=seed)
+
+
+def by_task(trajectories: Sequence[Trajectory]) -> dict[tuple[str, str, str], list[Trajectory]]:
+    """Trajectories grouped by (environment, split, task), in order of first appearance."""
+    groups: dict[tuple[str, str, str], list[Trajectory]] = {}
+    for trajectory in trajectories:
+        key = (trajectory.environment, trajectory.split, trajectory.task_id)
+        groups.setdefault(key, []).append(trajectory)
+    return groups
+
+
+def ratio(numerators: Sequence[float], denominators: Sequence[float], *, seed: int = 0) -> Estimate:
+    """Sum over sum (a pooled ratio; a mean where every denominator is 1), with a bootstrap interval over tasks."""
+    parts = {"n": np.asarray(numerators, dtype=float), "d": np.asarray(denominators, dtype=float)}
+    return bootstrap(parts, lambda sums: safe_ratio(sums["n"], sums["d"]), seed=seed)
+
+
+def bootstrap(
+    per_task: Mapping[str, Floats],
+    statistic: Callable[[Mapping[str, Floats]], Floats],
+    *,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> Estimate:
+    """A statistic of sums over tasks, with a seeded 95% percentile interval from resampling whole tasks.
+
+    `per_task[name]` has shape (tasks,); `statistic` maps sums of shape (k,) to values of shape (k,). Quantities of one
+    task stay together, so a statistic on two variants is paired. Raises `UsageError` for no task.
+    """
+    columns = np.stack(list(per_task.values()), axis=1)
+    n = len(columns)
+    if n == 0:
+        raise UsageError("there is no finished episode to measure")
+    generator = np.random.default_rng(seed)
+    draws = generator.multinomial(n, np.full(n, 1 / n), size=resamples)
+    values = statistic(dict(zip(per_task, (draws @ columns).T, strict=True)))
+    exact = statistic({name: np.asarray([column.sum()]) for name, column in per_task.items()})[0]
+    finite = values[np.isfinite(values)]
+    low, high = np.percentile(finite, [2.5, 97.5]) if len(finite) else (exact, exact)
+    return Estimate(value=float(exact), low=float(low), high=float(high), n=n)
+
+
+def safe_ratio(numerators: Floats, denominators: Floats) -> Floats:
+    """Elementwise quotient, 0 where the denominator is 0."""
+    return np.divide(numerators, denominators, out=np.zeros_like(numerators), where=denominators != 0)

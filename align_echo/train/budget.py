@@ -1,0 +1,42 @@
+"""The end of a run by what it has played rather than by steps: methods are compared at equal turns in environments.
+
+Left out: budgets of tokens or of time.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+
+class Budget(TrainerCallback):
+    """Ends a run after the step with which `most` turns were played; what it then is is evaluated and kept.
+
+    `played` is what was played before, by the run that this one goes on with.
+    """
+
+    def __init__(self, most: int, played: int = 0) -> None:
+        self._most = most
+        self._played = played
+
+    def add(self, turns: int) -> None:
+        """So many more turns were played."""
+        self._played += turns
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        """As `transformers` asks after each step."""
+        if self._played >= self._most:
+            control.should_training_stop = True
+            control.should_save = True
+            control.should_evaluate = args.eval_strategy != "no"
+
+
+def played_before(signals: Path, updates: int) -> int:
+    """Turns that a run's file of signals tells of; `updates` steps learn from one harvest and all tell of it."""
+    lines = signals.read_text(encoding="utf-8").splitlines() if signals.is_file() else []
+    steps = [json.loads(line) for line in lines]
+    return sum(int(one["environment_steps"]) for one in steps if one["step"] % updates == 0)

@@ -1,0 +1,30 @@
+"""ECHO without its critic: as many fresh attempts in place of refined ones. The control of paper 1, appendix C.2.
+
+The first attempt is played and not trained on, as in ECHO: both spend the same number of episodes, and the change of
+the score after it is what sampling again is worth. Left out: the critic, who is asked nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from align_echo.rollout import Episode
+from align_echo.train.methods.refining import tally
+from align_echo.train.rows import Harvest, Refinement, policy_row
+from align_echo.train.stage import Stage
+
+SAMPLES = 8
+
+
+def regenerate(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Harvest:
+    """One attempt a query and `samples` more, which are compared with each other by score."""
+    attempts = stage.play([Episode(query) for query in queries])
+    first = {one.task_id: one for one in attempts if one.fault is None}
+    again = stage.play([Episode(query, 1 + sample) for query in first for sample in range(samples)])
+    whole = [one for one in again if one.fault is None]
+    return Harvest(
+        rows=tuple(policy_row(one, one.task_id) for one in whole if one.steps),
+        refinements=tuple(Refinement(first[one.task_id].score, one.score) for one in whole),
+        counts=tally([*attempts, *again]),
+        steps=sum(len(one.steps) for one in (*attempts, *again)),
+    )

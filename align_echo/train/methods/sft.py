@@ -1,0 +1,31 @@
+"""SFT: the policy imitates the environment's expert, as a warm start for the methods that learn from rewards.
+
+Left out: the loss (the trainer's objective takes the likelihood of an expert's tokens), and demonstrations that were
+not played just now (`align_echo.train.sft`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from align_echo.train.rows import Harvest, Row
+from align_echo.train.stage import Stage
+
+
+def sft(queries: Sequence[str], stage: Stage) -> Harvest:
+    """The expert's episode of every query in the chat of the policy's agent; what the expert did not win is left out.
+
+    The score is the reward, and is compared with nothing.
+    """
+    lessons = stage.lessons(queries)
+    won = [one for one in lessons if one.trajectory.won]
+    return Harvest(
+        rows=tuple(
+            Row(one.tokens, "policy", one.trajectory.task_id, one.trajectory.score, expert=True) for one in won
+        ),
+        counts=Counter(
+            {"broken rollouts": len(queries) - len(lessons), "failed lessons": len(lessons) - len(won)}
+        ),
+        steps=sum(len(one.trajectory.steps) for one in lessons),
+    )

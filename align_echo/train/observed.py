@@ -1,0 +1,77 @@
+"""A stage that keeps what was played on it and how long each part took, for the signals of a step.
+
+Left out: held-out episodes, which are evaluations and no part of a step.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from align_echo.critic.reasoned_verdict import Judgement
+from align_echo.critic.review import Review
+from align_echo.critic.verdict import Verdict
+from align_echo.rollout import Episode
+from align_echo.train.signals import Signals, of_play
+from align_echo.train.stage import Asked, Lesson, Proposal, Stage
+from align_echo.types import Trajectory
+
+
+class ObservedStage:
+    """Another stage, observed. `played` holds the policy's episodes, the broken ones too."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self.played: list[Trajectory] = []
+        self._sampled = 0
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    def signals(self, is_invalid: Callable[[str], bool] | None) -> Signals:
+        """What came of it so far; `is_invalid` tells a refusal in the engine's words, None where nothing does."""
+        found = of_play(self.played, is_invalid) | {f"seconds/{name}": took for name, took in self._seconds.items()}
+        drawing = self._seconds.get("play", 0.0) + self._seconds.get("critic", 0.0)
+        return found | ({"tokens_per_second": self._sampled / drawing} if drawing else {})
+
+    def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
+        """Counted as "play"."""
+        with self._timed("play"):
+            played = self._stage.play(episodes)
+        self.played += played
+        self._sampled += sum(one.usage.completion_tokens for one in played)
+        return played
+
+    def review(self, asked: Sequence[Asked]) -> list[Review]:
+        """Counted as "critic"."""
+        with self._timed("critic"):
+            said = self._stage.review(asked)
+        self._sampled += sum(one.usage.completion_tokens for one in said)
+        return said
+
+    def judge(self, asked: Sequence[Proposal]) -> list[Judgement]:
+        """Counted as "critic"."""
+        with self._timed("critic"):
+            judged = self._stage.judge(asked)
+        self._sampled += sum(one.usage.completion_tokens for one in judged)
+        return judged
+
+    def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
+        """Counted as "oracle"."""
+        with self._timed("oracle"):
+            return self._stage.labels(played)
+
+    def lessons(self, queries: Sequence[str]) -> list[Lesson]:
+        """Counted as "oracle"."""
+        with self._timed("oracle"):
+            return self._stage.lessons(queries)
+
+    def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
+        """Not timed."""
+        return self._stage.opening(trajectory)
+
+    @contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        yield
+        self._seconds[part] += time.perf_counter() - begun

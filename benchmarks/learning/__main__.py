@@ -1,0 +1,56 @@
+"""Train by several methods, measure, compare: `python -m benchmarks.learning STUDY [--seeds N] [--arms A B ...]`.
+
+Studies: `alfworld`, `webshop`. Every arm begins with the same model, ends after the same number of turns played in
+environments and is measured without critique on tasks that were not trained on. Hours on two cores; a study that was
+stopped goes on with the same command. Writes `summary.json` into --out; the last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from align_echo.errors import AlignEchoError
+from align_echo.interface import write_atomically
+from benchmarks.learning.report import findings, table
+from benchmarks.learning.runs import finish, jobs
+from benchmarks.learning.studies import STUDIES, study
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", choices=sorted(STUDIES))
+    parser.add_argument("--out", type=Path, help="default: runs/learning/STUDY")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--arms", nargs="+", help="default: every config of the study")
+    parser.add_argument("--processes", type=int, default=2, help="runs at once, a thread each")
+    parser.add_argument("--report", action="store_true", help="compare what is finished, run nothing")
+    given = parser.parse_args()
+    chosen = study(given.study)
+    arms = given.arms or list(chosen.arms)
+    unknown = sorted(set(arms) - set(chosen.arms))
+    if unknown or given.seeds < 1 or given.processes < 1:
+        parser.error(f"unknown arms: {', '.join(unknown)}" if unknown else "--seeds and --processes are at least 1")
+    todo = jobs(chosen, arms, given.seeds, given.out or Path("runs/learning") / chosen.name)
+    if not given.report:
+        finish(todo, processes=given.processes, say=lambda line: print(line, file=sys.stderr, flush=True))
+    done = [job for job in todo if (job.folder / "test" / "summary.json").is_file()]
+    if not done:
+        parser.error("nothing is finished yet")
+    found = findings(done, baseline=chosen.baseline)
+    print(table(found))
+    out = given.out or Path("runs/learning") / chosen.name
+    write_atomically(out / "summary.json", json.dumps([one.model_dump() for one in found], indent=2) + "\n")
+    best = max((one for one in found if one.measure == "score"), key=lambda one: one.value)
+    start = next((one.value for one in found if one.arm == "start" and one.measure == "score"), None)
+    last = {"name": f"learning, {chosen.name}: {best.arm}", "value": best.value, "unit": "mean held-out score"}
+    print(json.dumps({**last, "baseline": start, "ratio": best.value / start if start else None, "n": best.n}))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (AlignEchoError, RuntimeError) as error:
+        sys.exit(f"{error}")

@@ -1,0 +1,115 @@
+"""What a study found: each method's held-out score, and what it gained over the baseline, with 95% intervals.
+
+Intervals resample seeds and tasks, both at once: they hold for other seeds and other tasks. Three seeds are few for the
+first. Left out: curves of training (`signals.jsonl` of each run).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel
+
+from align_echo.types import Trajectory
+from benchmarks.learning.runs import START, Job
+
+RESAMPLES = 4000
+Table = npt.NDArray[np.float64]
+
+
+class Finding(BaseModel):
+    """Mean over seeds and tasks of an arm; `value` and both ends of `ci95` are scores or shares of tasks, 0 to 1."""
+
+    arm: str
+    measure: str
+    value: float
+    ci95: tuple[float, float]
+    n: int
+    seeds: int
+    gain: float | None = None
+    gain_ci95: tuple[float, float] | None = None
+    environment_steps: float | None = None
+    steps: float | None = None
+
+
+def findings(done: Sequence[Job], *, baseline: str, seed: int = 0) -> list[Finding]:
+    """Success and score of every arm; gains are over `baseline`, by seed and task."""
+    by_arm: dict[str, list[Job]] = defaultdict(list)
+    for job in done:
+        by_arm[job.arm].append(job)
+    found = []
+    for measure in ("success", "score"):
+        against = _table(by_arm[baseline], measure) if baseline in by_arm else None
+        for arm, runs in by_arm.items():
+            table = _table(runs, measure)
+            low, high = _interval(table, seed)
+            gained = None if against is None or arm == baseline else table[: len(against)] - against[: len(table)]
+            found.append(
+                Finding(
+                    arm=arm,
+                    measure=measure,
+                    value=float(np.nanmean(table)),
+                    ci95=(low, high),
+                    n=int(np.isfinite(table).sum()),
+                    seeds=len(runs),
+                    gain=None if gained is None else float(np.nanmean(gained)),
+                    gain_ci95=None if gained is None else _interval(gained, seed),
+                    environment_steps=_mean_of(runs, "environment_steps"),
+                    steps=_mean_of(runs, "steps"),
+                )
+            )
+    return found
+
+
+def _table(runs: Sequence[Job], measure: str) -> Table:
+    """[seeds, tasks]: the mean over a task's episodes; NaN where all of them broke."""
+    rows = []
+    for job in runs:
+        by_task: dict[str, list[float]] = defaultdict(list)
+        for line in job.test.read_text(encoding="utf-8").splitlines():
+            one = Trajectory.model_validate_json(line)
+            by_task[one.task_id] += [] if one.fault else [float(one.won) if measure == "success" else one.score]
+        rows.append([float(np.mean(by_task[task])) if by_task[task] else np.nan for task in sorted(by_task)])
+    return np.asarray(rows)
+
+
+def _interval(table: Table, seed: int) -> tuple[float, float]:
+    draw = np.random.default_rng(seed)
+    seeds, tasks = table.shape
+    means = [
+        np.nanmean(table[draw.integers(seeds, size=seeds)][:, draw.integers(tasks, size=tasks)])
+        for _ in range(RESAMPLES)
+    ]
+    low, high = np.percentile(means, (2.5, 97.5))
+    return float(low), float(high)
+
+
+def _mean_of(runs: Sequence[Job], key: str) -> float | None:
+    if runs[0].arm == START:
+        return None
+    return float(np.mean([_summary(job.folder)[key] for job in runs]))
+
+
+def _summary(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    return found
+
+
+def table(found: Sequence[Finding]) -> str:
+    """The findings as lines of a Markdown table."""
+    lines = ["| measure | method | seeds | n | value, % | over the baseline | turns played | steps |", "|---" * 8 + "|"]
+    for one in found:
+        value = f"{100 * one.value:.1f} [{100 * one.ci95[0]:.1f}, {100 * one.ci95[1]:.1f}]"
+        gain = ""
+        if one.gain is not None and one.gain_ci95 is not None:
+            gain = f"{100 * one.gain:+.1f} [{100 * one.gain_ci95[0]:+.1f}, {100 * one.gain_ci95[1]:+.1f}]"
+        played = "" if one.environment_steps is None else f"{one.environment_steps:,.0f}"
+        steps = "" if one.steps is None else f"{one.steps:.0f}"
+        lines.append(f"| {one.measure} | {one.arm} | {one.seeds} | {one.n} | {value} | {gain} | {played} | {steps} |")
+    return "\n".join(lines)

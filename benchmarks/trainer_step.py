@@ -1,0 +1,152 @@
+"""One optimizer step, this package's trainer and TRL's: `python -m benchmarks.trainer_step [--rows N] [--rounds N]`.
+
+Both learn from the same rows (token ids, masks, rewards) with copies of one untrained model of the pocket model's
+shape: GRPO's loss with a mean over rows, AdamW, float32, on the CPU, as many rows a batch; what is timed is said in
+`training_arms/one_step.py`. Rounds alternate which goes first; the first step of every round is not counted. Shapes:
+
+    even     every row has the same length, and all of its completion was sampled
+    kl       the same with a KL term: one more pass, through the reference
+    uneven   completions are up to four fifths shorter, as are those of real episodes
+    turns    completions of ten turns, half of them the environment's tokens
+
+In the first two a batch holds the same rows in both, and ours computes no shared prompt once. TRL keeps rows in the
+order of chance and, on a CPU, runs the head on every position; this package sorts rows by length and runs it where
+there is a loss.
+
+Prints medians and how far the norms of the gradients are apart (they should not be), then one JSON line about `even`:
+`value` is our seconds a step, `baseline` TRL's, `ratio` the median over the rounds of one by the other; the
+`cpu_ratio`s are of CPU seconds, which other work on the machine hardly changes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from benchmarks.rollout_arms.setting import random_model
+from benchmarks.training_arms.one_step import GROUP, Shape, ours, some_rows, trls
+from benchmarks.training_arms.stopwatch import Spent
+
+
+@dataclass(frozen=True)
+class Round:
+    """The steps of both trainers on the same rows."""
+
+    ours: list[Spent]
+    trls: list[Spent]
+
+    def ratio(self, value: Callable[[Spent], float]) -> float:
+        return median(self.ours, value) / median(self.trls, value)
+
+    @property
+    def apart(self) -> float:
+        """The largest relative difference of the gradients' norms."""
+        pairs = zip(self.ours, self.trls, strict=True)
+        return max(abs(one.gradient / other.gradient - 1) for one, other in pairs)
+
+
+def median(steps: list[Spent], value: Callable[[Spent], float]) -> float:
+    """Over all steps but the first."""
+    return statistics.median(map(value, steps[1:]))
+
+
+def shapes(given: argparse.Namespace) -> dict[str, tuple[Shape, bool]]:
+    """Shapes by name, and whether there is a KL term."""
+    size = (given.rows, given.prompt, given.completion)
+    return {
+        "even": (Shape(*size), False),
+        "kl": (Shape(*size), True),
+        "uneven": (Shape(*size, spread=0.8), False),
+        "turns": (Shape(*size, turns=10), False),
+    }
+
+
+def measure(
+    name: str, shape: Shape, kl: bool, given: argparse.Namespace, model: Any, tokenizer: PreTrainedTokenizerBase
+) -> list[Round]:
+    """All rounds of a shape."""
+    found = []
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        model.save_pretrained(folder)
+        model.config._name_or_path = str(folder)
+        for number in range(given.rounds):
+            rows = some_rows(shape, len(tokenizer), number)
+            steps: dict[str, list[Spent]] = {}
+            for arm in ("ours", "trl") if number % 2 else ("trl", "ours"):
+                if arm == "ours":
+                    steps[arm] = ours(model, rows, given.batch, given.steps + 1, folder, kl=kl)
+                else:
+                    steps[arm] = trls(model, tokenizer, rows, given.batch, given.steps + 1, folder, kl=kl)
+            found.append(Round(steps["ours"], steps["trl"]))
+            print(f"{name}, round {number + 1}: ratio {found[-1].ratio(lambda one: one.seconds):.3f}", file=sys.stderr)
+    return found
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=16, help=f"rows of a step, a multiple of {GROUP} (default 16)")
+    parser.add_argument("--batch", type=int, default=4, help="rows of a batch, a divisor of the rows (default 4)")
+    parser.add_argument("--prompt", type=int, default=300, help="tokens of a prompt (default 300)")
+    parser.add_argument("--completion", type=int, default=500, help="tokens of a completion (default 500)")
+    parser.add_argument("--steps", type=int, default=2, help="steps that are counted in a round (default 2)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds (default 5)")
+    parser.add_argument("--threads", type=int, default=2, help="threads of torch (default 2)")
+    names = ["even", "kl", "uneven", "turns"]
+    parser.add_argument("--shape", action="append", choices=names, help="only this; may be repeated")
+    given = parser.parse_args()
+    if given.rows % GROUP or given.rows % given.batch:
+        parser.error(f"--rows must be a multiple of {GROUP} and of --batch")
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+    torch.set_num_threads(given.threads)
+    model, tokenizer = random_model()
+    chosen = {name: one for name, one in shapes(given).items() if name in (given.shape or [name])}
+    report({name: measure(name, *one, given, model, tokenizer) for name, one in chosen.items()}, given)
+
+
+def report(found: dict[str, list[Round]], given: argparse.Namespace) -> None:
+    """The table and the JSON line."""
+    print(f"{'':10}{'ours, s':>12}{'trl, s':>12}{'ratio':>10}{'of CPU s':>12}{'gradients apart':>18}")
+    lines = {}
+    for name, rounds in found.items():
+        line = {
+            "value": statistics.median(median(one.ours, lambda step: step.seconds) for one in rounds),
+            "baseline": statistics.median(median(one.trls, lambda step: step.seconds) for one in rounds),
+            "ratio": statistics.median(one.ratio(lambda step: step.seconds) for one in rounds),
+            "cpu_ratio": statistics.median(one.ratio(lambda step: step.cpu) for one in rounds),
+        }
+        apart = max(one.apart for one in rounds)
+        print(f"{name:10}{line['value']:12.3f}{line['baseline']:12.3f}{line['ratio']:10.3f}", end="")
+        print(f"{line['cpu_ratio']:12.3f}{apart:18.1e}")
+        lines[name] = {key: float(f"{value:.4g}") for key, value in line.items()}
+    head = "even" if "even" in lines else next(iter(lines))
+    record = {
+        "name": f"optimizer step on {given.rows} rows, {head}",
+        "value": lines[head]["value"],
+        "unit": "s",
+        "baseline": lines[head]["baseline"],
+        "ratio": lines[head]["ratio"],
+        "n": given.rounds * given.steps,
+        "cpu_ratio": lines[head]["cpu_ratio"],
+        **{f"ratio_{name}": line["ratio"] for name, line in lines.items() if name != head},
+        "rows_per_batch": given.batch,
+        "tokens_per_row": given.prompt + given.completion,
+        "threads": given.threads,
+    }
+    print(json.dumps(record))
+
+
+if __name__ == "__main__":
+    main()

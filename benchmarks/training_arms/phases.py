@@ -1,0 +1,117 @@
+"""Training runs whose steps are divided into phases, with the tokens of each: the package's own `Run`, watched."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from transformers import PrinterCallback
+
+from align_echo.critic.language import Critique
+from align_echo.critic.review import Review
+from align_echo.models.local.chat import LocalModel
+from align_echo.rollout import Episode
+from align_echo.train.config import TrainConfig
+from align_echo.train.crew import Crew
+from align_echo.train.run import Run
+from align_echo.train.signals import Signals
+from align_echo.train.stage import Asked, LocalStage
+from align_echo.train.trainer import RoleTrainer
+from align_echo.types import Trajectory
+from benchmarks.rollout_arms.setting import Player
+from benchmarks.training_arms.stopwatch import Spent, Stopwatch
+
+PLAY, CRITIC, SYNC = "policy play", "critic replies", "sync"
+LEARN = {"policy": "learn policy", "critic": "learn critic"}
+PHASES = (PLAY, CRITIC, *LEARN.values(), SYNC)
+SPOKEN = Critique(reason="You walked about.", suggestions=("Look for the thing first, then take it where it belongs.",))
+"""How every critique of a model that has learned nothing is read."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A step: what it took, and its counts ("sampled", "trained", "episodes", "turns", "critiques", "unread")."""
+
+    spent: Spent
+    counts: Counter[str]
+
+
+@dataclass(frozen=True)
+class WatchedStage(LocalStage):
+    """A stage that is timed. `fixed`: actions are a walk and critiques are read as `SPOKEN`, whatever the replies say.
+    """
+
+    watch: Stopwatch = field(default_factory=Stopwatch)
+    counts: Counter[str] = field(default_factory=Counter)
+    fixed: bool = False
+
+    def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
+        with self.watch.phase(PLAY):
+            played = super().play(episodes)
+        assert not any(one.fault or one.context_overflow for one in played), "an episode did not end by itself"
+        self.counts["episodes"] += len(played)
+        self.counts["turns"] += sum(len(one.steps) for one in played)
+        self.counts["sampled"] += sum(one.usage.completion_tokens for one in played)
+        return played
+
+    def review(self, asked: Sequence[Asked]) -> list[Review]:
+        with self.watch.phase(CRITIC):
+            said = super().review(asked)
+        assert not any(one.fault for one in said), "a critic's model broke"
+        self.counts["critiques"] += len(said)
+        self.counts["sampled"] += sum(one.usage.completion_tokens for one in said)
+        if self.fixed:
+            return [one.model_copy(update={"critique": SPOKEN, "problem": ""}) for one in said]
+        self.counts["unread"] += sum(one.critique is None for one in said)
+        return said
+
+
+class WatchedRun(Run):
+    """A run of one step."""
+
+    def __init__(self, config: TrainConfig, folder: Path, *, fixed: bool) -> None:
+        super().__init__(config, folder)
+        self._fixed = fixed
+        self._stopwatch = Stopwatch()
+        self._counts: Counter[str] = Counter()
+
+    def measured(self) -> Measured:
+        """Train, and say what the step took."""
+        self.train(lambda step, signals: self._counts.update(trained=int(signals["trained_tokens"])))
+        (spent,) = self._stopwatch.steps
+        return Measured(spent, self._counts)
+
+    def _stage(self, crew: Crew, split: str, temperature: float) -> LocalStage:
+        plain = super()._stage(crew, split, temperature)
+        made = WatchedStage(**{one.name: getattr(plain, one.name) for one in fields(plain)})
+        if self._fixed:
+            crew.models["policy"].encoder.stop_ids = ()  # every reply takes all its tokens
+            made = replace(made, agent=self._walker)
+        return replace(made, watch=self._stopwatch, counts=self._counts, fixed=self._fixed)
+
+    def _walker(self, model: LocalModel) -> Player:
+        collecting = self.config.collecting
+        agent = Player(model, temperature=collecting.temperature, max_tokens=collecting.reply_tokens)
+        agent.walk = True
+        return agent
+
+    def _trainer(self, crew: Crew, watch: Callable[[int, Signals], None]) -> RoleTrainer:
+        trainer: Any = super()._trainer(crew, watch)
+        learn, publish = trainer._learn, trainer._publish
+
+        def timed_learn(kept: Any, place: int, batch: Any, losses: Any) -> Any:
+            with self._stopwatch.phase(LEARN[batch.role]):
+                return learn(kept, place, batch, losses)
+
+        def timed_publish() -> None:
+            with self._stopwatch.phase(SYNC):
+                publish()
+
+        trainer._learn, trainer._publish = timed_learn, timed_publish
+        trainer.add_callback(self._stopwatch)
+        trainer.remove_callback(PrinterCallback)
+        made: RoleTrainer = trainer
+        return made

@@ -1,0 +1,88 @@
+"""`align-echo evaluate --best-of` as a user meets it: what is sent, what is on record, bad input."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from align_echo.evaluate.comparison import Comparison
+from align_echo.models import Call
+from align_echo.types import Choice, Trajectory
+from tests.align.endpoint import Endpoint, serve
+
+VANILLA = ["evaluate", "--env", "alfworld", "--agent", "vanilla", "--tasks", "1", "--temperature", "1"]
+AGENT = [*VANILLA, "--model", "wavering"]
+
+
+@pytest.fixture
+def endpoint(monkeypatch) -> Iterator[Endpoint]:
+    """An agent that says two things by turns, and a judge for whom one of them is right."""
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    said = itertools.cycle(["look", "inventory"])
+
+    def verdict(request: dict[str, Any]) -> str:
+        return "correct" if "<action>inventory</action>" in request["messages"][-1]["content"] else "wrong"
+
+    def wavering(request: dict[str, Any]) -> str:
+        return verdict(request) if "<action>" in request["messages"][-1]["content"] else next(said)
+
+    with serve({"wavering": wavering, "picky": verdict}) as served:
+        yield served
+
+
+@pytest.mark.parametrize("judge", ["picky", "wavering", None])
+def test_what_the_judge_holds_right_is_sent_and_who_judged_is_on_record(judge, run, endpoint):
+    chosen = ["--judge", judge] if judge else []
+    status, out, err = run(*AGENT, "--best-of", "2", *chosen, "--base-url", endpoint.url, "--out", "run")
+    assert status == 0, err
+    line = f"agent: vanilla, model wavering, best of 2 at temperature 1.0 by {judge or 'wavering'}"
+    assert line in out
+    assert line in err
+    (played,) = map(Trajectory.model_validate_json, Path("run/trajectories/none.jsonl").read_text().splitlines())
+    assert set(played.actions) == {"inventory"}
+    assert {step.choice for step in played.steps} == {Choice(candidates=2, correct=1, wrong=1)}
+    turns = len(played.steps)
+    assert f"verdicts: {turns} correct, {turns} wrong, 0 that were none" in out
+    summary = Comparison.model_validate_json(Path("run/summary.json").read_text())
+    assert summary.variants["none"].choices == Choice(candidates=2 * turns, correct=turns, wrong=turns)
+    assert summary.agent == "best-of-2(vanilla(wavering))"
+    details = json.loads(Path("run/config.json").read_text())["agent_details"]
+    assert (details["best_of"], details["model.judge"]) == ("2", judge or "wavering")
+    calls = [Call.model_validate_json(line) for line in Path("run/calls.jsonl").read_text().splitlines()]
+    judged = [one for one in calls if one.reply in ("correct", "wrong")]
+    assert {one.role for one in judged} == {"judge" if judge == "picky" else "agent"}
+    assert {(one.temperature, one.max_tokens) for one in judged} == {(0.0, 8)}
+
+
+BAD = {
+    "a judge of nothing": ([*AGENT, "--judge", "picky"], "--judge needs candidates to judge: add --best-of N"),
+    "an agent that does not draw": (
+        [*AGENT, "--temperature", "0", "--best-of", "2"],
+        "--best-of needs an agent that draws",
+    ),
+    "no chat agent": (
+        ["evaluate", "--env", "alfworld", "--agent", "expert", "--best-of", "2"],
+        "--best-of needs an agent that draws: a chat model",
+    ),
+    "a script as its own judge": (
+        [*VANILLA, "--model", "novice", "--best-of", "2"],
+        "can only play: name another with --judge",
+    ),
+    "no candidates": ([*AGENT, "--best-of", "0"], "--best-of"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line_and_nothing_written(case, run, endpoint):
+    arguments, message = BAD[case]
+    url = ["--base-url", endpoint.url] if "wavering" in arguments else []
+    status, out, err = run(*arguments, *url, "--out", "out")
+    assert (status, out) == (2, "")
+    assert err.count("\n") == 1, err
+    assert message in err
+    assert not Path("out").exists()

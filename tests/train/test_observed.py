@@ -1,0 +1,91 @@
+"""What is observed of play: shares by hand, and a stage that answers as the one under it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from align_echo.train.methods.rcm import rcm
+from align_echo.train.observed import ObservedStage
+from align_echo.train.signals import of_play
+from align_echo.types import Step, Trajectory
+from tests.train.scripted_stage import BROKEN, ScriptedStage
+
+REFUSAL = "Nothing happens."
+
+
+def refused(observation: str) -> bool:
+    return observation == REFUSAL
+
+
+def episode(*said: str | None, cut: bool = False) -> Trajectory:
+    """Turns by the engine's answer: "" for a reply without an action, None for one that an interface kept from it."""
+    steps = [
+        Step(
+            reply="r",
+            action=None if answer == "" else "a",
+            observation="shown",
+            raw_observation=answer or None,
+            truncated=cut and number == len(said),
+        )
+        for number, answer in enumerate(said, start=1)
+    ]
+    return Trajectory(
+        environment="e", split="s", task_id="t", agent="a", goal="", initial_observation="", steps=tuple(steps)
+    )
+
+
+def test_shares_of_turns_and_episodes_by_hand():
+    played = [
+        episode("Fine.", REFUSAL, REFUSAL, "Fine.", ""),
+        episode(None, "", "Fine.", cut=True),
+        episode(REFUSAL, REFUSAL).model_copy(update={"fault": BROKEN}),
+    ]
+    assert of_play(played, refused) == {
+        "policy/no_action_share": 2 / 8,
+        "policy/turn_limit_share": 1 / 2,
+        "policy/invalid_share": 5 / 8,
+        "policy/invalid_run_share": 4 / 8,
+    }
+
+
+def test_a_chat_that_outgrew_the_context_was_not_cut_at_the_turn_limit():
+    found = of_play([episode("Fine.").model_copy(update={"context_overflow": True})], refused)
+    assert found["policy/turn_limit_share"] == 0
+
+
+def test_where_nothing_tells_a_refusal_there_is_no_share_of_them():
+    assert of_play([episode(REFUSAL)], None) == {"policy/no_action_share": 0, "policy/turn_limit_share": 0}
+    assert of_play([episode("x").model_copy(update={"fault": BROKEN})], refused) == {}
+
+
+@given(st.lists(st.lists(st.sampled_from(["", "Fine.", REFUSAL, None]), min_size=1), max_size=4))
+def test_shares_lie_within_each_other(answers):
+    found = of_play([episode(*one) for one in answers], refused)
+    if found:
+        assert 0 <= found["policy/invalid_run_share"] <= found["policy/invalid_share"] <= 1
+        assert found["policy/no_action_share"] <= found["policy/invalid_share"]
+
+
+def test_an_observed_stage_answers_as_the_one_under_it_and_tells_its_parts_apart():
+    def stage() -> ScriptedStage:
+        return ScriptedStage(lambda one: 0.5)
+
+    observed = ObservedStage(stage())
+    found = rcm(["a", "b"], observed, samples=2)
+    assert found == rcm(["a", "b"], stage(), samples=2)
+    signals = observed.signals(None)
+    assert {"seconds/play", "seconds/oracle", "seconds/critic"} < set(signals)
+    assert [one.task_id for one in observed.played] == ["a", "b"]
+
+
+def test_tokens_per_second_count_what_both_roles_drew(monkeypatch: pytest.MonkeyPatch):
+    clock = iter(range(100))
+    monkeypatch.setattr("align_echo.train.observed.time.perf_counter", lambda: float(next(clock)))
+    stage = ScriptedStage(lambda one: 0.5, spent=7)
+    observed = ObservedStage(stage)
+    rcm(["a"], observed, samples=3)
+    signals = observed.signals(None)
+    assert (signals["seconds/play"], signals["seconds/critic"], signals["seconds/oracle"]) == (1, 1, 1)
+    assert signals["tokens_per_second"] == (2 * 7 + 6 * 7) / 2

@@ -1,0 +1,239 @@
+"""What rows begin with alike is computed once, and nothing that is learned changes by it."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from peft import LoraConfig
+from transformers import MistralConfig, MistralForCausalLM, TrainingArguments
+
+from align_echo.tokens import TokenSequence
+from align_echo.train.backbone import ROLES, Adapters, Backbone, Models
+from align_echo.train.batching import batches
+from align_echo.train.forward import CHECKED_IDS, pair_cost, token_logprobs, why_not_shared
+from align_echo.train.loss import Objective
+from align_echo.train.prefixes import divided
+from align_echo.train.rows import Harvest, Row
+from align_echo.train.signals import Signals
+from align_echo.train.trainer import RoleTrainer, StepSettings
+from tests.models.local.tiny import tiny_model
+
+IDS = torch.tensor(CHECKED_IDS)
+
+
+def tokens(*ids: int, sampled: int = 1) -> TokenSequence:
+    """A sequence, the last `sampled` tokens of which are the model's."""
+    start = len(ids) - sampled
+    mask = (0,) * start + (1,) * sampled
+    return TokenSequence(ids, mask, tuple(-1.0 * one for one in mask), ((start, len(ids)),) if sampled else ())
+
+
+def groups(*rows: TokenSequence, size: int = 1000, cost: float | None = 0.0) -> list[tuple[int, list[int]]]:
+    return divided(dict(enumerate(rows)), tokens_per_batch=size, pair_cost=cost)
+
+
+few_ids = st.lists(st.integers(3, 4), min_size=2, max_size=12)
+some_sequences = st.lists(
+    st.tuples(few_ids, st.integers(0, 11)).map(lambda one: tokens(*one[0], sampled=min(one[1], len(one[0]) - 1))),
+    min_size=1,
+    max_size=10,
+)
+
+
+# ---------------------------------------------------------------- which rows
+
+
+def test_rows_of_one_prompt_share_all_of_it_but_the_token_from_which_the_first_reply_is_predicted():
+    prompt = range(10, 20)
+    assert groups(tokens(*prompt, 30), tokens(*prompt, 40, 41, sampled=2)) == [(9, [1, 0])]
+
+
+def test_rows_of_two_tasks_share_their_own_prompts_rather_than_what_both_tasks_begin_with():
+    one, other = (1, 2, 3, 4, 5, 6), (1, 2, 7, 8, 9, 10)
+    assert sorted(groups(*(tokens(*prompt, 30 + n) for n in range(3) for prompt in (one, other)))) == [
+        (5, [0, 2, 4]),
+        (5, [1, 3, 5]),
+    ]
+
+
+def test_single_rows_of_many_tasks_share_what_all_tasks_begin_with():
+    assert groups(*(tokens(1, 2, 3, 4, 5, 10 + n, 20, 30) for n in range(4))) == [(5, [0, 1, 2, 3])]
+
+
+def test_a_prefix_is_left_alone_where_looking_back_at_it_costs_more_than_it_saves():
+    rows = [tokens(1, 2, 3, *range(10 + n, 40 + n), sampled=30) for n in range(4)]
+    assert groups(*rows, cost=0.0) == [(2, [0, 1, 2, 3])]
+    assert groups(*rows, cost=1.0) == [(0, [0, 1, 2, 3])]
+
+
+def test_a_short_row_is_not_padded_beyond_what_the_prefix_saves():
+    long = [tokens(1, 2, 3, 4, *range(10 + n, 40 + n), sampled=30) for n in range(2)]
+    short = [tokens(1, 2, 3, 4, 50 + n) for n in range(2)]
+    assert groups(*long, *short) == [(3, [0, 1]), (3, [2, 3])]
+
+
+def test_no_prefix_is_shared_where_there_is_none_or_none_was_asked_for():
+    assert groups(tokens(1, 2), tokens(3, 4)) == [(0, [0, 1])]
+    assert groups(tokens(1, 2, 3), tokens(1, 2, 4), cost=None) == [(0, [0, 1])]
+
+
+@given(some_sequences, st.integers(1, 60), st.sampled_from([None, 0.0, 0.1]))
+def test_every_row_is_in_one_group_that_fits_and_shares_what_all_its_rows_begin_with(rows, size, cost):
+    found = groups(*rows, size=size, cost=cost)
+    assert sorted(place for _, group in found for place in group) == list(range(len(rows)))
+    for prefix, group in found:
+        members = [rows[place] for place in group]
+        longest = max(len(one.ids) for one in members)
+        assert len(group) == 1 or prefix + len(group) * (longest - prefix) <= size
+        assert len({one.ids[:prefix] for one in members}) == 1
+        assert not any(sum(one.mask[: prefix + 1]) for one in members) or not prefix
+        if prefix:
+            assert prefix + len(group) * (longest - prefix) < sum(len(one.ids) for one in members)
+
+
+# ---------------------------------------------------------------- the same numbers
+
+
+@functools.cache
+def exact_model(attention: str) -> Any:
+    """In float64."""
+    model: Any = tiny_model(kv_heads=2).double()
+    model.set_attn_implementation(attention)
+    return model
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@settings(max_examples=30)
+@given(rows=some_sequences, size=st.integers(10, 60))
+def test_log_probabilities_after_a_prefix_are_those_of_whole_rows(attention, rows, size):
+    model = exact_model(attention)
+    made = [Row(one, "policy", "g", 0.0) for one in rows]
+    places = [float(place) for place in range(len(rows))]
+    for batch in batches(made, places, places, tokens_per_batch=size, pair_cost=0.0):
+        found, entropies = token_logprobs(model, batch.ids, batch.mask, prefix_P=batch.prefix)
+        for row, place in enumerate(batch.advantages.flatten().int().tolist()):
+            ids = torch.tensor(rows[place].ids)
+            all_logprobs = model(input_ids=ids[None]).logits[0, :-1].log_softmax(-1)
+            here, own = batch.mask[row].bool(), torch.tensor(rows[place].mask[1:]).bool()
+            wanted = all_logprobs.gather(-1, ids[1:, None]).squeeze(-1)[own]
+            assert torch.allclose(found[row][here].double(), wanted, atol=1e-9)
+            spread = -(all_logprobs.exp() * all_logprobs).sum(-1)
+            assert torch.allclose(entropies[row][here].double(), spread[own], atol=1e-9)
+
+
+def harvest(number: int) -> Harvest:
+    """Prompts by role and task; replies of one to three tokens."""
+    rows = []
+    for place, role in enumerate(ROLES):
+        for task in range(2):
+            prompt = range(10 + 20 * place, 20 + 20 * place + task)
+            for sample in range(3):
+                reply = (60 + sample, 70 + number, 80)[: sample + 1]
+                one = tokens(*prompt, *reply, sampled=len(reply))
+                rows.append(Row(one, role, str(task), float(sample == 1)))
+    return Harvest(tuple(rows))
+
+
+def whole_models() -> Models:
+    return Models({"policy": tiny_model(), "critic": tiny_model(seed=1)}, reference=True)
+
+
+def adapters() -> Adapters:
+    torch.manual_seed(0)
+    return Adapters(tiny_model(), LoraConfig(r=4, target_modules="all-linear"))
+
+
+def learned(folder: Path, backbone: Backbone, *, share: bool) -> tuple[torch.Tensor, float]:
+    """All weights [P] after some steps, and the tokens that a step computed."""
+    seen: list[Signals] = []
+    RoleTrainer(
+        backbone,
+        harvest,
+        StepSettings(objective=Objective(beta=0.1), updates=2, share_prefixes=share),
+        TrainingArguments(str(folder), max_steps=4, use_cpu=True, report_to=[], save_strategy="no"),
+        optimizer=torch.optim.SGD([one for role in backbone.kept for one in backbone.weights(role)], 0.1),
+        publish=lambda: None,
+        watch=lambda step, signals: seen.append(signals),
+    ).train()
+    return torch.cat([one.detach().flatten() for one in backbone.module.parameters()]), seen[0]["trained_tokens"]
+
+
+@pytest.mark.parametrize("make", [whole_models, adapters])
+def test_weights_end_where_they_do_without_shared_prefixes_and_less_is_computed(make, tmp_path):
+    start = torch.cat([one.detach().flatten() for one in make().module.parameters()])
+    (plain, tokens_plain), (found, tokens_found) = (learned(tmp_path, make(), share=share) for share in (False, True))
+    assert float((plain - start).abs().max()) > 1e-3
+    assert torch.allclose(plain, found, atol=1e-6)
+    assert tokens_found < 0.5 * tokens_plain
+
+
+# ---------------------------------------------------------------- models that cannot
+
+
+def test_a_model_with_a_sliding_window_computes_whole_rows(tmp_path):
+    torch.manual_seed(0)
+    config = MistralConfig(
+        vocab_size=300,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        sliding_window=4,
+    )
+    model: Any = MistralForCausalLM(config)
+    assert "all keys and values" in why_not_shared(model, IDS)
+    with pytest.warns(UserWarning, match="do not share") as said:
+        _, found = learned(tmp_path, Models({"policy": model, "critic": model}, reference=True), share=True)
+    assert sum("do not share" in str(one.message) for one in said) == 1
+    assert found == sum(len(row.tokens.ids) for row in harvest(0).rows) + padding()
+
+
+def padding() -> int:
+    """Of the harvest in one batch a role."""
+    lengths = [[len(row.tokens.ids) for row in harvest(0).rows if row.role == role] for role in ROLES]
+    return sum(max(one) * len(one) - sum(one) for one in lengths)
+
+
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
+def test_gradient_checkpointing_goes_on_with_whole_rows(tmp_path):
+    plain, _ = learned(tmp_path, adapters(), share=False)
+    backbone = adapters()
+    backbone.activate("policy").get_base_model().gradient_checkpointing_enable({"use_reentrant": False})
+    with pytest.warns(UserWarning, match="gradient checkpointing keeps no keys"):
+        found, _ = learned(tmp_path, backbone, share=True)
+    assert torch.allclose(plain, found, atol=1e-6)
+
+
+def test_a_model_that_can_is_not_changed_by_being_asked():
+    model = tiny_model()
+    model.train(True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert why_not_shared(model, IDS) == ""
+    assert model.training
+
+
+def test_a_model_whose_caches_say_other_things_than_its_tokens_is_found_out():
+    model = tiny_model()
+
+    def blurred(module: Any, arguments: Any, named: Any, output: Any) -> Any:
+        if named.get("past_key_values") is not None and named["input_ids"].shape[0] > 1:
+            output.last_hidden_state = output.last_hidden_state + 1
+        return output
+
+    model.model.register_forward_hook(blurred, with_kwargs=True)
+    assert "changes with how rows are divided" in why_not_shared(model, IDS)
+
+
+def test_the_cost_of_looking_back_by_hand():
+    weights = sum(one.numel() for name, one in tiny_model().model.named_parameters() if "embed" not in name)
+    assert pair_cost(tiny_model()) == pytest.approx(2 * 2 * 2 * 16 / weights)
+    assert pair_cost(tiny_model(kv_heads=2)) < pair_cost(tiny_model())
