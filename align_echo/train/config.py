@@ -93,6 +93,8 @@ class Evaluating(Section):
 class TrainConfig(Section):
     """A run, complete. `trained` roles learn; the other role's weights stay as they are.
 
+    `critic` is the model that the critic begins as, where the roles have a model each (None: as `model`).
+
     It ends after `steps` steps, or earlier once `environment_steps` turns were played in environments (None: no such
     end). `save_every` None is every evaluation, or every 10 steps where there is none.
     """
@@ -101,6 +103,7 @@ class TrainConfig(Section):
     split: str | None = None
     interface: str = "none"
     model: str = "pocket"
+    critic: str | None = None
     weights: Weights = "shared"
     trained: tuple[Role, ...] = ("policy", "critic")
     collecting: Collecting
@@ -198,6 +201,10 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
         (
             imitates != (config.step.advantage == "reward"),
             "step.advantage: reward is for sft, which compares nothing; every other recipe needs group",
+        ),
+        (
+            config.critic is not None and config.weights != "models",
+            "critic: a critic that begins as another model needs weights: models",
         ),
         (shared and not both, "trained: shared weights learn both roles: take weights: models or adapters"),
         (

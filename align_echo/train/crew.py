@@ -37,13 +37,13 @@ class Crew:
     backbone: Backbone
     engines: Mapping[Role, TransformersEngine]
     models: Mapping[Role, LocalModel]
-    tokenizer: PreTrainedTokenizerBase
+    tokenizers: Mapping[Role, PreTrainedTokenizerBase]
 
     def save(self, folder: Path) -> None:
         """Every trained role in a folder of its own, as a model (or an adapter) to be named by its path."""
         for role in self.backbone.kept:
             self.backbone.save(role, folder / role)
-            self.tokenizer.save_pretrained(folder / role)
+            self.tokenizers[role].save_pretrained(folder / role)
 
     def publish(self) -> None:
         """Give the engines the weights of now. Engines of roles that are not trained have theirs from the start."""
@@ -74,23 +74,29 @@ def source_of(name: str) -> str:
     raise UsageError(f"{name!r} cannot be trained: name pocket, a model's folder, or transformers:PATH_OR_HUB")
 
 
+def sources_of(config: TrainConfig) -> dict[Role, str]:
+    """Where each role's model comes from. Raises what `source_of` does."""
+    return {"policy": source_of(config.model), "critic": source_of(config.critic or config.model)}
+
+
 def gather(config: TrainConfig) -> Crew:
     """Load everything. Raises `UsageError` or `MissingDataError` for a model that cannot be used."""
     quiet: Callable[[], None] = transformers_logging.disable_progress_bar
     quiet()
-    source, device = source_of(config.model), torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    encoder = encoder_of(source)
+    sources, device = sources_of(config), torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    encoders = {role: encoder_of(source) for role, source in sources.items()}
 
-    def load() -> PreTrainedModel:
-        model: Any = files_of(source, lambda: read_model(AutoModelForCausalLM, source, torch.float32))
+    def load(role: Role) -> PreTrainedModel:
+        model: Any = files_of(sources[role], lambda: read_model(AutoModelForCausalLM, sources[role], torch.float32))
         made: PreTrainedModel = model.to(device)
         return made
 
-    def engine(name: str) -> TransformersEngine:
-        return TransformersEngine(load(), name=name, decode=encoder.text, slots=config.collecting.workers)
+    def engine(role: Role) -> TransformersEngine:
+        return TransformersEngine(load(role), name=role, decode=encoders[role].text, slots=config.collecting.workers)
 
     backbone = _backbone(config, load)
-    check_parts(backbone.activate(ROLES[0]), torch.tensor(CHECKED_IDS, device=device))
+    for role in ROLES:
+        check_parts(backbone.activate(role), torch.tensor(CHECKED_IDS, device=device))
     if config.gradient_checkpointing:
         for role in ROLES:
             backbone.activate(role).gradient_checkpointing_enable({"use_reentrant": False})
@@ -99,19 +105,20 @@ def gather(config: TrainConfig) -> Crew:
     if isinstance(backbone, Adapters):
         _give_adapters(policy, backbone)
     models: dict[Role, LocalModel] = {
-        role: LocalModel(one, encoder, seed=config.seed, adapter=role if isinstance(backbone, Adapters) else "")
+        role: LocalModel(one, encoders[role], seed=config.seed, adapter=role if isinstance(backbone, Adapters) else "")
         for role, one in zip(ROLES, (policy, critic), strict=True)
     }
-    return Crew(backbone, {"policy": policy, "critic": critic}, models, AutoTokenizer.from_pretrained(source))
+    tokenizers = {role: AutoTokenizer.from_pretrained(source) for role, source in sources.items()}
+    return Crew(backbone, {"policy": policy, "critic": critic}, models, tokenizers)
 
 
-def _backbone(config: TrainConfig, load: Any) -> Backbone:
+def _backbone(config: TrainConfig, load: Callable[[Role], PreTrainedModel]) -> Backbone:
     reference = config.step.objective.beta > 0
     if config.weights == "adapters":
         torch.manual_seed(config.seed)
-        return Adapters(load(), lora_of(config.lora), trained=config.trained)
-    policy = load()
-    critic = load() if config.weights == "models" else policy
+        return Adapters(load("policy"), lora_of(config.lora), trained=config.trained)
+    policy = load("policy")
+    critic = load("critic") if config.weights == "models" else policy
     return Models({"policy": policy, "critic": critic}, trained=config.trained, reference=reference)
 
 

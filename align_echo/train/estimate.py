@@ -6,6 +6,7 @@ Left out: activations and key-value caches, which depend on how long episodes tu
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
@@ -13,8 +14,10 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from align_echo.models.local.loading import files_of
+from align_echo.train.backbone import ROLES
 from align_echo.train.config import Collecting, RecipeName, TrainConfig
-from align_echo.train.crew import source_of
+from align_echo.train.crew import sources_of
+from align_echo.train.rows import Role
 from align_echo.wrappers.catalogue import environment
 
 BYTES = 4
@@ -27,7 +30,7 @@ class Cost:
 
     `episodes` are the policy's and `lessons` the expert's; `most_turns` is that of both. `replies` are the policy's:
     with best-of-N the candidates, and `verdicts` what is asked about them. `critiques` are all that the critic writes.
-    `evaluations` of `held_out` episodes each are those of the whole run.
+    `parameters` are those of all models. `evaluations` of `held_out` episodes each are those of the whole run.
     """
 
     episodes: int
@@ -51,7 +54,8 @@ def estimate(config: TrainConfig) -> Cost:
     played = _played(collecting)
     replies = played.episodes * turns * collecting.best_of
     rows = {"policy": played.rows, "critic": played.critiques}
-    parameters = _parameters(config)
+    sources = sources_of(config)
+    sizes = {role: _parameters(sources[role]) for role in (ROLES if config.weights == "models" else ROLES[:1])}
     return Cost(
         episodes=played.episodes,
         lessons=played.lessons,
@@ -63,8 +67,8 @@ def estimate(config: TrainConfig) -> Cost:
         harvests=math.ceil(config.steps / config.step.updates),
         evaluations=_evaluations(config),
         held_out=config.evaluating.tasks if config.evaluating.every else 0,
-        parameters=parameters,
-        memory=_memory(config, parameters),
+        parameters=sum(sizes.values()),
+        memory=_memory(config, sizes),
     )
 
 
@@ -99,22 +103,25 @@ def _evaluations(config: TrainConfig) -> int:
     return 2 + math.ceil(config.steps / every) if every else 0
 
 
-def _parameters(config: TrainConfig) -> int:
-    source, make = source_of(config.model), cast("Any", AutoModelForCausalLM)
+def _parameters(source: str) -> int:
+    make = cast("Any", AutoModelForCausalLM)
     found = files_of(source, lambda: AutoConfig.from_pretrained(source))
     with torch.device("meta"):
         model = make.from_config(found)
     return sum(one.numel() for one in model.parameters())
 
 
-def _memory(config: TrainConfig, parameters: int) -> dict[str, int]:
-    """Weights, gradients and the two moments of AdamW; adapters themselves are left out as small."""
-    models = 2 if config.weights == "models" else 1
-    trained = 0 if config.weights == "adapters" else len(config.trained) if models == 2 else 1
-    referenced = trained if config.step.objective.beta > 0 else 0
+def _memory(config: TrainConfig, sizes: Mapping[Role, int]) -> dict[str, int]:
+    """Weights, gradients and the two moments of AdamW; adapters themselves are left out as small.
+
+    `sizes` are the parameters of each model, by the role that it plays (or the first of those).
+    """
+    learn = [size for role, size in sizes.items() if role in config.trained or config.weights == "shared"]
+    trained = 0 if config.weights == "adapters" else sum(learn)
+    held = sum(sizes.values())
     return {
-        "weights that learn or are frozen": models * parameters * BYTES,
-        "gradients and optimizer": 3 * trained * parameters * BYTES,
-        "references": referenced * parameters * BYTES,
-        "engines": models * parameters * BYTES,
+        "weights that learn or are frozen": held * BYTES,
+        "gradients and optimizer": 3 * trained * BYTES,
+        "references": (trained if config.step.objective.beta > 0 else 0) * BYTES,
+        "engines": held * BYTES,
     }

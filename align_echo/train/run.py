@@ -35,7 +35,7 @@ from align_echo.models.local.loading import content_hash
 from align_echo.prompts import prompt_hash
 from align_echo.train.budget import Budget, played_before
 from align_echo.train.config import Collecting, TrainConfig
-from align_echo.train.crew import Crew, gather, source_of
+from align_echo.train.crew import Crew, gather, sources_of
 from align_echo.train.held_out import Curve, HeldOut
 from align_echo.train.methods.critique_grpo import critique_grpo
 from align_echo.train.methods.echo import echo
@@ -128,7 +128,7 @@ class Run:
 
     def _record(self) -> dict[str, Any]:
         """What `config.json` holds; a resumed run must ask for the same."""
-        interface, source = resolve_interface(self._spec, self.config.interface), source_of(self.config.model)
+        interface, sources = resolve_interface(self._spec, self.config.interface), sources_of(self.config)
         return {
             "command": "train",
             "align_echo": __version__,
@@ -138,7 +138,7 @@ class Run:
             "held_out": self._held_out,
             "games": games_of(self._spec, None),
             "interface": interface.label if interface else "none",
-            "weights": content_hash(Path(source)) if Path(source).is_dir() else "",
+            "weights": {role: content_hash(Path(one)) if Path(one).is_dir() else "" for role, one in sources.items()},
             "prompts": {name: prompt_hash(name) for name in self._prompts()},
             "config": self.config.model_dump(mode="json"),
         }
@@ -255,7 +255,7 @@ class Run:
             watch=observe,
             temperature=config.collecting.temperature,
             evaluation=self._evaluation,
-            tokenizer=crew.tokenizer,
+            tokenizers=crew.tokenizers,
             callbacks=[
                 *([EarlyStoppingCallback(patience)] if patience else []),
                 *([budget] if config.environment_steps else []),

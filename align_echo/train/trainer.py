@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
@@ -90,17 +91,16 @@ class RoleTrainer(Trainer):
         watch: Callable[[int, Signals], None],
         temperature: float = 1.0,
         evaluation: Evaluation | None = None,
-        tokenizer: PreTrainedTokenizerBase | None = None,
+        tokenizers: Mapping[Role, PreTrainedTokenizerBase] = MappingProxyType({}),
         callbacks: Iterable[TrainerCallback] = (),
     ) -> None:
-        """`tokenizer` is saved beside the weights of every role, so that each is a model to be named by its folder."""
+        """`tokenizers` are saved beside the weights of their roles: each is a model to be named by its folder."""
         super().__init__(
             model=backbone.module,
             args=arguments,
             train_dataset=_Steps(arguments.max_steps),
             eval_dataset=_Steps(1) if evaluation else None,
             data_collator=_only,
-            processing_class=tokenizer,
             optimizers=(optimizer, None),
             callbacks=list(callbacks),
         )
@@ -112,6 +112,7 @@ class RoleTrainer(Trainer):
         self._watch = watch
         self._temperature = temperature
         self._evaluation = evaluation
+        self._tokenizers = tokenizers
         self._kept: _Kept | None = None
         self._norms: dict[Role, torch.Tensor] = {}
         self._signals: Signals = {}
@@ -246,8 +247,8 @@ class RoleTrainer(Trainer):
         for role in self._backbone.kept:
             folder = (Path(output_dir) if output_dir else self._folder) / role
             self._backbone.save(role, folder)
-            if self.processing_class is not None:
-                self.processing_class.save_pretrained(folder)
+            if role in self._tokenizers:
+                self._tokenizers[role].save_pretrained(folder)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         for role in self._backbone.kept:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
@@ -86,6 +87,16 @@ def test_every_method_runs_and_leaves_what_it_says(name, model, warm, tmp_path):
     assert {"model.safetensors", "tokenizer.json", "config.json"} <= {
         file.name for file in (tmp_path / "run" / role).iterdir()
     }
+
+
+def test_a_critic_can_begin_as_another_model_with_a_tokenizer_of_its_own(model, warm, tmp_path):
+    config = config_of("echo", model, critic=str(warm / "policy"), steps=1, save_every=1, optimising={"lr": 1e-9})
+    trained(config, tmp_path / "run")
+    before = load_file(warm / "policy" / "model.safetensors")
+    after = load_file(tmp_path / "run" / "critic" / "model.safetensors")
+    assert all(torch.allclose(before[name], after[name], atol=1e-6) for name in before)
+    with pytest.raises(UsageError, match="weights: models"):
+        config_of("grpo", model, critic=model)
 
 
 def test_adapters_run_and_can_be_named_as_models(model, tmp_path):
@@ -211,7 +222,7 @@ def test_a_run_is_on_record_with_all_that_it_is_made_of(model, tmp_path):
     config = config_of("grpo", model, interface="probe")
     found = Run(config, tmp_path / "run").on_record
     assert found["interface"].startswith("alfworld/probe@")
-    assert found["weights"] == content_hash(Path(model))
+    assert found["weights"] == dict.fromkeys(("policy", "critic"), content_hash(Path(model)))
     assert {"vanilla/system", "critic/echo"} <= found["prompts"].keys()
 
 
@@ -330,8 +341,8 @@ def test_the_estimate_of_a_step_by_hand(model):
     cost = estimate(config_of("echo", model))
     assert (cost.episodes, cost.critiques, cost.most_turns) == (3, 2, 6)
     assert cost.rows == {"policy": 2, "critic": 2}
-    assert cost.parameters == tiny_model(context=4096).num_parameters()
-    assert cost.memory["gradients and optimizer"] == 2 * 3 * 4 * cost.parameters
+    assert cost.parameters == 2 * tiny_model(context=4096).num_parameters()
+    assert cost.memory["gradients and optimizer"] == 3 * 4 * cost.parameters
     assert (cost.harvests, cost.verdicts, cost.lessons, cost.evaluations) == (2, 0, 0, 0)
     assert estimate(config_of("icrl", model)).episodes == 4
     assert estimate(config_of("echo-no-critic", model)).rows == {"policy": 2}
