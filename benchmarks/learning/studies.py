@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Study:
-    """Policies are measured without critique, one draw a sample at temperature 1, on `tasks` tasks of `split`.
+    """Policies are measured without critique at temperature 1 on `tasks` tasks of `split`, all of them: each seed the same.
 
     `baseline` is the arm that the others are compared with; "start" is the model before training.
     """
@@ -39,7 +39,7 @@ STUDIES = {
     study.name: study
     for study in (
         Study("alfworld", env="alfworld", split="valid_unseen", tasks=134, samples=2, baseline="grpo"),
-        Study("webshop", env="webshop", split="test", tasks=200, samples=2, baseline="grpo"),
+        Study("webshop", env="webshop", split="test", tasks=500, samples=1, baseline="grpo"),
     )
 }
 

@@ -1,0 +1,59 @@
+"""Studies of learning: what a report says of measured episodes, and that every config of a study can be run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("yaml")
+
+from align_echo.train.config import checked_config, read_file
+from benchmarks.learning.report import findings
+from benchmarks.learning.runs import START, Job, jobs
+from benchmarks.learning.studies import STUDIES, study
+from tests.evaluate.test_grid import episode
+
+STUDY = study("alfworld")
+
+
+def measured(folder: Path, arm: str, seed: int, scores: dict[str, list[float]]) -> Job:
+    """A run that is finished, with these scores of a task's episodes."""
+    job = Job(STUDY, arm, seed, folder / arm / f"seed-{seed}")
+    job.test.parent.mkdir(parents=True)
+    lines = [episode(task, ["look"], score=one).model_dump_json() for task, some in scores.items() for one in some]
+    job.test.write_text("\n".join(lines) + "\n")
+    (job.folder / "summary.json").write_text(json.dumps({"steps": 4, "environment_steps": 100 * seed}))
+    return job
+
+
+def test_a_report_weighs_tasks_alike_and_pairs_what_was_gained_by_seed_and_task(tmp_path):
+    done = [
+        measured(tmp_path, START, 1, {"a": [0.0, 1.0], "b": [0.0]}),
+        measured(tmp_path, "grpo", 1, {"a": [1.0, 1.0], "b": [0.0]}),
+        measured(tmp_path, "grpo", 2, {"a": [1.0], "b": [1.0]}),
+        measured(tmp_path, "echo", 1, {"a": [1.0], "b": [1.0]}),
+        measured(tmp_path, "echo", 2, {"a": [1.0], "b": [1.0]}),
+    ]
+    found = {one.arm: one for one in findings(done, baseline="grpo") if one.measure == "score"}
+    assert (found[START].value, found["grpo"].value, found["echo"].value) == (0.25, 0.75, 1.0)
+    assert (found["echo"].gain, found["grpo"].gain, found[START].gain) == (0.25, None, -0.25)
+    assert found["grpo"].ci95[0] < 0.75 < found["grpo"].ci95[1]
+    assert found["echo"].ci95 == (1.0, 1.0)
+    assert (found["grpo"].n, found["grpo"].seeds, found["grpo"].environment_steps) == (4, 2, 150)
+    assert found[START].environment_steps is None
+
+
+def test_seeds_come_one_after_the_other_so_that_a_study_cut_short_is_a_comparison():
+    todo = jobs(STUDY, ["grpo", "echo"], 2, Path("out"))
+    assert [(job.seed, job.arm) for job in todo[:3]] == [(1, START), (1, "grpo"), (1, "echo")]
+    assert len({job.folder for job in todo}) == len(todo)
+
+
+@pytest.mark.parametrize("name", sorted(STUDIES))
+def test_every_arm_of_a_study_has_the_same_budget_and_chooses_on_other_tasks_than_it_reports(name):
+    configs = [checked_config(read_file(file), file.name) for file in study(name).arms.values()]
+    assert len({one.environment_steps for one in configs}) == 1
+    assert len({(one.optimising.lr, one.collecting.queries, one.collecting.samples) for one in configs}) == 1
+    assert all(one.env == study(name).env and one.evaluating.split != study(name).split for one in configs)
