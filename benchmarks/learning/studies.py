@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Study:
-    """Policies are measured without critique at temperature 1 on `tasks` tasks of `split`, all of them: each seed the same.
+    """Policies are measured without critique at temperature 1 on `tasks` tasks of `split`: all, so the same each seed.
 
     `baseline` is the arm that the others are compared with; "start" is the model before training.
     """
