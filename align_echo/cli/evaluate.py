@@ -9,10 +9,10 @@ import typer
 from align_echo.cli import options
 from align_echo.cli.agents import about, choose_player, workers_for
 from align_echo.cli.console import Display, cost, new_folder, note, resumable, stdout
-from align_echo.cli.plan import Models, Plan, build_player, choose_judge, config_of, try_reset
+from align_echo.cli.plan import Models, Plan, build_player, choose_judge, config_of, play_part, try_reset
 from align_echo.cli.refine import choose_refining, refine, refining_on_record, show_rounds
 from align_echo.errors import UsageError
-from align_echo.evaluate.comparison import BASELINE, Comparison, compare, run_variant, variants_of
+from align_echo.evaluate.comparison import BASELINE, Comparison, compare, variants_of
 from align_echo.evaluate.folder import EvaluationFolder, check_folder
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.evaluate.tables import NAMES, tables
@@ -124,28 +124,19 @@ def choose_variants(
 
 def play(plan: Plan, agent: Agent, folder: EvaluationFolder, display: Display) -> dict[str, list[Trajectory]]:
     """Play every variant of the plan that is not finished in the folder; all episodes by variant."""
-    played: dict[str, list[Trajectory]] = {}
-    for name, interface in plan.variants.items():
-        finished = folder.finished(name, plan.episodes)
-        display.stage(f"interface: {NAMES[name]}", len(plan.episodes), len(finished))
-
-        def ended(trajectory: Trajectory, name: str = name) -> None:
-            folder.add(name, trajectory)
-            display.episode(trajectory.won)
-
-        played[name] = run_variant(
-            plan.spec,
+    return {
+        name: play_part(
+            plan,
             agent,
             interface,
             plan.episodes,
-            split=plan.split,
-            seed=plan.seed,
-            workers=plan.workers,
-            data_root=plan.data_root,
-            finished=finished,
-            on_trajectory=ended,
+            part=name,
+            title=f"interface: {NAMES[name]}",
+            folder=folder,
+            display=display,
         )
-    return played
+        for name, interface in plan.variants.items()
+    }
 
 
 def _show(plan: Plan, player: Agent, result: Comparison) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,14 +18,16 @@ from align_echo.cli.agents import (
     is_scripted,
     model_on_record,
 )
+from align_echo.cli.console import Display
 from align_echo.critic.best_of import BestOf
 from align_echo.critic.language import Form
 from align_echo.errors import UsageError
-from align_echo.evaluate.folder import Config
+from align_echo.evaluate.comparison import run_variant
+from align_echo.evaluate.folder import Config, EvaluationFolder
 from align_echo.interface import Interface
 from align_echo.models.names import is_local
 from align_echo.rollout import Episode
-from align_echo.types import Agent, ChatModel
+from align_echo.types import Agent, ChatModel, Trajectory
 from align_echo.wrappers.catalogue import EnvironmentSpec, make
 from align_echo.wrappers.data_source import games_of
 
@@ -182,3 +185,36 @@ def try_reset(spec: EnvironmentSpec, task: str, *, split: str, data_root: Path |
         env.reset(options={"task": task})
     finally:
         env.close()
+
+
+def play_part(
+    plan: Plan,
+    player: Agent,
+    interface: Interface | None,
+    episodes: Sequence[Episode],
+    *,
+    part: str,
+    title: str,
+    folder: EvaluationFolder,
+    display: Display,
+) -> list[Trajectory]:
+    """The episodes of a part of a folder, in order, shown and kept as they end; what is in the folder is not played."""
+    finished = folder.finished(part, episodes)
+    display.stage(title, len(episodes), len(finished))
+
+    def ended(trajectory: Trajectory) -> None:
+        folder.add(part, trajectory)
+        display.episode(trajectory.won)
+
+    return run_variant(
+        plan.spec,
+        player,
+        interface,
+        episodes,
+        split=plan.split,
+        seed=plan.seed,
+        workers=plan.workers,
+        data_root=plan.data_root,
+        finished=finished,
+        on_trajectory=ended,
+    )

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 
 from align_echo.cli.agents import Player, about, model_on_record
 from align_echo.cli.console import Display, cost, stdout
-from align_echo.cli.plan import SELF, Models, Plan, Refining, refuse_script
+from align_echo.cli.plan import SELF, Models, Plan, Refining, play_part, refuse_script
 from align_echo.critic.language import Form
 from align_echo.critic.review import MAX_TOKENS, Review, review
 from align_echo.errors import UsageError
-from align_echo.evaluate.comparison import run_variant
 from align_echo.evaluate.folder import Config, EvaluationFolder
 from align_echo.evaluate.refinement import Refinement, Reviewed, episode_of, refine_rounds, review_all, rounds_table
 from align_echo.models.endpoint import base_url_of
@@ -122,26 +121,16 @@ class _Work:
 
     def play(self, number: int, episodes: Sequence[Episode]) -> list[Trajectory]:
         """The episodes of a round."""
-        plan, part = self._plan, f"round-{number}"
-        (interface,) = plan.variants.values()
-        finished = self._folder.finished(part, episodes)
-        self._display.stage(f"round {number}", len(episodes), len(finished))
-
-        def ended(trajectory: Trajectory) -> None:
-            self._folder.add(part, trajectory)
-            self._display.episode(trajectory.won)
-
-        played = run_variant(
-            plan.spec,
+        (interface,) = self._plan.variants.values()
+        played = play_part(
+            self._plan,
             self._player,
             interface,
             episodes,
-            split=plan.split,
-            seed=plan.seed,
-            workers=plan.workers,
-            data_root=plan.data_root,
-            finished=finished,
-            on_trajectory=ended,
+            part=f"round-{number}",
+            title=f"round {number}",
+            folder=self._folder,
+            display=self._display,
         )
         self.usage = sum((one.usage for one in played), self.usage)
         return played

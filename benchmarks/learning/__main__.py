@@ -33,7 +33,8 @@ def main() -> None:
     unknown = sorted(set(arms) - set(chosen.arms))
     if unknown or given.seeds < 1 or given.processes < 1:
         parser.error(f"unknown arms: {', '.join(unknown)}" if unknown else "--seeds and --processes are at least 1")
-    todo = jobs(chosen, arms, given.seeds, given.out or Path("runs/learning") / chosen.name)
+    out = given.out or Path("runs/learning") / chosen.name
+    todo = jobs(chosen, arms, given.seeds, out)
     if not given.report:
         finish(todo, processes=given.processes, say=lambda line: print(line, file=sys.stderr, flush=True))
     done = [job for job in todo if (job.folder / "test" / "summary.json").is_file()]
@@ -41,7 +42,6 @@ def main() -> None:
         parser.error("nothing is finished yet")
     found = findings(done, baseline=chosen.baseline)
     print(table(found))
-    out = given.out or Path("runs/learning") / chosen.name
     write_atomically(out / "summary.json", json.dumps([one.model_dump() for one in found], indent=2) + "\n")
     best = max((one for one in found if one.measure == "score"), key=lambda one: one.value)
     start = next((one.value for one in found if one.arm == "start" and one.measure == "score"), None)
