@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("yaml")
 
 from align_echo.train.config import checked_config, read_file
+from benchmarks.learning import curves, stack
 from benchmarks.learning.report import findings
 from benchmarks.learning.runs import START, Job, jobs
 from benchmarks.learning.studies import STUDIES, study
@@ -20,10 +21,11 @@ STUDY = study("alfworld")
 
 def measured(folder: Path, arm: str, seed: int, scores: dict[str, list[float]]) -> Job:
     """A run that is finished, with these scores of a task's episodes."""
-    job = Job(STUDY, arm, seed, folder / arm / f"seed-{seed}")
-    job.test.parent.mkdir(parents=True)
+    job = Job(arm, seed, folder / arm / f"seed-{seed}", () if arm == START else ("train",), ())
+    file = job.measured / "trajectories" / "none.jsonl"
+    file.parent.mkdir(parents=True)
     lines = [episode(task, ["look"], score=one).model_dump_json() for task, some in scores.items() for one in some]
-    job.test.write_text("\n".join(lines) + "\n")
+    file.write_text("\n".join(lines) + "\n")
     (job.folder / "summary.json").write_text(json.dumps({"steps": 4, "environment_steps": 100 * seed}))
     return job
 
@@ -57,3 +59,51 @@ def test_every_arm_of_a_study_has_the_same_budget_and_chooses_on_other_tasks_tha
     assert len({one.environment_steps for one in configs}) == 1
     assert len({(one.optimising.lr, one.collecting.queries, one.collecting.samples) for one in configs}) == 1
     assert all(one.env == study(name).env and one.evaluating.split != study(name).split for one in configs)
+
+
+def test_a_stack_is_every_combination_of_its_layers_on_the_same_tasks():
+    todo = stack.jobs(Path("trained"), [1, 2], Path("out"), interface="probe", best_of=4)
+    arms = [job.arm for job in todo if job.seed == 1]
+    assert (arms[0], arms[-1], len(set(arms))) == (START, "interface + trained + best-of", 8)
+    assert len({job.folder for job in todo}) == 16
+    for job in todo:
+        model = job.measuring[job.measuring.index("--model") + 1]
+        assert (model == f"trained/seed-{job.seed}/policy") == ("trained" in job.arm)
+        assert ("--interface" in job.measuring, "--best-of" in job.measuring) == (
+            "interface" in job.arm,
+            "best-of" in job.arm,
+        )
+
+
+def training(folder: Path, scores: list[float], pairs: list[list[float]]) -> Path:
+    """What a run of two steps wrote: held-out scores before and after, and a pair a step."""
+    folder.mkdir(parents=True)
+    files = {
+        "signals": [{"step": 0, "environment_steps": 10, "w_t": 0.5}, {"step": 1, "environment_steps": 30, "w_t": 1.0}],
+        "held_out": [{"step": 2 * place, "score": {"value": one}} for place, one in enumerate(scores)],
+        "refinements": [{"step": step, "scores": [pair]} for step, pair in enumerate(pairs)],
+    }
+    for name, lines in files.items():
+        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return folder
+
+
+def test_curves_tell_turns_scores_changes_by_band_and_weights(tmp_path):
+    runs = [
+        training(tmp_path / "1", [0.25, 0.5], [[0.5, 0.75], [1.0, 0.0]]),
+        training(tmp_path / "2", [0.75, 1.0], [[0.5, 0.25], [0.0, 1.0]]),
+    ]
+    found = curves.curves({"icrl": runs})
+    assert [(one.environment_steps, one.score, one.lowest) for one in found["points"]] == [(0, 0.5, 0.25), (40, 0.75, 0.5)]
+    changes = {(one.half, one.before): (one.gain, one.n) for one in found["gains"]}
+    assert changes[("first", "0.5-0.75")] == changes[("first", "all")] == (0.0, 2)
+    assert (changes[("second", "full")], changes[("second", "0-0.25")]) == ((-1.0, 1), (1.0, 1))
+    assert found["spreads"][1].shares == {"0-0.25": {"full": 0.5}, "full": {"0-0.25": 0.5}}
+    assert found["w_t"] == {"icrl": {"first": 0.5, "second": 1.0}}
+
+
+def test_a_seed_that_stopped_early_does_not_bend_the_curve(tmp_path):
+    runs = [training(tmp_path / "1", [0.25, 0.5], []), training(tmp_path / "2", [0.75], [])]
+    found = curves.curves({"grpo": runs})
+    assert [(one.step, one.seeds) for one in found["points"]] == [(0, 2)]
+    assert (found["gains"], found["spreads"]) == ([], [])

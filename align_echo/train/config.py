@@ -93,6 +93,8 @@ class Evaluating(Section):
 class TrainConfig(Section):
     """A run, complete. `trained` roles learn; the other role's weights stay as they are.
 
+    Tasks of `task_types` are trained on (None: of all); held-out tasks are of every type.
+
     `critic` is the model that the critic begins as, where the roles have a model each (None: as `model`).
 
     It ends after `steps` steps, or earlier once `environment_steps` turns were played in environments (None: no such
@@ -101,6 +103,7 @@ class TrainConfig(Section):
 
     env: str = "alfworld"
     split: str | None = None
+    task_types: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     interface: str = "none"
     model: str = "pocket"
     critic: str | None = None
@@ -214,6 +217,10 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
         (
             config.step.advantage == "group" and config.collecting.samples == 1,
             "collecting.samples: samples are compared with each other: take 2 or more",
+        ),
+        (
+            config.step.critic_warmup > 0 and (shared or not both),
+            "step.critic_warmup: needs both roles trained, with weights: models or adapters",
         ),
         (config.evaluating.patience > 0 and every == 0, "evaluating.patience: needs evaluating.every"),
         *((True, f"report_to: {why}") for why in _trackers_lacking(config.report_to)),

@@ -71,6 +71,18 @@ def _unheard(step: int, figures: dict[str, Any]) -> None:
     """For those who read the figures in the folder."""
 
 
+def of_types(wanted: Sequence[str] | None, shown: Sequence[str], task_type: Callable[[str], str]) -> list[str]:
+    """The tasks of the types that are wanted; all for None. Raises `UsageError` for a type that no task has."""
+    if wanted is None:
+        return list(shown)
+    types = {task: task_type(task) for task in shown}
+    unknown = sorted(set(wanted) - set(types.values()))
+    if unknown:
+        known = ", ".join(sorted(set(types.values())))
+        raise UsageError(f"task_types: no task to train on is of type {unknown[0]!r}; types: {known}")
+    return [task for task in shown if types[task] in wanted]
+
+
 def queries_at(harvest: int, pool: Sequence[str], count: int, seed: int) -> list[str]:
     """The tasks of a harvest: laps over all of them, each in an order of its own; the same in every process.
 
@@ -121,7 +133,7 @@ class Run:
         self._split = check_split(self._spec, config.split or self._spec.train_split)
         self._held_out = check_split(self._spec, config.evaluating.split or self._spec.test_split)
         self.on_record = self._record()
-        self._pool = tasks(config.env, split=self._split)
+        self._pool = of_types(config.task_types, tasks(config.env, split=self._split), self._spec.task_type)
         queries_at(0, self._pool, config.collecting.queries, config.seed)
         self._resume = check_run_folder(folder, self.on_record, resume=resume)
         self._evaluation: HeldOut | None = None

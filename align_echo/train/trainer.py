@@ -43,6 +43,7 @@ Evaluation = Callable[[], Signals]
 class StepSettings(Frozen):
     """How a harvest becomes steps. `updates` is how many steps one harvest serves.
 
+    In the first `critic_warmup` steps the critic learns alone, up to the end of a harvest.
     An `advantage` is a reward compared within its group, or the reward itself (rows that are imitated).
     With `joint` advantages both roles of a query are one group (an ablation of ICRL). With `share_prefixes` what rows
     begin with alike is computed once, where the model can do so and where it costs less.
@@ -54,6 +55,7 @@ class StepSettings(Frozen):
     joint: bool = False
     scaled: bool = True
     updates: int = Field(default=1, ge=1)
+    critic_warmup: int = Field(default=0, ge=0)
     tokens_per_batch: int = Field(default=8192, ge=1)
     most_loss: float = Field(default=1e4, gt=0)
     share_prefixes: bool = True
@@ -181,7 +183,7 @@ class RoleTrainer(Trainer):
         found = self._advantages(rows)
         scale = scales(rows, self._settings.normalisation)
         made = batches(
-            *self._useful(rows, found.values, scale),
+            *self._useful(rows, found.values, scale, self._learning(number)),
             tokens_per_batch=self._settings.tokens_per_batch,
             pair_cost=self._pair_cost,
         )
@@ -206,11 +208,16 @@ class RoleTrainer(Trainer):
         keys = [row.group if self._settings.joint else (row.role, row.group) for row in rows]
         return group_advantages(rewards, keys, scaled=self._settings.scaled)
 
+    def _learning(self, harvest: int) -> tuple[Role, ...]:
+        warming_up = harvest * self._settings.updates < self._settings.critic_warmup
+        return ("critic",) if warming_up else self._backbone.trained
+
     def _useful(
-        self, rows: Sequence[Row], advantages: Sequence[float], scale: Sequence[float]
+        self, rows: Sequence[Row], advantages: Sequence[float], scale: Sequence[float], learning: Sequence[Role]
     ) -> tuple[list[Row], list[float], list[float]]:
-        """Rows whose loss has a gradient: without a KL term, those with an advantage."""
-        kept = [place for place, one in enumerate(advantages) if one or self._settings.objective.beta]
+        """Rows of the roles that learn now whose loss has a gradient: without a KL term, those with an advantage."""
+        useful = [bool(one or self._settings.objective.beta) for one in advantages]
+        kept = [place for place, row in enumerate(rows) if useful[place] and row.role in learning]
         return [rows[one] for one in kept], [advantages[one] for one in kept], [scale[one] for one in kept]
 
     def _give_up(self, batch: Batch, logprobs: torch.Tensor) -> None:

@@ -1,6 +1,6 @@
 """Train by several methods, measure, compare: `python -m benchmarks.learning STUDY [--seeds N] [--arms A B ...]`.
 
-Studies: `alfworld`, `webshop`. Every arm begins with the same model, ends after the same number of turns played in
+Studies: `alfworld` and, each with one thing changed, `alfworld-low-rate`, `-n4`, `-hard`; `webshop`. Every arm begins with the same model, ends after the same number of turns played in
 environments and is measured without critique on tasks that were not trained on. Hours on two cores; a study that was
 stopped goes on with the same command. Writes `summary.json` into --out; the last line is one JSON object.
 """
@@ -13,8 +13,7 @@ import sys
 from pathlib import Path
 
 from align_echo.errors import AlignEchoError
-from align_echo.interface import write_atomically
-from benchmarks.learning.report import findings, table
+from benchmarks.learning.report import findings, show
 from benchmarks.learning.runs import finish, jobs
 from benchmarks.learning.studies import STUDIES, study
 
@@ -37,12 +36,11 @@ def main() -> None:
     todo = jobs(chosen, arms, given.seeds, out)
     if not given.report:
         finish(todo, processes=given.processes, say=lambda line: print(line, file=sys.stderr, flush=True))
-    done = [job for job in todo if (job.folder / "test" / "summary.json").is_file()]
+    done = [job for job in todo if job.finished]
     if not done:
         parser.error("nothing is finished yet")
     found = findings(done, baseline=chosen.baseline)
-    print(table(found))
-    write_atomically(out / "summary.json", json.dumps([one.model_dump() for one in found], indent=2) + "\n")
+    show(found, out)
     best = max((one for one in found if one.measure == "score"), key=lambda one: one.value)
     start = next((one.value for one in found if one.arm == "start" and one.measure == "score"), None)
     last = {"name": f"learning, {chosen.name}: {best.arm}", "value": best.value, "unit": "mean held-out score"}

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel
 
+from align_echo.interface import write_atomically
 from align_echo.types import Trajectory
-from benchmarks.learning.runs import START, Job
+from benchmarks.learning.runs import Job
 
 RESAMPLES = 4000
 Table = npt.NDArray[np.float64]
@@ -72,7 +73,7 @@ def _table(runs: Sequence[Job], measure: str) -> Table:
     rows = []
     for job in runs:
         by_task: dict[str, list[float]] = defaultdict(list)
-        for line in job.test.read_text(encoding="utf-8").splitlines():
+        for line in job.episodes.read_text(encoding="utf-8").splitlines():
             one = Trajectory.model_validate_json(line)
             by_task[one.task_id] += [] if one.fault else [float(one.won) if measure == "success" else one.score]
         rows.append([float(np.mean(by_task[task])) if by_task[task] else np.nan for task in sorted(by_task)])
@@ -91,7 +92,7 @@ def _interval(table: Table, seed: int) -> tuple[float, float]:
 
 
 def _mean_of(runs: Sequence[Job], key: str) -> float | None:
-    if runs[0].arm == START:
+    if not runs[0].training:
         return None
     return float(np.mean([_summary(job.folder)[key] for job in runs]))
 
@@ -101,8 +102,13 @@ def _summary(folder: Path) -> dict[str, Any]:
     return found
 
 
-def table(found: Sequence[Finding]) -> str:
-    """The findings as lines of a Markdown table."""
+def show(found: Sequence[Finding], out: Path) -> None:
+    """Print the findings as a Markdown table, and write them to `summary.json`."""
+    print(_markdown(found))
+    write_atomically(out / "summary.json", json.dumps([one.model_dump() for one in found], indent=2) + "\n")
+
+
+def _markdown(found: Sequence[Finding]) -> str:
     lines = ["| measure | method | seeds | n | value, % | over the baseline | turns played | steps |", "|---" * 8 + "|"]
     for one in found:
         value = f"{100 * one.value:.1f} [{100 * one.ci95[0]:.1f}, {100 * one.ci95[1]:.1f}]"

@@ -21,43 +21,52 @@ COMMAND = "from align_echo.cli.main import main; main()"
 
 @dataclass(frozen=True)
 class Job:
-    """A method under a seed; `START` is the model before training, which is measured alone."""
+    """An arm under a seed: the arguments of `align-echo` that train it (none: nothing is trained) and measure it."""
 
-    study: Study
     arm: str
     seed: int
     folder: Path
+    training: tuple[str, ...]
+    measuring: tuple[str, ...]
 
     @property
-    def training(self) -> list[str]:
-        """The arguments of `align-echo` that train it; none for the start."""
-        if self.arm == START:
-            return []
-        config = str(self.study.arms[self.arm])
-        return ["train", "--config", config, "--seed", str(self.seed), "--out", str(self.folder)]
+    def measured(self) -> Path:
+        """Where the measurement is."""
+        return self.folder / "test"
 
     @property
-    def measuring(self) -> list[str]:
-        """The arguments of `align-echo` that measure it."""
-        model = self.study.start if self.arm == START else str(self.folder / "policy")
-        return [
-            *("evaluate", "--env", self.study.env, "--agent", "vanilla", "--model", model),
-            *("--split", self.study.split, "--tasks", str(self.study.tasks), "--seed", str(self.seed)),
-            *("--temperature", "1", "--episodes-per-task", str(self.study.samples)),
-            *("--out", str(self.folder / "test")),
-        ]
-
-    @property
-    def test(self) -> Path:
+    def episodes(self) -> Path:
         """The measured episodes, a `Trajectory` a line."""
-        return self.folder / "test" / "trajectories" / "none.jsonl"
+        return next((self.measured / "trajectories").glob("*.jsonl"))
+
+    @property
+    def finished(self) -> bool:
+        """Whether it was measured."""
+        return (self.measured / "summary.json").is_file()
+
+
+def measuring(study: Study, model: str, seed: int, folder: Path, more: Sequence[str] = ()) -> tuple[str, ...]:
+    """Arguments of `align-echo` that measure a model as a study does, with `more` of them."""
+    return (
+        *("evaluate", "--env", study.env, "--agent", "vanilla", "--model", model),
+        *("--split", study.split, "--tasks", str(study.tasks), "--seed", str(seed)),
+        *("--temperature", "1", "--episodes-per-task", str(study.samples)),
+        *(*more, "--out", str(folder / "test")),
+    )
 
 
 def jobs(study: Study, arms: Sequence[str], seeds: int, out: Path) -> list[Job]:
-    """Every arm under every seed, seeds outermost: what is done first is already a comparison."""
-    return [
-        Job(study, arm, seed, out / arm / f"seed-{seed}") for seed in range(1, seeds + 1) for arm in (START, *arms)
-    ]
+    """Every arm under every seed and, as `START`, the model before training; seeds outermost: what is done first is
+    already a comparison.
+    """
+    return [_job(study, arm, seed, out / arm / f"seed-{seed}") for seed in range(1, seeds + 1) for arm in (START, *arms)]
+
+
+def _job(study: Study, arm: str, seed: int, folder: Path) -> Job:
+    if arm == START:
+        return Job(arm, seed, folder, (), measuring(study, study.start, seed, folder))
+    training = ("train", "--config", str(study.arms[arm]), "--seed", str(seed), "--out", str(folder))
+    return Job(arm, seed, folder, training, measuring(study, str(folder / "policy"), seed, folder))
 
 
 def finish(todo: Sequence[Job], *, processes: int, say: Callable[[str], None]) -> None:
@@ -67,7 +76,7 @@ def finish(todo: Sequence[Job], *, processes: int, say: Callable[[str], None]) -
 
 
 def _finish(job: Job, say: Callable[[str], None]) -> None:
-    for arguments, folder in ((job.training, job.folder), (job.measuring, job.folder / "test")):
+    for arguments, folder in ((job.training, job.folder), (job.measuring, job.measured)):
         if arguments and not (folder / "summary.json").is_file():
             say(f"{job.arm}, seed {job.seed}: {arguments[0]}")
             _run(arguments, folder)

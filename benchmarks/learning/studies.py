@@ -35,10 +35,15 @@ class Study:
         return {file.stem: file for file in sorted((HERE / self.name).glob("*.yaml"))}
 
 
+def _alfworld(name: str) -> Study:
+    """The first is the comparison; the others are the same with one thing changed, and half the turns."""
+    return Study(name, env="alfworld", split="valid_unseen", tasks=134, samples=2, baseline="grpo")
+
+
 STUDIES = {
     study.name: study
     for study in (
-        Study("alfworld", env="alfworld", split="valid_unseen", tasks=134, samples=2, baseline="grpo"),
+        *(_alfworld(name) for name in ("alfworld", "alfworld-low-rate", "alfworld-n4", "alfworld-hard")),
         Study("webshop", env="webshop", split="test", tasks=500, samples=1, baseline="grpo"),
     )
 }

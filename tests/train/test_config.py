@@ -62,6 +62,8 @@ def test_merging_leaves_the_base_as_it_was():
         ({"evaluating": {"patience": 2}}, "patience: needs evaluating.every"),
         ({"collecting": {"samples": 1}}, "take 2 or more"),
         ({"collecting": {"temperature": math.inf}}, "collecting.temperature: "),
+        ({"step": {"critic_warmup": 3}}, "critic_warmup: needs both roles trained, with weights"),
+        ({"task_types": []}, "task_types: "),
         ({"step": {"updates": 0}}, "step.updates: "),
         ({"step": {"tokens_per_batch": 0}}, "step.tokens_per_batch: "),
         ({"step": {"objective": {"clip_low": 3}}}, "step.objective.clip_low: "),

@@ -21,7 +21,7 @@ from align_echo.rollout import Episode
 from align_echo.train.config import TrainConfig, checked_config, merged, method, methods
 from align_echo.train.crew import Crew
 from align_echo.train.estimate import estimate
-from align_echo.train.run import Run, queries_at
+from align_echo.train.run import Run, of_types, queries_at
 from align_echo.train.signals import Signals
 from align_echo.train.stage import LocalStage
 from align_echo.types import Message, Trajectory
@@ -359,3 +359,11 @@ def test_the_estimate_counts_candidates_verdicts_updates_and_evaluations(model):
     assert (cost.episodes, cost.most_turns, cost.replies, cost.verdicts) == (2, 4, 12, 12)
     assert cost.harvests == 4
     assert (cost.held_out, cost.evaluations) == (5, 4)  # before, after steps 4 and 7, and of what is kept
+
+
+def test_a_run_may_train_on_tasks_of_some_types_only():
+    shown = ["heat a", "cool a", "heat b"]
+    assert of_types(None, shown, lambda task: task[:4]) == shown
+    assert of_types(("heat",), shown, lambda task: task[:4]) == ["heat a", "heat b"]
+    with pytest.raises(UsageError, match="no task to train on is of type 'boil'; types: cool, heat"):
+        of_types(("heat", "boil"), shown, lambda task: task[:4])

@@ -133,6 +133,23 @@ def test_a_frozen_role_keeps_its_weights_to_the_bit(make, role, tmp_path):
     assert all(f"{role}." in name for name in changed)
 
 
+@pytest.mark.parametrize("make", [pair, adapters])
+def test_a_critic_learns_alone_while_it_warms_up(make, tmp_path):
+    backbone, seen = make(), []
+    before = weights_of(backbone)
+    warming = {"settings": settings_of(Objective(), critic_warmup=2), "seen": seen}
+    trainer(tmp_path / "a", backbone, steps=2, **warming).train()
+    assert {"critic." in name for name in differing(before, weights_of(backbone))} == {True}
+    backbone = make()
+    trainer(tmp_path / "b", backbone, steps=3, **warming).train()
+    assert {"critic." in name for name in differing(before, weights_of(backbone))} == {True, False}
+    assert [("policy/loss" in signals, "policy/reward" in signals) for _, signals in seen[2:]] == [
+        (False, True),
+        (False, True),
+        (True, True),
+    ]
+
+
 def test_the_models_own_weights_stay_as_they_are_under_adapters(tmp_path):
     backbone = adapters()
     before = weights_of(backbone)

@@ -1,0 +1,196 @@
+"""What happened while a study trained: `python -m benchmarks.learning.curves STUDY [--out DIR]`.
+
+Prints, over the seeds that were trained: held-out scores by step; how scores changed from an attempt to the one after
+its critique, by the score before, in the first and the second half of training; where scores went (a density); and
+w_t. Writes `curves/summary.json` into --out; the last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel
+
+from align_echo.errors import AlignEchoError
+from align_echo.interface import write_atomically
+from align_echo.train.signals import band
+from benchmarks.learning.studies import STUDIES, study
+
+RESAMPLES = 4000
+HALVES = ("first", "second")
+Pairs = list[tuple[float, float]]
+
+
+class Point(BaseModel):
+    """Held-out score (0 to 1) after so many steps: mean, lowest and highest of the seeds."""
+
+    arm: str
+    step: int
+    environment_steps: float
+    score: float
+    lowest: float
+    highest: float
+    seeds: int
+
+
+class Gain(BaseModel):
+    """Mean change of the score from an attempt to the next, by the band of the score before; `n` pairs.
+
+    The interval resamples steps: those of a query share their attempt.
+    """
+
+    arm: str
+    half: str
+    before: str
+    gain: float
+    ci95: tuple[float, float]
+    n: int
+
+
+class Spread(BaseModel):
+    """Shares of the pairs of an arm, from one band of scores to another; they add up to 1."""
+
+    arm: str
+    half: str
+    shares: dict[str, dict[str, float]]
+
+
+def lines_of(file: Path) -> list[dict[str, Any]]:
+    """The objects of a file of lines; none where there is no file."""
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
+
+
+def points(arm: str, runs: Sequence[Path]) -> list[Point]:
+    """The curve of an arm: steps that every seed reached."""
+    found: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    for run in runs:
+        played = np.cumsum([0, *(line["environment_steps"] for line in lines_of(run / "signals.jsonl"))])
+        for line in lines_of(run / "held_out.jsonl"):
+            found[line["step"]].append((float(played[line["step"]]), line["score"]["value"]))
+    return [
+        Point(
+            arm=arm,
+            step=step,
+            environment_steps=float(np.mean([turns for turns, _ in seen])),
+            score=float(np.mean([score for _, score in seen])),
+            lowest=min(score for _, score in seen),
+            highest=max(score for _, score in seen),
+            seeds=len(seen),
+        )
+        for step, seen in sorted(found.items())
+        if len(seen) == len(runs)
+    ]
+
+
+def halves(runs: Sequence[Path]) -> dict[str, list[Pairs]]:
+    """Scores before and after, by half of training; a list for each step of each seed."""
+    found: dict[str, list[Pairs]] = {half: [] for half in HALVES}
+    for run in runs:
+        lines = lines_of(run / "refinements.jsonl")
+        middle = (lines[-1]["step"] + 1) / 2 if lines else 0
+        for line in lines:
+            found[HALVES[line["step"] >= middle]].append([(before, after) for before, after in line["scores"]])
+    return found
+
+
+def gains(arm: str, half: str, steps: Sequence[Pairs]) -> list[Gain]:
+    """By band, and over all."""
+    bands = sorted({band(before) for pairs in steps for before, _ in pairs})
+    return [_gain(arm, half, one, steps) for one in [*bands, "all"]]
+
+
+def _gain(arm: str, half: str, name: str, steps: Sequence[Pairs]) -> Gain:
+    changes = [[after - before for before, after in one if name in ("all", band(before))] for one in steps]
+    sums, counts = np.asarray([sum(one) for one in changes]), np.asarray([len(one) for one in changes])
+    drawn = np.random.default_rng(0).integers(len(steps), size=(RESAMPLES, len(steps)))
+    drawn_counts = counts[drawn].sum(axis=1)
+    means = sums[drawn].sum(axis=1)[drawn_counts > 0] / drawn_counts[drawn_counts > 0]
+    low, high = np.percentile(means, (2.5, 97.5))
+    value = float(sums.sum() / counts.sum())
+    return Gain(arm=arm, half=half, before=name, gain=value, ci95=(float(low), float(high)), n=int(counts.sum()))
+
+
+def spread(arm: str, half: str, steps: Sequence[Pairs]) -> Spread:
+    """Where the scores of a half went."""
+    pairs = [pair for one in steps for pair in one]
+    shares: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for before, after in pairs:
+        shares[band(before)][band(after)] += 1 / len(pairs)
+    return Spread(arm=arm, half=half, shares={name: dict(sorted(to.items())) for name, to in sorted(shares.items())})
+
+
+def weights(runs: Sequence[Path]) -> dict[str, float]:
+    """Mean w_t by half of training; nothing where no row was moved out of its context."""
+    found: dict[str, list[float]] = {half: [] for half in HALVES}
+    for run in runs:
+        signals = lines_of(run / "signals.jsonl")
+        for place, one in enumerate(signals):
+            if "w_t" in one:
+                found[HALVES[place >= len(signals) / 2]].append(one["w_t"])
+    return {half: float(np.mean(seen)) for half, seen in found.items() if seen}
+
+
+def curves(runs: Mapping[str, Sequence[Path]]) -> dict[str, Any]:
+    """All of it, by arm."""
+    refined = {arm: halves(folders) for arm, folders in runs.items()}
+    some = [(arm, half, steps) for arm, by_half in refined.items() for half, steps in by_half.items() if steps]
+    return {
+        "points": [one for arm, folders in runs.items() for one in points(arm, folders)],
+        "gains": [one for arm, half, steps in some for one in gains(arm, half, steps)],
+        "spreads": [spread(arm, half, steps) for arm, half, steps in some],
+        "w_t": {arm: found for arm, folders in runs.items() if (found := weights(folders))},
+    }
+
+
+def show(found: Mapping[str, Any]) -> None:
+    """Markdown tables."""
+    print("| method | step | turns played | held-out score | lowest, highest of the seeds |\n" + "|---" * 5 + "|")
+    for one in found["points"]:
+        ends = f"{one.lowest:.3f}, {one.highest:.3f}"
+        print(f"| {one.arm} | {one.step} | {one.environment_steps:,.0f} | {one.score:.3f} | {ends} |")
+    print("\n| method | half | score before | n | change of the score |\n" + "|---" * 5 + "|")
+    for one in found["gains"]:
+        change = f"{one.gain:+.3f} [{one.ci95[0]:+.3f}, {one.ci95[1]:+.3f}]"
+        print(f"| {one.arm} | {one.half} | {one.before} | {one.n} | {change} |")
+    print("\n| method | half | score before | score after: % of all pairs |\n" + "|---" * 4 + "|")
+    for one in found["spreads"]:
+        for before, to in one.shares.items():
+            where = ", ".join(f"{after}: {100 * share:.1f}" for after, share in to.items())
+            print(f"| {one.arm} | {one.half} | {before} | {where} |")
+    for arm, by_half in found["w_t"].items():
+        print(f"\nw_t, {arm}: " + ", ".join(f"{half} half {value:.4f}" for half, value in by_half.items()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", choices=sorted(STUDIES))
+    parser.add_argument("--out", type=Path, help="default: runs/learning/STUDY")
+    given = parser.parse_args()
+    out = given.out or Path("runs/learning") / given.study
+    finished = {arm: sorted((out / arm).glob("seed-*/summary.json")) for arm in study(given.study).arms}
+    runs = {arm: [one.parent for one in summaries] for arm, summaries in finished.items() if summaries}
+    if not runs:
+        parser.error(f"nothing is trained in {out}: first run python -m benchmarks.learning {given.study}")
+    found = curves(runs)
+    show(found)
+    written = found | {name: [one.model_dump() for one in found[name]] for name in ("points", "gains", "spreads")}
+    (out / "curves").mkdir(exist_ok=True)
+    write_atomically(out / "curves" / "summary.json", json.dumps(written, indent=2) + "\n")
+    best = max(found["points"], key=lambda one: one.score)
+    start = next(one.score for one in found["points"] if one.arm == best.arm)
+    last = {"name": f"curves, {given.study}: {best.arm}, step {best.step}", "value": best.score, "baseline": start}
+    print(json.dumps({**last, "unit": "held-out score", "ratio": best.score / start, "n": best.seeds}))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except AlignEchoError as error:
+        sys.exit(f"{error}")
