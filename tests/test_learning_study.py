@@ -78,7 +78,7 @@ def test_a_stack_is_every_combination_of_its_layers_on_the_same_tasks():
 def training(folder: Path, scores: list[float], pairs: list[list[float]]) -> Path:
     """What a run of two steps wrote: held-out scores before and after, and a pair a step."""
     folder.mkdir(parents=True)
-    files = {
+    files: dict[str, list[dict[str, object]]] = {
         "signals": [{"step": 0, "environment_steps": 10, "w_t": 0.5}, {"step": 1, "environment_steps": 30, "w_t": 1.0}],
         "held_out": [{"step": 2 * place, "score": {"value": one}} for place, one in enumerate(scores)],
         "refinements": [{"step": step, "scores": [pair]} for step, pair in enumerate(pairs)],
@@ -94,7 +94,8 @@ def test_curves_tell_turns_scores_changes_by_band_and_weights(tmp_path):
         training(tmp_path / "2", [0.75, 1.0], [[0.5, 0.25], [0.0, 1.0]]),
     ]
     found = curves.curves({"icrl": runs})
-    assert [(one.environment_steps, one.score, one.lowest) for one in found["points"]] == [(0, 0.5, 0.25), (40, 0.75, 0.5)]
+    points = [(one.environment_steps, one.score, one.lowest) for one in found["points"]]
+    assert points == [(0, 0.5, 0.25), (40, 0.75, 0.5)]
     changes = {(one.half, one.before): (one.gain, one.n) for one in found["gains"]}
     assert changes[("first", "0.5-0.75")] == changes[("first", "all")] == (0.0, 2)
     assert (changes[("second", "full")], changes[("second", "0-0.25")]) == ((-1.0, 1), (1.0, 1))

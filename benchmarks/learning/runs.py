@@ -59,7 +59,9 @@ def jobs(study: Study, arms: Sequence[str], seeds: int, out: Path) -> list[Job]:
     """Every arm under every seed and, as `START`, the model before training; seeds outermost: what is done first is
     already a comparison.
     """
-    return [_job(study, arm, seed, out / arm / f"seed-{seed}") for seed in range(1, seeds + 1) for arm in (START, *arms)]
+    return [
+        _job(study, arm, seed, out / arm / f"seed-{seed}") for seed in range(1, seeds + 1) for arm in (START, *arms)
+    ]
 
 
 def _job(study: Study, arm: str, seed: int, folder: Path) -> Job:

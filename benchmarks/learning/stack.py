@@ -2,8 +2,8 @@
 
 The start of the study `alfworld` and the policies that one of its arms trained (DIR holds `seed-1`, `seed-2` ...,
 default: runs/learning/alfworld/echo), each with and without the interface, each with and without best-of-N by its own
-verdict: every combination under the same seeds, once on each task of the study, at temperature 1. Writes `summary.json` into
---out; the last line is one JSON object about all three together, with the start as the baseline.
+verdict: every combination under the same seeds, once on each task of the study, at temperature 1. Writes `summary.json`
+into --out; the last line is one JSON object about all three together, with the start as the baseline.
 """
 
 from __future__ import annotations
