@@ -21,6 +21,7 @@ from align_echo.train.objective import (
     calibration_weights,
     clipped_terms,
     is_clipped,
+    is_outside,
     kl_terms,
     ratios,
     shaped,
@@ -49,10 +50,13 @@ class Objective(Frozen):
 @dataclass(frozen=True)
 class Lost:
     """`loss` is the batch's share of the step's loss, a scalar with gradient. The rest is without gradient, [B, T-1]:
-    `clipped` tokens, `kl` estimates, `weights` w_t (1 where there are none), `mismatch` |log pi - log pi at sampling|.
+    `ratio` before clipping, tokens `outside` of its bounds and those that are `clipped` (the rest of them moves back),
+    `kl` estimates, `weights` w_t (1 where there are none), `mismatch` |log pi - log pi at sampling|.
     """
 
     loss: torch.Tensor
+    ratio: torch.Tensor
+    outside: torch.Tensor
     clipped: torch.Tensor
     kl: torch.Tensor
     weights: torch.Tensor
@@ -90,10 +94,13 @@ def batch_loss(
         kl = kl_terms(logprobs, reference, mask, objective.kl)
         terms = terms + objective.beta * kl
     here = mask.bool()
-    as_sampled = here & ~batch.moved & ~batch.expert
+    compared = here & ~batch.expert
+    as_sampled = compared & ~batch.moved
     return Lost(
         loss=(torch.where(here, terms, 0.0) * batch.scale).sum(),
-        clipped=is_clipped(ratio.detach(), batch.advantages, clip) & here & ~batch.expert,
+        ratio=ratio.detach(),
+        outside=is_outside(ratio.detach(), clip) & compared,
+        clipped=is_clipped(ratio.detach(), batch.advantages, clip) & compared,
         kl=kl.detach(),
         weights=weights,
         mismatch=torch.where(as_sampled, (old - batch.sampled).abs(), 0.0),

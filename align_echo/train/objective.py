@@ -54,6 +54,11 @@ def clipped_terms(ratio_BT: torch.Tensor, advantages_BT: torch.Tensor, clip: Cli
     return -torch.minimum(ratio_BT * advantages_BT, held * advantages_BT)
 
 
+def is_outside(ratio_BT: torch.Tensor, clip: Clip) -> torch.Tensor:
+    """Which tokens [B, T] the clip would hold, whatever their advantage: how far the weights went, before it acts."""
+    return (ratio_BT < 1 - clip.low) | (ratio_BT > 1 + clip.high)
+
+
 def is_clipped(ratio_BT: torch.Tensor, advantages_BT: torch.Tensor, clip: Clip) -> torch.Tensor:
     """Which tokens [B, T] have no gradient because of the clip."""
     too_low = (ratio_BT < 1 - clip.low) & (advantages_BT < 0)

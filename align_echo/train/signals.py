@@ -88,13 +88,16 @@ class Losses:
     def __init__(self) -> None:
         self._sums: dict[str, float] = defaultdict(float)
         self._counts: Counter[str] = Counter()
+        self._largest: dict[str, float] = {}
 
     def add(self, batch: Batch, lost: Lost, entropies: torch.Tensor) -> None:
         """Take in one batch; `entropies` [B, T-1] in nats."""
         here = batch.mask.bool()
         self._sums[f"{batch.role}/loss"] += float(lost.loss.detach())
         self._counts[f"{batch.role}/loss"] = 1
+        self._mean(f"{batch.role}/outside_share", lost.outside[here].float())
         self._mean(f"{batch.role}/clip_share", lost.clipped[here].float())
+        self._most(f"{batch.role}/most_log_ratio", lost.ratio[here & ~batch.expert].clamp_min(1e-30).log().abs())
         self._mean(f"{batch.role}/kl", lost.kl[here])
         self._mean(f"{batch.role}/entropy", entropies[here])
         self._mean("w_t", lost.weights[here & batch.moved & ~batch.expert])
@@ -108,6 +111,10 @@ class Losses:
             self._sums[name] += float(values.sum())
             self._counts[name] += values.numel()
 
+    def _most(self, name: str, values: torch.Tensor) -> None:
+        if values.numel():
+            self._largest[name] = max(self._largest.get(name, 0.0), float(values.max()))
+
     def read(self) -> Signals:
-        """Losses are sums over the batches, all else are means over tokens."""
-        return {name: self._sums[name] / self._counts[name] for name in sorted(self._sums)}
+        """Losses are sums over the batches, `most` is the largest, all else are means over tokens."""
+        return {name: self._sums[name] / self._counts[name] for name in sorted(self._sums)} | self._largest

@@ -15,6 +15,7 @@ from align_echo.train.objective import (
     calibration_weights,
     clipped_terms,
     is_clipped,
+    is_outside,
     kl_terms,
     ratios,
     shaped,
@@ -36,6 +37,7 @@ def test_the_clipped_term_by_hand():
     advantage = row(1.0, 1.0, 1.0, -1.0, -1.0, -1.0)
     assert clipped_terms(ratio, advantage, CLIP).tolist() == [[-0.5, -1.0, -1.3, 0.8, 1.0, 2.0]]
     assert is_clipped(ratio, advantage, CLIP).tolist() == [[False, False, True, True, False, False]]
+    assert is_outside(ratio, CLIP).tolist() == [[True, False, True, True, False, True]]
 
 
 def test_clipped_tokens_and_no_others_are_without_gradient():

@@ -202,6 +202,10 @@ def test_a_second_update_uses_the_log_probabilities_of_the_first(tmp_path):
     clipped = [signals["policy/clip_share"] for _, signals in seen]
     assert clipped[0] == clipped[2] == 0
     assert clipped[1] > 0
+    assert [signals["policy/outside_share"] >= signals["policy/clip_share"] for _, signals in seen] == [True] * 4
+    furthest = [signals["policy/most_log_ratio"] for _, signals in seen]
+    assert furthest[0] == furthest[2] == 0
+    assert min(furthest[1], furthest[3]) > math.log(1.2)  # beyond the clip: what is told comes before it
 
 
 def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_batch(tmp_path):
