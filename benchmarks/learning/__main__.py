@@ -15,7 +15,7 @@ from pathlib import Path
 
 from align_echo.errors import AlignEchoError
 from benchmarks.learning.report import findings, show
-from benchmarks.learning.runs import finish, jobs
+from benchmarks.learning.runs import START, finish, jobs
 from benchmarks.learning.studies import STUDIES, study
 
 
@@ -26,11 +26,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--arms", nargs="+", help="default: every config of the study")
     parser.add_argument("--processes", type=int, default=2, help="runs at once, a thread each")
+    parser.add_argument("--baseline", help="the method that gains are over; default: grpo")
     parser.add_argument("--report", action="store_true", help="compare what is finished, run nothing")
     given = parser.parse_args()
     chosen = study(given.study)
     arms = given.arms or list(chosen.arms)
-    unknown = sorted(set(arms) - set(chosen.arms))
+    baseline = given.baseline or chosen.baseline
+    unknown = sorted({*arms, baseline} - {START, *chosen.arms})
     if unknown or given.seeds < 1 or given.processes < 1:
         parser.error(f"unknown arms: {', '.join(unknown)}" if unknown else "--seeds and --processes are at least 1")
     out = given.out or Path("runs/learning") / chosen.name
@@ -40,10 +42,10 @@ def main() -> None:
     done = [job for job in todo if job.finished]
     if not done:
         parser.error("nothing is finished yet")
-    found = findings(done, baseline=chosen.baseline)
+    found = findings(done, baseline=baseline)
     show(found, out)
     best = max((one for one in found if one.measure == "score"), key=lambda one: one.value)
-    start = next((one.value for one in found if one.arm == "start" and one.measure == "score"), None)
+    start = next((one.value for one in found if one.arm == START and one.measure == "score"), None)
     last = {"name": f"learning, {chosen.name}: {best.arm}", "value": best.value, "unit": "mean held-out score"}
     print(json.dumps({**last, "baseline": start, "ratio": best.value / start if start else None, "n": best.n}))
 
