@@ -32,7 +32,7 @@ def main() -> None:
     chosen = study(given.study)
     arms = given.arms or list(chosen.arms)
     baseline = given.baseline or chosen.baseline
-    unknown = sorted({*arms, baseline} - {START, *chosen.arms})
+    unknown = sorted(({*arms} - {*chosen.arms}) | ({baseline} - {START, *chosen.arms}))
     if unknown or given.seeds < 1 or given.processes < 1:
         parser.error(f"unknown arms: {', '.join(unknown)}" if unknown else "--seeds and --processes are at least 1")
     out = given.out or Path("runs/learning") / chosen.name
