@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("yaml")
 
 from align_echo.train.config import checked_config, read_file
-from benchmarks.learning import curves, stack
+from benchmarks.learning import curves, rounds, stack
 from benchmarks.learning.report import findings
 from benchmarks.learning.runs import START, Job, jobs
 from benchmarks.learning.studies import STUDIES, study
@@ -108,3 +108,35 @@ def test_a_seed_that_stopped_early_does_not_bend_the_curve(tmp_path):
     found = curves.curves({"grpo": runs})
     assert [(one.step, one.seeds) for one in found["points"]] == [(0, 2)]
     assert (found["gains"], found["spreads"]) == ([], [])
+
+
+def attempts(folder: Path, arm: str, seed: int, by_round: list[dict[str, bool]]) -> Job:
+    """A finished run of rounds: which tasks were played in each, and won."""
+    job = Job(arm, seed, folder / arm / f"seed-{seed}", (), ())
+    (job.measured / "trajectories").mkdir(parents=True)
+    for number, played in enumerate(by_round):
+        lines = [episode(task, ["look"], score=float(won)).model_dump_json() for task, won in played.items()]
+        (job.measured / "trajectories" / f"round-{number}.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    return job
+
+
+def test_rounds_are_compared_with_as_many_attempts_without_a_critic(tmp_path):
+    first = {"a": True, "b": False, "c": False}
+    done = [
+        attempts(tmp_path, "icrl, self", 1, [first, {"b": True, "c": False}, {"c": True}]),
+        attempts(tmp_path, "icrl, none", 1, [first, {"b": False, "c": False}, {"b": True, "c": False}]),
+    ]
+    found = {(one.critic, one.round): one for one in rounds.standings(done, 2)}
+    assert [round(3 * found["self", number].success) for number in range(3)] == [1, 2, 3]
+    assert [round(3 * found["none", number].success) for number in range(3)] == [1, 1, 2]
+    assert found["self", 0].gain is None
+    assert found["none", 2].gain is None
+    assert found["self", 1].gain == found["self", 2].gain == pytest.approx(1 / 3)
+
+
+def test_rounds_ask_the_critic_that_was_trained_with_the_policy_of_its_seed():
+    todo = rounds.jobs(Path("trained"), [1, 2], Path("out"), rounds=2)
+    asked = {(job.arm, job.seed): job.measuring[job.measuring.index("--critic") + 1] for job in todo}
+    assert len(asked) == len(todo) == len({job.folder for job in todo}) == 14
+    assert asked["echo, own critic", 2] == "trained/echo/seed-2/critic"
+    assert (asked["echo, start", 1], asked["start, self", 1], asked["icrl, none", 2]) == ("pocket", "self", "none")

@@ -49,7 +49,7 @@ def findings(done: Sequence[Job], *, baseline: str, seed: int = 0) -> list[Findi
         against = _table(by_arm[baseline], measure) if baseline in by_arm else None
         for arm, runs in by_arm.items():
             table = _table(runs, measure)
-            low, high = _interval(table, seed)
+            low, high = interval(table, seed)
             gained = None if against is None or arm == baseline else table[: len(against)] - against[: len(table)]
             found.append(
                 Finding(
@@ -60,7 +60,7 @@ def findings(done: Sequence[Job], *, baseline: str, seed: int = 0) -> list[Findi
                     n=int(np.isfinite(table).sum()),
                     seeds=len(runs),
                     gain=None if gained is None else float(np.nanmean(gained)),
-                    gain_ci95=None if gained is None else _interval(gained, seed),
+                    gain_ci95=None if gained is None else interval(gained, seed),
                     environment_steps=_mean_of(runs, "environment_steps"),
                     steps=_mean_of(runs, "steps"),
                 )
@@ -80,7 +80,8 @@ def _table(runs: Sequence[Job], measure: str) -> Table:
     return np.asarray(rows)
 
 
-def _interval(table: Table, seed: int) -> tuple[float, float]:
+def interval(table: Table, seed: int = 0) -> tuple[float, float]:
+    """Of the mean of a table [seeds, tasks], by resampling both; NaN cells count for nothing."""
     draw = np.random.default_rng(seed)
     seeds, tasks = table.shape
     means = [
