@@ -50,7 +50,7 @@ class Objective(Frozen):
 @dataclass(frozen=True)
 class Lost:
     """`loss` is the batch's share of the step's loss, a scalar with gradient. The rest is without gradient, [B, T-1]:
-    `ratio` before clipping, tokens `outside` of its bounds and those that are `clipped` (the rest of them moves back),
+    `ratio` before clipping, tokens `outside` of its bounds, those of them that are `clipped` (left without gradient),
     `kl` estimates, `weights` w_t (1 where there are none), `mismatch` |log pi - log pi at sampling|.
     """
 
