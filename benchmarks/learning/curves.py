@@ -20,10 +20,10 @@ from pydantic import BaseModel
 
 from align_echo.errors import AlignEchoError
 from align_echo.interface import write_atomically
+from align_echo.intervals import ratio
 from align_echo.train.signals import band
 from benchmarks.learning.studies import STUDIES, study
 
-RESAMPLES = 4000
 HALVES = ("first", "second")
 Pairs = list[tuple[float, float]]
 
@@ -108,13 +108,8 @@ def gains(arm: str, half: str, steps: Sequence[Pairs]) -> list[Gain]:
 
 def _gain(arm: str, half: str, name: str, steps: Sequence[Pairs]) -> Gain:
     changes = [[after - before for before, after in one if name in ("all", band(before))] for one in steps]
-    sums, counts = np.asarray([sum(one) for one in changes]), np.asarray([len(one) for one in changes])
-    drawn = np.random.default_rng(0).integers(len(steps), size=(RESAMPLES, len(steps)))
-    drawn_counts = counts[drawn].sum(axis=1)
-    means = sums[drawn].sum(axis=1)[drawn_counts > 0] / drawn_counts[drawn_counts > 0]
-    low, high = np.percentile(means, (2.5, 97.5))
-    value = float(sums.sum() / counts.sum())
-    return Gain(arm=arm, half=half, before=name, gain=value, ci95=(float(low), float(high)), n=int(counts.sum()))
+    found = ratio([sum(one) for one in changes], [len(one) for one in changes])
+    return Gain(arm=arm, half=half, before=name, gain=found.value, ci95=found.ci95, n=sum(map(len, changes)))
 
 
 def spread(arm: str, half: str, steps: Sequence[Pairs]) -> Spread:

@@ -17,10 +17,10 @@ import numpy.typing as npt
 from pydantic import BaseModel
 
 from align_echo.interface import write_atomically
+from align_echo.intervals import RESAMPLES
 from align_echo.types import Trajectory
 from benchmarks.learning.runs import Job
 
-RESAMPLES = 4000
 Table = npt.NDArray[np.float64]
 
 

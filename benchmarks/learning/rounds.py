@@ -23,7 +23,7 @@ from align_echo.errors import AlignEchoError
 from align_echo.interface import write_atomically
 from align_echo.types import Trajectory
 from benchmarks.learning.report import Table, interval
-from benchmarks.learning.runs import START, Job, finish, measuring
+from benchmarks.learning.runs import START, Job, finish, measuring, trained_seeds
 from benchmarks.learning.studies import study
 
 NONE = "none"
@@ -142,8 +142,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.rounds < 1 or given.processes < 1:
         parser.error("--rounds and --processes are at least 1")
-    found = {arm: {one.parent.name for one in (given.trained / arm).glob("seed-*/policy")} for arm in ("echo", "icrl")}
-    seeds = sorted(int(name.removeprefix("seed-")) for name in found["echo"] & found["icrl"])
+    seeds = trained_seeds(given.trained / "echo", given.trained / "icrl")
     if not seeds:
         parser.error(f"no trained policies in {given.trained}: first run python -m benchmarks.learning alfworld")
     todo = jobs(given.trained, seeds, given.out, rounds=given.rounds)

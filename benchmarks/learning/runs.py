@@ -71,6 +71,12 @@ def _job(study: Study, arm: str, seed: int, folder: Path) -> Job:
     return Job(arm, seed, folder, training, measuring(study, str(folder / "policy"), seed, folder))
 
 
+def trained_seeds(*arms: Path) -> list[int]:
+    """The seeds under which every one of these arms of a study has a trained policy."""
+    found = [{int(one.parent.name.removeprefix("seed-")) for one in arm.glob("seed-*/policy")} for arm in arms]
+    return sorted(set.intersection(*found))
+
+
 def finish(todo: Sequence[Job], *, processes: int, say: Callable[[str], None]) -> None:
     """Do what is not done yet. Raises `RuntimeError` for a command that fails."""
     with ThreadPoolExecutor(processes) as pool:

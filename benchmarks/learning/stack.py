@@ -18,7 +18,7 @@ from pathlib import Path
 
 from align_echo.errors import AlignEchoError
 from benchmarks.learning.report import findings, show
-from benchmarks.learning.runs import START, Job, finish, measuring
+from benchmarks.learning.runs import START, Job, finish, measuring, trained_seeds
 from benchmarks.learning.studies import study
 
 LAYERS = ("interface", "trained", "best-of")
@@ -54,7 +54,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.best_of < 2 or given.processes < 1:
         parser.error("--best-of is at least 2 and --processes at least 1")
-    seeds = sorted(int(one.parent.name.removeprefix("seed-")) for one in given.trained.glob("seed-*/policy"))
+    seeds = trained_seeds(given.trained)
     if not seeds:
         parser.error(f"no trained policies in {given.trained}: first run python -m benchmarks.learning alfworld")
     todo = jobs(given.trained, seeds, given.out, interface=given.interface, best_of=given.best_of)
