@@ -62,13 +62,14 @@ def test_every_arm_of_a_study_has_the_same_budget_and_chooses_on_other_tasks_tha
 
 
 def test_a_stack_is_every_combination_of_its_layers_on_the_same_tasks():
-    todo = stack.jobs(Path("trained"), [1, 2], Path("out"), interface="probe", best_of=4)
+    todo = stack.jobs(Path("trained"), Path("inside"), [1, 2], Path("out"), interface="probe", best_of=4)
     arms = [job.arm for job in todo if job.seed == 1]
-    assert (arms[0], arms[-1], len(set(arms))) == (START, "interface + trained + best-of", 8)
-    assert len({job.folder for job in todo}) == 16
+    assert (arms[0], arms[-1], len(set(arms))) == (START, "interface + trained inside + best-of", 10)
+    assert len({job.folder for job in todo}) == 20
     for job in todo:
         model = job.measuring[job.measuring.index("--model") + 1]
-        assert (model == f"trained/seed-{job.seed}/policy") == ("trained" in job.arm)
+        named = "inside" if "inside" in job.arm else "trained" if "trained" in job.arm else ""
+        assert model == (f"{named}/seed-{job.seed}/policy" if named else "pocket")
         assert ("--interface" in job.measuring, "--best-of" in job.measuring) == (
             "interface" in job.arm,
             "best-of" in job.arm,

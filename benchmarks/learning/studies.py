@@ -35,15 +35,18 @@ class Study:
         return {file.stem: file for file in sorted((HERE / self.name).glob("*.yaml"))}
 
 
+ALFWORLDS = ("alfworld", "alfworld-low-rate", "alfworld-n4", "alfworld-hard", "alfworld-interface")
+"""The first is the comparison; the others are the same with one thing changed, those of methods with half the turns."""
+
+
 def _alfworld(name: str) -> Study:
-    """The first is the comparison; the others are the same with one thing changed, and half the turns."""
     return Study(name, env="alfworld", split="valid_unseen", tasks=134, samples=2, baseline="grpo")
 
 
 STUDIES = {
     study.name: study
     for study in (
-        *(_alfworld(name) for name in ("alfworld", "alfworld-low-rate", "alfworld-n4", "alfworld-hard")),
+        *(_alfworld(name) for name in ALFWORLDS),
         Study("webshop", env="webshop", split="test", tasks=500, samples=1, baseline="grpo"),
     )
 }
