@@ -78,6 +78,22 @@ class Completion(Frozen):
     tokens: Tokens | None = None
 
 
+class WordChoice(Frozen):
+    """Which of the words it was asked about a model would say next, and how probable it holds each to be.
+
+    `said` is the word that its likeliest next token begins; None if that token begins none of them. `logprobs` are the
+    natural logarithms of the words' probabilities, in the order asked: -inf for one that is less probable than all that
+    the endpoint lists, None where the model gives no probabilities. How each model counts says `models/choosing.py`.
+    """
+
+    model_config = ConfigDict(ser_json_inf_nan="strings")
+
+    said: str | None
+    logprobs: tuple[float, ...] | None = None
+    usage: Usage = Usage()
+    cached: bool = False
+
+
 class ChatModel(Protocol):
     """A chat model. `complete` raises `ModelError` once its own retries are spent."""
 

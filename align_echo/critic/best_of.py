@@ -1,9 +1,10 @@
 """Best-of-N by the intuitive critic (GAIA, paper 3, section 3.2, equation 4): candidates, verdicts, and the choice.
 
 Every turn the agent draws N candidate replies. A judge says of each distinct action whether it is correct or wrong; the
-one that is judged correct with the highest probability is sent, the first candidate where none is. The probability is
-that of the verdict's first token; a judge that gives no log-probabilities leaves those judged correct tied, and the
-first of them is sent. Where all candidates name one action there is nothing to judge.
+one that is judged correct with the highest probability is sent, the first candidate where none is. Candidates are drawn
+at once and verdicts are asked for at once, where the models can (`models/drawing.py`, `models/choosing.py`). A judge
+that gives no probabilities leaves those judged correct tied, and the first of them is sent. Where all candidates name
+one action there is nothing to judge.
 
 The reply that is chosen stays as it was sampled, with its token ids, so that a conversation remains exact to the token.
 Left out: training the judge (`align_echo.train`), and what it is asked (`align_echo.critic.verdict`).
@@ -13,31 +14,29 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
 from align_echo.agents.conversation import ChatAgent
-from align_echo.critic.verdict import Verdict, parse_verdict, verdict_messages
-from align_echo.errors import ModelError, ReplyFormatError, UsageError
+from align_echo.critic.verdict import VERDICTS, Verdict, verdict_messages
+from align_echo.errors import ModelError, UsageError
+from align_echo.models.choosing import MAX_TOKENS, choose
 from align_echo.models.endpoint import base_url_of
-from align_echo.models.recording import sample_of, weights_of
+from align_echo.models.recording import weights_of
 from align_echo.prompts import prompt_hash
-from align_echo.types import AgentReply, AgentView, ChatModel, Choice, Completion, Message, Usage
-
-MAX_TOKENS = 8
-"""Of a verdict, which is one word."""
+from align_echo.types import AgentReply, AgentView, ChatModel, Choice, Message, Usage, WordChoice
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What a judge said of an action. `verdict` is None if it cannot be read or the judge broke.
+    """What a judge said of an action. `verdict` is None if it said neither word or broke.
 
-    `probability` is that of the verdict; 1 where the judge gives none.
+    `correct` is the probability of "correct" among the two verdicts; None where the judge gives no probabilities.
     """
 
     verdict: Verdict | None
-    probability: float = 1.0
+    correct: float | None = None
     usage: Usage = field(default_factory=Usage)
 
 
@@ -86,7 +85,7 @@ class BestOf:
     def act(self, view: AgentView) -> AgentReply:
         """The chosen reply; `usage` is that of all candidates and verdicts. Raises `ModelError` if a candidate does."""
         first = self._sample * self._candidates
-        drawn = [self._agent.with_sample(first + one).act(view) for one in range(self._candidates)]
+        drawn = self._agent.act_all(view, range(first, first + self._candidates))
         actions = list(dict.fromkeys(one.action for one in drawn if one.action is not None))
         judged = self._judgements(self._agent.conversation(view), actions) if len(actions) > 1 else {}
         return chosen(drawn, judged)
@@ -97,26 +96,36 @@ class BestOf:
             judge = self._agent.model
         else:  # token ids are the agent's model's: another one reads the text
             conversation = [one.model_copy(update={"tokens": None}) for one in conversation]
-        return {action: judgement(sample_of(judge, 0), conversation, action) for action in actions}
+        return dict(zip(actions, judgements(judge, conversation, actions), strict=True))
 
 
-def judgement(judge: ChatModel, conversation: Sequence[Message], action: str) -> Judged:
-    """The judge's verdict on an action that the agent proposes next."""
-    try:
-        said = judge.complete(verdict_messages(conversation, action), temperature=0.0, max_tokens=MAX_TOKENS)
-    except ModelError:
+def judgements(judge: ChatModel, conversation: Sequence[Message], actions: Sequence[str]) -> list[Judged]:
+    """The judge's verdict on each action that the agent proposes next."""
+    return [judged(one) for one in choose(judge, [verdict_messages(conversation, one) for one in actions], VERDICTS)]
+
+
+def judged(said: WordChoice | ModelError) -> Judged:
+    """The verdict of an answer about `VERDICTS`."""
+    if isinstance(said, ModelError):
         return Judged(None)
-    try:
-        return Judged(parse_verdict(said.text), _probability(said), said.usage)
-    except ReplyFormatError:
-        return Judged(None, usage=said.usage)
+    verdict = next((one for one in VERDICTS if one == said.said), None)
+    return Judged(verdict, None if said.logprobs is None else share(*said.logprobs), said.usage)
 
 
-def chosen(drawn: Sequence[AgentReply], judged: dict[str, Judged]) -> AgentReply:
+def share(one: float, other: float) -> float | None:
+    """The first probability as a share of both, from their natural logarithms; None where both are 0."""
+    highest = max(one, other)
+    if highest == -math.inf:
+        return None
+    return math.exp(one - highest) / (math.exp(one - highest) + math.exp(other - highest))
+
+
+def chosen(drawn: Sequence[AgentReply], judged: Mapping[str, Judged]) -> AgentReply:
     """The candidate that is sent, at least one given, with the usage of all and a count of the verdicts."""
     usable = [one for one in drawn if one.action is not None] or drawn
-    correct = [one for one in usable if one.action in judged and judged[one.action].verdict == "correct"]
-    best = max(correct, key=lambda one: judged[one.action or ""].probability, default=usable[0])
+    found = [judged.get(one.action or "") for one in usable]
+    correct = [(one, of) for one, of in zip(usable, found, strict=True) if of is not None and of.verdict == "correct"]
+    best, _ = max(correct, key=lambda pair: _rank(pair[1]), default=(usable[0], None))
     verdicts = [one.verdict for one in judged.values()]
     choice = Choice(
         candidates=len(drawn),
@@ -128,5 +137,5 @@ def chosen(drawn: Sequence[AgentReply], judged: dict[str, Judged]) -> AgentReply
     return best.model_copy(update={"usage": usage, "choice": choice})
 
 
-def _probability(said: Completion) -> float:
-    return math.exp(said.tokens.logprobs[0]) if said.tokens is not None and said.tokens.logprobs else 1.0
+def _rank(judged: Judged) -> float:
+    return 1.0 if judged.correct is None else judged.correct

@@ -11,25 +11,31 @@ from hypothesis import strategies as st
 
 from align_echo.agents.react import ReAct
 from align_echo.agents.vanilla import Vanilla
-from align_echo.critic.best_of import BestOf, Judged, chosen
+from align_echo.critic.best_of import BestOf, Judged, chosen, share
 from align_echo.errors import ContextOverflowError, ModelError, UsageError
 from align_echo.models import ScriptedModel
-from align_echo.types import AgentReply, Choice, Completion, Message, Tokens, Usage
+from align_echo.types import AgentReply, Choice, Completion, Message, Tokens, Usage, WordChoice
 from tests.agents.views import VIEW, after
 
 Answer = str | Completion | Exception
+Verdict = str | Completion | WordChoice | Exception
 
 
-def with_probability(text: str, probability: float) -> Completion:
-    """A verdict of one token and its end."""
-    tokens = Tokens(context_ids=(1,), sampled_ids=(7, 2), logprobs=(math.log(probability), -3.0))
-    return Completion(text=text, tokens=tokens)
+def probably(correct: float, wrong: float, usage: Usage | None = None) -> WordChoice:
+    """What a judge says that holds the two words this probable; what is left goes to a third."""
+    left = 1 - correct - wrong
+    said = max(("correct", correct), ("wrong", wrong), (None, left), key=lambda one: one[1])[0]
+    return WordChoice(said=said, logprobs=(log(correct), log(wrong)), usage=usage or Usage())
 
 
-def judge_of(verdicts: dict[str, Answer]) -> ScriptedModel:
+def log(probability: float) -> float:
+    return math.log(probability) if probability else -math.inf
+
+
+def judge_of(verdicts: dict[str, Verdict]) -> ScriptedModel:
     """Answers by the action that it is asked about."""
 
-    def answer(messages: Sequence[Message]) -> str | Completion:
+    def answer(messages: Sequence[Message]) -> str | Completion | WordChoice:
         asked = messages[-1].content.partition("<action>")[2].partition("</action>")[0]
         said = verdicts[asked]
         if isinstance(said, Exception):
@@ -39,21 +45,38 @@ def judge_of(verdicts: dict[str, Answer]) -> ScriptedModel:
     return ScriptedModel(answer, name="judge")
 
 
-def best(replies: list[Answer], verdicts: dict[str, Answer]) -> tuple[AgentReply, ScriptedModel]:
+def best(replies: list[Answer], verdicts: dict[str, Verdict]) -> tuple[AgentReply, ScriptedModel]:
     judge = judge_of(verdicts)
     agent = Vanilla(ScriptedModel(replies), temperature=1.0)
     return BestOf(agent, len(replies), judge).act(VIEW), judge
 
 
 def test_of_those_judged_correct_the_most_probable_is_sent() -> None:
-    verdicts: dict[str, Answer] = {
-        "look": with_probability("correct", 0.6),
-        "inventory": with_probability("wrong", 0.99),
-        "go to study": with_probability("Correct.", 0.9),
+    verdicts: dict[str, Verdict] = {
+        "look": probably(0.6, 0.4),
+        "inventory": probably(0.01, 0.99),
+        "go to study": probably(0.5, 0.1),
+        "take mug": probably(0.3, 0.0),
     }
-    reply, _ = best(["look", "inventory", "go to study"], verdicts)
-    assert (reply.text, reply.action) == ("go to study", "go to study")
-    assert reply.choice == Choice(candidates=3, correct=2, wrong=1)
+    reply, _ = best(["look", "inventory", "go to study", "take mug"], verdicts)
+    assert (reply.text, reply.action) == ("go to study", "go to study"), "5 to 1 for it; take mug is not judged correct"
+    assert reply.choice == Choice(candidates=4, correct=2, wrong=1, no_verdict=1)
+
+
+def test_the_verdicts_are_asked_for_at_once() -> None:
+    class Judge(ScriptedModel):
+        asked = 0
+
+        def choose(
+            self, conversations: Sequence[Sequence[Message]], words: Sequence[str]
+        ) -> list[WordChoice | ModelError]:
+            self.asked += 1
+            return [probably(0.9, 0.1) for _ in conversations]
+
+    judge = Judge([])
+    reply = BestOf(Vanilla(ScriptedModel(["a", "b", "c"]), temperature=1.0), 3, judge).act(VIEW)
+    assert judge.asked == 1
+    assert reply.choice == Choice(candidates=3, correct=3)
 
 
 def test_if_none_is_judged_correct_the_first_is_sent() -> None:
@@ -92,9 +115,9 @@ def test_a_candidate_without_an_action_is_sent_only_if_all_are() -> None:
 def test_the_usage_is_that_of_all_calls() -> None:
     cost = Usage(prompt_tokens=10, completion_tokens=1, cost_usd=0.5)
     drawn: list[Answer] = [Completion(text=text, usage=cost) for text in ("look", "inventory")]
-    said: dict[str, Answer] = {
+    said: dict[str, Verdict] = {
         "look": Completion(text="nonsense", usage=cost),
-        "inventory": Completion(text="wrong", usage=cost),
+        "inventory": probably(0.1, 0.9, cost),
     }
     assert best(drawn, said)[0].usage == Usage(prompt_tokens=40, completion_tokens=4, cost_usd=2.0)
 
@@ -134,6 +157,15 @@ def test_the_record_says_who_judged() -> None:
     assert BestOf(Vanilla(ScriptedModel([], name="m"), temperature=1.0), 2).describe()["model.judge"] == "m"
 
 
+@given(st.floats(-2000, 0), st.floats(-2000, 0))
+def test_the_share_of_a_verdict_is_that_of_its_probability_in_both(one: float, other: float) -> None:
+    found = share(one, other)
+    assert found == pytest.approx(1 / (1 + math.exp(other - one)) if other - one < 700 else 0.0)
+    assert share(-math.inf, one) == 0
+    assert share(one, -math.inf) == 1
+    assert share(-math.inf, -math.inf) is None
+
+
 judgements = st.builds(Judged, st.sampled_from(["correct", "wrong", None]), st.sampled_from([0.5, 0.6, 0.9]))
 
 
@@ -141,7 +173,7 @@ judgements = st.builds(Judged, st.sampled_from(["correct", "wrong", None]), st.s
 def test_nothing_that_was_not_judged_correct_goes_before_what_was(named, verdicts) -> None:
     judged = {action: one for action, one in zip("abc", verdicts, strict=True) if action in named}
     sent = chosen([AgentReply(text=action or "", action=action) for action in named], judged).action
-    correct = {action: one.probability for action, one in judged.items() if one.verdict == "correct"}
+    correct = {action: one.correct or 0.0 for action, one in judged.items() if one.verdict == "correct"}
     if correct:
         assert sent is not None
         assert correct[sent] == max(correct.values())
