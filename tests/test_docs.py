@@ -15,7 +15,7 @@ from align_echo.evaluate.grid import Cell, Change, Grid, Side
 from align_echo.evaluate.refinement import Refinement, Round
 from align_echo.interface import identity
 from align_echo.intervals import Estimate, Rate
-from align_echo.types import Choice
+from align_echo.types import ChoiceCounts
 from align_echo.wrappers.catalogue import environment
 
 ROOT = Path(__file__).parents[1]
@@ -53,7 +53,7 @@ def test_every_option_of_a_verb_is_documented(verb, capsys):
 
 
 RECORDS = (
-    *(RunSummary, IterationRecord, Comparison, VariantResult, Difference, Estimate, Choice),
+    *(RunSummary, IterationRecord, Comparison, VariantResult, Difference, Estimate, ChoiceCounts),
     *(Grid, Cell, Side, Change, Rate, Refinement, Round),
 )
 

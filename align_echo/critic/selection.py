@@ -21,6 +21,8 @@ from align_echo.types import Usage
 from align_echo.wrappers.dice import Dice
 
 LogprobOf = Literal["reply", "token"]
+Picking = Literal["critic", "first", "random", "majority", "logprob"]
+"""The rules by which one of several candidates is taken."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,11 @@ def by_critic(actions: Sequence[str | None], judged: Mapping[str, Judged], absta
         return min(p_correct)
     best = max(known, key=known.__getitem__)
     return best if known[best] >= abstain_below else usable[0]
+
+
+def first(actions: Sequence[str | None]) -> int:
+    """The first candidate with an action: an agent that draws once. Raises `UsageError` for no candidate."""
+    return _usable(actions)[0]
 
 
 def at_random(actions: Sequence[str | None], dice: Dice) -> int:

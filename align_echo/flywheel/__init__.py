@@ -1,1 +1,1 @@
-"""The data flywheel (GAIA, paper 3): what agents propose is labelled, critics learn of it, and guide what is collected next."""
+"""The data flywheel (GAIA, paper 3): proposed actions are labelled, critics learn of them and guide the next round."""

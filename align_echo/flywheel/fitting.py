@@ -1,4 +1,4 @@
-"""A causal language model becomes an intuitive critic (GAIA, paper 3, section 3.2 and appendix): one token, cross-entropy.
+"""A causal language model becomes an intuitive critic: cross-entropy on one token (GAIA, paper 3, section 3.2).
 
 What is learned from is the agent's conversation with the question about an action, and of the answer the one token that
 tells "correct" from "wrong". All actions of an episode are computed as one tree (`packing.py`), so that what was read
@@ -36,8 +36,8 @@ SAME = 1e-3
 class FitSettings(Frozen):
     """GAIA's settings are the defaults but for `batch_size`: LoRA on all linear layers, AdamW, linear decay.
 
-    A step learns from whole episodes, of which it takes as many as give it `batch_size` examples (the paper: 16 examples,
-    of any episodes). With `weights` "full" all weights learn. `tokens_per_tree` bounds what is in memory at once.
+    A step learns from whole episodes, of which it takes as many as give it `batch_size` examples (the paper: 16, of any
+    episodes). With `weights` "full" all weights learn. `tokens_per_tree` bounds what is in memory at once.
     `longest` is the longest conversation in tokens that is learned from.
     """
 
