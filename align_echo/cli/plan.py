@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from align_echo import __version__
@@ -47,6 +47,14 @@ class Refining:
 
 
 @dataclass(frozen=True)
+class Truncation:
+    """Which tokens a local model draws from: the `top_k` likeliest (0: all), and of them those that make up `top_p`."""
+
+    top_k: int
+    top_p: float
+
+
+@dataclass(frozen=True)
 class Plan:
     """An evaluation whose every input was checked."""
 
@@ -66,6 +74,7 @@ class Plan:
     judge: str | None = None
     pick: Picking = "critic"
     abstain_below: float = 0.0
+    truncation: Truncation | None = None
     refining: Refining | None = None
 
     @property
@@ -133,9 +142,10 @@ class Models:
 
 def build_player(plan: Plan, models: Models) -> Agent:
     """The plan's agent. Raises `UsageError`, also if it would play every episode of a task alike."""
+    model = models.of("agent", plan.player.model) if plan.player.model else None
     player = build_agent(
         plan.player.agent,
-        models.of("agent", plan.player.model) if plan.player.model else None,
+        model if model is None or plan.truncation is None else truncated(model, plan.truncation),
         spec=plan.spec,
         split=plan.split,
         data_root=plan.data_root,
@@ -158,6 +168,15 @@ def build_player(plan: Plan, models: Models) -> Agent:
     return BestOf(
         player, plan.best_of, critic, pick=plan.pick, abstain_below=plan.abstain_below, seed=plan.seed
     )
+
+
+def truncated(model: ChatModel, truncation: Truncation) -> ChatModel:
+    """The model, drawing from fewer tokens. Raises `UsageError` for one that is asked at an endpoint."""
+    from align_echo.models.local.chat import LocalModel
+
+    if not isinstance(model, LocalModel):
+        raise UsageError(f"--top-k and --top-p are for local models: {model.name} draws as its endpoint is set up")
+    return replace(model, top_k=truncation.top_k, top_p=truncation.top_p)
 
 
 def scorer_of(model: ChatModel, name: str) -> Scorer:

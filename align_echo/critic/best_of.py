@@ -58,6 +58,11 @@ class BestOf:
         self._sample = 0
 
     @property
+    def agent(self) -> ChatAgent:
+        """Who draws the candidates."""
+        return self._agent
+
+    @property
     def name(self) -> str:
         """`best-of-<N>(<agent>)`, or `<rule>-of-<N>(<agent>)` for another rule than the critic's."""
         return f"{'best' if self._pick == 'critic' else self._pick}-of-{self._candidates}({self._agent.name})"

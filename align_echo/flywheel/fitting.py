@@ -179,6 +179,24 @@ def fit(
     return learner  # type: ignore[no-any-return]
 
 
+@torch.no_grad()
+def read_verdicts(
+    model: Any, encoder: ChatEncoder, asked: Sequence[Sequence[int]], *, tokens_per_tree: int, device: torch.device
+) -> list[tuple[Verdict | None, float]]:
+    """For the ids of each question, in order, the verdict that is its likeliest next token (None: it is neither), and
+    the logit log P(correct) - log P(wrong).
+    """
+    words = verdict_tokens(encoder)[1]
+    found: dict[int, tuple[Verdict | None, float]] = {}
+    for one in trees(asked, most_tokens=tokens_per_tree):
+        logits_RV = tree_logits(model, one, device).float()
+        likeliest = logits_RV.argmax(dim=-1).tolist()
+        between = (logits_RV[:, words[0]] - logits_RV[:, words[1]]).tolist()
+        for row, token, logit in zip(one.rows, likeliest, between, strict=True):
+            found[row] = (VERDICTS[words.index(token)] if token in words else None, logit)
+    return [found[row] for row in range(len(asked))]
+
+
 def _arguments(settings: FitSettings, folder: Path, count: int) -> TrainingArguments:
     return TrainingArguments(
         output_dir=str(folder),

@@ -2,8 +2,8 @@
 
 Every rule of selection chooses among the first n of the same candidates, so that rules and numbers of candidates are
 compared state by state. A step succeeds if the action taken is right; GAIA (paper 3, figure 4) sets that against
-pass@N, what a critic that never errs would reach. Left out: playing on under a critic (`align-echo evaluate --best-of`),
-where states are no longer the same.
+pass@N, what a critic that never errs would reach. Left out: playing on under a critic, where states are no longer the
+same (`align-echo evaluate --best-of`).
 """
 
 from __future__ import annotations
@@ -169,7 +169,8 @@ def _success(
     def by_task(values_S: Flags) -> Floats:
         return np.bincount(task_S, weights=values_S.astype(np.float64), minlength=len(places))
 
-    sums = {"right": by_task(right_S), "single": by_task(single_S), "states": by_task(np.ones(len(states), dtype=np.bool_))}
+    every_S = np.ones(len(states), dtype=np.bool_)
+    sums = {"right": by_task(right_S), "single": by_task(single_S), "states": by_task(every_S)}
     success = bootstrap(sums, lambda of: 100 * of["right"] / of["states"], seed=seed)
     gain = bootstrap(sums, lambda of: 100 * (of["right"] - of["single"]) / of["states"], seed=seed)
     return Success(rule=rule, candidates=n, success=success.rate, gain=gain.rate)
