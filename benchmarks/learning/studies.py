@@ -48,6 +48,7 @@ STUDIES = {
     for study in (
         *(_alfworld(name) for name in ALFWORLDS),
         Study("webshop", env="webshop", split="test", tasks=500, samples=1, baseline="grpo"),
+        Study("webshop-high-rate", env="webshop", split="test", tasks=500, samples=1, baseline="echo-linear"),
     )
 }
 
