@@ -89,12 +89,12 @@ def collect_into(
     )
     models = Models(plan, path)
     made = build_player(plan, models)
-    chooser, chat = (made, made.agent) if isinstance(made, BestOf) else (made, made)
-    if not isinstance(chat, ChatAgent):
+    if not isinstance(made, BestOf | ChatAgent):
         raise UsageError(f"the agent {player.agent} asks no model: candidates are drawn from a chat model's replies")
+    chat = made.agent if isinstance(made, BestOf) else made
     truncation = plan.truncation
     config = {
-        **config_of(plan, chooser),
+        **config_of(plan, made),
         "command": "critic collect",
         "top_k": truncation.top_k if truncation else None,
         "top_p": truncation.top_p if truncation else None,
@@ -103,15 +103,15 @@ def collect_into(
     check_folder(path, config, resume=resume)
     try_reset(spec, plan.task_ids[0], split=split, data_root=data_root)
     folder = EvaluationFolder(path, config, resume=resume)
-    note(about(player, chooser))
+    note(about(player, made))
     (chosen,) = plan.variants.values()
     with resumable(path), Display() as display:
         played = play_part(
-            plan, chooser, chosen, plan.episodes, part=PART, title="episodes", folder=folder, display=display
+            plan, made, chosen, plan.episodes, part=PART, title="episodes", folder=folder, display=display
         )
         display.status("labelling the candidates")
         labelled = label_all(lambda: make(env, split=split, interface=chosen, data_root=data_root), played, path)
-        weights = chooser.describe().get("weights.agent", "")
+        weights = made.describe().get("weights.agent", "")
         collected = finish(
             played, labelled, chat.conversation, path, action_format=spec.action_format, weights=weights, number=number
         )

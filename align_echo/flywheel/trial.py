@@ -167,7 +167,7 @@ def _success(
     task_S = np.asarray([places[state.task] for state in states])
 
     def by_task(values_S: Flags) -> Floats:
-        return np.bincount(task_S, weights=values_S.astype(np.float64), minlength=len(places))
+        return np.bincount(task_S, weights=values_S.astype(np.float64), minlength=len(places)).astype(np.float64)
 
     every_S = np.ones(len(states), dtype=np.bool_)
     sums = {"right": by_task(right_S), "single": by_task(single_S), "states": by_task(every_S)}
