@@ -74,11 +74,21 @@ def success_rate(trajectories: Sequence[Trajectory]) -> Estimate:
     Several episodes of one task are no independent draws: the interval is that of `effective_draws` of them.
     """
     groups = by_task(scored(trajectories)).values()
-    won, sizes = [sum(one.won for one in group) for group in groups], [len(group) for group in groups]
+    return share([sum(one.won for one in group) for group in groups], [len(group) for group in groups])
+
+
+def share(hits: Sequence[int], sizes: Sequence[int]) -> Estimate:
+    """Percent of all cases that are hits, where task i had `hits[i]` of `sizes[i]`, with its Wilson interval.
+
+    Cases of one task are no independent draws: the interval is that of `effective_draws` of them. Raises `UsageError`
+    for no task, or one without a case.
+    """
     if not sizes:
         return wilson(0, 0)
-    rate = sum(won) / sum(sizes)
-    low, high = _wilson_ends(rate, effective_draws(won, sizes))
+    if min(sizes) < 1:
+        raise UsageError("a task without a case has no share: leave it out")
+    rate = sum(hits) / sum(sizes)
+    low, high = _wilson_ends(rate, effective_draws(hits, sizes))
     return Estimate(value=100 * rate, low=low, high=high, n=len(sizes))
 
 
