@@ -1,4 +1,4 @@
-"""A critic that learns one token: as a tree it learns what it would alone, what it learns it then says, and it resumes."""
+"""A critic that learns one token: as a tree it learns what it would alone; what it learns it says; and it resumes."""
 
 from __future__ import annotations
 
