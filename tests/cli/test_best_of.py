@@ -61,7 +61,7 @@ def test_what_the_judge_holds_right_is_sent_and_who_judged_is_on_record(judge, r
 
 
 BAD = {
-    "a judge of nothing": ([*AGENT, "--judge", "picky"], "--judge needs candidates to judge: add --best-of N"),
+    "a judge of nothing": ([*AGENT, "--judge", "picky"], "--judge needs candidates to choose from: add --best-of N"),
     "an agent that does not draw": (
         [*AGENT, "--temperature", "0", "--best-of", "2"],
         "--best-of needs an agent that draws",
