@@ -175,6 +175,8 @@ def main() -> None:
         seconds = {rule: statistics.fmean(spent) for rule, spent in labels.seconds.items()}
         found[name] = {"seconds_a_label": seconds, "agreements": [one.model_dump() for one in compared]}
         print_tables(name, compared, seconds)
+    if not found:
+        raise SystemExit("no environment is installed")
     line = json.dumps(rounded(record(first, found)))
     if given.out is not None:
         given.out.mkdir(parents=True, exist_ok=True)
