@@ -5,7 +5,7 @@
 Plays training tasks twice: with the scripted novice, and with a player that takes the expert's action or a random one
 at even odds, so that many states are seen and right actions occur. In each state the action that is played is labelled
 by each rule of `critic.labels`. In ScienceWorld the expert says nothing once its path was left, so an episode ends
-there; the genetics tasks, of which one label takes minutes, are left out.
+there; the genetics tasks, of which one try takes up to 20 s, are left out.
 
 Prints Markdown tables (percent of the actions that both rules label, 95% intervals over tasks), then one JSON line: of
 the expert's rule and the environment's default one, where they agree least: `value`, `n`; `baseline` is what chance
@@ -45,7 +45,7 @@ TASKS = {"alfworld": 12, "webshop": 60, "scienceworld": 8}
 
 SLOW = "mendelian-genetics"
 BUTTONS = ("buy now", "back to search", "< prev", "next >")
-TWO_WORDS = ("go", "pick", "look", "focus", "teleport")
+PARTICLES = ("to", "up", "at", "in", "on", "around")
 
 Player = Callable[[TextEnv, AgentView], str]
 
@@ -111,7 +111,7 @@ def action_type(name: str, action: str) -> str:
         kind, argument = parse_action(action)
         return f"{kind}[{argument}]" if argument in BUTTONS else kind or "nothing"
     words = action.lower().split()
-    return " ".join(words[: 1 + (words[:1] != [] and words[0] in TWO_WORDS)]) or "nothing"
+    return " ".join(words[: 2 if words[1:2] and words[1] in PARTICLES else 1]) or "nothing"
 
 
 def novice(name: str) -> Player:
@@ -175,6 +175,8 @@ def main() -> None:
         seconds = {rule: statistics.fmean(spent) for rule, spent in labels.seconds.items()}
         found[name] = {"seconds_a_label": seconds, "agreements": [one.model_dump() for one in compared]}
         print_tables(name, compared, seconds)
+    if not found:
+        raise SystemExit("no environment is installed")
     line = json.dumps(rounded(record(first, found)))
     if given.out is not None:
         given.out.mkdir(parents=True, exist_ok=True)
