@@ -144,11 +144,14 @@ def _prepare(
     """Everything in tokens. Raises `UsageError` if no conversation fits."""
     import torch
     from transformers import AutoModelForCausalLM
+    from transformers.utils import logging as transformers_logging
 
     from align_echo.flywheel.fitting import question_ids, questions
     from align_echo.models.local.loading import encoder_of, files_of
     from align_echo.models.local.weights import read_model
 
+    quiet: Any = transformers_logging.disable_progress_bar
+    quiet()
     encoder = encoder_of(source)
     model: Any = files_of(source, lambda: read_model(AutoModelForCausalLM, source, torch.float32))
     context = int(getattr(model.config, "max_position_embeddings", 0) or settings.longest)
@@ -172,11 +175,12 @@ def _prepare(
 def _fit(path: Path, material: _Material, settings: FitSettings, rule: Rule, *, resume: bool) -> Fitted:
     import torch
 
-    from align_echo.flywheel.fitting import fit, read_verdicts
+    from align_echo.flywheel.fitting import Telling, fit, read_verdicts
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model, encoder = material.model.to(device), material.encoder
-    learner: Any = fit(model, encoder, material.asked, settings, path / "checkpoints", resume=resume)
+    checkpoints, telling = path / "checkpoints", [Telling(note)]
+    learner: Any = fit(model, encoder, material.asked, settings, checkpoints, resume=resume, callbacks=telling)
     folder = path / f".{CRITIC}.partial"
     clear(path, [folder.name])
     if settings.weights == "lora":
