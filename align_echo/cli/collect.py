@@ -1,14 +1,28 @@
-"""The work of `align-echo critic collect`: play with candidates, label them, write examples."""
+"""The work of `align-echo critic collect`: play with candidates, label them, write examples.
+
+Left out: what the folder holds (`flywheel/collection.py`), and learning from it (`fit.py`).
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
 from align_echo.agents.conversation import ChatAgent
-from align_echo.cli.agents import about, choose_player, workers_for
+from align_echo.cli.agents import Player, about, choose_player, needs_model, workers_for
 from align_echo.cli.console import Display, note, resumable, stdout
-from align_echo.cli.plan import Models, Plan, Truncation, build_player, config_of, play_part, try_reset
+from align_echo.cli.plan import (
+    SELF,
+    Models,
+    Plan,
+    Truncation,
+    build_player,
+    config_of,
+    play_part,
+    refuse_script,
+    try_reset,
+)
 from align_echo.critic.best_of import BestOf
 from align_echo.errors import UsageError
 from align_echo.evaluate.comparison import BASELINE
@@ -16,6 +30,7 @@ from align_echo.evaluate.folder import EvaluationFolder, check_folder
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.evaluate.tables import plain_table
 from align_echo.flywheel.collection import PART, Collected, finish, label_all
+from align_echo.flywheel.examples import require_parquet
 from align_echo.models.names import is_local
 from align_echo.wrappers.catalogue import check_split, environment, make, resolve_interface
 from align_echo.wrappers.catalogue import tasks as list_tasks
@@ -26,7 +41,8 @@ TOP_K, TOP_P = 30, 0.8
 
 @dataclass(frozen=True)
 class Drawing:
-    """How candidates are drawn; `guide` is the critic that takes one of them, None for the first.
+    """How candidates are drawn; `guide` names the critic that takes one of them, "self" the agent's own model, None for
+    the first.
 
     `top_k` and `top_p` None are the paper's for a local model; at an endpoint they are its own.
     """
@@ -43,6 +59,23 @@ class Drawing:
         if not asked and (model is None or not is_local(model)):
             return None
         return Truncation(TOP_K if self.top_k is None else self.top_k, TOP_P if self.top_p is None else self.top_p)
+
+    def judge(self, player: Player) -> str | None:
+        """The name of the model that judges candidates, as `choose_judge` gives it. Raises `UsageError` for what cannot
+        be drawn or judged so.
+        """
+        if not needs_model(player.agent):
+            raise UsageError(f"the agent {player.agent} asks no model, so it cannot draw: name another with --agent")
+        if not math.isfinite(self.temperature) or (self.candidates > 1 and self.temperature == 0):
+            raise UsageError(f"--candidates {self.candidates} needs a --temperature above 0, not {self.temperature}")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise UsageError(f"--top-p is above 0 and at most 1 (off), not {self.top_p}")
+        if self.guide is None:
+            return None
+        if self.candidates == 1:
+            raise UsageError("--guide needs candidates to take from: --candidates above 1")
+        refuse_script("--guide", player.model if self.guide == SELF else self.guide)
+        return None if self.guide in (SELF, player.model) else self.guide
 
 
 def collect_into(
@@ -64,6 +97,7 @@ def collect_into(
     number: int = 1,
 ) -> Collected:
     """Play, label and write a collection; what the folder has is not made again. Raises as `evaluate` does."""
+    require_parquet()
     spec = environment(env)
     check_split(spec, split)
     player = choose_player(agent, model, (spec.name,))
@@ -83,7 +117,7 @@ def collect_into(
         temperature=drawing.temperature,
         samples=samples,
         best_of=drawing.candidates,
-        judge=drawing.guide,
+        judge=drawing.judge(player),
         pick="critic" if drawing.guide else "first",
         truncation=drawing.truncation(player.model),
     )
@@ -109,8 +143,12 @@ def collect_into(
         played = play_part(
             plan, made, chosen, plan.episodes, part=PART, title="episodes", folder=folder, display=display
         )
-        display.status("labelling the candidates")
-        labelled = label_all(lambda: make(env, split=split, interface=chosen, data_root=data_root), played, path)
+        labelled = label_all(
+            lambda: make(env, split=split, interface=chosen, data_root=data_root),
+            played,
+            path,
+            on_episode=lambda number: display.status(f"labelling the candidates: episode {number} of {len(played)}"),
+        )
         weights = made.describe().get("weights.agent", "")
         collected = finish(
             played, labelled, chat.conversation, path, action_format=spec.action_format, weights=weights, number=number

@@ -1,4 +1,7 @@
-"""`align-echo critic`: collect labelled actions, train an intuitive critic on them, and put it on trial (GAIA)."""
+"""`align-echo critic`: collect labelled actions, train an intuitive critic on them, and put it on trial (GAIA).
+
+Left out: the work of each verb (`collect.py`, `fit.py`, `rate.py`).
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,8 @@ def collect(
     top_k: TopK = None,
     top_p: TopP = None,
     guide: Annotated[
-        str | None, typer.Option("--guide", help="A critic that takes the candidate to send; default: the first is.")
+        str | None,
+        typer.Option("--guide", help="A critic that takes the candidate to send, or self; default: the first is sent."),
     ] = None,
     interface: Annotated[str, typer.Option("--interface", help="none, a shipped name, or a .py file.")] = "none",
     base_url: options.BaseUrl = None,
@@ -89,7 +93,7 @@ def train(
     resume: options.Resume = False,
 ) -> None:
     """Train a critic on collected actions, one token each, and calibrate it on tasks that it did not learn from."""
-    path = _folder(out, resume, "critic", model.rpartition("/")[2])
+    path = _folder(out, resume, "critic", Path(model).name)
     changes = {"weights": weights, "lr": lr, "epochs": epochs, "seed": seed}
     fit_into(path, examples, model=model, rule=rule, config=config, changes=changes, share=held_out, resume=resume)
 
@@ -99,11 +103,12 @@ def evaluate(
     judge: Annotated[str, typer.Option("--critic", help="The critic: a model's name or folder.")],
     examples: Examples,
     rule: LabelRule = None,
+    base_url: options.BaseUrl = None,
     seed: options.Seed = 0,
     out: options.Out = None,
 ) -> None:
     """How right a critic is on collected actions, and what best-of-N under it would have sent, for every N."""
-    rate_into(out or new_folder("trial", "critic"), judge, examples, rule=rule, seed=seed)
+    rate_into(out or new_folder("trial", "critic"), judge, examples, rule=rule, base_url=base_url, seed=seed)
 
 
 def _folder(out: Path | None, resume: bool, verb: str, what: str) -> Path:

@@ -1,4 +1,4 @@
-"""How a critic's report and its trial are shown."""
+"""How a critic's report and its trial are shown. Left out: the figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The work of `align-echo critic evaluate`: a critic's opinion of every candidate of a collection, and its trial."""
+"""The work of `align-echo critic evaluate`: a critic's opinion of every candidate of a collection, and its trial.
+
+Left out: the figures (`flywheel/trial.py`), and how a critic is asked (`critic/scoring.py`).
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,17 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 
 from align_echo.cli.agents import CHAT_AGENTS
 from align_echo.cli.console import note
 from align_echo.cli.critic_report import show_trial
-from align_echo.critic.labels import Rule, default_rule
+from align_echo.cli.fit import rule_for
+from align_echo.cli.plan import refuse_script
+from align_echo.critic.labels import Rule
 from align_echo.critic.scoring import Scorer, read_calibration
-from align_echo.errors import UsageError
+from align_echo.errors import MissingExtraError, ModelError, UsageError
 from align_echo.flywheel.collection import read_collection
 from align_echo.flywheel.labelling import Conversation, proposed
 from align_echo.flywheel.trial import Opinion, Trial, states_of, trial
@@ -27,8 +33,16 @@ from align_echo.wrappers.catalogue import environment
 WORKERS = 8
 
 
-def rate_into(path: Path, name: str, collections: Sequence[Path], *, rule: Rule | None, seed: int) -> Trial:
-    """Put the critic on trial over all collections together; writes `summary.json`, a `Trial`. Raises `UsageError`."""
+def rate_into(
+    path: Path, name: str, collections: Sequence[Path], *, rule: Rule | None, base_url: str | None, seed: int
+) -> Trial:
+    """Put the critic on trial over all collections together; writes `summary.json`, a `Trial`.
+
+    Raises `UsageError`, also where the rule labels nothing, and `ModelError` if the critic never answers.
+    """
+    if find_spec("sklearn") is None:
+        raise MissingExtraError("a critic's report", "train")
+    refuse_script("--critic", name)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UsageError(f"{path} is not an empty folder: name another --out")
     found = [read_collection(one) for one in collections]
@@ -37,12 +51,16 @@ def rate_into(path: Path, name: str, collections: Sequence[Path], *, rule: Rule 
     chats = [chat_of(one) for one, (trajectories, _) in zip(collections, found, strict=True) for _ in trajectories]
     folder = folder_of(name)
     temperature = read_calibration(folder).temperature if folder else 1.0
-    scorer = Scorer(load_model(name, seed=seed))
+    chosen = rule or rule_for({one.environment for one in played})
+    if not states_of(played, labelled, [{}] * sum(len(one.steps) for one in played), chosen):
+        raise UsageError(f"no state has candidates that are all labelled by the rule {chosen!r}: try another --rule")
+    scorer = Scorer(load_model(name, base_url=base_url, seed=seed))
     note(f"asking {name} about {sum(len(proposed(step)) for one in played for step in one.steps):,} actions")
     with ThreadPoolExecutor(WORKERS) as pool:
         by_episode = list(pool.map(lambda pair: opinions_of(scorer, *pair), zip(played, chats, strict=True)))
     opinions = [one for episode in by_episode for one in episode]
-    chosen = rule or default_rule(played[0].environment)
+    if not any(said.verdict or said.logit is not None for one in opinions for said in one.values()):
+        raise ModelError(f"{name} answered none of the questions: see that it can be asked")
     result = trial(states_of(played, labelled, opinions, chosen), chosen, temperature=temperature, seed=seed)
     path.mkdir(parents=True, exist_ok=True)
     write_atomically(path / "summary.json", result.model_dump_json(indent=2) + "\n")
@@ -53,10 +71,11 @@ def rate_into(path: Path, name: str, collections: Sequence[Path], *, rule: Rule 
 
 def chat_of(collection: Path) -> Conversation:
     """The words in which the agent of a collection is asked. Raises `UsageError` if it is not known here."""
-    agent = json.loads((collection / "config.json").read_text(encoding="utf-8")).get("agent")
-    if agent not in CHAT_AGENTS:
-        raise UsageError(f"{collection} was collected with the agent {agent!r}, which asks no model here")
-    return CHAT_AGENTS[agent](ScriptedModel(())).conversation
+    try:
+        agent = json.loads((collection / "config.json").read_text(encoding="utf-8"))["agent"]
+        return CHAT_AGENTS[agent](ScriptedModel(())).conversation
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UsageError(f"{collection / 'config.json'} does not say which agent played: collect anew") from error
 
 
 def opinions_of(scorer: Scorer, trajectory: Trajectory, chat: Conversation) -> list[Mapping[str, Opinion]]:

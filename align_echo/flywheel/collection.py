@@ -20,7 +20,7 @@ import gymnasium as gym
 from align_echo.critic.labels import Rule
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.flywheel.examples import FILE, deduplicated, write_examples
-from align_echo.flywheel.labelling import Conversation, LabelledEpisode, examples_of, label_episode
+from align_echo.flywheel.labelling import Conversation, LabelledEpisode, candidates_of, examples_of, label_episode
 from align_echo.interface import write_atomically
 from align_echo.intervals import Rate, scored, success_rate
 from align_echo.jsonl import JsonlFile
@@ -63,21 +63,27 @@ def label_all(
     played: Sequence[Trajectory],
     folder: Path,
     *,
-    on_episode: Callable[[], None] = lambda: None,
+    on_episode: Callable[[int], None] = lambda number: None,
 ) -> list[LabelledEpisode]:
-    """The labels of all episodes without a fault, in order; those that the folder has are not made again."""
+    """The labels of all episodes without a fault, in order; those that the folder has are not made again.
+
+    `on_episode` is told the number of each one that is labelled, from 1.
+    """
     file = JsonlFile(folder / LABELS)
     known = {(one.task_id, one.sample): one for one in file.read(LabelledEpisode)}
+    found: list[LabelledEpisode] = []
     env = make_env()
     try:
-        for one in scored(played):
-            if (one.task_id, one.sample) not in known:
-                known[one.task_id, one.sample] = found = label_episode(env, one)
-                file.append(found)
-            on_episode()
+        for number, one in enumerate(scored(played), start=1):
+            labelled = known.get((one.task_id, one.sample))
+            if labelled is None or not labelled.belongs_to(one):
+                on_episode(number)
+                labelled = label_episode(env, one)
+                file.append(labelled)
+            found.append(labelled)
     finally:
         env.close()
-    return [known[one.task_id, one.sample] for one in scored(played)]
+    return found
 
 
 def finish(
@@ -113,7 +119,7 @@ def finish(
         faults=len(played) - len(done),
         success_rate=success_rate(done).rate,
         turns=len(steps),
-        candidates=sum(len(step.choice.candidates) if step.choice else 1 for step in steps),
+        candidates=sum(len(candidates_of(step)) for step in steps),
         proposed=len(made),
         examples=len(distinct),
         exploring=sum(one.explores for one in distinct),
@@ -129,11 +135,18 @@ def _shares(labels: Sequence[str | None]) -> Shares:
 
 
 def read_collection(folder: Path) -> tuple[list[Trajectory], list[LabelledEpisode]]:
-    """The episodes without a fault and their labels, in the same order. Raises `MissingDataError` for a part of one."""
+    """The episodes without a fault and their labels, in the same order.
+
+    Raises `MissingDataError` for a part of a collection, `UsageError` for files that are damaged.
+    """
     if not (folder / "summary.json").is_file() or not (folder / LABELS).is_file():
         raise MissingDataError(f"{folder} holds no finished collection: run align-echo critic collect --out {folder}")
     played = scored(JsonlFile(folder / "trajectories" / f"{PART}.jsonl").read(Trajectory))
     known = {(one.task_id, one.sample): one for one in JsonlFile(folder / LABELS).read(LabelledEpisode)}
-    return played, [known[one.task_id, one.sample] for one in played]
+    pairs = [(one, known.get((one.task_id, one.sample))) for one in played]
+    found = [labels for one, labels in pairs if labels is not None and labels.belongs_to(one)]
+    if not found or len(found) < len(played):
+        raise MissingDataError(f"{folder} lacks labels of episodes: go on with align-echo critic collect --resume")
+    return played, found
 
 

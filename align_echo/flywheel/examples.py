@@ -11,6 +11,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -157,6 +158,12 @@ def read_examples(path: Path) -> list[Example]:
             return [Example.model_validate(row) for row in table]
     except (ValidationError, ValueError, OSError, datasets.exceptions.DatasetsError) as error:
         raise UsageError(f"{file} holds no examples of actions: {type(error).__name__}") from error
+
+
+def require_parquet() -> None:
+    """Raises `MissingExtraError` where the package that reads and writes Parquet is not installed."""
+    if find_spec("datasets") is None:
+        raise MissingExtraError("examples as Parquet", "train")
 
 
 def _datasets() -> Any:

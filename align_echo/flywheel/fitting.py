@@ -8,7 +8,7 @@ where examples come from (`collection.py`), and how good the critic is (`trial.p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +17,7 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from pydantic import Field
 from torch.utils.data import Dataset
-from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
+from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from align_echo.critic.labels import Rule
 from align_echo.critic.verdict import VERDICTS, Verdict, verdict_messages
@@ -173,6 +173,7 @@ def fit(
         data_collator=_only,
         callbacks=list(callbacks),
     )
+    trainer.remove_callback(PrinterCallback)
     trainer.words = verdict_tokens(encoder)[1]
     trainer.train(resume_from_checkpoint=resume or None)
     learner.eval()
@@ -247,6 +248,18 @@ class _Steps(Dataset[_Step]):
 
 def _only(items: list[_Step]) -> dict[str, _Step]:
     return {"step": items[0]}
+
+
+class Telling(TrainerCallback):
+    """Tells the loss, whenever it is logged, in one line."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        """Called by the trainer."""
+        if logs and "loss" in logs:
+            self._say(f"step {state.global_step}/{state.max_steps}: loss {float(logs['loss']):.3f}")
 
 
 class _VerdictTrainer(Trainer):

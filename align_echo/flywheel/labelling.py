@@ -6,6 +6,7 @@ selection are compared on (`trial.py`). Left out: what is right (`align_echo.cri
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import gymnasium as gym
@@ -47,10 +48,20 @@ class LabelledEpisode(Frozen):
     sample: int
     turns: tuple[tuple[LabelledAction, ...], ...]
 
+    def belongs_to(self, trajectory: Trajectory) -> bool:
+        """Whether these are labels of the actions that were proposed in an episode."""
+        mine, theirs = (self.task_id, self.sample), (trajectory.task_id, trajectory.sample)
+        if mine != theirs or len(self.turns) != len(trajectory.steps):
+            return False
+        turns = zip(trajectory.steps, self.turns, strict=True)
+        return all(not found or [one.action for one in found] == proposed(step) for step, found in turns)
+
 
 def candidates_of(step: Step) -> tuple[Candidate, ...]:
     """What the turn's reply was chosen from: itself alone where nothing was chosen."""
-    return step.choice.candidates if step.choice else (Candidate(action=step.action),)
+    if step.choice:
+        return step.choice.candidates
+    return (Candidate(action=step.action, logprob=math.fsum(step.tokens.logprobs) if step.tokens else None),)
 
 
 def proposed(step: Step) -> list[str]:

@@ -62,7 +62,9 @@ class Success(Frozen):
 
 
 class Trial(Frozen):
-    """A critic, and what it is worth in selection. `states` have two candidates or more and a label for each action."""
+    """A critic on the candidates of `states`, each of which has a label for every action, and what it is worth in
+    selection: by rule and number of candidates, up to the most that all states have.
+    """
 
     label_rule: Rule
     critic: CriticReport
