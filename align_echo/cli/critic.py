@@ -14,6 +14,7 @@ from align_echo.cli import options
 from align_echo.cli.collect import Drawing, collect_into
 from align_echo.cli.console import new_folder
 from align_echo.cli.fit import fit_into
+from align_echo.cli.flywheel import Wheel, turn
 from align_echo.cli.rate import rate_into
 from align_echo.critic.labels import Rule
 from align_echo.errors import UsageError
@@ -109,6 +110,53 @@ def evaluate(
 ) -> None:
     """How right a critic is on collected actions, and what best-of-N under it would have sent, for every N."""
     rate_into(out or new_folder("trial", "critic"), judge, examples, rule=rule, base_url=base_url, seed=seed)
+
+
+@critic.command("flywheel")
+def flywheel(
+    env: options.Env,
+    agent: options.Agent = None,
+    model: options.Model = None,
+    critic_model: Annotated[
+        str, typer.Option("--critic", help="What the critic of every round begins as: pocket or a model's folder.")
+    ] = "pocket",
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often it turns.")] = 2,
+    tasks: Tasks = 100,
+    test_tasks: Annotated[int, typer.Option("--test-tasks", min=1, help="Of the test split, played once.")] = 60,
+    candidates: Annotated[int, typer.Option("--candidates", min=2, help="Replies that the agent draws a turn.")] = 8,
+    temperature: Annotated[float, typer.Option("--temperature", min=0, help="Of the agent's model.")] = 1.0,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    rule: LabelRule = None,
+    weights: Annotated[str | None, typer.Option("--weights", help="lora or full; default: lora.")] = None,
+    lr: Annotated[float | None, typer.Option("--lr", help="Learning rate; default 1e-4.")] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Default: 1.")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="YAML of all settings of the training.")] = None,
+    held_out: Annotated[float, typer.Option("--held-out", help="Share of tasks for the calibration.")] = 0.1,
+    seed: options.Seed = 0,
+    workers: options.Workers = None,
+    out: options.Out = None,
+    resume: options.Resume = False,
+) -> None:
+    """Collect, train, put on trial; then again under the critic that came out, for some rounds."""
+    path = _folder(out, resume, "flywheel", env)
+    wheel = Wheel(
+        env=env,
+        agent=agent,
+        model=model,
+        critic=critic_model,
+        rounds=rounds,
+        tasks=tasks,
+        test_tasks=test_tasks,
+        drawing=Drawing(candidates, temperature, top_k, top_p, None),
+        rule=rule,
+        config=config,
+        settings={"weights": weights, "lr": lr, "epochs": epochs, "seed": seed},
+        share=held_out,
+        seed=seed,
+        workers=workers,
+    )
+    turn(path, wheel, resume=resume)
 
 
 def _folder(out: Path | None, resume: bool, verb: str, what: str) -> Path:
