@@ -93,8 +93,8 @@ class Flywheel(Frozen):
 
 def turn(path: Path, wheel: Wheel, *, resume: bool) -> Flywheel:
     """Every round of it. Raises as its parts do, and `UsageError` for a folder of something else."""
-    _open(path, wheel.on_record, resume=resume)
     spec = environment(wheel.env)
+    _open(path, wheel.on_record, resume=resume)
     _collect(path / "held-out", wheel, spec.test_split, wheel.test_tasks, wheel.seed, guide=None)
     rounds: list[Turned] = []
     for number in range(1, wheel.rounds + 1):
@@ -186,21 +186,28 @@ def _found(trial: Trial, rule: str, candidates: int) -> Success:
 
 
 def _open(path: Path, asked: dict[str, Any], *, resume: bool) -> None:
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        if not resume:
-            raise UsageError(f"{path} is not an empty folder: add --resume to go on with it, or name another --out")
-        try:
-            stored = json.loads((path / "config.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise UsageError(f"there is no flywheel to resume in {path}") from error
-        wanted = json.loads(json.dumps(asked))
-        other = sorted(key for key in {*stored, *wanted} if stored.get(key) != wanted.get(key))
-        if other:
-            raise UsageError(f"{path} was started with another {other[0]}: resume with the same, or name another --out")
-    elif resume:
-        raise UsageError(f"there is no flywheel to resume in {path}")
+    """Make the folder. One that holds no part yet is begun anew. Raises `UsageError` for a folder of something else."""
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{path} is a file; --out names a folder")
+    there = {one.name for one in path.iterdir()} if path.exists() else set()
+    if resume:
+        _check_same(path, json.loads(json.dumps(asked)))
+    elif there - {"config.json"}:
+        raise UsageError(f"{path} is not empty: add --resume to go on with it, or name another --out")
     path.mkdir(parents=True, exist_ok=True)
     write_atomically(path / "config.json", json.dumps(asked, indent=2) + "\n")
+
+
+def _check_same(path: Path, asked: dict[str, Any]) -> None:
+    try:
+        stored = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        stored = None
+    if not isinstance(stored, dict) or stored.get("command") != COMMAND:
+        raise UsageError(f"there is no flywheel to resume in {path}")
+    other = sorted(key for key in {*stored, *asked} if stored.get(key) != asked.get(key))
+    if other:
+        raise UsageError(f"{path} was started with another {other[0]}: resume with the same, or name another --out")
 
 
 def _show(summary: Flywheel) -> None:
