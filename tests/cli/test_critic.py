@@ -165,7 +165,7 @@ def test_resume_asks_for_the_same(examples, model, run):
 
 BAD = {
     "an agent without a model": ([*COLLECT[:4], "--agent", "expert"], "the agent expert asks no model"),
-    "candidates that would be alike": ([*COLLECT, "--temperature", "0"], "--candidates 8 needs a --temperature above 0"),
+    "candidates that would be alike": ([*COLLECT, "--temperature", "0"], "--candidates 8 needs a --temperature"),
     "nothing to draw from": ([*COLLECT, "--top-p", "0"], "--top-p is above 0"),
     "a guide of nothing": ([*COLLECT, "--candidates", "1", "--guide", "self"], "--guide needs candidates"),
     "a script as a guide": ([*COLLECT, "--guide", "novice"], "can only play: name another with --guide"),
@@ -224,6 +224,14 @@ def test_a_collection_that_does_not_say_who_played_is_refused(collection, run, t
         status, out, err = run("critic", "evaluate", "--critic", "pocket", "--examples", copy, "--out", "trial")
         assert (status, out, err.count("\n")) == (2, "", 1)
         assert "does not say which agent played" in err
+
+
+def test_evaluate_refuses_a_rule_that_the_model_cannot_serve_before_it_plays(run):
+    far = ("evaluate", "--env", "alfworld", "--agent", "vanilla", "--model", "novice", "--temperature", "1")
+    status, out, err = run(*far, "--best-of", "2", "--pick", "logprob", "--out", "out")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "--pick logprob needs a local model" in err
+    assert not Path("out").exists()
 
 
 def test_evaluate_takes_the_action_named_most_often(run):
