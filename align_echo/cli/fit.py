@@ -22,7 +22,13 @@ from align_echo.align.run_folder import clear
 from align_echo.cli.console import note, resumable
 from align_echo.cli.critic_report import show_report
 from align_echo.cli.train import require_training
-from align_echo.critic.calibration import CriticReport, LabelledVerdict, fit_temperature, report
+from align_echo.critic.calibration import (
+    LEAST_TEMPERATURE,
+    CriticReport,
+    LabelledVerdict,
+    fit_temperature,
+    report,
+)
 from align_echo.critic.labels import Rule, default_rule
 from align_echo.critic.scoring import Calibrated, write_calibration
 from align_echo.errors import UsageError
@@ -112,6 +118,8 @@ def fit_into(
         print("no task was held out: the critic is neither tested nor calibrated, its temperature is 1")
     else:
         show_report(fitted.held_out, "held-out tasks, as many correct as wrong ones")
+        if fitted.temperature < 2 * LEAST_TEMPERATURE:
+            note("its logits separate the held-out actions: these are too few to calibrate on, hold out more")
     print(f"written: {path / CRITIC}, to be named as --judge, --guide or --critic")
     return fitted
 

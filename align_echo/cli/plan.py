@@ -202,6 +202,8 @@ def choose_judge(
     if pick != "critic":
         if judge is not None or abstain_below > 0:
             raise UsageError(f"--pick {pick} asks no critic: leave --judge and --abstain-below out")
+        if pick == "logprob" and not (player.model and is_local(player.model)):
+            raise UsageError("--pick logprob needs a local model, which tells how probable its replies are")
         return None
     refuse_script("--judge", player.model if judge in (None, SELF) else judge)
     return None if judge in (SELF, player.model) else judge

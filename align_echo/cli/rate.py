@@ -38,7 +38,7 @@ def rate_into(
 ) -> Trial:
     """Put the critic on trial over all collections together; writes `summary.json`, a `Trial`.
 
-    Raises `UsageError`, also where the rule labels nothing, and `ModelError` if the critic never answers.
+    Raises `UsageError`, also where the rule labels nothing, and `ModelError` if the critic never gives a verdict.
     """
     if find_spec("sklearn") is None:
         raise MissingExtraError("a critic's report", "train")
@@ -56,11 +56,14 @@ def rate_into(
         raise UsageError(f"no state has candidates that are all labelled by the rule {chosen!r}: try another --rule")
     scorer = Scorer(load_model(name, base_url=base_url, seed=seed))
     note(f"asking {name} about {sum(len(proposed(step)) for one in played for step in one.steps):,} actions")
-    with ThreadPoolExecutor(WORKERS) as pool:
+    pool = ThreadPoolExecutor(WORKERS)
+    try:
         by_episode = list(pool.map(lambda pair: opinions_of(scorer, *pair), zip(played, chats, strict=True)))
+    finally:
+        pool.shutdown(cancel_futures=True)
     opinions = [one for episode in by_episode for one in episode]
     if not any(said.verdict or said.logit is not None for one in opinions for said in one.values()):
-        raise ModelError(f"{name} answered none of the questions: see that it can be asked")
+        raise ModelError(f"{name} said neither correct nor wrong of any action: it cannot be put on trial")
     result = trial(states_of(played, labelled, opinions, chosen), chosen, temperature=temperature, seed=seed)
     path.mkdir(parents=True, exist_ok=True)
     write_atomically(path / "summary.json", result.model_dump_json(indent=2) + "\n")

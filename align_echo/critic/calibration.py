@@ -2,7 +2,7 @@
 
 A logit is z = log P(correct) - log P(wrong) of one judged action, a label is 1 for a correct action and 0 for a wrong
 one; both come as arrays [M]. Logits are held within `MOST_LOGIT` on either side, so that one certain error costs much
-but not infinitely much. Left out: asking the critic (`best_of.py`), what is right (`align_echo.train.labels`), and
+but not infinitely much. Left out: asking the critic (`scoring.py`), what is right (`labels.py`), and
 choosing by probabilities (`selection.py`).
 """
 

@@ -2,7 +2,7 @@
 
 One row is one distinct action in one conversation. Rows of several collections are put together without duplicates,
 divided by task, so that no task is learned from and tested on, and balanced between correct and wrong (GAIA, paper 3,
-section 3.1). Left out: proposing and labelling (`collection.py`), and learning (`fitting.py`).
+section 3.1). Left out: proposing and labelling (`labelling.py`), and learning (`fitting.py`).
 """
 
 from __future__ import annotations

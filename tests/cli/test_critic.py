@@ -18,8 +18,12 @@ from align_echo.flywheel.collection import Collected, read_collection
 from align_echo.flywheel.examples import Example, read_examples, write_examples
 from align_echo.flywheel.trial import Trial
 from align_echo.types import Trajectory
+from tests.align.endpoint import serve
+from tests.cli.test_best_of import endpoint
 from tests.flywheel.test_examples import example
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
+
+__all__ = ["endpoint"]
 
 COLLECT = ["critic", "collect", "--env", "alfworld", "--model", "pocket", "--tasks", "2", "--seed", "1"]
 
@@ -165,7 +169,7 @@ def test_resume_asks_for_the_same(examples, model, run):
 
 BAD = {
     "an agent without a model": ([*COLLECT[:4], "--agent", "expert"], "the agent expert asks no model"),
-    "candidates that would be alike": ([*COLLECT, "--temperature", "0"], "--candidates 8 needs a --temperature above 0"),
+    "candidates that would be alike": ([*COLLECT, "--temperature", "0"], "--candidates 8 needs a --temperature"),
     "nothing to draw from": ([*COLLECT, "--top-p", "0"], "--top-p is above 0"),
     "a guide of nothing": ([*COLLECT, "--candidates", "1", "--guide", "self"], "--guide needs candidates"),
     "a script as a guide": ([*COLLECT, "--guide", "novice"], "can only play: name another with --guide"),
@@ -224,6 +228,36 @@ def test_a_collection_that_does_not_say_who_played_is_refused(collection, run, t
         status, out, err = run("critic", "evaluate", "--critic", "pocket", "--examples", copy, "--out", "trial")
         assert (status, out, err.count("\n")) == (2, "", 1)
         assert "does not say which agent played" in err
+
+
+def test_agents_and_critics_at_endpoints_need_tell_no_probabilities(endpoint, run):
+    at = ("--base-url", endpoint.url)
+    agent = ("--agent", "vanilla", "--model", "wavering", "--guide", "picky", "--candidates", "2")
+    status, _, err = run("critic", "collect", "--env", "alfworld", *agent, "--tasks", "1", *at, "--out", "made")
+    assert status == 0, err
+    rows = read_examples(Path("made"))
+    assert {(one.action, one.sent, one.logprob) for one in rows} == {("look", False, None), ("inventory", True, None)}
+    status, out, err = run("critic", "evaluate", "--critic", "picky", "--examples", "made", *at, "--out", "trial")
+    assert status == 0, err
+    result = Trial.model_validate_json(Path("trial/summary.json").read_text())
+    assert (result.critic.with_logit, result.critic.auroc, result.critic.unreadable) == (0, None, 0)
+    assert {one.rule for one in result.curve} == {"critic", "random", "majority", "pass"}
+    assert "area under" not in out
+    with serve({"mute": lambda request: "bananas"}) as other:
+        for name, message in (("nobody", "is not there (404)"), ("mute", "mute said neither correct nor wrong of any")):
+            asked = ("--critic", name, "--base-url", other.url)
+            status, out, err = run("critic", "evaluate", *asked, "--examples", "made", "--out", "none")
+            assert (status, out) == (2, "")
+            assert message in err
+            assert not Path("none").exists()
+
+
+def test_evaluate_refuses_a_rule_that_the_model_cannot_serve_before_it_plays(run):
+    far = ("evaluate", "--env", "alfworld", "--agent", "vanilla", "--model", "novice", "--temperature", "1")
+    status, out, err = run(*far, "--best-of", "2", "--pick", "logprob", "--out", "out")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "--pick logprob needs a local model" in err
+    assert not Path("out").exists()
 
 
 def test_evaluate_takes_the_action_named_most_often(run):
