@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from align_echo.align.run_folder import IterationRecord, RunSummary
 from align_echo.cli.fit import Fitted
+from align_echo.cli.flywheel import Flywheel, Turned
 from align_echo.cli.main import main
 from align_echo.critic.calibration import Calibration, Confusion, CriticReport
 from align_echo.critic.scoring import Calibrated
@@ -53,7 +54,7 @@ def test_links_between_pages_lead_somewhere(page):
 
 VERBS = [
     *("generate-interface", "evaluate", "grid", "train", "doctor", "envs"),
-    *("critic collect", "critic train", "critic evaluate"),
+    *("critic collect", "critic train", "critic evaluate", "critic flywheel"),
 ]
 
 
@@ -77,7 +78,7 @@ def test_every_key_of_a_summary_is_documented(record: type[BaseModel]):
 
 OF_CRITICS = (
     *(Example, Collected, Shares, Fitted, Calibrated, Trial, Success),
-    *(CriticReport, Calibration, Confusion),
+    *(CriticReport, Calibration, Confusion, Flywheel, Turned),
 )
 
 
