@@ -114,7 +114,7 @@ def curve(states: Sequence[State], *, temperature: float = 1.0, seed: int = 0) -
     rules: list[Picking] = ["critic", "random", "majority"]
     if all(one.logprob is not None for state in states for one in state.candidates if one.action is not None):
         rules.append("logprob")
-    single = _right(states, lambda state: state.candidates[first(_actions(state, most))].action)
+    single = _right(states, lambda state: state.candidates[0].action)
     found = []
     for n in range(1, most + 1):
         for rule in rules:

@@ -61,6 +61,7 @@ def test_one_candidate_is_the_same_by_every_rule_and_no_gain(drawn):
     found = by_rule([state(one, contrary) for one in drawn], 1)
     assert set(found) == {"critic", "random", "majority", "logprob", "pass"}
     assert len({one.success.value for one in found.values()}) == 1
+    assert {one.gain.value for one in found.values()} == {0.0}
 
 
 def test_a_critic_that_always_errs_takes_what_is_wrong_and_its_gain_is_a_loss():
