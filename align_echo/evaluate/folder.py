@@ -114,5 +114,5 @@ def _finished_nothing(path: Path, command: JsonValue) -> bool:
         stored = json.loads((path / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    ours = isinstance(stored, dict) and stored.get("command") == command
+    ours = isinstance(stored, dict) and command is not None and stored.get("command") == command
     return ours and finished_nothing(path, LEFT_BY_A_FALSE_START, "trajectories/*.jsonl")
