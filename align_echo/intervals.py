@@ -74,11 +74,18 @@ def success_rate(trajectories: Sequence[Trajectory]) -> Estimate:
     Several episodes of one task are no independent draws: the interval is that of `effective_draws` of them.
     """
     groups = by_task(scored(trajectories)).values()
-    won, sizes = [sum(one.won for one in group) for group in groups], [len(group) for group in groups]
+    return clustered_rate([sum(one.won for one in group) for group in groups], [len(group) for group in groups])
+
+
+def clustered_rate(successes: Sequence[int], sizes: Sequence[int]) -> Estimate:
+    """`successes[i]` of `sizes[i]` of task i, pooled, in percent; the Wilson interval of `effective_draws` of them.
+
+    Raises `UsageError` for no task.
+    """
     if not sizes:
         return wilson(0, 0)
-    rate = sum(won) / sum(sizes)
-    low, high = _wilson_ends(rate, effective_draws(won, sizes))
+    rate = sum(successes) / sum(sizes)
+    low, high = _wilson_ends(rate, effective_draws(successes, sizes))
     return Estimate(value=100 * rate, low=low, high=high, n=len(sizes))
 
 
@@ -135,13 +142,32 @@ def bootstrap(
     task stay together, so a statistic on two variants is paired. Raises `UsageError` for no task.
     """
     columns = np.stack(list(per_task.values()), axis=1)
-    n = len(columns)
-    if n == 0:
-        raise UsageError("there is no finished episode to measure")
-    generator = np.random.default_rng(seed)
-    draws = generator.multinomial(n, np.full(n, 1 / n), size=resamples)
+    draws = _draws(len(columns), seed, resamples)
     values = statistic(dict(zip(per_task, (draws @ columns).T, strict=True)))
     exact = statistic({name: np.asarray([column.sum()]) for name, column in per_task.items()})[0]
+    return _percentiles(exact, values, len(columns))
+
+
+def bootstrap_times(
+    statistic: Callable[[npt.NDArray[np.int64]], float], tasks: int, *, seed: int = 0, resamples: int = RESAMPLES
+) -> Estimate:
+    """As `bootstrap`, of a statistic that is no function of sums, such as one of ranks; slower.
+
+    `statistic` maps how many times each task counts (tasks,) to a value, NaN where there is none. Raises `UsageError`
+    for no task.
+    """
+    values = np.asarray([statistic(times) for times in _draws(tasks, seed, resamples)])
+    return _percentiles(statistic(np.ones(tasks, dtype=np.int64)), values, tasks)
+
+
+def _draws(n: int, seed: int, resamples: int) -> npt.NDArray[np.int64]:
+    """How many times each of n tasks was drawn, in n draws with replacement [resamples, n]."""
+    if n == 0:
+        raise UsageError("there is no finished episode to measure")
+    return np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=resamples)
+
+
+def _percentiles(exact: float, values: Floats, n: int) -> Estimate:
     finite = values[np.isfinite(values)]
     low, high = np.percentile(finite, [2.5, 97.5]) if len(finite) else (exact, exact)
     return Estimate(value=float(exact), low=float(low), high=float(high), n=n)

@@ -78,6 +78,22 @@ class Completion(Frozen):
     tokens: Tokens | None = None
 
 
+class WordChoice(Frozen):
+    """Which of the words it was asked about a model would say next, and how probable it holds each to be.
+
+    `said` is the word that its likeliest next token begins; None if that token begins none of them. `logprobs` are the
+    natural logarithms of the words' probabilities, in the order asked: -inf for one that is less probable than all that
+    the endpoint lists, None where the model gives no probabilities. How each model counts says `models/choosing.py`.
+    """
+
+    model_config = ConfigDict(ser_json_inf_nan="strings")
+
+    said: str | None
+    logprobs: tuple[float, ...] | None = None
+    usage: Usage = Usage()
+    cached: bool = False
+
+
 class ChatModel(Protocol):
     """A chat model. `complete` raises `ModelError` once its own retries are spent."""
 
@@ -116,24 +132,56 @@ class AgentView(Frozen):
     turns: tuple[Turn, ...] = ()
 
 
-class Choice(Frozen):
-    """How a reply was chosen among `candidates`: how many distinct actions were judged correct and wrong.
+class Candidate(Frozen):
+    """One of the replies that an agent chose from. `action` is None if it held none.
 
-    `no_verdict` counts those of which the judge broke or said neither. Where all candidates named one action, none was
+    `verdict` is what the critic said of the action, "neither" if it said neither word or broke, None if it was not
+    asked; `p_correct` in [0, 1] its probability that the action is correct, where it gives one. `logprob` is the sum of
+    the agent's own log-probabilities of the reply, where its model tells them.
+    """
+
+    action: str | None
+    verdict: Literal["correct", "wrong", "neither"] | None = None
+    p_correct: float | None = None
+    logprob: float | None = None
+
+
+class ChoiceCounts(Frozen):
+    """Of one choice or many: candidates, and how many distinct actions were judged correct and wrong.
+
+    `no_verdict` counts those of which the critic broke or said neither. Where all candidates named one action, none was
     judged.
     """
 
-    candidates: int
+    candidates: int = 0
     correct: int = 0
     wrong: int = 0
     no_verdict: int = 0
 
-    def __add__(self, other: Choice) -> Choice:
-        return Choice(
+    def __add__(self, other: ChoiceCounts) -> ChoiceCounts:
+        return ChoiceCounts(
             candidates=self.candidates + other.candidates,
             correct=self.correct + other.correct,
             wrong=self.wrong + other.wrong,
             no_verdict=self.no_verdict + other.no_verdict,
+        )
+
+
+class Choice(Frozen):
+    """How a reply was chosen: all candidates in the order drawn, and the place of the one that was `taken`."""
+
+    candidates: tuple[Candidate, ...]
+    taken: int
+
+    @property
+    def counts(self) -> ChoiceCounts:
+        """The verdicts, one for each distinct action."""
+        said = list({one.action: one.verdict for one in self.candidates if one.action is not None}.values())
+        return ChoiceCounts(
+            candidates=len(self.candidates),
+            correct=said.count("correct"),
+            wrong=said.count("wrong"),
+            no_verdict=said.count("neither"),
         )
 
 

@@ -9,13 +9,20 @@ import pytest
 from pydantic import BaseModel
 
 from align_echo.align.run_folder import IterationRecord, RunSummary
+from align_echo.cli.fit import Fitted
+from align_echo.cli.flywheel import Flywheel, Turned
 from align_echo.cli.main import main
+from align_echo.critic.calibration import Calibration, Confusion, CriticReport
+from align_echo.critic.scoring import Calibrated
 from align_echo.evaluate.comparison import Comparison, Difference, VariantResult
 from align_echo.evaluate.grid import Cell, Change, Grid, Side
 from align_echo.evaluate.refinement import Refinement, Round
+from align_echo.flywheel.collection import Collected, Shares
+from align_echo.flywheel.examples import Example
+from align_echo.flywheel.trial import Success, Trial
 from align_echo.interface import identity
 from align_echo.intervals import Estimate, Rate
-from align_echo.types import Choice
+from align_echo.types import ChoiceCounts
 from align_echo.wrappers.catalogue import environment
 
 ROOT = Path(__file__).parents[1]
@@ -45,15 +52,21 @@ def test_links_between_pages_lead_somewhere(page):
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
-@pytest.mark.parametrize("verb", ["generate-interface", "evaluate", "grid", "train", "doctor", "envs"])
+VERBS = [
+    *("generate-interface", "evaluate", "grid", "train", "doctor", "envs"),
+    *("critic collect", "critic train", "critic evaluate", "critic flywheel"),
+]
+
+
+@pytest.mark.parametrize("verb", VERBS)
 def test_every_option_of_a_verb_is_documented(verb, capsys):
-    assert main([verb, "--help"]) == 0
+    assert main([*verb.split(), "--help"]) == 0
     options = set(re.findall(r"--([a-z][\w-]+)", capsys.readouterr().out)) - {"help", "rules", "feedback"}
     assert options - words_in_code(ROOT / "docs" / "cli.md") == set()
 
 
 RECORDS = (
-    *(RunSummary, IterationRecord, Comparison, VariantResult, Difference, Estimate, Choice),
+    *(RunSummary, IterationRecord, Comparison, VariantResult, Difference, Estimate, ChoiceCounts),
     *(Grid, Cell, Side, Change, Rate, Refinement, Round),
 )
 
@@ -61,3 +74,21 @@ RECORDS = (
 @pytest.mark.parametrize("record", RECORDS)
 def test_every_key_of_a_summary_is_documented(record: type[BaseModel]):
     assert set(record.model_fields) - words_in_code(ROOT / "docs" / "cli.md") == set()
+
+
+OF_CRITICS = (
+    *(Example, Collected, Shares, Fitted, Calibrated, Trial, Success),
+    *(CriticReport, Calibration, Confusion, Flywheel, Turned),
+)
+
+
+@pytest.mark.parametrize("record", OF_CRITICS)
+def test_every_key_that_the_critics_verbs_write_is_documented(record: type[BaseModel]):
+    assert set(record.model_fields) - words_in_code(ROOT / "docs" / "critic.md") == set()
+
+
+def test_every_setting_of_a_critics_training_is_documented():
+    pytest.importorskip("peft")
+    from align_echo.flywheel.fitting import FitSettings
+
+    assert set(FitSettings.model_fields) - words_in_code(ROOT / "docs" / "critic.md") == set()

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LAYERS = (
     *("types", "errors", "halting", "tokens", "intervals", "invalid", "interface", "jsonl", "sandbox", "wrappers"),
-    *("prompts", "models", "agents", "rollout", "align", "critic", "train", "evaluate", "report", "cli"),
+    *("prompts", "models", "agents", "rollout", "align", "critic", "train", "evaluate", "flywheel", "report", "cli"),
 )
 """From the bottom to the top."""
 

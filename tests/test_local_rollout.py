@@ -18,7 +18,7 @@ from align_echo.critic.best_of import BestOf
 from align_echo.errors import EngineError, ModelError, TokenDriftError
 from align_echo.rollout import Episode, run_episode, run_tasks
 from align_echo.tokens import token_sequence
-from align_echo.types import AgentReply, AgentView, Choice, Completion, Message
+from align_echo.types import AgentReply, AgentView, ChoiceCounts, Completion, Message
 from tests.room_env import TASK_IDS, RoomEnv
 
 pytest.importorskip("torch")
@@ -299,8 +299,9 @@ def test_the_best_of_several_candidates_leaves_the_conversation_exact_to_the_tok
             assert ENCODER.text(sequence.ids[first:end]) == step.reply
             assert sum(sequence.mask[first:end]) == end - first
             assert exact[first - 1 : end - 1].tolist() == pytest.approx(list(sequence.logprobs[first:end]), abs=1e-4)
-            assert step.choice == Choice(candidates=3, no_verdict=3)
-            assert step.usage.completion_tokens > 4 * (end - first)
+            assert step.choice is not None
+            assert step.choice.counts == ChoiceCounts(candidates=3, no_verdict=3)
+            assert step.usage.completion_tokens > 3 * (end - first)
 
 
 def test_candidates_are_drawn_apart_and_the_same_in_any_batch(engine):

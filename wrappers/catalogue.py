@@ -35,8 +35,8 @@ class EnvironmentSpec:
     `training_tasks` draws ALIGN's tasks of one iteration; `is_invalid` tells from a raw observation that the engine
     refused the action, for the metric only (the paper, section 4.3): no learner may look at it.
     `tells_invalid` is False where no raw observation tells that; the metric is then not defined. `measures_distance` is
-    False where the oracle follows one known way and cannot tell how far the goal is beside it: actions then have no
-    labels. `task_type(task_id)` needs no engine. `engines` names those that a user may choose from, the default first.
+    False where the oracle follows one known way and beside it can only try how far the goal is (`TryingOracle`).
+    `task_type(task_id)` needs no engine. `engines` names those that a user may choose from, the default first.
     `partitions` lists groups of splits that share no task (default: all of them); `install` is the line that installs
     what it needs beyond the base.
     """

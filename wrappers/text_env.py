@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NotRequired, Protocol, TypedDict, TypeVar
+from typing import Any, NotRequired, Protocol, TypedDict, TypeVar, runtime_checkable
 
 import gymnasium as gym
 import numpy as np
@@ -35,6 +35,15 @@ class Oracle(Protocol):
 
     def distance(self) -> int | None:
         """Least number of actions to the goal by the planner; None if it cannot be reached."""
+
+
+@runtime_checkable
+class TryingOracle(Protocol):
+    """An oracle that knows one way to the goal, and from beside it finds out by trying how far the goal is."""
+
+    def costs_at_most(self, action: str, allowance: int) -> bool | None:
+        """Whether the expert reaches the goal from after `action`, that one counted, with at most `allowance` actions
+        more than without it. None if it does not get there from here."""
 
 
 class Info(TypedDict):
@@ -155,6 +164,10 @@ class TextEnv(gym.Env[str, str], abc.ABC):
         """The templates and the names of the present state; None where the engine's API has none."""
         return None
 
+    def as_read(self, action: str) -> str:
+        """The action as the engine reads it: two that it takes for one are alike."""
+        return action.strip()
+
     def opening(self, observation: str) -> tuple[str, str]:
         """The initial observation and the task, as interface code of this environment is given them."""
         return observation, self.goal
@@ -229,6 +242,11 @@ class TextEnv(gym.Env[str, str], abc.ABC):
     def state(self) -> EngineState:
         """The engine's last answer to a reset or to the agent's own action."""
         return self._state
+
+    @property
+    def over(self) -> bool:
+        """No turn can be taken: the episode has ended, or none was begun."""
+        return self._over
 
     @property
     def engine_calls(self) -> int:

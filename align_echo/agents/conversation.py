@@ -14,8 +14,9 @@ from typing import ClassVar, Self
 
 from align_echo.agents.parsing import whole_text
 from align_echo.errors import ReplyFormatError
+from align_echo.models.drawing import draw, sample_of
 from align_echo.models.endpoint import base_url_of
-from align_echo.models.recording import sample_of, weights_of
+from align_echo.models.recording import weights_of
 from align_echo.prompts import prompt_hash, render
 from align_echo.types import NO_REPLY, AgentReply, AgentView, ChatModel, Completion, Message, Tokens, Turn
 
@@ -69,6 +70,17 @@ class ChatAgent(abc.ABC):
         """
         return self.ask(self.conversation(view), view)
 
+    def act_all(self, view: AgentView, samples: Sequence[int]) -> list[AgentReply]:
+        """What `with_sample(sample).act(view)` gives for each of the samples, drawn at once where one call is a turn.
+
+        Raises `ModelError` if one cannot be drawn.
+        """
+        if type(self).act is not ChatAgent.act:
+            return [self.with_sample(sample).act(view) for sample in samples]
+        messages = self.conversation(view)
+        drawn = draw(self._model, messages, samples, temperature=self._temperature, max_tokens=self._max_tokens)
+        return [self.understood(one, view) for one in drawn]
+
     @abc.abstractmethod
     def read(self, reply: str, view: AgentView) -> str:
         """The one action of a reply to `view`. Raises `ReplyFormatError`."""
@@ -95,7 +107,10 @@ class ChatAgent(abc.ABC):
 
     def ask(self, messages: Sequence[Message], view: AgentView, *, model: ChatModel | None = None) -> AgentReply:
         """The model's answer, read as an action. Raises `ModelError`."""
-        completion = self.complete(messages, model=model)
+        return self.understood(self.complete(messages, model=model), view)
+
+    def understood(self, completion: Completion, view: AgentView) -> AgentReply:
+        """The model's answer to `view`, read as an action."""
         action, problem = None, ""
         try:
             action = self.read(self.whole(completion), view)

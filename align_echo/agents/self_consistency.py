@@ -16,7 +16,7 @@ from collections import Counter
 from align_echo.agents.conversation import MAX_TOKENS, ChatAgent, action_alone
 from align_echo.agents.parsing import parse_action
 from align_echo.errors import UsageError
-from align_echo.models.recording import sample_of
+from align_echo.models.drawing import sample_of
 from align_echo.types import AgentReply, AgentView, ChatModel, Turn, Usage
 
 

@@ -156,4 +156,5 @@ def about(player: Player, agent: Agent) -> str:
     line += f", weights {details['weights.agent'][:12]}" if "weights.agent" in details else ""
     if "best_of" not in details:
         return line
-    return f"{line}, best of {details['best_of']} at temperature {details['temperature']} by {details['model.judge']}"
+    by = details.get("model.judge", f"the rule {details['pick']!r}")
+    return f"{line}, best of {details['best_of']} at temperature {details['temperature']} by {by}"

@@ -17,7 +17,7 @@ from align_echo.evaluate.folder import EvaluationFolder, check_folder
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.evaluate.tables import NAMES, tables
 from align_echo.interface import Interface
-from align_echo.types import Agent, Choice, Trajectory, Usage
+from align_echo.types import Agent, ChoiceCounts, Trajectory, Usage
 from align_echo.wrappers.catalogue import check_split, environment, resolve_interface
 from align_echo.wrappers.catalogue import tasks as list_tasks
 
@@ -38,6 +38,8 @@ def evaluate(
     ] = 1,
     best_of: options.BestOf = 1,
     judge: options.Judge = None,
+    pick: options.Pick = "critic",
+    abstain_below: options.AbstainBelow = 0.0,
     refine_rounds: options.RefineRounds = None,
     critic: options.Critic = None,
     critic_form: options.CriticForm = None,
@@ -73,7 +75,9 @@ def evaluate(
         temperature=temperature,
         samples=episodes_per_task,
         best_of=best_of,
-        judge=choose_judge(best_of, judge, chosen),
+        judge=choose_judge(best_of, judge, chosen, pick=pick, abstain_below=abstain_below),
+        pick=pick,
+        abstain_below=abstain_below,
         refining=refining,
     )
     if resume and out is None:
@@ -156,6 +160,6 @@ def _show(plan: Plan, player: Agent, result: Comparison) -> None:
         print(f"games: {result.games}")
     choices = [one.choices for one in result.variants.values() if one.choices is not None]
     if choices:
-        total = sum(choices, Choice(candidates=0))
+        total = sum(choices, ChoiceCounts())
         print(f"verdicts: {total.correct:,} correct, {total.wrong:,} wrong, {total.no_verdict:,} that were none")
     cost(sum((one.usage for one in result.variants.values()), Usage()))

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from align_echo import __version__
+from align_echo.cli.critic import critic
 from align_echo.cli.doctor import doctor
 from align_echo.cli.envs import envs
 from align_echo.cli.evaluate import evaluate
@@ -31,6 +32,7 @@ app.command("generate-interface")(generate_interface)
 app.command("evaluate")(evaluate)
 app.command("grid")(grid)
 app.command("train")(train)
+app.add_typer(critic, name="critic")
 app.command("doctor")(doctor)
 app.command("envs")(envs)
 app.command("shop")(shop)

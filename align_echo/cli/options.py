@@ -9,6 +9,7 @@ import typer
 
 from align_echo.cli.agents import AGENTS
 from align_echo.critic.language import Form
+from align_echo.critic.selection import Picking
 
 MODEL_VARIABLE = "ALIGN_ECHO_MODEL"
 
@@ -41,6 +42,13 @@ BestOf = Annotated[
 ]
 Judge = Annotated[
     str | None, typer.Option("--judge", help="Model of --best-of's verdicts, as for --model; default: the agent's own.")
+]
+Pick = Annotated[
+    Picking, typer.Option("--pick", help="Who takes one of --best-of's candidates: the critic, or a rule without one.")
+]
+AbstainBelow = Annotated[
+    float,
+    typer.Option("--abstain-below", min=0, max=1, help="The first candidate if the critic is not so sure of any."),
 ]
 RefineRounds = Annotated[
     int | None,

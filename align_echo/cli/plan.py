@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from align_echo import __version__
@@ -21,11 +21,13 @@ from align_echo.cli.agents import (
 from align_echo.cli.console import Display
 from align_echo.critic.best_of import BestOf
 from align_echo.critic.language import Form
+from align_echo.critic.scoring import Scorer, read_calibration
+from align_echo.critic.selection import Picking
 from align_echo.errors import UsageError
 from align_echo.evaluate.comparison import run_variant
 from align_echo.evaluate.folder import Config, EvaluationFolder
 from align_echo.interface import Interface
-from align_echo.models.names import is_local
+from align_echo.models.names import folder_of, is_local
 from align_echo.rollout import Episode
 from align_echo.types import Agent, ChatModel, Trajectory
 from align_echo.wrappers.catalogue import EnvironmentSpec, make
@@ -42,6 +44,14 @@ class Refining:
     rounds: int
     critic: str | None
     form: Form
+
+
+@dataclass(frozen=True)
+class Truncation:
+    """Which tokens a local model draws from: the `top_k` likeliest (0: all), and of them those that make up `top_p`."""
+
+    top_k: int
+    top_p: float
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,9 @@ class Plan:
     samples: int = 1
     best_of: int = 1
     judge: str | None = None
+    pick: Picking = "critic"
+    abstain_below: float = 0.0
+    truncation: Truncation | None = None
     refining: Refining | None = None
 
     @property
@@ -129,9 +142,10 @@ class Models:
 
 def build_player(plan: Plan, models: Models) -> Agent:
     """The plan's agent. Raises `UsageError`, also if it would play every episode of a task alike."""
+    model = models.of("agent", plan.player.model) if plan.player.model else None
     player = build_agent(
         plan.player.agent,
-        models.of("agent", plan.player.model) if plan.player.model else None,
+        model if model is None or plan.truncation is None else truncated(model, plan.truncation),
         spec=plan.spec,
         split=plan.split,
         data_root=plan.data_root,
@@ -150,17 +164,46 @@ def build_player(plan: Plan, models: Models) -> Agent:
         raise UsageError(f"{drawing} needs an agent that draws: a chat model, with --temperature above 0")
     if plan.best_of == 1:
         return player
-    return BestOf(player, plan.best_of, judge=models.of("judge", plan.judge) if plan.judge else None)
+    critic = scorer_of(models.of("judge", plan.judge), plan.judge) if plan.judge else None
+    return BestOf(
+        player, plan.best_of, critic, pick=plan.pick, abstain_below=plan.abstain_below, seed=plan.seed
+    )
 
 
-def choose_judge(best_of: int, judge: str | None, player: Player) -> str | None:
+def truncated(model: ChatModel, truncation: Truncation) -> ChatModel:
+    """The model, drawing from fewer tokens. Raises `UsageError` for one that is asked at an endpoint."""
+    from align_echo.models.local.chat import LocalModel
+
+    if not isinstance(model, LocalModel):
+        raise UsageError(f"--top-k and --top-p are for local models: {model.name} draws as its endpoint is set up")
+    return replace(model, top_k=truncation.top_k, top_p=truncation.top_p)
+
+
+def scorer_of(model: ChatModel, name: str) -> Scorer:
+    """A model as a critic, calibrated where its folder says how. Raises `UsageError` for a calibration that is damaged.
+    """
+    folder = folder_of(name)
+    return Scorer(model, read_calibration(folder).temperature if folder else 1.0)
+
+
+def choose_judge(
+    best_of: int, judge: str | None, player: Player, *, pick: Picking, abstain_below: float
+) -> str | None:
     """The name of the model that judges candidates; None for the agent's own, or where nothing is judged.
 
     Raises `UsageError` for a judge of nothing, and for a script, which can only play.
     """
+    asked = {"--judge": judge is not None, "--pick": pick != "critic", "--abstain-below": abstain_below > 0}
+    option = next((option for option, there in asked.items() if there), None)
     if best_of == 1:
-        if judge is not None:
-            raise UsageError("--judge needs candidates to judge: add --best-of N")
+        if option is not None:
+            raise UsageError(f"{option} needs candidates to choose from: add --best-of N")
+        return None
+    if pick != "critic":
+        if judge is not None or abstain_below > 0:
+            raise UsageError(f"--pick {pick} asks no critic: leave --judge and --abstain-below out")
+        if pick == "logprob" and not (player.model and is_local(player.model)):
+            raise UsageError("--pick logprob needs a local model, which tells how probable its replies are")
         return None
     refuse_script("--judge", player.model if judge in (None, SELF) else judge)
     return None if judge in (SELF, player.model) else judge

@@ -45,9 +45,7 @@ def train(
     resume: options.Resume = False,
 ) -> None:
     """Train by a method; signals of every step, checkpoints and the trained models go to a folder."""
-    missing = [name for name in EXTRA_PACKAGES if find_spec(name) is None]
-    if missing:
-        raise MissingExtraError("training", "train")
+    require_training()
     if method == "list":
         _list_methods()
         return
@@ -69,6 +67,12 @@ def train(
             lambda step, figures: note(_held_out(step, figures)),
         )
     print(f"written: {summary} and the trained models beside it")
+
+
+def require_training() -> None:
+    """Raises `MissingExtraError` where packages that training needs are not installed."""
+    if any(find_spec(name) is None for name in EXTRA_PACKAGES):
+        raise MissingExtraError("training", "train")
 
 
 def _config(method: str | None, file: Path | None, changes: dict[str, Any]) -> TrainConfig:

@@ -12,7 +12,7 @@ from align_echo.agents.parsing import after_label, reply_lines, whole_text
 from align_echo.critic.transcript import one_line
 from align_echo.critic.verdict import Verdict, parse_verdict
 from align_echo.errors import ContextOverflowError, ModelError, ReplyFormatError
-from align_echo.models.recording import sample_of
+from align_echo.models.drawing import sample_of
 from align_echo.prompts import render
 from align_echo.types import ChatModel, Fault, Frozen, Message, Tokens, Usage
 

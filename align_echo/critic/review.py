@@ -9,7 +9,7 @@ from __future__ import annotations
 from align_echo.agents.parsing import whole_text
 from align_echo.critic.language import Critique, Form, critic_messages, parse_critique
 from align_echo.errors import ContextOverflowError, ModelError, ReplyFormatError
-from align_echo.models.recording import sample_of
+from align_echo.models.drawing import sample_of
 from align_echo.types import ChatModel, Fault, Frozen, Tokens, Trajectory, Usage
 
 MAX_TOKENS = 256

@@ -7,7 +7,7 @@ one more user message with the action. Left out: probabilities, and choosing amo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from align_echo.critic.transcript import one_line
 from align_echo.errors import ReplyFormatError
@@ -15,6 +15,7 @@ from align_echo.prompts import render
 from align_echo.types import Message
 
 Verdict = Literal["correct", "wrong"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
 def verdict_messages(conversation: Sequence[Message], action: str) -> list[Message]:

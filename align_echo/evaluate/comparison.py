@@ -32,7 +32,7 @@ from align_echo.intervals import (
 )
 from align_echo.invalid import shown_invalid, steps_in_runs
 from align_echo.rollout import Episode, run_tasks
-from align_echo.types import Agent, Choice, Frozen, Trajectory, Usage
+from align_echo.types import Agent, ChoiceCounts, Frozen, Trajectory, Usage
 from align_echo.wrappers.catalogue import EnvironmentSpec, make
 from align_echo.wrappers.data_source import games_of
 
@@ -70,7 +70,7 @@ class VariantResult(Frozen):
     interface_fallbacks: int
     violations: int
     usage: Usage
-    choices: Choice | None = None
+    choices: ChoiceCounts | None = None
     success_by_type: dict[str, Estimate]
 
 
@@ -194,7 +194,7 @@ def _measure(
     shown = [shown_invalid(trajectory, spec.is_invalid) for trajectory in done]
     told = spec.tells_invalid
     types = sorted({trajectory.task_type for trajectory in done})
-    choices = [step.choice for step in steps if step.choice is not None]
+    choices = [step.choice.counts for step in steps if step.choice is not None]
     return VariantResult(
         interface=done[0].interface,
         episodes=len(done),
@@ -212,7 +212,7 @@ def _measure(
         + sum(bool(trajectory.reset_error) for trajectory in done),
         violations=sum(len(step.violations) for step in steps),
         usage=sum((trajectory.usage for trajectory in played), Usage()),
-        choices=sum(choices, Choice(candidates=0)) if choices else None,
+        choices=sum(choices, ChoiceCounts()) if choices else None,
         success_by_type={kind: success_rate([one for one in done if one.task_type == kind]) for kind in types},
     )
 

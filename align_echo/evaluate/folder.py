@@ -94,7 +94,7 @@ def check_folder(path: Path, config: Config, *, resume: bool) -> None:
     if not path.is_dir():
         raise UsageError(f"{path} is a file; --out names a folder")
     if not resume:
-        if _finished_nothing(path):
+        if _finished_nothing(path, config.get("command")):
             return
         raise UsageError(f"{path} is not empty: add --resume to go on with it, or name another --out")
     try:
@@ -109,10 +109,10 @@ def check_folder(path: Path, config: Config, *, resume: bool) -> None:
             )
 
 
-def _finished_nothing(path: Path) -> bool:
+def _finished_nothing(path: Path, command: JsonValue) -> bool:
     try:
         stored = json.loads((path / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    ours = isinstance(stored, dict) and stored.get("command") == "evaluate"
+    ours = isinstance(stored, dict) and command is not None and stored.get("command") == command
     return ours and finished_nothing(path, LEFT_BY_A_FALSE_START, "trajectories/*.jsonl")

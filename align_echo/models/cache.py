@@ -1,7 +1,8 @@
 """Replies that were paid for, one file each, keyed by the whole request.
 
 A file appears whole or not at all, so a killed run resumes without asking for a reply it has. A file that cannot be
-read counts as absent. Sample and stage number are part of the key: they tell draws of the same request apart.
+read counts as absent. Sample and stage number are part of the key: they tell draws of the same request apart. What a
+model holds of given words (`WordChoice`) is kept in the same way, under keys of its own. Left out: what is asked when.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ValidationError
 
 from align_echo.interface import write_atomically
-from align_echo.types import Completion, Message
+from align_echo.types import Completion, Message, WordChoice
+
+Stored = TypeVar("Stored", Completion, WordChoice)
 
 
 def request_key(
@@ -37,6 +41,15 @@ def request_key(
         "sample": sample,
         "stage": stage,
     }
+    return _hash(request)
+
+
+def choice_key(model: str, messages: Sequence[Message], words: Sequence[str]) -> str:
+    """The same of the question which of the words comes next; never the key of a request for a reply."""
+    return _hash({"model": model, "messages": [_identity(message) for message in messages], "words": list(words)})
+
+
+def _hash(request: dict[str, object]) -> str:
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
 
 
@@ -53,26 +66,28 @@ class ReplyCache:
         self._lock = threading.Lock()
         self._asking: dict[str, threading.Lock] = {}
 
-    def get(self, key: str) -> Completion | None:
-        """The stored reply, marked as cached; None if there is none."""
+    def get(self, key: str, kind: type[Stored]) -> Stored | None:
+        """The stored reply, marked as cached; None if there is none of this kind."""
         try:
-            stored = Completion.model_validate_json(self._file(key).read_bytes())
+            stored = kind.model_validate_json(self._file(key).read_bytes())
         except (OSError, ValidationError):
             return None
         return stored.model_copy(update={"cached": True})
 
-    def put(self, key: str, completion: Completion) -> None:
+    def put(self, key: str, reply: Completion | WordChoice) -> None:
         """Store a reply."""
         file = self._file(key)
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, completion.model_dump_json())
+        write_atomically(file, reply.model_dump_json())
 
     @contextmanager
-    def asking(self, key: str) -> Iterator[None]:
+    def asking(self, keys: Iterable[str]) -> Iterator[None]:
         """Hold while looking up and asking, so that the same request is not sent twice at once."""
         with self._lock:
-            lock = self._asking.setdefault(key, threading.Lock())
-        with lock:
+            locks = [self._asking.setdefault(key, threading.Lock()) for key in sorted(set(keys))]
+        with ExitStack() as held:
+            for lock in locks:  # in one order, so that no two threads wait for each other
+                held.enter_context(lock)
             yield
 
     def _file(self, key: str) -> Path:

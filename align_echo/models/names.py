@@ -30,6 +30,12 @@ def is_local(name: str) -> bool:
     return name == POCKET or name.startswith(PREFIXES) or any((Path(name) / file).is_file() for file in MODEL_FILES)
 
 
+def folder_of(name: str) -> Path | None:
+    """The folder that a local model's name stands for, if there is one on this machine."""
+    path = Path(next((name.removeprefix(one) for one in PREFIXES if name.startswith(one)), name))
+    return path if not name.startswith(SERVER) and path.is_dir() else None
+
+
 def has_endpoint(name: str) -> bool:
     """Whether a model is asked at a base URL."""
     return name.startswith(SERVER) or not is_local(name)

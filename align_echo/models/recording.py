@@ -1,15 +1,23 @@
-"""A model with a memory and a log: answers from the reply cache where it can, writes every exchange to a JSONL file."""
+"""A model with a memory and a log: answers from the reply cache where it can, writes every exchange to a JSONL file.
+
+Questions that are asked at once (`draw`, `choose`) are looked up and logged one by one; those that are new reach the
+model together. Left out: what a cache's files hold (`cache.py`), and retries (the model's own).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
+from pydantic import ConfigDict
+
 from align_echo.errors import ModelError
 from align_echo.jsonl import JsonlFile
-from align_echo.models.cache import ReplyCache, request_key
+from align_echo.models.cache import ReplyCache, Stored, choice_key, request_key
+from align_echo.models.choosing import MAX_TOKENS, choose
+from align_echo.models.drawing import draw_each, sample_of
 from align_echo.models.endpoint import base_url_of
-from align_echo.types import ChatModel, Completion, Frozen, Message, Usage
+from align_echo.types import ChatModel, Completion, Frozen, Message, Usage, WordChoice
 
 
 @runtime_checkable
@@ -33,23 +41,15 @@ def weights_of(model: ChatModel) -> str:
     return model.weights if isinstance(model, Weighted) else ""
 
 
-@runtime_checkable
-class Sampler(ChatModel, Protocol):
-    """A model that answers the same request anew for another sample number."""
-
-    def with_sample(self, sample: int) -> ChatModel: ...
-
-
-def sample_of(model: ChatModel, sample: int) -> ChatModel:
-    """The model for one of several draws of the same request; a model without memory is its own sample."""
-    return model.with_sample(sample) if isinstance(model, Sampler) else model
-
-
 class Call(Frozen):
     """One exchange with a model. `reply` is None where the model gave none and `error` says why.
 
-    A cached reply carries the usage of when it was paid for: add usage up over distinct `request` values.
+    A cached reply carries the usage of when it was paid for: add usage up over distinct `request` values. Where the
+    model was asked which of `words` comes next, the reply is the word ("" for none of them) and `logprobs` are as in
+    `WordChoice`.
     """
+
+    model_config = ConfigDict(ser_json_inf_nan="strings")
 
     role: str
     model: str
@@ -58,7 +58,9 @@ class Call(Frozen):
     temperature: float
     max_tokens: int
     messages: tuple[Message, ...]
+    words: tuple[str, ...] = ()
     reply: str | None
+    logprobs: tuple[float, ...] | None = None
     finish_reason: str = ""
     usage: Usage = Usage()
     cached: bool = False
@@ -118,45 +120,119 @@ class RecordingModel:
     def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
         """The stored reply, or the model's. Raises `ModelError` (logged, not stored)."""
         stage = self._stage() if temperature > 0 else 0
+
+        def ask(new: Sequence[int]) -> list[Completion | ModelError]:
+            model = sample_of(self._model, stage * SAMPLES_PER_STAGE + self._sample) if stage else self._model
+            try:
+                return [model.complete(messages, temperature=temperature, max_tokens=max_tokens)]
+            except ModelError as error:
+                return [error]
+
+        call = self._call(messages, temperature, max_tokens, self._sample, stage)
+        (reply,) = self._remembered([call], ask, Completion)
+        if isinstance(reply, ModelError):
+            raise reply
+        return reply
+
+    def draw(
+        self, messages: Sequence[Message], samples: Sequence[int], *, temperature: float, max_tokens: int = 2048
+    ) -> list[Completion | ModelError]:
+        """For each sample the stored reply, or the model's: see `drawing.draw_each`. Errors are not stored."""
+        stage = self._stage() if temperature > 0 else 0
+
+        def ask(new: Sequence[int]) -> list[Completion | ModelError]:
+            wanted = [stage * SAMPLES_PER_STAGE + samples[place] for place in new]
+            return draw_each(self._model, messages, wanted, temperature=temperature, max_tokens=max_tokens)
+
+        calls = [self._call(messages, temperature, max_tokens, sample, stage) for sample in samples]
+        return self._remembered(calls, ask, Completion)
+
+    def choose(
+        self, conversations: Sequence[Sequence[Message]], words: Sequence[str]
+    ) -> list[WordChoice | ModelError]:
+        """For each conversation the stored answer, or the model's: see `choosing.choose`. Errors are not stored."""
+
+        def ask(new: Sequence[int]) -> list[WordChoice | ModelError]:
+            return choose(self._model, [conversations[place] for place in new], words)
+
+        return self._remembered([self._question(messages, words) for messages in conversations], ask, WordChoice)
+
+    # ------------------------------------------------------------ how
+
+    def _remembered(
+        self,
+        calls: Sequence[Call],
+        ask: Callable[[Sequence[int]], Sequence[Stored | ModelError]],
+        kind: type[Stored],
+    ) -> list[Stored | ModelError]:
+        """The answer to each call, all logged. `ask` is given the places of those that are new, one of each request."""
+        answers: dict[str, Stored | ModelError] = {}
+        new: dict[str, int] = {}
+        with self._cache.asking(call.request for call in calls):
+            for place, call in enumerate(calls):
+                stored = self._cache.get(call.request, kind)
+                if stored is None:
+                    new.setdefault(call.request, place)
+                else:
+                    answers[call.request] = stored
+            for request, answer in zip(new, ask(list(new.values())) if new else (), strict=True):
+                answers[request] = answer
+                if not isinstance(answer, ModelError):
+                    self._cache.put(request, answer)
+        given = []
+        for call in calls:
+            answer = answers[call.request]
+            self._log.append(_answered(call, answer))
+            given.append(answer)
+            if not isinstance(answer, ModelError):  # whoever asks the same once more gets what is stored
+                answers[call.request] = answer.model_copy(update={"cached": True})
+        return given
+
+    def _call(
+        self, messages: Sequence[Message], temperature: float, max_tokens: int, sample: int, stage: int
+    ) -> Call:
+        """A request for a reply, before it has one."""
         key = request_key(
-            self._model.identity if isinstance(self._model, Located) else self._model.name,
-            messages,
-            temperature=temperature,
-            max_tokens=max_tokens,
-            sample=self._sample,
-            stage=stage,
+            self._identity, messages, temperature=temperature, max_tokens=max_tokens, sample=sample, stage=stage
         )
-        call = Call(
+        return Call(
             role=self._role,
             model=self._model.name,
             request=key,
-            sample=self._sample,
+            sample=sample,
             temperature=temperature,
             max_tokens=max_tokens,
-            messages=tuple(message.model_copy(update={"tokens": None}) for message in messages),
+            messages=_without_tokens(messages),
             reply=None,
         )
-        with self._cache.asking(key):
-            completion = self._cache.get(key)
-            if completion is None:
-                completion = self._ask(call, messages, stage)
-                self._cache.put(key, completion)
-        self._log.append(
-            call.model_copy(
-                update={
-                    "reply": completion.text,
-                    "finish_reason": completion.finish_reason,
-                    "usage": completion.usage,
-                    "cached": completion.cached,
-                }
-            )
-        )
-        return completion
 
-    def _ask(self, call: Call, messages: Sequence[Message], stage: int) -> Completion:
-        model = sample_of(self._model, stage * SAMPLES_PER_STAGE + self._sample) if stage else self._model
-        try:
-            return model.complete(messages, temperature=call.temperature, max_tokens=call.max_tokens)
-        except ModelError as error:
-            self._log.append(call.model_copy(update={"error": str(error)}))
-            raise
+    def _question(self, messages: Sequence[Message], words: Sequence[str]) -> Call:
+        """Which of the words comes next, before there is an answer: nothing is drawn, so sample and stage are none."""
+        return Call(
+            role=self._role,
+            model=self._model.name,
+            request=choice_key(self._identity, messages, words),
+            temperature=0.0,
+            max_tokens=MAX_TOKENS,
+            messages=_without_tokens(messages),
+            words=tuple(words),
+            reply=None,
+        )
+
+    @property
+    def _identity(self) -> str:
+        return self._model.identity if isinstance(self._model, Located) else self._model.name
+
+
+def _without_tokens(messages: Sequence[Message]) -> tuple[Message, ...]:
+    return tuple(message.model_copy(update={"tokens": None}) for message in messages)
+
+
+def _answered(call: Call, answer: Completion | WordChoice | ModelError) -> Call:
+    """The call with what came of it."""
+    if isinstance(answer, ModelError):
+        return call.model_copy(update={"error": str(answer)})
+    paid = {"usage": answer.usage, "cached": answer.cached}
+    if isinstance(answer, WordChoice):
+        return call.model_copy(update={"reply": answer.said or "", "logprobs": answer.logprobs, **paid})
+    return call.model_copy(update={"reply": answer.text, "finish_reason": answer.finish_reason, **paid})

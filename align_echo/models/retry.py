@@ -1,9 +1,14 @@
-"""Asking an endpoint again: how often, how long to wait, and which faults are worth it. Leaves out what is asked."""
+"""Asking an endpoint again: how often, how long to wait, which faults are worth it; and asking several things at once.
+
+Left out: what is asked.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
@@ -55,6 +60,30 @@ def ask(attempt: Callable[[], Answer], policy: RetryPolicy, wait: Callable[[floa
         except PassingFault as fault:
             last = fault
     raise ModelError(f"{where} gave no reply in {policy.attempts} attempts; the last: {last}")
+
+
+def ask_all(calls: Sequence[Callable[[], Answer]], most: int) -> list[Answer | ModelError]:
+    """What each call gives, or the `ModelError` that it raises; at most `most` are under way at once.
+
+    Whatever else one raises is raised here, and calls that have not begun are not made.
+    """
+    if len(calls) < 2:
+        return [_answer(call) for call in calls]
+    with ThreadPoolExecutor(min(most, len(calls)), thread_name_prefix="asking") as threads:
+        # In the caller's context: a batch that is given up waits for no further attempt.
+        futures = [threads.submit(copy_context().run, _answer, call) for call in calls]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _answer(call: Callable[[], Answer]) -> Answer | ModelError:
+    try:
+        return call()
+    except ModelError as error:
+        return error
 
 
 def judged(error: openai.APIError, where: str) -> Exception:

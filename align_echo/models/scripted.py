@@ -1,20 +1,26 @@
-"""A chat model whose replies are written down beforehand, for tests and dry runs."""
+"""A chat model whose replies are written down beforehand, for tests and dry runs.
+
+Left out: probabilities of its own; a script says them (`WordChoice`).
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
 
-from align_echo.errors import ModelError
-from align_echo.types import Completion, Message
+from align_echo.errors import ModelError, UsageError
+from align_echo.models.choosing import word_choice
+from align_echo.types import Completion, Message, WordChoice
 
-Script = Sequence[str | Completion | Exception] | Callable[[Sequence[Message]], str | Completion]
+Written = str | Completion | WordChoice
+Script = Sequence[Written | Exception] | Callable[[Sequence[Message]], Written]
 
 
 class ScriptedModel:
     """Replies from a list, in order, or from a function of the messages. Keeps what it was sent in `requests`.
 
-    An exception in the list is raised in its turn. Raises `ModelError` when the list is used up.
+    An exception in the list is raised in its turn. Raises `ModelError` when the list is used up. A `WordChoice` answers
+    `choose` alone, which reads any other reply as `word_choice` does.
     """
 
     def __init__(self, script: Script, name: str = "scripted") -> None:
@@ -30,11 +36,31 @@ class ScriptedModel:
 
     def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
         """The next reply; temperature and length are ignored."""
+        reply = self._next(messages)
+        if isinstance(reply, WordChoice):
+            raise UsageError(f"the script of {self._name} has a choice of words where a reply is asked for")
+        return reply
+
+    def choose(
+        self, conversations: Sequence[Sequence[Message]], words: Sequence[str]
+    ) -> list[WordChoice | ModelError]:
+        """The next replies, one for each conversation."""
+        chosen: list[WordChoice | ModelError] = []
+        for messages in conversations:
+            try:
+                reply = self._next(messages)
+            except ModelError as error:
+                chosen.append(error)
+            else:
+                chosen.append(word_choice(reply, words) if isinstance(reply, Completion) else reply)
+        return chosen
+
+    def _next(self, messages: Sequence[Message]) -> Completion | WordChoice:
         with self._lock:
             turn = len(self.requests)
             self.requests.append(tuple(messages))
         if callable(self._script):
-            reply: str | Completion | Exception = self._script(messages)
+            reply: Written | Exception = self._script(messages)
         elif turn < len(self._script):
             reply = self._script[turn]
         else:

@@ -199,7 +199,7 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
         (judges and "critic" not in config.trained, "trained: rcm learns as a critic alone: train the critic"),
         (
             judges and not environment(config.env).measures_distance,
-            f"env: no oracle can label single actions of {config.env}: take {' or '.join(_measured())}",
+            f"env: {config.env} labels single actions by trying, too slow to train by: take {' or '.join(_measured())}",
         ),
         (
             imitates != (config.step.advantage == "reward"),

@@ -29,6 +29,7 @@ from transformers import EarlyStoppingCallback, TrainingArguments
 from align_echo import __version__
 from align_echo.agents.conversation import SHARED_PROMPTS
 from align_echo.agents.vanilla import Vanilla
+from align_echo.critic.labels import default_rule
 from align_echo.errors import UsageError
 from align_echo.interface import write_atomically
 from align_echo.models.local.loading import content_hash
@@ -330,5 +331,6 @@ class Run:
             form=config.collecting.form,
             critic_temperature=config.collecting.temperature,
             critic_tokens=config.collecting.critique_tokens,
+            rule=default_rule(config.env),
             workers=config.collecting.workers,
         )

@@ -15,6 +15,7 @@ import gymnasium as gym
 from align_echo.agents.conversation import ChatAgent, said
 from align_echo.agents.privileged import Expert
 from align_echo.critic.best_of import BestOf
+from align_echo.critic.labels import Rule, labels_of
 from align_echo.critic.language import Form
 from align_echo.critic.reasoned_verdict import Judgement, judge
 from align_echo.critic.review import MAX_TOKENS, Review, review
@@ -23,7 +24,6 @@ from align_echo.errors import EngineError
 from align_echo.models.local.chat import LocalModel
 from align_echo.rollout import Episode, base_env, run_tasks, view_before
 from align_echo.tokens import TokenSequence
-from align_echo.train.labels import labels_of
 from align_echo.types import Trajectory
 
 
@@ -90,6 +90,7 @@ class LocalStage:
     """Policy and critic on local models, which may share an engine. `agent` makes the policy's agent from its model.
 
     With `best_of` above 1, each action played is the best of so many by the policy's own verdict (`critic/best_of.py`).
+    `rule` says which actions are right (`critic/labels.py`).
     Every draw depends on the models' `seed`: give `at_step` each step's number, or every step draws the same.
     """
 
@@ -103,6 +104,7 @@ class LocalStage:
     critic_temperature: float = 1.0
     critic_tokens: int = MAX_TOKENS
     best_of: int = 1
+    rule: Rule = "nearer"
     workers: int = 16
 
     def at_step(self, step: int) -> LocalStage:
@@ -148,7 +150,7 @@ class LocalStage:
 
     def _labels(self, env: gym.Env[str, str], trajectory: Trajectory) -> list[Verdict | None]:
         try:
-            return labels_of(env, trajectory)
+            return labels_of(env, trajectory, self.rule)
         except EngineError:
             return [None] * len(trajectory.steps)
 

@@ -40,7 +40,7 @@ class Trl:
     """TRL's loop over tool calls; the environment's one tool is to act."""
 
     def __init__(self, setting: Setting) -> None:
-        from datasets import Dataset  # type: ignore[import-untyped]
+        from datasets import Dataset
         from trl.trainer.grpo_config import GRPOConfig
         from trl.trainer.grpo_trainer import GRPOTrainer
 

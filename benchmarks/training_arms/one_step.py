@@ -105,7 +105,7 @@ def trls(
     kl: bool,
 ) -> list[Spent]:
     """Steps of a stock `GRPOTrainer`, `micro` rows a batch. Its model must be in `folder`, for the reference."""
-    from datasets import Dataset  # type: ignore[import-untyped]
+    from datasets import Dataset
     from trl.trainer.grpo_config import GRPOConfig
     from trl.trainer.grpo_trainer import GRPOTrainer
 

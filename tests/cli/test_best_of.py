@@ -12,7 +12,7 @@ import pytest
 
 from align_echo.evaluate.comparison import Comparison
 from align_echo.models import Call
-from align_echo.types import Choice, Trajectory
+from align_echo.types import ChoiceCounts, Trajectory
 from tests.align.endpoint import Endpoint, serve
 
 VANILLA = ["evaluate", "--env", "alfworld", "--agent", "vanilla", "--tasks", "1", "--temperature", "1"]
@@ -45,11 +45,12 @@ def test_what_the_judge_holds_right_is_sent_and_who_judged_is_on_record(judge, r
     assert line in err
     (played,) = map(Trajectory.model_validate_json, Path("run/trajectories/none.jsonl").read_text().splitlines())
     assert set(played.actions) == {"inventory"}
-    assert {step.choice for step in played.steps} == {Choice(candidates=2, correct=1, wrong=1)}
+    counts = {step.choice.counts for step in played.steps if step.choice}
+    assert counts == {ChoiceCounts(candidates=2, correct=1, wrong=1)}
     turns = len(played.steps)
     assert f"verdicts: {turns} correct, {turns} wrong, 0 that were none" in out
     summary = Comparison.model_validate_json(Path("run/summary.json").read_text())
-    assert summary.variants["none"].choices == Choice(candidates=2 * turns, correct=turns, wrong=turns)
+    assert summary.variants["none"].choices == ChoiceCounts(candidates=2 * turns, correct=turns, wrong=turns)
     assert summary.agent == "best-of-2(vanilla(wavering))"
     details = json.loads(Path("run/config.json").read_text())["agent_details"]
     assert (details["best_of"], details["model.judge"]) == ("2", judge or "wavering")
@@ -60,7 +61,7 @@ def test_what_the_judge_holds_right_is_sent_and_who_judged_is_on_record(judge, r
 
 
 BAD = {
-    "a judge of nothing": ([*AGENT, "--judge", "picky"], "--judge needs candidates to judge: add --best-of N"),
+    "a judge of nothing": ([*AGENT, "--judge", "picky"], "--judge needs candidates to choose from: add --best-of N"),
     "an agent that does not draw": (
         [*AGENT, "--temperature", "0", "--best-of", "2"],
         "--best-of needs an agent that draws",

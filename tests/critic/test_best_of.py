@@ -11,25 +11,33 @@ from hypothesis import strategies as st
 
 from align_echo.agents.react import ReAct
 from align_echo.agents.vanilla import Vanilla
-from align_echo.critic.best_of import BestOf, Judged, chosen
+from align_echo.critic.best_of import BestOf
+from align_echo.critic.scoring import Calibrated, Scorer, logit, probability, read_calibration, write_calibration
+from align_echo.critic.selection import Picking
 from align_echo.errors import ContextOverflowError, ModelError, UsageError
 from align_echo.models import ScriptedModel
-from align_echo.types import AgentReply, Choice, Completion, Message, Tokens, Usage
+from align_echo.types import AgentReply, ChoiceCounts, Completion, Message, Tokens, Usage, WordChoice
 from tests.agents.views import VIEW, after
 
 Answer = str | Completion | Exception
+Verdict = str | Completion | WordChoice | Exception
 
 
-def with_probability(text: str, probability: float) -> Completion:
-    """A verdict of one token and its end."""
-    tokens = Tokens(context_ids=(1,), sampled_ids=(7, 2), logprobs=(math.log(probability), -3.0))
-    return Completion(text=text, tokens=tokens)
+def probably(correct: float, wrong: float, usage: Usage | None = None) -> WordChoice:
+    """What a judge says that holds the two words this probable; what is left goes to a third."""
+    left = 1 - correct - wrong
+    said = max(("correct", correct), ("wrong", wrong), (None, left), key=lambda one: one[1])[0]
+    return WordChoice(said=said, logprobs=(log(correct), log(wrong)), usage=usage or Usage())
 
 
-def judge_of(verdicts: dict[str, Answer]) -> ScriptedModel:
+def log(probability: float) -> float:
+    return math.log(probability) if probability else -math.inf
+
+
+def judge_of(verdicts: dict[str, Verdict]) -> ScriptedModel:
     """Answers by the action that it is asked about."""
 
-    def answer(messages: Sequence[Message]) -> str | Completion:
+    def answer(messages: Sequence[Message]) -> str | Completion | WordChoice:
         asked = messages[-1].content.partition("<action>")[2].partition("</action>")[0]
         said = verdicts[asked]
         if isinstance(said, Exception):
@@ -39,21 +47,40 @@ def judge_of(verdicts: dict[str, Answer]) -> ScriptedModel:
     return ScriptedModel(answer, name="judge")
 
 
-def best(replies: list[Answer], verdicts: dict[str, Answer]) -> tuple[AgentReply, ScriptedModel]:
+def best(replies: list[Answer], verdicts: dict[str, Verdict]) -> tuple[AgentReply, ScriptedModel]:
     judge = judge_of(verdicts)
     agent = Vanilla(ScriptedModel(replies), temperature=1.0)
-    return BestOf(agent, len(replies), judge).act(VIEW), judge
+    return BestOf(agent, len(replies), Scorer(judge)).act(VIEW), judge
 
 
 def test_of_those_judged_correct_the_most_probable_is_sent() -> None:
-    verdicts: dict[str, Answer] = {
-        "look": with_probability("correct", 0.6),
-        "inventory": with_probability("wrong", 0.99),
-        "go to study": with_probability("Correct.", 0.9),
+    verdicts: dict[str, Verdict] = {
+        "look": probably(0.6, 0.4),
+        "inventory": probably(0.01, 0.99),
+        "go to study": probably(0.5, 0.1),
+        "take mug": probably(0.3, 0.0),
     }
-    reply, _ = best(["look", "inventory", "go to study"], verdicts)
-    assert (reply.text, reply.action) == ("go to study", "go to study")
-    assert reply.choice == Choice(candidates=3, correct=2, wrong=1)
+    reply, _ = best(["look", "inventory", "go to study", "take mug"], verdicts)
+    assert (reply.text, reply.action) == ("go to study", "go to study"), "5 to 1 for it; take mug is not judged correct"
+    assert reply.choice is not None
+    assert reply.choice.counts == ChoiceCounts(candidates=4, correct=2, wrong=1, no_verdict=1)
+
+
+def test_the_verdicts_are_asked_for_at_once() -> None:
+    class Judge(ScriptedModel):
+        asked = 0
+
+        def choose(
+            self, conversations: Sequence[Sequence[Message]], words: Sequence[str]
+        ) -> list[WordChoice | ModelError]:
+            self.asked += 1
+            return [probably(0.9, 0.1) for _ in conversations]
+
+    judge = Judge([])
+    reply = BestOf(Vanilla(ScriptedModel(["a", "b", "c"]), temperature=1.0), 3, Scorer(judge)).act(VIEW)
+    assert judge.asked == 1
+    assert reply.choice is not None
+    assert reply.choice.counts == ChoiceCounts(candidates=3, correct=3)
 
 
 def test_if_none_is_judged_correct_the_first_is_sent() -> None:
@@ -70,14 +97,17 @@ def test_each_distinct_action_is_judged_once_and_one_alone_not_at_all() -> None:
     _, judge = best(["look", "inventory", "look", "look"], {"look": "correct", "inventory": "wrong"})
     assert len(judge.requests) == 2
     reply, judge = best(["look", "look"], {})
-    assert (reply.action, judge.requests, reply.choice) == ("look", [], Choice(candidates=2))
+    assert (reply.action, judge.requests) == ("look", [])
+    assert reply.choice is not None
+    assert reply.choice.counts == ChoiceCounts(candidates=2)
 
 
 def test_what_a_judge_did_not_say_or_could_not_is_no_verdict_and_counted() -> None:
     down, full = ModelError("down"), ContextOverflowError("full")
     reply, _ = best(["a", "b", "c", "d"], {"a": "perhaps", "b": down, "c": full, "d": "correct"})
     assert reply.action == "d"
-    assert reply.choice == Choice(candidates=4, correct=1, no_verdict=3)
+    assert reply.choice is not None
+    assert reply.choice.counts == ChoiceCounts(candidates=4, correct=1, no_verdict=3)
 
 
 def test_a_candidate_without_an_action_is_sent_only_if_all_are() -> None:
@@ -92,9 +122,9 @@ def test_a_candidate_without_an_action_is_sent_only_if_all_are() -> None:
 def test_the_usage_is_that_of_all_calls() -> None:
     cost = Usage(prompt_tokens=10, completion_tokens=1, cost_usd=0.5)
     drawn: list[Answer] = [Completion(text=text, usage=cost) for text in ("look", "inventory")]
-    said: dict[str, Answer] = {
+    said: dict[str, Verdict] = {
         "look": Completion(text="nonsense", usage=cost),
-        "inventory": Completion(text="wrong", usage=cost),
+        "inventory": probably(0.1, 0.9, cost),
     }
     assert best(drawn, said)[0].usage == Usage(prompt_tokens=40, completion_tokens=4, cost_usd=2.0)
 
@@ -105,7 +135,7 @@ def test_the_judge_reads_the_agents_conversation_and_a_judge_of_its_own_no_token
     view = view.model_copy(update={"turns": (view.turns[0].model_copy(update={"tokens": told}),)})
     agent = Vanilla(ScriptedModel(["a", "b"]), temperature=1.0)
     judge = judge_of({"a": "correct", "b": "wrong"})
-    BestOf(agent, 2, judge).act(view)
+    BestOf(agent, 2, Scorer(judge)).act(view)
     chat = agent.conversation(view)
     assert chat[2].tokens == told
     for asked in judge.requests:
@@ -126,7 +156,7 @@ def test_an_agent_that_does_not_draw_is_refused() -> None:
 
 
 def test_the_record_says_who_judged() -> None:
-    made = BestOf(ReAct(ScriptedModel([], name="m"), temperature=1.0), 4, ScriptedModel([], name="j"))
+    made = BestOf(ReAct(ScriptedModel([], name="m"), temperature=1.0), 4, Scorer(ScriptedModel([], name="j")))
     details = made.describe()
     assert made.name == "best-of-4(react(m))"
     assert (details["best_of"], details["model.agent"], details["model.judge"]) == ("4", "m", "j")
@@ -134,16 +164,66 @@ def test_the_record_says_who_judged() -> None:
     assert BestOf(Vanilla(ScriptedModel([], name="m"), temperature=1.0), 2).describe()["model.judge"] == "m"
 
 
-judgements = st.builds(Judged, st.sampled_from(["correct", "wrong", None]), st.sampled_from([0.5, 0.6, 0.9]))
+def test_every_candidate_is_on_record_with_what_was_said_of_it() -> None:
+    said: dict[str, Verdict] = {"look": probably(0.2, 0.6), "inventory": probably(0.6, 0.2), "sing": "perhaps"}
+    reply, _ = best(["look", "inventory", "look", "sing"], said)
+    assert reply.choice is not None
+    found = [(one.action, one.verdict, one.p_correct) for one in reply.choice.candidates]
+    look = ("look", "wrong", pytest.approx(0.25))
+    assert found == [look, ("inventory", "correct", pytest.approx(0.75)), look, ("sing", "neither", None)]
+    assert (reply.choice.taken, reply.action) == (1, "inventory")
 
 
-@given(st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=6), st.tuples(*[judgements] * 3))
-def test_nothing_that_was_not_judged_correct_goes_before_what_was(named, verdicts) -> None:
-    judged = {action: one for action, one in zip("abc", verdicts, strict=True) if action in named}
-    sent = chosen([AgentReply(text=action or "", action=action) for action in named], judged).action
-    correct = {action: one.probability for action, one in judged.items() if one.verdict == "correct"}
-    if correct:
-        assert sent is not None
-        assert correct[sent] == max(correct.values())
-    else:
-        assert sent == next((one for one in named if one is not None), None)
+def test_the_first_is_sent_where_the_critic_is_not_sure_enough_of_any() -> None:
+    judge = Scorer(judge_of({"look": "wrong", "inventory": probably(0.6, 0.3)}))
+    agent = Vanilla(ScriptedModel(["look", "inventory"] * 2), temperature=1.0)
+    assert BestOf(agent, 2, judge, abstain_below=0.6).act(VIEW).action == "inventory"
+    assert BestOf(agent, 2, judge, abstain_below=0.7).act(VIEW).action == "look"
+
+
+def told(text: str, *logprobs: float) -> Completion:
+    """A reply whose model tells its log-probabilities."""
+    return Completion(text=text, tokens=Tokens(context_ids=(1,), sampled_ids=(2,) * len(logprobs), logprobs=logprobs))
+
+
+@pytest.mark.parametrize(("pick", "taken"), [("first", 0), ("majority", 1), ("logprob", 2)])
+def test_a_baseline_takes_by_its_rule_and_asks_nobody(pick: Picking, taken: int) -> None:
+    drawn: list[Answer] = [told("look", -1.0), told("inventory", -2.0), told("sing", -0.5), told("inventory", -2.0)]
+    made = BestOf(Vanilla(ScriptedModel(drawn, name="m"), temperature=1.0), 4, pick=pick)
+    reply = made.act(VIEW)
+    assert reply.choice is not None
+    assert (reply.choice.taken, reply.choice.counts.correct, made.name) == (taken, 0, f"{pick}-of-4(vanilla(m))")
+    assert [one.logprob for one in reply.choice.candidates] == [-1.0, -2.0, -0.5, -2.0]
+    assert "model.judge" not in made.describe()
+
+
+def test_a_random_pick_is_the_same_for_the_same_seed_and_not_always_the_first() -> None:
+    def taken(seed: int) -> list[int]:
+        agent = Vanilla(ScriptedModel([str(number) for number in range(48)]), temperature=1.0)
+        player = BestOf(agent, 4, pick="random", seed=seed)
+        replies = [player.with_sample(sample).act(VIEW) for sample in range(12)]
+        return [one.choice.taken for one in replies if one.choice is not None]
+
+    assert taken(1) == taken(1) != taken(2)
+    assert len(set(taken(1))) > 1
+
+
+@given(st.floats(-2000, 0), st.floats(-2000, 0), st.floats(0.1, 10))
+def test_the_probability_of_a_verdict_is_its_share_in_both_at_the_temperature(one, other, temperature) -> None:
+    found = logit(one, other)
+    assert found is not None
+    assert probability(found) + probability(-found) == pytest.approx(1)
+    assert probability(found, temperature) == pytest.approx(probability(found / temperature))
+    assert (probability(found, temperature) > 0.5) == (one > other) or abs(one - other) < 1e-9
+    assert (logit(-math.inf, one), logit(one, -math.inf)) == (-math.inf, math.inf)
+    assert (probability(-math.inf), probability(math.inf)) == (0.0, 1.0)
+    assert logit(-math.inf, -math.inf) is None
+
+
+def test_a_critics_calibration_lies_beside_its_weights(tmp_path) -> None:
+    assert read_calibration(tmp_path).temperature == 1.0
+    write_calibration(Calibrated(temperature=2.5, n=10), tmp_path)
+    assert read_calibration(tmp_path) == Calibrated(temperature=2.5, n=10)
+    (tmp_path / "calibration.json").write_text('{"temperature": -1}')
+    with pytest.raises(UsageError, match="damaged"):
+        read_calibration(tmp_path)

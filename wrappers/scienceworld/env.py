@@ -15,7 +15,7 @@ from align_echo.errors import EngineError, UsageError
 from align_echo.wrappers.scienceworld.jvm import Simulator
 from align_echo.wrappers.scienceworld.oracle import Oracle
 from align_echo.wrappers.scienceworld.pool import pool
-from align_echo.wrappers.scienceworld.spec import CONTRACT, STEP_LIMIT, is_invalid
+from align_echo.wrappers.scienceworld.spec import CONTRACT, STEP_LIMIT, as_read, is_invalid
 from align_echo.wrappers.scienceworld.tasks import Task, read_task, task_ids
 from align_echo.wrappers.text_env import EngineState, Offered, TextEnv
 
@@ -48,13 +48,18 @@ class ScienceWorldEnv(TextEnv):
         if self._task is None:
             raise UsageError("call reset() before oracle()")
         actions = [said.action for said in self._history]
-        return Oracle(self._task, actions, done=self.state.done, won=self.state.won)
+        taken = _taken(self._history)
+        return Oracle(self._task, actions, taken=taken, done=self.state.done, won=self.state.won)
 
     def offered(self) -> Offered:
         """The engine's forms of actions and its names for things. Raises `EngineError`, `UsageError` before a reset."""
         self._check_started()
         forms = [form for form in self._simulator.templates() if form not in NOT_PLAY]
         return Offered(tuple(sorted(map(_template, forms))), tuple(sorted(self._simulator.objects())))
+
+    def as_read(self, action: str) -> str:
+        """In lower case, one space between words, no articles."""
+        return as_read(action)
 
     def close(self) -> None:
         """Give the simulator back. Only `reset` brings the environment to life again."""

@@ -103,6 +103,7 @@ class Simulator:
         if wanted != self._loaded:
             self._loaded = None
             self._ask("load", *wanted)
+            self._ask("goldPathGenerationEnabled_$eq", False)  # else every later reset of this process plans it again
             self._loaded = wanted
 
     def reset(self) -> None:

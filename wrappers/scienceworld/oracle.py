@@ -1,6 +1,6 @@
 """Ground truth about a running episode: the engine's own gold path, while the episode has followed it.
 
-The gold path is one way to the full score, not a shortest one.
+The gold path is one way to the full score, not a shortest one. Beside it, the oracle can only try (`ways.py`).
 """
 
 from __future__ import annotations
@@ -10,14 +10,19 @@ from collections.abc import Sequence
 
 from align_echo.wrappers.scienceworld.pool import pool
 from align_echo.wrappers.scienceworld.tasks import Task
+from align_echo.wrappers.scienceworld.ways import costs_at_most
 
 
 class Oracle:
     """One moment of an episode. The gold path is planned when it is first asked for (seconds)."""
 
-    def __init__(self, task: Task, history: Sequence[str], *, done: bool, won: bool) -> None:
+    def __init__(
+        self, task: Task, history: Sequence[str], *, taken: Sequence[str], done: bool, won: bool
+    ) -> None:
+        """`history` is all that was said, `taken` what the engine did not refuse."""
         self._task = task
         self._history = tuple(history)
+        self._taken = tuple(taken)
         self._done = done
         self._won = won
 
@@ -32,6 +37,13 @@ class Oracle:
             return 0
         rest = self._rest()
         return len(rest) if rest else None
+
+    def costs_at_most(self, action: str, allowance: int) -> bool | None:
+        """Whether what is left of the gold path leads to the full score from after `action`, that one counted, with at
+        most `allowance` turns more than without it. None if it does not from here. Raises `EngineError`."""
+        if self._done:
+            return None
+        return costs_at_most(self._task, gold_path(self._task), self._taken, action, allowance)
 
     def _rest(self) -> tuple[str, ...]:
         if self._done:

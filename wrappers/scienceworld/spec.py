@@ -38,6 +38,11 @@ def is_invalid(observation: str) -> bool:
     return observation.startswith(REFUSAL)
 
 
+def as_read(action: str) -> str:
+    """The action as the engine reads it: in lower case, one space between words, no articles."""
+    return " ".join(word for word in action.lower().split() if word not in ("a", "an", "the"))
+
+
 def task_type(task_id: str) -> str:
     """The task's name, which a task id begins with."""
     return task_id.partition("/")[0]

@@ -8,7 +8,7 @@ from align_echo.errors import UsageError
 from align_echo.wrappers.text_env import EngineState, Offered, TextEnv
 from align_echo.wrappers.webshop.catalogue import Catalogue
 from align_echo.wrappers.webshop.oracle import Oracle
-from align_echo.wrappers.webshop.pages import SEPARATOR, Page, Shop, clickables, plain_text, rich_text
+from align_echo.wrappers.webshop.pages import SEPARATOR, Page, Shop, clickables, parse_action, plain_text, rich_text
 from align_echo.wrappers.webshop.spec import CONTRACT, MODES, STEP_LIMIT, task_type
 
 TEMPLATES = ("search[{0}]", "click[{0}]")
@@ -76,6 +76,11 @@ class WebShopEnv(TextEnv):
     def offered(self) -> Offered:
         """The two forms of an action, and what the page lets one click."""
         return Offered(TEMPLATES, self._names())
+
+    def as_read(self, action: str) -> str:
+        """Without regard to the case of arguments and to spaces in a search; "" for what is no action."""
+        name, argument = parse_action(action)
+        return f"{name}[{' '.join(argument.split()) if name == 'search' else argument}]" if name else ""
 
     # ------------------------------------------------------------ the engine
 

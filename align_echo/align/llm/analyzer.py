@@ -21,7 +21,7 @@ from align_echo.align.llm.text import gold_text, interface_values, misalignments
 from align_echo.align.llm.verification import verify
 from align_echo.errors import EngineError, ReplyFormatError, RequestRejectedError
 from align_echo.interface import Interface
-from align_echo.models.recording import sample_of
+from align_echo.models.drawing import sample_of
 from align_echo.prompts import render
 from align_echo.types import ChatModel, Misalignment, Trajectory
 

@@ -12,7 +12,7 @@ from align_echo.align.llm.text import interface_values, looks_usage, misalignmen
 from align_echo.align.llm.verification import verify
 from align_echo.errors import ReplyFormatError, RequestRejectedError
 from align_echo.interface import Interface, RuleRecord, check_source
-from align_echo.models.recording import sample_of
+from align_echo.models.drawing import sample_of
 from align_echo.prompts import render
 from align_echo.types import ChatModel, Misalignment
 

@@ -1,20 +1,24 @@
 """A local model as a chat model: a conversation's token ids go from call to call, and only what is new is encoded.
 
 Replies of the model enter its next context as the ids that it drew, never as their text. What the messages say and what
-earlier calls were given must agree to the token, or the call is refused. Left out: running the model (an `Engine`).
+earlier calls were given must agree to the token, or the call is refused. What is asked at once (`draw`, `choose`) is
+under way at once, so that an engine computes a context that several share only once. Left out: running the model (an
+`Engine`).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
-from align_echo.errors import ContextOverflowError, TokenDriftError
+from align_echo.errors import ContextOverflowError, ModelError, TokenDriftError, UsageError
 from align_echo.halting import result_of
 from align_echo.models.local.encoding import ChatEncoder
-from align_echo.models.local.engine import Engine, Request, Sampling
-from align_echo.types import NO_REPLY, Completion, Message, Tokens, Usage
+from align_echo.models.local.engine import Engine, Reply, Request, Sampling
+from align_echo.types import NO_REPLY, Completion, Message, Tokens, Usage, WordChoice
 
 
 @dataclass(frozen=True)
@@ -58,27 +62,108 @@ class LocalModel:
         Raises `ContextOverflowError` if there is no room for one, `ModelError` for a fault of the engine,
         `TokenDriftError` if the ids that messages carry are not those of this conversation.
         """
+        (reply,) = self.draw(messages, [self.sample], temperature=temperature, max_tokens=max_tokens)
+        if isinstance(reply, ModelError):
+            raise reply
+        return reply
+
+    def draw(
+        self, messages: Sequence[Message], samples: Sequence[int], *, temperature: float, max_tokens: int = 2048
+    ) -> list[Completion | ModelError]:
+        """For each sample number what `complete` gives or raises as `ModelError` for it (`models/drawing.py`).
+
+        The context is computed once.
+        """
         before, gained = conversation_ids(self.encoder, messages)
         ids = before + gained
-        room = (self.context or self.engine.context) - len(ids)
-        if room < 1:
-            raise ContextOverflowError(f"{len(ids)} tokens leave no room for a reply in the context of {self.name}")
         sampling = Sampling(
             temperature=temperature,
             top_k=self.top_k,
             top_p=self.top_p,
-            max_tokens=min(max_tokens, room),
+            max_tokens=max_tokens,
             stop_ids=self.encoder.stop_ids,
             stop=self.stop,
-            seed=request_seed(self.seed, self.sample, ids),
         )
-        reply = result_of(self.engine.submit(Request(ids, sampling, self.adapter)))
+        seeds = [request_seed(self.seed, sample, ids) for sample in samples]
+        replies = self._replies([(ids, replace(sampling, seed=seed)) for seed in seeds])
+        return [one if isinstance(one, ModelError) else self._completion(before, gained, one) for one in replies]
+
+    def choose(
+        self, conversations: Sequence[Sequence[Message]], words: Sequence[str]
+    ) -> list[WordChoice | ModelError]:
+        """How probable each word is as the next reply of each conversation (`models/choosing.py`), one token each.
+
+        The probabilities are those of the words' first differing tokens, after the tokens that all words begin with.
+        What conversations begin with alike is computed once. Raises `UsageError` if the words' first differing tokens
+        do not tell all of them apart or the engine tells no probabilities, `TokenDriftError` as `complete` does.
+        """
+        start, choices = first_differing([self.encoder.plain(word) for word in words], words)
+        greedy = Sampling(temperature=0.0, max_tokens=1, choices=choices)
+        held = [conversation_ids(self.encoder, messages) for messages in conversations]
+        contexts = [before + gained + start for before, gained in held]
+        replies = self._replies([(ids, greedy) for ids in contexts])
+        return [
+            one if isinstance(one, ModelError) else self._choice(words, choices, len(ids), one)
+            for ids, one in zip(contexts, replies, strict=True)
+        ]
+
+    def _replies(self, asked: Sequence[tuple[tuple[int, ...], Sampling]]) -> list[Reply | ModelError]:
+        """The engine's reply to each context, all under way at once."""
+        futures: list[Future[Reply]] = []
+        try:
+            for ids, sampling in asked:
+                futures.append(self._begin(ids, sampling))
+            return [_ended(one) for one in futures]
+        except BaseException:
+            for one in futures:
+                one.cancel()
+            raise
+
+    def _begin(self, ids: tuple[int, ...], sampling: Sampling) -> Future[Reply]:
+        """The reply to come, of as many tokens as there is room for. Any `ModelError` comes with it."""
+        failed: Future[Reply] = Future()
+        room = (self.context or self.engine.context) - len(ids)
+        try:
+            if room < 1:
+                raise ContextOverflowError(f"{len(ids)} tokens leave no room for a reply in the context of {self.name}")
+            fitting = replace(sampling, max_tokens=min(sampling.max_tokens, room))
+            return self.engine.submit(Request(ids, fitting, self.adapter))
+        except ModelError as error:
+            failed.set_exception(error)
+            return failed
+
+    def _completion(self, before: tuple[int, ...], gained: tuple[int, ...], reply: Reply) -> Completion:
         return Completion(
             text=self.encoder.text(reply.ids),
             finish_reason=reply.finish_reason,
-            usage=Usage(prompt_tokens=len(ids), completion_tokens=len(reply.ids)),
+            usage=Usage(prompt_tokens=len(before) + len(gained), completion_tokens=len(reply.ids)),
             tokens=Tokens(start=len(before), context_ids=gained, sampled_ids=reply.ids, logprobs=reply.logprobs),
         )
+
+    def _choice(self, words: Sequence[str], choices: Sequence[int], context: int, reply: Reply) -> WordChoice:
+        if len(reply.choices) != len(choices):
+            raise UsageError(f"{self.engine.name} does not tell how probable given tokens are: use another engine")
+        said = dict(zip(choices, words, strict=True)).get(reply.ids[0])
+        return WordChoice(said=said, logprobs=reply.choices, usage=Usage(prompt_tokens=context, completion_tokens=1))
+
+
+def _ended(future: Future[Reply]) -> Reply | ModelError:
+    try:
+        return result_of(future)
+    except ModelError as error:
+        return error
+
+
+def first_differing(ids: Sequence[tuple[int, ...]], words: Sequence[str]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The token ids that all words begin with, and the next one of each word; `ids` are those of the words.
+
+    Raises `UsageError` unless the next ones are there and differ.
+    """
+    shared = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*ids, strict=False)))
+    firsts = [one[shared] for one in ids if len(one) > shared]
+    if len(set(firsts)) < len(words):
+        raise UsageError(f"the first tokens in which {', '.join(words)} differ do not tell them apart: use other words")
+    return ids[0][:shared], tuple(firsts)
 
 
 def request_seed(seed: int, sample: int, ids: Sequence[int]) -> int:

@@ -21,7 +21,8 @@ class Sampling:
 
     `stop_ids` end a reply and are part of it; `stop` are strings that end it too, with the tokens that completed them.
     `seed` fixes the draw: the same ids and sampling give the same reply, whatever else the engine does at the time
-    (up to ties that differ by rounding).
+    (up to ties that differ by rounding). `choices` are token ids of which the log-probabilities at the first drawn
+    position are wanted as well (`Reply.choices`); they do not change the draw.
     """
 
     temperature: float = 1.0
@@ -31,6 +32,7 @@ class Sampling:
     stop_ids: tuple[int, ...] = ()
     stop: tuple[str, ...] = ()
     seed: int = 0
+    choices: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Raises `UsageError` for what is no way to draw."""
@@ -52,11 +54,16 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """`ids` [T] as drawn, `logprobs` [T] as `align_echo.types.Tokens` defines them."""
+    """`ids` [T] as drawn, `logprobs` [T] as `align_echo.types.Tokens` defines them.
+
+    `choices` are the natural logarithms of the probabilities of `Sampling.choices`, in their order, where the reply's
+    first token was drawn: at temperature 1 whatever that of the draw, before top-k and top-p.
+    """
 
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     finish_reason: Literal["stop", "length"]
+    choices: tuple[float, ...] = ()
 
 
 class Engine(Protocol):

@@ -31,6 +31,7 @@ class Row:
     most: int
     dice: random.Random
     logprobs: list[float] = field(default_factory=list)
+    choices: tuple[float, ...] = ()
 
     @property
     def request(self) -> Request:
@@ -39,6 +40,11 @@ class Row:
     @property
     def drawn(self) -> list[int]:
         return self.ids[len(self.request.ids) :]
+
+    @property
+    def wanted(self) -> tuple[int, ...]:
+        """The token ids of which the next position's log-probabilities are asked for."""
+        return () if self.logprobs else self.request.sampling.choices
 
     @property
     def reading(self) -> bool:

@@ -1,4 +1,7 @@
-"""Drawing one token for each of many rows, by inverse CDF with one uniform number each."""
+"""Drawing one token for each of many rows, by inverse CDF with one uniform number each; what others were worth.
+
+Left out: which rows there are, and stopping (the engine's).
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,18 @@ def draw(
         tokens_B = torch.where(greedy, tokens_B, drawn)
     chosen = logprobs_BV.gather(1, tokens_B[:, None])[:, 0].tolist()
     return tokens_B.tolist(), chosen
+
+
+def logprobs_at(logits_BV: torch.Tensor, wanted: Sequence[tuple[int, ...]]) -> list[tuple[float, ...]]:
+    """The natural log-probabilities of each row's wanted tokens, in their order: at temperature 1, of all tokens."""
+    rows = [row for row, ids in enumerate(wanted) if ids]
+    if not rows:
+        return [()] * len(wanted)
+    logprobs_RV = torch.log_softmax(logits_BV[rows].float(), dim=-1)
+    places = [(place, one) for place, row in enumerate(rows) for one in wanted[row]]
+    places_2N = torch.tensor(places, device=logits_BV.device).T
+    values = iter(logprobs_RV[places_2N[0], places_2N[1]].tolist())
+    return [tuple(next(values) for _ in ids) for ids in wanted]
 
 
 def _drawn(kept_BV: torch.Tensor, uniforms: Sequence[float]) -> torch.Tensor:

@@ -27,7 +27,7 @@ from align_echo.halting import result_of
 from align_echo.models.local.engine import Forward, Reply, Request
 from align_echo.models.local.publishing import VERIFICATION, check_weights, model_folder
 from align_echo.models.local.rows import Asked, Row, parts_of
-from align_echo.models.local.sampling import draw
+from align_echo.models.local.sampling import draw, logprobs_at
 from align_echo.models.local.slot_attention import PackedStep, forward, use_slots
 from align_echo.models.local.slots import WORTH_COPYING, SlotCache
 from align_echo.models.local.weights import Adapters, load_state, read_model
@@ -130,6 +130,9 @@ class TransformersEngine:
         ids = request.ids
         if not ids or min(ids) < 0 or max(ids) >= self._vocabulary:
             raise UsageError(f"a request to {self._name} needs token ids in [0, {self._vocabulary}), at least one")
+        choices = request.sampling.choices
+        if choices and (min(choices) < 0 or max(choices) >= self._vocabulary):
+            raise UsageError(f"{self._name} knows no choices but token ids in [0, {self._vocabulary})")
         if request.sampling.max_tokens < 1:
             raise UsageError(f"a request needs room for one token, not for {request.sampling.max_tokens}")
         if request.adapter and request.adapter not in self._adapters.names:
@@ -310,7 +313,9 @@ class TransformersEngine:
                 return
             uniforms = [row.dice.random() for row in ready]
             tokens, logprobs = draw(logits_BV, [row.request.sampling for row in ready], uniforms)
-        for row, token, logprob in zip(ready, tokens, logprobs, strict=True):
+            choices = logprobs_at(logits_BV, [row.wanted for row in ready])
+        for row, token, logprob, found in zip(ready, tokens, logprobs, choices, strict=True):
+            row.choices = row.choices or found
             row.ids.append(token)
             row.logprobs.append(logprob)
         self._finish(ready)
@@ -332,7 +337,7 @@ class TransformersEngine:
                 self._cache.wipe(row.slot)
                 _fail(row.asked.future, ModelError(f"{self._name}: {NO_NUMBERS}"))
             elif row.asked.future.set_running_or_notify_cancel():
-                row.asked.future.set_result(Reply(tuple(row.drawn), tuple(row.logprobs), reason))
+                row.asked.future.set_result(Reply(tuple(row.drawn), tuple(row.logprobs), reason, row.choices))
 
     def _reason(self, row: Row) -> Literal["", "stop", "length", "broken"]:
         """Why the row ends with its last token; "" if it goes on."""

@@ -3,13 +3,14 @@
 vLLM gives log-probabilities of one of two distributions (its option --logprobs-mode): of the model's own
 ("raw_logprobs", its default), or of the one that it draws from, after temperature, top-k and top-p
 ("processed_logprobs"). Ours are after temperature and before top-k and top-p, so each mode serves some samplings only;
-the others are refused here rather than recorded wrongly.
+the others are refused here rather than recorded wrongly. Choices (`Sampling.choices`) are at temperature 1: the first
+mode gives them always, the second where it draws at temperature 1 or greedily. Left out: asking vLLM.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from align_echo.errors import ContextOverflowError, ModelError, UsageError
@@ -22,6 +23,12 @@ LOWEST_TEMPERATURE = 0.01
 
 ROUNDING = 1e-3
 """How far above 0 a log-probability may lie."""
+
+MOST_CHOICES = 128
+"""vLLM takes no more token ids in `logprob_token_ids`."""
+
+LOWEST_LOGPROB = -9999.0
+"""vLLM's server writes a log-probability below this one, -inf too, as this."""
 
 PROBES = ((1, 1.0), (2, 1.0), (1, 2.0))
 """(the only token id that may be drawn, temperature) of the three draws that tell the mode."""
@@ -45,6 +52,8 @@ def check_request(request: Request, mode: LogprobsMode) -> None:
     sampling = request.sampling
     if not request.ids or sampling.max_tokens < 1:
         raise UsageError("a request needs a context and room for one token")
+    if len(sampling.choices) > MOST_CHOICES:
+        raise UsageError(f"vLLM tells the log-probabilities of {MOST_CHOICES} tokens, not of {len(sampling.choices)}")
     if 0 < sampling.temperature < LOWEST_TEMPERATURE:
         raise UsageError(
             f"vLLM draws at no temperature between 0 and {LOWEST_TEMPERATURE}; asked for {sampling.temperature}"
@@ -61,6 +70,11 @@ def check_request(request: Request, mode: LogprobsMode) -> None:
             "top-k and top-p need vLLM with --logprobs-mode raw_logprobs and temperature 1: "
             "with processed_logprobs it gives log-probabilities after them"
         )
+    if mode == "processed_logprobs" and sampling.temperature != 1 and sampling.choices:
+        raise UsageError(
+            f"choices at temperature {sampling.temperature} need vLLM with --logprobs-mode raw_logprobs: "
+            "this one gives log-probabilities of that temperature; or ask at temperature 1 or greedily"
+        )
 
 
 def room(request: Request, context: int) -> int:
@@ -71,8 +85,26 @@ def room(request: Request, context: int) -> int:
     return min(request.sampling.max_tokens, left)
 
 
+def choices_of(request: Request, first: Mapping[int, float]) -> tuple[float, ...]:
+    """`Reply.choices` from what vLLM gives at the reply's first token, by token id; -inf where it is as low as can be.
+
+    Raises `UsageError` if it gives none of some choice, `ModelError` if it gives nothing.
+    """
+    wanted = request.sampling.choices
+    if wanted and not first:
+        raise ModelError("the reply has no log-probabilities at its first token")
+    if not first.keys() >= set(wanted):
+        raise UsageError("this vLLM gives no log-probabilities of chosen tokens (logprob_token_ids): use 0.32 or later")
+    return tuple(-math.inf if first[one] <= LOWEST_LOGPROB else first[one] for one in wanted)
+
+
 def checked_reply(
-    request: Request, longest: int, ids: Sequence[int], logprobs: Sequence[float], reason: str | None
+    request: Request,
+    longest: int,
+    ids: Sequence[int],
+    logprobs: Sequence[float],
+    reason: str | None,
+    choices: tuple[float, ...] = (),
 ) -> Reply:
     """The reply as `Reply` defines it. Raises `ModelError` if it cannot be the answer to the request."""
     if not ids:
@@ -81,12 +113,12 @@ def checked_reply(
         raise ModelError(f"the reply has {len(ids)} token ids and {len(logprobs)} log-probabilities")
     if len(ids) > longest:
         raise ModelError(f"the reply has {len(ids)} tokens, {longest} were asked for")
-    if any(not math.isfinite(one) or one > ROUNDING for one in logprobs):
+    if any(not math.isfinite(one) or one > ROUNDING for one in logprobs) or not all(one <= ROUNDING for one in choices):
         raise ModelError("the reply's log-probabilities are none")
     if not set(request.sampling.stop_ids).isdisjoint(ids[:-1]):
         raise ModelError("the reply goes on after its end token")
     if reason == "stop":
-        return Reply(tuple(ids), tuple(logprobs), "stop")
+        return Reply(tuple(ids), tuple(logprobs), "stop", choices)
     if reason == "length":
-        return Reply(tuple(ids), tuple(logprobs), "length")
+        return Reply(tuple(ids), tuple(logprobs), "length", choices)
     raise ModelError(f"the reply ended for the reason {reason!r}")

@@ -18,7 +18,7 @@ from align_echo.errors import MissingExtraError, ModelError, TokenDriftError, Us
 from align_echo.models.local.engine import Forward, Reply, Request, Sampling
 from align_echo.models.local.publishing import VERIFICATION, adapter_folder, check_weights, model_folder
 from align_echo.models.local.vllm_adapters import AdapterVersion, PublishedAdapters
-from align_echo.models.local.vllm_checks import LogprobsMode, check_request, checked_reply, room
+from align_echo.models.local.vllm_checks import LogprobsMode, check_request, checked_reply, choices_of, room
 
 Result = TypeVar("Result")
 
@@ -139,7 +139,8 @@ class VllmEngine:
         last = output.outputs[0]
         ids = tuple(last.token_ids)
         logprobs = [seen[one].logprob for one, seen in zip(ids, last.logprobs or (), strict=False) if one in seen]
-        return checked_reply(request, longest, ids, logprobs, last.finish_reason)
+        first = {one: seen.logprob for one, seen in last.logprobs[0].items()} if last.logprobs else {}
+        return checked_reply(request, longest, ids, logprobs, last.finish_reason, choices_of(request, first))
 
     async def _continue(self, ids: tuple[int, ...], parameters: Any, lora: Any) -> Any:
         """vLLM's last output for these ids. Raises `ModelError` whatever goes wrong in it."""
@@ -166,7 +167,8 @@ class VllmEngine:
             seed=sampling.seed,
             stop=list(sampling.stop),
             stop_token_ids=list(sampling.stop_ids),
-            logprobs=0,
+            logprobs=None if sampling.choices else 0,
+            logprob_token_ids=list(sampling.choices) or None,
             ignore_eos=True,
             skip_special_tokens=False,
             detokenize=bool(sampling.stop),

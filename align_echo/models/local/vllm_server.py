@@ -7,6 +7,7 @@ servers, and moving weights over a GPU network (NCCL); weights are published thr
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,8 +24,19 @@ from align_echo.models.endpoint import DEFAULT_BASE_URL, NO_KEY, resolve_base_ur
 from align_echo.models.local.engine import Forward, Reply, Request, Sampling
 from align_echo.models.local.publishing import VERIFICATION, adapter_folder, check_weights, model_folder
 from align_echo.models.local.vllm_adapters import AdapterVersion, PublishedAdapters
-from align_echo.models.local.vllm_checks import PROBES, LogprobsMode, check_request, checked_reply, mode_seen, room
+from align_echo.models.local.vllm_checks import (
+    PROBES,
+    LogprobsMode,
+    check_request,
+    checked_reply,
+    choices_of,
+    mode_seen,
+    room,
+)
 from align_echo.models.retry import PassingFault, RetryPolicy, ask, judged
+
+_TOKEN = "token_id:"
+_NAMED_BY_ID = re.compile(rf"{_TOKEN}[0-9]+")
 
 DEVELOPMENT_MODE = "start it with VLLM_SERVER_DEV_MODE=1"
 
@@ -52,6 +64,12 @@ class _Logprobs(_Body):
     tokens: list[str]
     token_logprobs: list[float]
     top_logprobs: list[dict[str, float]]
+
+    @property
+    def first(self) -> dict[int, float]:
+        """By token id, what is given at the first position."""
+        listed = self.top_logprobs[0] if self.top_logprobs else {}
+        return {int(one.removeprefix(_TOKEN)): value for one, value in listed.items() if _NAMED_BY_ID.fullmatch(one)}
 
 
 class _Choice(_Body):
@@ -180,9 +198,8 @@ class VllmServer:
     def _ask_once(self, request: Request, longest: int, fields: Mapping[str, Any]) -> Reply:
         choice = self._choice(self._post(f"{self._base_url}/completions", fields), fields["prompt"])
         try:
-            return checked_reply(
-                request, longest, choice.token_ids, choice.logprobs.token_logprobs, choice.finish_reason
-            )
+            logprobs, found = choice.logprobs.token_logprobs, choices_of(request, choice.logprobs.first)
+            return checked_reply(request, longest, choice.token_ids, logprobs, choice.finish_reason, found)
         except ModelError as error:
             raise PassingFault(str(error)) from error
 
@@ -194,7 +211,7 @@ class VllmServer:
         choice = choices[0]
         if choice.prompt_token_ids != prompt:
             raise TokenDriftError(f"{self._where} continued other token ids than it was given")
-        if choice.logprobs.tokens != [f"token_id:{one}" for one in choice.token_ids]:
+        if choice.logprobs.tokens != [f"{_TOKEN}{one}" for one in choice.token_ids]:
             raise PassingFault("the reply's log-probabilities are not those of its token ids")
         return choice
 
@@ -333,6 +350,7 @@ def _fields(ids: Sequence[int], sampling: Sampling, longest: int) -> dict[str, A
         "stop": list(sampling.stop),
         "stop_token_ids": list(sampling.stop_ids),
         "logprobs": 0,
+        **({"logprob_token_ids": list(sampling.choices)} if sampling.choices else {}),
         "return_token_ids": True,
         "return_tokens_as_token_ids": True,
         "skip_special_tokens": False,

@@ -61,7 +61,7 @@ def tally(played: Iterable[Trajectory], refined: Iterable[Refined] = ()) -> Coun
     counts = Counter({"broken rollouts": sum(one.fault is not None for one in rollouts)})
     choices = [step.choice for one in rollouts for step in one.steps if step.choice is not None]
     if choices:
-        counts["missing verdicts"] = sum(one.no_verdict for one in choices)
+        counts["missing verdicts"] = sum(one.counts.no_verdict for one in choices)
     for one in refined:
         counts["broken critiques"] += one.review.fault is not None
         counts["unread critiques"] += one.review.fault is None and one.review.critique is None

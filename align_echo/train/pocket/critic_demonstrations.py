@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import gymnasium as gym
 
+from align_echo.critic.labels import label
 from align_echo.critic.language import Form, parse_critique
 from align_echo.rollout import base_env, view_before
 from align_echo.train.demonstrations import Demonstration
-from align_echo.train.labels import label
 from align_echo.train.pocket.critiques import critique_demonstration
 from align_echo.train.pocket.household import CAREFUL, CARELESS
 from align_echo.train.pocket.household_demonstrations import demonstration, play
@@ -46,7 +46,7 @@ def judged(env: gym.Env[str, str], trajectory: Trajectory, dice: Dice) -> list[D
     view = view_before(trajectory, turn, SPEC.action_format)
     found: dict[str, Demonstration] = {}
     for action in (trajectory.steps[turn].action or "", *_others(env, trajectory, turn, dice)):
-        verdict = label(env, view, action)
+        verdict = label(env, view, action, "nearer")
         if verdict is not None and verdict not in found:
             found[verdict] = verdict_demonstration(view, action, verdict)
     return list(found.values()) if len(found) == 2 else []

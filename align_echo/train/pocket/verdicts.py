@@ -1,4 +1,4 @@
-"""The chat in which the intuitive critic is asked about an action and answers. Labels come from `train.labels`."""
+"""The chat in which the intuitive critic is asked about an action and answers. Labels come from `critic.labels`."""
 
 from __future__ import annotations
 

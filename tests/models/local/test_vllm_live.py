@@ -10,6 +10,7 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,14 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from align_echo.errors import ContextOverflowError, MissingDataError, ModelError, UsageError
+from align_echo.models.choosing import choose
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.engine import Forward, Reply, Request, Sampling
 from align_echo.models.local.vllm_engine import VllmEngine
 from align_echo.models.local.vllm_server import VllmServer
 from align_echo.tokens import join
-from align_echo.types import Message
+from align_echo.types import Message, WordChoice
 from tests.models.local.tiny import tiny_tokenizer
 
 pytestmark = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed: make vllm-check")
@@ -200,6 +202,36 @@ def test_log_probabilities_are_those_of_a_float32_forward_pass(engine, folder):
     assert max(gap(model, one, reply) for one, reply in zip(asked, replies, strict=True)) < 1e-4
 
 
+def test_choices_have_the_probabilities_of_a_float32_forward_pass_beside_other_requests(engine, folder):
+    model = load(folder / "model")
+    plain = requests(9)
+    curious = [replace(one, sampling=replace(one.sampling, temperature=0, max_tokens=1)) for one in plain]
+    wanted = [tuple(range(3 + number, 5 + 2 * number)) for number in range(9)]
+    asked = [
+        replace(one, sampling=replace(one.sampling, choices=choices))
+        for one, choices in zip(curious, wanted, strict=True)
+    ]
+    mixed = answers(engine, [one for pair in zip(plain, asked, strict=True) for one in pair])
+    for one, choices, reply in zip(asked, wanted, mixed[1::2], strict=True):
+        found = [forward_logprobs(model, (*one.ids, choice))[-1] for choice in choices]
+        assert list(reply.choices) == pytest.approx(found, abs=1e-4)
+    assert [reply.ids for reply in mixed[::2]] == [reply.ids for reply in answers(engine, plain)]
+    assert max(gap(model, one, reply) for one, reply in zip(plain, mixed[::2], strict=True)) < 1e-4
+
+
+def test_words_are_weighed_in_one_pass_for_each_conversation(engine, folder):
+    encoder = ChatEncoder(tiny_tokenizer())
+    asked = [[Message(role="user", content=text)] for text in ("take the mug", "go to cabinet 1", "x" * 2000)]
+    first, second, full = choose(LocalModel(engine, encoder), asked, ("correct", "wrong"))
+    assert isinstance(full, ContextOverflowError)
+    model = load(folder / "model")
+    for messages, answer in zip(asked, (first, second), strict=False):
+        assert isinstance(answer, WordChoice)
+        ids = encoder.opening(messages)
+        found = [forward_logprobs(model, (*ids, encoder.plain(word)[0]))[-1] for word in ("correct", "wrong")]
+        assert list(answer.logprobs or ()) == pytest.approx(found, abs=1e-4)
+
+
 def test_a_reply_does_not_depend_on_what_else_is_asked(engine):
     asked = requests(12)
     together = answers(engine, asked)
@@ -356,6 +388,9 @@ def test_top_k_and_top_p_are_drawn_with_raw_log_probabilities(folder):
     with in_process(folder / "model", adapters=0, logprobs_mode="raw_logprobs") as engine:
         replies = answers(engine, asked)
         assert max(gap(model, one, reply) for one, reply in zip(asked, replies, strict=True)) < 1e-4
+        (told,) = answers(engine, [replace(asked[0], sampling=replace(asked[0].sampling, choices=(9, 250)))])
+        found = [forward_logprobs(model, (*asked[0].ids, choice))[-1] for choice in (9, 250)]
+        assert list(told.choices) == pytest.approx(found, abs=1e-4), "before top-k and top-p"
         with pytest.raises(UsageError, match="for no adapters"):
             engine.load_adapter("agent", str(folder / "adapter-1"))
         engine.close()

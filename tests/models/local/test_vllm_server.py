@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -16,14 +17,15 @@ from align_echo.errors import (
     TokenDriftError,
     UsageError,
 )
-from align_echo.models.local.chat import LocalModel
+from align_echo.models.choosing import choose
+from align_echo.models.local.chat import LocalModel, first_differing
 from align_echo.models.local.engine import Request, Sampling
 from align_echo.models.local.vllm_server import VllmServer
 from align_echo.tokens import join
-from align_echo.types import Message
+from align_echo.types import Message, WordChoice
 from tests.models.local.tiny import tiny_encoder
 from tests.models.local.vllm_client import ATTEMPTS, IDS, agrees, ask, connect, forward_logprobs, running
-from tests.models.local.vllm_stand_in import CONTEXT, Refusal, StandIn, serve
+from tests.models.local.vllm_stand_in import CONTEXT, LOWEST, Refusal, StandIn, serve
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +55,50 @@ def test_replies_carry_the_log_probabilities_of_a_full_forward_pass(shared, ids,
     assert agrees(stand_in.model, ids, reply, temperature)
     assert (reply.finish_reason == "stop") == (reply.ids[-1] == 2)
     assert reply == ask(engine, ids, temperature=temperature, seed=seed, stop_ids=(2,))
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    ids=st.lists(st.integers(0, 299), min_size=1, max_size=40).map(tuple),
+    choices=st.lists(st.integers(0, 299), min_size=1, max_size=5).map(tuple),
+    temperature=st.sampled_from([0.0, 1.0]),
+)
+def test_choices_have_the_probabilities_of_a_full_forward_pass(shared, ids, choices, temperature):
+    stand_in, engine = shared
+    reply = ask(engine, ids, temperature=temperature, seed=4, choices=choices)
+    wanted = [forward_logprobs(stand_in.model, (*ids, one))[-1] for one in choices]
+    assert list(reply.choices) == pytest.approx(wanted, abs=1e-4)
+    assert reply.ids == ask(engine, ids, temperature=temperature, seed=4).ids
+    assert stand_in.requests[-2]["logprob_token_ids"] == list(choices)
+    assert "logprob_token_ids" not in stand_in.requests[-1]
+
+
+def test_a_choice_that_is_as_improbable_as_the_server_can_say_is_impossible(shared):
+    _, engine = shared
+    listed = {"token_id:4": -1.0, "token_id:9": LOWEST}
+    never = {"tokens": ["token_id:4"], "token_logprobs": [-1.0], "top_logprobs": [listed]}
+    shared[0].faults = [{"token_ids": [4], "logprobs": never}]
+    assert ask(engine, max_tokens=1, choices=(9, 4)).choices == (-math.inf, -1.0)
+
+
+def test_a_server_that_tells_nothing_of_chosen_tokens_is_refused_in_one_line():
+    with running(StandIn(knows_token_ids=False)) as (stand_in, engine):
+        assert ask(engine, choices=()).choices == ()
+        with pytest.raises(UsageError, match="logprob_token_ids") as caught:
+            ask(engine, choices=(9, 4))
+        assert "\n" not in str(caught.value)
+        assert len(stand_in.requests) == 2
+
+
+def test_a_mode_in_which_choices_would_be_those_of_another_temperature_is_refused(shared):
+    with pytest.raises(UsageError, match="--logprobs-mode raw_logprobs"):
+        ask(shared[1], temperature=0.7, choices=(9, 4))
+    with pytest.raises(UsageError, match="128 tokens, not of 129"):
+        ask(shared[1], temperature=1.0, choices=tuple(range(129)))
+    with running(StandIn(mode="raw_logprobs")) as (stand_in, engine):
+        reply = ask(engine, temperature=1.0, top_k=2, choices=(9, 4))
+        wanted = [forward_logprobs(stand_in.model, (*IDS, one))[-1] for one in (9, 4)]
+        assert list(reply.choices) == pytest.approx(wanted, abs=1e-4)
 
 
 def test_the_context_is_sent_as_ids_with_every_parameter_of_sampling(shared):
@@ -125,6 +171,20 @@ def test_a_conversation_over_the_server_is_one_token_sequence_and_planted_specia
     assert list(sequence.logprobs[1:]) == pytest.approx(wanted, abs=1e-4)
 
 
+def test_words_are_weighed_over_the_server_and_one_full_conversation_loses_no_other(shared):
+    stand_in, engine = shared
+    model = LocalModel(engine, tiny_encoder())
+    short, long = [Message(role="user", content="a")], [Message(role="user", content="go to cabinet 1 " * 20)]
+    first, full, last = choose(model, [short, long, short], ("correct", "wrong"))
+    assert isinstance(full, ContextOverflowError)
+    assert isinstance(first, WordChoice)
+    assert first == last
+    start, firsts = first_differing([model.encoder.plain(word) for word in ("correct", "wrong")], ("correct", "wrong"))
+    context = model.encoder.opening(short) + start
+    wanted = [forward_logprobs(stand_in.model, (*context, one))[-1] for one in firsts]
+    assert list(first.logprobs or ()) == pytest.approx(wanted, abs=1e-4)
+
+
 # ---------------------------------------------------------------- faults
 
 GOOD = {"tokens": ["token_id:4", "token_id:5"], "token_logprobs": [-1.0, -2.0], "top_logprobs": [{}, {}]}
@@ -148,6 +208,10 @@ PASSING = {
     },
     "an aborted reply": {"finish_reason": "abort"},
 }
+FAULTS_OF_CHOICES = {
+    "nothing at the first token": {**GOOD, "top_logprobs": []},
+    "a log-probability above 0": {**GOOD, "top_logprobs": [{"token_id:9": 0.5}, {}]},
+}
 
 
 @pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING.keys())
@@ -160,6 +224,14 @@ def test_a_passing_fault_is_asked_again_and_a_lasting_one_is_a_model_error(fault
         with pytest.raises(ModelError, match=f"no reply in {ATTEMPTS} attempts") as caught:
             ask(engine, max_tokens=3, stop_ids=(250,))
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("logprobs", FAULTS_OF_CHOICES.values(), ids=FAULTS_OF_CHOICES.keys())
+def test_choices_that_cannot_be_read_are_asked_for_again(logprobs):
+    with running() as (stand_in, engine):
+        wanted = ask(engine, choices=(9,))
+        stand_in.faults = [{"token_ids": [4, 5], "logprobs": logprobs}] * (ATTEMPTS - 1)
+        assert ask(engine, choices=(9,)) == wanted
 
 
 def test_a_reply_longer_than_asked_is_a_model_error():

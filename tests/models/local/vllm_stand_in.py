@@ -46,6 +46,7 @@ class StandIn:
     reload_keeps_head: bool = False
     reload_fails: bool = False
     keeps_prefixes: bool = False
+    knows_token_ids: bool = True
     listed: dict[str, Any] = field(default_factory=dict)
     faults: list[Refusal | str | dict[str, Any]] = field(default_factory=list)
     hold: str = ""
@@ -126,6 +127,8 @@ class StandIn:
             assert self.let_go.wait(60)
         if len(body["prompt"]) >= CONTEXT:
             raise Refused(400, f"This model's maximum context length is {CONTEXT} tokens. However, your prompt ...")
+        if not self.knows_token_ids:
+            body.pop("logprob_token_ids", None)
         choice = Draw(model, body, self.mode).choice()
         return {"id": "cmpl-1", "object": "text_completion", "model": body["model"], "choices": [{**choice, **fault}]}
 
@@ -197,8 +200,8 @@ class Draw:
         return int(drawn), values_V.clamp(min=LOWEST)
 
     def top(self, values_V: torch.Tensor, drawn: int) -> dict[str, float]:
-        likeliest = values_V.topk(self.body["logprobs"]).indices.tolist()
-        return {f"token_id:{one}": float(values_V[one]) for one in (drawn, *likeliest)}
+        others = self.body.get("logprob_token_ids") or values_V.topk(self.body["logprobs"]).indices.tolist()
+        return {f"token_id:{one}": float(values_V[one]) for one in (drawn, *others)}
 
 
 def logits_of(model: torch.nn.Module, ids: list[int]) -> torch.Tensor:

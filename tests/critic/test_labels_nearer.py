@@ -1,4 +1,4 @@
-"""Labels of actions: by the oracle's distance, kind to a search in the dark, and without a trace in the environment."""
+"""The rule `nearer`: labels by the oracle's distance, kind to a search in the dark; and labels of whole episodes."""
 
 from __future__ import annotations
 
@@ -9,19 +9,12 @@ import pytest
 
 import align_echo
 from align_echo.agents.vanilla import Vanilla
+from align_echo.critic.labels import label, labels_of
 from align_echo.errors import EngineError
 from align_echo.models import ScriptedModel
-from align_echo.rollout import base_env, extend, run_episode, start_view, take_turn
-from align_echo.train.labels import label, labels_of
-from align_echo.types import AgentReply, AgentView, Trajectory
-
-
-def played(env: gym.Env[str, str], task: str, *actions: str) -> AgentView:
-    """The view after actions."""
-    view = start_view(env, task, "", seed=0)
-    for action in actions:
-        view = extend(view, take_turn(env, AgentReply(text=action, action=action)))
-    return view
+from align_echo.rollout import base_env, extend, run_episode, take_turn
+from align_echo.types import AgentReply, Trajectory
+from tests.critic.episodes import played, way
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +40,7 @@ def test_every_action_of_the_expert_is_right_where_it_brings_the_goal_nearer(nam
         view = played(env, task)
         while oracle().distance():
             best = way(env)[0]
-            assert label(env, view, best) == "correct"
+            assert label(env, view, best, "nearer") == "correct"
             view = extend(view, take_turn(env, AgentReply(text=best, action=best)))
             right += 1
     assert right >= 4
@@ -58,8 +51,8 @@ def test_labelling_leaves_no_trace(house: gym.Env[str, str]) -> None:
     base = base_env(house)
     before = (base.state, base.engine_calls, base.oracle().distance(), base.info(None))
     for action in base.state.admissible_actions or ():
-        label(house, view, action)
-    label(house, view, "no such thing")
+        label(house, view, action, "nearer")
+    label(house, view, "no such thing", "nearer")
     assert (base.state, base.engine_calls, base.oracle().distance(), base.info(None)) == before
     assert base.oracle().expert_action() is not None
 
@@ -68,7 +61,7 @@ def test_refused_and_idle_actions_are_wrong(house: gym.Env[str, str]) -> None:
     for task in household_tasks():
         view = played(house, task)
         for action in ("look", "inventory", "dance", "go to nowhere 7", "open cabinet 99"):
-            assert label(house, view, action) == "wrong"
+            assert label(house, view, action, "nearer") == "wrong"
 
 
 def task_of(words: str) -> str:
@@ -79,19 +72,14 @@ def visits(env: gym.Env[str, str]) -> list[str]:
     return [action for action in base_env(env).state.admissible_actions or () if action.startswith("go to ")]
 
 
-def way(env: gym.Env[str, str]) -> list[str]:
-    """A shortest way to the goal from here."""
-    return list(base_env(env).oracle().route())  # type: ignore[attr-defined]
-
-
 def test_looking_into_new_furniture_is_right_until_the_thing_is_found(house: gym.Env[str, str]) -> None:
     task = task_of("Mug-None-Shelf")
     view = played(house, task)
-    assert {label(house, view, action) for action in visits(house)} == {"correct"}
+    assert {label(house, view, action, "nearer") for action in visits(house)} == {"correct"}
     first, second, third = [action for action in visits(house) if action != way(house)[0]][:3]
     view = played(house, task, first, second)
-    assert label(house, view, third) == "correct"
-    assert label(house, view, first) == "wrong"
+    assert label(house, view, third, "nearer") == "correct"
+    assert label(house, view, first, "nearer") == "wrong"
 
 
 def test_the_search_for_the_second_thing_or_the_lamp_is_right_too(house: gym.Env[str, str]) -> None:
@@ -107,7 +95,7 @@ def test_the_search_for_the_second_thing_or_the_lamp_is_right_too(house: gym.Env
             if (sought in seen) if sought else (len(set(re.findall(rf"{thing} \d+", seen))) > 1):
                 continue
             fresh = [action for action in visits(house) if action not in opening and action != way(house)[0]]
-            assert label(house, view, fresh[0]) == "correct"
+            assert label(house, view, fresh[0], "nearer") == "correct"
             checked += 1
         assert checked >= 5
 
@@ -118,10 +106,10 @@ def test_opening_what_one_stands_at_is_right_while_the_thing_is_not_found(house:
     shut = next(a for a in base_env(house).state.admissible_actions or () if a.startswith("go to drawer"))
     opening = f"open {shut.removeprefix('go to ')}"
     view = played(house, task, shut)
-    assert label(house, view, opening) == "correct"
+    assert label(house, view, opening, "nearer") == "correct"
     view = played(house, task, shut, opening)
-    assert label(house, view, opening) == "wrong"
-    assert label(house, view, opening.replace("open", "close")) == "wrong"
+    assert label(house, view, opening, "nearer") == "wrong"
+    assert label(house, view, opening.replace("open", "close"), "nearer") == "wrong"
 
 
 def test_wandering_is_wrong_once_all_is_in_sight(house: gym.Env[str, str]) -> None:
@@ -129,8 +117,8 @@ def test_wandering_is_wrong_once_all_is_in_sight(house: gym.Env[str, str]) -> No
     played(house, task)
     take = next(number for number, action in enumerate(way(house)) if action.startswith("take "))
     view = played(house, task, *way(house)[:take])
-    assert label(house, view, way(house)[0]) == "correct"
-    assert {label(house, view, action) for action in visits(house)} == {"wrong"}
+    assert label(house, view, way(house)[0], "nearer") == "correct"
+    assert {label(house, view, action, "nearer") for action in visits(house)} == {"wrong"}
 
 
 def test_a_purchase_of_another_product_and_a_click_on_nothing_are_wrong(shop: gym.Env[str, str]) -> None:
@@ -140,11 +128,11 @@ def test_a_purchase_of_another_product_and_a_click_on_nothing_are_wrong(shop: gy
     view = played(shop, task, search)
     codes = [a for a in base_env(shop).state.admissible_actions or () if a.lower().startswith("click[b0")]
     other = next(code for code in codes if code.lower() != opening.lower())
-    assert label(shop, view, opening) == "correct"
-    assert label(shop, view, other) == "wrong"
-    assert label(shop, view, "click[nothing]") == "wrong"
+    assert label(shop, view, opening, "nearer") == "correct"
+    assert label(shop, view, other, "nearer") == "wrong"
+    assert label(shop, view, "click[nothing]", "nearer") == "wrong"
     view = played(shop, task, search, other)
-    assert label(shop, view, "click[Buy Now]") == "wrong"
+    assert label(shop, view, "click[Buy Now]", "nearer") == "wrong"
 
 
 def test_an_episode_that_is_over_is_not_labelled(shop: gym.Env[str, str]) -> None:
@@ -152,7 +140,7 @@ def test_an_episode_that_is_over_is_not_labelled(shop: gym.Env[str, str]) -> Non
     played(shop, task)
     view = played(shop, task, *way(shop))
     with pytest.raises(EngineError, match="over"):
-        label(shop, view, "click[Buy Now]")
+        label(shop, view, "click[Buy Now]", "nearer")
 
 
 def again(env: gym.Env[str, str], task: str, *replies: str) -> Trajectory:
@@ -167,12 +155,12 @@ def test_an_episode_is_labelled_turn_by_turn_and_what_was_no_action_has_no_label
     played(short, task)
     first, second = way(short)[:2]
     episode = again(short, task, first, "", "look", second)
-    assert labels_of(short, episode) == ["correct", None, "wrong", "correct"]
-    assert labels_of(short, episode) == ["correct", None, "wrong", "correct"]
+    assert labels_of(short, episode, "nearer") == ["correct", None, "wrong", "correct"]
+    assert labels_of(short, episode, "nearer") == ["correct", None, "wrong", "correct"]
 
 
 def test_an_episode_that_comes_out_otherwise_is_labelled_up_to_there(house: gym.Env[str, str]) -> None:
     short = align_echo.make("alfworld", split="train", step_limit=3)
     episode = again(short, task_of("Mug-None-Shelf"), "look", "look", "look")
     steps = (episode.steps[0], episode.steps[1].model_copy(update={"observation": "Rain."}), episode.steps[2])
-    assert labels_of(short, episode.model_copy(update={"steps": steps})) == ["wrong", "wrong", None]
+    assert labels_of(short, episode.model_copy(update={"steps": steps}), "nearer") == ["wrong", "wrong", None]

@@ -1,0 +1,172 @@
+"""The work of `align-echo critic collect`: play with candidates, label them, write examples.
+
+Left out: what the folder holds (`flywheel/collection.py`), and learning from it (`fit.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from align_echo.agents.conversation import ChatAgent
+from align_echo.cli.agents import Player, about, choose_player, needs_model, workers_for
+from align_echo.cli.console import Display, note, resumable, stdout
+from align_echo.cli.plan import (
+    SELF,
+    Models,
+    Plan,
+    Truncation,
+    build_player,
+    config_of,
+    play_part,
+    refuse_script,
+    try_reset,
+)
+from align_echo.critic.best_of import BestOf
+from align_echo.errors import UsageError
+from align_echo.evaluate.comparison import BASELINE
+from align_echo.evaluate.folder import EvaluationFolder, check_folder
+from align_echo.evaluate.selection import pick_tasks
+from align_echo.evaluate.tables import plain_table
+from align_echo.flywheel.collection import PART, Collected, finish, label_all
+from align_echo.flywheel.examples import require_parquet
+from align_echo.models.names import is_local
+from align_echo.wrappers.catalogue import check_split, environment, make, resolve_interface
+from align_echo.wrappers.catalogue import tasks as list_tasks
+
+TOP_K, TOP_P = 30, 0.8
+"""GAIA's (paper 3, section 4.1)."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How candidates are drawn; `guide` names the critic that takes one of them, "self" the agent's own model, None for
+    the first.
+
+    `top_k` and `top_p` None are the paper's for a local model; at an endpoint they are its own.
+    """
+
+    candidates: int
+    temperature: float
+    top_k: int | None
+    top_p: float | None
+    guide: str | None
+
+    def truncation(self, model: str | None) -> Truncation | None:
+        """What a model of a name draws from; None for all."""
+        asked = self.top_k is not None or self.top_p is not None
+        if not asked and (model is None or not is_local(model)):
+            return None
+        return Truncation(TOP_K if self.top_k is None else self.top_k, TOP_P if self.top_p is None else self.top_p)
+
+    def judge(self, player: Player) -> str | None:
+        """The name of the model that judges candidates, as `choose_judge` gives it. Raises `UsageError` for what cannot
+        be drawn or judged so.
+        """
+        if not needs_model(player.agent):
+            raise UsageError(f"the agent {player.agent} asks no model, so it cannot draw: name another with --agent")
+        if not math.isfinite(self.temperature) or (self.candidates > 1 and self.temperature == 0):
+            raise UsageError(f"--candidates {self.candidates} needs a --temperature above 0, not {self.temperature}")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise UsageError(f"--top-p is above 0 and at most 1 (off), not {self.top_p}")
+        if self.guide is None:
+            return None
+        if self.candidates == 1:
+            raise UsageError("--guide needs candidates to take from: --candidates above 1")
+        refuse_script("--guide", player.model if self.guide == SELF else self.guide)
+        return None if self.guide in (SELF, player.model) else self.guide
+
+
+def collect_into(
+    path: Path,
+    env: str,
+    *,
+    agent: str | None,
+    model: str | None,
+    split: str,
+    tasks: int,
+    samples: int,
+    drawing: Drawing,
+    interface: str,
+    base_url: str | None,
+    seed: int,
+    workers: int | None,
+    data_root: Path | None,
+    resume: bool,
+    number: int = 1,
+) -> Collected:
+    """Play, label and write a collection; what the folder has is not made again. Raises as `evaluate` does."""
+    require_parquet()
+    spec = environment(env)
+    check_split(spec, split)
+    player = choose_player(agent, model, (spec.name,))
+    plan = Plan(
+        spec=spec,
+        split=split,
+        interface=interface,
+        variants={BASELINE: resolve_interface(spec, interface)},
+        task_ids=pick_tasks(
+            list_tasks(env, split=split, data_root=data_root), tasks, task_type=spec.task_type, seed=seed
+        ),
+        player=player,
+        base_url=base_url,
+        seed=seed,
+        workers=workers or workers_for(player),
+        data_root=data_root,
+        temperature=drawing.temperature,
+        samples=samples,
+        best_of=drawing.candidates,
+        judge=drawing.judge(player),
+        pick="critic" if drawing.guide else "first",
+        truncation=drawing.truncation(player.model),
+    )
+    models = Models(plan, path)
+    made = build_player(plan, models)
+    if not isinstance(made, BestOf | ChatAgent):
+        raise UsageError(f"the agent {player.agent} asks no model: candidates are drawn from a chat model's replies")
+    chat = made.agent if isinstance(made, BestOf) else made
+    truncation = plan.truncation
+    config = {
+        **config_of(plan, made),
+        "command": "critic collect",
+        "top_k": truncation.top_k if truncation else None,
+        "top_p": truncation.top_p if truncation else None,
+        "round": number,
+    }
+    check_folder(path, config, resume=resume)
+    try_reset(spec, plan.task_ids[0], split=split, data_root=data_root)
+    folder = EvaluationFolder(path, config, resume=resume)
+    note(about(player, made))
+    (chosen,) = plan.variants.values()
+    with resumable(path), Display() as display:
+        played = play_part(
+            plan, made, chosen, plan.episodes, part=PART, title="episodes", folder=folder, display=display
+        )
+        labelled = label_all(
+            lambda: make(env, split=split, interface=chosen, data_root=data_root),
+            played,
+            path,
+            on_episode=lambda number: display.status(f"labelling the candidates: episode {number} of {len(played)}"),
+        )
+        weights = made.describe().get("weights.agent", "")
+        collected = finish(
+            played, labelled, chat.conversation, path, action_format=spec.action_format, weights=weights, number=number
+        )
+    _show(collected)
+    print(f"written: {path / 'examples.parquet'}, and the episodes and labels beside it")
+    return collected
+
+
+def _show(collected: Collected) -> None:
+    rate = collected.success_rate
+    played = f"{collected.episodes} episodes of {collected.tasks} tasks ({collected.faults} more broke)"
+    print(f"{played}, {rate.value:.1f}% [{rate.ci95[0]:.0f}, {rate.ci95[1]:.0f}] won")
+    print(f"{collected.turns:,} turns, {collected.candidates:,} candidates, {collected.examples:,} distinct examples")
+    table = plain_table("labels by rule")
+    for head in ("rule", "correct", "wrong", "cannot tell"):
+        table.add_column(head)
+    for rule, one in collected.labels.items():
+        if one.correct or one.wrong:
+            table.add_row(rule, f"{one.correct:,}", f"{one.wrong:,}", f"{one.unknown:,}")
+    stdout().print(table)

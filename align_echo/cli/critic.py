@@ -1,0 +1,165 @@
+"""`align-echo critic`: collect labelled actions, train an intuitive critic on them, and put it on trial (GAIA).
+
+Left out: the work of each verb (`collect.py`, `fit.py`, `rate.py`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from align_echo.cli import options
+from align_echo.cli.collect import Drawing, collect_into
+from align_echo.cli.console import new_folder
+from align_echo.cli.fit import fit_into
+from align_echo.cli.flywheel import Wheel, turn
+from align_echo.cli.rate import rate_into
+from align_echo.critic.labels import Rule
+from align_echo.errors import UsageError
+from align_echo.wrappers.catalogue import environment
+
+critic = typer.Typer(help="Collect labelled actions, train an intuitive critic, put it on trial.", no_args_is_help=True)
+
+Candidates = Annotated[int, typer.Option("--candidates", min=1, help="Replies that the agent draws every turn.")]
+TopK = Annotated[int | None, typer.Option("--top-k", min=0, help="Of a local model's draws; default 30, 0 is off.")]
+TopP = Annotated[float | None, typer.Option("--top-p", min=0, max=1, help="Of a local model's draws; default 0.8.")]
+Tasks = Annotated[int, typer.Option("--tasks", min=1, help="How many of the split are played.")]
+LabelRule = Annotated[
+    Rule | None, typer.Option("--rule", help="What is right: expert, nearer or continues; default: the environment's.")
+]
+Examples = Annotated[
+    list[Path], typer.Option("--examples", help="A collection's folder; may be given several times.")
+]
+
+
+@critic.command("collect")
+def collect(
+    env: options.Env,
+    agent: options.Agent = None,
+    model: options.Model = None,
+    split: Annotated[str | None, typer.Option("--split", help="Default: the environment's training split.")] = None,
+    tasks: Tasks = 100,
+    episodes_per_task: Annotated[int, typer.Option("--episodes-per-task", min=1, help="Episodes of each task.")] = 1,
+    candidates: Candidates = 8,
+    temperature: Annotated[float, typer.Option("--temperature", min=0, help="Of the agent's model.")] = 1.0,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    guide: Annotated[
+        str | None,
+        typer.Option("--guide", help="A critic that takes the candidate to send, or self; default: the first is sent."),
+    ] = None,
+    interface: Annotated[str, typer.Option("--interface", help="none, a shipped name, or a .py file.")] = "none",
+    base_url: options.BaseUrl = None,
+    seed: options.Seed = 0,
+    workers: options.Workers = None,
+    out: options.Out = None,
+    resume: options.Resume = False,
+    data_root: options.DataRoot = None,
+) -> None:
+    """Play tasks with several candidates a turn, label every one by the environment's oracle, write them as Parquet."""
+    path = _folder(out, resume, "collect", env)
+    drawing = Drawing(candidates, temperature, top_k, top_p, guide)
+    collect_into(
+        path,
+        env,
+        agent=agent,
+        model=model,
+        split=split or environment(env).train_split,
+        tasks=tasks,
+        samples=episodes_per_task,
+        drawing=drawing,
+        interface=interface,
+        base_url=base_url,
+        seed=seed,
+        workers=workers,
+        data_root=data_root,
+        resume=resume,
+    )
+
+
+@critic.command("train")
+def train(
+    examples: Examples,
+    model: Annotated[str, typer.Option("--model", help="What it begins as: pocket or a model's folder.")] = "pocket",
+    rule: LabelRule = None,
+    weights: Annotated[str | None, typer.Option("--weights", help="lora or full; default: lora.")] = None,
+    lr: Annotated[float | None, typer.Option("--lr", help="Learning rate; default 1e-4.")] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Default: 1.")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="YAML of all settings.")] = None,
+    held_out: Annotated[float, typer.Option("--held-out", help="Share of the tasks that is not learned from.")] = 0.1,
+    seed: options.Seed = 0,
+    out: options.Out = None,
+    resume: options.Resume = False,
+) -> None:
+    """Train a critic on collected actions, one token each, and calibrate it on tasks that it did not learn from."""
+    path = _folder(out, resume, "critic", Path(model).name)
+    changes = {"weights": weights, "lr": lr, "epochs": epochs, "seed": seed}
+    fit_into(path, examples, model=model, rule=rule, config=config, changes=changes, share=held_out, resume=resume)
+
+
+@critic.command("evaluate")
+def evaluate(
+    judge: Annotated[str, typer.Option("--critic", help="The critic: a model's name or folder.")],
+    examples: Examples,
+    rule: LabelRule = None,
+    base_url: options.BaseUrl = None,
+    seed: options.Seed = 0,
+    out: options.Out = None,
+) -> None:
+    """How right a critic is on collected actions, and what best-of-N under it would have sent, for every N."""
+    rate_into(out or new_folder("trial", "critic"), judge, examples, rule=rule, base_url=base_url, seed=seed)
+
+
+@critic.command("flywheel")
+def flywheel(
+    env: options.Env,
+    agent: options.Agent = None,
+    model: options.Model = None,
+    critic_model: Annotated[
+        str, typer.Option("--critic", help="What the critic of every round begins as: pocket or a model's folder.")
+    ] = "pocket",
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often it turns.")] = 2,
+    tasks: Tasks = 100,
+    test_tasks: Annotated[int, typer.Option("--test-tasks", min=1, help="Of the test split, played once.")] = 60,
+    candidates: Annotated[int, typer.Option("--candidates", min=2, help="Replies that the agent draws a turn.")] = 8,
+    temperature: Annotated[float, typer.Option("--temperature", min=0, help="Of the agent's model.")] = 1.0,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    rule: LabelRule = None,
+    weights: Annotated[str | None, typer.Option("--weights", help="lora or full; default: lora.")] = None,
+    lr: Annotated[float | None, typer.Option("--lr", help="Learning rate; default 1e-4.")] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Default: 1.")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="YAML of all settings of the training.")] = None,
+    held_out: Annotated[float, typer.Option("--held-out", help="Share of tasks for the calibration.")] = 0.1,
+    seed: options.Seed = 0,
+    workers: options.Workers = None,
+    out: options.Out = None,
+    resume: options.Resume = False,
+) -> None:
+    """Collect, train, put on trial; then again under the critic that came out, for some rounds."""
+    path = _folder(out, resume, "flywheel", env)
+    wheel = Wheel(
+        env=env,
+        agent=agent,
+        model=model,
+        critic=critic_model,
+        rounds=rounds,
+        tasks=tasks,
+        test_tasks=test_tasks,
+        drawing=Drawing(candidates, temperature, top_k, top_p, None),
+        rule=rule,
+        config=config,
+        settings={"weights": weights, "lr": lr, "epochs": epochs, "seed": seed},
+        share=held_out,
+        seed=seed,
+        workers=workers,
+    )
+    turn(path, wheel, resume=resume)
+
+
+def _folder(out: Path | None, resume: bool, verb: str, what: str) -> Path:
+    if resume and out is None:
+        raise UsageError("--resume needs the folder to go on with: add --out DIR")
+    return out or new_folder(verb, what)

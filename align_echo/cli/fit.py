@@ -1,0 +1,291 @@
+"""The work of `align-echo critic train`: examples in, a calibrated critic out.
+
+    config.json      what was asked for, and which examples (by content); a resumed run must ask for the same
+    checkpoints/     of `transformers`
+    critic/          the critic: weights, tokenizer, calibration.json; a model to be named by its folder; appears whole
+    summary.json     `Fitted`, written last
+
+Left out: how a critic learns (`flywheel/fitting.py`), and what it is worth in selection (`rate.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from align_echo import __version__
+from align_echo.align.run_folder import clear
+from align_echo.cli.console import note, resumable
+from align_echo.cli.critic_report import show_report
+from align_echo.cli.train import require_training
+from align_echo.critic.calibration import (
+    LEAST_TEMPERATURE,
+    CriticReport,
+    LabelledVerdict,
+    fit_temperature,
+    report,
+)
+from align_echo.critic.labels import Rule, default_rule
+from align_echo.critic.scoring import Calibrated, write_calibration
+from align_echo.errors import UsageError
+from align_echo.flywheel.examples import FILE, Example, balanced, deduplicated, held_out, read_examples
+from align_echo.interface import write_atomically
+from align_echo.prompts import prompt_hash
+from align_echo.types import Frozen
+
+if TYPE_CHECKING:
+    from align_echo.flywheel.fitting import FitSettings, Question
+    from align_echo.models.local.encoding import ChatEncoder
+
+COMMAND = "critic train"
+CRITIC = "critic"
+
+
+class Fitted(Frozen):
+    """A critic that was trained: how many actions of how many `tasks` it learned from, and how it does on `held_out`
+    tasks, None without any. `too_long` actions were left out of both, as the conversation does not fit.
+
+    Held-out actions are balanced like those learned from, and the temperature was fitted on them: that the report calls
+    the critic honest at that temperature is no news.
+    """
+
+    rule: Rule
+    learned_from: int
+    tasks: int
+    too_long: int
+    temperature: float
+    held_out: CriticReport | None
+
+
+@dataclass(frozen=True)
+class _Material:
+    """A model with its encoder, what it learns from, and what it is tested on with `ids` [M][T] of each question."""
+
+    source: str
+    model: Any
+    encoder: ChatEncoder
+    asked: list[Question]
+    tasks: int
+    tested: list[Example]
+    ids: list[tuple[int, ...]]
+    too_long: int
+
+
+def fit_into(
+    path: Path,
+    collections: Sequence[Path],
+    *,
+    model: str,
+    rule: Rule | None,
+    config: Path | None,
+    changes: Mapping[str, object],
+    share: float,
+    resume: bool,
+) -> Fitted:
+    """Train and calibrate a critic; with `share` 0 it stays uncalibrated. Raises `UsageError` for examples that cannot
+    be learned from, or settings that are wrong, and then leaves the folder as it was.
+    """
+    require_training()
+    from align_echo.train.crew import source_of
+
+    settings = settings_of(config, changes)
+    source = source_of(model)
+    examples = deduplicated(example for one in collections for example in read_examples(one))
+    chosen = rule or rule_for({one.environment for one in examples})
+    learned, tested = divided(examples, share, chosen, seed=settings.seed)
+    asked = {
+        "command": COMMAND,
+        "align_echo": __version__,
+        "examples": {str(one): _content(one) for one in collections},
+        "model": model,
+        "rule": chosen,
+        "held_out": share,
+        "prompt": prompt_hash("critic/verdict"),
+        "settings": settings.model_dump(mode="json"),
+    }
+    check_folder(path, asked, resume=resume)
+    material = _prepare(source, settings, learned, tested, chosen)
+    begun = _open(path, asked)
+    counts = f"{len(material.ids):,} held out, {material.too_long:,} too long"
+    note(f"learning from {len(material.asked):,} actions by the rule {chosen!r}; {counts}")
+    with resumable(path):
+        fitted = _fit(path, material, settings, chosen, resume=begun)
+    if fitted.held_out is None:
+        print("no task was held out: the critic is neither tested nor calibrated, its temperature is 1")
+    else:
+        show_report(fitted.held_out, "held-out tasks, as many correct as wrong ones")
+        if fitted.temperature < 2 * LEAST_TEMPERATURE:
+            note("its logits separate the held-out actions: these are too few to calibrate on, hold out more")
+    print(f"written: {path / CRITIC}, to be named as --judge, --guide or --critic")
+    return fitted
+
+
+def rule_for(environments: Collection[str]) -> Rule:
+    """The default rule of the environments. Raises `UsageError` where it is not one and the same."""
+    rules = {name: default_rule(name) for name in sorted(environments)}
+    if len(set(rules.values())) > 1:
+        told = ", ".join(f"{name}: {rule}" for name, rule in rules.items())
+        raise UsageError(f"the collections are of environments with other default rules ({told}): choose with --rule")
+    return next(iter(rules.values()))
+
+
+def divided(
+    examples: Sequence[Example], share: float, rule: Rule, *, seed: int
+) -> tuple[list[Example], list[Example]]:
+    """(to learn from, to test on), each balanced. Raises `UsageError` for a side without correct or wrong actions."""
+    balanced(examples, rule, seed=seed)
+    learned, tested = held_out(examples, share, seed=seed)
+    try:
+        return balanced(learned, rule, seed=seed), balanced(tested, rule, seed=seed) if share else []
+    except UsageError as error:
+        few = "choose another --held-out, or 0 to learn from all and leave the critic uncalibrated"
+        raise UsageError(f"the tasks are too few to hold {share} of them out: collect more, {few}") from error
+
+
+def _prepare(
+    source: str, settings: FitSettings, learned: Sequence[Example], tested: Sequence[Example], rule: Rule
+) -> _Material:
+    """Everything in tokens. Raises `UsageError` if no conversation fits."""
+    import torch
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging as transformers_logging
+
+    from align_echo.flywheel.fitting import question_ids, questions
+    from align_echo.models.local.loading import encoder_of, files_of
+    from align_echo.models.local.weights import read_model
+
+    quiet: Any = transformers_logging.disable_progress_bar
+    quiet()
+    encoder = encoder_of(source)
+    model: Any = files_of(source, lambda: read_model(AutoModelForCausalLM, source, torch.float32))
+    context = int(getattr(model.config, "max_position_embeddings", 0) or settings.longest)
+    longest = min(settings.longest, context)
+    asked = questions(learned, encoder, rule, longest=longest)
+    fitting = [(one, ids) for one in tested if len(ids := question_ids(one, encoder)) <= longest]
+    if not asked or (tested and not fitting):
+        raise UsageError(f"no conversation fits into {longest} tokens: set `longest`, or take another model")
+    return _Material(
+        source=source,
+        model=model,
+        encoder=encoder,
+        asked=asked,
+        tasks=len({one.task_id for one in learned}),
+        tested=[one for one, _ in fitting],
+        ids=[ids for _, ids in fitting],
+        too_long=len(learned) + len(tested) - len(asked) - len(fitting),
+    )
+
+
+def _fit(path: Path, material: _Material, settings: FitSettings, rule: Rule, *, resume: bool) -> Fitted:
+    import torch
+
+    from align_echo.flywheel.fitting import Telling, fit, read_verdicts
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model, encoder = material.model.to(device), material.encoder
+    checkpoints, telling = path / "checkpoints", [Telling(note)]
+    learner: Any = fit(model, encoder, material.asked, settings, checkpoints, resume=resume, callbacks=telling)
+    folder = path / f".{CRITIC}.partial"
+    clear(path, [folder.name])
+    if settings.weights == "lora":
+        learner.save_pretrained(str(folder / "adapter"))
+        learner = learner.merge_and_unload()
+    if not all(bool(torch.isfinite(one).all()) for one in learner.parameters()):
+        raise UsageError("the critic's weights are no numbers any more: train anew with a smaller --lr")
+    tokens = settings.tokens_per_tree
+    said = read_verdicts(learner, encoder, material.ids, tokens_per_tree=tokens, device=device) if material.ids else []
+    truth = [one.label(rule) == "correct" for one in material.tested]
+    temperature = fit_temperature([logit for _, logit in said], truth) if said else 1.0
+    rows = [
+        LabelledVerdict(one.task_id, one.action_type, one.label(rule) or "wrong", verdict, logit)
+        for one, (verdict, logit) in zip(material.tested, said, strict=True)
+    ]
+    _save(learner, material.source, folder, Calibrated(temperature=temperature, n=len(rows)) if rows else None)
+    fitted = Fitted(
+        rule=rule,
+        learned_from=len(material.asked),
+        tasks=material.tasks,
+        too_long=material.too_long,
+        temperature=temperature,
+        held_out=report(rows, temperature, seed=settings.seed) if rows else None,
+    )
+    write_atomically(path / "summary.json", fitted.model_dump_json(indent=2) + "\n")
+    return fitted
+
+
+def _save(learner: Any, source: str, beside: Path, calibrated: Calibrated | None) -> None:
+    """Write the critic beside its place, and then put it there whole."""
+    from transformers import AutoTokenizer
+
+    learner.config.use_cache = True
+    learner.save_pretrained(str(beside))
+    AutoTokenizer.from_pretrained(source).save_pretrained(str(beside))
+    if calibrated is not None:
+        write_calibration(calibrated, beside)
+    clear(beside.parent, [CRITIC])
+    beside.replace(beside.with_name(CRITIC))
+
+
+def settings_of(file: Path | None, changes: Mapping[str, object]) -> FitSettings:
+    """The settings of a YAML file with these changes. Raises `UsageError` in one line for what is wrong in it."""
+    from pydantic import ValidationError
+
+    from align_echo.flywheel.fitting import FitSettings
+    from align_echo.train.config import read_file
+
+    values = {**(read_file(file) if file else {}), **{name: one for name, one in changes.items() if one is not None}}
+    try:
+        return FitSettings.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "settings"
+        raise UsageError(f"{file or 'the options'}: {where}: {first['msg']}") from error
+
+
+def _content(collection: Path) -> str:
+    file = collection / FILE if collection.is_dir() else collection
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def check_folder(path: Path, asked: Mapping[str, Any], *, resume: bool) -> None:
+    """Refuse a folder of something else, without touching it. One without a checkpoint is begun anew. Raises
+    `UsageError`.
+    """
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{path} is a file; --out names a folder")
+    there = path.exists() and any(path.iterdir())
+    if resume and not there:
+        raise UsageError(f"there is no critic's training to resume in {path}")
+    if not there:
+        return
+    try:
+        stored = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        stored = None
+    ours = isinstance(stored, dict) and stored.get("command") == COMMAND
+    if not resume:
+        if ours and {one.name for one in path.iterdir()} <= {"config.json", "checkpoints"} and not _checkpoints(path):
+            return
+        raise UsageError(f"{path} is not empty: add --resume to go on with it, or name another --out")
+    if not ours:
+        raise UsageError(f"there is no critic's training to resume in {path}")
+    other = sorted(key for key in {*stored, *asked} if stored.get(key) != asked.get(key))
+    if other:
+        raise UsageError(f"{path} was started with another {other[0]}: resume with the same, or name another --out")
+
+
+def _open(path: Path, asked: Mapping[str, Any]) -> bool:
+    """Make the folder; whether there is a checkpoint to go on from. One that was not written to its end is dropped."""
+    path.mkdir(parents=True, exist_ok=True)
+    write_atomically(path / "config.json", json.dumps(asked, indent=2) + "\n")
+    whole = {one.name for one in _checkpoints(path)}
+    clear(path / "checkpoints", {one.name for one in (path / "checkpoints").glob("checkpoint-*")} - whole)
+    return bool(whole)
+
+
+def _checkpoints(path: Path) -> list[Path]:
+    return [one.parent for one in (path / "checkpoints").glob("checkpoint-*/trainer_state.json")]

@@ -1,0 +1,234 @@
+"""The work of `align-echo critic flywheel`: collect, train, put on trial; and again under the critic that came out.
+
+    config.json                   what was asked for; a resumed flywheel must ask for the same
+    held-out/                     a collection on the test split, which no critic learns from
+    round-<r>/collection/         of the training split; from round 2 on, guided by the critic of the round before
+    round-<r>/critic/             trained on the collections of all rounds so far, from the same start
+    round-<r>/trial/              that critic on the held-out collection
+    summary.json                  `Flywheel`, written last
+
+A part that has its own summary.json is finished and not made again. Left out: what each part is (`collect.py`,
+`fit.py`, `rate.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from align_echo import __version__
+from align_echo.cli.collect import Drawing, collect_into
+from align_echo.cli.console import note, stdout
+from align_echo.cli.fit import CRITIC, Fitted, fit_into
+from align_echo.cli.rate import rate_into
+from align_echo.critic.labels import Rule
+from align_echo.errors import UsageError
+from align_echo.evaluate.tables import plain_table
+from align_echo.flywheel.collection import Collected
+from align_echo.flywheel.trial import CEILING, Success, Trial
+from align_echo.interface import write_atomically
+from align_echo.intervals import Rate
+from align_echo.types import Frozen
+from align_echo.wrappers.catalogue import environment
+
+COMMAND = "critic flywheel"
+SEEDS_APART = 1000
+"""The tasks and draws of a round are those of the seed and so many more for every round."""
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """What is turned. `tasks` are played in every round and `test_tasks` once; `settings` are changes of `FitSettings`.
+    """
+
+    env: str
+    agent: str | None
+    model: str | None
+    critic: str
+    rounds: int
+    tasks: int
+    test_tasks: int
+    drawing: Drawing
+    rule: Rule | None
+    config: Path | None
+    settings: Mapping[str, object]
+    share: float
+    seed: int
+    workers: int | None
+
+    @property
+    def on_record(self) -> dict[str, Any]:
+        """What `config.json` holds."""
+        found = {name: one for name, one in vars(self).items() if name not in ("drawing", "config", "settings")}
+        drawing, settings = vars(self.drawing), dict(self.settings)
+        config = self.config.read_text(encoding="utf-8") if self.config else None
+        return {"command": COMMAND, "align_echo": __version__, **found, **drawing, "config": config, **settings}
+
+
+class Turned(Frozen):
+    """One round: what was collected in it, what the critic learned from and how it does on held-out tasks, and the
+    share of states in which the candidate that it takes of all is right.
+    """
+
+    number: int
+    collected: Collected
+    fitted: Fitted
+    trial: Trial
+    best: Success
+
+
+class Flywheel(Frozen):
+    """All rounds, and what they started from: a single draw, and pass@N, on the held-out states."""
+
+    environment: str
+    agent: str
+    seed: int
+    single: Rate
+    ceiling: Rate
+    rounds: tuple[Turned, ...]
+
+
+def turn(path: Path, wheel: Wheel, *, resume: bool) -> Flywheel:
+    """Every round of it. Raises as its parts do, and `UsageError` for a folder of something else."""
+    spec = environment(wheel.env)
+    _open(path, wheel.on_record, resume=resume)
+    _collect(path / "held-out", wheel, spec.test_split, wheel.test_tasks, wheel.seed, guide=None)
+    rounds: list[Turned] = []
+    for number in range(1, wheel.rounds + 1):
+        note(f"round {number} of {wheel.rounds}")
+        rounds.append(_round(path, wheel, spec.train_split, number))
+    last = rounds[-1].trial.curve
+    most = max(one.candidates for one in last)
+    summary = Flywheel(
+        environment=wheel.env,
+        agent=rounds[0].collected.agent,
+        seed=wheel.seed,
+        single=_found(rounds[-1].trial, "critic", 1).success,
+        ceiling=_found(rounds[-1].trial, CEILING, most).success,
+        rounds=tuple(rounds),
+    )
+    write_atomically(path / "summary.json", summary.model_dump_json(indent=2) + "\n")
+    _show(summary)
+    print(f"written: {path / 'summary.json'}; the last critic is {_critic(path, wheel.rounds)}")
+    return summary
+
+
+def _round(path: Path, wheel: Wheel, split: str, number: int) -> Turned:
+    folder = path / f"round-{number}"
+    guide = str(_critic(path, number - 1)) if number > 1 else None
+    seed = wheel.seed + SEEDS_APART * number
+    collected = _collect(folder / "collection", wheel, split, wheel.tasks, seed, guide=guide, number=number)
+    fitted = _fit(folder / "critic", wheel, [path / f"round-{one}" / "collection" for one in range(1, number + 1)])
+    trial = _rate(folder / "trial", wheel, _critic(path, number), path / "held-out")
+    most = max(one.candidates for one in trial.curve)
+    best = _found(trial, "critic", most)
+    return Turned(number=number, collected=collected, fitted=fitted, trial=trial, best=best)
+
+
+def _critic(path: Path, number: int) -> Path:
+    return path / f"round-{number}" / "critic" / CRITIC
+
+
+def _collect(
+    folder: Path, wheel: Wheel, split: str, tasks: int, seed: int, *, guide: str | None, number: int = 1
+) -> Collected:
+    if (folder / "summary.json").is_file():
+        return Collected.model_validate_json((folder / "summary.json").read_bytes())
+    return collect_into(
+        folder,
+        wheel.env,
+        agent=wheel.agent,
+        model=wheel.model,
+        split=split,
+        tasks=tasks,
+        samples=1,
+        drawing=replace(wheel.drawing, guide=guide),
+        interface="none",
+        base_url=None,
+        seed=seed,
+        workers=wheel.workers,
+        data_root=None,
+        resume=_begun(folder),
+        number=number,
+    )
+
+
+def _fit(folder: Path, wheel: Wheel, collections: list[Path]) -> Fitted:
+    if (folder / "summary.json").is_file():
+        return Fitted.model_validate_json((folder / "summary.json").read_bytes())
+    return fit_into(
+        folder,
+        collections,
+        model=wheel.critic,
+        rule=wheel.rule,
+        config=wheel.config,
+        changes=wheel.settings,
+        share=wheel.share,
+        resume=_begun(folder),
+    )
+
+
+def _rate(folder: Path, wheel: Wheel, critic: Path, held_out: Path) -> Trial:
+    if (folder / "summary.json").is_file():
+        return Trial.model_validate_json((folder / "summary.json").read_bytes())
+    return rate_into(folder, str(critic), [held_out], rule=wheel.rule, base_url=None, seed=wheel.seed)
+
+
+def _begun(folder: Path) -> bool:
+    return (folder / "config.json").is_file()
+
+
+def _found(trial: Trial, rule: str, candidates: int) -> Success:
+    return next(one for one in trial.curve if (one.rule, one.candidates) == (rule, candidates))
+
+
+def _open(path: Path, asked: dict[str, Any], *, resume: bool) -> None:
+    """Make the folder. One that holds no part yet is begun anew. Raises `UsageError` for a folder of something else."""
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{path} is a file; --out names a folder")
+    there = {one.name for one in path.iterdir()} if path.exists() else set()
+    if resume:
+        _check_same(path, json.loads(json.dumps(asked)))
+    elif there - {"config.json"}:
+        raise UsageError(f"{path} is not empty: add --resume to go on with it, or name another --out")
+    path.mkdir(parents=True, exist_ok=True)
+    write_atomically(path / "config.json", json.dumps(asked, indent=2) + "\n")
+
+
+def _check_same(path: Path, asked: dict[str, Any]) -> None:
+    try:
+        stored = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        stored = None
+    if not isinstance(stored, dict) or stored.get("command") != COMMAND:
+        raise UsageError(f"there is no flywheel to resume in {path}")
+    other = sorted(key for key in {*stored, *asked} if stored.get(key) != asked.get(key))
+    if other:
+        raise UsageError(f"{path} was started with another {other[0]}: resume with the same, or name another --out")
+
+
+def _show(summary: Flywheel) -> None:
+    print(f"held-out states: a single draw is right in {_percent(summary.single)}, pass@N {_percent(summary.ceiling)}")
+    table = plain_table("rounds, on held-out tasks")
+    heads = ("round", "learned from", "accuracy", "AUROC", "calibration error", "right action taken", "over one draw")
+    for head in heads:
+        table.add_column(head)
+    for one in summary.rounds:
+        report = one.trial.critic
+        table.add_row(
+            str(one.number),
+            f"{one.fitted.learned_from:,}",
+            _percent(report.accuracy),
+            "-" if report.auroc is None else f"{report.auroc.value:.3f}",
+            "-" if report.after is None else f"{report.after.ece:.3f}",
+            _percent(one.best.success),
+            f"{one.best.gain.value:+.1f} [{one.best.gain.ci95[0]:+.1f}, {one.best.gain.ci95[1]:+.1f}]",
+        )
+    stdout().print(table)
+
+
+def _percent(rate: Rate) -> str:
+    return f"{rate.value:.1f}% [{rate.ci95[0]:.1f}, {rate.ci95[1]:.1f}]"

@@ -1,0 +1,272 @@
+"""How good and how honest a critic's probabilities are: temperature, calibration error, and a report of its verdicts.
+
+A logit is z = log P(correct) - log P(wrong) of one judged action, a label is 1 for a correct action and 0 for a wrong
+one; both come as arrays [M]. Logits are held within `MOST_LOGIT` on either side, so that one certain error costs much
+but not infinitely much. Left out: asking the critic (`scoring.py`), what is right (`labels.py`), and
+choosing by probabilities (`selection.py`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from align_echo.critic.verdict import Verdict
+from align_echo.errors import MissingExtraError, UsageError
+from align_echo.intervals import Floats, Rate, bootstrap_times, clustered_rate
+from align_echo.types import Frozen
+
+MOST_LOGIT = 50.0
+LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.01, 100.0
+"""Within these a temperature is fitted. Labels that the logits separate would ask for 0, reversed ones for infinity."""
+
+BISECTIONS = 60
+RESAMPLES = 1000
+"""Of the interval of the area under the ROC curve, each of which sorts all actions."""
+
+OTHER = "other"
+_TYPE = re.compile(r"([a-z][a-z0-9]{0,15})(?: (to|up|down|at|in|on|around))?(?![^ \[])")
+
+
+# ---------------------------------------------------------------- probabilities
+
+
+def fit_temperature(logits_M: npt.ArrayLike, labels_M: npt.ArrayLike) -> float:
+    """The temperature T at which sigmoid(z / T) has the least negative log-likelihood (Guo et al., ICML 2017).
+
+    It is convex in 1 / T: the zero of its slope is found by bisection between `LEAST_TEMPERATURE`, where it ends if the
+    signs of the logits give the labels, and `MOST_TEMPERATURE`, where it ends if they tell nothing of them. 1 where
+    all logits are 0, so that no temperature changes anything. Never worse than T = 1. Raises `UsageError` as
+    `negative_log_likelihood` does.
+    """
+    signed_M = _signed(*_checked(logits_M, labels_M))
+
+    def rises(inverse: float) -> bool:
+        """Whether the negative log-likelihood rises with 1 / T from here: its slope is mean(-s sigmoid(-s / T))."""
+        return float(np.mean(-signed_M * np.exp(-np.logaddexp(0, signed_M * inverse)))) > 0
+
+    if not signed_M.any():
+        return 1.0
+    low, high = 1 / MOST_TEMPERATURE, 1 / LEAST_TEMPERATURE
+    for _ in range(BISECTIONS):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if rises(middle) else (middle, high)
+    return 1 / math.sqrt(low * high)
+
+
+def calibrated(logits_M: npt.ArrayLike, temperature: float) -> Floats:
+    """P(correct) [M] = sigmoid(z / T). Raises `UsageError` for a NaN, or a temperature that is not above 0."""
+    return np.exp(-np.logaddexp(0, -_held(logits_M) / _positive(temperature)))
+
+
+def negative_log_likelihood(logits_M: npt.ArrayLike, labels_M: npt.ArrayLike, temperature: float = 1.0) -> float:
+    """Mean over the M actions of -log P(label), in nats, with P(correct) = sigmoid(z / T).
+
+    Raises `UsageError` for no action, arrays that do not match, a NaN, a label other than 0 and 1, or a temperature
+    that is not above 0.
+    """
+    signed_M = _signed(*_checked(logits_M, labels_M))
+    return float(np.mean(np.logaddexp(0, -signed_M / _positive(temperature))))
+
+
+def expected_calibration_error(p_M: npt.ArrayLike, labels_M: npt.ArrayLike, bins: int = 15) -> float:
+    """By how much P(correct) misses the share of correct actions, in [0, 1], over bins of equal width.
+
+    The mean over actions of |mean label - mean p| of their bin; a bin holds its upper edge, the first one 0 too
+    (Naeini et al., AAAI 2015). Raises `UsageError` for no action, fewer than one bin, arrays that do not match, a
+    probability outside [0, 1], or a label other than 0 and 1.
+    """
+    p_M, labels_M = _checked(p_M, labels_M)
+    if bins < 1 or p_M.min() < 0 or p_M.max() > 1:
+        raise UsageError("a calibration error needs at least one bin, and probabilities in [0, 1]")
+    bin_M = np.maximum(np.ceil(p_M * bins).astype(np.int64) - 1, 0)
+    return float(np.abs(np.bincount(bin_M, weights=labels_M - p_M)).sum() / len(p_M))
+
+
+def _held(logits_M: npt.ArrayLike) -> Floats:
+    held_M = np.clip(np.asarray(logits_M, dtype=np.float64), -MOST_LOGIT, MOST_LOGIT)
+    if np.isnan(held_M).any():
+        raise UsageError("a value is NaN: leave out actions that the critic gave no probabilities for")
+    return held_M
+
+
+def _checked(values_M: npt.ArrayLike, labels_M: npt.ArrayLike) -> tuple[Floats, Floats]:
+    held_M, truth_M = _held(values_M), np.asarray(labels_M, dtype=np.float64)
+    if held_M.ndim != 1 or held_M.shape != truth_M.shape or not len(held_M):
+        raise UsageError(f"give one label to each of one or more actions, not shapes {held_M.shape}, {truth_M.shape}")
+    if not np.isin(truth_M, (0.0, 1.0)).all():
+        raise UsageError("a label is 1 for a correct action and 0 for a wrong one, nothing else")
+    return held_M, truth_M
+
+
+def _signed(held_M: Floats, labels_M: Floats) -> Floats:
+    """The logit of each label [M]: above 0 where the critic is right."""
+    return np.where(labels_M == 1, held_M, -held_M)
+
+
+def _positive(temperature: float) -> float:
+    if not 0 < temperature < math.inf:
+        raise UsageError(f"a temperature must be above 0 and finite, not {temperature}")
+    return temperature
+
+
+# ---------------------------------------------------------------- the report
+
+
+@dataclass(frozen=True)
+class LabelledVerdict:
+    """What a critic said of one action, and what is true.
+
+    `task` tells tasks apart, of several environments too; `verdict` is None where it cannot be read, `logit` where the
+    critic gave no probabilities.
+    """
+
+    task: str
+    action_type: str
+    label: Verdict
+    verdict: Verdict | None
+    logit: float | None = None
+
+
+class Confusion(Frozen):
+    """How many actions were judged how: `correct_as_wrong` are correct ones that were judged wrong."""
+
+    correct_as_correct: int
+    correct_as_wrong: int
+    wrong_as_correct: int
+    wrong_as_wrong: int
+    no_verdict: int
+
+
+class Calibration(Frozen):
+    """The expected calibration error in [0, 1] and the negative log-likelihood in nats."""
+
+    ece: float
+    nll: float
+
+
+class CriticReport(Frozen):
+    """A critic on `n` labelled actions.
+
+    `unreadable` of them have no verdict, which counts as an error. `accuracy` is in percent, as is `constant_accuracy`:
+    that of the better of the two constant answers. What follows is over the `with_logit` actions that have one: the
+    area under the ROC curve in [0, 1] (None where one class is missing), and the calibration `before` (T = 1) and
+    `after` division by `temperature` (None where there is no logit). Intervals take tasks as clusters. `confusion` is
+    by type of action.
+    """
+
+    n: int
+    unreadable: int
+    accuracy: Rate
+    constant_accuracy: float
+    with_logit: int
+    auroc: Rate | None
+    temperature: float
+    before: Calibration | None
+    after: Calibration | None
+    confusion: dict[str, Confusion]
+
+
+def report(rows: Sequence[LabelledVerdict], temperature: float, *, seed: int = 0) -> CriticReport:
+    """The figures of a critic; `temperature` is that of `fit_temperature`, fitted on tasks other than these.
+
+    Raises `UsageError` for no row, a NaN, or a temperature that is not above 0; `MissingExtraError` without
+    scikit-learn.
+    """
+    _positive(temperature)
+    if not rows:
+        raise UsageError("there is no judged action to report on")
+    by_task: dict[str, list[bool]] = {}
+    for one in rows:
+        by_task.setdefault(one.task, []).append(one.verdict == one.label)
+    right = sum(one.label == "correct" for one in rows)
+    accuracy = clustered_rate([sum(group) for group in by_task.values()], [len(group) for group in by_task.values()])
+    rated = [(one.task, one.logit, float(one.label == "correct")) for one in rows if one.logit is not None]
+    logits_M, labels_M = [logit for _, logit, _ in rated], [label for _, _, label in rated]
+    return CriticReport(
+        n=len(rows),
+        unreadable=sum(one.verdict is None for one in rows),
+        accuracy=accuracy.rate,
+        constant_accuracy=100 * max(right, len(rows) - right) / len(rows),
+        with_logit=len(rated),
+        auroc=area_under_roc(logits_M, labels_M, [task for task, _, _ in rated], seed=seed) if rated else None,
+        temperature=temperature,
+        before=calibration(logits_M, labels_M) if rated else None,
+        after=calibration(logits_M, labels_M, temperature) if rated else None,
+        confusion=confusion(rows),
+    )
+
+
+def calibration(logits_M: npt.ArrayLike, labels_M: npt.ArrayLike, temperature: float = 1.0) -> Calibration:
+    """How honest sigmoid(z / T) is. Raises `UsageError` as `negative_log_likelihood` does."""
+    return Calibration(
+        ece=expected_calibration_error(calibrated(logits_M, temperature), labels_M),
+        nll=negative_log_likelihood(logits_M, labels_M, temperature),
+    )
+
+
+def area_under_roc(
+    logits_M: npt.ArrayLike,
+    labels_M: npt.ArrayLike,
+    tasks: Sequence[str],
+    *,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> Rate | None:
+    """The share of (correct, wrong) pairs of actions that the logits order rightly, ties half, in [0, 1].
+
+    With a percentile interval from resampling whole tasks; resamples of one class alone are left out. `tasks` names
+    each action's task [M]. None where all labels are the same. Raises `MissingExtraError` without scikit-learn, and
+    `UsageError` as `negative_log_likelihood` does.
+    """
+    held_M, truth_M = _checked(logits_M, labels_M)
+    if len(tasks) != len(truth_M):
+        raise UsageError(f"{len(truth_M)} actions and {len(tasks)} tasks: name the task of each action")
+    if len(np.unique(truth_M)) < 2:
+        return None
+    try:
+        from sklearn.metrics import roc_auc_score
+    except ImportError as error:
+        if (error.name or "").split(".")[0] != "sklearn":
+            raise
+        raise MissingExtraError("the area under the ROC curve", "train") from None
+    places = {task: place for place, task in enumerate(dict.fromkeys(tasks))}
+    task_M = np.asarray([places[task] for task in tasks])
+
+    def area(times: npt.NDArray[np.int64]) -> float:
+        kept_M = times[task_M] > 0
+        if len(np.unique(truth_M[kept_M])) < 2:
+            return math.nan
+        return float(roc_auc_score(truth_M[kept_M], held_M[kept_M], sample_weight=times[task_M][kept_M]))
+
+    return bootstrap_times(area, len(places), seed=seed, resamples=resamples).rate
+
+
+def confusion(rows: Sequence[LabelledVerdict]) -> dict[str, Confusion]:
+    """Labels against verdicts by type of action, types in alphabetical order."""
+    found: dict[str, Confusion] = {}
+    for kind in sorted({one.action_type for one in rows}):
+        pairs = [(one.label, one.verdict) for one in rows if one.action_type == kind]
+        found[kind] = Confusion(
+            correct_as_correct=pairs.count(("correct", "correct")),
+            correct_as_wrong=pairs.count(("correct", "wrong")),
+            wrong_as_correct=pairs.count(("wrong", "correct")),
+            wrong_as_wrong=pairs.count(("wrong", "wrong")),
+            no_verdict=sum(verdict is None for _, verdict in pairs),
+        )
+    return found
+
+
+def action_type(env_action: str) -> str:
+    """The words that a form of action begins with: "go to desk 1" is of type "go to", "click[Buy Now]" of "click".
+
+    The first word with the preposition behind it, if any, in small letters; `OTHER` for what begins with no word. It
+    knows no environment: what one would refuse has a type too.
+    """
+    found = _TYPE.match(" ".join(env_action.lower().split()))
+    return " ".join(filter(None, found.groups())) if found else OTHER

@@ -1,0 +1,136 @@
+"""Which of N candidates is taken: by the critic (GAIA, paper 3, section 3.2, equation 4) and by its baselines.
+
+Candidates of one state are given by their actions, in the order drawn: None where a reply held no action, and one
+action may come several times. Every rule gives the index of the candidate that it takes, at least one being given: a
+candidate with an action, or 0 where none has one. Ties go to the first drawn. Pass@N is what a critic that never errs
+would reach. Left out: drawing candidates and asking the judge (`best_of.py`), and what a probability is worth
+(`calibration.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from align_echo.critic.verdict import Verdict
+from align_echo.errors import UsageError
+from align_echo.types import Usage
+from align_echo.wrappers.dice import Dice
+
+LogprobOf = Literal["reply", "token"]
+Picking = Literal["critic", "first", "random", "majority", "logprob"]
+"""The rules by which one of several candidates is taken."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a judge said of an action. `verdict` is None if it cannot be read or the judge broke.
+
+    `p_correct` in [0, 1] is the judge's probability that the action is correct, whatever its verdict; None where it
+    gives none.
+    """
+
+    verdict: Verdict | None
+    p_correct: float | None = None
+    usage: Usage = field(default_factory=Usage)
+
+    def __post_init__(self) -> None:
+        """Raises `UsageError` for what is no probability."""
+        if self.p_correct is not None and not 0 <= self.p_correct <= 1:
+            raise UsageError(f"a probability lies in [0, 1], unlike {self.p_correct}")
+
+
+def by_critic(actions: Sequence[str | None], judged: Mapping[str, Judged], abstain_below: float = 0.0) -> int:
+    """Of the candidates judged correct the one of highest p(correct); the first with an action if none is.
+
+    GAIA (paper 3) equation 4. With `abstain_below` above 0, the first with an action is taken as well if the highest
+    p(correct) is below it. Probabilities count only if all that are judged correct have one: without, these are tied,
+    and the judge's word stands. An action that `judged` does not hold has no verdict. Raises `UsageError` for no
+    candidate, or a threshold outside [0, 1].
+    """
+    if not 0 <= abstain_below <= 1:
+        raise UsageError(f"abstain_below is a probability in [0, 1], not {abstain_below}")
+    usable = _usable(actions)
+    said = {place: judged[action] for place in usable if (action := actions[place]) is not None and action in judged}
+    p_correct = {place: one.p_correct for place, one in said.items() if one.verdict == "correct"}
+    known = {place: p for place, p in p_correct.items() if p is not None}
+    if not p_correct:
+        return usable[0]
+    if len(known) < len(p_correct):
+        return min(p_correct)
+    best = max(known, key=known.__getitem__)
+    return best if known[best] >= abstain_below else usable[0]
+
+
+def first(actions: Sequence[str | None]) -> int:
+    """The first candidate with an action: an agent that draws once. Raises `UsageError` for no candidate."""
+    return _usable(actions)[0]
+
+
+def at_random(actions: Sequence[str | None], dice: Dice) -> int:
+    """Any candidate with an action, all alike likely: an action that was drawn twice is twice as likely.
+
+    Raises `UsageError` for no candidate.
+    """
+    return dice.pick(_usable(actions))
+
+
+def by_majority(actions: Sequence[str | None]) -> int:
+    """The first candidate of the action that was drawn most often (Wang et al., ICLR 2023: self-consistency).
+
+    Raises `UsageError` for no candidate.
+    """
+    votes = Counter(actions)
+    return max(_usable(actions), key=lambda place: votes[actions[place]])
+
+
+def by_logprob(
+    actions: Sequence[str | None], logprobs: Sequence[Sequence[float] | None], of: LogprobOf = "reply"
+) -> int:
+    """The candidate that the agent itself holds most likely. `logprobs[i]` [T_i] are those of reply i's tokens.
+
+    "reply" compares their sums, which favour short replies, "token" their means. Raises `UsageError` for no candidate,
+    other than one entry for each, or a candidate with an action whose log-probabilities are missing or above 0.
+    """
+    if len(logprobs) != len(actions):
+        raise UsageError(f"{len(actions)} candidates and log-probabilities of {len(logprobs)}: give one entry to each")
+    likelihood: dict[int, float] = {}
+    for place in _usable(actions):
+        tokens = logprobs[place] or ()
+        if actions[place] is not None and not (tokens and all(one <= 0 for one in tokens)):
+            raise UsageError(f"candidate {place} lacks log-probabilities of at most 0: use a model that gives them")
+        likelihood[place] = math.fsum(tokens) / (max(len(tokens), 1) if of == "token" else 1)
+    return max(likelihood, key=likelihood.__getitem__)
+
+
+def pass_at(labels: Sequence[Verdict | None], n: int) -> bool:
+    """Pass@n of one state: whether one of its first n candidates is labelled correct (None: it has no label).
+
+    Raises `UsageError` unless 1 <= n <= the number of candidates.
+    """
+    if not 1 <= n <= len(labels):
+        raise UsageError(f"pass@n needs 1 <= n <= {len(labels)} candidates, not n = {n}")
+    return "correct" in labels[:n]
+
+
+def pass_at_k(drawn: int, correct: int, k: int) -> float:
+    """Pass@k in [0, 1] without bias: 1 - C(drawn - correct, k) / C(drawn, k), from `correct` of `drawn` candidates.
+
+    The share of subsets of k candidates that hold a correct one (Chen et al. 2021, "Evaluating Large Language Models
+    Trained on Code", equation 1). It is counted in integers and divided once, so no count is too large. Raises
+    `UsageError` unless 0 <= correct <= drawn and 1 <= k <= drawn.
+    """
+    if not (0 <= correct <= drawn and 1 <= k <= drawn):
+        raise UsageError(f"pass@k needs 0 <= correct <= drawn and 1 <= k <= drawn, not {correct} of {drawn} at k = {k}")
+    subsets = math.comb(drawn, k)
+    return (subsets - math.comb(drawn - correct, k)) / subsets
+
+
+def _usable(actions: Sequence[str | None]) -> list[int]:
+    """The candidates to take from: those with an action, the first where none has one. Raises `UsageError`."""
+    if not actions:
+        raise UsageError("there is no candidate to take")
+    return [place for place, action in enumerate(actions) if action is not None] or [0]

@@ -1,0 +1,189 @@
+"""What critics of actions learn from: proposed actions with what they were proposed in and their labels, as Parquet.
+
+One row is one distinct action in one conversation. Rows of several collections are put together without duplicates,
+divided by task, so that no task is learned from and tested on, and balanced between correct and wrong (GAIA, paper 3,
+section 3.1). Left out: proposing and labelling (`labelling.py`), and learning (`fitting.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from align_echo.critic.labels import Rule
+from align_echo.critic.verdict import Verdict
+from align_echo.errors import MissingDataError, MissingExtraError, UsageError
+from align_echo.types import Frozen, Message
+from align_echo.wrappers.dice import Dice
+
+FILE = "examples.parquet"
+BUCKETS = 2**32
+
+
+class Said(Frozen):
+    """One message of a conversation, without token ids: critics of another model read it too."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class Example(Frozen):
+    """One proposed action. `messages` is what the agent had read and said before it, `turn` counts from 0.
+
+    It was drawn in `drawn` of the candidates of its turn; `logprob` is the sum of the agent's own log-probabilities of
+    the first such reply, `sent` whether the action was carried out. `expert`, `nearer` and `continues` are its labels
+    by these rules (`align_echo.critic.labels`), None where a rule cannot tell or is not the environment's; `explores`
+    is True for a look into what was not looked into. `round` is that of the flywheel, from 1; `p_correct` what the
+    critic that guided the round said of it, None without one.
+    """
+
+    environment: str
+    split: str
+    task_id: str
+    task_type: str
+    sample: int
+    turn: int
+    messages: tuple[Said, ...]
+    action: str
+    action_type: str
+    drawn: int
+    logprob: float | None
+    sent: bool
+    expert: Verdict | None
+    nearer: Verdict | None
+    continues: Verdict | None
+    explores: bool
+    agent: str
+    weights: str
+    round: int
+    p_correct: float | None
+
+    def label(self, rule: Rule) -> Verdict | None:
+        """The label by a rule."""
+        return {"expert": self.expert, "nearer": self.nearer, "continues": self.continues}[rule]
+
+    @property
+    def key(self) -> str:
+        """The same for the same action in the same conversation: SHA-256 in hex."""
+        said = [[one.role, one.content] for one in self.messages]
+        return hashlib.sha256(json.dumps([self.environment, said, self.action]).encode()).hexdigest()
+
+    @property
+    def conversation(self) -> list[Message]:
+        """The messages for a chat model."""
+        return [Message(role=one.role, content=one.content) for one in self.messages]
+
+
+def deduplicated(examples: Iterable[Example]) -> list[Example]:
+    """The first of those that are the same action in the same conversation; it was drawn as often as all together."""
+    found: dict[str, Example] = {}
+    for one in examples:
+        same = found.get(one.key)
+        found[one.key] = one if same is None else same.model_copy(update={"drawn": same.drawn + one.drawn})
+    return list(found.values())
+
+
+def held_out(examples: Sequence[Example], share: float, *, seed: int = 0) -> tuple[list[Example], list[Example]]:
+    """(to learn from, to test on): about `share` of the tasks are tested on, with all that belongs to them.
+
+    Whether a task is tested on depends on its id and the seed alone, so that it stays so when more is collected.
+    Raises `UsageError` unless 0 <= share < 1.
+    """
+    if not 0 <= share < 1:
+        raise UsageError(f"the share of tasks that are held out is at least 0 and below 1, not {share}")
+    tested = {task for task in {one.task_id for one in examples} if _place(task, seed) < share}
+    learned = [one for one in examples if one.task_id not in tested]
+    return learned, [one for one in examples if one.task_id in tested]
+
+
+def _place(task: str, seed: int) -> float:
+    digest = hashlib.blake2b(f"{seed} {task}".encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big") / BUCKETS
+
+
+def balanced(examples: Sequence[Example], rule: Rule, *, seed: int = 0) -> list[Example]:
+    """As many correct as wrong ones by a rule, in the order given: of the class that has more, some drawn at random.
+
+    What the rule cannot tell is left out. Raises `UsageError` where a class has none.
+    """
+    by_label: dict[Verdict, list[int]] = {"correct": [], "wrong": []}
+    for place, one in enumerate(examples):
+        if (label := one.label(rule)) is not None:
+            by_label[label].append(place)
+    count = min(len(places) for places in by_label.values())
+    if not count:
+        missing = " and ".join(label for label, places in by_label.items() if not places)
+        raise UsageError(f"no action is {missing} by the rule {rule!r}: collect more, or take another rule")
+    kept = {place for places in by_label.values() for place in Dice(f"balance {seed}").shuffled(places)[:count]}
+    return [one for place, one in enumerate(examples) if place in kept]
+
+
+# ---------------------------------------------------------------- Parquet
+
+
+def write_examples(examples: Sequence[Example], file: Path) -> None:
+    """A Parquet file with the fields of `Example` as columns; it appears whole or not at all.
+
+    Raises `MissingExtraError` without `datasets`, `UsageError` for no example.
+    """
+    if not examples:
+        raise UsageError(f"there is no example to write to {file}")
+    datasets = _datasets()
+    table = datasets.Dataset.from_list([one.model_dump(mode="json") for one in examples], features=_features(datasets))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    beside = file.with_name(f".{file.name}.partial")
+    table.to_parquet(str(beside))
+    beside.replace(file)
+
+
+def read_examples(path: Path) -> list[Example]:
+    """The examples of a Parquet file, or of the one in a collection's folder.
+
+    Raises `MissingDataError` if there is none, `UsageError` for a file of another kind, `MissingExtraError`.
+    """
+    file = path / FILE if path.is_dir() else path
+    if not file.is_file():
+        raise MissingDataError(f"there are no examples in {path}: first run align-echo critic collect --out {path}")
+    datasets = _datasets()
+    try:
+        with tempfile.TemporaryDirectory() as cache:
+            table = datasets.Dataset.from_parquet(str(file), keep_in_memory=True, cache_dir=cache)
+            return [Example.model_validate(row) for row in table]
+    except (ValidationError, ValueError, OSError, datasets.exceptions.DatasetsError) as error:
+        raise UsageError(f"{file} holds no examples of actions: {type(error).__name__}") from error
+
+
+def require_parquet() -> None:
+    """Raises `MissingExtraError` where the package that reads and writes Parquet is not installed."""
+    if find_spec("datasets") is None:
+        raise MissingExtraError("examples as Parquet", "train")
+
+
+def _datasets() -> Any:
+    try:
+        import datasets
+    except ImportError as error:
+        raise MissingExtraError("examples as Parquet", "train") from error
+    datasets.disable_progress_bars()
+    return datasets
+
+
+def _features(datasets: Any) -> Any:
+    """The columns, so that one in which all is None has a type as well."""
+    text, number, real, flag = (datasets.Value(kind) for kind in ("string", "int64", "float64", "bool"))
+    kinds = {
+        **dict.fromkeys(("environment", "split", "task_id", "task_type", "action", "action_type"), text),
+        **dict.fromkeys(("expert", "nearer", "continues", "agent", "weights"), text),
+        **dict.fromkeys(("sample", "turn", "drawn", "round"), number),
+        **dict.fromkeys(("logprob", "p_correct"), real),
+        **dict.fromkeys(("sent", "explores"), flag),
+        "messages": [{"role": text, "content": text}],
+    }
+    return datasets.Features({name: kinds[name] for name in Example.model_fields})

@@ -1,0 +1,286 @@
+"""A causal language model becomes an intuitive critic: cross-entropy on one token (GAIA, paper 3, section 3.2).
+
+What is learned from is the agent's conversation with the question about an action, and of the answer the one token that
+tells "correct" from "wrong". All actions of an episode are computed as one tree (`packing.py`), so that what was read
+before them is read once. On `transformers.Trainer` and PEFT: checkpoints, resume and devices are theirs. Left out:
+where examples come from (`collection.py`), and how good the critic is (`trial.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from pydantic import Field
+from torch.utils.data import Dataset
+from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+
+from align_echo.critic.labels import Rule
+from align_echo.critic.verdict import VERDICTS, Verdict, verdict_messages
+from align_echo.errors import UsageError
+from align_echo.flywheel.examples import Example
+from align_echo.flywheel.packing import Tree, ancestors, trees
+from align_echo.models.local.chat import first_differing
+from align_echo.models.local.encoding import ChatEncoder
+from align_echo.types import Frozen
+from align_echo.wrappers.dice import Dice
+
+SAME = 1e-3
+"""By how much a logit may change when conversations are computed as a tree."""
+
+
+class FitSettings(Frozen):
+    """GAIA's settings are the defaults but for `batch_size`: LoRA on all linear layers, AdamW, linear decay.
+
+    A step learns from whole episodes, of which it takes as many as give it `batch_size` examples (the paper: 16, of any
+    episodes). With `weights` "full" all weights learn. `tokens_per_tree` bounds what is in memory at once.
+    `longest` is the longest conversation in tokens that is learned from.
+    """
+
+    weights: Literal["lora", "full"] = "lora"
+    rank: int = Field(default=8, ge=1)
+    alpha: int = Field(default=32, ge=1)
+    lr: float = Field(default=1e-4, gt=0)
+    warmup: float = Field(default=0.05, ge=0, lt=1)
+    weight_decay: float = Field(default=0.0, ge=0)
+    epochs: int = Field(default=1, ge=1)
+    batch_size: int = Field(default=64, ge=1)
+    tokens_per_tree: int = Field(default=3000, ge=1)
+    longest: int = Field(default=4096, ge=1)
+    bf16: bool = False
+    seed: int = 0
+    save_every: int = Field(default=50, ge=1)
+
+
+@dataclass(frozen=True)
+class Question:
+    """An example in tokens: `ids` [T] end before the verdict, which `target` is the number of in `VERDICTS`."""
+
+    ids: tuple[int, ...]
+    target: int
+    episode: str
+
+
+def question_ids(example: Example, encoder: ChatEncoder) -> tuple[int, ...]:
+    """The conversation and the question about the action, up to where the verdicts begin to differ [T]."""
+    start, _ = verdict_tokens(encoder)
+    return encoder.opening(verdict_messages(example.conversation, example.action)) + start
+
+
+def verdict_tokens(encoder: ChatEncoder) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The ids that both verdicts begin with, and the one in which each first differs. Raises `UsageError` if none."""
+    return first_differing([encoder.plain(word) for word in VERDICTS], VERDICTS)
+
+
+def questions(examples: Sequence[Example], encoder: ChatEncoder, rule: Rule, *, longest: int) -> list[Question]:
+    """Those of the examples that the rule labels, and that are not too long."""
+    found = []
+    for one in examples:
+        label: Verdict | None = one.label(rule)
+        ids = question_ids(one, encoder) if label is not None else ()
+        if label is not None and len(ids) <= longest:
+            found.append(Question(ids, VERDICTS.index(label), f"{one.task_id} {one.sample} {one.round}"))
+    return found
+
+
+def steps(asked: Sequence[Question], settings: FitSettings) -> list[list[int]]:
+    """Which questions each step of an epoch learns from, for all epochs: whole episodes, in an order by the seed."""
+    by_episode: dict[str, list[int]] = {}
+    for place, one in enumerate(asked):
+        by_episode.setdefault(one.episode, []).append(place)
+    made: list[list[int]] = []
+    for epoch in range(settings.epochs):
+        step: list[int] = []
+        for episode in Dice(f"fit {settings.seed} {epoch}").shuffled(sorted(by_episode)):
+            step += by_episode[episode]
+            if len(step) >= settings.batch_size:
+                made.append(step)
+                step = []
+        made += [step] if step else []
+    return made
+
+
+def tree_logits(model: Any, one: Tree, device: torch.device) -> torch.Tensor:
+    """What the model says after each conversation of the tree [R, V], in the order of `one.rows`, with gradient."""
+    ends_N = torch.tensor(one.ends, device=device)
+    mask_NN = ancestors(ends_N)
+    bias_NN = torch.zeros(mask_NN.shape, dtype=_dtype(model), device=device)
+    bias_NN.masked_fill_(~mask_NN, torch.finfo(bias_NN.dtype).min)
+    logits: torch.Tensor = model(
+        input_ids=torch.tensor(one.ids, device=device)[None],
+        attention_mask=bias_NN[None, None],
+        position_ids=torch.tensor(one.positions, device=device)[None],
+        logits_to_keep=torch.tensor(one.last, device=device),
+        use_cache=False,
+    ).logits[0]
+    return logits
+
+
+def _dtype(model: Any) -> torch.dtype:
+    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+        return torch.get_autocast_dtype("cuda" if torch.is_autocast_enabled("cuda") else "cpu")
+    found: torch.dtype = model.dtype
+    return found
+
+
+@torch.no_grad()
+def check_trees(model: Any, ids_T: Sequence[int], device: torch.device) -> None:
+    """Raise `UsageError` if the model makes something else of conversations as a tree than of each alone.
+
+    So do models with a sliding window or a recurrent state. Tried on conversations made of the ids given.
+    """
+    half = len(ids_T) // 2
+    tried = [tuple(ids_T), tuple(ids_T[:half]), (*ids_T[:half], *reversed(ids_T[half:]))]
+    together = tree_logits(model, trees(tried, most_tokens=sum(map(len, tried)))[0], device)
+    alone = torch.cat([tree_logits(model, trees([one], most_tokens=1)[0], device) for one in sorted(tried)])
+    if not torch.allclose(together.float(), alone.float(), atol=SAME, rtol=SAME):
+        raise UsageError(f"{type(model).__name__} cannot read conversations as a tree: its attention is not standard")
+
+
+def fit(
+    model: PreTrainedModel,
+    encoder: ChatEncoder,
+    asked: Sequence[Question],
+    settings: FitSettings,
+    folder: Path,
+    *,
+    resume: bool = False,
+    callbacks: Iterable[TrainerCallback] = (),
+) -> PreTrainedModel | PeftModel:
+    """Train, checkpoints in `folder`; the model that learned, with its adapter where it has one. `resume` goes on from
+    the last checkpoint. Raises `UsageError` if there is nothing to learn from, or the model cannot learn so.
+    """
+    if not asked:
+        raise UsageError("there is no labelled action to learn from")
+    model.config.use_cache = False
+    check_trees(model, asked[0].ids[:64], model.device)
+    learner: Any = model
+    if settings.weights == "lora":
+        torch.manual_seed(settings.seed)
+        lora = LoraConfig(
+            r=settings.rank, lora_alpha=settings.alpha, target_modules="all-linear", task_type="CAUSAL_LM"
+        )
+        learner = get_peft_model(model, lora)
+    made = steps(asked, settings)
+    trainer = _VerdictTrainer(
+        model=learner,
+        args=_arguments(settings, folder, len(made)),
+        train_dataset=_Steps(asked, made, settings.tokens_per_tree),
+        data_collator=_only,
+        callbacks=list(callbacks),
+    )
+    trainer.remove_callback(PrinterCallback)
+    trainer.words = verdict_tokens(encoder)[1]
+    trainer.train(resume_from_checkpoint=resume or None)
+    learner.eval()
+    return learner  # type: ignore[no-any-return]
+
+
+@torch.no_grad()
+def read_verdicts(
+    model: Any, encoder: ChatEncoder, asked: Sequence[Sequence[int]], *, tokens_per_tree: int, device: torch.device
+) -> list[tuple[Verdict | None, float]]:
+    """For the ids of each question, in order, the verdict that is its likeliest next token (None: it is neither), and
+    the logit log P(correct) - log P(wrong).
+    """
+    words = verdict_tokens(encoder)[1]
+    found: dict[int, tuple[Verdict | None, float]] = {}
+    for one in trees(asked, most_tokens=tokens_per_tree):
+        logits_RV = tree_logits(model, one, device).float()
+        likeliest = logits_RV.argmax(dim=-1).tolist()
+        between = (logits_RV[:, words[0]] - logits_RV[:, words[1]]).tolist()
+        for row, token, logit in zip(one.rows, likeliest, between, strict=True):
+            found[row] = (VERDICTS[words.index(token)] if token in words else None, logit)
+    return [found[row] for row in range(len(asked))]
+
+
+def _arguments(settings: FitSettings, folder: Path, count: int) -> TrainingArguments:
+    return TrainingArguments(
+        output_dir=str(folder),
+        max_steps=count,
+        per_device_train_batch_size=1,
+        train_sampling_strategy="sequential",
+        learning_rate=settings.lr,
+        lr_scheduler_type="linear",
+        warmup_steps=int(settings.warmup * count),
+        weight_decay=settings.weight_decay,
+        max_grad_norm=1.0,
+        bf16=settings.bf16,
+        use_cpu=not torch.cuda.is_available(),
+        seed=settings.seed,
+        logging_steps=10,
+        save_steps=settings.save_every,
+        save_total_limit=1,
+        report_to=[],
+        disable_tqdm=True,
+        remove_unused_columns=False,
+        logging_nan_inf_filter=False,
+        dataloader_pin_memory=False,
+    )
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Trees, and the verdict of every conversation in them, by its number."""
+
+    trees: list[Tree]
+    targets: dict[int, int]
+
+
+class _Steps(Dataset[_Step]):
+    """Ready steps."""
+
+    def __init__(self, asked: Sequence[Question], made: Sequence[Sequence[int]], tokens_per_tree: int) -> None:
+        self._asked, self._made, self._tokens = asked, made, tokens_per_tree
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def __getitem__(self, number: int) -> _Step:
+        step = [self._asked[place] for place in self._made[number]]
+        found = trees([one.ids for one in step], most_tokens=self._tokens)
+        return _Step(found, {row: one.target for row, one in enumerate(step)})
+
+
+def _only(items: list[_Step]) -> dict[str, _Step]:
+    return {"step": items[0]}
+
+
+class Telling(TrainerCallback):
+    """Tells the loss, whenever it is logged, in one line."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        """Called by the trainer."""
+        if logs and "loss" in logs:
+            self._say(f"step {state.global_step}/{state.max_steps}: loss {float(logs['loss']):.3f}")
+
+
+class _VerdictTrainer(Trainer):
+    """The mean cross-entropy of a step's verdicts over the whole vocabulary, tree by tree."""
+
+    words: tuple[int, ...]
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
+        """Accumulate the gradient of one step; its loss, detached."""
+        step: _Step = inputs["step"]
+        device = self.args.device
+        total = torch.zeros((), device=device)
+        model.train()
+        for one in step.trees:
+            target_R = torch.tensor([self.words[step.targets[row]] for row in one.rows], device=device)
+            with self.compute_loss_context_manager():
+                logits_RV = tree_logits(model, one, device).float()
+                losses = torch.nn.functional.cross_entropy(logits_RV, target_R, reduction="sum")
+            loss = losses / len(step.targets)
+            self.accelerator.backward(loss)
+            total += loss.detach()
+        return total
+
+

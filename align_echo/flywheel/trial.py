@@ -1,0 +1,178 @@
+"""A critic on trial: its verdicts on labelled actions, and what best-of-N under it would have sent in the same states.
+
+Every rule of selection chooses among the first n of the same candidates, so that rules and numbers of candidates are
+compared state by state. A step succeeds if the action taken is right; GAIA (paper 3, figure 4) sets that against
+pass@N, what a critic that never errs would reach. Left out: playing on under a critic, where states are no longer the
+same (`align-echo evaluate --best-of`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from align_echo.critic.calibration import CriticReport, LabelledVerdict, action_type, report
+from align_echo.critic.labels import Rule
+from align_echo.critic.scoring import probability
+from align_echo.critic.selection import Judged, Picking, at_random, by_critic, by_logprob, by_majority, first
+from align_echo.critic.verdict import Verdict
+from align_echo.errors import UsageError
+from align_echo.flywheel.labelling import LabelledEpisode, candidates_of
+from align_echo.intervals import Floats, Rate, bootstrap
+from align_echo.types import Candidate, Frozen, Trajectory
+from align_echo.wrappers.dice import Dice
+
+Flags = npt.NDArray[np.bool_]
+
+CEILING = "pass"
+"""In the place of a rule: pass@N."""
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """What a critic says of an action: its verdict (None: neither word), and its logit (None: no probabilities)."""
+
+    verdict: Verdict | None
+    logit: float | None = None
+
+
+@dataclass(frozen=True)
+class State:
+    """A moment with candidates. `labels` are those of the actions that have one, `opinions` the critic's."""
+
+    task: str
+    candidates: tuple[Candidate, ...]
+    labels: Mapping[str, Verdict]
+    opinions: Mapping[str, Opinion]
+
+
+class Success(Frozen):
+    """Of the states, in how many a right action is taken of the first `n` candidates: percent, over tasks.
+
+    `rule` is one of `selection.Picking`, or "pass" for pass@n. `gain` is over the first candidate alone, in points.
+    """
+
+    rule: str
+    candidates: int
+    success: Rate
+    gain: Rate
+
+
+class Trial(Frozen):
+    """A critic on the candidates of `states`, each of which has a label for every action, and what it is worth in
+    selection: by rule and number of candidates, up to the most that all states have.
+    """
+
+    label_rule: Rule
+    critic: CriticReport
+    states: int
+    curve: tuple[Success, ...]
+
+
+def states_of(
+    played: Sequence[Trajectory],
+    labelled: Sequence[LabelledEpisode],
+    opinions: Sequence[Mapping[str, Opinion]],
+    rule: Rule,
+) -> list[State]:
+    """The states of episodes in which all actions have a label; `opinions` are by turn, over all episodes in order."""
+    by_turn = iter(opinions)
+    found = []
+    for trajectory, labels in zip(played, labelled, strict=True):
+        for step, actions in zip(trajectory.steps, labels.turns, strict=True):
+            said = next(by_turn)
+            known = {one.action: label for one in actions if (label := one.label(rule)) is not None}
+            if known and len(known) == len(actions):
+                found.append(State(trajectory.task_id, candidates_of(step), known, said))
+    return found
+
+
+def trial(states: Sequence[State], rule: Rule, *, temperature: float = 1.0, seed: int = 0) -> Trial:
+    """The report and the curve. Raises `UsageError` where there is no state to look at."""
+    if not states:
+        raise UsageError(f"no state has candidates that are all labelled by the rule {rule!r}")
+    rows = [
+        LabelledVerdict(state.task, action_type(action), label, said.verdict, said.logit)
+        for state in states
+        for action, label in state.labels.items()
+        if (said := state.opinions.get(action)) is not None
+    ]
+    return Trial(
+        label_rule=rule,
+        critic=report(rows, temperature, seed=seed),
+        states=len(states),
+        curve=tuple(curve(states, temperature=temperature, seed=seed)),
+    )
+
+
+def curve(states: Sequence[State], *, temperature: float = 1.0, seed: int = 0) -> list[Success]:
+    """Every rule at every number of candidates that all states have, one after the other."""
+    most = min(len(state.candidates) for state in states)
+    rules: list[Picking] = ["critic", "random", "majority"]
+    if all(one.logprob is not None for state in states for one in state.candidates if one.action is not None):
+        rules.append("logprob")
+    single = _right(states, lambda state: state.candidates[0].action)
+    found = []
+    for n in range(1, most + 1):
+        for rule in rules:
+            right = _right(states, _taker(rule, n, temperature, seed))
+            found.append(_success(rule, n, states, right, single, seed))
+        passed = np.asarray([any(_is_right(state, one.action) for one in state.candidates[:n]) for state in states])
+        found.append(_success(CEILING, n, states, passed, single, seed))
+    return found
+
+
+def _taker(rule: Picking, n: int, temperature: float, seed: int) -> Callable[[State], str | None]:
+    def taken(state: State) -> str | None:
+        actions = _actions(state, n)
+        match rule:
+            case "critic":
+                place = by_critic(actions, {one: _judged(said, temperature) for one, said in state.opinions.items()})
+            case "random":
+                place = at_random(actions, Dice(f"{seed} {state.task} {actions}"))
+            case "majority":
+                place = by_majority(actions)
+            case "logprob":
+                drawn = state.candidates[:n]
+                place = by_logprob(actions, [None if one.logprob is None else [one.logprob] for one in drawn])
+            case "first":
+                place = first(actions)
+        return actions[place]
+
+    return taken
+
+
+def _actions(state: State, n: int) -> list[str | None]:
+    return [one.action for one in state.candidates[:n]]
+
+
+def _judged(said: Opinion, temperature: float) -> Judged:
+    return Judged(said.verdict, None if said.logit is None else probability(said.logit, temperature))
+
+
+def _is_right(state: State, action: str | None) -> bool:
+    return action is not None and state.labels.get(action) == "correct"
+
+
+def _right(states: Sequence[State], taken: Callable[[State], str | None]) -> Flags:
+    """Whether the action taken in each state [S] is right."""
+    return np.asarray([_is_right(state, taken(state)) for state in states])
+
+
+def _success(
+    rule: str, n: int, states: Sequence[State], right_S: Flags, single_S: Flags, seed: int
+) -> Success:
+    places = {task: place for place, task in enumerate(dict.fromkeys(state.task for state in states))}
+    task_S = np.asarray([places[state.task] for state in states])
+
+    def by_task(values_S: Flags) -> Floats:
+        return np.bincount(task_S, weights=values_S.astype(np.float64), minlength=len(places)).astype(np.float64)
+
+    every_S = np.ones(len(states), dtype=np.bool_)
+    sums = {"right": by_task(right_S), "single": by_task(single_S), "states": by_task(every_S)}
+    success = bootstrap(sums, lambda of: 100 * of["right"] / of["states"], seed=seed)
+    gain = bootstrap(sums, lambda of: 100 * (of["right"] - of["single"]) / of["states"], seed=seed)
+    return Success(rule=rule, candidates=n, success=success.rate, gain=gain.rate)

@@ -1,0 +1,94 @@
+"""Which of some given words a model would say next, and how probable each is: one forward pass for a one-word verdict.
+
+Of each conversation only the first token of the next reply is looked at. A model that can do so for many conversations
+at once is a `Chooser`:
+
+- a local model tells the probability of the words' first differing tokens, as it would write them, given the tokens
+  that the words begin with alike;
+- an OpenAI-compatible endpoint tells its 20 likeliest first tokens. Of those, each that begins exactly one of the words
+  (in any case of letters, spaces around it aside) counts for that word.
+
+Any other model is asked for a reply, which must be one of the words, and gives no probabilities. Left out: what the
+words mean and what is asked (`align_echo.critic.verdict`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from align_echo.errors import ModelError, UsageError
+from align_echo.types import ChatModel, Completion, Message, WordChoice
+
+MAX_TOKENS = 8
+"""Of a reply that is to be one word."""
+
+
+@runtime_checkable
+class Chooser(ChatModel, Protocol):
+    """A model that tells which of the words comes next in each of many conversations, as `choose` does."""
+
+    def choose(
+        self, conversations: Sequence[Sequence[Message]], words: Sequence[str]
+    ) -> list[WordChoice | ModelError]: ...
+
+
+def choose(
+    model: ChatModel, conversations: Sequence[Sequence[Message]], words: Sequence[str]
+) -> list[WordChoice | ModelError]:
+    """For each conversation, in order, what the model holds of the words as its next reply, or why it could not say.
+
+    Nothing is drawn: the same conversation has the same answer. Raises `UsageError` for fewer than two words, for words
+    that cannot be told apart, and for what the model's `complete` raises it for.
+    """
+    check_words(words)
+    if not conversations:
+        return []
+    if isinstance(model, Chooser):
+        return model.choose(conversations, words)
+    return [_asked(model, messages, words) for messages in conversations]
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Raise `UsageError` unless there are two words or more that differ by more than case, and none is empty."""
+    plain = [_plain(word) for word in words]
+    if len(plain) < 2 or len(set(plain)) < len(plain) or not all(plain):
+        raise UsageError(f"give two words or more that differ by more than case to choose from, not {list(words)}")
+
+
+def word_choice(reply: Completion, words: Sequence[str]) -> WordChoice:
+    """What a whole reply says: the one word, in any case of letters, with or without a full stop; else none of them."""
+    text = _plain(reply.text)
+    said = next((word for word in words if _plain(word) in (text, text.removesuffix("."))), None)
+    return WordChoice(said=said, usage=reply.usage, cached=reply.cached)
+
+
+def listed_choice(listed: Sequence[tuple[str, float]], words: Sequence[str]) -> WordChoice:
+    """What the likeliest first tokens say: `listed` are their texts and natural log-probabilities, at least one."""
+    totals = dict.fromkeys(words, 0.0)
+    for token, logprob in listed:
+        word = _begun_by(token, words)
+        if word is not None:
+            totals[word] += math.exp(logprob)
+    likeliest, _ = max(listed, key=lambda one: one[1])
+    logprobs = tuple(math.log(min(one, 1.0)) if one else -math.inf for one in totals.values())
+    return WordChoice(said=_begun_by(likeliest, words), logprobs=logprobs)
+
+
+def _begun_by(token: str, words: Sequence[str]) -> str | None:
+    """The one word that a token's text begins, in any case of letters; None if it begins none or several."""
+    text = _plain(token)
+    begun = [word for word in words if _plain(word).startswith(text)] if text else []
+    return begun[0] if len(begun) == 1 else None
+
+
+def _plain(text: str) -> str:
+    return text.strip().lower()
+
+
+def _asked(model: ChatModel, messages: Sequence[Message], words: Sequence[str]) -> WordChoice | ModelError:
+    try:
+        return word_choice(model.complete(messages, temperature=0.0, max_tokens=MAX_TOKENS), words)
+    except ModelError as error:
+        return error

@@ -1,0 +1,113 @@
+"""Candidates judged per second: `python -m benchmarks.scorer [--tokens 1000] [--candidates 8] [--rounds 5]`.
+
+One conversation and several proposed actions, judged by the pocket model in one pass (`align_echo.critic.scoring`), and
+by the way that GAIA compares: a `generate` call of `transformers` for each candidate, the whole prompt again. Both in
+one process, float32, one thread, verdicts compared. Every round has a conversation that was not seen before; with
+`warm` the agent has just drawn its candidates from the same engine, as it has where it acts. The last line is one JSON
+object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from align_echo.critic.scoring import Scorer
+from align_echo.critic.verdict import VERDICTS, verdict_messages
+from align_echo.models.drawing import draw
+from align_echo.models.local import load_local
+from align_echo.models.local.chat import LocalModel
+from align_echo.types import Message
+
+Judge = Callable[[list[Message], Sequence[str]], list[str | None]]
+
+
+def conversation(model: LocalModel, tokens: int, number: int) -> list[Message]:
+    """An agent's chat of about so many tokens, unlike those of other numbers from its first line on."""
+    chat = [Message(role="system", content=f"Household {number}. Answer one action a turn.")]
+    turn = 0
+    while len(model.encoder.opening(chat)) < tokens:
+        turn += 1
+        seen = f"You arrive at shelf {turn}. On the shelf {turn}, you see a mug {number}, and a book {turn}."
+        chat.append(Message(role="user", content=seen))
+        chat.append(Message(role="assistant", content=f"go to shelf {turn + 1}"))
+    return [*chat, Message(role="user", content="Nothing happens.")]
+
+
+def one_by_one(model: LocalModel, weights: Any) -> Judge:
+    """A `generate` call for each candidate, greedy, until the verdict is written."""
+
+    def judge(chat: list[Message], actions: Sequence[str]) -> list[str | None]:
+        found: list[str | None] = []
+        for action in actions:
+            ids = torch.tensor([model.encoder.opening(verdict_messages(chat, action))])
+            with torch.inference_mode():
+                made = weights.generate(ids, max_new_tokens=4, do_sample=False, pad_token_id=0)
+            said = model.encoder.text(made[0, ids.shape[1] :].tolist()).strip()
+            found.append(said if said in VERDICTS else None)
+        return found
+
+    return judge
+
+
+def at_once(model: LocalModel) -> Judge:
+    """What best-of-N does."""
+    scorer = Scorer(model)
+    return lambda chat, actions: [one.verdict for one in scorer.score(chat, actions)]
+
+
+def seconds(judge: Judge, chat: list[Message], actions: Sequence[str]) -> tuple[float, list[str | None]]:
+    """How long one state takes, and the verdicts."""
+    begun = time.perf_counter()
+    said = judge(chat, actions)
+    return time.perf_counter() - begun, said
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tokens", type=int, default=1000, help="of the conversation, about")
+    parser.add_argument("--candidates", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=5)
+    given = parser.parse_args()
+    if given.tokens < 100 or given.candidates < 1 or given.rounds < 1:
+        parser.error("--tokens is at least 100, --candidates and --rounds at least 1")
+    torch.set_num_threads(1)
+    model = load_local("pocket")
+    from transformers import AutoModelForCausalLM
+
+    from align_echo.models.local.loading import pocket_folder
+
+    weights = AutoModelForCausalLM.from_pretrained(str(pocket_folder()), dtype=torch.float32)
+    actions = [f"take mug {number} from shelf {number + 1}" for number in range(given.candidates)]
+    arms = {"generate": one_by_one(model, weights), "scorer": at_once(model), "scorer, warm": at_once(model)}
+    taken: dict[str, list[float]] = {name: [] for name in arms}
+    alike = total = 0
+    for number in range(given.rounds + 1):
+        said = {}
+        for place, (name, judge) in enumerate(arms.items()):
+            chat = conversation(model, given.tokens, 10 * number + place)
+            if name == "scorer, warm":
+                draw(model, chat, range(given.candidates), temperature=1.0, max_tokens=8)
+            spent, said[name] = seconds(judge, chat, actions)
+            if number:  # the first round warms up
+                taken[name].append(spent)
+        same = conversation(model, given.tokens, 10 * number + 9)
+        pairs = zip(arms["generate"](same, actions), arms["scorer"](same, actions), strict=True)
+        hits = [one == other for one, other in pairs]
+        alike, total = alike + sum(hits), total + len(hits)
+    rate = {name: given.candidates * given.rounds / sum(times) for name, times in taken.items()}
+    print("| way | candidates/s | ratio |\n|---|---|---|")
+    for name, one in rate.items():
+        print(f"| {name} | {one:.1f} | {one / rate['generate']:.2f} |")
+    print(f"\nverdicts alike: {alike} of {total}")
+    last = {"name": f"candidates judged, {given.tokens}-token prompt", "value": rate["scorer"], "unit": "candidates/s"}
+    print(json.dumps({**last, "baseline": rate["generate"], "ratio": rate["scorer"] / rate["generate"], "n": total}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,277 @@
+"""`align-echo critic` as a new user meets it: collect, train, evaluate, use; and bad input in one line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("datasets")
+
+from align_echo.cli.fit import Fitted
+from align_echo.cli.main import main
+from align_echo.critic.scoring import read_calibration
+from align_echo.flywheel.collection import Collected, read_collection
+from align_echo.flywheel.examples import Example, read_examples, write_examples
+from align_echo.flywheel.trial import Trial
+from align_echo.types import Trajectory
+from tests.align.endpoint import serve
+from tests.cli.test_best_of import endpoint
+from tests.flywheel.test_examples import example
+from tests.models.local.tiny import tiny_model, tiny_tokenizer
+
+__all__ = ["endpoint"]
+
+COLLECT = ["critic", "collect", "--env", "alfworld", "--model", "pocket", "--tasks", "2", "--seed", "1"]
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory) -> Path:
+    """Two tasks that the pocket model played with two candidates a turn."""
+    folder: Path = tmp_path_factory.mktemp("collections") / "made"
+    assert main([*COLLECT, "--candidates", "2", "--out", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    """A random one."""
+    folder: Path = tmp_path_factory.mktemp("model") / "tiny"
+    tiny_model(context=8000).save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory) -> Path:
+    """Hand-made ones of several tasks."""
+    made = [
+        example(f"task {task}", action, nearer="correct" if action == "look" else "wrong", expert=None)
+        for task in range(8)
+        for action in ("look", "go to desk 1")
+    ]
+    folder: Path = tmp_path_factory.mktemp("examples")
+    write_examples(made, folder / "examples.parquet")
+    return folder
+
+
+def train(examples: Path, model: Path, *more: object) -> list[object]:
+    return ["critic", "train", "--examples", examples, "--model", model, "--out", "critic", *more]
+
+
+def test_a_collection_has_every_candidate_of_every_turn_with_its_labels(collection):
+    played, labelled = read_collection(collection)
+    collected = Collected.model_validate_json((collection / "summary.json").read_text())
+    steps = [step for one in played for step in one.steps]
+    assert (collected.episodes, collected.turns, collected.candidates) == (2, len(steps), 2 * len(steps))
+    assert all(step.choice is not None and len(step.choice.candidates) == 2 for step in steps)
+    rows = read_examples(collection)
+    labels = {(one.task_id, turn, found.action, found.nearer)
+              for one in labelled for turn, actions in enumerate(one.turns) for found in actions}
+    assert {(one.task_id, one.turn, one.action, one.nearer) for one in rows} <= labels
+    assert len(rows) == collected.examples
+    config = json.loads((collection / "config.json").read_text())
+    assert (config["top_k"], config["top_p"], config["agent_details"]["pick"]) == (30, 0.8, "first")
+
+
+def test_collect_train_evaluate_and_use_it(collection, run):
+    status, out, err = run("critic", "train", "--examples", collection, "--held-out", "0", "--out", "critic")
+    assert status == 0, err
+    assert "no task was held out" in out
+    assert "written: critic/critic, to be named as --judge" in out
+    assert {one.name for one in Path("critic").iterdir()} == {"checkpoints", "config.json", "critic", "summary.json"}
+    assert not Path("critic/critic/calibration.json").exists()
+    fitted = Fitted.model_validate_json(Path("critic/summary.json").read_text())
+    assert (fitted.rule, fitted.temperature, fitted.held_out, fitted.too_long) == ("nearer", 1.0, None, 0)
+    status, out, err = run(
+        "critic", "evaluate", "--critic", "critic/critic", "--examples", collection, "--out", "trial"
+    )
+    assert status == 0, err
+    result = Trial.model_validate_json(Path("trial/summary.json").read_text())
+    assert result.critic.n == result.critic.with_logit
+    assert {one.candidates for one in result.curve} == {1, 2}
+    assert "right action taken" in out
+    guided = [*COLLECT, "--candidates", "2", "--tasks", "1", "--guide", "critic/critic", "--out", "guided"]
+    status, out, err = run(*guided)
+    assert status == 0, err
+    assert "best of 2 at temperature 1.0 by" in err
+
+
+def test_a_finished_collection_resumes_to_the_same(collection, run, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(collection, copy)
+    before = {one.name: one.read_bytes() for one in copy.iterdir() if one.is_file()}
+    status, _, err = run(*COLLECT, "--candidates", "2", "--out", copy, "--resume")
+    assert status == 0, err
+    assert {one.name: one.read_bytes() for one in copy.iterdir() if one.is_file()} == before
+    status, _, err = run(*COLLECT, "--candidates", "3", "--out", copy, "--resume")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "was started with" in err
+
+
+def test_a_stopped_collection_goes_on_where_it_was(collection, run, stop_after_first_episode):
+    command = [*COLLECT, "--candidates", "2", "--workers", "1", "--out", "run"]
+    status, _, err = run(*command)
+    assert status == 130
+    assert "--resume --out run" in err
+    assert not Path("run/summary.json").exists()
+    status, out, err = run("critic", "evaluate", "--critic", "pocket", "--examples", "run", "--out", "trial")
+    assert (status, out) == (2, "")
+    assert "no finished collection" in err
+    status, _, err = run(*command, "--resume")
+    assert status == 0, err
+    assert [one.task_id for one in read_collection(Path("run"))[0]] == [
+        one.task_id for one in read_collection(collection)[0]
+    ]
+
+
+def test_a_critic_is_calibrated_on_tasks_that_it_did_not_learn_from(examples, model, run):
+    status, out, err = run(*train(examples, model, "--held-out", "0.3"))
+    assert status == 0, err
+    fitted = Fitted.model_validate_json(Path("critic/summary.json").read_text())
+    assert fitted.held_out is not None
+    assert (fitted.learned_from + fitted.held_out.n, fitted.tasks + fitted.held_out.accuracy.n) == (16, 8)
+    calibration = read_calibration(Path("critic/critic"))
+    assert (calibration.temperature, calibration.n) == (fitted.temperature, fitted.held_out.n)
+    assert Path("critic/critic/adapter/adapter_config.json").is_file()
+    assert "held-out tasks" in out
+    before = Path("critic/summary.json").read_bytes()
+    assert run(*train(examples, model, "--held-out", "0.3", "--resume"))[0] == 0
+    assert Path("critic/summary.json").read_bytes() == before
+
+
+def test_a_training_that_wrote_half_a_checkpoint_resumes_and_one_without_any_is_begun_anew(examples, model, run):
+    command = train(examples, model, "--held-out", "0")
+    assert run(*command)[0] == 0
+    shutil.rmtree("critic/critic")
+    Path("critic/summary.json").unlink()
+    Path("critic/checkpoints/checkpoint-99").mkdir()
+    assert run(*command, "--resume")[0] == 0
+    assert Path("critic/critic/model.safetensors").is_file()
+    shutil.rmtree("critic/critic")
+    Path("critic/summary.json").unlink()
+    shutil.rmtree("critic/checkpoints")
+    assert run(*command)[0] == 0
+    status, _, err = run(*command)
+    assert (status, err.count("\n")) == (2, 1)
+    assert "critic is not empty: add --resume" in err
+
+
+def test_resume_asks_for_the_same(examples, model, run):
+    assert run(*train(examples, model, "--held-out", "0"))[0] == 0
+    status, _, err = run(*train(examples, model, "--held-out", "0", "--lr", "0.5", "--resume"))
+    assert (status, err.count("\n")) == (2, 1)
+    assert "critic was started with another settings" in err
+
+
+BAD = {
+    "an agent without a model": ([*COLLECT[:4], "--agent", "expert"], "the agent expert asks no model"),
+    "candidates that would be alike": ([*COLLECT, "--temperature", "0"], "--candidates 8 needs a --temperature"),
+    "nothing to draw from": ([*COLLECT, "--top-p", "0"], "--top-p is above 0"),
+    "a guide of nothing": ([*COLLECT, "--candidates", "1", "--guide", "self"], "--guide needs candidates"),
+    "a script as a guide": ([*COLLECT, "--guide", "novice"], "can only play: name another with --guide"),
+    "a script as a critic": (
+        ["critic", "evaluate", "--critic", "novice", "--examples", "."],
+        "can only play: name another with --critic",
+    ),
+    "an unknown environment": (["critic", "collect", "--env", "chess"], "chess"),
+    "truncation at an endpoint": (
+        [*COLLECT[:4], "--agent", "vanilla", "--model", "far", "--base-url", "http://localhost:1/v1", "--top-k", "5"],
+        "--top-k and --top-p are for local models",
+    ),
+    "resume without a folder": ([*COLLECT, "--resume"], "add --out DIR"),
+    "nothing to resume": (["critic", "train", "--examples", "E", "--resume"], "no critic's training to resume"),
+    "no examples": (["critic", "train", "--examples", "nowhere"], "there are no examples in nowhere"),
+    "an unknown rule": (["critic", "train", "--examples", "E", "--rule", "best"], "--rule"),
+    "another environment's rule": (["critic", "train", "--examples", "E", "--rule", "continues"], "correct and wrong"),
+    "no share": (["critic", "train", "--examples", "E", "--held-out", "1"], "at least 0 and below 1"),
+    "a share of too few": (["critic", "train", "--examples", "E", "--held-out", "0.001"], "the tasks are too few"),
+    "no learning rate": (["critic", "train", "--examples", "E", "--lr", "-1"], "lr: Input should be greater than 0"),
+    "a model that cannot learn": (["critic", "train", "--examples", "E", "--model", "gpt"], "cannot be trained"),
+    "only examples": (["critic", "evaluate", "--critic", "pocket", "--examples", "E"], "no finished collection"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line_and_nothing_written(case, run, examples):
+    arguments, message = BAD[case]
+    out = [] if case == "resume without a folder" else ["--out", "out"]
+    status, said, err = run(*(examples if one == "E" else one for one in arguments), *out)
+    assert (status, said) == (2, "")
+    assert err.count("\n") == 1, err
+    assert message in err
+    assert list(Path().iterdir()) == []
+
+
+def test_collections_of_environments_with_other_rules_need_a_rule(examples, model, run):
+    other: list[Example] = [
+        example("box", "look", environment="scienceworld", nearer=None, continues="correct", expert="correct"),
+        example("box", "wait", environment="scienceworld", nearer=None, continues="wrong", expert="wrong"),
+    ]
+    write_examples(other, Path("other/examples.parquet"))
+    both = train(examples, model, "--examples", "other", "--held-out", "0")
+    status, _, err = run(*both)
+    assert (status, err.count("\n")) == (2, 1)
+    assert "alfworld: nearer, scienceworld: continues): choose with --rule" in err
+    assert not Path("critic").exists()
+    assert run(*both, "--rule", "expert")[0] == 0
+
+
+def test_a_collection_that_does_not_say_who_played_is_refused(collection, run, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(collection, copy)
+    for text in ("[]", '{"agent": "expert"}', "no json"):
+        (copy / "config.json").write_text(text)
+        status, out, err = run("critic", "evaluate", "--critic", "pocket", "--examples", copy, "--out", "trial")
+        assert (status, out, err.count("\n")) == (2, "", 1)
+        assert "does not say which agent played" in err
+
+
+def test_agents_and_critics_at_endpoints_need_tell_no_probabilities(endpoint, run):
+    at = ("--base-url", endpoint.url)
+    agent = ("--agent", "vanilla", "--model", "wavering", "--guide", "picky", "--candidates", "2")
+    status, _, err = run("critic", "collect", "--env", "alfworld", *agent, "--tasks", "1", *at, "--out", "made")
+    assert status == 0, err
+    rows = read_examples(Path("made"))
+    assert {(one.action, one.sent, one.logprob) for one in rows} == {("look", False, None), ("inventory", True, None)}
+    status, out, err = run("critic", "evaluate", "--critic", "picky", "--examples", "made", *at, "--out", "trial")
+    assert status == 0, err
+    result = Trial.model_validate_json(Path("trial/summary.json").read_text())
+    assert (result.critic.with_logit, result.critic.auroc, result.critic.unreadable) == (0, None, 0)
+    assert {one.rule for one in result.curve} == {"critic", "random", "majority", "pass"}
+    assert "area under" not in out
+    with serve({"mute": lambda request: "bananas"}) as other:
+        for name, message in (("nobody", "is not there (404)"), ("mute", "mute said neither correct nor wrong of any")):
+            asked = ("--critic", name, "--base-url", other.url)
+            status, out, err = run("critic", "evaluate", *asked, "--examples", "made", "--out", "none")
+            assert (status, out) == (2, "")
+            assert message in err
+            assert not Path("none").exists()
+
+
+def test_evaluate_refuses_a_rule_that_the_model_cannot_serve_before_it_plays(run):
+    far = ("evaluate", "--env", "alfworld", "--agent", "vanilla", "--model", "novice", "--temperature", "1")
+    status, out, err = run(*far, "--best-of", "2", "--pick", "logprob", "--out", "out")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "--pick logprob needs a local model" in err
+    assert not Path("out").exists()
+
+
+def test_evaluate_takes_the_action_named_most_often(run):
+    status, out, err = run(
+        *("evaluate", "--env", "alfworld", "--model", "pocket", "--tasks", "1", "--temperature", "1"),
+        *("--best-of", "3", "--pick", "majority", "--out", "run"),
+    )
+    assert status == 0, err
+    assert "best of 3 at temperature 1.0 by the rule 'majority'" in out
+    (played,) = map(Trajectory.model_validate_json, Path("run/trajectories/none.jsonl").read_text().splitlines())
+    for step in played.steps:
+        assert step.choice is not None
+        actions = [one.action for one in step.choice.candidates]
+        assert len(actions) == 3
+        assert {one.verdict for one in step.choice.candidates} == {None}
+        most = max(actions.count(one) for one in actions if one is not None) if any(actions) else 3
+        assert actions.count(step.action) == most

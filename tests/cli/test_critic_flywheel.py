@@ -1,0 +1,66 @@
+"""`align-echo critic flywheel`: two rounds, the second under the first one's critic; and it goes on where it was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("datasets")
+
+from align_echo.cli.flywheel import Flywheel
+from align_echo.flywheel.examples import read_examples
+
+FLYWHEEL = [
+    *("critic", "flywheel", "--env", "webshop", "--model", "pocket", "--rounds", "2", "--tasks", "3"),
+    *("--test-tasks", "3", "--candidates", "2", "--top-k", "0", "--top-p", "1", "--held-out", "0", "--out", "wheel"),
+]
+
+
+def test_two_rounds_of_which_the_second_is_guided_and_learns_from_both(run):
+    status, _, err = run(*FLYWHEEL)
+    assert status == 0, err
+    assert "round 2 of 2" in err
+    found = Flywheel.model_validate_json(Path("wheel/summary.json").read_text())
+    assert [one.number for one in found.rounds] == [1, 2]
+    assert found.single.value <= found.ceiling.value
+    second = json.loads(Path("wheel/round-2/collection/config.json").read_text())["agent_details"]
+    assert second["model.judge"].endswith("wheel/round-1/critic/critic")
+    first = json.loads(Path("wheel/round-1/collection/config.json").read_text())["agent_details"]
+    assert "model.judge" not in first
+    learned = json.loads(Path("wheel/round-2/critic/config.json").read_text())["examples"]
+    assert list(learned) == ["wheel/round-1/collection", "wheel/round-2/collection"]
+    rounds = [{one.round for one in read_examples(Path(f"wheel/round-{number}/collection"))} for number in (1, 2)]
+    assert rounds == [{1}, {2}]
+    parts = ("held-out", "round-1/collection")
+    tasks = [json.loads(Path(f"wheel/{part}/config.json").read_text())["tasks"] for part in parts]
+    assert set(tasks[0]).isdisjoint(tasks[1])
+
+    for part in ("wheel/summary.json", "wheel/round-2/trial/summary.json"):
+        Path(part).unlink()
+    kept = Path("wheel/round-2/critic/critic/model.safetensors").stat().st_mtime_ns
+    status, _, err = run(*FLYWHEEL, "--resume")
+    assert status == 0, err
+    assert "episodes:" not in err
+    assert Path("wheel/round-2/critic/critic/model.safetensors").stat().st_mtime_ns == kept
+    again_found = Flywheel.model_validate_json(Path("wheel/summary.json").read_text())
+    assert [one.best for one in again_found.rounds] == [one.best for one in found.rounds]
+
+
+BAD = {
+    "a flywheel that was not begun": (["--resume"], "there is no flywheel to resume in wheel"),
+    "nothing to choose from": (["--candidates", "1"], "--candidates"),
+    "an unknown environment": (["--env", "chess"], "unknown environment 'chess'"),
+    "an agent without a model": (["--agent", "expert"], "the agent expert asks no model"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line(case, run):
+    more, message = BAD[case]
+    status, out, err = run(*FLYWHEEL, *more)
+    assert (status, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1

@@ -1,0 +1,127 @@
+"""What is left of the gold path from any moment of an episode, found by playing it in a simulator of its own.
+
+The engine plans one way from the start and nothing beside it. From a moment beside that way a few rests of it are
+played; the shortest that reaches the full score tells how far the goal is at most. A state cannot be copied, so each
+try plays the episode from its beginning: some 10 ms for each action so far and each of the rest, 150 ms in the genetics
+tasks. Left out: ways that the gold path does not know, and planning anew from where the episode is.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from align_echo.wrappers.scienceworld.pool import pool
+from align_echo.wrappers.scienceworld.spec import as_read
+from align_echo.wrappers.scienceworld.tasks import Task
+
+Plan = tuple[str, ...]
+
+LOOK = "look around"
+"""Takes no move. Where the engine has asked which of several things was meant, it ends the question."""
+
+TELEPORT = "teleport to "
+
+SKIPPED = 2
+"""First actions of a rest that may have been done in other words: go to, for teleport to. Not more: a rest that only
+finds out what to answer can be done without, all of it."""
+
+
+def costs_at_most(task: Task, gold: Plan, played: Plan, action: str, allowance: int) -> bool | None:
+    """Whether the full score is reached from after `action` with at most `allowance` turns more than without it.
+
+    `played` are the actions so far. The turn of the action itself counts. A rest that would have done as well without
+    the action is no merit of it: an idle action costs 1. None if no rest that is tried leads to the full score from
+    here. Raises `EngineError`.
+    """
+    way = needed(task, gold)
+    before = fewest_turns(task, way, played)
+    if before is None:
+        return None
+    most = before - 1 + allowance
+    after = (*played, action)
+    for plan in sorted({plan[max(len(plan) - most, 0) :] for plan in rests(way, after)}, key=len):
+        turns = turns_to_win(task, after, plan)
+        without = None if turns is None else turns_to_win(task, played, plan)
+        if turns is not None and 1 + turns - min(before, before if without is None else without) <= allowance:
+            return True
+    return False
+
+
+@functools.lru_cache(maxsize=256)
+def needed(task: Task, gold: Plan) -> Plan:
+    """The gold path up to the full score, without the looks and doors that it can do without, and the shortest way from
+    room to room where the task allows that."""
+    way = gold[: turns_to_win(task, (), gold)]
+    for kind in (LOOK, "open door "):
+        way = _if_it_wins(task, tuple(action for action in way if not action.startswith(kind)), way)
+    moved: list[str] = []
+    for action in map(_as_teleport, way):
+        if moved and action.startswith(TELEPORT) and moved[-1].startswith(TELEPORT):
+            moved.pop()
+        moved.append(action)
+    return _if_it_wins(task, tuple(moved), way)
+
+
+def _if_it_wins(task: Task, plan: Plan, other: Plan) -> Plan:
+    return plan if turns_to_win(task, (), plan) is not None else other
+
+
+def _as_teleport(action: str) -> str:
+    return TELEPORT + action.removeprefix("go to ") if action.startswith("go to ") else action
+
+
+def fewest_turns(task: Task, way: Plan, played: Plan) -> int | None:
+    """Turns to the full score by the first kind of rest that reaches it, with or without its first actions; None if
+    none does. Raises `EngineError`."""
+    after, unplayed, *others = rests(way, played)
+    skipped = range(SKIPPED + 1)
+    for kind in ([after[n:] for n in skipped], [unplayed[n:] for n in skipped], *([plan] for plan in others)):
+        found: list[int] = []
+        for plan in kind:
+            turns = turns_to_win(task, played, plan)
+            if turns is not None:
+                found.append(turns)
+            elif found:
+                break
+        if found:
+            return min(found)
+    return None
+
+
+def rests(way: Plan, played: Sequence[str]) -> list[Plan]:
+    """What may be left to do of a way: what comes after the last action that was played; all that were not played; the
+    same after a look, or back in the room of the last that was played before; all from the first that was not played;
+    the whole way.
+
+    An action that was played stands for the first such on the way for which none stood before; going stands for
+    teleporting.
+    """
+    left = {at: _as_teleport(as_read(action)) for at, action in enumerate(way)}
+    last = -1
+    for said in (_as_teleport(as_read(action)) for action in played):
+        at = next((at for at, action in left.items() if action == said), None)
+        if at is not None:
+            del left[at]
+            last = max(last, at)
+    unplayed = tuple(way[at] for at in left)
+    first = min(left, default=len(way))
+    back = [action for action in way[:first] if action.startswith(TELEPORT)][-1:]
+    return [way[last + 1 :], unplayed, (LOOK, *unplayed), (*back, *unplayed), way[first:], way]
+
+
+@functools.lru_cache(maxsize=4096)
+def turns_to_win(task: Task, played: Plan, plan: Plan) -> int | None:
+    """After how many actions of a plan the score is full, None if it never is. Raises `EngineError`."""
+    with pool().borrowed() as simulator:
+        simulator.load(task.name, task.variation, task.simplifications)
+        simulator.reset()
+        for action in (LOOK, *played):  # an episode begins with a look around
+            simulator.step(action)
+        for turns in range(len(plan) + 1):
+            raw = simulator.raw_score()
+            if raw < 0 or simulator.completed():
+                return turns if raw >= 100 else None
+            if turns < len(plan):
+                simulator.step(plan[turns])
+    return None
