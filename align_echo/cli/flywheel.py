@@ -25,7 +25,7 @@ from align_echo.cli.console import note, stdout
 from align_echo.cli.fit import CRITIC, Fitted, fit_into
 from align_echo.cli.rate import rate_into
 from align_echo.critic.labels import Rule
-from align_echo.errors import UsageError
+from align_echo.evaluate.folder import check_folder
 from align_echo.evaluate.tables import plain_table
 from align_echo.flywheel.collection import Collected
 from align_echo.flywheel.trial import CEILING, Success, Trial
@@ -94,7 +94,10 @@ class Flywheel(Frozen):
 def turn(path: Path, wheel: Wheel, *, resume: bool) -> Flywheel:
     """Every round of it. Raises as its parts do, and `UsageError` for a folder of something else."""
     spec = environment(wheel.env)
-    _open(path, wheel.on_record, resume=resume)
+    config = json.loads(json.dumps(wheel.on_record))
+    check_folder(path, config, resume=resume)
+    path.mkdir(parents=True, exist_ok=True)
+    write_atomically(path / "config.json", json.dumps(config, indent=2) + "\n")
     _collect(path / "held-out", wheel, spec.test_split, wheel.test_tasks, wheel.seed, guide=None)
     rounds: list[Turned] = []
     for number in range(1, wheel.rounds + 1):
@@ -183,31 +186,6 @@ def _begun(folder: Path) -> bool:
 
 def _found(trial: Trial, rule: str, candidates: int) -> Success:
     return next(one for one in trial.curve if (one.rule, one.candidates) == (rule, candidates))
-
-
-def _open(path: Path, asked: dict[str, Any], *, resume: bool) -> None:
-    """Make the folder. One that holds no part yet is begun anew. Raises `UsageError` for a folder of something else."""
-    if path.exists() and not path.is_dir():
-        raise UsageError(f"{path} is a file; --out names a folder")
-    there = {one.name for one in path.iterdir()} if path.exists() else set()
-    if resume:
-        _check_same(path, json.loads(json.dumps(asked)))
-    elif there - {"config.json"}:
-        raise UsageError(f"{path} is not empty: add --resume to go on with it, or name another --out")
-    path.mkdir(parents=True, exist_ok=True)
-    write_atomically(path / "config.json", json.dumps(asked, indent=2) + "\n")
-
-
-def _check_same(path: Path, asked: dict[str, Any]) -> None:
-    try:
-        stored = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        stored = None
-    if not isinstance(stored, dict) or stored.get("command") != COMMAND:
-        raise UsageError(f"there is no flywheel to resume in {path}")
-    other = sorted(key for key in {*stored, *asked} if stored.get(key) != asked.get(key))
-    if other:
-        raise UsageError(f"{path} was started with another {other[0]}: resume with the same, or name another --out")
 
 
 def _show(summary: Flywheel) -> None:

@@ -6,7 +6,6 @@ Left out: the figures (`flywheel/trial.py`), and how a critic is asked (`critic/
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
@@ -90,11 +89,5 @@ def opinions_of(scorer: Scorer, trajectory: Trajectory, chat: Conversation) -> l
         view = view_before(trajectory, turn, action_format)
         told = [one.model_copy(update={"tokens": None}) for one in chat(view)]
         said = scorer.score(told, actions) if actions else []
-        found.append({a: Opinion(one.verdict, _logit(one.p_correct)) for a, one in zip(actions, said, strict=True)})
+        found.append({a: Opinion(one.verdict, one.logit) for a, one in zip(actions, said, strict=True)})
     return found
-
-
-def _logit(p: float | None) -> float | None:
-    if p is None:
-        return None
-    return math.log(p) - math.log1p(-p) if 0 < p < 1 else math.copysign(math.inf, p - 0.5)

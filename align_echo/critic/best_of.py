@@ -135,4 +135,3 @@ def _candidate(reply: AgentReply, judged: dict[str, Judged]) -> Candidate:
         p_correct=None if found is None else found.p_correct,
         logprob=math.fsum(reply.tokens.logprobs) if reply.tokens else None,
     )
-

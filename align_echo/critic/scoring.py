@@ -53,7 +53,8 @@ class Scorer:
             return Judged(None)
         verdict = next((one for one in VERDICTS if one == said.said), None)
         found = None if said.logprobs is None else logit(*said.logprobs)
-        return Judged(verdict, None if found is None else probability(found, self.temperature), said.usage)
+        p_correct = None if found is None else probability(found, self.temperature)
+        return Judged(verdict, p_correct, said.usage, found)
 
 
 def logit(correct: float, wrong: float) -> float | None:

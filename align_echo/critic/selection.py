@@ -30,12 +30,13 @@ class Judged:
     """What a judge said of an action. `verdict` is None if it cannot be read or the judge broke.
 
     `p_correct` in [0, 1] is the judge's probability that the action is correct, whatever its verdict; None where it
-    gives none.
+    gives none. `logit` is what it was made of, log P(correct) - log P(wrong) before any temperature.
     """
 
     verdict: Verdict | None
     p_correct: float | None = None
     usage: Usage = field(default_factory=Usage)
+    logit: float | None = None
 
     def __post_init__(self) -> None:
         """Raises `UsageError` for what is no probability."""

@@ -1,7 +1,8 @@
 """The intuitive critic (GAIA): is a proposed action correct or wrong, in one word, before it is sent.
 
 It reads what the agent reads: the agent's conversation unchanged, so that a local model's caches of it serve again, and
-one more user message with the action. Left out: probabilities, and choosing among candidates (`best_of.py`).
+one more user message with the action. Left out: probabilities (`scoring.py`), and choosing among
+candidates (`selection.py`).
 """
 
 from __future__ import annotations

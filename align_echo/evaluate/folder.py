@@ -83,13 +83,15 @@ def _keep(file: JsonlFile, records: Sequence[BaseModel]) -> None:
 
 
 def check_folder(path: Path, config: Config, *, resume: bool) -> None:
-    """Refuse a folder that cannot take this evaluation, without touching it. Raises `UsageError`.
+    """Refuse a folder that cannot take this evaluation, or another run of its kind, without touching it.
+
+    Raises `UsageError`.
 
     An evaluation in which nothing was finished (no episode, no reply) is nothing to lose: it is begun anew.
     """
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         if resume:
-            raise UsageError(f"there is no evaluation to resume in {path}")
+            raise UsageError(f"there is nothing to resume in {path}")
         return
     if not path.is_dir():
         raise UsageError(f"{path} is a file; --out names a folder")
@@ -100,7 +102,7 @@ def check_folder(path: Path, config: Config, *, resume: bool) -> None:
     try:
         stored = json.loads((path / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path} is not an evaluation's folder: it has no readable config.json") from error
+        raise UsageError(f"{path} is not the folder of a run: it has no readable config.json") from error
     for key in sorted({*config, *stored}):
         if config.get(key) != stored.get(key):
             raise UsageError(

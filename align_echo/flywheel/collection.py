@@ -148,5 +148,3 @@ def read_collection(folder: Path) -> tuple[list[Trajectory], list[LabelledEpisod
     if not found or len(found) < len(played):
         raise MissingDataError(f"{folder} lacks labels of episodes: go on with align-echo critic collect --resume")
     return played, found
-
-

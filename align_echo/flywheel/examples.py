@@ -34,14 +34,27 @@ class Said(Frozen):
     content: str
 
 
-class Example(Frozen):
+class Labels(Frozen):
+    """Of one action by each rule, None where a rule cannot tell or is not the environment's; `explores` is True for a
+    look into what was not looked into.
+    """
+
+    expert: Verdict | None = None
+    nearer: Verdict | None = None
+    continues: Verdict | None = None
+    explores: bool = False
+
+    def label(self, rule: Rule) -> Verdict | None:
+        """The label by a rule."""
+        return {"expert": self.expert, "nearer": self.nearer, "continues": self.continues}[rule]
+
+
+class Example(Labels):
     """One proposed action. `messages` is what the agent had read and said before it, `turn` counts from 0.
 
     It was drawn in `drawn` of the candidates of its turn; `logprob` is the sum of the agent's own log-probabilities of
-    the first such reply, `sent` whether the action was carried out. `expert`, `nearer` and `continues` are its labels
-    by these rules (`align_echo.critic.labels`), None where a rule cannot tell or is not the environment's; `explores`
-    is True for a look into what was not looked into. `round` is that of the flywheel, from 1; `p_correct` what the
-    critic that guided the round said of it, None without one.
+    the first such reply, `sent` whether the action was carried out. `round` is that of the flywheel, from 1;
+    `p_correct` what the critic that guided the round said of it, None without one.
     """
 
     environment: str
@@ -56,18 +69,10 @@ class Example(Frozen):
     drawn: int
     logprob: float | None
     sent: bool
-    expert: Verdict | None
-    nearer: Verdict | None
-    continues: Verdict | None
-    explores: bool
     agent: str
     weights: str
     round: int
     p_correct: float | None
-
-    def label(self, rule: Rule) -> Verdict | None:
-        """The label by a rule."""
-        return {"expert": self.expert, "nearer": self.nearer, "continues": self.continues}[rule]
 
     @property
     def key(self) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import PeftModel, get_peft_model
 from pydantic import Field
 from torch.utils.data import Dataset
 from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
@@ -26,6 +26,8 @@ from align_echo.flywheel.examples import Example
 from align_echo.flywheel.packing import Tree, ancestors, trees
 from align_echo.models.local.chat import first_differing
 from align_echo.models.local.encoding import ChatEncoder
+from align_echo.train.config import Lora
+from align_echo.train.crew import lora_of
 from align_echo.types import Frozen
 from align_echo.wrappers.dice import Dice
 
@@ -161,10 +163,7 @@ def fit(
     learner: Any = model
     if settings.weights == "lora":
         torch.manual_seed(settings.seed)
-        lora = LoraConfig(
-            r=settings.rank, lora_alpha=settings.alpha, target_modules="all-linear", task_type="CAUSAL_LM"
-        )
-        learner = get_peft_model(model, lora)
+        learner = get_peft_model(model, lora_of(Lora(rank=settings.rank, alpha=settings.alpha)))
     made = steps(asked, settings)
     trainer = _VerdictTrainer(
         model=learner,
@@ -177,7 +176,8 @@ def fit(
     trainer.words = verdict_tokens(encoder)[1]
     trainer.train(resume_from_checkpoint=resume or None)
     learner.eval()
-    return learner  # type: ignore[no-any-return]
+    learned: PreTrainedModel | PeftModel = learner
+    return learned
 
 
 @torch.no_grad()
@@ -282,5 +282,3 @@ class _VerdictTrainer(Trainer):
             self.accelerator.backward(loss)
             total += loss.detach()
         return total
-
-

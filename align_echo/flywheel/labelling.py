@@ -13,9 +13,8 @@ import gymnasium as gym
 
 from align_echo.critic.calibration import action_type
 from align_echo.critic.labels import Rule, explores, labels
-from align_echo.critic.verdict import Verdict
 from align_echo.errors import EngineError
-from align_echo.flywheel.examples import Example, Said
+from align_echo.flywheel.examples import Example, Labels, Said
 from align_echo.rollout import base_env, extend, start_view, take_turn, view_before
 from align_echo.types import AgentReply, AgentView, Candidate, Frozen, Message, Step, Trajectory
 from align_echo.wrappers.catalogue import environment
@@ -24,18 +23,10 @@ Conversation = Callable[[AgentView], Sequence[Message]]
 """The chat of an agent before its next reply."""
 
 
-class LabelledAction(Frozen):
-    """The labels of one distinct action of a turn, as in `examples.Example`."""
+class LabelledAction(Labels):
+    """One distinct action of a turn and its labels."""
 
     action: str
-    expert: Verdict | None = None
-    nearer: Verdict | None = None
-    continues: Verdict | None = None
-    explores: bool = False
-
-    def label(self, rule: Rule) -> Verdict | None:
-        """The label by a rule."""
-        return {"expert": self.expert, "nearer": self.nearer, "continues": self.continues}[rule]
 
 
 class LabelledEpisode(Frozen):

@@ -15,6 +15,7 @@ from itertools import pairwise
 import torch
 
 from align_echo.errors import UsageError
+from align_echo.train.prefixes import common
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,6 @@ def tree(conversations: Sequence[Sequence[int]], rows: Sequence[int] | None = No
     for place in path:
         ends[place] = len(ids)
     return Tree(tuple(ids), tuple(positions), tuple(ends), tuple(last), tuple(numbers[row] for row in order))
-
-
-def common(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many ids both begin with."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def trees(conversations: Sequence[Sequence[int]], *, most_tokens: int) -> list[Tree]:

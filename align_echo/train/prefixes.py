@@ -42,7 +42,7 @@ def _opening(tokens: TokenSequence) -> tuple[int, ...]:
 def _families(openings: Mapping[int, tuple[int, ...]]) -> list[Group]:
     """All rows, divided so that most tokens are saved where each family computes once what all of it begins with."""
     order = sorted(openings, key=lambda place: (openings[place], place))
-    alike = [0, *(_common(openings[one], openings[other]) for one, other in pairwise(order))]
+    alike = [0, *(common(openings[one], openings[other]) for one, other in pairwise(order))]
     best = [(0, 0, 0)]  # of so many rows: tokens saved, where the last family begins, what it shares
     for end in range(1, len(order) + 1):
         shared, choices = len(openings[order[end - 1]]), []
@@ -58,7 +58,7 @@ def _families(openings: Mapping[int, tuple[int, ...]]) -> list[Group]:
     return families
 
 
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
+def common(one: Sequence[int], other: Sequence[int]) -> int:
     """How many ids both begin with."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))

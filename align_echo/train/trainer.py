@@ -301,4 +301,3 @@ class _Steps(Dataset[int]):
 
 def _only(items: list[int]) -> dict[str, torch.Tensor]:
     return {"step": torch.tensor(items)}
-

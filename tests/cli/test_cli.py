@@ -73,7 +73,7 @@ BAD = {
         ["evaluate", "--env", "alfworld", "--agent", "vanilla", "--model", "m", "--base-url", "localhost"],
         "must start with http",
     ),
-    "resume of nothing": ([*EVALUATE, "--resume"], "no evaluation to resume in out"),
+    "resume of nothing": ([*EVALUATE, "--resume"], "nothing to resume in out"),
     "unknown option": ([*EVALUATE, "--taks", "3"], "--taks"),
     "missing option": (["evaluate", "--agent", "novice"], "--env"),
     "not a number": ([*EVALUATE, "--seed", "one"], "--seed"),

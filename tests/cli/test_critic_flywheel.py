@@ -50,7 +50,7 @@ def test_two_rounds_of_which_the_second_is_guided_and_learns_from_both(run):
 
 
 BAD = {
-    "a flywheel that was not begun": (["--resume"], "there is no flywheel to resume in wheel"),
+    "a flywheel that was not begun": (["--resume"], "there is nothing to resume in wheel"),
     "nothing to choose from": (["--candidates", "1"], "--candidates"),
     "an unknown environment": (["--env", "chess"], "unknown environment 'chess'"),
     "an agent without a model": (["--agent", "expert"], "the agent expert asks no model"),

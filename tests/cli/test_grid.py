@@ -51,7 +51,7 @@ BAD = {
         "there is no scripted novice-careful for webshop",
     ),
     "temperature of no model": ([*GRID[1:], "--temperature", "1"], "no agent of this grid asks a model"),
-    "resume of nothing": ([*GRID[1:], "--resume"], "no evaluation to resume in out"),
+    "resume of nothing": ([*GRID[1:], "--resume"], "nothing to resume in out"),
     "missing environment": (GRID[3:], "--env"),
     "missing interface": (["--env", "alfworld", "--agent", "novice"], "--interface"),
 }

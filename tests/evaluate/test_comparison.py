@@ -165,7 +165,7 @@ def test_a_folder_in_use_or_of_another_run_is_refused_and_left_as_it_was(tmp_pat
         EvaluationFolder(tmp_path, CONFIG)
     with pytest.raises(UsageError, match="seed = 0, not 1"):
         EvaluationFolder(tmp_path, {"agent": "test", "seed": 1}, resume=True)
-    with pytest.raises(UsageError, match="no evaluation to resume"):
+    with pytest.raises(UsageError, match="nothing to resume"):
         EvaluationFolder(tmp_path / "fresh", CONFIG, resume=True)
     assert sorted(tmp_path.rglob("*")) == before
 
