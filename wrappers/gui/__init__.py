@@ -1,0 +1,1 @@
+"""What every graphical environment and dataset shares: the actions."""
