@@ -1,8 +1,8 @@
 """Actions on a screen, as text: `click(12, 34)`, `type("hello")`, `scroll(80, 100, "down")`, `press_back()`.
 
 GAIA's action space (section 3.1 and prompt 2): one call, integers for pixels from the upper left corner of the
-screenshot, JSON strings for text. `parse` and `write` are inverse to one another. Left out: whether a point lies on the screen and
-whether an environment knows the action; that is the environment's to say.
+screenshot, JSON strings for text. `parse` and `write` are inverse to one another. Left out: whether a point lies on
+the screen and whether an environment knows the action; that is the environment's to say.
 """
 
 from __future__ import annotations
