@@ -168,10 +168,13 @@ class ChoiceCounts(Frozen):
 
 
 class Choice(Frozen):
-    """How a reply was chosen: all candidates in the order drawn, and the place of the one that was `taken`."""
+    """How a reply was chosen: all candidates in the order drawn, and the place of the one that was `taken`.
+
+    `taken` is None where somebody else's action was carried out (`critic/led.py`).
+    """
 
     candidates: tuple[Candidate, ...]
-    taken: int
+    taken: int | None
 
     @property
     def counts(self) -> ChoiceCounts:

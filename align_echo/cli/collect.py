@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from align_echo.agents.conversation import ChatAgent
-from align_echo.cli.agents import Player, about, choose_player, needs_model, workers_for
+from align_echo.cli.agents import Player, about, build_agent, choose_player, needs_model, workers_for
 from align_echo.cli.console import Display, note, resumable, stdout
 from align_echo.cli.plan import (
     SELF,
@@ -24,6 +25,7 @@ from align_echo.cli.plan import (
     try_reset,
 )
 from align_echo.critic.best_of import BestOf
+from align_echo.critic.led import Led
 from align_echo.errors import UsageError
 from align_echo.evaluate.comparison import BASELINE
 from align_echo.evaluate.folder import EvaluationFolder, check_folder
@@ -32,11 +34,15 @@ from align_echo.evaluate.tables import plain_table
 from align_echo.flywheel.collection import PART, Collected, finish, label_all
 from align_echo.flywheel.examples import require_parquet
 from align_echo.models.names import is_local
+from align_echo.types import Agent
 from align_echo.wrappers.catalogue import check_split, environment, make, resolve_interface
 from align_echo.wrappers.catalogue import tasks as list_tasks
 
 TOP_K, TOP_P = 30, 0.8
 """GAIA's (paper 3, section 4.1)."""
+
+States = Literal["agent", "expert"]
+"""Whose actions are carried out: the candidates that are sent, or the expert's, as in GAIA's datasets."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,7 @@ class Drawing:
     top_k: int | None
     top_p: float | None
     guide: str | None
+    states: States = "agent"
 
     def truncation(self, model: str | None) -> Truncation | None:
         """What a model of a name draws from; None for all."""
@@ -132,8 +139,12 @@ def collect_into(
         "command": "critic collect",
         "top_k": truncation.top_k if truncation else None,
         "top_p": truncation.top_p if truncation else None,
+        "states": drawing.states,
         "round": number,
     }
+    actor: Agent = made
+    if drawing.states == "expert":
+        actor = Led(made, build_agent("expert", None, spec=spec, split=split, data_root=data_root, seed=seed))
     check_folder(path, config, resume=resume)
     try_reset(spec, plan.task_ids[0], split=split, data_root=data_root)
     folder = EvaluationFolder(path, config, resume=resume)
@@ -141,7 +152,7 @@ def collect_into(
     (chosen,) = plan.variants.values()
     with resumable(path), Display() as display:
         played = play_part(
-            plan, made, chosen, plan.episodes, part=PART, title="episodes", folder=folder, display=display
+            plan, actor, chosen, plan.episodes, part=PART, title="episodes", folder=folder, display=display
         )
         labelled = label_all(
             lambda: make(env, split=split, interface=chosen, data_root=data_root),

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from align_echo.cli import options
-from align_echo.cli.collect import Drawing, collect_into
+from align_echo.cli.collect import Drawing, States, collect_into
 from align_echo.cli.console import new_folder
 from align_echo.cli.fit import fit_into
 from align_echo.cli.flywheel import Wheel, turn
@@ -25,6 +25,10 @@ critic = typer.Typer(help="Collect labelled actions, train an intuitive critic, 
 Candidates = Annotated[int, typer.Option("--candidates", min=1, help="Replies that the agent draws every turn.")]
 TopK = Annotated[int | None, typer.Option("--top-k", min=0, help="Of a local model's draws; default 30, 0 is off.")]
 TopP = Annotated[float | None, typer.Option("--top-p", min=0, max=1, help="Of a local model's draws; default 0.8.")]
+WhoseStates = Annotated[
+    States,
+    typer.Option("--states", help="Whose actions are carried out: agent (the candidate that is sent) or expert."),
+]
 Tasks = Annotated[int, typer.Option("--tasks", min=1, help="How many of the split are played.")]
 LabelRule = Annotated[
     Rule | None, typer.Option("--rule", help="What is right: expert, nearer or continues; default: the environment's.")
@@ -50,6 +54,7 @@ def collect(
         str | None,
         typer.Option("--guide", help="A critic that takes the candidate to send, or self; default: the first is sent."),
     ] = None,
+    states: WhoseStates = "agent",
     interface: Annotated[str, typer.Option("--interface", help="none, a shipped name, or a .py file.")] = "none",
     base_url: options.BaseUrl = None,
     seed: options.Seed = 0,
@@ -60,7 +65,7 @@ def collect(
 ) -> None:
     """Play tasks with several candidates a turn, label every one by the environment's oracle, write them as Parquet."""
     path = _folder(out, resume, "collect", env)
-    drawing = Drawing(candidates, temperature, top_k, top_p, guide)
+    drawing = Drawing(candidates, temperature, top_k, top_p, guide, states)
     collect_into(
         path,
         env,
@@ -127,6 +132,7 @@ def flywheel(
     temperature: Annotated[float, typer.Option("--temperature", min=0, help="Of the agent's model.")] = 1.0,
     top_k: TopK = None,
     top_p: TopP = None,
+    states: WhoseStates = "agent",
     rule: LabelRule = None,
     weights: Annotated[str | None, typer.Option("--weights", help="lora or full; default: lora.")] = None,
     lr: Annotated[float | None, typer.Option("--lr", help="Learning rate; default 1e-4.")] = None,
@@ -148,7 +154,7 @@ def flywheel(
         rounds=rounds,
         tasks=tasks,
         test_tasks=test_tasks,
-        drawing=Drawing(candidates, temperature, top_k, top_p, None),
+        drawing=Drawing(candidates, temperature, top_k, top_p, None, states),
         rule=rule,
         config=config,
         settings={"weights": weights, "lr": lr, "epochs": epochs, "seed": seed},

@@ -1,10 +1,10 @@
 """Train by several methods, measure, compare: `python -m benchmarks.learning STUDY [--seeds N] [--arms A B ...]`.
 
 Studies: `alfworld` and, each with one thing changed, `alfworld-low-rate`, `alfworld-n4`, `alfworld-hard` and
-`alfworld-interface`; `webshop` and `webshop-high-rate`. Every arm begins with the same model, ends after the same
-number of turns played in environments and is measured without critique on tasks that were not trained on. Hours on two
-cores; a study that was stopped goes on with the same command. Writes `summary.json` into --out; the last line is one
-JSON object.
+`alfworld-interface`; `webshop`, `webshop-high-rate` and `webshop-taught`. Every arm begins with the same model, ends
+after the same number of turns played in environments and is measured without critique on tasks that were not trained
+on. Hours on two cores; a study that was stopped goes on with the same command. Writes `summary.json` into --out; the
+last line is one JSON object.
 """
 
 from __future__ import annotations

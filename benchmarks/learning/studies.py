@@ -39,16 +39,25 @@ ALFWORLDS = ("alfworld", "alfworld-low-rate", "alfworld-n4", "alfworld-hard", "a
 """The first is the comparison; the others are the same with one thing changed, those of methods with half the turns."""
 
 
+TAUGHT = "runs/learning/taught/model"
+"""What `python -m benchmarks.learning.taught` writes."""
+
+
 def _alfworld(name: str) -> Study:
     return Study(name, env="alfworld", split="valid_unseen", tasks=134, samples=2, baseline="grpo")
+
+
+def _webshop(name: str, *, baseline: str = "echo-linear", start: str = "pocket") -> Study:
+    return Study(name, env="webshop", split="test", tasks=500, samples=1, baseline=baseline, start=start)
 
 
 STUDIES = {
     study.name: study
     for study in (
         *(_alfworld(name) for name in ALFWORLDS),
-        Study("webshop", env="webshop", split="test", tasks=500, samples=1, baseline="grpo"),
-        Study("webshop-high-rate", env="webshop", split="test", tasks=500, samples=1, baseline="echo-linear"),
+        _webshop("webshop", baseline="grpo"),
+        _webshop("webshop-high-rate"),
+        _webshop("webshop-taught", start=TAUGHT),
     )
 }
 

@@ -112,6 +112,17 @@ def test_a_finished_collection_resumes_to_the_same(collection, run, tmp_path):
     assert "was started with" in err
 
 
+def test_in_the_experts_states_every_episode_is_won_whatever_the_candidates_are(run, tmp_path):
+    status, _, err = run(*COLLECT, "--candidates", "2", "--states", "expert", "--out", str(tmp_path / "led"))
+    assert status == 0, err
+    played, _ = read_collection(tmp_path / "led")
+    assert all(one.won for one in played)
+    assert {one.agent for one in played} == {"first-of-2(vanilla(pocket)), led by expert"}
+    examples = read_examples(tmp_path / "led" / "examples.parquet")
+    assert any(one.nearer == "wrong" for one in examples)
+    assert not any(one.sent and one.expert == "wrong" for one in examples)
+
+
 def test_a_stopped_collection_goes_on_where_it_was(collection, run, stop_after_first_episode):
     command = [*COLLECT, "--candidates", "2", "--workers", "1", "--out", "run"]
     status, _, err = run(*command)

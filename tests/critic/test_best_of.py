@@ -198,7 +198,7 @@ def test_a_baseline_takes_by_its_rule_and_asks_nobody(pick: Picking, taken: int)
 
 
 def test_a_random_pick_is_the_same_for_the_same_seed_and_not_always_the_first() -> None:
-    def taken(seed: int) -> list[int]:
+    def taken(seed: int) -> list[int | None]:
         agent = Vanilla(ScriptedModel([str(number) for number in range(48)]), temperature=1.0)
         player = BestOf(agent, 4, pick="random", seed=seed)
         replies = [player.with_sample(sample).act(VIEW) for sample in range(12)]
