@@ -1,4 +1,4 @@
-"""A start for the study `webshop-taught`, whose WebShop critic was taught longer: `python -m benchmarks.learning.taught`.
+"""The start of the study `webshop-taught`: a critic that was taught longer. `python -m benchmarks.learning.taught`.
 
 The pocket model is fine-tuned on what its own making showed it little of, critiques of attempts at training goals and
 the attempts that follow them, with some shopping in between that keeps its hand in. Half an hour in one thread. A run
