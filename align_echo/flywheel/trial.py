@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +28,10 @@ from align_echo.wrappers.dice import Dice
 
 Flags = npt.NDArray[np.bool_]
 
-CEILING = "pass"
+CEILING: Final = "pass"
 """In the place of a rule: pass@N."""
+
+Choosing = Picking | Literal["pass"]
 
 
 @dataclass(frozen=True)
@@ -111,18 +114,25 @@ def trial(states: Sequence[State], rule: Rule, *, temperature: float = 1.0, seed
 def curve(states: Sequence[State], *, temperature: float = 1.0, seed: int = 0) -> list[Success]:
     """Every rule at every number of candidates that all states have, one after the other."""
     most = min(len(state.candidates) for state in states)
-    rules: list[Picking] = ["critic", "random", "majority"]
+    rules: list[Choosing] = ["critic", "random", "majority"]
     if all(one.logprob is not None for state in states for one in state.candidates if one.action is not None):
         rules.append("logprob")
-    single = _right(states, lambda state: state.candidates[0].action)
-    found = []
-    for n in range(1, most + 1):
-        for rule in rules:
-            right = _right(states, _taker(rule, n, temperature, seed))
-            found.append(_success(rule, n, states, right, single, seed))
-        passed = np.asarray([any(_is_right(state, one.action) for one in state.candidates[:n]) for state in states])
-        found.append(_success(CEILING, n, states, passed, single, seed))
-    return found
+    single = right_of(states, "first", 1)
+    return [
+        _success(rule, n, states, right_of(states, rule, n, temperature=temperature, seed=seed), single, seed)
+        for n in range(1, most + 1)
+        for rule in (*rules, CEILING)
+    ]
+
+
+def right_of(
+    states: Sequence[State], rule: Choosing, n: int, *, temperature: float = 1.0, seed: int = 0
+) -> Flags:
+    """Whether in each state [S] the action is right that a rule takes of the first n; for `CEILING`, whether any is."""
+    if rule == CEILING:
+        return np.asarray([any(_is_right(state, one) for one in _actions(state, n)) for state in states])
+    taken = _taker(rule, n, temperature, seed)
+    return np.asarray([_is_right(state, taken(state)) for state in states])
 
 
 def _taker(rule: Picking, n: int, temperature: float, seed: int) -> Callable[[State], str | None]:
@@ -157,14 +167,7 @@ def _is_right(state: State, action: str | None) -> bool:
     return action is not None and state.labels.get(action) == "correct"
 
 
-def _right(states: Sequence[State], taken: Callable[[State], str | None]) -> Flags:
-    """Whether the action taken in each state [S] is right."""
-    return np.asarray([_is_right(state, taken(state)) for state in states])
-
-
-def _success(
-    rule: str, n: int, states: Sequence[State], right_S: Flags, single_S: Flags, seed: int
-) -> Success:
+def _success(rule: str, n: int, states: Sequence[State], right_S: Flags, single_S: Flags, seed: int) -> Success:
     places = {task: place for place, task in enumerate(dict.fromkeys(state.task for state in states))}
     task_S = np.asarray([places[state.task] for state in states])
 

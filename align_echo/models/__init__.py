@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from align_echo.errors import UsageError
 from align_echo.models.cache import ReplyCache
-from align_echo.models.names import has_endpoint, is_local
+from align_echo.models.names import MODEL_FILES, has_endpoint, is_local, is_path
 from align_echo.models.prices import Price, price_of
 from align_echo.models.recording import Call, RecordingModel
 from align_echo.models.scripted import ScriptedModel
@@ -15,8 +15,9 @@ def load_model(name: str, base_url: str | None = None, *, seed: int = 0) -> Chat
     """The chat model called `name`: a local one (`models/names.py` says which), else one at an endpoint.
 
     `base_url` is for endpoints (default: `OPENAI_BASE_URL`, else OpenAI's own), `seed` for the draws of local models.
-    Raises `UsageError` for a base URL where there is none, when the endpoint needs a key and none is set, or when a
-    local model's files cannot be used; `MissingExtraError`, `MissingDataError` for what a local model lacks.
+    Raises `UsageError` for a base URL where there is none, when the endpoint needs a key and none is set, for a path
+    that holds no model, or when a local model's files cannot be used; `MissingExtraError`, `MissingDataError` for what
+    a local model lacks.
     """
     if base_url and not has_endpoint(name):
         raise UsageError(f"--model {name} runs in this process and is asked at no endpoint: leave --base-url out")
@@ -24,6 +25,8 @@ def load_model(name: str, base_url: str | None = None, *, seed: int = 0) -> Chat
         from align_echo.models.local import load_local
 
         return load_local(name, base_url=base_url, seed=seed)
+    if is_path(name):
+        raise UsageError(f"{name} is not the folder of a model: it has no {' and no '.join(MODEL_FILES)}")
     from align_echo.models.openai_model import OpenAICompatibleModel
 
     return OpenAICompatibleModel(name, base_url=base_url)

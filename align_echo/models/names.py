@@ -30,6 +30,11 @@ def is_local(name: str) -> bool:
     return name == POCKET or name.startswith(PREFIXES) or any((Path(name) / file).is_file() for file in MODEL_FILES)
 
 
+def is_path(name: str) -> bool:
+    """Whether a name is meant as a path: it begins as one, or leads through folders that are there."""
+    return name.startswith(("/", "./", "../", "~")) or ("/" in name and Path(name).is_dir())
+
+
 def folder_of(name: str) -> Path | None:
     """The folder that a local model's name stands for, if there is one on this machine."""
     path = Path(next((name.removeprefix(one) for one in PREFIXES if name.startswith(one)), name))

@@ -105,11 +105,11 @@ def _summary(folder: Path) -> dict[str, Any]:
 
 def show(found: Sequence[Finding], out: Path) -> None:
     """Print the findings as a Markdown table, and write them to `summary.json`."""
-    print(_markdown(found))
+    print(markdown(found))
     write_atomically(out / "summary.json", json.dumps([one.model_dump() for one in found], indent=2) + "\n")
 
 
-def _markdown(found: Sequence[Finding]) -> str:
+def markdown(found: Sequence[Finding]) -> str:
     lines = ["| measure | method | seeds | n | value, % | over the baseline | turns played | steps |", "|---" * 8 + "|"]
     for one in found:
         value = f"{100 * one.value:.1f} [{100 * one.ci95[0]:.1f}, {100 * one.ci95[1]:.1f}]"
