@@ -36,6 +36,9 @@ action that does no harm is right, a look or a refused one too."""
 MOST_ACTIONS = 200
 """Of an expert that goes on by itself, before it counts as lost."""
 
+LOOKING = ("go to ", "open ", "examine ")
+"""How ALFWorld's actions begin that may show what is in or on furniture."""
+
 
 def default_rule(name: str) -> Rule:
     """`nearer` where the environment measures distance, else `continues`. Raises `UsageError` for an unknown name."""
@@ -92,12 +95,15 @@ def explores(view: AgentView, action: str) -> bool:
     """Whether an ALFWorld action looks into new furniture while something that the task needs was never seen.
 
     It reads what the player could read and asks no engine, so it does not see whether the action is refused. Going to
-    furniture counts once, opening it until its inside was seen; examining does not.
+    furniture counts once, opening it until its inside was seen. Examining it, which is how one looks at what stands
+    beside the furniture that one went to, counts until it was seen what is there, or that it is closed.
     """
     goal = read_goal(view.goal)
-    place = action.strip().removeprefix("go to ").removeprefix("open ")
-    if goal is None or place == action.strip():
+    said = action.strip()
+    way = next((one for one in LOOKING if said.startswith(one)), None)
+    if goal is None or way is None:
         return False
+    place = said.removeprefix(way)
     belief = Belief.from_intro(view.initial_observation)
     stood: set[str] = set()
     seen: set[str] = set()
@@ -107,8 +113,12 @@ def explores(view: AgentView, action: str) -> bool:
         stood.add((turn.action or "").removeprefix("go to "))
     kinds = [name_of(thing) for thing in seen]
     missing = kinds.count(goal.obj) < goal.copies or (bool(goal.tool) and goal.tool not in kinds)
-    fresh = place not in belief.contents and (action.strip().startswith("open ") or place not in stood)
-    return missing and fresh
+    known = {
+        "go to ": place in stood,
+        "open ": False,
+        "examine ": place in belief.closed or place not in belief.places,
+    }
+    return missing and place not in belief.contents and not known[way]
 
 
 # ---------------------------------------------------------------- nearer
