@@ -42,13 +42,17 @@ class BestOf:
         abstain_below: float = 0.0,
         seed: int = 0,
     ) -> None:
-        """Raises `UsageError` for fewer than one candidate, or several that would all be alike."""
+        """Raises `UsageError` for fewer than one candidate, several that would all be alike, or the rule "logprob" over
+        an agent that asks its model several times a turn.
+        """
         if candidates < 1:
             raise UsageError(f"there must be at least 1 candidate, not {candidates}")
         if candidates > 1 and agent.temperature == 0:
             raise UsageError(f"best of {candidates} needs an agent that draws: a temperature above 0")
         if not 0 <= abstain_below <= 1:
             raise UsageError(f"abstain_below is a probability in [0, 1], not {abstain_below}")
+        if pick == "logprob" and not agent.asks_once:
+            raise UsageError(f"--pick logprob compares replies, and the agent {agent.kind} asks several times a turn")
         self._agent = agent
         self._candidates = candidates
         self._critic = critic
