@@ -1,4 +1,4 @@
-"""A reasoning critic learns from collected actions: the form by imitation, who is right by comparison; and it resumes."""
+"""A reasoning critic learns from collected actions: first the form, then who is right; and it resumes."""
 
 from __future__ import annotations
 
