@@ -42,7 +42,7 @@ RULE = "nearer"
 SETTINGS = {
     "one token": {"weights": "full", "lr": 3e-4, "epochs": 2},
     "reasoning": {
-        **{"weights": "full", "warm_examples": 256, "warm_lr": 3e-4, "lr": 3e-5, "reply_tokens": 48},
+        **{"weights": "full", "warm_examples": 256, "warm_lr": 1e-3, "lr": 3e-5, "reply_tokens": 48},
         **{"steps": 10, "states": 8, "samples": 8},
     },
 }

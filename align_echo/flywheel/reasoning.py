@@ -137,7 +137,7 @@ def fit_reasoning(
     if {label for _, label in labelled} != {"correct", "wrong"}:
         raise UsageError("there are not both correct and wrong actions to learn from")
     if settings.warm_examples and not _newest(folder):
-        shown = Dice(f"warm start {settings.seed}").shuffled(labelled)[: settings.warm_examples]
+        shown = by_turn(labelled, settings.seed)[: settings.warm_examples]
         size = settings.warm_batch
         parts = [shown[place : place + size] for place in range(0, len(shown), size)]
         encoder = crew.models["critic"].encoder
@@ -159,6 +159,14 @@ def fit_reasoning(
     comparing = StepSettings(tokens_per_batch=settings.tokens_per_batch)
     _train(crew, compare, comparing, settings, folder, steps=settings.steps, lr=settings.lr, watch=watch)
     crew.publish()
+
+
+def by_turn(labelled: Sequence[tuple[Example, Verdict]], seed: int) -> list[tuple[Example, Verdict]]:
+    """Turns in an order by the seed, actions of a turn together: what was read before them is then computed once."""
+    found: dict[str, list[tuple[Example, Verdict]]] = {}
+    for one, label in labelled:
+        found.setdefault(f"{one.task_id} {one.sample} {one.round} {one.turn}", []).append((one, label))
+    return [pair for turn in Dice(f"warm start {seed}").shuffled(sorted(found)) for pair in found[turn]]
 
 
 def states_at(
