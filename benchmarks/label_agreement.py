@@ -29,7 +29,7 @@ import gymnasium as gym
 import align_echo
 from align_echo.agents.novices import make_novice
 from align_echo.critic.agreement import Agreement, EnvironmentAgreement, Labelled, agreement
-from align_echo.critic.labels import Rule, default_rule, explores, label
+from align_echo.critic.labels import Rule, default_rule, explores_here, label
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import MissingExtraError
 from align_echo.evaluate.selection import pick_tasks
@@ -87,7 +87,7 @@ class Labels:
                 action_type=action_type(self.name, action),
                 first=None,
                 second=None,
-                explores=self.name == "alfworld" and explores(view, action),
+                explores=explores_here(env, view, action),
             )
         )
 

@@ -1,30 +1,52 @@
-"""Candidates judged per second: `python -m benchmarks.scorer [--tokens 1000] [--candidates 8] [--rounds 5]`.
+"""Candidates judged per second, and at which accuracy: `python -m benchmarks.scorer [--tasks 16] [--out FOLDER]`.
 
 One conversation and several proposed actions, judged by the pocket model in one pass (`align_echo.critic.scoring`), and
 by the way that GAIA compares: a `generate` call of `transformers` for each candidate, the whole prompt again. Both in
 one process, float32, one thread, verdicts compared. Every round has a conversation that was not seen before; with
-`warm` the agent has just drawn its candidates from the same engine, as it has where it acts. The last line is one JSON
-object.
+`warm` the agent has just drawn its candidates from the same engine, as it has where it acts.
+
+Then the critic of one token against the one that reasons (GAIA's table 5): both begin as the pocket model and learn all
+weights from the same actions, which the pocket model proposes in `--tasks` training tasks of ALFWorld, and judge the
+same actions of tasks of another split, as best-of-N asks. A few minutes of CPU; `--tasks 0` leaves it out, `--out`
+keeps it and goes on with what is there. CPU seconds are those of all threads. The last line is one JSON object.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from align_echo.critic.scoring import Scorer
+from align_echo.cli.main import main as align_echo
+from align_echo.critic.reasoning import Reasoner
+from align_echo.critic.scoring import Critic, Scorer
 from align_echo.critic.verdict import VERDICTS, verdict_messages
+from align_echo.flywheel.examples import Example, balanced, read_examples
+from align_echo.models import load_model
 from align_echo.models.drawing import draw
 from align_echo.models.local import load_local
 from align_echo.models.local.chat import LocalModel
 from align_echo.types import Message
 
 Judge = Callable[[list[Message], Sequence[str]], list[str | None]]
+
+RULE = "nearer"
+SETTINGS = {
+    "one token": {"weights": "full", "lr": 3e-4, "epochs": 2},
+    "reasoning": {
+        **{"weights": "full", "warm_examples": 256, "warm_lr": 1e-3, "lr": 3e-5, "reply_tokens": 48},
+        **{"steps": 10, "states": 8, "samples": 8},
+    },
+}
+"""Of `align-echo critic train`."""
 
 
 def conversation(model: LocalModel, tokens: int, number: int) -> list[Message]:
@@ -68,11 +90,89 @@ def seconds(judge: Judge, chat: list[Message], actions: Sequence[str]) -> tuple[
     return time.perf_counter() - begun, said
 
 
+# ---------------------------------------------------------------- accuracy
+
+
+def run(folder: Path, *arguments: object) -> float:
+    """A command of align-echo that writes to a folder; the CPU seconds that it took. What is finished is kept."""
+    taken = folder.with_suffix(".cpu")
+    if (folder / "summary.json").is_file() and taken.is_file():
+        return float(taken.read_text())
+    begun = time.process_time()
+    more = ["--resume"] if (folder / "config.json").is_file() else []
+    if status := align_echo([*map(str, arguments), "--out", str(folder), *more]):
+        raise SystemExit(status)
+    spent = time.process_time() - begun
+    taken.write_text(f"{spent:.1f}")
+    return spent
+
+
+def collected(folder: Path, split: str, tasks: int) -> list[Example]:
+    """What the pocket model proposes in so many tasks, as many correct as wrong actions."""
+    draw_widely = ("--candidates", "4", "--temperature", "1.5", "--top-k", "0", "--top-p", "1")
+    play = ("critic", "collect", "--env", "alfworld", "--model", "pocket", *draw_widely)
+    run(folder, *play, "--split", split, "--tasks", tasks)
+    return balanced(read_examples(folder), RULE)
+
+
+def trained(name: str, folder: Path, examples: Path) -> dict[str, Any]:
+    """A critic of a name in `SETTINGS`: its folder, on how many actions it learned and in how many CPU seconds."""
+    settings = folder.with_suffix(".yaml")
+    settings.write_text(json.dumps(SETTINGS[name]))
+    kind = ["--reasoning"] if name == "reasoning" else []
+    learn = ("critic", "train", *kind, "--examples", examples, "--rule", RULE, "--held-out", "0", "--config", settings)
+    spent = run(folder, *learn)
+    summary = json.loads((folder / "summary.json").read_text())
+    return {"folder": folder / "critic", "learned_from": summary["learned_from"], "training_cpu_seconds": spent}
+
+
+def judged(critic: Critic, examples: Sequence[Example]) -> dict[str, float]:
+    """How right a critic is and how long it takes. The actions of a turn are asked about at once."""
+    turns = [list(group) for _, group in groupby(examples, key=lambda one: (one.task_id, one.sample, one.turn))]
+    critic.score(turns[0][0].conversation, [turns[0][0].action])
+    clock, cpu, right, unread = time.perf_counter(), time.process_time(), 0, 0
+    for turn in turns:
+        said = critic.score(turn[0].conversation, [one.action for one in turn])
+        right += sum(one.label(RULE) == found.verdict for one, found in zip(turn, said, strict=True))
+        unread += sum(found.verdict is None for found in said)
+    clock, cpu = time.perf_counter() - clock, time.process_time() - cpu
+    return {
+        "n": len(examples),
+        "accuracy": 100 * right / len(examples),
+        "unreadable": unread,
+        "seconds": clock,
+        "cpu_seconds": cpu,
+        "right_per_cpu_second": right / cpu,
+    }
+
+
+def accuracy(folder: Path, tasks: int, test_tasks: int) -> dict[str, dict[str, Any]]:
+    """Both critics on the same actions, with a table."""
+    collected(folder / "collection", "train", tasks)
+    test = collected(folder / "test", "valid_seen", test_tasks)
+    found: dict[str, dict[str, Any]] = {}
+    for name in SETTINGS:
+        made = trained(name, folder / name.replace(" ", "-"), folder / "collection")
+        model = load_model(str(made.pop("folder")))
+        critic: Critic = Scorer(model) if name == "one token" else Reasoner(model, max_tokens=48)
+        found[name] = {**made, **judged(critic, test)}
+    print("\n| critic | learned from | its CPU s | n | accuracy | unreadable | s | CPU s | right verdicts per CPU s |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for name, one in found.items():
+        learned = f"{one['learned_from']} | {one['training_cpu_seconds']:.0f}"
+        told = f"{one['n']} | {one['accuracy']:.1f}% | {one['unreadable']} | {one['seconds']:.1f}"
+        print(f"| {name} | {learned} | {told} | {one['cpu_seconds']:.1f} | {one['right_per_cpu_second']:.1f} |")
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=int, default=1000, help="of the conversation, about")
     parser.add_argument("--candidates", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--tasks", type=int, default=16, help="that the critics learn from; 0 trains none")
+    parser.add_argument("--test-tasks", type=int, default=8)
+    parser.add_argument("--out", type=Path, help="folder of collections and critics; default: one that is removed")
     given = parser.parse_args()
     if given.tokens < 100 or given.candidates < 1 or given.rounds < 1:
         parser.error("--tokens is at least 100, --candidates and --rounds at least 1")
@@ -106,7 +206,11 @@ def main() -> None:
         print(f"| {name} | {one:.1f} | {one / rate['generate']:.2f} |")
     print(f"\nverdicts alike: {alike} of {total}")
     last = {"name": f"candidates judged, {given.tokens}-token prompt", "value": rate["scorer"], "unit": "candidates/s"}
-    print(json.dumps({**last, "baseline": rate["generate"], "ratio": rate["scorer"] / rate["generate"], "n": total}))
+    last |= {"baseline": rate["generate"], "ratio": rate["scorer"] / rate["generate"], "n": total}
+    if given.tasks:
+        with nullcontext(given.out) if given.out else tempfile.TemporaryDirectory() as folder:
+            last["critics"] = accuracy(Path(folder), given.tasks, given.test_tasks)
+    print(json.dumps(last))
 
 
 if __name__ == "__main__":

@@ -57,6 +57,11 @@ class ChatAgent(abc.ABC):
         """That of every call; 0 is greedy."""
         return self._temperature
 
+    @property
+    def asks_once(self) -> bool:
+        """Whether a turn is one call of the model, whose reply and tokens are then the turn's."""
+        return type(self).act is ChatAgent.act
+
     def describe(self) -> dict[str, str]:
         """Its model, endpoint or weights, temperature and prompt hashes, for run records."""
         prompts = {f"prompt.{name}": prompt_hash(name) for name in (*SHARED_PROMPTS, *self.prompts)}
@@ -75,7 +80,7 @@ class ChatAgent(abc.ABC):
 
         Raises `ModelError` if one cannot be drawn.
         """
-        if type(self).act is not ChatAgent.act:
+        if not self.asks_once:
             return [self.with_sample(sample).act(view) for sample in samples]
         messages = self.conversation(view)
         drawn = draw(self._model, messages, samples, temperature=self._temperature, max_tokens=self._max_tokens)

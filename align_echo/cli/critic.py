@@ -14,6 +14,7 @@ from align_echo.cli import options
 from align_echo.cli.collect import Drawing, States, collect_into
 from align_echo.cli.console import new_folder
 from align_echo.cli.fit import fit_into
+from align_echo.cli.fit_reasoning import fit_reasoning_into
 from align_echo.cli.flywheel import Wheel, turn
 from align_echo.cli.rate import rate_into
 from align_echo.critic.labels import Rule
@@ -94,13 +95,24 @@ def train(
     epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Default: 1.")] = None,
     config: Annotated[Path | None, typer.Option("--config", help="YAML of all settings.")] = None,
     held_out: Annotated[float, typer.Option("--held-out", help="Share of the tasks that is not learned from.")] = 0.1,
+    reasoning: Annotated[
+        bool, typer.Option("--reasoning", help="A critic that writes a reason before its verdict, by GRPO.")
+    ] = False,
     seed: options.Seed = 0,
     out: options.Out = None,
     resume: options.Resume = False,
 ) -> None:
     """Train a critic on collected actions, one token each, and calibrate it on tasks that it did not learn from."""
     path = _folder(out, resume, "critic", Path(model).name)
-    changes = {"weights": weights, "lr": lr, "epochs": epochs, "seed": seed}
+    changes = {"weights": weights, "lr": lr, "seed": seed}
+    if reasoning:
+        if epochs is not None:
+            raise UsageError("--epochs is not for --reasoning, which counts steps: set `steps` in --config")
+        fit_reasoning_into(
+            path, examples, model=model, rule=rule, config=config, changes=changes, share=held_out, resume=resume
+        )
+        return
+    changes["epochs"] = epochs
     fit_into(path, examples, model=model, rule=rule, config=config, changes=changes, share=held_out, resume=resume)
 
 
@@ -109,12 +121,21 @@ def evaluate(
     judge: Annotated[str, typer.Option("--critic", help="The critic: a model's name or folder.")],
     examples: Examples,
     rule: LabelRule = None,
+    reasoning: options.Reasoning = False,
+    votes: Annotated[
+        int | None, typer.Option("--votes", min=1, help="Of --reasoning: verdicts on each action; default 1, greedy.")
+    ] = None,
     base_url: options.BaseUrl = None,
     seed: options.Seed = 0,
     out: options.Out = None,
+    resume: options.Resume = False,
 ) -> None:
     """How right a critic is on collected actions, and what best-of-N under it would have sent, for every N."""
-    rate_into(out or new_folder("trial", "critic"), judge, examples, rule=rule, base_url=base_url, seed=seed)
+    if votes is not None and not reasoning:
+        raise UsageError("--votes counts reasoned verdicts: add --reasoning")
+    path = _folder(out, resume, "trial", "critic")
+    asked = (votes or 1) if reasoning else None
+    rate_into(path, judge, examples, rule=rule, base_url=base_url, seed=seed, votes=asked, resume=resume)
 
 
 @critic.command("flywheel")

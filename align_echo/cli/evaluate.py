@@ -39,6 +39,7 @@ def evaluate(
     best_of: options.BestOf = 1,
     judge: options.Judge = None,
     pick: options.Pick = "critic",
+    reasoning: options.Reasoning = False,
     abstain_below: options.AbstainBelow = 0.0,
     refine_rounds: options.RefineRounds = None,
     critic: options.Critic = None,
@@ -75,8 +76,9 @@ def evaluate(
         temperature=temperature,
         samples=episodes_per_task,
         best_of=best_of,
-        judge=choose_judge(best_of, judge, chosen, pick=pick, abstain_below=abstain_below),
+        judge=choose_judge(best_of, judge, chosen, pick=pick, abstain_below=abstain_below, reasoning=reasoning),
         pick=pick,
+        reasoning=reasoning,
         abstain_below=abstain_below,
         refining=refining,
     )

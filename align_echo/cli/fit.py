@@ -1,26 +1,29 @@
 """The work of `align-echo critic train`: examples in, a calibrated critic out.
 
-    config.json      what was asked for, and which examples (by content); a resumed run must ask for the same
-    checkpoints/     of `transformers`
-    critic/          the critic: weights, tokenizer, calibration.json; a model to be named by its folder; appears whole
-    summary.json     `Fitted`, written last
-
-Left out: how a critic learns (`flywheel/fitting.py`), and what it is worth in selection (`rate.py`).
+Left out: the folder (`fit_folder.py`), how a critic learns (`flywheel/fitting.py`), critics that reason
+(`fit_reasoning.py`), and what a critic is worth in selection (`rate.py`).
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from align_echo import __version__
 from align_echo.align.run_folder import clear
 from align_echo.cli.console import note, resumable
 from align_echo.cli.critic_report import show_report
+from align_echo.cli.fit_folder import (
+    CHECKPOINTS,
+    COMMAND,
+    CRITIC,
+    check_folder,
+    contents,
+    open_folder,
+    whole_checkpoints,
+)
 from align_echo.cli.train import require_training
 from align_echo.critic.calibration import (
     LEAST_TEMPERATURE,
@@ -32,7 +35,7 @@ from align_echo.critic.calibration import (
 from align_echo.critic.labels import Rule, default_rule
 from align_echo.critic.scoring import Calibrated, write_calibration
 from align_echo.errors import UsageError
-from align_echo.flywheel.examples import FILE, Example, balanced, deduplicated, held_out, read_examples
+from align_echo.flywheel.examples import Example, balanced, deduplicated, held_out, read_examples
 from align_echo.interface import write_atomically
 from align_echo.prompts import prompt_hash
 from align_echo.types import Frozen
@@ -41,8 +44,7 @@ if TYPE_CHECKING:
     from align_echo.flywheel.fitting import FitSettings, Question
     from align_echo.models.local.encoding import ChatEncoder
 
-COMMAND = "critic train"
-CRITIC = "critic"
+Settings = TypeVar("Settings", bound=Frozen)
 
 
 class Fitted(Frozen):
@@ -90,30 +92,20 @@ def fit_into(
     be learned from, or settings that are wrong, and then leaves the folder as it was.
     """
     require_training()
+    from align_echo.flywheel.fitting import FitSettings
     from align_echo.train.crew import source_of
 
-    settings = settings_of(config, changes)
+    settings = settings_of(FitSettings, config, changes)
     source = source_of(model)
-    examples = deduplicated(example for one in collections for example in read_examples(one))
-    chosen = rule or rule_for({one.environment for one in examples})
-    learned, tested = divided(examples, share, chosen, seed=settings.seed)
-    asked = {
-        "command": COMMAND,
-        "align_echo": __version__,
-        "examples": {str(one): _content(one) for one in collections},
-        "model": model,
-        "rule": chosen,
-        "held_out": share,
-        "prompt": prompt_hash("critic/verdict"),
-        "settings": settings.model_dump(mode="json"),
-    }
+    lessons = lessons_of(collections, share, rule, seed=settings.seed)
+    asked = lessons.asked(model, share, "critic/verdict", settings)
     check_folder(path, asked, resume=resume)
-    material = _prepare(source, settings, learned, tested, chosen)
-    begun = _open(path, asked)
+    material = _prepare(source, settings, lessons)
+    open_folder(path, asked)
     counts = f"{len(material.ids):,} held out, {material.too_long:,} too long"
-    note(f"learning from {len(material.asked):,} actions by the rule {chosen!r}; {counts}")
+    note(f"learning from {len(material.asked):,} actions by the rule {lessons.rule!r}; {counts}")
     with resumable(path):
-        fitted = _fit(path, material, settings, chosen, resume=begun)
+        fitted = _fit(path, material, settings, lessons.rule)
     if fitted.held_out is None:
         print("no task was held out: the critic is neither tested nor calibrated, its temperature is 1")
     else:
@@ -122,6 +114,40 @@ def fit_into(
             note("its logits separate the held-out actions: these are too few to calibrate on, hold out more")
     print(f"written: {path / CRITIC}, to be named as --judge, --guide or --critic")
     return fitted
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """What a critic learns from and is tested on, and by which rule; `collections` by the SHA-256 of their examples."""
+
+    rule: Rule
+    learned: list[Example]
+    tested: list[Example]
+    collections: dict[str, Path]
+
+    def asked(self, model: str, share: float, prompt: str, settings: Frozen) -> dict[str, Any]:
+        """What `config.json` holds."""
+        return {
+            "command": COMMAND,
+            "align_echo": __version__,
+            "examples": list(self.collections),
+            "collections": [str(one) for one in self.collections.values()],
+            "model": model,
+            "rule": self.rule,
+            "held_out": share,
+            "prompt": {prompt: prompt_hash(prompt)},
+            "settings": settings.model_dump(mode="json"),
+        }
+
+
+def lessons_of(collections: Sequence[Path], share: float, rule: Rule | None, *, seed: int) -> Lessons:
+    """Without duplicates, divided by task and balanced. Raises `UsageError` for examples that cannot be learned from.
+    """
+    named = contents(collections)
+    examples = deduplicated(example for one in named.values() for example in read_examples(one))
+    chosen = rule or rule_for({one.environment for one in examples})
+    learned, tested = divided(examples, share, chosen, seed=seed)
+    return Lessons(chosen, learned, tested, named)
 
 
 def rule_for(environments: Collection[str]) -> Rule:
@@ -146,9 +172,7 @@ def divided(
         raise UsageError(f"the tasks are too few to hold {share} of them out: collect more, {few}") from error
 
 
-def _prepare(
-    source: str, settings: FitSettings, learned: Sequence[Example], tested: Sequence[Example], rule: Rule
-) -> _Material:
+def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
     """Everything in tokens. Raises `UsageError` if no conversation fits."""
     import torch
     from transformers import AutoModelForCausalLM
@@ -164,7 +188,8 @@ def _prepare(
     model: Any = files_of(source, lambda: read_model(AutoModelForCausalLM, source, torch.float32))
     context = int(getattr(model.config, "max_position_embeddings", 0) or settings.longest)
     longest = min(settings.longest, context)
-    asked = questions(learned, encoder, rule, longest=longest)
+    learned, tested = lessons.learned, lessons.tested
+    asked = questions(learned, encoder, lessons.rule, longest=longest)
     fitting = [(one, ids) for one in tested if len(ids := question_ids(one, encoder)) <= longest]
     if not asked or (tested and not fitting):
         raise UsageError(f"no conversation fits into {longest} tokens: set `longest`, or take another model")
@@ -180,22 +205,22 @@ def _prepare(
     )
 
 
-def _fit(path: Path, material: _Material, settings: FitSettings, rule: Rule, *, resume: bool) -> Fitted:
+def _fit(path: Path, material: _Material, settings: FitSettings, rule: Rule) -> Fitted:
     import torch
 
     from align_echo.flywheel.fitting import Telling, fit, read_verdicts
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model, encoder = material.model.to(device), material.encoder
-    checkpoints, telling = path / "checkpoints", [Telling(note)]
-    learner: Any = fit(model, encoder, material.asked, settings, checkpoints, resume=resume, callbacks=telling)
+    checkpoints, telling = path / CHECKPOINTS, [Telling(note)]
+    begun = bool(whole_checkpoints(checkpoints))
+    learner: Any = fit(model, encoder, material.asked, settings, checkpoints, resume=begun, callbacks=telling)
     folder = path / f".{CRITIC}.partial"
     clear(path, [folder.name])
     if settings.weights == "lora":
         learner.save_pretrained(str(folder / "adapter"))
         learner = learner.merge_and_unload()
-    if not all(bool(torch.isfinite(one).all()) for one in learner.parameters()):
-        raise UsageError("the critic's weights are no numbers any more: train anew with a smaller --lr")
+    check_finite(learner)
     tokens = settings.tokens_per_tree
     said = read_verdicts(learner, encoder, material.ids, tokens_per_tree=tokens, device=device) if material.ids else []
     truth = [one.label(rule) == "correct" for one in material.tested]
@@ -204,7 +229,7 @@ def _fit(path: Path, material: _Material, settings: FitSettings, rule: Rule, *, 
         LabelledVerdict(one.task_id, one.action_type, one.label(rule) or "wrong", verdict, logit)
         for one, (verdict, logit) in zip(material.tested, said, strict=True)
     ]
-    _save(learner, material.source, folder, Calibrated(temperature=temperature, n=len(rows)) if rows else None)
+    save_critic(learner, material.source, folder, Calibrated(temperature=temperature, n=len(rows)) if rows else None)
     fitted = Fitted(
         rule=rule,
         learned_from=len(material.asked),
@@ -217,7 +242,15 @@ def _fit(path: Path, material: _Material, settings: FitSettings, rule: Rule, *, 
     return fitted
 
 
-def _save(learner: Any, source: str, beside: Path, calibrated: Calibrated | None) -> None:
+def check_finite(model: Any) -> None:
+    """Raises `UsageError` if training broke the weights."""
+    import torch
+
+    if not all(bool(torch.isfinite(one).all()) for one in model.parameters()):
+        raise UsageError("the critic's weights are no numbers any more: train anew with a smaller --lr")
+
+
+def save_critic(learner: Any, source: str, beside: Path, calibrated: Calibrated | None) -> None:
     """Write the critic beside its place, and then put it there whole."""
     from transformers import AutoTokenizer
 
@@ -230,62 +263,16 @@ def _save(learner: Any, source: str, beside: Path, calibrated: Calibrated | None
     beside.replace(beside.with_name(CRITIC))
 
 
-def settings_of(file: Path | None, changes: Mapping[str, object]) -> FitSettings:
+def settings_of(kind: type[Settings], file: Path | None, changes: Mapping[str, object]) -> Settings:
     """The settings of a YAML file with these changes. Raises `UsageError` in one line for what is wrong in it."""
     from pydantic import ValidationError
 
-    from align_echo.flywheel.fitting import FitSettings
     from align_echo.train.config import read_file
 
     values = {**(read_file(file) if file else {}), **{name: one for name, one in changes.items() if one is not None}}
     try:
-        return FitSettings.model_validate(values)
+        return kind.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "settings"
         raise UsageError(f"{file or 'the options'}: {where}: {first['msg']}") from error
-
-
-def _content(collection: Path) -> str:
-    file = collection / FILE if collection.is_dir() else collection
-    return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
-def check_folder(path: Path, asked: Mapping[str, Any], *, resume: bool) -> None:
-    """Refuse a folder of something else, without touching it. One without a checkpoint is begun anew. Raises
-    `UsageError`.
-    """
-    if path.exists() and not path.is_dir():
-        raise UsageError(f"{path} is a file; --out names a folder")
-    there = path.exists() and any(path.iterdir())
-    if resume and not there:
-        raise UsageError(f"there is no critic's training to resume in {path}")
-    if not there:
-        return
-    try:
-        stored = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        stored = None
-    ours = isinstance(stored, dict) and stored.get("command") == COMMAND
-    if not resume:
-        if ours and {one.name for one in path.iterdir()} <= {"config.json", "checkpoints"} and not _checkpoints(path):
-            return
-        raise UsageError(f"{path} is not empty: add --resume to go on with it, or name another --out")
-    if not ours:
-        raise UsageError(f"there is no critic's training to resume in {path}")
-    other = sorted(key for key in {*stored, *asked} if stored.get(key) != asked.get(key))
-    if other:
-        raise UsageError(f"{path} was started with another {other[0]}: resume with the same, or name another --out")
-
-
-def _open(path: Path, asked: Mapping[str, Any]) -> bool:
-    """Make the folder; whether there is a checkpoint to go on from. One that was not written to its end is dropped."""
-    path.mkdir(parents=True, exist_ok=True)
-    write_atomically(path / "config.json", json.dumps(asked, indent=2) + "\n")
-    whole = {one.name for one in _checkpoints(path)}
-    clear(path / "checkpoints", {one.name for one in (path / "checkpoints").glob("checkpoint-*")} - whole)
-    return bool(whole)
-
-
-def _checkpoints(path: Path) -> list[Path]:
-    return [one.parent for one in (path / "checkpoints").glob("checkpoint-*/trainer_state.json")]

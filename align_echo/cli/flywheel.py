@@ -22,7 +22,8 @@ from typing import Any
 from align_echo import __version__
 from align_echo.cli.collect import Drawing, collect_into
 from align_echo.cli.console import note, stdout
-from align_echo.cli.fit import CRITIC, Fitted, fit_into
+from align_echo.cli.fit import Fitted, fit_into
+from align_echo.cli.fit_folder import CRITIC
 from align_echo.cli.rate import rate_into
 from align_echo.critic.labels import Rule
 from align_echo.evaluate.folder import check_folder
@@ -177,7 +178,9 @@ def _fit(folder: Path, wheel: Wheel, collections: list[Path]) -> Fitted:
 def _rate(folder: Path, wheel: Wheel, critic: Path, held_out: Path) -> Trial:
     if (folder / "summary.json").is_file():
         return Trial.model_validate_json((folder / "summary.json").read_bytes())
-    return rate_into(folder, str(critic), [held_out], rule=wheel.rule, base_url=None, seed=wheel.seed)
+    return rate_into(
+        folder, str(critic), [held_out], rule=wheel.rule, base_url=None, seed=wheel.seed, resume=_begun(folder)
+    )
 
 
 def _begun(folder: Path) -> bool:

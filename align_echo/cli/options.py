@@ -46,6 +46,9 @@ Judge = Annotated[
 Pick = Annotated[
     Picking, typer.Option("--pick", help="Who takes one of --best-of's candidates: the critic, or a rule without one.")
 ]
+Reasoning = Annotated[
+    bool, typer.Option("--reasoning", help="The critic writes a reason before each verdict, greedily.")
+]
 AbstainBelow = Annotated[
     float,
     typer.Option("--abstain-below", min=0, max=1, help="The first candidate if the critic is not so sure of any."),

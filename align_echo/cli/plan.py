@@ -21,7 +21,8 @@ from align_echo.cli.agents import (
 from align_echo.cli.console import Display
 from align_echo.critic.best_of import BestOf
 from align_echo.critic.language import Form
-from align_echo.critic.scoring import Scorer, read_calibration
+from align_echo.critic.reasoning import Reasoner
+from align_echo.critic.scoring import Critic, Scorer, read_calibration
 from align_echo.critic.selection import Picking
 from align_echo.errors import UsageError
 from align_echo.evaluate.comparison import run_variant
@@ -73,6 +74,7 @@ class Plan:
     best_of: int = 1
     judge: str | None = None
     pick: Picking = "critic"
+    reasoning: bool = False
     abstain_below: float = 0.0
     truncation: Truncation | None = None
     refining: Refining | None = None
@@ -164,10 +166,21 @@ def build_player(plan: Plan, models: Models) -> Agent:
         raise UsageError(f"{drawing} needs an agent that draws: a chat model, with --temperature above 0")
     if plan.best_of == 1:
         return player
-    critic = scorer_of(models.of("judge", plan.judge), plan.judge) if plan.judge else None
     return BestOf(
-        player, plan.best_of, critic, pick=plan.pick, abstain_below=plan.abstain_below, seed=plan.seed
+        player,
+        plan.best_of,
+        _critic(plan, models, player),
+        pick=plan.pick,
+        abstain_below=plan.abstain_below,
+        seed=plan.seed,
     )
+
+
+def _critic(plan: Plan, models: Models, player: ChatAgent) -> Critic | None:
+    """Who judges candidates; None for the agent's own model in one word, or where nothing is judged."""
+    if plan.reasoning:
+        return Reasoner(models.of("judge", plan.judge) if plan.judge else player.model)
+    return scorer_of(models.of("judge", plan.judge), plan.judge) if plan.judge else None
 
 
 def truncated(model: ChatModel, truncation: Truncation) -> ChatModel:
@@ -187,24 +200,31 @@ def scorer_of(model: ChatModel, name: str) -> Scorer:
 
 
 def choose_judge(
-    best_of: int, judge: str | None, player: Player, *, pick: Picking, abstain_below: float
+    best_of: int, judge: str | None, player: Player, *, pick: Picking, abstain_below: float, reasoning: bool = False
 ) -> str | None:
     """The name of the model that judges candidates; None for the agent's own, or where nothing is judged.
 
     Raises `UsageError` for a judge of nothing, and for a script, which can only play.
     """
-    asked = {"--judge": judge is not None, "--pick": pick != "critic", "--abstain-below": abstain_below > 0}
+    asked = {
+        "--judge": judge is not None,
+        "--pick": pick != "critic",
+        "--reasoning": reasoning,
+        "--abstain-below": abstain_below > 0,
+    }
     option = next((option for option, there in asked.items() if there), None)
     if best_of == 1:
         if option is not None:
             raise UsageError(f"{option} needs candidates to choose from: add --best-of N")
         return None
     if pick != "critic":
-        if judge is not None or abstain_below > 0:
-            raise UsageError(f"--pick {pick} asks no critic: leave --judge and --abstain-below out")
+        if judge is not None or abstain_below > 0 or reasoning:
+            raise UsageError(f"--pick {pick} asks no critic: leave --judge, --reasoning and --abstain-below out")
         if pick == "logprob" and not (player.model and is_local(player.model)):
             raise UsageError("--pick logprob needs a local model, which tells how probable its replies are")
         return None
+    if reasoning and abstain_below > 0:
+        raise UsageError("--abstain-below needs probabilities, which --reasoning has none of: leave one of them out")
     refuse_script("--judge", player.model if judge in (None, SELF) else judge)
     return None if judge in (SELF, player.model) else judge
 

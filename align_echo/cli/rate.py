@@ -1,74 +1,111 @@
 """The work of `align-echo critic evaluate`: a critic's opinion of every candidate of a collection, and its trial.
 
-Left out: the figures (`flywheel/trial.py`), and how a critic is asked (`critic/scoring.py`).
+    config.json       what was asked for; a resumed trial must ask for the same
+    opinions.jsonl    what the critic said, episode by episode (`flywheel/opinions.py`)
+    summary.json      `Trial`, written last
+
+Left out: the figures (`flywheel/trial.py`), and how a critic is asked (`critic/scoring.py`, `critic/reasoning.py`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from align_echo.cli.agents import CHAT_AGENTS
-from align_echo.cli.console import note
+from align_echo import __version__
+from align_echo.cli.agents import CHAT_AGENTS, endpoint_on_record
+from align_echo.cli.console import note, resumable
 from align_echo.cli.critic_report import show_trial
 from align_echo.cli.fit import rule_for
-from align_echo.cli.plan import refuse_script
+from align_echo.cli.plan import refuse_script, scorer_of
 from align_echo.critic.labels import Rule
-from align_echo.critic.scoring import Scorer, read_calibration
+from align_echo.critic.reasoning import Reasoner
+from align_echo.critic.scoring import Critic, read_calibration
 from align_echo.errors import MissingExtraError, ModelError, UsageError
+from align_echo.evaluate.folder import Config, check_folder
 from align_echo.flywheel.collection import read_collection
 from align_echo.flywheel.labelling import Conversation, proposed
-from align_echo.flywheel.trial import Opinion, Trial, states_of, trial
+from align_echo.flywheel.opinions import RatedEpisode, distinct, opinions
+from align_echo.flywheel.trial import Trial, states_of, trial
 from align_echo.interface import write_atomically
 from align_echo.models import ScriptedModel, load_model
 from align_echo.models.names import folder_of
-from align_echo.rollout import view_before
-from align_echo.types import Trajectory
-from align_echo.wrappers.catalogue import environment
+from align_echo.models.recording import weights_of
 
-WORKERS = 8
+COMMAND = "critic evaluate"
+TOLD = 10
+"""A line after every so many episodes."""
 
 
 def rate_into(
-    path: Path, name: str, collections: Sequence[Path], *, rule: Rule | None, base_url: str | None, seed: int
+    path: Path,
+    name: str,
+    collections: Sequence[Path],
+    *,
+    rule: Rule | None,
+    base_url: str | None,
+    seed: int,
+    votes: int | None = None,
+    resume: bool = False,
 ) -> Trial:
-    """Put the critic on trial over all collections together; writes `summary.json`, a `Trial`.
+    """Put the critic on trial over all collections together, each episode once; writes `summary.json`, a `Trial`.
 
-    Raises `UsageError`, also where the rule labels nothing, and `ModelError` if the critic never gives a verdict.
+    `votes` is how often a reasoning critic is asked about an action; None for a critic of one word. Raises
+    `UsageError`, also where the rule labels nothing, and `ModelError` if the critic never gives a verdict.
     """
     if find_spec("sklearn") is None:
         raise MissingExtraError("a critic's report", "train")
     refuse_script("--critic", name)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise UsageError(f"{path} is not an empty folder: name another --out")
-    found = [read_collection(one) for one in collections]
-    played = [trajectory for trajectories, _ in found for trajectory in trajectories]
-    labelled = [labels for _, episodes in found for labels in episodes]
-    chats = [chat_of(one) for one, (trajectories, _) in zip(collections, found, strict=True) for _ in trajectories]
-    folder = folder_of(name)
-    temperature = read_calibration(folder).temperature if folder else 1.0
+    everything = [one for collection in collections for one in episodes_of(collection)]
+    episodes = distinct(everything)
+    played, labelled = [one.trajectory for one in episodes], [one.labels for one in episodes]
     chosen = rule or rule_for({one.environment for one in played})
     if not states_of(played, labelled, [{}] * sum(len(one.steps) for one in played), chosen):
         raise UsageError(f"no state has candidates that are all labelled by the rule {chosen!r}: try another --rule")
-    scorer = Scorer(load_model(name, base_url=base_url, seed=seed))
+    folder = folder_of(name)
+    temperature = read_calibration(folder).temperature if folder and votes is None else 1.0
+    model = load_model(name, base_url=base_url, seed=seed)
+    critic: Critic = scorer_of(model, name) if votes is None else Reasoner(model, votes)
+    config: Config = {
+        "command": COMMAND,
+        "align_echo": __version__,
+        "critic": weights_of(model) or name,
+        "base_url": endpoint_on_record(name, base_url),
+        "asked": {**critic.describe()},
+        "rule": chosen,
+        "seed": seed,
+        "episodes": hashlib.sha256(" ".join(one.digest for one in episodes).encode()).hexdigest(),
+    }
+    check_folder(path, config, resume=resume)
+    if len(episodes) < len(everything):
+        note(f"{len(everything) - len(episodes)} episodes are in several of the collections: each counts once")
     note(f"asking {name} about {sum(len(proposed(step)) for one in played for step in one.steps):,} actions")
-    pool = ThreadPoolExecutor(WORKERS)
-    try:
-        by_episode = list(pool.map(lambda pair: opinions_of(scorer, *pair), zip(played, chats, strict=True)))
-    finally:
-        pool.shutdown(cancel_futures=True)
-    opinions = [one for episode in by_episode for one in episode]
-    if not any(said.verdict or said.logit is not None for one in opinions for said in one.values()):
-        raise ModelError(f"{name} said neither correct nor wrong of any action: it cannot be put on trial")
-    result = trial(states_of(played, labelled, opinions, chosen), chosen, temperature=temperature, seed=seed)
     path.mkdir(parents=True, exist_ok=True)
+    write_atomically(path / "config.json", json.dumps(config, indent=2) + "\n")
+    with resumable(path):
+        said = opinions(critic, episodes, path, on_episode=lambda done: _tell(done, len(episodes)))
+        if not any(one.verdict or one.logit is not None for turn in said for one in turn.values()):
+            raise ModelError(f"{name} said neither correct nor wrong of any action: it cannot be put on trial")
+    result = trial(states_of(played, labelled, said, chosen), chosen, temperature=temperature, seed=seed)
     write_atomically(path / "summary.json", result.model_dump_json(indent=2) + "\n")
     show_trial(result)
     print(f"written: {path / 'summary.json'}")
     return result
+
+
+def _tell(done: int, count: int) -> None:
+    if done % TOLD == 0 and done < count:
+        note(f"{done} of {count} episodes")
+
+
+def episodes_of(collection: Path) -> list[RatedEpisode]:
+    """The episodes of a finished collection. Raises as `read_collection` and `chat_of` do."""
+    played, labelled = read_collection(collection)
+    chat = chat_of(collection)
+    return [RatedEpisode(one, labels, chat) for one, labels in zip(played, labelled, strict=True)]
 
 
 def chat_of(collection: Path) -> Conversation:
@@ -78,16 +115,3 @@ def chat_of(collection: Path) -> Conversation:
         return CHAT_AGENTS[agent](ScriptedModel(())).conversation
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UsageError(f"{collection / 'config.json'} does not say which agent played: collect anew") from error
-
-
-def opinions_of(scorer: Scorer, trajectory: Trajectory, chat: Conversation) -> list[Mapping[str, Opinion]]:
-    """What the critic says of the distinct candidates of each turn."""
-    action_format = environment(trajectory.environment).action_format
-    found: list[Mapping[str, Opinion]] = []
-    for turn, step in enumerate(trajectory.steps):
-        actions = proposed(step)
-        view = view_before(trajectory, turn, action_format)
-        told = [one.model_copy(update={"tokens": None}) for one in chat(view)]
-        said = scorer.score(told, actions) if actions else []
-        found.append({a: Opinion(one.verdict, one.logit) for a, one in zip(actions, said, strict=True)})
-    return found

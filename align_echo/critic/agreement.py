@@ -20,7 +20,7 @@ ANSWERS = ("correct", "wrong", "none")
 class Labelled(Frozen):
     """An action in a state of a task, and what two rules say of it; None where a rule cannot tell.
 
-    `explores`: it looks into new furniture while something that the task needs was never seen (`labels.explores`).
+    `explores`: it looks into new furniture while something that the task needs was never seen (`labels.explores_here`).
     """
 
     environment: str

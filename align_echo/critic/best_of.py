@@ -14,12 +14,11 @@ from collections.abc import Sequence
 from typing import Self
 
 from align_echo.agents.conversation import ChatAgent
-from align_echo.critic.scoring import Scorer
+from align_echo.critic.scoring import Critic, Scorer
 from align_echo.critic.selection import Judged, Picking, at_random, by_critic, by_logprob, by_majority, first
 from align_echo.errors import UsageError
 from align_echo.models.endpoint import base_url_of
 from align_echo.models.recording import weights_of
-from align_echo.prompts import prompt_hash
 from align_echo.types import AgentReply, AgentView, Candidate, Choice, Message, Usage
 from align_echo.wrappers.dice import Dice
 
@@ -36,19 +35,23 @@ class BestOf:
         self,
         agent: ChatAgent,
         candidates: int,
-        critic: Scorer | None = None,
+        critic: Critic | None = None,
         *,
         pick: Picking = "critic",
         abstain_below: float = 0.0,
         seed: int = 0,
     ) -> None:
-        """Raises `UsageError` for fewer than one candidate, or several that would all be alike."""
+        """Raises `UsageError` for fewer than one candidate, several that would all be alike, or the rule "logprob" over
+        an agent that asks its model several times a turn.
+        """
         if candidates < 1:
             raise UsageError(f"there must be at least 1 candidate, not {candidates}")
         if candidates > 1 and agent.temperature == 0:
             raise UsageError(f"best of {candidates} needs an agent that draws: a temperature above 0")
         if not 0 <= abstain_below <= 1:
             raise UsageError(f"abstain_below is a probability in [0, 1], not {abstain_below}")
+        if pick == "logprob" and not agent.asks_once:
+            raise UsageError(f"--pick logprob compares replies, and the agent {agent.kind} asks several times a turn")
         self._agent = agent
         self._candidates = candidates
         self._critic = critic
@@ -81,13 +84,12 @@ class BestOf:
         return found if self._pick != "critic" else found | self._about_critic()
 
     def _about_critic(self) -> dict[str, str]:
-        critic = self._critic or Scorer(self._agent.model)
+        critic: Critic = self._critic or Scorer(self._agent.model)
         found = {
             "model.judge": critic.model.name,
             "base_url.judge": base_url_of(critic.model),
-            "temperature.judge": str(critic.temperature),
             "abstain_below": str(self._abstain_below),
-            "prompt.critic/verdict": prompt_hash("critic/verdict"),
+            **critic.describe(),
         }
         weights = weights_of(critic.model)
         return found | ({"weights.judge": weights} if weights else {})

@@ -36,6 +36,10 @@ action that does no harm is right, a look or a refused one too."""
 MOST_ACTIONS = 200
 """Of an expert that goes on by itself, before it counts as lost."""
 
+EXAMINE = "examine "
+LOOKING = ("go to ", "open ", EXAMINE)
+"""How ALFWorld's actions begin that may show what is in or on furniture."""
+
 
 def default_rule(name: str) -> Rule:
     """`nearer` where the environment measures distance, else `continues`. Raises `UsageError` for an unknown name."""
@@ -88,16 +92,35 @@ def labels(
     return [None if own is None else _verdict(base.as_read(action) == base.as_read(own)) for action in actions]
 
 
-def explores(view: AgentView, action: str) -> bool:
+def explores_here(env: gym.Env[str, str], view: AgentView, action: str) -> bool:
+    """`explores` in the environment's present state, which stays as it is; False but in ALFWorld. Raises `EngineError`.
+    """
+    base = base_env(env)
+    if not _is_household(base):
+        return False
+    if not action.strip().startswith(EXAMINE) or base.over:
+        return explores(view, action)
+    here = base.snapshot()
+    try:
+        answer, _, _, _, _ = base.step(action)
+    finally:
+        base.restore(here)
+    return explores(view, action, answer)
+
+
+def explores(view: AgentView, action: str, answer: str = "") -> bool:
     """Whether an ALFWorld action looks into new furniture while something that the task needs was never seen.
 
-    It reads what the player could read and asks no engine, so it does not see whether the action is refused. Going to
-    furniture counts once, opening it until its inside was seen; examining does not.
+    It reads what the player could read, so it does not see whether the action is refused. Going to furniture counts
+    once, opening it until its inside was seen. Examining is how one looks at what stands beside the furniture that one
+    went to: it counts where the engine's `answer` tells for the first time what is there, or that it is closed.
     """
     goal = read_goal(view.goal)
-    place = action.strip().removeprefix("go to ").removeprefix("open ")
-    if goal is None or place == action.strip():
+    said = action.strip()
+    way = next((one for one in LOOKING if said.startswith(one)), None)
+    if goal is None or way is None:
         return False
+    place = said.removeprefix(way)
     belief = Belief.from_intro(view.initial_observation)
     stood: set[str] = set()
     seen: set[str] = set()
@@ -107,8 +130,11 @@ def explores(view: AgentView, action: str) -> bool:
         stood.add((turn.action or "").removeprefix("go to "))
     kinds = [name_of(thing) for thing in seen]
     missing = kinds.count(goal.obj) < goal.copies or (bool(goal.tool) and goal.tool not in kinds)
-    fresh = place not in belief.contents and (action.strip().startswith("open ") or place not in stood)
-    return missing and fresh
+    known = {"go to ": place in stood, "open ": False, EXAMINE: place in belief.closed}
+    fresh = place not in belief.contents and not known[way]
+    belief.update(answer, goal.dest)
+    told = way != EXAMINE or place in belief.contents or place in belief.closed
+    return missing and fresh and told
 
 
 # ---------------------------------------------------------------- nearer
@@ -129,7 +155,7 @@ def _nearer(base: TextEnv, view: AgentView, actions: Sequence[str]) -> list[Verd
             after = base.oracle().distance()
         finally:
             base.restore(here)
-        new = _is_household(base) and not is_invalid(observation) and explores(view, action)
+        new = _is_household(base) and not is_invalid(observation) and explores(view, action, observation)
         found.append(_verdict(new or (after is not None and after < before)))
     return found
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from pydantic import Field, ValidationError
 
@@ -20,6 +21,7 @@ from align_echo.critic.verdict import VERDICTS, verdict_messages
 from align_echo.errors import ModelError, UsageError
 from align_echo.interface import write_atomically
 from align_echo.models.choosing import choose
+from align_echo.prompts import prompt_hash
 from align_echo.types import ChatModel, Frozen, Message, WordChoice
 
 FILE = "calibration.json"
@@ -31,6 +33,17 @@ class Calibrated(Frozen):
 
     temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     n: int = 0
+
+
+class Critic(Protocol):
+    """Who says of proposed actions whether they are correct: a `Scorer`, or a `reasoning.Reasoner`."""
+
+    @property
+    def model(self) -> ChatModel: ...
+
+    def score(self, conversation: Sequence[Message], actions: Sequence[str]) -> list[Judged]: ...
+
+    def describe(self) -> dict[str, str]: ...
 
 
 @dataclass(frozen=True)
@@ -47,6 +60,10 @@ class Scorer:
         """
         asked = [verdict_messages(conversation, action) for action in actions]
         return [self._judged(one) for one in choose(self.model, asked, VERDICTS)]
+
+    def describe(self) -> dict[str, str]:
+        """What its verdicts depend on beside its model, for run records."""
+        return {"temperature.judge": str(self.temperature), "prompt.critic/verdict": prompt_hash("critic/verdict")}
 
     def _judged(self, said: WordChoice | ModelError) -> Judged:
         if isinstance(said, ModelError):

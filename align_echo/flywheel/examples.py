@@ -148,14 +148,20 @@ def write_examples(examples: Sequence[Example], file: Path) -> None:
     beside.replace(file)
 
 
+def examples_file(path: Path) -> Path:
+    """A Parquet file, or the one in a collection's folder. Raises `MissingDataError` if there is none."""
+    file = path / FILE if path.is_dir() else path
+    if not file.is_file():
+        raise MissingDataError(f"there are no examples in {path}: first run align-echo critic collect --out {path}")
+    return file
+
+
 def read_examples(path: Path) -> list[Example]:
     """The examples of a Parquet file, or of the one in a collection's folder.
 
     Raises `MissingDataError` if there is none, `UsageError` for a file of another kind, `MissingExtraError`.
     """
-    file = path / FILE if path.is_dir() else path
-    if not file.is_file():
-        raise MissingDataError(f"there are no examples in {path}: first run align-echo critic collect --out {path}")
+    file = examples_file(path)
     datasets = _datasets()
     try:
         with tempfile.TemporaryDirectory() as cache:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import gymnasium as gym
 
 from align_echo.critic.calibration import action_type
-from align_echo.critic.labels import Rule, explores, labels
+from align_echo.critic.labels import Rule, explores_here, labels
 from align_echo.errors import EngineError
 from align_echo.flywheel.examples import Example, Labels, Said
 from align_echo.rollout import base_env, extend, start_view, take_turn, view_before
@@ -92,7 +92,7 @@ def _label_turn(env: gym.Env[str, str], view: AgentView, actions: Sequence[str])
     return tuple(
         LabelledAction(
             action=action,
-            explores=name == "alfworld" and explores(view, action),
+            explores=explores_here(env, view, action),
             **{rule: found[place] for rule, found in by_rule.items()},
         )
         for place, action in enumerate(actions)

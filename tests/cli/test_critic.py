@@ -271,6 +271,15 @@ def test_evaluate_refuses_a_rule_that_the_model_cannot_serve_before_it_plays(run
     assert not Path("out").exists()
 
 
+@pytest.mark.parametrize("agent", ["self-consistency", "self-refine"])
+def test_the_likeliest_reply_is_not_asked_of_agents_whose_turn_is_several_replies(agent, run):
+    command = ("evaluate", "--env", "alfworld", "--agent", agent, "--model", "pocket", "--temperature", "1")
+    status, out, err = run(*command, "--best-of", "2", "--pick", "logprob", "--out", "out")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert f"the agent {agent} asks several times a turn" in err
+    assert not Path("out").exists()
+
+
 def test_evaluate_takes_the_action_named_most_often(run):
     status, out, err = run(
         *("evaluate", "--env", "alfworld", "--model", "pocket", "--tasks", "1", "--temperature", "1"),

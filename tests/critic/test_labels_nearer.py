@@ -9,7 +9,7 @@ import pytest
 
 import align_echo
 from align_echo.agents.vanilla import Vanilla
-from align_echo.critic.labels import label, labels_of
+from align_echo.critic.labels import explores_here, label, labels_of
 from align_echo.errors import EngineError
 from align_echo.models import ScriptedModel
 from align_echo.rollout import base_env, extend, run_episode, take_turn
@@ -110,6 +110,44 @@ def test_opening_what_one_stands_at_is_right_while_the_thing_is_not_found(house:
     view = played(house, task, shut, opening)
     assert label(house, view, opening, "nearer") == "wrong"
     assert label(house, view, opening.replace("open", "close"), "nearer") == "wrong"
+
+
+def side_by_side(env: gym.Env[str, str], kind: str) -> tuple[str, str, str]:
+    """A task whose thing is not in sight from furniture of a kind, how one goes there, and what stands beside it."""
+    for task in [one for one in align_echo.tasks("alfworld", split="train") if "pick_and_place" in one]:
+        thing = task.split("-")[1].lower()
+        played(env, task)
+        for way_there in [one for one in visits(env) if one.startswith(f"go to {kind} ")]:
+            view = played(env, task, way_there)
+            near = [one for one in base_env(env).state.admissible_actions or () if one.startswith(f"examine {kind} ")]
+            others = [one for one in near if not way_there.endswith(one.removeprefix("examine "))]
+            if others and thing not in view.turns[-1].observation:
+                return task, way_there, others[0].removeprefix("examine ")
+    raise LookupError(kind)
+
+
+def test_examining_what_stands_beside_is_right_until_it_was_seen_what_is_there(house: gym.Env[str, str]) -> None:
+    task, way_there, other = side_by_side(house, "shelf")
+    examine = f"examine {other}"
+    view = played(house, task, way_there)
+    assert label(house, view, examine, "nearer") == "correct"
+    assert label(house, view, f"examine {way_there.removeprefix('go to ')}", "nearer") == "wrong"
+    view = played(house, task, way_there, examine)
+    assert f"On the {other}, you see" in view.turns[-1].observation
+    assert label(house, view, examine, "nearer") == "wrong"
+
+
+def test_what_is_known_to_be_closed_or_is_out_of_reach_is_not_looked_into_by_examining(house) -> None:
+    task, way_there, other = side_by_side(house, "drawer")
+    view = played(house, task, way_there)
+    assert explores_here(house, view, f"examine {other}")
+    view = played(house, task, way_there, f"examine {other}")
+    assert "is closed" in view.turns[-1].observation
+    assert not explores_here(house, view, f"examine {other}")
+    assert label(house, view, f"open {other}", "nearer") == "correct"
+    view = played(house, task)
+    assert label(house, view, f"examine {other}", "nearer") == "wrong"
+    assert not explores_here(house, view, f"examine {other}")
 
 
 def test_wandering_is_wrong_once_all_is_in_sight(house: gym.Env[str, str]) -> None:

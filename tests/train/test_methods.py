@@ -163,15 +163,15 @@ def test_critique_grpo_adds_the_best_refinement_of_a_query_without_its_critique(
     assert {row.role for row in found.rows} == {"policy"}
 
 
-def test_rcm_rewards_the_verdicts_that_agree_with_the_oracle_and_trains_the_critic_alone():
+def test_rcm_rewards_form_and_agreement_with_the_oracle_and_trains_the_critic_alone():
     def verdict(asked: Proposal) -> Verdict | None:
         return {0: "correct", 1: "wrong", 2: None}[asked.sample]
 
     stage = ScriptedStage(lambda one: 0.5, verdict=verdict)
     found = rcm(["a"], stage, samples=3)
     assert stage.played == [Episode("a")]
-    assert rewards(found, "critic", "a turn 0") == [0.0, 1.0, 0.0]
-    assert rewards(found, "critic", "a turn 1") == [1.0, 0.0, 0.0]
+    assert rewards(found, "critic", "a turn 0") == [0.1, 1.0, 0.0]
+    assert rewards(found, "critic", "a turn 1") == [1.0, 0.1, 0.0]
     assert {row.role for row in found.rows} == {"critic"}
     assert found.counts["unread verdicts"] == 2
     assert (found.counts["right actions"], found.counts["wrong actions"]) == (1, 1)

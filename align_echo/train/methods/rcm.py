@@ -5,6 +5,7 @@ Left out: the policy, which plays and is not trained, and the intuitive critic, 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,13 +13,15 @@ from align_echo.critic.reasoned_verdict import Judgement
 from align_echo.critic.verdict import Verdict
 from align_echo.rollout import Episode
 from align_echo.train.methods.refining import tally
-from align_echo.train.rows import Harvest, critic_row
+from align_echo.train.rows import Harvest, Row, critic_row
 from align_echo.train.stage import Proposal, Stage
 from align_echo.types import Trajectory
 from align_echo.wrappers.dice import Dice
 
 SAMPLES = 8
 STATES = 2
+FORMAT = 0.1
+"""What the form alone earns."""
 
 Labelled = tuple[Proposal, Verdict]
 
@@ -26,8 +29,8 @@ Labelled = tuple[Proposal, Verdict]
 def rcm(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES, states: int = STATES) -> Harvest:
     """One episode a query. From the actions of all, `states` a query are drawn and each is judged `samples` times.
 
-    A verdict that agrees with the oracle's label earns 1; another one, and one that cannot be read, 0. Replies about
-    one action are a group. What a model or an engine broke is left out.
+    What a verdict earns: `verdict_reward`. Replies about one action are a group. What a model or an engine broke is
+    left out.
     """
     played = stage.play([Episode(query) for query in queries])
     whole = [one for one in played if one.fault is None]
@@ -40,17 +43,37 @@ def rcm(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES, states:
     counts["right actions"] = sum(label == "correct" for _, label in drawn)
     counts["wrong actions"] = sum(label == "wrong" for _, label in drawn)
     counts["unlabelled actions"] = sum(label is None for of_one in labels for label in of_one)
-    counts["broken verdicts"] = sum(one.fault is not None for _, one in judged)
-    counts["unread verdicts"] = sum(one.fault is None and one.said is None for _, one in judged)
-    return Harvest(
-        rows=tuple(
-            critic_row(one, f"{of.attempt.task_id} turn {of.turn}", float(_verdict(one) == label))
-            for (of, label), one in judged
-            if one.fault is None and one.tokens is not None
-        ),
-        counts=counts,
-        steps=sum(len(one.steps) for one in played),
+    rows, of_verdicts = compared(
+        [(f"{of.attempt.task_id} turn {of.turn}", label, one) for (of, label), one in judged]
     )
+    counts.update(of_verdicts)
+    return Harvest(rows=rows, counts=counts, steps=sum(len(one.steps) for one in played))
+
+
+def compared(judged: Sequence[tuple[str, Verdict, Judgement]]) -> tuple[tuple[Row, ...], Counter[str]]:
+    """The rows of replies, each with its group and the action's label, and what could not be used."""
+    counts = Counter(
+        {
+            "broken verdicts": sum(one.fault is not None for _, _, one in judged),
+            "unread verdicts": sum(one.fault is None and one.said is None for _, _, one in judged),
+        }
+    )
+    rows = tuple(
+        critic_row(one, group, verdict_reward(one, label))
+        for group, label, one in judged
+        if one.fault is None and one.tokens is not None
+    )
+    return rows, counts
+
+
+def verdict_reward(judged: Judgement, label: Verdict) -> float:
+    """1 for a verdict that agrees with the label, `FORMAT` for another one, 0 for a reply that cannot be read.
+
+    GAIA (paper 3, section 4.3) rewards form and correctness and does not say how much each.
+    """
+    if judged.said is None:
+        return 0.0
+    return 1.0 if judged.said.verdict == label else FORMAT
 
 
 def balanced(labelled: Sequence[Labelled], count: int, dice: Dice) -> list[Labelled]:
@@ -70,6 +93,3 @@ def _labelled(played: Sequence[Trajectory], labels: Sequence[Sequence[Verdict | 
         if label is not None
     ]
 
-
-def _verdict(judged: Judgement) -> Verdict | None:
-    return judged.said.verdict if judged.said else None

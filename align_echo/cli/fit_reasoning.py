@@ -1,0 +1,145 @@
+"""The work of `align-echo critic train --reasoning`: examples in, a critic that reasons and then judges out.
+
+The folder is that of `fit_folder.py`, with `warm/` and `signals.jsonl` (a step of GRPO each). Left out: how the critic
+learns (`flywheel/reasoning.py`), and probabilities: such a critic has no temperature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from align_echo.align.run_folder import clear
+from align_echo.cli.console import note, resumable
+from align_echo.cli.critic_report import show_report
+from align_echo.cli.fit import Fitted, Lessons, check_finite, lessons_of, save_critic, settings_of
+from align_echo.cli.fit_folder import CHECKPOINTS, CRITIC, SIGNALS, WARM, check_folder, open_folder
+from align_echo.cli.train import require_training
+from align_echo.critic.calibration import LabelledVerdict, report
+from align_echo.critic.labels import Rule
+from align_echo.critic.reasoning import AT_ONCE, Reasoner
+from align_echo.errors import UsageError
+from align_echo.flywheel.examples import Example
+from align_echo.interface import write_atomically
+
+if TYPE_CHECKING:
+    from align_echo.flywheel.reasoning import ReasoningSettings
+    from align_echo.train.crew import Crew
+    from align_echo.train.signals import Signals
+
+SHOWN = 5
+"""Every so many steps a line."""
+
+
+def fit_reasoning_into(
+    path: Path,
+    collections: Sequence[Path],
+    *,
+    model: str,
+    rule: Rule | None,
+    config: Path | None,
+    changes: Mapping[str, object],
+    share: float,
+    resume: bool,
+) -> Fitted:
+    """Train a reasoning critic. Raises `UsageError` as `fit_into` does, and then leaves the folder as it was."""
+    require_training()
+    from align_echo.flywheel.reasoning import ReasoningSettings, crew_config, fitting_examples
+    from align_echo.train.crew import gather, source_of
+
+    settings = settings_of(ReasoningSettings, config, changes)
+    source = source_of(model)
+    lessons = lessons_of(collections, share, rule, seed=settings.seed)
+    asked = lessons.asked(model, share, "critic/reasoned_verdict", settings)
+    check_folder(path, asked, resume=resume)
+    crew = gather(crew_config(model, settings))
+    try:
+        critic = crew.models["critic"]
+        longest = min(settings.longest, critic.engine.context)
+        room = {"longest": longest, "reply_tokens": settings.reply_tokens}
+        learned = fitting_examples(lessons.learned, critic.encoder, **room)
+        tested = fitting_examples(lessons.tested, critic.encoder, **room)
+        if not learned or (lessons.tested and not tested):
+            raise UsageError(f"no conversation fits into {longest} tokens: set `longest`, or take another model")
+        open_folder(path, asked)
+        note(f"learning from {len(learned):,} actions by the rule {lessons.rule!r}; {len(tested):,} held out")
+        with resumable(path):
+            _learn(path, crew, learned, lessons.rule, settings)
+            too_long = len(lessons.learned) + len(lessons.tested) - len(learned) - len(tested)
+            fitted = _finish(path, crew, source, settings, lessons, learned, tested, too_long)
+    finally:
+        crew.close()
+    if fitted.held_out is None:
+        print("no task was held out: the critic is not tested")
+    else:
+        show_report(fitted.held_out, "held-out tasks, as many correct as wrong ones")
+    print(f"written: {path / CRITIC}, to be named as --judge or --critic with --reasoning")
+    return fitted
+
+
+def _learn(path: Path, crew: Crew, learned: Sequence[Example], rule: Rule, settings: ReasoningSettings) -> None:
+    from align_echo.flywheel.reasoning import fit_reasoning
+    from align_echo.train.run_folder import append, keep_before
+
+    begun = [int(one.name.rpartition("-")[2]) for one in (path / CHECKPOINTS).glob("checkpoint-*")]
+    keep_before(path / SIGNALS, max(begun, default=0))
+
+    def told(step: int, signals: Signals) -> None:
+        append(path / SIGNALS, {"step": step, **signals})
+        if (step + 1) % SHOWN == 0:
+            unread = f"{signals.get('count/unread_verdicts', 0):g} unread of {signals['rows']:g}"
+            note(f"step {step + 1}/{settings.steps}: reward {signals.get('critic/reward', 0):.3f}, {unread}")
+
+    def warmed(step: int, signals: Signals) -> None:
+        if (step + 1) % SHOWN == 0:
+            note(f"warm start, step {step + 1}: loss {signals.get('critic/loss', 0):.3f}")
+
+    fit_reasoning(
+        crew,
+        learned,
+        rule,
+        settings,
+        path / CHECKPOINTS,
+        warm=path / WARM,
+        watch=told,
+        watch_warm=warmed,
+    )
+
+
+def _finish(
+    path: Path,
+    crew: Crew,
+    source: str,
+    settings: ReasoningSettings,
+    lessons: Lessons,
+    learned: Sequence[Example],
+    tested: Sequence[Example],
+    too_long: int,
+) -> Fitted:
+    reasoner = Reasoner(crew.models["critic"], max_tokens=settings.reply_tokens)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        said = [found for (found,) in pool.map(lambda one: reasoner.score(one.conversation, [one.action]), tested)]
+    rows = [
+        LabelledVerdict(one.task_id, one.action_type, one.label(lessons.rule) or "wrong", found.verdict)
+        for one, found in zip(tested, said, strict=True)
+    ]
+    folder = path / f".{CRITIC}.partial"
+    clear(path, [folder.name])
+    learner: Any = crew.backbone.activate("critic")
+    if settings.weights == "lora":
+        crew.backbone.save("critic", folder / "adapter")
+        learner = learner.merge_and_unload(adapter_names=["critic"])
+    check_finite(learner)
+    save_critic(learner, source, folder, None)
+    fitted = Fitted(
+        rule=lessons.rule,
+        learned_from=len(learned),
+        tasks=len({one.task_id for one in learned}),
+        too_long=too_long,
+        temperature=1.0,
+        held_out=report(rows, 1.0, seed=settings.seed) if rows else None,
+    )
+    write_atomically(path / "summary.json", fitted.model_dump_json(indent=2) + "\n")
+    return fitted

@@ -1,0 +1,257 @@
+"""A causal language model becomes a reasoning critic: GRPO on collected actions (GAIA's RCM, paper 3, section 4.3).
+
+Of each action several reasoned verdicts are drawn and compared; what one earns is `rcm.verdict_reward`. A model that
+does not know the form has nothing to compare, so it may begin with a warm start: reasons by template, made from the
+labels, are imitated. On `train.trainer`: checkpoints, resume and shared prefixes are its own. Left out: where examples
+come from (`collection.py`), playing while the critic learns (`train.methods.rcm`), and how good it is (`trial.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from transformers import TrainingArguments
+
+from align_echo.critic.labels import Rule
+from align_echo.critic.reasoned_verdict import (
+    ReasonedVerdict,
+    judge,
+    reasoned_verdict_messages,
+    write_reasoned_verdict,
+)
+from align_echo.critic.verdict import Verdict
+from align_echo.errors import UsageError
+from align_echo.flywheel.examples import Example
+from align_echo.models.local.chat import LocalModel
+from align_echo.models.local.encoding import ChatEncoder
+from align_echo.prompts import render
+from align_echo.tokens import TokenSequence
+from align_echo.train.config import Collecting, Lora, TrainConfig
+from align_echo.train.crew import Crew
+from align_echo.train.loss import Objective
+from align_echo.train.methods.rcm import compared
+from align_echo.train.rows import Harvest, Row
+from align_echo.train.signals import Signals
+from align_echo.train.trainer import Recipe, RoleTrainer, StepSettings, optimizer_of
+from align_echo.types import Frozen
+from align_echo.wrappers.dice import Dice
+
+AT_ONCE = 64
+"""Replies that are drawn at once."""
+
+Watch = Callable[[int, Signals], None]
+
+
+class ReasoningSettings(Frozen):
+    """A warm start on `warm_examples` actions (0: none), `warm_batch` a step, and then `steps` steps of GRPO.
+
+    A step judges `states` actions, half of them correct, `samples` times each, in at most `reply_tokens`. LoRA on all
+    linear layers; with `weights` "full" all weights learn. `longest` is the longest conversation in tokens.
+    """
+
+    weights: Literal["lora", "full"] = "lora"
+    rank: int = Field(default=8, ge=1)
+    alpha: int = Field(default=32, ge=1)
+    warm_examples: int = Field(default=400, ge=0)
+    warm_batch: int = Field(default=16, ge=1)
+    warm_lr: float = Field(default=1e-3, gt=0)
+    steps: int = Field(default=40, ge=1)
+    states: int = Field(default=16, ge=2)
+    samples: int = Field(default=8, ge=2)
+    lr: float = Field(default=1e-4, gt=0)
+    reply_tokens: int = Field(default=64, ge=1)
+    tokens_per_batch: int = Field(default=8192, ge=1)
+    longest: int = Field(default=4096, ge=1)
+    bf16: bool = False
+    seed: int = Field(default=0, ge=0)
+    save_every: int = Field(default=10, ge=1)
+
+
+def crew_config(model: str, settings: ReasoningSettings) -> TrainConfig:
+    """What `train.crew.gather` loads: one model, whose critic learns."""
+    lora = settings.weights == "lora"
+    return TrainConfig(
+        model=model,
+        weights="adapters" if lora else "shared",
+        trained=("critic",) if lora else ("policy", "critic"),
+        collecting=Collecting(recipe="rcm", workers=AT_ONCE),
+        lora=Lora(rank=settings.rank, alpha=settings.alpha),
+        seed=settings.seed,
+    )
+
+
+def reason(example: Example, verdict: Verdict) -> str:
+    """Why an action has its label, by template and from what the critic reads and the label knows."""
+    sent = {one.content.strip() for one in example.messages if one.role == "assistant"}
+    facts = {"action": example.action, "verdict": verdict, "explores": example.explores}
+    return render("critic/reason", {**facts, "repeated": example.action in sent})
+
+
+def demonstration(example: Example, verdict: Verdict, encoder: ChatEncoder) -> Row:
+    """The question about an action and a reply as the critic would have sampled it, to be imitated."""
+    asked = encoder.opening(reasoned_verdict_messages(example.conversation, example.action))
+    said = write_reasoned_verdict(ReasonedVerdict(reason=reason(example, verdict), verdict=verdict))
+    reply = (*encoder.plain(said), encoder.end_id)
+    tokens = TokenSequence(
+        ids=asked + reply,
+        mask=(0,) * len(asked) + (1,) * len(reply),
+        logprobs=(0.0,) * (len(asked) + len(reply)),
+        turns=((len(asked), len(asked) + len(reply)),),
+    )
+    return Row(tokens, "critic", example.key, 1.0, expert=True)
+
+
+def fitting_examples(
+    examples: Sequence[Example], encoder: ChatEncoder, *, longest: int, reply_tokens: int
+) -> list[Example]:
+    """Those whose conversation leaves room for a reply."""
+    return [
+        one
+        for one in examples
+        if len(encoder.opening(reasoned_verdict_messages(one.conversation, one.action))) + reply_tokens <= longest
+    ]
+
+
+def fit_reasoning(
+    crew: Crew,
+    examples: Sequence[Example],
+    rule: Rule,
+    settings: ReasoningSettings,
+    folder: Path,
+    *,
+    warm: Path,
+    watch: Watch,
+    watch_warm: Watch,
+) -> None:
+    """Train the crew's critic; checkpoints of the warm start go to `warm`, those of GRPO to `folder`.
+
+    It goes on from the last checkpoint that is there. The engine has the weights of the end. Raises `UsageError` where
+    a label has no example.
+    """
+    labelled = [(one, label) for one in examples if (label := one.label(rule)) is not None]
+    if {label for _, label in labelled} != {"correct", "wrong"}:
+        raise UsageError("there are not both correct and wrong actions to learn from")
+    if settings.warm_examples and not _newest(folder):
+        shown = by_turn(labelled, settings.seed)[: settings.warm_examples]
+        size = settings.warm_batch
+        parts = [shown[place : place + size] for place in range(0, len(shown), size)]
+        encoder = crew.models["critic"].encoder
+
+        def imitate(number: int) -> Harvest:
+            return Harvest(tuple(demonstration(one, label, encoder) for one, label in parts[number]))
+
+        imitating = StepSettings(
+            objective=Objective(expert="likelihood"),
+            advantage="reward",
+            normalisation="token",
+            tokens_per_batch=settings.tokens_per_batch,
+        )
+        _train(crew, imitate, imitating, settings, warm, steps=len(parts), lr=settings.warm_lr, watch=watch_warm)
+
+    def compare(number: int) -> Harvest:
+        return judged(crew.models["critic"], states_at(number, labelled, settings), settings, number)
+
+    comparing = StepSettings(tokens_per_batch=settings.tokens_per_batch)
+    _train(crew, compare, comparing, settings, folder, steps=settings.steps, lr=settings.lr, watch=watch)
+    crew.publish()
+
+
+def by_turn(labelled: Sequence[tuple[Example, Verdict]], seed: int) -> list[tuple[Example, Verdict]]:
+    """Turns in an order by the seed, actions of a turn together: what was read before them is then computed once."""
+    found: dict[str, list[tuple[Example, Verdict]]] = {}
+    for one, label in labelled:
+        found.setdefault(f"{one.task_id} {one.sample} {one.round} {one.turn}", []).append((one, label))
+    return [pair for turn in Dice(f"warm start {seed}").shuffled(sorted(found)) for pair in found[turn]]
+
+
+def states_at(
+    harvest: int, labelled: Sequence[tuple[Example, Verdict]], settings: ReasoningSettings
+) -> list[tuple[Example, Verdict]]:
+    """The actions of a harvest: laps over the correct and over the wrong ones, each lap in an order of its own."""
+    wrong = settings.states // 2
+    counts: dict[Verdict, int] = {"correct": settings.states - wrong, "wrong": wrong}
+    found = []
+    for verdict, count in counts.items():
+        pool = [one for one in labelled if one[1] == verdict]
+        for place in range(harvest * count, (harvest + 1) * count):
+            lap, number = divmod(place, len(pool))
+            found.append(Dice(f"states {settings.seed} {verdict} {lap}").shuffled(pool)[number])
+    return found
+
+
+def judged(
+    model: LocalModel, drawn: Sequence[tuple[Example, Verdict]], settings: ReasoningSettings, harvest: int
+) -> Harvest:
+    """Every action judged so often, replies about one action a group. Draws of other harvests are others."""
+    asked = [
+        (f"{place} {one.key}", one, label, harvest * settings.samples + sample)
+        for place, (one, label) in enumerate(drawn)
+        for sample in range(settings.samples)
+    ]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        said = list(
+            pool.map(
+                lambda of: judge(
+                    model, of[1].conversation, of[1].action, sample=of[3], max_tokens=settings.reply_tokens
+                ),
+                asked,
+            )
+        )
+    rows, counts = compared([(group, label, one) for (group, _, label, _), one in zip(asked, said, strict=True)])
+    return Harvest(rows=rows, counts=counts)
+
+
+def _train(
+    crew: Crew,
+    recipe: Recipe,
+    step: StepSettings,
+    settings: ReasoningSettings,
+    folder: Path,
+    *,
+    steps: int,
+    lr: float,
+    watch: Watch,
+) -> None:
+    trainer = RoleTrainer(
+        crew.backbone,
+        recipe,
+        step,
+        _arguments(settings, folder, steps, lr),
+        optimizer=optimizer_of(crew.backbone, {"policy": lr, "critic": lr}),
+        publish=crew.publish,
+        watch=watch,
+    )
+    trainer.train(resume_from_checkpoint=_newest(folder) or None)
+
+
+def _newest(folder: Path) -> str:
+    found: dict[int, Any] = {
+        int(one.parent.name.rpartition("-")[2]): one.parent for one in folder.glob("checkpoint-*/trainer_state.json")
+    }
+    return str(found[max(found)]) if found else ""
+
+
+def _arguments(settings: ReasoningSettings, folder: Path, steps: int, lr: float) -> TrainingArguments:
+    return TrainingArguments(
+        output_dir=str(folder),
+        max_steps=steps,
+        learning_rate=lr,
+        lr_scheduler_type="constant",
+        max_grad_norm=1.0,
+        bf16=settings.bf16,
+        use_cpu=not torch.cuda.is_available(),
+        seed=settings.seed,
+        save_steps=settings.save_every,
+        save_total_limit=1,
+        logging_steps=1,
+        report_to=[],
+        disable_tqdm=True,
+        remove_unused_columns=False,
+        logging_nan_inf_filter=False,
+        dataloader_pin_memory=False,
+    )

@@ -1,0 +1,72 @@
+"""`align-echo critic train --reasoning` as a user meets it: what it writes, where it goes on, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("datasets")
+
+from align_echo.cli.fit import Fitted
+from tests.cli.test_critic import examples, model
+
+__all__ = ["examples", "model"]
+
+SETTINGS = "{weights: full, warm_examples: 4, warm_batch: 2, steps: 2, states: 2, samples: 2, reply_tokens: 8}"
+
+
+def train(examples: Path, model: Path, *more: object) -> list[object]:
+    Path("settings.yaml").write_text(SETTINGS)
+    command = ["critic", "train", "--reasoning", "--examples", examples, "--model", model, "--out", "critic"]
+    return [*command, "--config", "settings.yaml", *more]
+
+
+def test_it_writes_a_model_that_can_be_asked_and_what_it_is_worth_on_tasks_it_did_not_learn_from(examples, model, run):
+    status, out, err = run(*train(examples, model, "--held-out", "0.3"))
+    assert status == 0, err
+    assert "to be named as --judge or --critic with --reasoning" in out
+    fitted = Fitted.model_validate_json(Path("critic/summary.json").read_text())
+    assert fitted.held_out is not None
+    assert (fitted.learned_from + fitted.held_out.n, fitted.tasks + fitted.held_out.accuracy.n) == (16, 8)
+    assert (fitted.held_out.unreadable, fitted.held_out.auroc) == (fitted.held_out.n, None), "two steps teach no form"
+    signals = [json.loads(line) for line in Path("critic/signals.jsonl").read_text().splitlines()]
+    assert [(one["step"], one["rows"], one["count/unread_verdicts"]) for one in signals] == [(0, 4, 4), (1, 4, 4)]
+    names = {"checkpoints", "config.json", "critic", "signals.jsonl", "summary.json", "warm"}
+    assert {one.name for one in Path("critic").iterdir()} == names
+    assert Path("critic/critic/model.safetensors").is_file()
+    assert not Path("critic/critic/calibration.json").exists()
+    asked = ("evaluate", "--env", "alfworld", "--model", "pocket", "--tasks", "1", "--temperature", "1", "--workers", "1")
+    status, out, err = run(*asked, "--best-of", "2", "--judge", "critic/critic", "--reasoning", "--out", "play")
+    assert status == 0, err
+    assert "verdicts: 0 correct, 0 wrong" in out
+
+
+def test_it_goes_on_where_it_was_by_whatever_path_the_examples_are_named(examples, model, run):
+    assert run(*train(examples, model, "--held-out", "0"))[0] == 0
+    before = Path("critic/critic/model.safetensors").read_bytes()
+    signals = Path("critic/signals.jsonl").read_text()
+    shutil.rmtree("critic/critic")
+    Path("critic/summary.json").unlink()
+    shutil.copytree(examples, "elsewhere")
+    status, out, err = run(*train(Path("elsewhere"), model, "--examples", examples, "--held-out", "0", "--resume"))
+    assert status == 0, err
+    assert "the critic is not tested" in out
+    assert "warm start" not in err
+    assert Path("critic/critic/model.safetensors").read_bytes() == before
+    assert Path("critic/signals.jsonl").read_text() == signals
+    status, _, err = run(*train(examples, model, "--held-out", "0", "--lr", "0.5", "--resume"))
+    assert (status, err.count("\n")) == (2, 1)
+    assert "critic was started with another settings" in err
+
+
+def test_a_setting_that_it_does_not_have_is_refused(examples, model, run):
+    command = train(examples, model)
+    Path("settings.yaml").write_text("{epochs: 3}")
+    status, out, err = run(*command)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "settings.yaml: epochs: Extra inputs are not permitted" in err
+    assert not Path("critic").exists()

@@ -1,0 +1,97 @@
+"""A reasoning critic as a judge: its verdict, or a vote of several, and no verdict where nothing can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from align_echo.agents.vanilla import Vanilla
+from align_echo.critic.best_of import BestOf
+from align_echo.critic.reasoned_verdict import Judgement, ReasonedVerdict
+from align_echo.critic.reasoning import Reasoner, counted
+from align_echo.critic.verdict import Verdict
+from align_echo.errors import ModelError, UsageError
+from align_echo.models import ScriptedModel
+from align_echo.types import Completion, Message, Usage
+from tests.agents.views import VIEW
+
+ASKED = [Message(role="user", content="You are in the hall.")]
+
+
+class Judge:
+    """Answers by the action and the sample number, and keeps at which temperatures it was asked."""
+
+    name = "judge"
+
+    def __init__(self, said: dict[str, Sequence[str]], sample: int = 0, heard: list[float] | None = None) -> None:
+        self._said, self._sample, self.heard = said, sample, [] if heard is None else heard
+
+    def with_sample(self, sample: int) -> Judge:
+        return Judge(self._said, sample, self.heard)
+
+    def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 1) -> Completion:
+        self.heard.append(temperature)
+        action = messages[-1].content.partition("<action>")[2].partition("</action>")[0]
+        reply = self._said[action][self._sample]
+        if reply == "broken":
+            raise ModelError("gone")
+        return Completion(text=reply, usage=Usage(completion_tokens=3))
+
+
+def reply(verdict: str) -> str:
+    return f"Reason: so\nVerdict: {verdict}"
+
+
+def test_it_is_asked_once_greedily_about_every_action_in_order_and_gives_no_probability() -> None:
+    judge = Judge({"look": [reply("wrong")], "go": [reply("correct")], "sing": ["correct"], "dance": ["broken"]})
+    found = Reasoner(judge).score(ASKED, ["look", "go", "sing", "dance"])
+    assert [(one.verdict, one.p_correct, one.logit) for one in found] == [
+        ("wrong", None, None),
+        ("correct", None, None),
+        (None, None, None),
+        (None, None, None),
+    ]
+    assert (judge.heard, found[0].usage.completion_tokens) == ([0.0] * 4, 3)
+    assert Reasoner(judge).score(ASKED, []) == []
+
+
+def test_several_verdicts_are_a_vote_and_their_share_a_probability() -> None:
+    judge = Judge({"look": [reply("correct"), reply("wrong"), reply("correct")], "go": [reply("wrong")] * 3})
+    look, go = Reasoner(judge, votes=3).score(ASKED, ["look", "go"])
+    assert (look.verdict, go.verdict) == ("correct", "wrong")
+    assert look.p_correct == pytest.approx(2.5 / 4)
+    assert go.p_correct == pytest.approx(0.5 / 4)
+    assert (set(judge.heard), look.usage.completion_tokens) == ({1.0}, 9)
+    with pytest.raises(UsageError, match="once or more"):
+        Reasoner(judge, votes=0)
+
+
+@given(st.lists(st.sampled_from(["correct", "wrong", None]), min_size=2, max_size=9))
+def test_only_what_can_be_read_votes_and_a_tie_is_wrong(verdicts: list[Verdict | None]) -> None:
+    said = [Judgement(said=one and ReasonedVerdict(reason="so", verdict=one)) for one in verdicts]
+    found = counted(said)
+    correct, wrong = verdicts.count("correct"), verdicts.count("wrong")
+    if not correct + wrong:
+        assert (found.verdict, found.p_correct) == (None, None)
+        return
+    assert found.verdict == ("correct" if correct > wrong else "wrong")
+    assert found.p_correct is not None
+    assert 0 < found.p_correct < 1
+    assert (found.p_correct > 0.5) == (correct > wrong)
+
+
+def test_best_of_sends_the_first_that_it_holds_correct_and_says_who_judged() -> None:
+    judge = Judge({"look": [reply("wrong")], "go": [reply("correct")], "sing": [reply("correct")]})
+    agent = Vanilla(ScriptedModel(["look", "go", "sing"]), temperature=1.0)
+    best = BestOf(agent, 3, Reasoner(judge))
+    sent = best.act(VIEW)
+    assert sent.action == "go"
+    assert sent.choice is not None
+    assert [one.verdict for one in sent.choice.candidates] == ["wrong", "correct", "correct"]
+    about = best.describe()
+    assert (about["model.judge"], about["votes.judge"]) == ("judge", "1")
+    assert "prompt.critic/reasoned_verdict" in about
+    assert "prompt.critic/verdict" not in about
