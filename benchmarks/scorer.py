@@ -26,6 +26,7 @@ from typing import Any
 import torch
 
 from align_echo.cli.main import main as align_echo
+from align_echo.critic.labels import Rule
 from align_echo.critic.reasoning import Reasoner
 from align_echo.critic.scoring import Critic, Scorer
 from align_echo.critic.verdict import VERDICTS, verdict_messages
@@ -38,7 +39,7 @@ from align_echo.types import Message
 
 Judge = Callable[[list[Message], Sequence[str]], list[str | None]]
 
-RULE = "nearer"
+RULE: Rule = "nearer"
 SETTINGS = {
     "one token": {"weights": "full", "lr": 3e-4, "epochs": 2},
     "reasoning": {
