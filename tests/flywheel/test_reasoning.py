@@ -156,11 +156,9 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(phase: str, model: str,
             if step == 1:
                 raise StoppedError
 
+        watch, watch_warm = (ignore, stop) if phase == "warm" else (stop, ignore)
         with pytest.raises(StoppedError):
-            if phase == "warm":
-                learn(cut, tmp_path / "cut", watch_warm=stop)
-            else:
-                learn(cut, tmp_path / "cut", watch=stop)
+            learn(cut, tmp_path / "cut", watch=watch, watch_warm=watch_warm)
         learn(resumed, tmp_path / "cut")
         for one, other in zip(weights_of(whole), weights_of(resumed), strict=True):
             assert torch.equal(one, other)
