@@ -26,6 +26,8 @@ from typing import Any
 import torch
 
 from align_echo.cli.main import main as align_echo
+from align_echo.critic.calibration import LabelledVerdict, report
+from align_echo.critic.labels import Rule
 from align_echo.critic.reasoning import Reasoner
 from align_echo.critic.scoring import Critic, Scorer
 from align_echo.critic.verdict import VERDICTS, verdict_messages
@@ -38,7 +40,7 @@ from align_echo.types import Message
 
 Judge = Callable[[list[Message], Sequence[str]], list[str | None]]
 
-RULE = "nearer"
+RULE: Rule = "nearer"
 SETTINGS = {
     "one token": {"weights": "full", "lr": 3e-4, "epochs": 2},
     "reasoning": {
@@ -126,31 +128,32 @@ def trained(name: str, folder: Path, examples: Path) -> dict[str, Any]:
     return {"folder": folder / "critic", "learned_from": summary["learned_from"], "training_cpu_seconds": spent}
 
 
-def judged(critic: Critic, examples: Sequence[Example]) -> dict[str, float]:
+def judged(critic: Critic, examples: Sequence[Example]) -> dict[str, Any]:
     """How right a critic is and how long it takes. The actions of a turn are asked about at once."""
     turns = [list(group) for _, group in groupby(examples, key=lambda one: (one.task_id, one.sample, one.turn))]
     critic.score(turns[0][0].conversation, [turns[0][0].action])
-    clock, cpu, right, unread = time.perf_counter(), time.process_time(), 0, 0
-    for turn in turns:
-        said = critic.score(turn[0].conversation, [one.action for one in turn])
-        right += sum(one.label(RULE) == found.verdict for one, found in zip(turn, said, strict=True))
-        unread += sum(found.verdict is None for found in said)
+    clock, cpu = time.perf_counter(), time.process_time()
+    said = [one for turn in turns for one in critic.score(turn[0].conversation, [each.action for each in turn])]
     clock, cpu = time.perf_counter() - clock, time.process_time() - cpu
+    rows = [
+        LabelledVerdict(one.task_id, one.action_type, one.label(RULE) or "wrong", found.verdict)
+        for one, found in zip(examples, said, strict=True)
+    ]
+    found = report(rows, 1.0)
     return {
-        "n": len(examples),
-        "accuracy": 100 * right / len(examples),
-        "unreadable": unread,
+        **found.model_dump(include={"n", "accuracy", "unreadable"}),
         "seconds": clock,
         "cpu_seconds": cpu,
-        "right_per_cpu_second": right / cpu,
+        "right_per_cpu_second": found.accuracy.value / 100 * found.n / cpu,
     }
 
 
 def accuracy(folder: Path, tasks: int, test_tasks: int) -> dict[str, dict[str, Any]]:
-    """Both critics on the same actions, with a table."""
+    """Both critics, and the model that they began as, on the same actions, with a table."""
     collected(folder / "collection", "train", tasks)
     test = collected(folder / "test", "valid_seen", test_tasks)
-    found: dict[str, dict[str, Any]] = {}
+    untrained = {"learned_from": 0, "training_cpu_seconds": 0.0, **judged(Scorer(load_model("pocket")), test)}
+    found: dict[str, dict[str, Any]] = {"one token, untrained": untrained}
     for name in SETTINGS:
         made = trained(name, folder / name.replace(" ", "-"), folder / "collection")
         model = load_model(str(made.pop("folder")))
@@ -160,7 +163,9 @@ def accuracy(folder: Path, tasks: int, test_tasks: int) -> dict[str, dict[str, A
     print("|---|---|---|---|---|---|---|---|---|")
     for name, one in found.items():
         learned = f"{one['learned_from']} | {one['training_cpu_seconds']:.0f}"
-        told = f"{one['n']} | {one['accuracy']:.1f}% | {one['unreadable']} | {one['seconds']:.1f}"
+        low, high = one["accuracy"]["ci95"]
+        right = f"{one['accuracy']['value']:.1f}% [{low:.1f}, {high:.1f}]"
+        told = f"{one['n']} | {right} | {one['unreadable']} | {one['seconds']:.1f}"
         print(f"| {name} | {learned} | {told} | {one['cpu_seconds']:.1f} | {one['right_per_cpu_second']:.1f} |")
     return found
 
@@ -171,7 +176,7 @@ def main() -> None:
     parser.add_argument("--candidates", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tasks", type=int, default=16, help="that the critics learn from; 0 trains none")
-    parser.add_argument("--test-tasks", type=int, default=8)
+    parser.add_argument("--test-tasks", type=int, default=16, help="that they are tested on")
     parser.add_argument("--out", type=Path, help="folder of collections and critics; default: one that is removed")
     given = parser.parse_args()
     if given.tokens < 100 or given.candidates < 1 or given.rounds < 1:

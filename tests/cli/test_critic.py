@@ -260,7 +260,7 @@ def test_agents_and_critics_at_endpoints_need_tell_no_probabilities(endpoint, ru
             status, out, err = run("critic", "evaluate", *asked, "--examples", "made", "--out", "none")
             assert (status, out) == (2, "")
             assert message in err
-            assert not Path("none").exists()
+            assert [one.name for one in Path("none").iterdir()] == ["config.json"], "a false start, to be begun anew"
 
 
 def test_evaluate_refuses_a_rule_that_the_model_cannot_serve_before_it_plays(run):

@@ -30,8 +30,8 @@ def test_two_rounds_of_which_the_second_is_guided_and_learns_from_both(run):
     assert second["model.judge"].endswith("wheel/round-1/critic/critic")
     first = json.loads(Path("wheel/round-1/collection/config.json").read_text())["agent_details"]
     assert "model.judge" not in first
-    learned = json.loads(Path("wheel/round-2/critic/config.json").read_text())["examples"]
-    assert list(learned) == ["wheel/round-1/collection", "wheel/round-2/collection"]
+    learned = json.loads(Path("wheel/round-2/critic/config.json").read_text())["collections"]
+    assert learned == ["wheel/round-1/collection", "wheel/round-2/collection"]
     rounds = [{one.round for one in read_examples(Path(f"wheel/round-{number}/collection"))} for number in (1, 2)]
     assert rounds == [{1}, {2}]
     parts = ("held-out", "round-1/collection")

@@ -39,7 +39,7 @@ def test_it_writes_a_model_that_can_be_asked_and_what_it_is_worth_on_tasks_it_di
     assert {one.name for one in Path("critic").iterdir()} == names
     assert Path("critic/critic/model.safetensors").is_file()
     assert not Path("critic/critic/calibration.json").exists()
-    asked = ("evaluate", "--env", "alfworld", "--model", "pocket", "--tasks", "1", "--temperature", "1", "--workers", "1")
+    asked = ("evaluate", "--env", "alfworld", "--model", "pocket", "--tasks", "1", "--temperature", "1")
     status, out, err = run(*asked, "--best-of", "2", "--judge", "critic/critic", "--reasoning", "--out", "play")
     assert status == 0, err
     assert "verdicts: 0 correct, 0 wrong" in out

@@ -152,8 +152,9 @@ def test_the_best_of_several_by_a_critic_that_reasons(endpoint, run, monkeypatch
 
 
 PLAY = ("evaluate", "--env", "alfworld", "--model", "pocket", "--temperature", "1")
+RATE = ("critic", "evaluate", "--critic", "x", "--examples", ".")
 BAD = {
-    "votes of one word": (("critic", "evaluate", "--critic", "x", "--examples", ".", "--votes", "2"), "add --reasoning"),
+    "votes of one word": ((*RATE, "--votes", "2"), "add --reasoning"),
     "reasons about nothing": ((*PLAY, "--reasoning"), "--reasoning needs candidates to choose from"),
     "reasons without a critic": ((*PLAY, "--best-of", "2", "--pick", "random", "--reasoning"), "asks no critic"),
     "doubt without probabilities": (

@@ -17,6 +17,7 @@ from align_echo.errors import UsageError
 from align_echo.flywheel.examples import Example, Said
 from align_echo.flywheel.reasoning import (
     ReasoningSettings,
+    Watch,
     crew_config,
     demonstration,
     fit_reasoning,
@@ -92,20 +93,29 @@ def test_conversations_that_leave_no_room_for_a_reply_are_left_out():
     assert fitting_examples([example(), long], ENCODER, longest=400, reply_tokens=8) == [example()]
 
 
-def learned(crew: Crew, folder: Path, settings: ReasoningSettings = SETTINGS) -> list[Signals]:
-    """The signals of the warm start and of what came after it."""
-    seen: list[Signals] = []
+def ignore(step: int, signals: Signals) -> None:
+    """Nobody listens."""
+
+
+def learn(
+    crew: Crew,
+    folder: Path,
+    settings: ReasoningSettings = SETTINGS,
+    *,
+    of: list[Example] | None = None,
+    watch: Watch = ignore,
+    watch_warm: Watch = ignore,
+) -> None:
     fit_reasoning(
         crew,
-        examples(),
+        examples() if of is None else of,
         "nearer",
         settings,
         folder / "checkpoints",
         warm=folder / "warm",
-        watch=lambda step, signals: seen.append(signals),
-        watch_warm=lambda step, signals: seen.append(signals),
+        watch=watch,
+        watch_warm=watch_warm,
     )
-    return seen
 
 
 @pytest.mark.parametrize("weights", ["full", "lora"])
@@ -113,8 +123,13 @@ def test_it_learns_the_form_and_then_to_judge(weights: str, model: str, tmp_path
     changes = {"weights": weights, "warm_examples": 12, "warm_lr": 3e-2 if weights == "lora" else 1e-2}
     settings = SETTINGS.model_copy(update=changes)
     crew = gather(crew_config(model, settings))
+    seen: list[Signals] = []
+
+    def keep(step: int, signals: Signals) -> None:
+        seen.append(signals)
+
     try:
-        seen = learned(crew, tmp_path, settings)
+        learn(crew, tmp_path, settings, watch=keep, watch_warm=keep)
     finally:
         crew.close()
     warm, after = seen[:6], seen[6:]
@@ -131,26 +146,25 @@ class StoppedError(Exception):
     """From outside."""
 
 
-@pytest.mark.parametrize("phase", ["watch_warm", "watch"])
+@pytest.mark.parametrize("phase", ["warm", "compare"])
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(phase: str, model: str, tmp_path: Path):
     whole, cut, resumed = (gather(crew_config(model, SETTINGS)) for _ in range(3))
     try:
-        learned(whole, tmp_path / "whole")
+        learn(whole, tmp_path / "whole")
 
         def stop(step: int, signals: Signals) -> None:
             if step == 1:
                 raise StoppedError
 
-        watches = {"watch": lambda *_: None, "watch_warm": lambda *_: None} | {phase: stop}
-        folders = {"folder": tmp_path / "cut" / "checkpoints", "warm": tmp_path / "cut" / "warm"}
+        watch, watch_warm = (ignore, stop) if phase == "warm" else (stop, ignore)
         with pytest.raises(StoppedError):
-            fit_reasoning(cut, examples(), "nearer", SETTINGS, **folders, **watches)
-        learned(resumed, tmp_path / "cut")
+            learn(cut, tmp_path / "cut", watch=watch, watch_warm=watch_warm)
+        learn(resumed, tmp_path / "cut")
         for one, other in zip(weights_of(whole), weights_of(resumed), strict=True):
             assert torch.equal(one, other)
         asked = [Reasoner(crew.models["critic"], max_tokens=8) for crew in (whole, resumed)]
-        one, other = (critic.score(examples()[0].conversation, ["go 1", "sing 1"]) for critic in asked)
-        assert one == other
+        told = [critic.score(examples()[0].conversation, ["go 1", "sing 1"]) for critic in asked]
+        assert told[0] == told[1]
     finally:
         for crew in (whole, cut, resumed):
             crew.close()
@@ -160,15 +174,6 @@ def test_one_label_alone_teaches_nothing_and_is_refused(model: str, tmp_path: Pa
     crew = gather(crew_config(model, SETTINGS))
     try:
         with pytest.raises(UsageError, match="both correct and wrong"):
-            fit_reasoning(
-                crew,
-                examples()[::2],
-                "nearer",
-                SETTINGS,
-                tmp_path,
-                warm=tmp_path / "warm",
-                watch=lambda *_: None,
-                watch_warm=lambda *_: None,
-            )
+            learn(crew, tmp_path, of=examples()[::2])
     finally:
         crew.close()
