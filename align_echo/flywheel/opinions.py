@@ -17,6 +17,7 @@ from pydantic import ConfigDict
 
 from align_echo.critic.scoring import Critic
 from align_echo.critic.verdict import Verdict
+from align_echo.errors import MissingDataError
 from align_echo.flywheel.labelling import Conversation, LabelledEpisode, proposed
 from align_echo.flywheel.trial import Opinion
 from align_echo.jsonl import JsonlFile
@@ -39,8 +40,13 @@ class RatedEpisode:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that was played: the same for a copy of the episode."""
-        return hashlib.sha256(self.trajectory.model_dump_json().encode()).hexdigest()
+        """What tells the episode from others."""
+        return digest_of(self.trajectory)
+
+
+def digest_of(trajectory: Trajectory) -> str:
+    """SHA-256 of all that was played: the same for a copy of the episode."""
+    return hashlib.sha256(trajectory.model_dump_json().encode()).hexdigest()
 
 
 class SavedOpinion(Frozen):
@@ -109,6 +115,18 @@ def opinions(
     finally:
         pool.shutdown(cancel_futures=True)
     return said
+
+
+def read_opinions(played: Sequence[Trajectory], folder: Path) -> list[Mapping[str, Opinion]]:
+    """What a finished trial's folder holds of these episodes, by turn, over all in order.
+
+    Raises `MissingDataError` where an episode is not in it.
+    """
+    known = {one.episode: one for one in JsonlFile(folder / FILE).read(EpisodeOpinions)}
+    found = [known.get(digest_of(one)) for one in played]
+    if None in found:
+        raise MissingDataError(f"{folder} lacks opinions of episodes: go on with align-echo critic evaluate --resume")
+    return [turn for one in found if one is not None for turn in one.by_turn]
 
 
 def _asked(critic: Critic, one: RatedEpisode) -> list[tuple[SavedOpinion, ...]]:

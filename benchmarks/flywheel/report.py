@@ -1,0 +1,156 @@
+"""Step success over the number of candidates, by rule of selection: pooled over seeds, as table, plot and JSON.
+
+The states are those of each seed's held-out collection. Intervals resample seeds and, within each, tasks. Left out:
+episodes (`benchmarks.learning.report`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel
+
+from align_echo.cli.fit import rule_for
+from align_echo.critic.scoring import read_calibration
+from align_echo.flywheel.collection import read_collection
+from align_echo.flywheel.opinions import read_opinions
+from align_echo.flywheel.trial import CEILING, Choosing, State, right_of, states_of
+from align_echo.intervals import RESAMPLES
+from benchmarks.flywheel.runs import CANDIDATES, critic_of
+
+Table = npt.NDArray[np.float64]
+BASELINES: tuple[Choosing, ...] = ("random", "majority", "logprob", CEILING)
+
+
+class Point(BaseModel):
+    """Of all states, the share in which `rule` takes a right action of the first `candidates`; 0 to 1.
+
+    `gain` is over a single draw, `n` counts states.
+    """
+
+    rule: str
+    candidates: int
+    value: float
+    ci95: tuple[float, float]
+    gain: float
+    gain_ci95: tuple[float, float]
+    n: int
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a seed's critics would have taken: the same states with the opinions of each round."""
+
+    by_round: tuple[list[State], ...]
+    temperatures: tuple[float, ...]
+
+
+def judgement(wheel: Path, rounds: int) -> Judgement:
+    """Of a finished flywheel."""
+    played, labelled = read_collection(wheel / "held-out")
+    rule = rule_for({one.environment for one in played})
+    found = [
+        states_of(played, labelled, read_opinions(played, wheel / f"round-{number}" / "trial"), rule)
+        for number in range(1, rounds + 1)
+    ]
+    temperatures = (read_calibration(critic_of(wheel, number)).temperature for number in range(1, rounds + 1))
+    return Judgement(tuple(found), tuple(temperatures))
+
+
+def points(seeds: Sequence[Judgement]) -> list[Point]:
+    """The curves: the critic of each round, the other rules, and pass@N."""
+    rounds = len(seeds[0].by_round)
+    single = [_by_task(one.by_round[0], "first", 1) for one in seeds]
+    found = []
+    for number in range(rounds):
+        for n in range(1, CANDIDATES + 1):
+            right = [_by_task(one.by_round[number], "critic", n, one.temperatures[number]) for one in seeds]
+            found.append(_point(f"round {number + 1}", n, right, single))
+    for rule in BASELINES:
+        for n in range(1, CANDIDATES + 1):
+            found.append(_point(rule, n, [_by_task(one.by_round[0], rule, n) for one in seeds], single))
+    return found
+
+
+def later_over_first(seeds: Sequence[Judgement]) -> Point:
+    """The critic of the last round with all candidates; its gain is over the critic of the first."""
+    first, last = (
+        [_by_task(one.by_round[place], "critic", CANDIDATES, one.temperatures[place]) for one in seeds]
+        for place in (0, -1)
+    )
+    return _point(f"round {len(seeds[0].by_round)} over round 1", CANDIDATES, last, first)
+
+
+def _by_task(states: Sequence[State], rule: Choosing, n: int, temperature: float = 1.0) -> Table:
+    """[tasks, 2]: right actions, and states."""
+    right_S = right_of(states, rule, n, temperature=temperature)
+    places = {task: place for place, task in enumerate(dict.fromkeys(state.task for state in states))}
+    table = np.zeros((len(places), 2))
+    for state, right in zip(states, right_S, strict=True):
+        table[places[state.task]] += (right, 1)
+    return table
+
+
+def _point(rule: str, n: int, right: Sequence[Table], against: Sequence[Table]) -> Point:
+    both = [np.concatenate([one, other[:, :1]], axis=1) for one, other in zip(right, against, strict=True)]
+    draw = np.random.default_rng(0)
+    drawn = [_sums(both, draw) for _ in range(RESAMPLES)]
+    total = np.sum([one.sum(axis=0) for one in both], axis=0)
+    values, gains = [one[0] / one[1] for one in drawn], [(one[0] - one[2]) / one[1] for one in drawn]
+    return Point(
+        rule=rule,
+        candidates=n,
+        value=total[0] / total[1],
+        ci95=_ends(values),
+        gain=(total[0] - total[2]) / total[1],
+        gain_ci95=_ends(gains),
+        n=int(total[1]),
+    )
+
+
+def _sums(tables: Sequence[Table], draw: np.random.Generator) -> Table:
+    """[3]: the sums over tasks drawn within seeds that are drawn."""
+    chosen = [tables[place] for place in draw.integers(len(tables), size=len(tables))]
+    return np.sum([one[draw.integers(len(one), size=len(one))].sum(axis=0) for one in chosen], axis=0)
+
+
+def _ends(values: Sequence[float]) -> tuple[float, float]:
+    low, high = np.percentile(values, (2.5, 97.5))
+    return float(low), float(high)
+
+
+def table_of(found: Sequence[Point]) -> str:
+    """A row for each rule, a column for each number of candidates, percent; then the gain with all over one draw."""
+    heads = "".join(f" {n} |" for n in range(1, CANDIDATES + 1))
+    lines = [f"| rule |{heads} gain with {CANDIDATES} |", "|---" * (CANDIDATES + 2) + "|"]
+    for rule in dict.fromkeys(one.rule for one in found):
+        row = [one for one in found if one.rule == rule]
+        last = row[-1]
+        low, high = (100 * end for end in last.gain_ci95)
+        cells = "".join(f" {100 * one.value:.1f} |" for one in row)
+        lines.append(f"| {rule} |{cells} {100 * last.gain:+.1f} [{low:+.1f}, {high:+.1f}] |")
+    return "\n".join(lines)
+
+
+def plot(found: Sequence[Point], title: str, file: Path) -> None:
+    """The curves with their intervals, as SVG. The same points give the same file."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context({"svg.hashsalt": title, "font.size": 9}):
+        figure = Figure(figsize=(6, 4), layout="constrained")
+        axes = figure.subplots()
+        for rule in dict.fromkeys(one.rule for one in found):
+            row = [one for one in found if one.rule == rule]
+            n, value = [one.candidates for one in row], [100 * one.value for one in row]
+            style = "--" if rule == CEILING else "-" if rule.startswith("round") else ":"
+            axes.plot(n, value, style, label="pass@N" if rule == CEILING else rule)
+            low, high = ([100 * one.ci95[end] for one in row] for end in (0, 1))
+            axes.fill_between(n, low, high, alpha=0.12)
+        axes.set(xlabel="candidates", ylabel="states in which a right action is taken, %", title=title)
+        axes.legend()
+        figure.savefig(file, format="svg", metadata={"Date": None})

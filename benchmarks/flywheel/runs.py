@@ -1,0 +1,81 @@
+"""What is run: a flywheel for each seed, then whole episodes with one draw a turn and with the best of all.
+
+Every part is a command of its own in a folder of its own: what is finished is not done again. Left out: what comes of
+it (`report.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.learning.runs import Job
+
+ONE_DRAW = "one draw"
+CANDIDATES = 8
+
+
+@dataclass(frozen=True)
+class Study:
+    """`tasks` are played in each round, `held_out` of `split` are for steps, `episodes` of it are played to the end."""
+
+    env: str
+    split: str
+    tasks: int
+    held_out: int
+    episodes: int
+
+
+STUDIES = {
+    one.env: one
+    for one in (
+        Study("alfworld", split="valid_unseen", tasks=120, held_out=60, episodes=134),
+        Study("webshop", split="test", tasks=150, held_out=80, episodes=200),
+    )
+}
+DRAWING = ("--temperature", "1", "--top-k", "0", "--top-p", "1")
+"""Of all that the agent would say: under GAIA's truncation the pocket model says the same eight times."""
+LEARNING = ("--weights", "full", "--lr", "3e-4", "--epochs", "2")
+"""A model of three million parameters has little for LoRA to adapt."""
+
+
+def wheels(study: Study, seeds: Sequence[int], rounds: int, out: Path) -> list[Job]:
+    """A flywheel for each seed, in states of the expert's ways."""
+    return [_wheel(study, seed, rounds, out / "flywheel" / f"seed-{seed}") for seed in seeds]
+
+
+def _wheel(study: Study, seed: int, rounds: int, folder: Path) -> Job:
+    arguments = (
+        *("critic", "flywheel", "--env", study.env, "--model", "pocket", "--rounds", str(rounds)),
+        *("--tasks", str(study.tasks), "--test-tasks", str(study.held_out), "--states", "expert"),
+        *("--candidates", str(CANDIDATES), *DRAWING, *LEARNING, "--seed", str(seed), "--out", str(folder)),
+    )
+    return Job("flywheel", seed, folder, arguments, ())
+
+
+def plays(study: Study, seeds: Sequence[int], rounds: int, out: Path) -> list[Job]:
+    """Episodes with one draw a turn, and with the best of all by the critic of each round."""
+    made = []
+    for seed in seeds:
+        made.append(_play(study, ONE_DRAW, seed, out, ()))
+        for number in range(1, rounds + 1):
+            judge = critic_of(out / "flywheel" / f"seed-{seed}", number)
+            best = ("--best-of", str(CANDIDATES), "--judge", str(judge))
+            made.append(_play(study, f"round {number}", seed, out, best))
+    return made
+
+
+def critic_of(wheel: Path, number: int) -> Path:
+    """The critic of a round of a flywheel."""
+    return wheel / f"round-{number}" / "critic" / "critic"
+
+
+def _play(study: Study, arm: str, seed: int, out: Path, more: Sequence[str]) -> Job:
+    folder = out / arm.replace(" ", "-") / f"seed-{seed}"
+    measuring = (
+        *("evaluate", "--env", study.env, "--agent", "vanilla", "--model", "pocket", "--temperature", "1"),
+        *("--split", study.split, "--tasks", str(study.episodes), "--seed", str(seed), *more),
+        *("--out", str(folder / "test")),
+    )
+    return Job(arm, seed, folder, (), measuring)
