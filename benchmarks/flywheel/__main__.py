@@ -49,9 +49,13 @@ def main() -> None:
     low, high = (100 * end for end in change.gain_ci95)
     print(f"\n{change.rule}: {100 * change.gain:+.1f} [{low:+.1f}, {high:+.1f}]\n")
     print(markdown(episodes))
-    found = {"steps": steps, "later_over_first": [change], "episodes": episodes}
-    record = {name: [one.model_dump() for one in some] for name, some in found.items()}
-    write_atomically(out / "summary.json", json.dumps({**record, "seeds": len(done)}, indent=2) + "\n")
+    record = {
+        "seeds": len(done),
+        "steps": [one.model_dump() for one in steps],
+        "later_over_first": change.model_dump(),
+        "episodes": [one.model_dump() for one in episodes],
+    }
+    write_atomically(out / "summary.json", json.dumps(record, indent=2) + "\n")
     plot(steps, f"{given.env}, pocket model, {len(done)} seeds", out / "curve.svg")
     best = next(one for one in steps if (one.rule, one.candidates) == (f"round {given.rounds}", CANDIDATES))
     single = best.value - best.gain

@@ -99,7 +99,7 @@ def _point(rule: str, n: int, right: Sequence[Table], against: Sequence[Table]) 
     both = [np.concatenate([one, other[:, :1]], axis=1) for one, other in zip(right, against, strict=True)]
     draw = np.random.default_rng(0)
     drawn = [_sums(both, draw) for _ in range(RESAMPLES)]
-    total = np.sum([one.sum(axis=0) for one in both], axis=0)
+    total = np.concatenate(both).sum(axis=0)
     values, gains = [one[0] / one[1] for one in drawn], [(one[0] - one[2]) / one[1] for one in drawn]
     return Point(
         rule=rule,
@@ -115,7 +115,8 @@ def _point(rule: str, n: int, right: Sequence[Table], against: Sequence[Table]) 
 def _sums(tables: Sequence[Table], draw: np.random.Generator) -> Table:
     """[3]: the sums over tasks drawn within seeds that are drawn."""
     chosen = [tables[place] for place in draw.integers(len(tables), size=len(tables))]
-    return np.sum([one[draw.integers(len(one), size=len(one))].sum(axis=0) for one in chosen], axis=0)
+    drawn = [one[draw.integers(len(one), size=len(one))] for one in chosen]
+    return np.asarray(np.concatenate(drawn).sum(axis=0))
 
 
 def _ends(values: Sequence[float]) -> tuple[float, float]:

@@ -1,0 +1,56 @@
+"""The study of the flywheel: what it runs, and curves that pool the states of several seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("sklearn")
+
+from benchmarks.flywheel.report import Judgement, later_over_first, plot, points, table_of
+from benchmarks.flywheel.runs import STUDIES, plays, wheels
+from tests.flywheel.test_trial import Say, contrary, honest, state
+
+DRAWN = ("xxxxxxxA", "Axxxxxxx", "xxxxxxxx", "xAxxxxxx")
+
+
+def judged(*rounds: Say) -> Judgement:
+    """The same states, two tasks, as the critic of each round sees them."""
+    by_round = tuple([state(one, say, task=str(place % 2)) for place, one in enumerate(DRAWN)] for say in rounds)
+    return Judgement(by_round, (1.0,) * len(rounds))
+
+
+def test_a_critic_that_never_errs_reaches_pass_at_n_and_all_seeds_count():
+    found = {(one.rule, one.candidates): one for one in points([judged(contrary, honest), judged(contrary, honest)])}
+    assert [found["round 2", n].value for n in (1, 2, 8)] == [0.25, 0.5, 0.75]
+    assert [found["pass", n].value for n in (1, 2, 8)] == [0.25, 0.5, 0.75]
+    assert found["round 1", 8].value == 0.0
+    assert (found["round 2", 8].gain, found["round 1", 8].gain, found["round 2", 8].n) == (0.5, -0.25, 8)
+    low, high = found["round 2", 8].gain_ci95
+    assert low <= 0.5 <= high
+
+
+def test_the_last_round_is_compared_with_the_first_on_the_same_states():
+    change = later_over_first([judged(contrary, honest)])
+    assert (change.value, change.gain) == (0.75, 0.75)
+    assert later_over_first([judged(honest, honest)]).gain == 0.0
+
+
+def test_the_table_has_a_row_for_each_rule_and_the_plot_is_the_same_each_time(tmp_path):
+    pytest.importorskip("matplotlib")
+    found = points([judged(honest, honest)])
+    assert len(table_of(found).splitlines()) == 2 + 6
+    for name in ("one", "two"):
+        plot(found, "a title", tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+@pytest.mark.parametrize("env", sorted(STUDIES))
+def test_episodes_are_played_with_one_draw_and_under_the_critic_of_each_round(env):
+    study, out = STUDIES[env], Path("out")
+    turned, played = wheels(study, [1, 2], 2, out), plays(study, [1, 2], 2, out)
+    assert [job.arm for job in played] == ["one draw", "round 1", "round 2"] * 2
+    judges = [job.measuring[job.measuring.index("--judge") + 1] for job in played if "--judge" in job.measuring]
+    assert judges[0] == str(turned[0].folder / "round-1" / "critic" / "critic")
+    assert len({job.folder for job in played}) == len(played)
