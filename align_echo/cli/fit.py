@@ -11,16 +11,24 @@ Left out: how a critic learns (`flywheel/fitting.py`), and what it is worth in s
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align_echo import __version__
-from align_echo.align.run_folder import clear
 from align_echo.cli.console import note, resumable
 from align_echo.cli.critic_report import show_report
+from align_echo.cli.fit_folder import (
+    COMMAND,
+    CRITIC,
+    beside,
+    check_folder,
+    merged,
+    open_folder,
+    put_in_place,
+    read_settings,
+)
 from align_echo.cli.train import require_training
 from align_echo.critic.calibration import (
     LEAST_TEMPERATURE,
@@ -40,9 +48,6 @@ from align_echo.types import Frozen
 if TYPE_CHECKING:
     from align_echo.flywheel.fitting import FitSettings, Question
     from align_echo.models.local.encoding import ChatEncoder
-
-COMMAND = "critic train"
-CRITIC = "critic"
 
 
 class Fitted(Frozen):
@@ -90,9 +95,10 @@ def fit_into(
     be learned from, or settings that are wrong, and then leaves the folder as it was.
     """
     require_training()
+    from align_echo.flywheel.fitting import FitSettings
     from align_echo.train.crew import source_of
 
-    settings = settings_of(config, changes)
+    settings = read_settings(FitSettings, config, changes)
     source = source_of(model)
     examples = deduplicated(example for one in collections for example in read_examples(one))
     chosen = rule or rule_for({one.environment for one in examples})
@@ -109,7 +115,7 @@ def fit_into(
     }
     check_folder(path, asked, resume=resume)
     material = _prepare(source, settings, learned, tested, chosen)
-    begun = _open(path, asked)
+    begun = open_folder(path, asked)
     counts = f"{len(material.ids):,} held out, {material.too_long:,} too long"
     note(f"learning from {len(material.asked):,} actions by the rule {chosen!r}; {counts}")
     with resumable(path):
@@ -189,13 +195,8 @@ def _fit(path: Path, material: _Material, settings: FitSettings, rule: Rule, *, 
     model, encoder = material.model.to(device), material.encoder
     checkpoints, telling = path / "checkpoints", [Telling(note)]
     learner: Any = fit(model, encoder, material.asked, settings, checkpoints, resume=resume, callbacks=telling)
-    folder = path / f".{CRITIC}.partial"
-    clear(path, [folder.name])
-    if settings.weights == "lora":
-        learner.save_pretrained(str(folder / "adapter"))
-        learner = learner.merge_and_unload()
-    if not all(bool(torch.isfinite(one).all()) for one in learner.parameters()):
-        raise UsageError("the critic's weights are no numbers any more: train anew with a smaller --lr")
+    folder = beside(path)
+    learner = merged(learner, settings.weights, folder)
     tokens = settings.tokens_per_tree
     said = read_verdicts(learner, encoder, material.ids, tokens_per_tree=tokens, device=device) if material.ids else []
     truth = [one.label(rule) == "correct" for one in material.tested]
@@ -217,75 +218,18 @@ def _fit(path: Path, material: _Material, settings: FitSettings, rule: Rule, *, 
     return fitted
 
 
-def _save(learner: Any, source: str, beside: Path, calibrated: Calibrated | None) -> None:
+def _save(learner: Any, source: str, folder: Path, calibrated: Calibrated | None) -> None:
     """Write the critic beside its place, and then put it there whole."""
     from transformers import AutoTokenizer
 
     learner.config.use_cache = True
-    learner.save_pretrained(str(beside))
-    AutoTokenizer.from_pretrained(source).save_pretrained(str(beside))
+    learner.save_pretrained(str(folder))
+    AutoTokenizer.from_pretrained(source).save_pretrained(str(folder))
     if calibrated is not None:
-        write_calibration(calibrated, beside)
-    clear(beside.parent, [CRITIC])
-    beside.replace(beside.with_name(CRITIC))
-
-
-def settings_of(file: Path | None, changes: Mapping[str, object]) -> FitSettings:
-    """The settings of a YAML file with these changes. Raises `UsageError` in one line for what is wrong in it."""
-    from pydantic import ValidationError
-
-    from align_echo.flywheel.fitting import FitSettings
-    from align_echo.train.config import read_file
-
-    values = {**(read_file(file) if file else {}), **{name: one for name, one in changes.items() if one is not None}}
-    try:
-        return FitSettings.model_validate(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "settings"
-        raise UsageError(f"{file or 'the options'}: {where}: {first['msg']}") from error
+        write_calibration(calibrated, folder)
+    put_in_place(folder)
 
 
 def _content(collection: Path) -> str:
     file = collection / FILE if collection.is_dir() else collection
     return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
-def check_folder(path: Path, asked: Mapping[str, Any], *, resume: bool) -> None:
-    """Refuse a folder of something else, without touching it. One without a checkpoint is begun anew. Raises
-    `UsageError`.
-    """
-    if path.exists() and not path.is_dir():
-        raise UsageError(f"{path} is a file; --out names a folder")
-    there = path.exists() and any(path.iterdir())
-    if resume and not there:
-        raise UsageError(f"there is no critic's training to resume in {path}")
-    if not there:
-        return
-    try:
-        stored = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        stored = None
-    ours = isinstance(stored, dict) and stored.get("command") == COMMAND
-    if not resume:
-        if ours and {one.name for one in path.iterdir()} <= {"config.json", "checkpoints"} and not _checkpoints(path):
-            return
-        raise UsageError(f"{path} is not empty: add --resume to go on with it, or name another --out")
-    if not ours:
-        raise UsageError(f"there is no critic's training to resume in {path}")
-    other = sorted(key for key in {*stored, *asked} if stored.get(key) != asked.get(key))
-    if other:
-        raise UsageError(f"{path} was started with another {other[0]}: resume with the same, or name another --out")
-
-
-def _open(path: Path, asked: Mapping[str, Any]) -> bool:
-    """Make the folder; whether there is a checkpoint to go on from. One that was not written to its end is dropped."""
-    path.mkdir(parents=True, exist_ok=True)
-    write_atomically(path / "config.json", json.dumps(asked, indent=2) + "\n")
-    whole = {one.name for one in _checkpoints(path)}
-    clear(path / "checkpoints", {one.name for one in (path / "checkpoints").glob("checkpoint-*")} - whole)
-    return bool(whole)
-
-
-def _checkpoints(path: Path) -> list[Path]:
-    return [one.parent for one in (path / "checkpoints").glob("checkpoint-*/trainer_state.json")]
