@@ -1,8 +1,8 @@
 """What an intuitive critic on screens is shown and asked (GAIA, appendix B.3): a screenshot, and one question in text.
 
-Where a click or a long press is proposed, a red circle is drawn around its point; else the screenshot is as it was. The
-critic is told the whole task and what was done before it, not the instruction for the single step. Left out: models
-(`vision.py`), and how a circle of another colour would do.
+Where a click or a long press on the screen is proposed, a red circle is drawn around its point; else the screenshot is
+as it was. The critic is told the whole task and what was done before it, not the instruction for the single step. Left
+out: models (`vision.py`), and other marks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from align_echo.critic.transcript import clipped, one_line
 from align_echo.prompts import render
 from align_echo.types import Message
-from align_echo.wrappers.gui.actions import GuiAction, point_of, write
+from align_echo.wrappers.gui.actions import GuiAction, Point, point_of, write
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -40,11 +40,11 @@ class Screen:
 
 
 def marked(screenshot: Image, action: GuiAction) -> Image:
-    """A copy of the screenshot in RGB, with the circle where the action has a point of grounding."""
+    """A copy of the screenshot in RGB, with the circle if the action has a point of grounding on the screen."""
     from PIL import ImageDraw
 
     image = screenshot.convert("RGB")
-    point = point_of(action)
+    point = _circled(screenshot, action)
     if point is not None:
         radius = max(LEAST_RADIUS, round(max(image.size) / SIDES_PER_RADIUS))
         corners = (point.x - radius, point.y - radius, point.x + radius, point.y + radius)
@@ -59,6 +59,12 @@ def question(screen: Screen, action: GuiAction) -> Message:
         "instruction": clipped(one_line(screen.instruction), LONGEST_TASK),
         "history": [clipped(one_line(one), LONGEST_LINE) for one in screen.history],
         "action": clipped(one_line(write(action)), LONGEST_LINE),
-        "marked": point_of(action) is not None,
+        "marked": _circled(screen.screenshot, action) is not None,
     }
     return Message(role="user", content=render("critic/screen_verdict", values))
+
+
+def _circled(screenshot: Image, action: GuiAction) -> Point | None:
+    point = point_of(action)
+    width, height = screenshot.size
+    return point if point and 0 <= point.x < width and 0 <= point.y < height else None

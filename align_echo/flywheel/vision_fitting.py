@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from peft import PeftModel
 from pydantic import Field
 from torch.utils.data import Dataset
 from transformers import PrinterCallback, Trainer, TrainerCallback
@@ -25,6 +26,7 @@ from align_echo.errors import UsageError
 from align_echo.flywheel.examples import balanced_places
 from align_echo.flywheel.fitting import LearningSettings, learner_of, training_arguments
 from align_echo.flywheel.screens import Proposed
+from align_echo.models.local.weights import load_state, read_model
 from align_echo.wrappers.dice import Dice
 from align_echo.wrappers.gui.actions import parse
 from align_echo.wrappers.gui.steps import GuiStep, screenshot_of
@@ -141,6 +143,14 @@ class _VerdictTrainer(Trainer):
 
     encoder: ScreenEncoder
     at_once: int
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        """Weights of a Qwen2.5-VL are stored under older names, which `transformers` 5.23 skips here with a warning."""
+        if isinstance(self.model, PeftModel):
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+            return
+        stored = read_model(type(self.model), resume_from_checkpoint, torch.float32)
+        load_state(self.model, stored.state_dict())
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         """Accumulate the gradient of one step; its loss, detached."""

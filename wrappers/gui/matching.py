@@ -14,8 +14,6 @@ figures over steps (`align_echo.flywheel.screens`).
 
 from __future__ import annotations
 
-import math
-
 from align_echo.wrappers.gui.actions import (
     Drag,
     Finished,
@@ -29,8 +27,8 @@ from align_echo.wrappers.gui.actions import (
 )
 from align_echo.wrappers.gui.steps import GuiStep
 
-NEAR = 0.14
-"""Of the screen: as far as a point may lie from the right one where the target's box is not known."""
+NEAR = 14
+"""Percent of the screen: as far as a point may lie from the right one where the target's box is not known."""
 
 ABOVE_F1 = 0.5
 """Texts are alike if they are the same, or if the F1 of their words is above this."""
@@ -83,8 +81,10 @@ def succeeds(action: GuiAction, step: GuiStep) -> bool:
 
 
 def near(point: Point, right: Point, size: tuple[int, int]) -> bool:
-    """Whether two points are within `NEAR` of a screen of `size` (width, height) in pixels."""
-    return math.hypot((point.x - right.x) / size[0], (point.y - right.y) / size[1]) <= NEAR
+    """Whether two points are within `NEAR` of a screen of `size` (width, height) in pixels. Exact for any integers."""
+    width, height = size
+    across, down = (point.x - right.x) * height, (point.y - right.y) * width
+    return (100 * across) ** 2 + (100 * down) ** 2 <= (NEAR * width * height) ** 2
 
 
 def alike(text: str, right: str) -> bool:

@@ -51,6 +51,7 @@ def measured(action: str, right: GuiStep) -> str:
         ("click(500, 1000)", "click(500, 1281)", "T"),
         ("click(500, 1000)", "click(600, 1200)", "T"),  # sqrt(0.1^2 + 0.1^2) = 0.1414
         ("click(500, 1000)", "click(598, 1196)", "TGS"),  # sqrt(2) * 0.098 = 0.1386
+        ("click(500, 1000)", f"click({10**400}, -{10**400})", "T"),
         ("click(500, 1000)", "long_press(500, 1000)", "G"),
         ("long_press(500, 1000)", "long_press(500, 1000)", "TGS"),
         ("click(500, 1000)", 'type("x")', ""),
