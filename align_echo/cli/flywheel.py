@@ -22,7 +22,8 @@ from typing import Any
 from align_echo import __version__
 from align_echo.cli.collect import Drawing, collect_into
 from align_echo.cli.console import note, stdout
-from align_echo.cli.fit import CRITIC, Fitted, fit_into
+from align_echo.cli.fit import Fitted, fit_into
+from align_echo.cli.fit_folder import CRITIC
 from align_echo.cli.rate import rate_into
 from align_echo.critic.labels import Rule
 from align_echo.evaluate.folder import check_folder

@@ -45,9 +45,9 @@ def tiny_vision(seed: int = 0, shape: Shape = SHAPE) -> tuple[Any, ScreenEncoder
     Raises `MissingDataError` without the pocket model.
     """
     backend = Tokenizer.from_file(str(pocket_folder() / "tokenizer.json"))
+    start, end, image, video = range(backend.get_vocab_size(), backend.get_vocab_size() + len(PICTURE_TOKENS))
     backend.add_special_tokens(list(PICTURE_TOKENS))
     tokenizer = chatml_tokenizer(backend)
-    start, end, image, video = (backend.token_to_id(one) for one in PICTURE_TOKENS)
     config = Qwen2_5_VLConfig(
         text_config={
             "vocab_size": len(tokenizer),

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from align_echo.wrappers.gui.matching import hits, is_grounded, right_type, succ
 from align_echo.wrappers.gui.steps import GuiStep, records
 
 Rule = Literal["critic", "random", "majority", "pass"]
+RULES: tuple[Rule, ...] = get_args(Rule)
 """Who takes one of the candidates. "pass" takes the first that succeeds: a critic that never errs, pass@N."""
 
 
@@ -157,31 +158,41 @@ def screen_trial(
     """
     if not proposed or (most is not None and most < 1):
         raise UsageError("a trial needs at least one step and one candidate")
-    fewest = min(len(one.actions) for one in proposed)
-    said = opinions or [{}] * len(proposed)
-    rules: tuple[Rule, ...] = ("random", "majority", "pass") if opinions is None else (
-        "critic", "random", "majority", "pass"
-    )
-    first = [one.actions[0] for one in proposed]
-    curve = []
-    for n in range(1, min(fewest, most or fewest) + 1):
-        for rule in rules:
-            taken = [
-                one.actions[_place(rule, one, n, about, temperature, seed)]
-                for one, about in zip(proposed, said, strict=True)
-            ]
-            figures, gain = matched(proposed, taken), _gain(proposed, taken, first, seed)
-            curve.append(Taken(rule=rule, candidates=n, gain=gain, **dict(figures)))
     return ScreenTrial(
         steps=len(proposed),
         episodes=len({one.step.episode for one in proposed}),
         candidates=sum(len(one.actions) for one in proposed),
         unparsed=sum(one.actions.count(None) for one in proposed),
         right_types=dict(sorted(Counter(right_type(one.step) for one in proposed).items())),
-        first=matched(proposed, first),
-        critic=None if opinions is None else report(verdicts(proposed, said), temperature, seed=seed),
-        curve=tuple(curve),
+        first=matched(proposed, [one.actions[0] for one in proposed]),
+        critic=None if opinions is None else report(verdicts(proposed, opinions), temperature, seed=seed),
+        curve=tuple(curve(proposed, opinions, temperature=temperature, most=most, seed=seed)),
     )
+
+
+def curve(
+    proposed: Sequence[Proposed],
+    opinions: Sequence[Mapping[str, Opinion]] | None = None,
+    *,
+    temperature: float = 1.0,
+    most: int | None = None,
+    seed: int = 0,
+) -> list[Taken]:
+    """Every rule at every number of candidates that all steps have, up to `most`."""
+    first = [one.actions[0] for one in proposed]
+    fewest = min(len(one.actions) for one in proposed)
+    rules: tuple[Rule, ...] = ("random", "majority", "pass") if opinions is None else RULES
+    said = opinions or [{}] * len(proposed)
+    found = []
+    for n in range(1, min(fewest, most or fewest) + 1):
+        for rule in rules:
+            places = [
+                _place(rule, one, n, about, temperature, seed) for one, about in zip(proposed, said, strict=True)
+            ]
+            taken = [one.actions[place] for one, place in zip(proposed, places, strict=True)]
+            gain = _gain(proposed, taken, first, seed)
+            found.append(Taken(rule=rule, candidates=n, gain=gain, **dict(matched(proposed, taken))))
+    return found
 
 
 def verdicts(proposed: Sequence[Proposed], opinions: Sequence[Mapping[str, Opinion]]) -> list[LabelledVerdict]:

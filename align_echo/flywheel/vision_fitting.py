@@ -146,11 +146,11 @@ class _VerdictTrainer(Trainer):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         """Weights of a Qwen2.5-VL are stored under older names, which `transformers` 5.23 skips here with a warning."""
-        if isinstance(self.model, PeftModel):
+        learner: Any = self.model
+        if isinstance(learner, PeftModel):
             super()._load_from_checkpoint(resume_from_checkpoint, model)
-            return
-        stored = read_model(type(self.model), resume_from_checkpoint, torch.float32)
-        load_state(self.model, stored.state_dict())
+        else:
+            load_state(learner, read_model(type(learner), resume_from_checkpoint, torch.float32).state_dict())
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         """Accumulate the gradient of one step; its loss, detached."""

@@ -102,6 +102,7 @@ def test_every_candidate_is_judged_as_if_it_were_alone(tiny):
     together = scorer.score(shown(), actions)
     alone = [scorer.score(shown(), [one])[0] for one in actions]
     for one, other in zip(together, alone, strict=True):
+        assert one.logit is not None
         assert one.logit == pytest.approx(other.logit, abs=1e-3)
         assert one.p_correct == pytest.approx(torch.tensor(one.logit / 2.0).sigmoid().item(), abs=1e-6)
     assert len({round(one.logit or 0, 4) for one in together}) == len(actions)
