@@ -94,6 +94,19 @@ def test_a_miniwob_screen_becomes_48_tokens(tiny):
     assert sum(one == tiny[0].config.image_token_id for one in sight.ids) == 48
 
 
+def test_the_tokens_of_a_picture_stand_in_rows_and_columns(tiny):
+    """By them the model tells where on the screen something is: they are told apart from text in every row."""
+    model, encoder = tiny
+    batch = encoder.batch([encoder.sight(shown(), parse(one)) for one in ("click(40, 50)", "press_back()")], CPU)
+    images = batch["input_ids"] == model.config.image_token_id
+    assert torch.equal(batch["mm_token_type_ids"], images.int())
+    positions, _ = model.model.get_rope_index(
+        batch["input_ids"], batch["mm_token_type_ids"], batch["image_grid_thw"], attention_mask=batch["attention_mask"]
+    )
+    _, down, across = positions[:, 0, images[0]]
+    assert (len(down.unique()), len(across.unique())) == (8, 6)
+
+
 def test_every_candidate_is_judged_as_if_it_were_alone(tiny):
     model, encoder = tiny
     scorer = VisionScorer(model.eval(), encoder, temperature=2.0)
