@@ -34,7 +34,7 @@ def weights(model: torch.nn.Module) -> torch.Tensor:
 
 def test_it_learns_to_tell_which_box_is_clicked_on_screens_that_it_never_saw(tmp_path):
     """The better constant answer is right in half the cases; with 100 of them, 80% is six standard errors above."""
-    learned = dataset(tmp_path / "learned", 450, seed="learned")
+    learned = dataset(tmp_path / "learned", 600, seed="learned")
     tested = dataset(tmp_path / "tested", 50, seed="tested")
     accuracy, _ = learn(learned, tested, tmp_path / "out")
     assert accuracy >= 80
