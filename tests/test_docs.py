@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from align_echo.align.run_folder import IterationRecord, RunSummary
 from align_echo.cli.fit import Fitted
+from align_echo.cli.fit_screens import FittedOnScreens
 from align_echo.cli.flywheel import Flywheel, Turned
 from align_echo.cli.main import main
 from align_echo.critic.calibration import Calibration, Confusion, CriticReport
@@ -19,11 +20,13 @@ from align_echo.evaluate.grid import Cell, Change, Grid, Side
 from align_echo.evaluate.refinement import Refinement, Round
 from align_echo.flywheel.collection import Collected, Shares
 from align_echo.flywheel.examples import Example
+from align_echo.flywheel.screens import Matched, Prediction, ScreenTrial, Taken
 from align_echo.flywheel.trial import Success, Trial
 from align_echo.interface import identity
 from align_echo.intervals import Estimate, Rate
 from align_echo.types import ChoiceCounts
 from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.gui.steps import GuiStep
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
@@ -54,7 +57,7 @@ def test_links_between_pages_lead_somewhere(page):
 
 VERBS = [
     *("generate-interface", "evaluate", "grid", "train", "doctor", "envs"),
-    *("critic collect", "critic train", "critic evaluate", "critic flywheel"),
+    *("critic collect", "critic train", "critic evaluate", "critic gui-steps", "critic flywheel"),
 ]
 
 
@@ -87,10 +90,19 @@ def test_every_key_that_the_critics_verbs_write_is_documented(record: type[BaseM
     assert set(record.model_fields) - words_in_code(ROOT / "docs" / "critic.md") == set()
 
 
+@pytest.mark.parametrize("record", [GuiStep, Prediction, ScreenTrial, Matched, Taken, FittedOnScreens])
+def test_every_field_and_key_about_screens_is_documented(record: type[BaseModel]):
+    assert set(record.model_fields) - words_in_code(ROOT / "docs" / "gui.md") == set()
+
+
 def test_every_setting_of_a_critics_training_is_documented():
     pytest.importorskip("peft")
-    from align_echo.flywheel.fitting import FitSettings
+    pytest.importorskip("PIL")
+    from align_echo.flywheel.fitting import FitSettings, LearningSettings
     from align_echo.flywheel.reasoning import ReasoningSettings
+    from align_echo.flywheel.vision_fitting import VisionSettings
 
     settings = {*FitSettings.model_fields, *ReasoningSettings.model_fields}
     assert settings - words_in_code(ROOT / "docs" / "critic.md") == set()
+    own = set(VisionSettings.model_fields) - set(LearningSettings.model_fields)
+    assert own - words_in_code(ROOT / "docs" / "gui.md") == set()

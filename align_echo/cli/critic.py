@@ -1,6 +1,6 @@
 """`align-echo critic`: collect labelled actions, train an intuitive critic on them, and put it on trial (GAIA).
 
-Left out: the work of each verb (`collect.py`, `fit.py`, `rate.py`).
+Left out: the work of each verb (`collect.py`, `fit.py`, `rate.py`; on screens `fit_screens.py` and `screens.py`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from align_echo.cli.collect import Drawing, States, collect_into
 from align_echo.cli.console import new_folder
 from align_echo.cli.fit import fit_into
 from align_echo.cli.fit_reasoning import fit_reasoning_into
+from align_echo.cli.fit_screens import PREDICTIONS, fit_screens_into
 from align_echo.cli.flywheel import Wheel, turn
 from align_echo.cli.rate import rate_into
+from align_echo.cli.screens import rate_screens_into
 from align_echo.critic.labels import Rule
 from align_echo.errors import UsageError
 from align_echo.wrappers.catalogue import environment
@@ -87,8 +89,20 @@ def collect(
 
 @critic.command("train")
 def train(
-    examples: Examples,
-    model: Annotated[str, typer.Option("--model", help="What it begins as: pocket or a model's folder.")] = "pocket",
+    examples: Annotated[
+        list[Path] | None, typer.Option("--examples", help="A collection's folder; may be given several times.")
+    ] = None,
+    steps: Annotated[
+        Path | None, typer.Option("--steps", help="Instead: a step dataset's folder, for a critic on screens.")
+    ] = None,
+    predictions: Annotated[
+        list[Path] | None,
+        typer.Option("--predictions", help="On --steps; may be given several times. Default: its predictions.jsonl."),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="What it begins as: a model's folder, pocket or, on screens, tiny-vl."),
+    ] = None,
     rule: LabelRule = None,
     weights: Annotated[str | None, typer.Option("--weights", help="lora or full; default: lora.")] = None,
     lr: Annotated[float | None, typer.Option("--lr", help="Learning rate; default 1e-4.")] = None,
@@ -103,17 +117,24 @@ def train(
     resume: options.Resume = False,
 ) -> None:
     """Train a critic on collected actions, one token each, and calibrate it on tasks that it did not learn from."""
-    path = _folder(out, resume, "critic", Path(model).name)
-    changes = {"weights": weights, "lr": lr, "seed": seed}
-    if reasoning:
-        if epochs is not None:
-            raise UsageError("--epochs is not for --reasoning, which counts steps: set `steps` in --config")
-        fit_reasoning_into(
-            path, examples, model=model, rule=rule, config=config, changes=changes, share=held_out, resume=resume
+    if bool(examples) == bool(steps) or (predictions and not steps) or (rule and steps):
+        raise UsageError("give --examples, with a --rule if need be, or --steps, with --predictions if need be")
+    if reasoning and steps:
+        raise UsageError("a critic that reasons reads text: --reasoning is for --examples")
+    if reasoning and epochs is not None:
+        raise UsageError("--epochs is not for --reasoning, which counts steps: set `steps` in --config")
+    begun = model or ("tiny-vl" if steps else "pocket")
+    path = _folder(out, resume, "critic", Path(begun).name)
+    changes = {"weights": weights, "lr": lr, "seed": seed, **({} if reasoning else {"epochs": epochs})}
+    if steps:
+        fit_screens_into(
+            path, steps, predictions or (), model=begun, config=config, changes=changes, share=held_out, resume=resume
         )
         return
-    changes["epochs"] = epochs
-    fit_into(path, examples, model=model, rule=rule, config=config, changes=changes, share=held_out, resume=resume)
+    fitting = fit_reasoning_into if reasoning else fit_into
+    fitting(
+        path, examples or (), model=begun, rule=rule, config=config, changes=changes, share=held_out, resume=resume
+    )
 
 
 @critic.command("evaluate")
@@ -136,6 +157,26 @@ def evaluate(
     path = _folder(out, resume, "trial", "critic")
     asked = (votes or 1) if reasoning else None
     rate_into(path, judge, examples, rule=rule, base_url=base_url, seed=seed, votes=asked, resume=resume)
+
+
+@critic.command("gui-steps")
+def gui_steps(
+    folder: Annotated[Path, typer.Argument(help="A step dataset: steps.jsonl and screens/.")],
+    predictions: Annotated[
+        Path | None, typer.Option("--predictions", help="What an agent proposed; default: predictions.jsonl there.")
+    ] = None,
+    judge: Annotated[Path | None, typer.Option("--critic", help="The folder of a critic on screens.")] = None,
+    candidates: Annotated[
+        int | None, typer.Option("--candidates", min=1, help="At most so many of a step; default: as all steps have.")
+    ] = None,
+    seed: options.Seed = 0,
+    out: options.Out = None,
+) -> None:
+    """Score predicted actions on a step dataset: type, grounding, success, and best-of-N under a critic."""
+    file = predictions or folder / PREDICTIONS
+    rate_screens_into(
+        out or new_folder("gui-steps", folder.name), folder, file, critic=judge, most=candidates, seed=seed
+    )
 
 
 @critic.command("flywheel")

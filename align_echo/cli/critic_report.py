@@ -12,7 +12,7 @@ from align_echo.intervals import Rate
 def show_report(report: CriticReport, about: str) -> None:
     """The figures of a critic, and the confusion by type of action."""
     print(f"{report.n:,} actions of {report.accuracy.n} {about}; {report.unreadable} verdicts could not be read")
-    print(f"accuracy {_percent(report.accuracy)}, of the better constant answer {report.constant_accuracy:.1f}%")
+    print(f"accuracy {percent(report.accuracy)}, of the better constant answer {report.constant_accuracy:.1f}%")
     if report.auroc is not None:
         low, high = report.auroc.ci95
         print(f"area under the ROC curve {report.auroc.value:.3f} [{low:.3f}, {high:.3f}]")
@@ -37,9 +37,10 @@ def show_trial(trial: Trial) -> None:
         table.add_column(head)
     for n in sorted({one.candidates for one in trial.curve}):
         by_rule = {one.rule: one.success for one in trial.curve if one.candidates == n}
-        table.add_row(str(n), *(_percent(by_rule[rule]) for rule in rules))
+        table.add_row(str(n), *(percent(by_rule[rule]) for rule in rules))
     stdout().print(table)
 
 
-def _percent(rate: Rate) -> str:
+def percent(rate: Rate) -> str:
+    """With the interval."""
     return f"{rate.value:.1f}% [{rate.ci95[0]:.1f}, {rate.ci95[1]:.1f}]"

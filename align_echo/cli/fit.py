@@ -9,19 +9,22 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from align_echo import __version__
-from align_echo.align.run_folder import clear
 from align_echo.cli.console import note, resumable
 from align_echo.cli.critic_report import show_report
 from align_echo.cli.fit_folder import (
     CHECKPOINTS,
     COMMAND,
     CRITIC,
+    beside,
     check_folder,
     contents,
+    merged,
     open_folder,
+    put_in_place,
+    read_settings,
     whole_checkpoints,
 )
 from align_echo.cli.train import require_training
@@ -43,8 +46,6 @@ from align_echo.types import Frozen
 if TYPE_CHECKING:
     from align_echo.flywheel.fitting import FitSettings, Question
     from align_echo.models.local.encoding import ChatEncoder
-
-Settings = TypeVar("Settings", bound=Frozen)
 
 
 class Fitted(Frozen):
@@ -95,7 +96,7 @@ def fit_into(
     from align_echo.flywheel.fitting import FitSettings
     from align_echo.train.crew import source_of
 
-    settings = settings_of(FitSettings, config, changes)
+    settings = read_settings(FitSettings, config, changes)
     source = source_of(model)
     lessons = lessons_of(collections, share, rule, seed=settings.seed)
     asked = lessons.asked(model, share, "critic/verdict", settings)
@@ -215,12 +216,8 @@ def _fit(path: Path, material: _Material, settings: FitSettings, rule: Rule) -> 
     checkpoints, telling = path / CHECKPOINTS, [Telling(note)]
     begun = bool(whole_checkpoints(checkpoints))
     learner: Any = fit(model, encoder, material.asked, settings, checkpoints, resume=begun, callbacks=telling)
-    folder = path / f".{CRITIC}.partial"
-    clear(path, [folder.name])
-    if settings.weights == "lora":
-        learner.save_pretrained(str(folder / "adapter"))
-        learner = learner.merge_and_unload()
-    check_finite(learner)
+    folder = beside(path)
+    learner = merged(learner, settings.weights, folder)
     tokens = settings.tokens_per_tree
     said = read_verdicts(learner, encoder, material.ids, tokens_per_tree=tokens, device=device) if material.ids else []
     truth = [one.label(rule) == "correct" for one in material.tested]
@@ -242,37 +239,13 @@ def _fit(path: Path, material: _Material, settings: FitSettings, rule: Rule) -> 
     return fitted
 
 
-def check_finite(model: Any) -> None:
-    """Raises `UsageError` if training broke the weights."""
-    import torch
-
-    if not all(bool(torch.isfinite(one).all()) for one in model.parameters()):
-        raise UsageError("the critic's weights are no numbers any more: train anew with a smaller --lr")
-
-
-def save_critic(learner: Any, source: str, beside: Path, calibrated: Calibrated | None) -> None:
+def save_critic(learner: Any, source: str, folder: Path, calibrated: Calibrated | None) -> None:
     """Write the critic beside its place, and then put it there whole."""
     from transformers import AutoTokenizer
 
     learner.config.use_cache = True
-    learner.save_pretrained(str(beside))
-    AutoTokenizer.from_pretrained(source).save_pretrained(str(beside))
+    learner.save_pretrained(str(folder))
+    AutoTokenizer.from_pretrained(source).save_pretrained(str(folder))
     if calibrated is not None:
-        write_calibration(calibrated, beside)
-    clear(beside.parent, [CRITIC])
-    beside.replace(beside.with_name(CRITIC))
-
-
-def settings_of(kind: type[Settings], file: Path | None, changes: Mapping[str, object]) -> Settings:
-    """The settings of a YAML file with these changes. Raises `UsageError` in one line for what is wrong in it."""
-    from pydantic import ValidationError
-
-    from align_echo.train.config import read_file
-
-    values = {**(read_file(file) if file else {}), **{name: one for name, one in changes.items() if one is not None}}
-    try:
-        return kind.model_validate(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "settings"
-        raise UsageError(f"{file or 'the options'}: {where}: {first['msg']}") from error
+        write_calibration(calibrated, folder)
+    put_in_place(folder)

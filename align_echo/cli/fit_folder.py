@@ -1,11 +1,11 @@
-"""The folder of `align-echo critic train`: whether it may be begun or gone on with, and what was asked for.
+"""The folder of `align-echo critic train`, whatever the critic reads: settings, checkpoints, the critic put in place.
 
     config.json      what was asked for, and which examples (by content); a resumed run must ask for the same
     checkpoints/     of `transformers`; warm/ those of a reasoning critic's warm start, signals.jsonl its steps
     critic/          the critic: weights, tokenizer, calibration.json; a model to be named by its folder; appears whole
-    summary.json     `fit.Fitted`, written last
+    summary.json     written last
 
-Left out: training (`fit.py`, `fit_reasoning.py`).
+Left out: learning, of text (`fit.py`, `fit_reasoning.py`) and of screens (`fit_screens.py`).
 """
 
 from __future__ import annotations
@@ -14,17 +14,34 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from align_echo.align.run_folder import clear
 from align_echo.errors import UsageError
 from align_echo.flywheel.examples import examples_file
 from align_echo.interface import write_atomically
+from align_echo.types import Frozen
 
 COMMAND = "critic train"
 CRITIC = "critic"
 CHECKPOINTS, WARM = "checkpoints", "warm"
 SIGNALS = "signals.jsonl"
+Settings = TypeVar("Settings", bound=Frozen)
+
+
+def read_settings(kind: type[Settings], file: Path | None, changes: Mapping[str, object]) -> Settings:
+    """The settings of a YAML file with these changes. Raises `UsageError` in one line for what is wrong in it."""
+    from pydantic import ValidationError
+
+    from align_echo.train.config import read_file
+
+    values = {**(read_file(file) if file else {}), **{name: one for name, one in changes.items() if one is not None}}
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "settings"
+        raise UsageError(f"{file or 'the options'}: {where}: {first['msg']}") from error
 
 
 def contents(collections: Sequence[Path]) -> dict[str, Path]:
@@ -77,6 +94,36 @@ def open_folder(path: Path, asked: Mapping[str, Any]) -> None:
 def whole_checkpoints(folder: Path) -> list[Path]:
     """Those that were written to their end."""
     return [one.parent for one in folder.glob("checkpoint-*/trainer_state.json")]
+
+
+def beside(path: Path) -> Path:
+    """Where the critic is written before it is whole, empty."""
+    folder = path / f".{CRITIC}.partial"
+    clear(path, [folder.name])
+    return folder
+
+
+def merged(learner: Any, weights: str, folder: Path) -> Any:
+    """The model with its adapter merged in, the adapter itself written to `folder`. Raises as `check_finite`."""
+    if weights == "lora":
+        learner.save_pretrained(str(folder / "adapter"))
+        learner = learner.merge_and_unload()
+    check_finite(learner)
+    return learner
+
+
+def check_finite(model: Any) -> None:
+    """Raises `UsageError` if training broke the weights."""
+    import torch
+
+    if not all(bool(torch.isfinite(one).all()) for one in model.parameters()):
+        raise UsageError("the critic's weights are no numbers any more: train anew with a smaller --lr")
+
+
+def put_in_place(folder: Path) -> None:
+    """Let what was written `beside` appear whole."""
+    clear(folder.parent, [CRITIC])
+    folder.replace(folder.with_name(CRITIC))
 
 
 def _made_nothing(path: Path) -> bool:

@@ -11,11 +11,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from align_echo.align.run_folder import clear
 from align_echo.cli.console import note, resumable
 from align_echo.cli.critic_report import show_report
-from align_echo.cli.fit import Fitted, Lessons, check_finite, lessons_of, save_critic, settings_of
-from align_echo.cli.fit_folder import CHECKPOINTS, CRITIC, SIGNALS, WARM, check_folder, open_folder
+from align_echo.cli.fit import Fitted, Lessons, lessons_of, save_critic
+from align_echo.cli.fit_folder import (
+    CHECKPOINTS,
+    CRITIC,
+    SIGNALS,
+    WARM,
+    beside,
+    check_finite,
+    check_folder,
+    open_folder,
+    read_settings,
+)
 from align_echo.cli.train import require_training
 from align_echo.critic.calibration import LabelledVerdict, report
 from align_echo.critic.labels import Rule
@@ -49,7 +58,7 @@ def fit_reasoning_into(
     from align_echo.flywheel.reasoning import ReasoningSettings, crew_config, fitting_examples
     from align_echo.train.crew import gather, source_of
 
-    settings = settings_of(ReasoningSettings, config, changes)
+    settings = read_settings(ReasoningSettings, config, changes)
     source = source_of(model)
     lessons = lessons_of(collections, share, rule, seed=settings.seed)
     asked = lessons.asked(model, share, "critic/reasoned_verdict", settings)
@@ -125,8 +134,7 @@ def _finish(
         LabelledVerdict(one.task_id, one.action_type, one.label(lessons.rule) or "wrong", found.verdict)
         for one, found in zip(tested, said, strict=True)
     ]
-    folder = path / f".{CRITIC}.partial"
-    clear(path, [folder.name])
+    folder = beside(path)
     learner: Any = crew.backbone.activate("critic")
     if settings.weights == "lora":
         crew.backbone.save("critic", folder / "adapter")

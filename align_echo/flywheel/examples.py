@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from align_echo.critic.labels import Rule
-from align_echo.critic.verdict import Verdict
+from align_echo.critic.verdict import VERDICTS, Verdict
 from align_echo.errors import MissingDataError, MissingExtraError, UsageError
 from align_echo.types import Frozen, Message
 from align_echo.wrappers.dice import Dice
@@ -103,14 +103,15 @@ def held_out(examples: Sequence[Example], share: float, *, seed: int = 0) -> tup
     """
     if not 0 <= share < 1:
         raise UsageError(f"the share of tasks that are held out is at least 0 and below 1, not {share}")
-    tested = {task for task in {one.task_id for one in examples} if _place(task, seed) < share}
+    tested = {task for task in {one.task_id for one in examples} if is_held_out(task, share, seed=seed)}
     learned = [one for one in examples if one.task_id not in tested]
     return learned, [one for one in examples if one.task_id in tested]
 
 
-def _place(task: str, seed: int) -> float:
+def is_held_out(task: str, share: float, *, seed: int = 0) -> bool:
+    """Whether a task is tested on: by its name and the seed alone, true for about `share` of all names."""
     digest = hashlib.blake2b(f"{seed} {task}".encode(), digest_size=4).digest()
-    return int.from_bytes(digest, "big") / BUCKETS
+    return int.from_bytes(digest, "big") / BUCKETS < share
 
 
 def balanced(examples: Sequence[Example], rule: Rule, *, seed: int = 0) -> list[Example]:
@@ -118,16 +119,19 @@ def balanced(examples: Sequence[Example], rule: Rule, *, seed: int = 0) -> list[
 
     What the rule cannot tell is left out. Raises `UsageError` where a class has none.
     """
-    by_label: dict[Verdict, list[int]] = {"correct": [], "wrong": []}
-    for place, one in enumerate(examples):
-        if (label := one.label(rule)) is not None:
-            by_label[label].append(place)
-    count = min(len(places) for places in by_label.values())
-    if not count:
-        missing = " and ".join(label for label, places in by_label.items() if not places)
+    kept = set(balanced_places([one.label(rule) for one in examples], seed=seed))
+    if not kept:
+        labels = {one.label(rule) for one in examples}
+        missing = " and ".join(label for label in VERDICTS if label not in labels)
         raise UsageError(f"no action is {missing} by the rule {rule!r}: collect more, or take another rule")
-    kept = {place for places in by_label.values() for place in Dice(f"balance {seed}").shuffled(places)[:count]}
     return [one for place, one in enumerate(examples) if place in kept]
+
+
+def balanced_places(labels: Sequence[Verdict | None], *, seed: int = 0) -> list[int]:
+    """Which labels are kept so that as many are "correct" as "wrong", in order: none where a class has none."""
+    by_label = {label: [place for place, one in enumerate(labels) if one == label] for label in VERDICTS}
+    count = min(len(places) for places in by_label.values())
+    return sorted(place for places in by_label.values() for place in Dice(f"balance {seed}").shuffled(places)[:count])
 
 
 # ---------------------------------------------------------------- Parquet

@@ -35,12 +35,9 @@ SAME = 1e-3
 """By how much a logit may change when conversations are computed as a tree."""
 
 
-class FitSettings(Frozen):
-    """GAIA's settings are the defaults but for `batch_size`: LoRA on all linear layers, AdamW, linear decay.
-
-    A step learns from whole episodes, of which it takes as many as give it `batch_size` examples (the paper: 16, of any
-    episodes). With `weights` "full" all weights learn. `tokens_per_tree` bounds what is in memory at once.
-    `longest` is the longest conversation in tokens that is learned from.
+class LearningSettings(Frozen):
+    """What every training of a critic decides: GAIA's settings are the defaults. LoRA on all linear layers, or with
+    `weights` "full" all weights; AdamW, a rate that rises over the share `warmup` of the steps and falls linearly.
     """
 
     weights: Literal["lora", "full"] = "lora"
@@ -50,12 +47,21 @@ class FitSettings(Frozen):
     warmup: float = Field(default=0.05, ge=0, lt=1)
     weight_decay: float = Field(default=0.0, ge=0)
     epochs: int = Field(default=1, ge=1)
-    batch_size: int = Field(default=64, ge=1)
-    tokens_per_tree: int = Field(default=3000, ge=1)
-    longest: int = Field(default=4096, ge=1)
+    batch_size: int = Field(default=16, ge=1)
     bf16: bool = False
     seed: int = 0
     save_every: int = Field(default=50, ge=1)
+
+
+class FitSettings(LearningSettings):
+    """Of critics that read. A step learns from whole episodes, of which it takes as many as give it `batch_size`
+    examples (the paper: 16, of any episodes). `tokens_per_tree` bounds what is in memory at once; `longest` is the
+    longest conversation in tokens that is learned from.
+    """
+
+    batch_size: int = Field(default=64, ge=1)
+    tokens_per_tree: int = Field(default=3000, ge=1)
+    longest: int = Field(default=4096, ge=1)
 
 
 @dataclass(frozen=True)
@@ -160,14 +166,11 @@ def fit(
         raise UsageError("there is no labelled action to learn from")
     model.config.use_cache = False
     check_trees(model, asked[0].ids[:64], model.device)
-    learner: Any = model
-    if settings.weights == "lora":
-        torch.manual_seed(settings.seed)
-        learner = get_peft_model(model, lora_of(Lora(rank=settings.rank, alpha=settings.alpha)))
+    learner = learner_of(model, settings)
     made = steps(asked, settings)
     trainer = _VerdictTrainer(
         model=learner,
-        args=_arguments(settings, folder, len(made)),
+        args=training_arguments(settings, folder, len(made)),
         train_dataset=_Steps(asked, made, settings.tokens_per_tree),
         data_collator=_only,
         callbacks=list(callbacks),
@@ -198,7 +201,16 @@ def read_verdicts(
     return [found[row] for row in range(len(asked))]
 
 
-def _arguments(settings: FitSettings, folder: Path, count: int) -> TrainingArguments:
+def learner_of(model: PreTrainedModel, settings: LearningSettings) -> Any:
+    """The model with a fresh adapter on all linear layers, or the model itself where all weights learn."""
+    if settings.weights == "full":
+        return model
+    torch.manual_seed(settings.seed)
+    return get_peft_model(model, lora_of(Lora(rank=settings.rank, alpha=settings.alpha)))
+
+
+def training_arguments(settings: LearningSettings, folder: Path, count: int) -> TrainingArguments:
+    """Of `transformers`: `count` steps, each one item of the dataset, with checkpoints in `folder`."""
     return TrainingArguments(
         output_dir=str(folder),
         max_steps=count,

@@ -1,1 +1,1 @@
-"""What every graphical environment and dataset shares: the actions."""
+"""What every graphical environment and dataset shares: actions, recorded steps, and when an action is right."""

@@ -3,8 +3,8 @@
 What a template writes around the messages and what the messages say are encoded apart: a message is plain text
 whatever it holds, so no text of an environment, an interface, a critic or a user becomes a special token. A
 conversation only ever grows by appending, in a rollout and in supervised training alike: the opening, then after each
-reply its closing token and what follows. Templates that rewrite earlier turns are refused. Left out: tools, images,
-and template variables such as dates or thinking switches.
+reply its closing token and what follows. Templates that rewrite earlier turns are refused. Left out: tools, pictures
+(whose ids `opening_after` takes as they are), and template variables such as dates or thinking switches.
 """
 
 from __future__ import annotations
@@ -87,6 +87,11 @@ class ChatEncoder:
         Raises `UsageError` if the template does not take messages in these roles.
         """
         return self._grown(messages)[0]
+
+    def opening_after(self, ahead: Sequence[int], message: Message) -> tuple[int, ...]:
+        """`opening` of one message, in which these ids stand ahead of its text [T]: those of a picture, say."""
+        before, after = self._pieces(message.role)
+        return (*before, *ahead, *self._content(message.content), *after)
 
     def continuation(self, messages: Sequence[Message], closed: bool) -> tuple[int, ...]:
         """What follows a reply's ids [T]: its end token unless it is `closed`, the messages, the next header."""

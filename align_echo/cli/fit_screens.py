@@ -1,0 +1,194 @@
+"""The work of `align-echo critic train --steps`: predictions on a step dataset in, a calibrated critic on screens out.
+
+The folder is that of a critic of text (`fit_folder.py`), with the image processor beside the tokenizer; `summary.json`
+is `FittedOnScreens`. Episodes are held out as tasks are there. Left out: how it learns
+(`flywheel/vision_fitting.py`), and what it is worth in selection (`screens.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from align_echo import __version__
+from align_echo.cli.console import note, resumable
+from align_echo.cli.critic_report import show_report
+from align_echo.cli.fit_folder import (
+    CHECKPOINTS,
+    COMMAND,
+    CRITIC,
+    beside,
+    check_folder,
+    merged,
+    open_folder,
+    put_in_place,
+    read_settings,
+    whole_checkpoints,
+)
+from align_echo.cli.train import require_training
+from align_echo.critic.calibration import LEAST_TEMPERATURE, CriticReport, LabelledVerdict, fit_temperature, report
+from align_echo.critic.scoring import Calibrated, write_calibration
+from align_echo.errors import UsageError
+from align_echo.flywheel.examples import is_held_out
+from align_echo.flywheel.screens import Proposed, read_predictions
+from align_echo.interface import write_atomically
+from align_echo.prompts import prompt_hash
+from align_echo.types import Frozen
+from align_echo.wrappers.gui.actions import action_type, parse
+from align_echo.wrappers.gui.steps import STEPS, read_steps
+
+if TYPE_CHECKING:
+    from align_echo.flywheel.vision_fitting import ScreenExample, VisionSettings
+
+TINY = "tiny-vl"
+PREDICTIONS = "predictions.jsonl"
+
+
+class FittedOnScreens(Frozen):
+    """A critic on screens that was trained: how many actions of how many `episodes` it learned from, how many
+    candidates were no actions (`unparsed`) and are in neither part, and how it does on `held_out` episodes, None
+    without any.
+
+    Held-out actions are balanced like those learned from, and the temperature was fitted on them.
+    """
+
+    learned_from: int
+    episodes: int
+    unparsed: int
+    temperature: float
+    held_out: CriticReport | None
+
+
+@dataclass(frozen=True)
+class _Material:
+    """What is learned from and what is tested on, each balanced."""
+
+    learned: list[ScreenExample]
+    tested: list[ScreenExample]
+    unparsed: int
+
+
+def fit_screens_into(
+    path: Path,
+    folder: Path,
+    predictions: Sequence[Path],
+    *,
+    model: str,
+    config: Path | None,
+    changes: Mapping[str, object],
+    share: float,
+    resume: bool,
+) -> FittedOnScreens:
+    """Train and calibrate a critic on the steps of `folder`; with `share` 0 it stays uncalibrated. `predictions` are
+    those of the folder itself where none are named.
+
+    Raises `UsageError` or `MissingDataError` for what cannot be learned from, and then leaves `path` as it was.
+    """
+    require_training()
+    from align_echo.flywheel.vision_fitting import VisionSettings
+
+    settings = read_settings(VisionSettings, config, changes)
+    files = list(predictions) or [folder / PREDICTIONS]
+    steps = read_steps(folder)
+    proposed = [one for file in files for one in read_predictions(file, steps, every=False)]
+    asked = {
+        "command": COMMAND,
+        "align_echo": __version__,
+        "steps": _content(folder / STEPS),
+        "predictions": [_content(file) for file in files],
+        "collections": [str(folder), *map(str, files)],
+        "model": model,
+        "held_out": share,
+        "prompt": prompt_hash("critic/screen_verdict"),
+        "settings": settings.model_dump(mode="json"),
+    }
+    check_folder(path, asked, resume=resume)
+    material = _material(folder, proposed, share, settings.seed)
+    learner, encoder = _begin(model, settings.seed)
+    open_folder(path, asked)
+    note(f"learning from {len(material.learned):,} actions; {len(material.tested):,} held out")
+    with resumable(path):
+        fitted = _fit(path, learner, encoder, material, settings)
+    if fitted.held_out is None:
+        print("no episode was held out: the critic is neither tested nor calibrated, its temperature is 1")
+    else:
+        show_report(fitted.held_out, "held-out episodes, as many correct as wrong ones")
+        if fitted.temperature < 2 * LEAST_TEMPERATURE:
+            note("its logits separate the held-out actions: these are too few to calibrate on, hold out more")
+    print(f"written: {path / CRITIC}, to be named as --critic of align-echo critic gui-steps")
+    return fitted
+
+
+def _material(folder: Path, proposed: Sequence[Proposed], share: float, seed: int) -> _Material:
+    """Raises `UsageError` for a side without right or wrong actions."""
+    from align_echo.flywheel.vision_fitting import balanced, screen_examples
+
+    if not 0 <= share < 1:
+        raise UsageError(f"the share of episodes that are held out is at least 0 and below 1, not {share}")
+    distinct = {(one.step.id, one.action): one for one in screen_examples(folder, proposed)}
+    examples = list(distinct.values())
+    balanced(examples, seed=seed)
+    tested = [one for one in examples if is_held_out(one.step.episode, share, seed=seed)]
+    learned = [one for one in examples if not is_held_out(one.step.episode, share, seed=seed)]
+    unparsed = sum(one.actions.count(None) for one in proposed)
+    try:
+        return _Material(balanced(learned, seed=seed), balanced(tested, seed=seed) if share else [], unparsed)
+    except UsageError as error:
+        few = "add predictions, choose another --held-out, or 0 to learn from all and leave the critic uncalibrated"
+        raise UsageError(f"the episodes are too few to hold {share} of them out: {few}") from error
+
+
+def _begin(model: str, seed: int) -> tuple[Any, Any]:
+    """The model that learns, and its encoder. Raises `UsageError` or `MissingDataError` for one that cannot."""
+    import torch
+    from transformers.utils import logging as transformers_logging
+
+    from align_echo.critic.vision import read_vision
+    from align_echo.critic.vision_tiny import tiny_vision
+    from align_echo.train.crew import source_of
+
+    quiet: Any = transformers_logging.disable_progress_bar
+    quiet()
+    learner, encoder = tiny_vision(seed) if model == TINY else read_vision(source_of(model))
+    return learner.to("cuda" if torch.cuda.is_available() else "cpu"), encoder
+
+
+def _fit(
+    path: Path, learner: Any, encoder: Any, material: _Material, settings: VisionSettings
+) -> FittedOnScreens:
+    from align_echo.flywheel.fitting import Telling
+    from align_echo.flywheel.vision_fitting import fit, verdicts_on
+
+    checkpoints, telling = path / CHECKPOINTS, [Telling(note)]
+    begun = bool(whole_checkpoints(checkpoints))
+    learned = fit(learner, encoder, material.learned, settings, checkpoints, resume=begun, callbacks=telling)
+    folder = beside(path)
+    critic = merged(learned, settings.weights, folder)
+    said = verdicts_on(critic, encoder, material.tested, at_once=settings.at_once)
+    truth = [one.label == "correct" for one in material.tested]
+    temperature = fit_temperature([logit for _, logit in said], truth) if said else 1.0
+    rows = [
+        LabelledVerdict(one.step.episode, action_type(parse(one.action)), one.label, verdict, logit)
+        for one, (verdict, logit) in zip(material.tested, said, strict=True)
+    ]
+    critic.save_pretrained(str(folder))
+    encoder.save(folder)
+    if rows:
+        write_calibration(Calibrated(temperature=temperature, n=len(rows)), folder)
+    put_in_place(folder)
+    fitted = FittedOnScreens(
+        learned_from=len(material.learned),
+        episodes=len({one.step.episode for one in material.learned}),
+        unparsed=material.unparsed,
+        temperature=temperature,
+        held_out=report(rows, temperature, seed=settings.seed) if rows else None,
+    )
+    write_atomically(path / "summary.json", fitted.model_dump_json(indent=2) + "\n")
+    return fitted
+
+
+def _content(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()

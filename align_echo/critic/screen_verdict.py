@@ -1,0 +1,70 @@
+"""What an intuitive critic on screens is shown and asked (GAIA, appendix B.3): a screenshot, and one question in text.
+
+Where a click or a long press on the screen is proposed, a red circle is drawn around its point; else the screenshot is
+as it was. The critic is told the whole task and what was done before it, not the instruction for the single step. Left
+out: models (`vision.py`), and other marks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from align_echo.critic.transcript import clipped, one_line
+from align_echo.prompts import render
+from align_echo.types import Message
+from align_echo.wrappers.gui.actions import GuiAction, Point, point_of, write
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+RED = (255, 0, 0)
+SIDES_PER_RADIUS = 40
+LEAST_RADIUS = 9
+"""Pixels. The circle's radius is a fortieth of the screen's longer side, but at least this."""
+
+LONGEST_LINE = 400
+"""Characters of an earlier action, or of the proposed one, that are shown."""
+
+LONGEST_TASK = 4000
+
+
+@dataclass(frozen=True)
+class Screen:
+    """A moment: what is on the screen, what is to be done, and what was done before, one line each."""
+
+    screenshot: Image
+    instruction: str
+    history: Sequence[str] = ()
+
+
+def marked(screenshot: Image, action: GuiAction) -> Image:
+    """A copy of the screenshot in RGB, with the circle if the action has a point of grounding on the screen."""
+    from PIL import ImageDraw
+
+    image = screenshot.convert("RGB")
+    point = _circled(screenshot, action)
+    if point is not None:
+        radius = max(LEAST_RADIUS, round(max(image.size) / SIDES_PER_RADIUS))
+        corners = (point.x - radius, point.y - radius, point.x + radius, point.y + radius)
+        image = image.copy()
+        ImageDraw.Draw(image).ellipse(corners, outline=RED, width=max(2, radius // 4 + 1))
+    return image
+
+
+def question(screen: Screen, action: GuiAction) -> Message:
+    """What is asked about the action, beside the picture."""
+    values = {
+        "instruction": clipped(one_line(screen.instruction), LONGEST_TASK),
+        "history": [clipped(one_line(one), LONGEST_LINE) for one in screen.history],
+        "action": clipped(one_line(write(action)), LONGEST_LINE),
+        "marked": _circled(screen.screenshot, action) is not None,
+    }
+    return Message(role="user", content=render("critic/screen_verdict", values))
+
+
+def _circled(screenshot: Image, action: GuiAction) -> Point | None:
+    point = point_of(action)
+    width, height = screenshot.size
+    return point if point and 0 <= point.x < width and 0 <= point.y < height else None

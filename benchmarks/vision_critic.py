@@ -1,0 +1,144 @@
+"""How much the tiny vision critic needs to learn to see: accuracy on new screens by examples, and by seconds.
+
+    python -m benchmarks.vision_critic [--examples N] [--colours NAMES] [--any] [--side PIXELS]
+
+Screens are drawn: boxes of different colours in random places, and the instruction to click one of them. Of every
+screen two clicks are judged, one into that box and one into another, so the better constant answer is right in 50%.
+Without --any the box is always the first colour's; with it the critic has to compare the word with what it sees.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from align_echo.flywheel.screens import Prediction, read_predictions, write_predictions
+from align_echo.wrappers.dice import Dice
+from align_echo.wrappers.gui.actions import Click, Point, write
+from align_echo.wrappers.gui.steps import Recorded, read_steps, write_steps
+
+if TYPE_CHECKING:
+    from align_echo.flywheel.vision_fitting import ScreenExample, VisionSettings
+
+COLOURS = {
+    "red": (220, 30, 30),
+    "blue": (40, 80, 220),
+    "green": (30, 160, 60),
+    "black": (20, 20, 20),
+    "yellow": (240, 210, 40),
+    "pink": (240, 130, 190),
+}
+CELL, BOX, MARGIN = 42, 30, 9
+"""Pixels of a cell, of the box in it, and of the box's rim that is not clicked."""
+
+TESTED = 100
+
+
+def drawn(number: int, *, seed: str, size: tuple[int, int], colours: tuple[str, ...], anyone: bool, boxes: int = 2) -> (
+    tuple[Recorded, Prediction]
+):
+    """A screen of `size` with so many boxes, and a click into the right one and into another, in random order."""
+    from PIL import Image, ImageDraw
+
+    dice = Dice(f"{seed} {number}")
+    wanted = dice.pick(colours) if anyone else colours[0]
+    shown = [wanted, *dice.shuffled([one for one in colours if one != wanted])[: boxes - 1]]
+    cells = [(x, y) for x in range(size[0] // CELL) for y in range(size[1] // CELL)]
+    image = Image.new("RGB", size, "white")
+    places = []
+    for colour, (across, down) in zip(shown, dice.shuffled(cells)[:boxes], strict=True):
+        left, top = (cell * CELL + 1 + dice.below(CELL - BOX - 1) for cell in (across, down))
+        ImageDraw.Draw(image).rectangle((left, top, left + BOX, top + BOX), fill=COLOURS[colour])
+        places.append((left, top, left + BOX, top + BOX))
+
+    def click(box: tuple[int, int, int, int]) -> Click:
+        span = BOX - 2 * MARGIN
+        return Click(Point(box[0] + MARGIN + dice.below(span), box[1] + MARGIN + dice.below(span)))
+
+    right, wrong = click(places[0]), click(dice.pick(places[1:]))
+    step = Recorded(
+        id=f"{seed}-{number}",
+        episode=f"{seed}-{number}",
+        number=0,
+        instruction=f"Click the {wanted} box.",
+        screenshot=image,
+        action=right,
+        box=places[0],
+    )
+    return step, Prediction(step=step.id, candidates=tuple(dice.shuffled([write(right), write(wrong)])))
+
+
+def dataset(
+    folder: Path,
+    count: int,
+    *,
+    seed: str,
+    size: tuple[int, int] = (84, 84),
+    colours: tuple[str, ...] = ("red", "blue", "green"),
+    anyone: bool = False,
+) -> Path:
+    """A step dataset of so many drawn screens, with its predictions."""
+    made = [drawn(number, seed=seed, size=size, colours=colours, anyone=anyone) for number in range(count)]
+    write_steps((step for step, _ in made), folder)
+    write_predictions([one for _, one in made], folder / "predictions.jsonl")
+    return folder
+
+
+def examples_in(folder: Path) -> list[ScreenExample]:
+    """Every click of the folder with its label."""
+    from align_echo.flywheel.vision_fitting import screen_examples
+
+    return screen_examples(folder, read_predictions(folder / "predictions.jsonl", read_steps(folder)))
+
+
+def settings_of(examples: int) -> VisionSettings:
+    """What the tiny critic learns by: all weights, small steps, one pass."""
+    from align_echo.flywheel.vision_fitting import VisionSettings
+
+    return VisionSettings(weights="full", lr=3e-3, batch_size=8, at_once=8, save_every=examples)
+
+
+def learn(folder: Path, tested: Path, out: Path) -> tuple[float, float]:
+    """(accuracy in percent on `tested`, seconds of learning) of a critic that learned from `folder`."""
+    from align_echo.critic.vision_tiny import tiny_vision
+    from align_echo.flywheel.vision_fitting import fit, verdicts_on
+
+    examples, held_out = examples_in(folder), examples_in(tested)
+    model, encoder = tiny_vision()
+    started = time.process_time()
+    learned = fit(model, encoder, examples, settings_of(len(examples)), out)
+    seconds = time.process_time() - started
+    said = verdicts_on(learned, encoder, held_out, at_once=8)
+    right = [(logit > 0) == (one.label == "correct") for one, (_, logit) in zip(held_out, said, strict=True)]
+    return 100 * sum(right) / len(right), seconds
+
+
+def main() -> None:
+    """One line for every number of examples, doubled until `--examples`."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--examples", type=int, default=1600)
+    parser.add_argument("--least", type=int, default=400)
+    parser.add_argument("--colours", default="red,blue,green")
+    parser.add_argument("--any", action="store_true")
+    parser.add_argument("--size", default="84x84")
+    asked = parser.parse_args()
+    wide, high = map(int, asked.size.split("x"))
+    kind = {"size": (wide, high), "colours": tuple(asked.colours.split(",")), "anyone": asked.any}
+    task = "the box of the colour named" if asked.any else f"the {kind['colours'][0]} box"
+    print(f"click {task}, {asked.size} pixels, colours {asked.colours}; constant answer 50%")
+    with TemporaryDirectory() as name:
+        root = Path(name)
+        tested = dataset(root / "tested", TESTED, seed="tested", **kind)
+        count = asked.least
+        while count <= asked.examples:
+            folder = dataset(root / f"{count}", count // 2, seed="learned", **kind)
+            accuracy, seconds = learn(folder, tested, root / f"out-{count}")
+            print(f"{count:6} examples, {seconds:6.1f} s of one core: {accuracy:5.1f}%", flush=True)
+            count *= 2
+
+
+if __name__ == "__main__":
+    main()

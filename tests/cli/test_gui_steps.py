@@ -1,0 +1,113 @@
+"""`align-echo critic train --steps` and `critic gui-steps` as a new user meets them; and bad input in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("PIL")
+
+from align_echo.cli.fit_screens import FittedOnScreens
+from align_echo.critic.scoring import read_calibration
+from align_echo.flywheel.screens import ScreenTrial
+from benchmarks.vision_critic import dataset
+from tests.models.local.tiny import tiny_model, tiny_tokenizer
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return dataset(tmp_path_factory.mktemp("drawn") / "data", 30, seed="few")
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory) -> Path:
+    file: Path = tmp_path_factory.mktemp("settings") / "few.yaml"
+    file.write_text("weights: full\nlr: 0.001\nat_once: 16\n")
+    return file
+
+
+def train(folder: Path, settings: Path, *more: object) -> list[object]:
+    return ["critic", "train", "--steps", folder, "--config", settings, "--held-out", "0.3", "--out", "made", *more]
+
+
+def one_line(error: str) -> bool:
+    return "Traceback" not in error and len(error.strip().splitlines()) == 1
+
+
+def test_train_and_put_on_trial(folder, settings, run):
+    status, out, err = run(*train(folder, settings))
+    assert status == 0, err
+    fitted = FittedOnScreens.model_validate_json(Path("made/summary.json").read_text())
+    assert fitted.held_out is not None
+    assert fitted.held_out.n + fitted.learned_from == 60
+    assert (fitted.unparsed, fitted.episodes) == (0, fitted.learned_from // 2)
+    calibrated = read_calibration(Path("made/critic"))
+    assert (calibrated.temperature, calibrated.n) == (fitted.temperature, fitted.held_out.n)
+    assert "accuracy" in out
+
+    status, out, err = run("critic", "gui-steps", folder, "--critic", "made/critic", "--out", "trial")
+    assert status == 0, err
+    trial = ScreenTrial.model_validate_json(Path("trial/summary.json").read_text())
+    assert trial.critic is not None
+    assert (trial.critic.n, trial.critic.temperature) == (60, fitted.temperature)
+    assert {(one.rule, one.candidates) for one in trial.curve} == {
+        (rule, n) for rule in ("critic", "random", "majority", "pass") for n in (1, 2)
+    }
+    assert "30 steps of 30 episodes; 0 of 60 candidates are no actions" in out
+    assert "accuracy" in out
+
+
+def test_a_finished_training_is_not_written_over_and_other_settings_do_not_resume_it(folder, settings, run):
+    assert run(*train(folder, settings))[0] == 0
+    before = Path("made/summary.json").read_bytes()
+    status, _, err = run(*train(folder, settings))
+    assert status == 2
+    assert "not empty" in err
+    status, _, err = run(*train(folder, settings, "--lr", "0.5", "--resume"))
+    assert status == 2
+    assert "another settings" in err
+    assert Path("made/summary.json").read_bytes() == before
+
+
+def test_predictions_are_scored_without_a_critic_and_without_a_model(folder, run, monkeypatch):
+    monkeypatch.setattr("align_echo.cli.screens.require_training", lambda: pytest.fail("torch is not needed"))
+    lines = (folder / "predictions.jsonl").read_text().splitlines()
+    worse = [json.loads(line) | {"candidates": ["I do not know", json.loads(line)["candidates"][0]]} for line in lines]
+    Path("worse.jsonl").write_text("".join(json.dumps(one) + "\n" for one in worse))
+    asked = ["critic", "gui-steps", folder, "--predictions", "worse.jsonl", "--candidates", 1]
+    status, out, err = run(*asked, "--out", "a")
+    assert status == 0, err
+    trial = ScreenTrial.model_validate_json(Path("a/summary.json").read_text())
+    assert (trial.unparsed, trial.candidates, trial.first.success.value, trial.critic) == (30, 60, 0.0, None)
+    assert {one.candidates for one in trial.curve} == {1}
+    assert "30 of 60 candidates are no actions" in out
+
+
+def test_what_cannot_be_used_is_refused_in_one_line_and_leaves_nothing(folder, settings, run, tmp_path):
+    tiny_model().save_pretrained(tmp_path / "blind")
+    tiny_tokenizer().save_pretrained(tmp_path / "blind")
+    (tmp_path / "none.jsonl").write_text("")
+    wrong = json.loads((folder / "predictions.jsonl").read_text().splitlines()[0]) | {"candidates": ["press_back()"]}
+    (tmp_path / "wrong.jsonl").write_text(json.dumps(wrong) + "\n")
+    for arguments, said in (
+        (["critic", "train"], "give --examples"),
+        (["critic", "train", "--steps", folder, "--examples", "x"], "give --examples"),
+        (["critic", "train", "--examples", "x", "--predictions", "x"], "give --examples"),
+        (["critic", "train", "--steps", folder, "--rule", "expert"], "give --examples"),
+        (["critic", "train", "--steps", tmp_path], "there is no"),
+        (["critic", "train", "--steps", folder, "--model", "blind"], "sees no screens"),
+        (["critic", "train", "--steps", folder, "--model", "gpt-5"], "cannot be trained"),
+        (["critic", "train", "--steps", folder, "--predictions", "wrong.jsonl"], "learns from both"),
+        (["critic", "train", "--steps", folder, "--held-out", "0.001"], "too few to hold"),
+        (["critic", "train", "--steps", folder, "--held-out", "1"], "below 1"),
+        (["critic", "gui-steps", folder, "--predictions", "none.jsonl"], "lacks 30 of 30 steps"),
+        (["critic", "gui-steps", folder, "--critic", "nowhere"], "is no folder"),
+        (["critic", "gui-steps", folder, "--critic", "blind"], "sees no screens"),
+    ):
+        status, _, err = run(*arguments, "--out", "new")
+        assert (status, one_line(err)) == (2, True), err
+        assert said in err
+        assert not Path("new").exists()

@@ -1,0 +1,99 @@
+"""When a predicted action on a screen is the right one: Type, grounding and step success of GAIA and OS-Atlas.
+
+    type       the actions are of the same type
+    grounding  the point of a click or long press hits: it lies in the target's box or, where that is not known, within
+               14% of the screen of the right point
+    success    the type is right and so are the arguments: the point hits, a scroll goes the same way, both ends of a
+               drag are near, texts are alike. Going home or back and the end of a task have none
+
+GAIA (paper 3, section 4.1) measures as OS-Atlas (Wu et al., ICLR 2025) does, whose published scripts give the details:
+the distance is Euclidean, x and y each as a share of the screen; texts are alike by the F1 of their sets of words. They
+know no boxes, and on AndroidControl they compare a text by its first word alone; here it is the whole text. Left out:
+figures over steps (`align_echo.flywheel.screens`).
+"""
+
+from __future__ import annotations
+
+from align_echo.wrappers.gui.actions import (
+    Drag,
+    Finished,
+    GuiAction,
+    OpenApp,
+    Point,
+    Scroll,
+    Type,
+    action_type,
+    point_of,
+)
+from align_echo.wrappers.gui.steps import GuiStep
+
+NEAR = 14
+"""Percent of the screen: as far as a point may lie from the right one where the target's box is not known."""
+
+ABOVE_F1 = 0.5
+"""Texts are alike if they are the same, or if the F1 of their words is above this."""
+
+CLICK = "click"
+
+
+def right_type(step: GuiStep) -> str:
+    """The type of the step's right action."""
+    return CLICK if step.truth is None else action_type(step.truth)
+
+
+def is_grounded(step: GuiStep) -> bool:
+    """Whether grounding is measured on the step: its right action is a click or a long press."""
+    return step.truth is None or point_of(step.truth) is not None
+
+
+def type_matches(action: GuiAction, step: GuiStep) -> bool:
+    """Whether the action is of the right type."""
+    return action_type(action) == right_type(step)
+
+
+def hits(action: GuiAction, step: GuiStep) -> bool:
+    """Whether a click or long press hits what the step's does; False if either of them is something else."""
+    point = point_of(action)
+    if point is None or not is_grounded(step):
+        return False
+    if step.box is not None:
+        x1, y1, x2, y2 = step.box
+        return x1 <= point.x <= x2 and y1 <= point.y <= y2
+    right = None if step.truth is None else point_of(step.truth)
+    return right is not None and near(point, right, (step.width, step.height))
+
+
+def succeeds(action: GuiAction, step: GuiStep) -> bool:
+    """Whether the action is right in type and arguments."""
+    if not type_matches(action, step):
+        return False
+    match step.truth, action:
+        case Scroll(_, right), Scroll(_, direction):
+            return direction == right
+        case (Type(right), Type(text)) | (OpenApp(right), OpenApp(text)):
+            return alike(text, right)
+        case Finished(right), Finished(text):
+            return not right or alike(text, right)
+        case Drag(start, end), Drag(first, last):
+            size = (step.width, step.height)
+            return near(first, start, size) and near(last, end, size)
+    return not is_grounded(step) or hits(action, step)
+
+
+def near(point: Point, right: Point, size: tuple[int, int]) -> bool:
+    """Whether two points are within `NEAR` of a screen of `size` (width, height) in pixels. Exact for any integers."""
+    width, height = size
+    across, down = (point.x - right.x) * height, (point.y - right.y) * width
+    return (100 * across) ** 2 + (100 * down) ** 2 <= (NEAR * width * height) ** 2
+
+
+def alike(text: str, right: str) -> bool:
+    """Whether two texts are the same but for case and white space, or share enough words (`ABOVE_F1`)."""
+    words, wanted = text.lower().split(), right.lower().split()
+    return words == wanted or f1(set(words), set(wanted)) > ABOVE_F1
+
+
+def f1(words: set[str], wanted: set[str]) -> float:
+    """The harmonic mean of precision and recall of words, in [0, 1]; 0 where either has none."""
+    common = len(words & wanted)
+    return 2 * common / (len(words) + len(wanted)) if common else 0.0

@@ -1,0 +1,231 @@
+"""Single steps on screens in one form, whatever dataset they come from: a folder of `steps.jsonl` and `screens/*.png`.
+
+A step is what an agent sees and is told, and what is right. Steps of AndroidControl and GUI-Odyssey have an action,
+those of ScreenSpot only the box that is to be clicked (`docs/gui.md` says how their fields map). Read strictly: a
+record, a picture or a path that is not as it should be is refused by file and line. Left out: downloads, and the
+datasets' own formats.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
+
+from align_echo.errors import MissingDataError, MissingExtraError, ReplyFormatError, UsageError, first_line
+from align_echo.types import Frozen
+from align_echo.wrappers.gui.actions import Click, Drag, GuiAction, LongPress, Point, Scroll, parse, write
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+STEPS = "steps.jsonl"
+SCREENS = "screens"
+LONGEST_SIDE = 16384
+"""Pixels; a larger picture is no screenshot."""
+
+Record = TypeVar("Record", bound=BaseModel)
+
+
+def _file_name(name: str) -> str:
+    if name in (".", "..") or any(one in name for one in "/\\\0") or not name.endswith(".png"):
+        raise ValueError(f"{name[:60]!r} is not the name of a .png file in {SCREENS}/")
+    return name
+
+
+class GuiStep(Frozen):
+    """One step: what the agent is told and shows, and what is right.
+
+    `instruction` is the whole task, `step_instruction` what to do now (empty where a dataset has none), `history` the
+    actions before, in words of any form. `screenshot` is a file in `screens/` of `width` x `height` pixels. `action` is
+    the right one as `actions.write` writes it, None where any click into `box` is right; `box` is [x1, y1, x2, y2] of
+    the element it is aimed at, None where it is not known. `number` counts from 0 within the episode.
+    """
+
+    id: str = Field(min_length=1)
+    episode: str = Field(min_length=1)
+    number: int = Field(ge=0)
+    instruction: str = Field(min_length=1)
+    step_instruction: str = ""
+    history: tuple[str, ...] = ()
+    screenshot: Annotated[str, AfterValidator(_file_name)]
+    width: int = Field(ge=1, le=LONGEST_SIDE)
+    height: int = Field(ge=1, le=LONGEST_SIDE)
+    action: str | None = None
+    box: tuple[int, int, int, int] | None = None
+
+    @property
+    def truth(self) -> GuiAction | None:
+        """The right action, None where any click into the box is right."""
+        return None if self.action is None else parse(self.action)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> GuiStep:
+        if self.action is None and self.box is None:
+            raise ValueError("give the right action, the box to click, or both")
+        if self.box is not None:
+            x1, y1, x2, y2 = self.box
+            if not (0 <= x1 <= x2 <= self.width and 0 <= y1 <= y2 <= self.height):
+                raise ValueError(f"the box {list(self.box)} is not [x1, y1, x2, y2] within {self.width}x{self.height}")
+        try:
+            points = [] if self.truth is None else _points(self.truth)
+        except ReplyFormatError as error:
+            raise ValueError(f"action: {error}") from None
+        for point in points:
+            if not (0 <= point.x < self.width and 0 <= point.y < self.height):
+                raise ValueError(f"the action {self.action} lies outside the screen of {self.width}x{self.height}")
+        return self
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A step with its screenshot in memory, to be written (`write_steps`); `box` is [x1, y1, x2, y2] in pixels."""
+
+    id: str
+    episode: str
+    number: int
+    instruction: str
+    screenshot: Image
+    action: GuiAction | None
+    history: tuple[str, ...] = ()
+    box: tuple[int, int, int, int] | None = None
+    step_instruction: str = ""
+
+
+def read_steps(folder: Path) -> list[GuiStep]:
+    """The steps of a folder, in the order of its file, every screenshot looked at.
+
+    Raises `MissingDataError` for a file that is not there, `UsageError` for one that is not as it should be, both with
+    file and line; `MissingExtraError` without Pillow.
+    """
+    file = folder / STEPS
+    found: dict[str, GuiStep] = {}
+    sizes: dict[str, tuple[int, int]] = {}
+    for number, step in records(file, GuiStep):
+        where = f"{file} line {number}"
+        if step.id in found:
+            raise UsageError(f"{where}: the step {step.id!r} came before: every step has an id of its own")
+        if step.screenshot not in sizes:
+            sizes[step.screenshot] = _size_of(folder, step.screenshot, where)
+        size = sizes[step.screenshot]
+        if size != (step.width, step.height):
+            told = f"{size[0]}x{size[1]} pixels, not {step.width}x{step.height}"
+            raise UsageError(f"{where}: {step.screenshot} has {told}")
+        found[step.id] = step
+    if not found:
+        raise UsageError(f"{file} holds no step")
+    return list(found.values())
+
+
+def screenshot_of(folder: Path, step: GuiStep) -> Image:
+    """The picture of a step, in RGB. Raises `UsageError` if it cannot be read."""
+    from PIL import Image
+
+    try:
+        with Image.open(_inside(folder, step.screenshot), formats=["PNG"]) as image:
+            return image.convert("RGB")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise UsageError(f"{folder / SCREENS / step.screenshot} cannot be read: {first_line(error)}") from error
+
+
+def write_steps(steps: Iterable[Recorded], folder: Path) -> list[GuiStep]:
+    """A new folder of these steps, as `read_steps` reads it; it appears whole or not at all.
+
+    Equal pictures are stored once. Raises `UsageError` if the folder is there already, or for a step that is no step.
+    """
+    if folder.exists():
+        raise UsageError(f"{folder} is there already: name another folder")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    beside = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    shutil.rmtree(beside, ignore_errors=True)
+    (beside / SCREENS).mkdir(parents=True)
+    try:
+        written = list(_written(steps, beside / SCREENS))
+        lines = "".join(one.model_dump_json() + "\n" for one in written)
+        (beside / STEPS).write_text(lines, encoding="utf-8")
+        read_steps(beside)
+        beside.replace(folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return written
+
+
+def records(file: Path, kind: type[Record]) -> Iterator[tuple[int, Record]]:
+    """(line number from 1, record) of a JSONL file. Raises `MissingDataError`, or `UsageError` with file and line."""
+    if not file.is_file():
+        raise MissingDataError(f"there is no {file}")
+    with file.open("rb") as stream:
+        for number, line in enumerate(stream, start=1):
+            try:
+                yield number, kind.model_validate_json(line, strict=True)
+            except ValidationError as error:
+                first = error.errors()[0]
+                where = ".".join(map(str, first["loc"]))
+                said = f"{where}: {first['msg']}" if where else first["msg"]
+                raise UsageError(f"{file} line {number}: {' '.join(said.split())}") from error
+
+
+def _written(steps: Iterable[Recorded], screens: Path) -> Iterator[GuiStep]:
+    names: dict[str, str] = {}
+    for one in steps:
+        image = one.screenshot.convert("RGB")
+        content = hashlib.sha256(f"{image.size} ".encode() + image.tobytes()).hexdigest()
+        name = names.setdefault(content, f"{len(names):06d}.png")
+        if not (screens / name).exists():
+            image.save(screens / name)
+        try:
+            yield GuiStep(
+                id=one.id,
+                episode=one.episode,
+                number=one.number,
+                instruction=one.instruction,
+                step_instruction=one.step_instruction,
+                history=one.history,
+                screenshot=name,
+                width=image.width,
+                height=image.height,
+                action=None if one.action is None else write(one.action),
+                box=one.box,
+            )
+        except ValidationError as error:
+            raise UsageError(f"the step {one.id!r} cannot be written: {error.errors()[0]['msg']}") from error
+
+
+def _size_of(folder: Path, name: str, where: str) -> tuple[int, int]:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise MissingExtraError("screenshots", "gui") from error
+    file = _inside(folder, name)
+    if not file.is_file():
+        raise MissingDataError(f"{where}: there is no {folder / SCREENS / name}")
+    try:
+        with Image.open(file, formats=["PNG"]) as image:
+            size = image.size
+            image.verify()
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise UsageError(f"{where}: {folder / SCREENS / name} is no PNG picture: {first_line(error)}") from error
+    return size
+
+
+def _inside(folder: Path, name: str) -> Path:
+    """The file of a screenshot. Raises `UsageError` for a link that leads out of the folder."""
+    file = (folder / SCREENS / name).resolve()
+    if not file.is_relative_to(folder.resolve()):
+        raise UsageError(f"{folder / SCREENS / name} leads out of the folder: put the picture itself there")
+    return file
+
+
+def _points(action: GuiAction) -> list[Point]:
+    match action:
+        case Click(point) | LongPress(point) | Scroll(point, _):
+            return [point]
+        case Drag(start, end):
+            return [start, end]
+    return []
