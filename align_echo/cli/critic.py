@@ -188,7 +188,11 @@ def flywheel(
         str, typer.Option("--critic", help="What the critic of every round begins as: pocket or a model's folder.")
     ] = "pocket",
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often it turns.")] = 2,
+    split: Annotated[str | None, typer.Option("--split", help="Default: the environment's training split.")] = None,
     tasks: Tasks = 100,
+    test_split: Annotated[
+        str | None, typer.Option("--test-split", help="Default: the environment's test split.")
+    ] = None,
     test_tasks: Annotated[int, typer.Option("--test-tasks", min=1, help="Of the test split, played once.")] = 60,
     candidates: Annotated[int, typer.Option("--candidates", min=2, help="Replies that the agent draws a turn.")] = 8,
     temperature: Annotated[float, typer.Option("--temperature", min=0, help="Of the agent's model.")] = 1.0,
@@ -214,7 +218,9 @@ def flywheel(
         model=model,
         critic=critic_model,
         rounds=rounds,
+        split=split or environment(env).train_split,
         tasks=tasks,
+        test_split=test_split or environment(env).test_split,
         test_tasks=test_tasks,
         drawing=Drawing(candidates, temperature, top_k, top_p, None, states),
         rule=rule,

@@ -1,8 +1,8 @@
 """The work of `align-echo critic flywheel`: collect, train, put on trial; and again under the critic that came out.
 
     config.json                   what was asked for; a resumed flywheel must ask for the same
-    held-out/                     a collection on the test split, which no critic learns from
-    round-<r>/collection/         of the training split; from round 2 on, guided by the critic of the round before
+    held-out/                     a collection on the split for tests, which no critic learns from
+    round-<r>/collection/         of the split that is learned from; from round 2 on, guided by the critic before
     round-<r>/critic/             trained on the collections of all rounds so far, from the same start
     round-<r>/trial/              that critic on the held-out collection
     summary.json                  `Flywheel`, written last
@@ -26,6 +26,7 @@ from align_echo.cli.fit import Fitted, fit_into
 from align_echo.cli.fit_folder import CRITIC
 from align_echo.cli.rate import rate_into
 from align_echo.critic.labels import Rule
+from align_echo.errors import UsageError
 from align_echo.evaluate.folder import check_folder
 from align_echo.evaluate.tables import plain_table
 from align_echo.flywheel.collection import Collected
@@ -33,7 +34,7 @@ from align_echo.flywheel.trial import CEILING, Success, Trial
 from align_echo.interface import write_atomically
 from align_echo.intervals import Rate
 from align_echo.types import Frozen
-from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.catalogue import EnvironmentSpec, check_split, environment
 
 COMMAND = "critic flywheel"
 SEEDS_APART = 1000
@@ -42,7 +43,8 @@ SEEDS_APART = 1000
 
 @dataclass(frozen=True)
 class Wheel:
-    """What is turned. `tasks` are played in every round and `test_tasks` once; `settings` are changes of `FitSettings`.
+    """What is turned. `tasks` of `split` are played in every round and `test_tasks` of `test_split` once; `settings`
+    are changes of `FitSettings`.
     """
 
     env: str
@@ -50,7 +52,9 @@ class Wheel:
     model: str | None
     critic: str
     rounds: int
+    split: str
     tasks: int
+    test_split: str
     test_tasks: int
     drawing: Drawing
     rule: Rule | None
@@ -94,16 +98,16 @@ class Flywheel(Frozen):
 
 def turn(path: Path, wheel: Wheel, *, resume: bool) -> Flywheel:
     """Every round of it. Raises as its parts do, and `UsageError` for a folder of something else."""
-    spec = environment(wheel.env)
+    apart(environment(wheel.env), wheel.split, wheel.test_split)
     config = json.loads(json.dumps(wheel.on_record))
     check_folder(path, config, resume=resume)
     path.mkdir(parents=True, exist_ok=True)
     write_atomically(path / "config.json", json.dumps(config, indent=2) + "\n")
-    _collect(path / "held-out", wheel, spec.test_split, wheel.test_tasks, wheel.seed, guide=None)
+    _collect(path / "held-out", wheel, wheel.test_split, wheel.test_tasks, wheel.seed, guide=None)
     rounds: list[Turned] = []
     for number in range(1, wheel.rounds + 1):
         note(f"round {number} of {wheel.rounds}")
-        rounds.append(_round(path, wheel, spec.train_split, number))
+        rounds.append(_round(path, wheel, number))
     last = rounds[-1].trial.curve
     most = max(one.candidates for one in last)
     summary = Flywheel(
@@ -120,11 +124,20 @@ def turn(path: Path, wheel: Wheel, *, resume: bool) -> Flywheel:
     return summary
 
 
-def _round(path: Path, wheel: Wheel, split: str, number: int) -> Turned:
+def apart(spec: EnvironmentSpec, split: str, test_split: str) -> None:
+    """Raises `UsageError` for a split that is not there, or two that share tasks."""
+    for one in (split, test_split):
+        check_split(spec, one)
+    groups = spec.partitions or (spec.splits,)
+    if split == test_split or not any({split, test_split} <= {*group} for group in groups):
+        raise UsageError(f"the splits {split} and {test_split} of {spec.name} share tasks: test on another one")
+
+
+def _round(path: Path, wheel: Wheel, number: int) -> Turned:
     folder = path / f"round-{number}"
     guide = str(_critic(path, number - 1)) if number > 1 else None
     seed = wheel.seed + SEEDS_APART * number
-    collected = _collect(folder / "collection", wheel, split, wheel.tasks, seed, guide=guide, number=number)
+    collected = _collect(folder / "collection", wheel, wheel.split, wheel.tasks, seed, guide=guide, number=number)
     fitted = _fit(folder / "critic", wheel, [path / f"round-{one}" / "collection" for one in range(1, number + 1)])
     trial = _rate(folder / "trial", wheel, _critic(path, number), path / "held-out")
     most = max(one.candidates for one in trial.curve)

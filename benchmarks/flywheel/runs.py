@@ -18,9 +18,12 @@ CANDIDATES = 8
 
 @dataclass(frozen=True)
 class Study:
-    """`tasks` are played in each round, `held_out` of `split` are for steps, `episodes` of it are played to the end."""
+    """`tasks` of `training` are played in each round, `held_out` of `split` are for steps, `episodes` of it are played
+    to the end.
+    """
 
     env: str
+    training: str
     split: str
     tasks: int
     held_out: int
@@ -30,8 +33,8 @@ class Study:
 STUDIES = {
     one.env: one
     for one in (
-        Study("alfworld", split="valid_unseen", tasks=120, held_out=60, episodes=134),
-        Study("webshop", split="test", tasks=150, held_out=80, episodes=200),
+        Study("alfworld", training="train", split="valid_unseen", tasks=120, held_out=60, episodes=134),
+        Study("webshop", training="train", split="test", tasks=150, held_out=80, episodes=200),
     )
 }
 DRAWING = ("--temperature", "1", "--top-k", "0", "--top-p", "1")
@@ -48,6 +51,7 @@ def wheels(study: Study, seeds: Sequence[int], rounds: int, out: Path) -> list[J
 def _wheel(study: Study, seed: int, rounds: int, folder: Path) -> Job:
     arguments = (
         *("critic", "flywheel", "--env", study.env, "--model", "pocket", "--rounds", str(rounds)),
+        *("--split", study.training, "--test-split", study.split),
         *("--tasks", str(study.tasks), "--test-tasks", str(study.held_out), "--states", "expert"),
         *("--candidates", str(CANDIDATES), *DRAWING, *LEARNING, "--seed", str(seed), "--out", str(folder)),
     )

@@ -30,7 +30,7 @@ from align_echo.wrappers.catalogue import environment, tasks
 from align_echo.wrappers.dice import Dice
 from benchmarks.learning.report import interval
 
-SPEC = environment("webshop")
+SPLIT = "test"
 WORKERS = 32
 
 
@@ -43,7 +43,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     agent = Vanilla(load_model(given.model, seed=given.seed), temperature=1.0)
-    first = _play(agent, [Episode(task) for task in tasks(SPEC.name, split=SPEC.test_split)[: given.tasks]])
+    first = _play(agent, [Episode(task) for task in tasks("webshop", split=SPLIT)[: given.tasks]])
     lost = [one for one in first if not one.won]
     told = _play(agent, [Episode(one.task_id, sample=1, critique=advice(one)) for one in lost])
     fresh = _play(agent, [Episode(one.task_id, sample=2) for one in lost])
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def _play(agent: Vanilla, episodes: Sequence[Episode]) -> list[Trajectory]:
-    return run_variant(SPEC, agent, None, episodes, split=SPEC.test_split, seed=0, workers=WORKERS)
+    return run_variant(environment("webshop"), agent, None, episodes, split=SPLIT, seed=0, workers=WORKERS)
 
 
 def advice(attempt: Trajectory) -> str:

@@ -53,6 +53,9 @@ BAD = {
     "a flywheel that was not begun": (["--resume"], "there is nothing to resume in wheel"),
     "nothing to choose from": (["--candidates", "1"], "--candidates"),
     "an unknown environment": (["--env", "chess"], "unknown environment 'chess'"),
+    "a split to test on that was learned from": (["--split", "train", "--test-split", "align_test"], "share tasks"),
+    "the same split twice": (["--split", "eval", "--test-split", "eval"], "share tasks"),
+    "a split that is not there": (["--split", "night"], "no split 'night'"),
     "an agent without a model": (["--agent", "expert"], "the agent expert asks no model"),
 }
 
