@@ -109,7 +109,7 @@ def _break_alfworld(env: Any) -> None:
 
 def _kill_java(env: Any) -> None:
     """The simulator's process is killed."""
-    os.kill(env._lease.simulator.pid, signal.SIGKILL)
+    os.kill(env._lease.engine.pid, signal.SIGKILL)
 
 
 def _lose_catalogue(env: Any) -> None:
