@@ -40,9 +40,9 @@ class EnvironmentSpec:
     refused the action, for the metric only (the paper, section 4.3): no learner may look at it.
     `tells_invalid` is False where no raw observation tells that; the metric is then not defined. `measures_distance` is
     False where the oracle follows one known way and beside it can only try how far the goal is (`TryingOracle`).
-    `task_type(task_id)` needs no engine, nor does `has_expert(task_id)`: False where the oracle knows no action. `engines` names those that a user may choose from, the default first.
-    `partitions` lists groups of splits that share no task (default: all of them); `install` is the line that installs
-    what it needs beyond the base.
+    Neither `task_type(task_id)` needs an engine nor `has_expert(task_id)`, which is False where the oracle knows no
+    action. `engines` names those that a user may choose from, the default first. `partitions` lists groups of splits
+    that share no task (default: all of them); `install` is the line that installs what it needs beyond the base.
     """
 
     name: str

@@ -93,7 +93,7 @@ class Lease(Generic[E]):
 
 
 def pool_of_process(start: Callable[[], E], forget: Callable[[], None]) -> Pool[E]:
-    """A pool that ends with this process. One that is forked off leaves it alone and calls `forget`: it gets its own."""
+    """A pool that ends with this process. One that is forked off calls `forget` and gets its own."""
     made = Pool(start)
     atexit.register(made.close)
 

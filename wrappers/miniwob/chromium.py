@@ -205,7 +205,8 @@ def find_chromium() -> tuple[str, str]:
         if path is None or not os.access(path, os.X_OK):
             where = "is not installed" if path is None else f"is not at {path}"
             raise MissingDataError(
-                f"MiniWoB needs Chromium; {name} {where}: {INSTALL} (or set MINIWOB_CHROME_BINARY, MINIWOB_CHROMEDRIVER)"
+                f"MiniWoB needs Chromium, but {name} {where}: {INSTALL}, "
+                "or set MINIWOB_CHROME_BINARY and MINIWOB_CHROMEDRIVER"
             )
     return str(found[0]), str(found[1])
 

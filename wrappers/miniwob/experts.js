@@ -93,11 +93,15 @@
     const days = all('#ui-datepicker-div td[data-month] a').filter((each) => Number(each.textContent) === day);
     return chain(press(days[0]), rest(1));
   };
+  const OPTION = 24;  // height of an option of a list that is open, below the list
   const choice = () => {
     const wanted = said(/^Select (.*) from the list/), list = one('#options');
     if (list.options[list.selectedIndex].innerHTML === wanted) return button('Submit');
-    if (!list.matches(':open')) return chain(press(list), [click([0, 0]), click([0, 0])]);
-    return chain(press([...list.options].find((each) => each.innerHTML === wanted)), [click([0, 0])]);
+    const place = [...list.options].findIndex((each) => each.innerHTML === wanted);
+    if (list.matches(':open')) return chain(press(list.options[place]), [click([0, 0])]);
+    const top = list.getBoundingClientRect().bottom + OPTION * place, below = top > innerHeight;
+    const scrolls = below ? Math.ceil((top + OPTION - innerHeight) / 100) : 0;
+    return chain(press(list), Array(scrolls + 2).fill(click([0, 0])));
   };
   const ascending = () => {
     const numbers = all('svg text');
@@ -216,5 +220,12 @@
     'simple-arithmetic': arithmetic,
     'unicode-test': () => button(quoted()),
   };
-  window.alignEcho.plan = (name) => EXPERTS[name] ? EXPERTS[name]() : null;
+  window.alignEcho.plan = (name) => {
+    try {
+      return EXPERTS[name] ? EXPERTS[name]() : null;
+    } catch (error) {  // the page is in a state that the expert does not know, such as a field that was dragged away
+      console.error(error);
+      return null;
+    }
+  };
 })();

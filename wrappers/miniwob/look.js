@@ -50,7 +50,7 @@
 
   const ownText = (element) => {
     const texts = [...element.childNodes].filter((node) => node instanceof Text && node.data.trim());
-    if (element instanceof SVGElement || WHOLE.has(element.tagName)) return tidy(element.textContent);
+    if (element.tagName === 'text' || WHOLE.has(element.tagName)) return tidy(element.textContent);
     if (!texts.length) return '';
     const apart = (child) => !getComputedStyle(child).display.startsWith('inline') ||
       child.matches(CONTROL) || child.querySelector(CONTROL) !== null;
@@ -110,7 +110,8 @@
       const style = getComputedStyle(element);
       if (style.display === 'none') return;
       const box = style.visibility === 'visible' && style.opacity !== '0' ? visible(element) : null;
-      if (box !== null && element !== document.body && shown(element, style)) {
+      const away = element instanceof HTMLOptionElement && box !== null && covered(element, box);  // scrolled out
+      if (box !== null && !away && element !== document.body && shown(element, style)) {
         const text = says(element), typed = element.matches('input, textarea') && !/^(checkbox|radio)$/.test(element.type);
         const plain = text !== '' || element.matches('input, textarea, select');
         found.push({
