@@ -17,7 +17,7 @@ from align_echo.wrappers.miniwob.page import SIZE, start_browser
 from align_echo.wrappers.miniwob.pool import pool
 from tests.wrappers.miniwob.conftest import begin, needs_browser
 
-TASK = "click-checkboxes/1"
+TASK = "click-checkboxes/4"
 
 
 def pid_of(env: MiniWoBEnv) -> int:
@@ -170,7 +170,7 @@ def test_a_browser_that_hangs_is_a_fault_and_reset_starts_another():
 @needs_browser
 def test_a_script_that_never_comes_to_an_end_is_a_fault():
     browser = start_browser()
-    browser._driver.set_script_timeout(2)
+    browser._driver.command_executor.client_config.timeout = 2
     with pytest.raises(EngineError, match="failed at a script"):
         browser.run("while (true) {}")
     assert not browser.alive

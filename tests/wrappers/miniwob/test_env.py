@@ -51,7 +51,7 @@ def said(env: MiniWoBEnv, script: str) -> object:
     ],
 )
 def test_what_is_no_action_here_is_a_turn_that_says_what_was_wrong_and_changes_nothing(env, action, reason):
-    before = begin(env, "click-checkboxes/1")
+    before = begin(env, "click-checkboxes/4")
     observation, reward, terminated, truncated, info = env.step(action)
     assert is_invalid(observation)
     assert reason in observation.partition("\n")[0]
@@ -60,7 +60,7 @@ def test_what_is_no_action_here_is_a_turn_that_says_what_was_wrong_and_changes_n
 
 
 def test_what_is_done_is_no_refusal(env):
-    assert not is_invalid(begin(env, "click-checkboxes/1", "click(80, 120)"))
+    assert not is_invalid(begin(env, "click-checkboxes/4", "click(80, 120)"))
 
 
 # ---------------------------------------------------------------- input
@@ -171,7 +171,7 @@ def test_part_of_the_reward_is_a_score_but_no_win(env):
 
 
 def test_finished_ends_the_episode_with_what_the_page_gave(env):
-    begin(env, "click-checkboxes/1")
+    begin(env, "click-checkboxes/4")
     observation, reward, terminated, _, info = env.step('finished("done")')
     assert (observation, reward, terminated, info["score"], info["raw_score"]) == (ENDED, 0.0, True, 0.0, 0.0)
     with pytest.raises(EngineError, match="over"):
@@ -183,7 +183,7 @@ def test_finished_ends_the_episode_with_what_the_page_gave(env):
 
 
 def test_the_screenshot_is_the_page_in_its_size_and_changes_with_it(env):
-    begin(env, "click-checkboxes/1")
+    begin(env, "click-checkboxes/4")
     before = env.screenshot()
     assert (before.size, before.mode) == ((160, 210), "RGB")
     assert before.getpixel((80, 40)) == (255, 255, 0)
@@ -199,7 +199,7 @@ def test_a_screenshot_before_a_reset_is_refused():
 
 
 def test_two_clicks_on_one_element_are_read_alike_unless_the_point_counts(env):
-    begin(env, "click-checkboxes/1")
+    begin(env, "click-checkboxes/4")
     label = next(element for element in page_of(env).look.elements if element.kind == "label")
     box = next(element for element in page_of(env).look.elements if element.kind == "input checkbox")
     on_label = env.as_read(f"click({label.center.x}, {label.center.y})")
