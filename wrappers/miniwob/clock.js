@@ -48,8 +48,11 @@
     }
     now = end;
   };
-  // Two frames that are drawn for real: by then scrolls, hovers and focus have been told to the page.
-  const settle = (done) => trueFrame(() => trueFrame(() => done()));
+  // Until pictures are there and two frames were drawn for real: by then scrolls, hovers and focus were told to the page.
+  const settle = (done) => {
+    const pictures = [...document.images].map((picture) => picture.decode());
+    Promise.allSettled(pictures).then(() => trueFrame(() => trueFrame(() => done())));
+  };
 
   window.alignEcho = {advance, settle};
 })();

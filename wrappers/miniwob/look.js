@@ -1,5 +1,6 @@
 // What stands on the screen, as data: one entry for each element that can be seen. Runs before the page's scripts.
-// Left out: the instruction's words, which are the goal; the page's own clock and scores, which are hidden.
+// Left out: the instruction's words, which are the goal; the page's own clock and scores, which are hidden. Also here:
+// which element a click is for, how a page begins, and that it cannot be left.
 (() => {
   const HIDDEN = new Set(['reward-display', 'click-canvas', 'sync-task-cover']);
   const SILENT = new Set(['SCRIPT', 'STYLE', 'HEAD', 'TITLE', 'DEFS', 'BR', 'TBODY', 'HR', 'WBR', 'tspan', 'defs']);
@@ -86,6 +87,7 @@
     if (element === document.activeElement && element !== document.body) found.push('focused');
     if (element.disabled) found.push('disabled');
     if (covered(element, box)) found.push('covered');
+    if (element.placeholder && element.value === '') found.push('hint ' + JSON.stringify(element.placeholder));
     return found;
   };
   const kind = (element) => {
@@ -100,8 +102,17 @@
   const shown = (element, style) => {
     if (CONTROLS.has(element.tagName) || SHAPES.has(element.tagName)) return true;
     if (element.closest('#query')) return !element.textContent.trim() && !bare(element, style) && element.id !== 'query';
-    if (ownText(element)) return true;
-    return element.children.length === 0 && !bare(element, style);
+    return ownText(element) !== '';
+  };
+  const entry = (element, style, box) => {
+    const text = says(element), typed = element.matches('input, textarea') && !/^(checkbox|radio)$/.test(element.type);
+    const plain = text !== '' || element.matches('input, textarea, select');
+    return {
+      kind: kind(element), text: text || typed ? text : null, name: plain ? '' : name(element),
+      color: text === '' || element instanceof SVGElement ? paint(element, style) : '',
+      states: states(element, box), center: center(box),
+      size: [Math.round(box.right - box.left), Math.round(box.bottom - box.top)],
+    };
   };
   const look = () => {
     const found = [];
@@ -111,17 +122,13 @@
       if (style.display === 'none') return;
       const box = style.visibility === 'visible' && style.opacity !== '0' ? visible(element) : null;
       const away = element instanceof HTMLOptionElement && box !== null && covered(element, box);  // scrolled out
-      if (box !== null && !away && element !== document.body && shown(element, style)) {
-        const text = says(element), typed = element.matches('input, textarea') && !/^(checkbox|radio)$/.test(element.type);
-        const plain = text !== '' || element.matches('input, textarea, select');
-        found.push({
-          kind: kind(element), text: text || typed ? text : null, name: plain ? '' : name(element),
-          color: text === '' || element instanceof SVGElement ? paint(element, style) : '',
-          states: states(element, box), center: center(box),
-          size: [Math.round(box.right - box.left), Math.round(box.bottom - box.top)],
-        });
-      }
+      const seen = box !== null && !away && element !== document.body;
+      const listed = seen && shown(element, style);
+      if (listed) found.push(entry(element, style, box));
+      const before = found.length;
       if (!WHOLE.has(element.tagName)) for (const child of element.children) walk(child);
+      const empty = found.length === before && !element.closest('#query');  // a card, an icon: nothing in it is listed
+      if (seen && !listed && empty && !bare(element, style)) found.push(entry(element, style, box));
     };
     walk(document.body);
     return found;
@@ -139,6 +146,13 @@
     for (let at = hit; at.parentElement; at = at.parentElement) path.push([...at.parentElement.children].indexOf(at));
     return path.reverse().join('.');
   };
+
+  // The page cannot be left: neither by a form, nor by a link, nor by a link that is dropped on it.
+  const stay = (event) => {
+    const link = event.type === 'click' && event.target.closest && event.target.closest('a[href]');
+    if (event.type !== 'click' || (link && !link.getAttribute('href').startsWith('#'))) event.preventDefault();
+  };
+  for (const way of ['submit', 'click', 'dragstart']) window.addEventListener(way, stay);
 
   document.addEventListener('DOMContentLoaded', () => {
     const sheet = document.createElement('style');

@@ -37,7 +37,8 @@ def line(element: Element) -> str:
     name, color = _cut(plain(element.name), LONGEST_NAME), element.color
     x, y = element.center
     width, height = element.size
-    words = [element.kind, text, name, color, *element.states, f"({x}, {y}) {width}x{height}"]
+    states = [_cut(plain(state), LONGEST_NAME) for state in element.states]
+    words = [element.kind, text, name, color, *states, f"({x}, {y}) {width}x{height}"]
     return " ".join(word for word in words if word)
 
 

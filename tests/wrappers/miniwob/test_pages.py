@@ -21,6 +21,9 @@ pytestmark = needs_browser
 SPREAD = SUBDOMAINS[::11]
 """Every eleventh page."""
 
+HIDDEN = ("find-greatest", "guess-number", "hot-cold")
+"""Pages on which seeds differ in what is not shown at first."""
+
 SAMPLE = """
 import json, sys
 from tests.wrappers.miniwob.test_pages import prints
@@ -63,7 +66,7 @@ def check(env: MiniWoBEnv, page: str) -> None:
     assert first.count("\n") >= 1, f"{page} shows nothing"
     assert set(first + goal) <= set(TEXT_CHARACTERS), page
     others = {(begin(env, f"{page}/{seed}"), env.goal, env.screenshot().tobytes()) for seed in range(1, 5)}
-    assert len(others) > 1, f"{page} is the same for every seed"
+    assert len(others) > 1 or page in HIDDEN, f"{page} is the same for every seed"
     assert (begin(env, f"{page}/0"), env.goal) == (first, goal)
     assert len(first) < 8000, f"{page} shows {len(first)} characters"
 
