@@ -50,6 +50,7 @@ SWITCHES = (
     "--disable-renderer-backgrounding",
     "--disable-backgrounding-occluded-windows",
     "--font-render-hinting=none",
+    "--disable-partial-raster",
     "--force-color-profile=srgb",
     "--hide-scrollbars",
     "--lang=en-US",
