@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from align_echo.errors import EngineError, UsageError
@@ -19,7 +21,7 @@ def page_of(env: MiniWoBEnv) -> Page:
     return env._opened
 
 
-def said(env: MiniWoBEnv, script: str) -> object:
+def said(env: MiniWoBEnv, script: str) -> Any:
     """What a script says of the present page."""
     assert env._lease is not None
     return env._lease.engine.run(script)
