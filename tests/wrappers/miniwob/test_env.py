@@ -258,3 +258,17 @@ def test_going_on_from_a_moment_that_lies_ahead_plays_only_what_is_missing(env):
     opened = page_of(env)
     env.restore(ahead)
     assert page_of(env) is opened
+
+
+def test_a_page_cannot_be_left(env):
+    """Enter in its form would load the page anew, without the task."""
+    begin(env, "guess-number/2")
+    address = said(env, "return location.href;")
+    said(env, "window.mark = 1; document.getElementById('area').insertAdjacentHTML("
+              "'beforeend', '<a id=\"out\" href=\"click-test.html\">out</a>');")
+    field = next(element for element in page_of(env).look.elements if element.kind == "input number")
+    env.step(f"click({field.center.x - 10}, {field.center.y})")
+    env.step('type("5\\n")')
+    link = next(element for element in page_of(env).look.elements if element.text == "out")
+    env.step(f"click({link.center.x}, {link.center.y})")
+    assert said(env, "return [location.href, window.mark];") == [address, 1]
