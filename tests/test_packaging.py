@@ -101,6 +101,7 @@ def test_shipped_interfaces_and_tasks_are_read_from_the_wheel(installed, tmp_pat
 
 def test_importing_the_library_loads_no_engine_and_no_model_client():
     heavy = ["textworld", "alfworld", "fast_downward", "tatsu", "openai", "torch", "rich", "typer"]
+    heavy += ["selenium", "miniwob", "PIL"]
     code = f"import sys, align_echo; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

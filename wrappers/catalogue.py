@@ -28,6 +28,10 @@ class EnvironmentModule(Protocol):
     def training_tasks(self, *, data_root: Path | None, iteration: int, seed: int) -> list[str]: ...
 
 
+def _always(task_id: str) -> bool:
+    return True
+
+
 @dataclass(frozen=True)
 class EnvironmentSpec:
     """A documented environment.
@@ -36,9 +40,9 @@ class EnvironmentSpec:
     refused the action, for the metric only (the paper, section 4.3): no learner may look at it.
     `tells_invalid` is False where no raw observation tells that; the metric is then not defined. `measures_distance` is
     False where the oracle follows one known way and beside it can only try how far the goal is (`TryingOracle`).
-    `task_type(task_id)` needs no engine. `engines` names those that a user may choose from, the default first.
-    `partitions` lists groups of splits that share no task (default: all of them); `install` is the line that installs
-    what it needs beyond the base.
+    Neither `task_type(task_id)` needs an engine nor `has_expert(task_id)`, which is False where the oracle knows no
+    action. `engines` names those that a user may choose from, the default first. `partitions` lists groups of splits
+    that share no task (default: all of them); `install` is the line that installs what it needs beyond the base.
     """
 
     name: str
@@ -56,6 +60,7 @@ class EnvironmentSpec:
     engines: tuple[str, ...] = ()
     tells_invalid: bool = True
     measures_distance: bool = True
+    has_expert: Callable[[str], bool] = _always
     partitions: tuple[tuple[str, ...], ...] = ()
     install: str = ""
 
@@ -63,10 +68,11 @@ class EnvironmentSpec:
 def environments() -> dict[str, EnvironmentSpec]:
     """All environments by name."""
     from align_echo.wrappers.alfworld.spec import SPEC as ALFWORLD
+    from align_echo.wrappers.miniwob.spec import SPEC as MINIWOB
     from align_echo.wrappers.scienceworld.spec import SPEC as SCIENCEWORLD
     from align_echo.wrappers.webshop.spec import SPEC as WEBSHOP
 
-    return {spec.name: spec for spec in (ALFWORLD, SCIENCEWORLD, WEBSHOP)}
+    return {spec.name: spec for spec in (ALFWORLD, SCIENCEWORLD, WEBSHOP, MINIWOB)}
 
 
 def environment(env_id: str) -> EnvironmentSpec:

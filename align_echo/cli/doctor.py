@@ -24,6 +24,7 @@ from align_echo.interface import shipped_interfaces
 from align_echo.models.names import POCKET, POCKET_ENVIRONMENTS, what_pocket_lacks
 from align_echo.wrappers.catalogue import EnvironmentSpec, environments, tasks
 from align_echo.wrappers.data_source import games_of
+from align_echo.wrappers.miniwob.chromium import find_chromium, find_fonts
 from align_echo.wrappers.scienceworld.jvm import find_java, java_version
 
 PACKAGES = {
@@ -37,7 +38,10 @@ PACKAGES = {
 """Distribution name -> module: what the base install brings."""
 
 KEYS = ("ALIGN_ECHO_API_KEY", "OPENAI_API_KEY")
-SETTINGS = (MODEL_VARIABLE, "OPENAI_BASE_URL", "ALFWORLD_DATA", "WEBSHOP_DATA", "ALIGN_ECHO_CACHE")
+SETTINGS = (
+    *(MODEL_VARIABLE, "OPENAI_BASE_URL", "ALFWORLD_DATA", "WEBSHOP_DATA", "ALIGN_ECHO_CACHE"),
+    *("MINIWOB_CHROME_BINARY", "MINIWOB_CHROMEDRIVER"),
+)
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ def doctor() -> None:
     """Say what is installed, which data and keys are found, and what to install for what is missing."""
     settings = [_setting(name) for name in SETTINGS]  # before the engine is loaded: it sets some of its own
     console = stdout()
-    for finding in (*_installed(), *_science(), *_local_models(), *_keys(), *settings, *_data()):
+    for finding in (*_installed(), *_science(), *_browser(), *_local_models(), *_keys(), *settings, *_data()):
         mark = Text("ok", style="green") if finding.good else Text("--", style="yellow")
         line = Text.assemble(mark, f"  {finding.subject}: {finding.found}")
         console.print(line, soft_wrap=True)
@@ -86,6 +90,18 @@ def _science() -> Iterator[Finding]:
         yield Finding("Java", "not found", False, str(error))
     else:
         yield Finding("Java", f"{java_version(java)}, {java}")
+
+
+def _browser() -> Iterator[Finding]:
+    """The extra of MiniWoB, and the browser that shows its pages."""
+    for package in ("miniwob", "selenium"):
+        yield _extra(package, "miniwob", "only for MiniWoB")
+    try:
+        (browser, _), _ = find_chromium(), find_fonts()
+    except AlignEchoError as error:
+        yield Finding("Chromium", "not found", False, str(error))
+    else:
+        yield Finding("Chromium", browser)
 
 
 def _local_models() -> Iterator[Finding]:

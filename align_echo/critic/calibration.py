@@ -30,7 +30,7 @@ RESAMPLES = 1000
 """Of the interval of the area under the ROC curve, each of which sorts all actions."""
 
 OTHER = "other"
-_TYPE = re.compile(r"([a-z][a-z0-9]{0,15})(?: (to|up|down|at|in|on|around))?(?![^ \[])")
+_TYPE = re.compile(r"([a-z][a-z0-9_]{0,15})(?: (to|up|down|at|in|on|around))?(?![^ \[(])")
 
 
 # ---------------------------------------------------------------- probabilities
@@ -263,7 +263,8 @@ def confusion(rows: Sequence[LabelledVerdict]) -> dict[str, Confusion]:
 
 
 def action_type(env_action: str) -> str:
-    """The words that a form of action begins with: "go to desk 1" is of type "go to", "click[Buy Now]" of "click".
+    """The words that a form of action begins with: "go to desk 1" is of type "go to", "click[Buy Now]" of "click",
+    "long_press(3, 4)" of "long_press".
 
     The first word with the preposition behind it, if any, in small letters; `OTHER` for what begins with no word. It
     knows no environment: what one would refuse has a type too.

@@ -263,6 +263,21 @@ def test_doctor_says_what_is_missing_and_never_prints_a_key(run, monkeypatch):
     assert "--backend auto takes llm" in out
 
 
+def test_doctor_says_what_miniwob_needs(run, monkeypatch, tmp_path):
+    browser, driver = tmp_path / "browser", tmp_path / "driver"
+    for program in (browser, driver):
+        program.touch(mode=0o755)
+    monkeypatch.setattr(doctor, "find_fonts", lambda: tmp_path)
+    monkeypatch.setenv("MINIWOB_CHROME_BINARY", str(browser))
+    monkeypatch.setenv("MINIWOB_CHROMEDRIVER", str(driver))
+    assert f"ok  Chromium: {browser}" in run("doctor")[1]
+    monkeypatch.setenv("MINIWOB_CHROMEDRIVER", "/nowhere")
+    status, out, _ = run("doctor")
+    assert status == 0
+    assert "--  Chromium: not found" in out
+    assert "apt-get install" in out
+
+
 def test_doctor_says_what_local_models_need(run, monkeypatch):
     out = run("doctor")[1]
     assert re.search(r"(torch|transformers|vllm): (not installed|\d)", out)

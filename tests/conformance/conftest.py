@@ -1,4 +1,5 @@
-"""Every environment of the catalogue in turn; those whose extra is not installed are skipped with its install line."""
+"""Every environment of the catalogue in turn; one whose extra or program is not installed is skipped with what installs
+it."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from align_echo.errors import MissingExtraError
+from align_echo.errors import MissingDataError, MissingExtraError
 from align_echo.wrappers.catalogue import EnvironmentSpec, environments
 from align_echo.wrappers.text_env import TextEnv
 from tests.conformance.subjects import raw
@@ -19,7 +20,7 @@ def spec(request: pytest.FixtureRequest) -> EnvironmentSpec:
     made = raw(found)
     try:
         made.reset(seed=0)
-    except MissingExtraError as error:
+    except (MissingExtraError, MissingDataError) as error:
         pytest.skip(str(error))
     finally:
         made.close()

@@ -13,6 +13,7 @@ import sys
 from collections import Counter
 from typing import Any
 
+from align_echo.evaluate.selection import pick_tasks
 from align_echo.interface import write_atomically
 from align_echo.wrappers.catalogue import EnvironmentSpec, environment, environments
 from align_echo.wrappers.text_env import TextEnv
@@ -23,14 +24,16 @@ from tests.conformance.subjects import (
     play,
     play_expert,
     raw,
-    sample,
     start,
+    with_expert,
 )
 
 EPISODES = 3
 CANDIDATES = 40
 LONGEST = 25
 """Longer episodes are left out, to keep the files readable."""
+SHORTEST = 3
+"""Shorter ones have no middle to break the engine in, or to come back to."""
 
 
 def record(spec: EnvironmentSpec) -> dict[str, Any]:
@@ -44,7 +47,7 @@ def record(spec: EnvironmentSpec) -> dict[str, Any]:
 
 def candidates(spec: EnvironmentSpec) -> list[str]:
     """Test tasks to look at, the types in turn."""
-    tasks = sample(spec, CANDIDATES)
+    tasks = pick_tasks(with_expert(spec, spec.test_split), CANDIDATES, task_type=spec.task_type)
     seen = Counter[str]()
     turn = {}
     for task in tasks:
@@ -54,8 +57,10 @@ def candidates(spec: EnvironmentSpec) -> list[str]:
 
 
 def episode(env: TextEnv, task: str) -> dict[str, Any] | None:
-    """One episode; None if it is long, not won or does not repeat itself."""
+    """One episode; None if it is long, very short, not won or does not repeat itself."""
     gold = actions_of(play_expert(env, task, at_most=LONGEST))
+    if len(gold) < SHORTEST:
+        return None
     reads = [action for action in env.contract.read_only_actions if "{}" not in action]
     actions = [*gold[:1], NONSENSE[0], *reads[:1], *gold[1:]]
     runs = []

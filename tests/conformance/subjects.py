@@ -50,6 +50,11 @@ def sample(spec: EnvironmentSpec, count: int, *, split: str | None = None) -> li
     return pick_tasks(align_echo.tasks(spec.name, split=split), count, task_type=spec.task_type)
 
 
+def with_expert(spec: EnvironmentSpec, split: str) -> list[str]:
+    """The tasks of a split for which the environment says that it has an expert: all of them, in most."""
+    return [task for task in align_echo.tasks(spec.name, split=split) if spec.has_expert(task)]
+
+
 def frozen(spec: EnvironmentSpec) -> list[dict[str, Any]]:
     """The recorded episodes of an environment: `task`, `goal`, `observation` at the start, `steps` (of `Told`)."""
     record = json.loads((GOLDEN / f"{spec.name}.json").read_text(encoding="utf-8"))
@@ -109,7 +114,7 @@ def _break_alfworld(env: Any) -> None:
 
 def _kill_java(env: Any) -> None:
     """The simulator's process is killed."""
-    os.kill(env._lease.simulator.pid, signal.SIGKILL)
+    os.kill(env._lease.engine.pid, signal.SIGKILL)
 
 
 def _lose_catalogue(env: Any) -> None:
@@ -117,9 +122,15 @@ def _lose_catalogue(env: Any) -> None:
     env._shop.catalogue = None
 
 
+def _kill_browser(env: Any) -> None:
+    """The browser's processes are killed."""
+    os.killpg(env._lease.engine.pid, signal.SIGKILL)
+
+
 BREAK: dict[str, Callable[[Any], None]] = {
     "alfworld": _break_alfworld,
     "scienceworld": _kill_java,
     "webshop": _lose_catalogue,
+    "miniwob": _kill_browser,
 }
 """How to break each environment's engine in the middle of an episode, so that the next action fails."""

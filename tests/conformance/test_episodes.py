@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import align_echo
 from align_echo.errors import EngineError, UsageError
+from align_echo.evaluate.selection import pick_tasks
 from align_echo.interface import identity
 from align_echo.wrappers.text_env import Info
 from tests.conformance.subjects import (
@@ -26,6 +27,7 @@ from tests.conformance.subjects import (
     raw,
     sample,
     start,
+    with_expert,
 )
 
 MANY = 500
@@ -99,17 +101,28 @@ def test_the_expert_scores_1_and_rewards_add_up_to_the_score(spec):
 
 
 @pytest.mark.slow
-def test_the_expert_scores_1_on_every_task(spec):
+def test_the_expert_scores_1_on_every_task_that_has_one(spec):
     lost = []
     for split in spec.splits:
-        ids = align_echo.tasks(spec.name, split=split)
+        ids = with_expert(spec, split)
+        assert ids
         if len(ids) > MANY:
             types = len({spec.task_type(task) for task in ids})
-            ids = sample(spec, types if types > 1 else OF_ONE_TYPE, split=split)
+            ids = pick_tasks(ids, types if types > 1 else OF_ONE_TYPE, task_type=spec.task_type)
         env = raw(spec, split=split, step_limit=ENDLESS)
         lost += [task for task in ids if play_expert(env, task)[-1].score != 1.0]
         env.close()
     assert lost == []
+
+
+@pytest.mark.slow
+def test_where_there_is_no_expert_the_oracle_knows_no_action(spec):
+    ids = [task for task in sample(spec, 30) if not spec.has_expert(task)]
+    env = raw(spec)
+    for task in ids:
+        start(env, task)
+        assert (env.oracle().expert_action(), env.oracle().distance()) == (None, None)
+    env.close()
 
 
 def test_the_step_limit_truncates_and_does_not_terminate(spec):

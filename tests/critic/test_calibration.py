@@ -333,7 +333,7 @@ def test_every_form_of_action_is_of_the_type_that_it_begins_with(spec):
     assert len(forms) >= 2
     for form in forms:
         said = re.sub(r"\{[^}]*\}|OBJ|LOC", "red mug 1", form)
-        assert action_type(said) == re.split(r"[\[{]|OBJ|LOC", form)[0].strip()
+        assert action_type(said) == re.split(r"[\[{(]|OBJ|LOC", form)[0].strip()
 
 
 @pytest.mark.parametrize(
@@ -343,6 +343,8 @@ def test_every_form_of_action_is_of_the_type_that_it_begins_with(spec):
         ("go tobacco", "go"),
         ("Search[in red]", "search"),
         ("click[< Prev]", "click"),
+        ("click(12, 34)", "click"),
+        ("press_back()", "press_back"),
         ("", OTHER),
         ("7", OTHER),
         ("<think> look", OTHER),

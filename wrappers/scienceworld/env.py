@@ -7,11 +7,11 @@ The score is the engine's 0 to 100 divided by 100; `raw_score` keeps the engine'
 from __future__ import annotations
 
 import re
-import weakref
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from align_echo.errors import EngineError, UsageError
+from align_echo.wrappers.pool import Lease
 from align_echo.wrappers.scienceworld.jvm import Simulator
 from align_echo.wrappers.scienceworld.oracle import Oracle
 from align_echo.wrappers.scienceworld.pool import pool
@@ -30,7 +30,7 @@ class ScienceWorldEnv(TextEnv):
         """Raises `UsageError` for a step limit below 1."""
         super().__init__(task_ids(split), CONTRACT, STEP_LIMIT if step_limit is None else step_limit)
         self._split = split
-        self._lease: _Lease | None = None
+        self._lease: Lease[Simulator] | None = None
         self._task: Task | None = None
         self._history: list[_Said] = []
         self._goal = ""
@@ -85,10 +85,10 @@ class ScienceWorldEnv(TextEnv):
 
     def _start(self, task: Task) -> EngineState:
         """The first observation is that of `look around`, as upstream's reset has it; it takes no move."""
-        if self._lease is None or not self._lease.simulator.alive:
+        if self._lease is None or not self._lease.engine.alive:
             self.close()
-            self._lease = _Lease(self)
-        simulator = self._lease.simulator
+            self._lease = Lease(pool(), self)
+        simulator = self._lease.engine
         simulator.load(task.name, task.variation, task.simplifications)
         simulator.reset()
         self._task, self._history = task, []
@@ -105,7 +105,7 @@ class ScienceWorldEnv(TextEnv):
     def _simulator(self) -> Simulator:
         if self._lease is None:
             raise EngineError("the environment was closed: call reset()")
-        return self._lease.simulator
+        return self._lease.engine
 
     def _save(self) -> tuple[_Said, ...]:
         return tuple(self._history)
@@ -113,7 +113,7 @@ class ScienceWorldEnv(TextEnv):
     def _restore(self, task_id: str, saved: tuple[_Said, ...]) -> None:
         task = read_task(task_id, self._split)
         wanted, played = _taken(saved), _taken(self._history)
-        lost = self._lease is None or not self._lease.simulator.alive
+        lost = self._lease is None or not self._lease.engine.alive
         if lost or task != self._task or wanted[: len(played)] != played:
             self._start(task)
             played = []
@@ -132,14 +132,6 @@ class _Said(NamedTuple):
 def _taken(history: Iterable[_Said]) -> list[str]:
     """The actions that have to be played to come to where a history ends."""
     return [said.action for said in history if not said.refused]
-
-
-class _Lease:
-    """A simulator of the pool, given back when the environment ends it or is forgotten."""
-
-    def __init__(self, holder: object) -> None:
-        self.simulator = pool().lease()
-        self.end = weakref.finalize(holder, pool().give_back, self.simulator)
 
 
 def _template(form: str) -> str:

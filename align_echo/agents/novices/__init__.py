@@ -27,4 +27,8 @@ def make_novice(environment: str, kind: str = "novice", *, seed: int = 0) -> Age
         from align_echo.agents.novices import webshop
 
         return webshop.Novice(webshop.STUBBORN if kind == "novice-stubborn" else None, seed=seed, name=kind)
+    if environment == "miniwob" and kind != "novice-careful":
+        from align_echo.agents.novices import miniwob
+
+        return miniwob.Novice(miniwob.STUBBORN if kind == "novice-stubborn" else None, seed=seed, name=kind)
     raise UsageError(f"there is no scripted {kind} for {environment}; use another --agent or --model")

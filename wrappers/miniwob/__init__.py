@@ -1,0 +1,48 @@
+"""MiniWoB: small tasks on web pages, in a real browser without a window. The browser starts at the first reset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from align_echo.errors import UsageError
+from align_echo.wrappers.text_env import TextEnv
+
+TRAINING_TASKS = 24
+"""Tasks of one iteration of ALIGN, which has no such environment: the number is ours."""
+
+
+def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None) -> TextEnv:
+    """A MiniWoB environment; Chromium starts at the first reset.
+
+    Raises `UsageError` for a `data_root` (the pages are the package's own) or an engine.
+    """
+    from align_echo.wrappers.miniwob.env import MiniWoBEnv
+
+    _refuse_data(data_root)
+    if engine is not None:
+        raise UsageError(f"miniwob has no engine {engine!r}; it has only one: leave engine out")
+    return MiniWoBEnv(split, step_limit)
+
+
+def task_ids(*, split: str, data_root: Path | None) -> list[str]:
+    """Task ids of a split, by page and seed; needs no browser. Raises `UsageError` for a `data_root`."""
+    from align_echo.wrappers.miniwob import tasks
+
+    _refuse_data(data_root)
+    return list(tasks.task_ids(split))
+
+
+def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list[str]:
+    """Training tasks of one iteration (counted from 0), none drawn before while there are fresh ones.
+
+    Raises `UsageError` for a negative iteration or a `data_root`.
+    """
+    from align_echo.wrappers.dice import drawn
+
+    ids = task_ids(split="train", data_root=data_root)
+    return drawn(ids, iteration=iteration, count=TRAINING_TASKS, seed=f"training tasks {seed}")
+
+
+def _refuse_data(data_root: Path | None) -> None:
+    if data_root is not None:
+        raise UsageError("miniwob has no data of its own: leave out the data folder")

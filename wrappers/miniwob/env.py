@@ -1,0 +1,195 @@
+"""MiniWoB as a `TextEnv`: a page as text and as a picture, actions on a screen, the page's own reward, an oracle.
+
+The score is the page's raw reward where that is above 0; `raw_score` keeps it (-1 to 1). A page cannot be copied:
+`restore` opens it anew and plays the actions so far again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from typing import TYPE_CHECKING
+
+from align_echo.errors import EngineError, ReplyFormatError, UsageError
+from align_echo.wrappers.gui.actions import (
+    Click,
+    Drag,
+    Finished,
+    GuiAction,
+    LongPress,
+    OpenApp,
+    Point,
+    PressBack,
+    PressHome,
+    Scroll,
+    Type,
+    action_type,
+    parse,
+    point_of,
+    write,
+)
+from align_echo.wrappers.miniwob.chromium import Browser
+from align_echo.wrappers.miniwob.keys import CONTROL
+from align_echo.wrappers.miniwob.oracle import Oracle
+from align_echo.wrappers.miniwob.page import SIZE, Page
+from align_echo.wrappers.miniwob.pool import pool
+from align_echo.wrappers.miniwob.screen import ENDED, listing, plain
+from align_echo.wrappers.miniwob.spec import CONTRACT, REFUSAL, STEP_LIMIT
+from align_echo.wrappers.miniwob.tasks import Task, read_task, task_ids
+from align_echo.wrappers.pool import Lease
+from align_echo.wrappers.text_env import EngineState, TextEnv
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+LONGEST_TYPED = 200
+"""Characters that one `type` may enter."""
+
+
+class MiniWoBEnv(TextEnv):
+    """One split of MiniWoB. Holds a browser from the first reset until `close`. Not shared between threads."""
+
+    def __init__(self, split: str, step_limit: int | None = None) -> None:
+        """Raises `UsageError` for a step limit below 1."""
+        super().__init__(task_ids(split), CONTRACT, STEP_LIMIT if step_limit is None else step_limit)
+        self._split = split
+        self._known = frozenset(self.task_ids)
+        self._lease: Lease[Browser] | None = None
+        self._opened: Page | None = None
+        self._task: Task | None = None
+        self._history: list[GuiAction] = []
+
+    @property
+    def goal(self) -> str:
+        return plain(self._opened.goal) if self._opened else ""
+
+    @property
+    def task_type(self) -> str:
+        return self._task.subdomain if self._task else ""
+
+    def oracle(self) -> Oracle:
+        """Raises `UsageError` before a reset."""
+        if self._task is None:
+            raise UsageError("call reset() before oracle()")
+        return Oracle(self._page, self._task, done=self.state.done, won=self.state.won)
+
+    def screenshot(self) -> Image:
+        """The page as an RGB picture of 160 by 210 pixels. Raises `EngineError`, `UsageError` before a reset."""
+        from PIL import Image
+
+        self._check_started()
+        return Image.open(io.BytesIO(self._page.screenshot())).convert("RGB")
+
+    def as_read(self, action: str) -> str:
+        """As it is written; a click by the element that it meets in the present page, unless the very point counts.
+
+        Raises `EngineError`.
+        """
+        try:
+            read = parse(action)
+        except ReplyFormatError:
+            return action.strip()
+        point = point_of(read)
+        target = None if point is None or not _on_screen(point) or self.over else self._page.target(point)
+        return write(read) if target is None else f"{action_type(read)} {target}"
+
+    def close(self) -> None:
+        """Give the browser back. Only `reset` brings the environment to life again."""
+        self._over = True
+        self._opened = None
+        if self._lease is not None:
+            self._lease.end()
+            self._lease = None
+
+    # ------------------------------------------------------------ the engine
+
+    def _load(self, task_id: str) -> EngineState:
+        self._open(self._read(task_id))
+        return self._answer()
+
+    def _act(self, action: str) -> EngineState:
+        try:
+            read = parse(action)
+        except ReplyFormatError as error:
+            return self._refused(str(error))
+        problem = what_is_wrong(read)
+        if problem:
+            return self._refused(problem)
+        if isinstance(read, Finished):
+            return EngineState(ENDED, done=True, admissible_actions=(), raw_score=0.0)
+        self._page.act(read)
+        self._history.append(read)
+        return self._answer()
+
+    def _probe(self, action: str) -> str:
+        raise UsageError("MiniWoB has no action that only looks")
+
+    def _answer(self) -> EngineState:
+        look = self._page.look
+        clicks = dict.fromkeys(write(Click(element.center)) for element in look.elements)
+        score = max(look.reward, 0.0)
+        return EngineState(listing(look), score, look.reward == 1.0, look.done, tuple(clicks), look.reward)
+
+    def _refused(self, why: str) -> EngineState:
+        """The same page, after a line that says what was wrong."""
+        return dataclasses.replace(self.state, observation=f"{REFUSAL}{plain(why)}.\n{listing(self._page.look)}")
+
+    @property
+    def _page(self) -> Page:
+        if self._opened is None:
+            raise EngineError("the environment was closed, or its browser failed: call reset()")
+        return self._opened
+
+    def _read(self, task_id: str) -> Task:
+        task = read_task(task_id)
+        if task_id not in self._known:
+            raise UsageError(f"there is no task {task_id!r} in split {self._split}; see tasks() for the ids")
+        return task
+
+    def _open(self, task: Task) -> None:
+        self._opened = None
+        if self._lease is None or not self._lease.engine.alive:
+            self.close()
+            self._lease = Lease(pool(), self)
+        self._opened, self._task, self._history = Page(self._lease.engine, task), task, []
+
+    def _save(self) -> tuple[GuiAction, ...]:
+        return tuple(self._history)
+
+    def _restore(self, task_id: str, saved: tuple[GuiAction, ...]) -> None:
+        task, played = self._read(task_id), tuple(self._history)
+        lost = self._opened is None or self._lease is None or not self._lease.engine.alive
+        if lost or task != self._task or saved[: len(played)] != played:
+            self._open(task)
+        for action in saved[len(self._history) :]:
+            self._page.act(action)
+            self._history.append(action)
+
+
+def what_is_wrong(action: GuiAction) -> str:
+    """Why an action cannot be carried out on a page, in words for whoever said it; "" if it can."""
+    match action:
+        case OpenApp():
+            return "there are no apps here"
+        case PressHome():
+            return "there is no home screen here"
+        case PressBack():
+            return "there is nothing to go back to here"
+        case Type(text) if len(text) > LONGEST_TYPED:
+            return f"type takes at most {LONGEST_TYPED} characters at once"
+        case Type(text) if not all(one.isprintable() or one in CONTROL for one in text):
+            return "type takes printable characters, \\n, \\t and \\b"
+        case Click(point) | LongPress(point) | Scroll(point):
+            points = [point]
+        case Drag(start, end):
+            points = [start, end]
+        case _:
+            points = []
+    off = [point for point in points if not _on_screen(point)]
+    if not off:
+        return ""
+    return f"({off[0].x}, {off[0].y}) is not on the screen, which is {SIZE[0]} wide and {SIZE[1]} high"
+
+
+def _on_screen(point: Point) -> bool:
+    return 0 <= point.x < SIZE[0] and 0 <= point.y < SIZE[1]

@@ -1,0 +1,58 @@
+"""Ground truth about a page: what an expert would do from here, by the page's own state. For labels and tests.
+
+The plan starts anew from every state, so it makes good what a slip has done wherever the page lets one. Left out: pages
+without an expert (`tasks.OTHERS`); there the oracle knows no action and no distance.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from align_echo.errors import EngineError
+from align_echo.wrappers.gui.actions import Click, GuiAction, Point, Scroll, Type, write
+from align_echo.wrappers.miniwob.page import Page
+from align_echo.wrappers.miniwob.tasks import Task
+
+
+class Oracle:
+    """One moment of an episode, for as long as the page has not moved on."""
+
+    def __init__(self, page: Page, task: Task, *, done: bool, won: bool) -> None:
+        self._page = page
+        self._task = task
+        self._done = done
+        self._won = won
+
+    def expert_action(self) -> str | None:
+        """The expert's next action; None once the episode is over, if the task is lost, or without an expert.
+
+        Raises `EngineError`.
+        """
+        return write(_action(self._plan[0])) if self._plan else None
+
+    def distance(self) -> int | None:
+        """Actions left by the expert's count; 0 once won, None where there is no way or no expert.
+
+        Raises `EngineError`.
+        """
+        if self._won:
+            return 0
+        return len(self._plan) if self._plan else None
+
+    @functools.cached_property
+    def _plan(self) -> list[dict[str, Any]] | None:
+        if self._done or not self._task.has_expert:
+            return None
+        return self._page.plan(self._task.subdomain)
+
+
+def _action(step: dict[str, Any]) -> GuiAction:
+    match step:
+        case {"act": "click", "at": [int(x), int(y)]}:
+            return Click(Point(x, y))
+        case {"act": "type", "text": str(text)}:
+            return Type(text)
+        case {"act": "scroll", "at": [int(x), int(y)], "way": "up" | "down" as way}:
+            return Scroll(Point(x, y), way)
+    raise EngineError(f"the expert's step is not an action: {step}")

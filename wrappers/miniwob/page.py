@@ -1,0 +1,176 @@
+"""A task's page in a browser: opened from its seed, acted on by real input events, looked at as text and as a picture.
+
+The page's clock stands still but for one second after every action (`clock.js`), so that the same actions give the same
+page however fast they come. Left out: which actions a page has no sense for, and turns (`env.py`).
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from align_echo.errors import EngineError
+from align_echo.wrappers.gui.actions import Click, Drag, GuiAction, LongPress, Point, Scroll, Type
+from align_echo.wrappers.miniwob.chromium import Browser
+from align_echo.wrappers.miniwob.keys import key_events
+from align_echo.wrappers.miniwob.tasks import Task
+
+SIZE = (160, 210)
+"""Width and height of a page, in pixels."""
+
+TURN_MS = 1000
+"""How far the page's clock goes on after an action; a long press holds for as long."""
+
+SCROLL_PIXELS = 100
+DRAG_STEPS = 8
+WHEEL = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
+
+_AFTER = """
+const done = arguments[arguments.length - 1], ms = arguments[0];
+alignEcho.settle(() => { alignEcho.advance(ms); alignEcho.settle(() => done(alignEcho.told())); });
+"""
+_BEGIN = """
+const done = arguments[arguments.length - 1];
+alignEcho.begin(arguments[0], arguments[1]).then(done, (error) => done({error: String(error)}));
+"""
+
+
+@dataclass(frozen=True)
+class Element:
+    """Something that can be seen. `text` is None where it holds none; `color` is "" or as "#ff0000"."""
+
+    kind: str
+    text: str | None
+    name: str
+    color: str
+    states: tuple[str, ...]
+    center: Point
+    size: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a page tells: what is on it, whether the task has ended, and the page's reward (-1 to 1, 0 before)."""
+
+    elements: tuple[Element, ...]
+    done: bool
+    reward: float
+
+
+class Page:
+    """The page of one task in a browser."""
+
+    def __init__(self, browser: Browser, task: Task) -> None:
+        """Open it. Raises `EngineError`."""
+        self._browser = browser
+        self._mouse("mouseMoved", Point(0, 0))  # else what lies under the pointer of the task before looks hovered
+        browser.open(address(task))
+        told = browser.run_until_told(_BEGIN, str(task.seed), task.mode)
+        if not isinstance(told, str):
+            raise EngineError(f"the page of {task.subdomain} does not begin: {told}")
+        self.goal = told
+        self.look = self._pass(TURN_MS)
+
+    def act(self, action: GuiAction) -> None:
+        """Click, press, drag, scroll or type, by input events as from mouse and keyboard. Raises `EngineError`."""
+        match action:
+            case Click(point):
+                self._press(point)
+                self._release(point)
+            case LongPress(point):
+                self._press(point)
+                self._pass(TURN_MS)
+                self._release(point)
+            case Drag(start, end):
+                self._press(start)
+                for point in between(start, end):
+                    self._mouse("mouseMoved", point, buttons=1)
+                self._release(end)
+            case Scroll(point, direction):
+                right, down = (SCROLL_PIXELS * way for way in WHEEL[direction])
+                self._mouse("mouseMoved", point)
+                self._mouse("mouseWheel", point, deltaX=right, deltaY=down)
+            case Type(text):
+                for name, event in key_events(text):
+                    self._browser.command(name, event)
+        self.look = self._pass(TURN_MS)
+
+    def screenshot(self) -> bytes:
+        """The page as a PNG. Raises `EngineError`."""
+        told = self._browser.command("Page.captureScreenshot", {"format": "png"})
+        return base64.b64decode(told["data"])
+
+    def target(self, point: Point) -> str | None:
+        """Which element a click there is for; None where the point itself counts. Raises `EngineError`."""
+        told = self._browser.run("return alignEcho.target(arguments[0], arguments[1]);", *point)
+        return None if told is None else str(told)
+
+    def plan(self, subdomain: str) -> list[dict[str, Any]] | None:
+        """What an expert would do from here, by the page's own state; None where there is no expert."""
+        told = self._browser.run("return alignEcho.plan(arguments[0]);", subdomain)
+        return None if told is None else list(told)
+
+    def _pass(self, milliseconds: int) -> Look:
+        """Let the page's clock go on."""
+        told = self._browser.run_until_told(_AFTER, milliseconds)
+        elements = tuple(
+            Element(
+                kind=one["kind"],
+                text=one["text"],
+                name=one["name"],
+                color=one["color"],
+                states=tuple(one["states"]),
+                center=Point(*one["center"]),
+                size=(one["size"][0], one["size"][1]),
+            )
+            for one in told["elements"]
+        )
+        return Look(elements, bool(told["done"]), float(told["reward"]))
+
+    def _press(self, point: Point) -> None:
+        self._mouse("mouseMoved", point)
+        self._mouse("mousePressed", point, button="left", buttons=1, clickCount=1)
+
+    def _release(self, point: Point) -> None:
+        self._mouse("mouseReleased", point, button="left", clickCount=1)
+
+    def _mouse(self, kind: str, point: Point, **more: Any) -> None:
+        self._browser.command("Input.dispatchMouseEvent", {"type": kind, "x": point.x, "y": point.y, **more})
+
+
+def start_browser() -> Browser:
+    """A browser for pages of tasks. Raises `MissingExtraError`, `MissingDataError`, `EngineError`."""
+    return Browser(SIZE, at_start=_scripts())
+
+
+def address(task: Task) -> str:
+    """Where a task's page lies. What is in the query makes it another page for the browser."""
+    spec = find_spec("miniwob")
+    if spec is None or spec.origin is None:
+        raise EngineError("the package miniwob is gone")
+    page = Path(spec.origin).parent / "html" / "miniwob" / f"{task.subdomain}.html"
+    return f"{page.as_uri()}?{task.seed}"
+
+
+def between(start: Point, end: Point) -> list[Point]:
+    """The points that a drag passes, the end last."""
+    ways = [
+        Point(
+            start.x + round((end.x - start.x) * step / DRAG_STEPS),
+            start.y + round((end.y - start.y) * step / DRAG_STEPS),
+        )
+        for step in range(DRAG_STEPS + 1)
+    ]
+    return [after for before, after in pairwise(ways) if after != before] or [end]
+
+
+@functools.cache
+def _scripts() -> str:
+    folder = files("align_echo.wrappers.miniwob")
+    return "\n".join((folder / name).read_text(encoding="utf-8") for name in ("clock.js", "look.js", "experts.js"))

@@ -1,0 +1,105 @@
+"""Engines that are processes of their own, and slow to start: an environment leases one and gives it back.
+
+A process that forks leaves its engines to the parent: the child starts its own. All are ended at exit. Left out: what
+an engine is (`scienceworld/jvm.py`, `miniwob/chromium.py`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Generic, Protocol, TypeVar
+
+
+class Engine(Protocol):
+    """A process that can be asked for as long as it is alive, by the process that started it."""
+
+    @property
+    def alive(self) -> bool: ...
+    def close(self) -> None: ...
+    def leave_to_parent(self) -> None: ...
+
+
+E = TypeVar("E", bound=Engine)
+
+
+class Pool(Generic[E]):
+    """Idle engines, and those on lease."""
+
+    def __init__(self, start: Callable[[], E]) -> None:
+        self._start = start
+        self._lock = threading.Lock()
+        self._idle: list[E] = []
+        self._leased: list[E] = []
+
+    def lease(self) -> E:
+        """An idle engine that runs, or a new one. Raises what starting one raises."""
+        with self._lock:
+            while self._idle:
+                engine = self._idle.pop()
+                if engine.alive:
+                    self._leased.append(engine)
+                    return engine
+                engine.close()
+        engine = self._start()
+        with self._lock:
+            self._leased.append(engine)
+        return engine
+
+    def give_back(self, engine: E) -> None:
+        """Put a leased engine back; one that is broken, or another process's, is dropped."""
+        with self._lock:
+            if engine in self._leased:
+                self._leased.remove(engine)
+                if engine.alive:
+                    self._idle.append(engine)
+                else:
+                    engine.close()
+
+    @contextmanager
+    def borrowed(self) -> Iterator[E]:
+        """An engine for a moment."""
+        engine = self.lease()
+        try:
+            yield engine
+        finally:
+            self.give_back(engine)
+
+    def close(self) -> None:
+        """End all of this process's engines."""
+        with self._lock:
+            known, self._idle, self._leased = self._idle + self._leased, [], []
+        for engine in known:
+            engine.close()
+
+    def leave_to_parent(self) -> None:
+        """In a process that was forked off: forget all, and keep none of them running."""
+        atexit.unregister(self.close)
+        for engine in self._idle + self._leased:
+            engine.leave_to_parent()
+        self._idle, self._leased, self._lock = [], [], threading.Lock()
+
+
+class Lease(Generic[E]):
+    """An engine of a pool, given back when its holder ends the lease or is forgotten."""
+
+    def __init__(self, pool: Pool[E], holder: object) -> None:
+        self.engine = pool.lease()
+        self.end = weakref.finalize(holder, pool.give_back, self.engine)
+
+
+def pool_of_process(start: Callable[[], E], forget: Callable[[], None]) -> Pool[E]:
+    """A pool that ends with this process. One that is forked off calls `forget` and gets its own."""
+    made = Pool(start)
+    atexit.register(made.close)
+
+    def forked() -> None:
+        made.leave_to_parent()
+        forget()
+
+    os.register_at_fork(after_in_child=forked)
+    return made
