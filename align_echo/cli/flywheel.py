@@ -44,7 +44,8 @@ SEEDS_APART = 1000
 @dataclass(frozen=True)
 class Wheel:
     """What is turned. `tasks` of `split` are played in every round and `test_tasks` of `test_split` once; `settings`
-    are changes of `FitSettings`.
+    are changes of `FitSettings`. The states of `drawing` are those of the first round and of the tests; later rounds go
+    where the critic leads.
     """
 
     env: str
@@ -162,7 +163,7 @@ def _collect(
         split=split,
         tasks=tasks,
         samples=1,
-        drawing=replace(wheel.drawing, guide=guide),
+        drawing=replace(wheel.drawing, guide=guide, states="agent" if guide else wheel.drawing.states),
         interface="none",
         base_url=None,
         seed=seed,

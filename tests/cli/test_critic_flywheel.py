@@ -16,6 +16,7 @@ from align_echo.flywheel.examples import read_examples
 FLYWHEEL = [
     *("critic", "flywheel", "--env", "webshop", "--model", "pocket", "--rounds", "2", "--tasks", "3"),
     *("--test-tasks", "3", "--candidates", "2", "--top-k", "0", "--top-p", "1", "--held-out", "0", "--out", "wheel"),
+    *("--states", "expert"),
 ]
 
 
@@ -34,9 +35,10 @@ def test_two_rounds_of_which_the_second_is_guided_and_learns_from_both(run):
     assert learned == ["wheel/round-1/collection", "wheel/round-2/collection"]
     rounds = [{one.round for one in read_examples(Path(f"wheel/round-{number}/collection"))} for number in (1, 2)]
     assert rounds == [{1}, {2}]
-    parts = ("held-out", "round-1/collection")
-    tasks = [json.loads(Path(f"wheel/{part}/config.json").read_text())["tasks"] for part in parts]
-    assert set(tasks[0]).isdisjoint(tasks[1])
+    parts = ("held-out", "round-1/collection", "round-2/collection")
+    asked = [json.loads(Path(f"wheel/{part}/config.json").read_text()) for part in parts]
+    assert set(asked[0]["tasks"]).isdisjoint(asked[1]["tasks"])
+    assert [one["states"] for one in asked] == ["expert", "expert", "agent"]
 
     for part in ("wheel/summary.json", "wheel/round-2/trial/summary.json"):
         Path(part).unlink()
