@@ -6,6 +6,7 @@ Left out: what the folder holds (`flywheel/collection.py`), and learning from it
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -29,14 +30,12 @@ from align_echo.critic.led import Led
 from align_echo.errors import UsageError
 from align_echo.evaluate.comparison import BASELINE
 from align_echo.evaluate.folder import EvaluationFolder, check_folder
-from align_echo.evaluate.selection import pick_tasks
 from align_echo.evaluate.tables import plain_table
 from align_echo.flywheel.collection import PART, Collected, finish, label_all
 from align_echo.flywheel.examples import require_parquet
 from align_echo.models.names import is_local
 from align_echo.types import Agent
 from align_echo.wrappers.catalogue import check_split, environment, make, resolve_interface
-from align_echo.wrappers.catalogue import tasks as list_tasks
 
 TOP_K, TOP_P = 30, 0.8
 """GAIA's (paper 3, section 4.1)."""
@@ -92,7 +91,7 @@ def collect_into(
     agent: str | None,
     model: str | None,
     split: str,
-    tasks: int,
+    task_ids: Sequence[str],
     samples: int,
     drawing: Drawing,
     interface: str,
@@ -103,7 +102,10 @@ def collect_into(
     resume: bool,
     number: int = 1,
 ) -> Collected:
-    """Play, label and write a collection; what the folder has is not made again. Raises as `evaluate` does."""
+    """Play tasks of `split`, label and write a collection; what the folder has is not made again.
+
+    Raises as `evaluate` does.
+    """
     require_parquet()
     spec = environment(env)
     check_split(spec, split)
@@ -113,9 +115,7 @@ def collect_into(
         split=split,
         interface=interface,
         variants={BASELINE: resolve_interface(spec, interface)},
-        task_ids=pick_tasks(
-            list_tasks(env, split=split, data_root=data_root), tasks, task_type=spec.task_type, seed=seed
-        ),
+        task_ids=list(task_ids),
         player=player,
         base_url=base_url,
         seed=seed,

@@ -21,7 +21,9 @@ from align_echo.cli.rate import rate_into
 from align_echo.cli.screens import rate_screens_into
 from align_echo.critic.labels import Rule
 from align_echo.errors import UsageError
+from align_echo.evaluate.selection import pick_tasks
 from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.catalogue import tasks as list_tasks
 
 critic = typer.Typer(help="Collect labelled actions, train an intuitive critic, put it on trial.", no_args_is_help=True)
 
@@ -68,14 +70,17 @@ def collect(
 ) -> None:
     """Play tasks with several candidates a turn, label every one by the environment's oracle, write them as Parquet."""
     path = _folder(out, resume, "collect", env)
+    spec = environment(env)
+    split = split or spec.train_split
+    all_tasks = list_tasks(env, split=split, data_root=data_root)
     drawing = Drawing(candidates, temperature, top_k, top_p, guide, states)
     collect_into(
         path,
         env,
         agent=agent,
         model=model,
-        split=split or environment(env).train_split,
-        tasks=tasks,
+        split=split,
+        task_ids=pick_tasks(all_tasks, tasks, task_type=spec.task_type, seed=seed),
         samples=episodes_per_task,
         drawing=drawing,
         interface=interface,

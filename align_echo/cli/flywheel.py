@@ -28,6 +28,7 @@ from align_echo.cli.rate import rate_into
 from align_echo.critic.labels import Rule
 from align_echo.errors import UsageError
 from align_echo.evaluate.folder import check_folder
+from align_echo.evaluate.selection import tasks_of_round
 from align_echo.evaluate.tables import plain_table
 from align_echo.flywheel.collection import Collected
 from align_echo.flywheel.trial import CEILING, Success, Trial
@@ -35,10 +36,11 @@ from align_echo.interface import write_atomically
 from align_echo.intervals import Rate
 from align_echo.types import Frozen
 from align_echo.wrappers.catalogue import EnvironmentSpec, check_split, environment
+from align_echo.wrappers.catalogue import tasks as list_tasks
 
 COMMAND = "critic flywheel"
 SEEDS_APART = 1000
-"""The tasks and draws of a round are those of the seed and so many more for every round."""
+"""The draws of a round are those of the seed and so many more for every round."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,8 @@ def turn(path: Path, wheel: Wheel, *, resume: bool) -> Flywheel:
     check_folder(path, config, resume=resume)
     path.mkdir(parents=True, exist_ok=True)
     write_atomically(path / "config.json", json.dumps(config, indent=2) + "\n")
-    _collect(path / "held-out", wheel, wheel.test_split, wheel.test_tasks, wheel.seed, guide=None)
+    tests = _tasks(wheel, wheel.test_split, wheel.test_tasks, 1)
+    _collect(path / "held-out", wheel, wheel.test_split, tests, wheel.seed, guide=None)
     rounds: list[Turned] = []
     for number in range(1, wheel.rounds + 1):
         note(f"round {number} of {wheel.rounds}")
@@ -137,8 +140,8 @@ def apart(spec: EnvironmentSpec, split: str, test_split: str) -> None:
 def _round(path: Path, wheel: Wheel, number: int) -> Turned:
     folder = path / f"round-{number}"
     guide = str(_critic(path, number - 1)) if number > 1 else None
-    seed = wheel.seed + SEEDS_APART * number
-    collected = _collect(folder / "collection", wheel, wheel.split, wheel.tasks, seed, guide=guide, number=number)
+    seed, tasks = wheel.seed + SEEDS_APART * number, _tasks(wheel, wheel.split, wheel.tasks, number)
+    collected = _collect(folder / "collection", wheel, wheel.split, tasks, seed, guide=guide, number=number)
     fitted = _fit(folder / "critic", wheel, [path / f"round-{one}" / "collection" for one in range(1, number + 1)])
     trial = _rate(folder / "trial", wheel, _critic(path, number), path / "held-out")
     most = max(one.candidates for one in trial.curve)
@@ -150,8 +153,13 @@ def _critic(path: Path, number: int) -> Path:
     return path / f"round-{number}" / "critic" / CRITIC
 
 
+def _tasks(wheel: Wheel, split: str, count: int, number: int) -> list[str]:
+    task_type = environment(wheel.env).task_type
+    return tasks_of_round(list_tasks(wheel.env, split=split), count, number, task_type=task_type, seed=wheel.seed)
+
+
 def _collect(
-    folder: Path, wheel: Wheel, split: str, tasks: int, seed: int, *, guide: str | None, number: int = 1
+    folder: Path, wheel: Wheel, split: str, tasks: list[str], seed: int, *, guide: str | None, number: int = 1
 ) -> Collected:
     if (folder / "summary.json").is_file():
         return Collected.model_validate_json((folder / "summary.json").read_bytes())
@@ -161,7 +169,7 @@ def _collect(
         agent=wheel.agent,
         model=wheel.model,
         split=split,
-        tasks=tasks,
+        task_ids=tasks,
         samples=1,
         drawing=replace(wheel.drawing, guide=guide, states="agent" if guide else wheel.drawing.states),
         interface="none",

@@ -18,6 +18,16 @@ def pick_tasks(
     """
     if count is None:
         return list(task_ids)
+    return tasks_of_round(task_ids, count, 1, task_type=task_type, seed=seed)
+
+
+def tasks_of_round(
+    task_ids: Sequence[str], count: int, number: int, *, task_type: Callable[[str], str], seed: int = 0
+) -> list[str]:
+    """As `pick_tasks`, of the round with this number, from 1: others than in the rounds before while there are any.
+
+    Raises `UsageError` if there are fewer than `count`.
+    """
     if not 1 <= count <= len(task_ids):
         raise UsageError(f"the split has {len(task_ids)} tasks: ask for 1 to {len(task_ids)}, not {count}")
     rng = random.Random(seed)
@@ -25,6 +35,6 @@ def pick_tasks(
     for task in task_ids:
         groups.setdefault(task_type(task), []).append(task)
     shuffled = [rng.sample(group, len(group)) for _, group in sorted(groups.items())]
-    rounds = chain.from_iterable(zip_longest(*shuffled))
-    picked = set([task for task in rounds if task is not None][:count])
+    spread = [task for task in chain.from_iterable(zip_longest(*shuffled)) if task is not None]
+    picked = {spread[place % len(spread)] for place in range((number - 1) * count, number * count)}
     return [task for task in task_ids if task in picked]
