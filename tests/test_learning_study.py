@@ -9,8 +9,9 @@ import pytest
 
 pytest.importorskip("yaml")
 
+from align_echo.errors import UsageError
 from align_echo.train.config import checked_config, read_file
-from benchmarks.learning import curves, rounds, stack
+from benchmarks.learning import curves, rounds, stack, taught
 from benchmarks.learning.report import findings
 from benchmarks.learning.runs import START, Job, jobs
 from benchmarks.learning.studies import STUDIES, study
@@ -141,3 +142,17 @@ def test_rounds_ask_the_critic_that_was_trained_with_the_policy_of_its_seed():
     assert len(asked) == len(todo) == len({job.folder for job in todo}) == 14
     assert asked["echo, own critic", 2] == "trained/echo/seed-2/critic"
     assert (asked["echo, start", 1], asked["start, self", 1], asked["icrl, none", 2]) == ("pocket", "self", "none")
+
+
+def test_the_taught_start_is_a_model_that_was_taught_and_is_not_taught_twice(tmp_path):
+    pytest.importorskip("torch")
+    from align_echo.models import load_model
+    from align_echo.models.recording import weights_of
+
+    settings = taught.SETTINGS.model_copy(update={"longest": 700, "bf16": False})
+    loss, chats = taught.teach(tmp_path, {"shopping-critics": 1}, settings)
+    assert (loss > 0, chats) == (True, 100)
+    model = load_model(str(tmp_path / "model"))
+    assert weights_of(model) != weights_of(load_model("pocket"))
+    with pytest.raises(UsageError, match="is there already"):
+        taught.teach(tmp_path, {"shopping-critics": 1}, settings)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from align_echo import __version__
+from align_echo.errors import AlignEchoError, UsageError
 from align_echo.interface import write_atomically
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.loading import pocket_folder
@@ -32,7 +34,12 @@ SETTINGS = SftSettings(seed=SEED, muon_lr=0.003, adamw_lr=5e-4, tokens_per_batch
 
 
 def teach(out: Path, parts: dict[str, int], settings: SftSettings) -> tuple[float, int]:
-    """Writes `out`/model, whole; the mean loss, and how many chats were learned from."""
+    """Writes `out`/model, whole; the mean loss, and how many chats were learned from.
+
+    Raises `UsageError` if it is there already.
+    """
+    if (out / "model").exists():
+        raise UsageError(f"{out / 'model'} is there already: name another --out")
     made = [
         make_part(name, number, seed=SEED, folder=out / "corpus")
         for name, count in parts.items()
@@ -72,4 +79,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except AlignEchoError as error:
+        sys.exit(f"{error}")
