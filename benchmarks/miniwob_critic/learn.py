@@ -7,12 +7,11 @@ playing with it (`play.py`).
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from align_echo.critic.calibration import CriticReport, LabelledVerdict, fit_temperature, report
+from align_echo.critic.calibration import LabelledVerdict, fit_temperature
 from align_echo.critic.vision import VisionScorer
 from align_echo.critic.vision_tiny import tiny_vision
 from align_echo.flywheel.examples import is_held_out
@@ -98,29 +97,3 @@ def verdicts(scorer: VisionScorer, examples: Sequence[ScreenExample]) -> list[La
         LabelledVerdict(one.step.episode, action_type(parse(one.action)), one.label, verdict, logit)
         for one, (verdict, logit) in zip(examples, said, strict=True)
     ]
-
-
-def constant(examples: Sequence[ScreenExample], group: Callable[[ScreenExample], Hashable]) -> float:
-    """Accuracy in percent of the best answer that is the same for all actions of a group, chosen on these themselves.
-    """
-    counts = Counter((group(one), one.label) for one in examples)
-    best: dict[Hashable, int] = {}
-    for (name, _), count in counts.items():
-        best[name] = max(best.get(name, 0), count)
-    return 100 * sum(best.values()) / len(examples)
-
-
-def constants(examples: Sequence[ScreenExample]) -> dict[str, float]:
-    """The trivial answers: one for all, one a page, one a page and type of action."""
-    return {
-        "constant": constant(examples, lambda _: None),
-        "page": constant(examples, page_of),
-        "page and type": constant(examples, lambda one: (page_of(one), action_type(parse(one.action)))),
-    }
-
-
-def reports(rows: Sequence[LabelledVerdict], temperature: float) -> dict[str, CriticReport]:
-    """The critic's figures, of all pages ("all") and of each."""
-    pages = dict.fromkeys(row.task.partition("/")[0] for row in rows)
-    parts = {"all": list(rows)} | {page: [r for r in rows if r.task.partition("/")[0] == page] for page in pages}
-    return {name: report(part, temperature) for name, part in parts.items()}

@@ -1,0 +1,143 @@
+"""A tiny vision critic on MiniWoB click pages: its accuracy on held-out seeds, and best-of-N with it.
+
+    python -m benchmarks.miniwob_critic --out FOLDER [--pages NAMES] [--critics N] [--epochs N] [--explored N]
+    python -m benchmarks.miniwob_critic --sample FOLDER
+
+Records steps of the pages with the novice's candidates (seeds 10-109 to learn from, 0-9 to test on), trains one critic
+a seed from nothing, and plays the test seeds: the novice alone, best of N by the critic on the screenshot, and by a
+critic that never errs. Steps that `--out` holds already are read, not recorded again. Prints a table, writes
+summary.json, and one JSON object as the last line: `value` is the critic's gain of success over the novice in points,
+within as many actions as the expert takes. `--sample` only writes a small step dataset, as tests read one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from align_echo.critic.calibration import LabelledVerdict
+from align_echo.critic.vision import VisionScorer
+from align_echo.interface import write_atomically
+from align_echo.wrappers.miniwob.env import MiniWoBEnv
+from align_echo.wrappers.miniwob.tasks import SEEDS
+from benchmarks.miniwob_critic.learn import examples_of, explored, learn, verdicts
+from benchmarks.miniwob_critic.play import Played, critic_of, first, never_wrong, play
+from benchmarks.miniwob_critic.record import record
+from benchmarks.miniwob_critic.report import ALL, CRITIC, NOVICE, PASS, Seen, page_of, seen, table, won
+
+PAGES = ("click-test", "click-test-2", "click-dialog", "focus-text", "click-collapsible")
+"""Pages whose instruction is fixed, or nearly."""
+
+RECORDED, RECORDED_TURNS = 16, 3
+TRAIN_DRAWS, TEST_DRAWS, PLAY_DRAWS = 10, 50, 100
+"""Seeds of the novices: none is both learned from and tested on."""
+
+SAMPLE_SEEDS, SAMPLE_CANDIDATES = (10, 11), 4
+
+
+def recorded(out: Path, pages: Sequence[str]) -> tuple[Path, Path]:
+    """The folders to learn from and to test on."""
+    folders = []
+    for name, draws in (("train", TRAIN_DRAWS), ("test", TEST_DRAWS)):
+        folder = out / name
+        if not folder.exists():
+            print(f"recording {folder}", flush=True)
+            record(folder, pages, SEEDS[name], seed=draws, candidates=RECORDED, turns=RECORDED_TURNS)
+        folders.append(folder)
+    return folders[0], folders[1]
+
+
+def played(scorers: Sequence[VisionScorer], asked: argparse.Namespace) -> list[Played]:
+    """Every test task under every arm, once a critic."""
+    env = MiniWoBEnv("expert_test")
+    found = []
+    try:
+        for number, scorer in enumerate(scorers):
+            for arm, choose in ((NOVICE, first), (CRITIC, critic_of(scorer)), (PASS, never_wrong)):
+                found += [
+                    play(
+                        env,
+                        f"{page}/{seed}",
+                        arm,
+                        choose,
+                        seed=PLAY_DRAWS + number,
+                        candidates=asked.candidates,
+                        turns=asked.turns,
+                    )
+                    for page in asked.pages
+                    for seed in SEEDS["test"]
+                ]
+    finally:
+        env.close()
+    return found
+
+
+def by_page(said: dict[int, list[LabelledVerdict]], pages: Sequence[str]) -> dict[str, Seen]:
+    """The critics' figures, of all pages together first."""
+    parts = {page: {n: [one for one in rows if page_of(one.task) == page] for n, rows in said.items()} for page in pages}
+    return {ALL: seen(said)} | {page: seen(rows) for page, rows in parts.items()}
+
+
+def main() -> None:
+    """Record, learn, test, play, tell."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("runs/miniwob-critic"))
+    parser.add_argument("--sample", type=Path, help="only write a small step dataset to this folder")
+    parser.add_argument("--pages", type=lambda text: tuple(text.split(",")), default=PAGES)
+    parser.add_argument("--critics", type=int, default=3, help="how many, each of another seed")
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--explored", type=int, default=4, help="clicks into the box, and anywhere, added to a step")
+    parser.add_argument("--candidates", type=int, default=8)
+    parser.add_argument("--turns", type=int, default=4)
+    asked = parser.parse_args()
+    if asked.sample:
+        record(asked.sample, asked.pages, SAMPLE_SEEDS, seed=0, candidates=SAMPLE_CANDIDATES, turns=1)
+        return
+    train, test = recorded(asked.out, asked.pages)
+    tested = examples_of(test)
+    said: dict[int, list[LabelledVerdict]] = {}
+    scorers, told = [], []
+    for seed in range(asked.critics):
+        started = time.process_time()
+        material = examples_of(train) + explored(train, asked.explored, seed=seed)
+        learned = learn(material, asked.out / f"critic-{seed}", seed=seed, epochs=asked.epochs)
+        seconds = time.process_time() - started
+        said[seed] = verdicts(learned.scorer, tested)
+        scorers.append(learned.scorer)
+        right = sum(one.verdict == one.label for one in said[seed])
+        told.append({"seed": seed, "actions": learned.actions, "seconds": seconds})
+        print(
+            f"critic {seed}: {learned.actions} actions, {seconds:.0f} s: {100 * right / len(tested):.1f}%", flush=True
+        )
+    seen_of = by_page(said, asked.pages)
+    episodes = played(scorers, asked)
+    won_of = {ALL: won(episodes)} | {
+        page: won([one for one in episodes if page_of(one.task) == page]) for page in asked.pages
+    }
+    print(table(seen_of, won_of))
+    whole = won_of[ALL]
+    last: dict[str, Any] = {
+        "name": f"MiniWoB clicks, best of {asked.candidates} by a tiny vision critic: success in the expert's actions",
+        "value": whole.at_once[CRITIC].value,
+        "unit": "%",
+        "baseline": whole.at_once[NOVICE].value,
+        "ratio": whole.at_once[CRITIC].value / max(whole.at_once[NOVICE].value, 1e-9),
+        "n": whole.episodes,
+        "gain": whole.gain_at_once.model_dump(mode="json"),
+    }
+    summary = last | {
+        "setting": {name: getattr(asked, name) for name in ("pages", "critics", "epochs", "candidates", "explored", "turns")},
+        "critics": told,
+        "seen": {name: one.model_dump(mode="json") for name, one in seen_of.items()},
+        "won": {name: one.model_dump(mode="json") for name, one in won_of.items()},
+    }
+    write_atomically(asked.out / "summary.json", json.dumps(summary, indent=2) + "\n")
+    print(json.dumps(last))
+
+
+if __name__ == "__main__":
+    main()
