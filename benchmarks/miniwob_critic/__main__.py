@@ -36,6 +36,7 @@ RECORDED, RECORDED_TURNS = 16, 3
 TRAIN_DRAWS, TEST_DRAWS, PLAY_DRAWS = 10, 50, 100
 """Seeds of the novices: none is both learned from and tested on."""
 
+SETTING = ("pages", "critics", "epochs", "candidates", "explored", "turns")
 SAMPLE_SEEDS, SAMPLE_CANDIDATES = (10, 11), 4
 
 
@@ -78,8 +79,11 @@ def played(scorers: Sequence[VisionScorer], asked: argparse.Namespace) -> list[P
 
 def by_page(said: dict[int, list[LabelledVerdict]], pages: Sequence[str]) -> dict[str, Seen]:
     """The critics' figures, of all pages together first."""
-    parts = {page: {n: [one for one in rows if page_of(one.task) == page] for n, rows in said.items()} for page in pages}
-    return {ALL: seen(said)} | {page: seen(rows) for page, rows in parts.items()}
+
+    def of(page: str) -> Seen:
+        return seen({seed: [one for one in rows if page_of(one.task) == page] for seed, rows in said.items()})
+
+    return {ALL: seen(said)} | {page: of(page) for page in pages}
 
 
 def main() -> None:
@@ -130,7 +134,7 @@ def main() -> None:
         "gain": whole.gain_at_once.model_dump(mode="json"),
     }
     summary = last | {
-        "setting": {name: getattr(asked, name) for name in ("pages", "critics", "epochs", "candidates", "explored", "turns")},
+        "setting": {name: getattr(asked, name) for name in SETTING},
         "critics": told,
         "seen": {name: one.model_dump(mode="json") for name, one in seen_of.items()},
         "won": {name: one.model_dump(mode="json") for name, one in won_of.items()},

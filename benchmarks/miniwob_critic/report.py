@@ -84,7 +84,7 @@ def seen(rows: Mapping[int, Sequence[LabelledVerdict]]) -> Seen:
 def constant(rows: Sequence[LabelledVerdict], group: Callable[[LabelledVerdict], Hashable]) -> list[bool]:
     """Where the answer is right that is the same for all actions of a group, the better one, chosen on these rows."""
     counts = Counter((group(one), one.label) for one in rows)
-    answers = {name: max(VERDICTS, key=lambda label: counts[name, label]) for name, _ in counts}  # noqa: B023
+    answers = {name: max(VERDICTS, key=lambda label: counts[name, label]) for name, _ in counts}
     return [answers[group(one)] == one.label for one in rows]
 
 
