@@ -5,16 +5,15 @@
 
 Records steps of the pages with the novice's candidates (seeds 10-109 to learn from, 0-9 to test on), trains one critic
 a seed from nothing, and plays the test seeds: the novice alone, best of N by the critic on the screenshot, and by a
-critic that never errs. Steps that `--out` holds already are read, not recorded again. Prints a table, writes
-summary.json, and one JSON object as the last line: `value` is the critic's gain of success over the novice in points,
-within as many actions as the expert takes. `--sample` only writes a small step dataset, as tests read one.
+critic that never errs. Steps and critics that `--out` holds already are read, not made again. Prints a table, writes
+summary.json, and one JSON object as the last line: `value` is the success of best of N by the critic, `baseline` the
+novice's, within as many actions as the expert takes. `--sample` only writes a small step dataset, as tests read one.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from align_echo.critic.vision import VisionScorer
 from align_echo.interface import write_atomically
 from align_echo.wrappers.miniwob.env import MiniWoBEnv
 from align_echo.wrappers.miniwob.tasks import SEEDS
-from benchmarks.miniwob_critic.learn import examples_of, explored, learn, verdicts
+from benchmarks.miniwob_critic.learn import examples_of, learn, verdicts
 from benchmarks.miniwob_critic.play import Played, critic_of, first, never_wrong, play
 from benchmarks.miniwob_critic.record import record
 from benchmarks.miniwob_critic.report import ALL, CRITIC, NOVICE, PASS, Seen, page_of, seen, table, won
@@ -36,7 +35,7 @@ RECORDED, RECORDED_TURNS = 16, 3
 TRAIN_DRAWS, TEST_DRAWS, PLAY_DRAWS = 10, 50, 100
 """Seeds of the novices: none is both learned from and tested on."""
 
-SETTING = ("pages", "critics", "epochs", "candidates", "explored", "turns")
+SETTING = ("pages", "critics", "plays", "epochs", "candidates", "explored", "turns")
 SAMPLE_SEEDS, SAMPLE_CANDIDATES = (10, 11), 4
 
 
@@ -53,12 +52,13 @@ def recorded(out: Path, pages: Sequence[str]) -> tuple[Path, Path]:
 
 
 def played(scorers: Sequence[VisionScorer], asked: argparse.Namespace) -> list[Played]:
-    """Every test task under every arm, once a critic."""
+    """Every test task under every arm, so often as asked, the critics in turn."""
     env = MiniWoBEnv("expert_test")
     found = []
     try:
-        for number, scorer in enumerate(scorers):
-            for arm, choose in ((NOVICE, first), (CRITIC, critic_of(scorer)), (PASS, never_wrong)):
+        for number in range(asked.plays):
+            critic = critic_of(scorers[number % len(scorers)])
+            for arm, choose in ((NOVICE, first), (CRITIC, critic), (PASS, never_wrong)):
                 found += [
                     play(
                         env,
@@ -93,8 +93,9 @@ def main() -> None:
     parser.add_argument("--sample", type=Path, help="only write a small step dataset to this folder")
     parser.add_argument("--pages", type=lambda text: tuple(text.split(",")), default=PAGES)
     parser.add_argument("--critics", type=int, default=3, help="how many, each of another seed")
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--explored", type=int, default=4, help="clicks into the box, and anywhere, added to a step")
+    parser.add_argument("--plays", type=int, default=3, help="of each test task, with other draws of the novice")
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--explored", type=int, default=6, help="clicks into the box, and anywhere, added to a step")
     parser.add_argument("--candidates", type=int, default=8)
     parser.add_argument("--turns", type=int, default=4)
     asked = parser.parse_args()
@@ -106,17 +107,13 @@ def main() -> None:
     said: dict[int, list[LabelledVerdict]] = {}
     scorers, told = [], []
     for seed in range(asked.critics):
-        started = time.process_time()
-        material = examples_of(train) + explored(train, asked.explored, seed=seed)
-        learned = learn(material, asked.out / f"critic-{seed}", seed=seed, epochs=asked.epochs)
-        seconds = time.process_time() - started
-        said[seed] = verdicts(learned.scorer, tested)
-        scorers.append(learned.scorer)
-        right = sum(one.verdict == one.label for one in said[seed])
-        told.append({"seed": seed, "actions": learned.actions, "seconds": seconds})
-        print(
-            f"critic {seed}: {learned.actions} actions, {seconds:.0f} s: {100 * right / len(tested):.1f}%", flush=True
-        )
+        folder = asked.out / f"critic-{seed}"
+        scorer, how = learn(folder, train, seed=seed, epochs=asked.epochs, explore=asked.explored)
+        said[seed] = verdicts(scorer, tested)
+        scorers.append(scorer)
+        told.append(how.model_dump(mode="json") | {"temperature": scorer.temperature})
+        right = 100 * sum(one.verdict == one.label for one in said[seed]) / len(tested)
+        print(f"critic {seed}: {how.actions} actions, {how.seconds:.0f} s: {right:.1f}%", flush=True)
     seen_of = by_page(said, asked.pages)
     episodes = played(scorers, asked)
     won_of = {ALL: won(episodes)} | {
@@ -124,12 +121,13 @@ def main() -> None:
     }
     print(table(seen_of, won_of))
     whole = won_of[ALL]
+    base = whole.at_once[NOVICE].value
     last: dict[str, Any] = {
         "name": f"MiniWoB clicks, best of {asked.candidates} by a tiny vision critic: success in the expert's actions",
         "value": whole.at_once[CRITIC].value,
         "unit": "%",
-        "baseline": whole.at_once[NOVICE].value,
-        "ratio": whole.at_once[CRITIC].value / max(whole.at_once[NOVICE].value, 1e-9),
+        "baseline": base,
+        "ratio": whole.at_once[CRITIC].value / base if base else None,
         "n": whole.episodes,
         "gain": whole.gain_at_once.model_dump(mode="json"),
     }

@@ -7,13 +7,16 @@ playing with it (`play.py`).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from align_echo.critic.calibration import LabelledVerdict, fit_temperature
-from align_echo.critic.vision import VisionScorer
+from align_echo.critic.scoring import Calibrated, write_calibration
+from align_echo.critic.vision import ScreenEncoder, VisionScorer, load_scorer
 from align_echo.critic.vision_tiny import tiny_vision
+from align_echo.errors import UsageError
 from align_echo.flywheel.examples import is_held_out
 from align_echo.flywheel.screens import Prediction, Proposed, read_predictions
 from align_echo.flywheel.vision_fitting import (
@@ -24,6 +27,8 @@ from align_echo.flywheel.vision_fitting import (
     screen_examples,
     verdicts_on,
 )
+from align_echo.interface import write_atomically
+from align_echo.types import Frozen
 from align_echo.wrappers.dice import Dice
 from align_echo.wrappers.gui.actions import Click, Point, action_type, parse, write
 from align_echo.wrappers.gui.steps import read_steps
@@ -33,14 +38,20 @@ HELD_OUT = 0.1
 """Share of the training episodes that the temperature is fitted on."""
 
 AT_ONCE = 8
+RATE = 3e-3
 
 
-@dataclass(frozen=True)
-class Learned:
-    """A critic and how many actions it learned from."""
+CRITIC, CHECKPOINTS, HOW = "critic", "checkpoints", "how.json"
 
-    scorer: VisionScorer
+
+class How(Frozen):
+    """How a critic came to be: of how many `actions`, in how many `seconds` of a processor, and by which settings."""
+
+    seed: int
+    epochs: int
+    explored: int
     actions: int
+    seconds: float
 
 
 def examples_of(folder: Path) -> list[ScreenExample]:
@@ -75,19 +86,46 @@ def evened(examples: Sequence[ScreenExample], seed: int) -> list[ScreenExample]:
     return Dice(f"evened {seed}").shuffled(kept)
 
 
-def learn(examples: Sequence[ScreenExample], out: Path, *, seed: int, epochs: int, lr: float = 3e-3) -> Learned:
-    """A critic of one seed, calibrated on the episodes held out."""
-    kept = evened(examples, seed)
-    held_out = [one for one in kept if is_held_out(one.step.episode, HELD_OUT, seed=seed)]
-    material = [one for one in kept if not is_held_out(one.step.episode, HELD_OUT, seed=seed)]
+def learn(folder: Path, train: Path, *, seed: int, epochs: int, explore: int) -> tuple[VisionScorer, How]:
+    """The critic of one seed in `folder`, trained from nothing and calibrated, or read if it is there.
+
+    Raises `UsageError` for one that was trained by other settings.
+    """
+    if (folder / HOW).is_file():
+        how = How.model_validate_json((folder / HOW).read_text(encoding="utf-8"))
+        if (how.seed, how.epochs, how.explored) != (seed, epochs, explore):
+            raise UsageError(f"{folder} holds a critic of other settings ({how}): name another --out")
+        return load_scorer(folder / CRITIC), how
+    started = time.process_time()
+    material, held_out = parts(train, seed=seed, explore=explore)
     settings = VisionSettings(
-        weights="full", lr=lr, batch_size=8, at_once=8, epochs=epochs, seed=seed, save_every=10**6
+        weights="full", lr=RATE, batch_size=8, at_once=8, epochs=epochs, seed=seed, save_every=10**6
     )
     model, encoder = tiny_vision(seed)
-    critic = fit(model, encoder, material, settings, out)
+    critic = fit(model, encoder, material, settings, folder / CHECKPOINTS)
+    seconds = time.process_time() - started
+    how = How(seed=seed, epochs=epochs, explored=explore, actions=len(material), seconds=seconds)
+    return keep(folder, critic, encoder, held_out, how), how
+
+
+def parts(train: Path, *, seed: int, explore: int) -> tuple[list[ScreenExample], list[ScreenExample]]:
+    """What is learned from and what the temperature is fitted on, of different episodes; both evened by page."""
+    kept = evened(examples_of(train) + explored(train, explore, seed=seed), seed)
+    held_out = [one for one in kept if is_held_out(one.step.episode, HELD_OUT, seed=seed)]
+    return [one for one in kept if not is_held_out(one.step.episode, HELD_OUT, seed=seed)], held_out
+
+
+def keep(
+    folder: Path, critic: Any, encoder: ScreenEncoder, held_out: Sequence[ScreenExample], how: How
+) -> VisionScorer:
+    """Calibrate a critic on the episodes held out, and write it."""
     logits = [logit for _, logit in verdicts_on(critic, encoder, held_out, at_once=AT_ONCE)]
     temperature = fit_temperature(logits, [one.label == "correct" for one in held_out])
-    return Learned(VisionScorer(critic, encoder, temperature, AT_ONCE), len(material))
+    critic.save_pretrained(str(folder / CRITIC))
+    encoder.save(folder / CRITIC)
+    write_calibration(Calibrated(temperature=temperature, n=len(held_out)), folder / CRITIC)
+    write_atomically(folder / HOW, how.model_dump_json() + "\n")
+    return VisionScorer(critic, encoder, temperature, AT_ONCE)
 
 
 def verdicts(scorer: VisionScorer, examples: Sequence[ScreenExample]) -> list[LabelledVerdict]:
