@@ -13,6 +13,7 @@ novice's, within as many actions as the expert takes. `--sample` only writes a s
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ from align_echo.critic.vision import VisionScorer
 from align_echo.interface import write_atomically
 from align_echo.wrappers.miniwob.env import MiniWoBEnv
 from align_echo.wrappers.miniwob.tasks import SEEDS
-from benchmarks.miniwob_critic.learn import examples_of, learn, verdicts
+from benchmarks.miniwob_critic.learn import evened, examples_of, learn, verdicts
 from benchmarks.miniwob_critic.play import Played, critic_of, first, never_wrong, play
 from benchmarks.miniwob_critic.record import record
 from benchmarks.miniwob_critic.report import ALL, CRITIC, NOVICE, PASS, Seen, page_of, seen, table, won
@@ -52,28 +53,26 @@ def recorded(out: Path, pages: Sequence[str]) -> tuple[Path, Path]:
 
 
 def played(scorers: Sequence[VisionScorer], asked: argparse.Namespace) -> list[Played]:
-    """Every test task under every arm, so often as asked, the critics in turn."""
+    """Every test task under every arm, so often as asked, the critics in turn; those in the file are not played again.
+    """
+    file = asked.out / f"episodes-{asked.critics}-{asked.candidates}-{asked.turns}.jsonl"
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    known = {(one.task, one.seed, one.arm): one for one in (Played(**json.loads(line)) for line in lines)}
     env = MiniWoBEnv("expert_test")
     found = []
     try:
-        for number in range(asked.plays):
-            critic = critic_of(scorers[number % len(scorers)])
-            for arm, choose in ((NOVICE, first), (CRITIC, critic), (PASS, never_wrong)):
-                found += [
-                    play(
-                        env,
-                        f"{page}/{seed}",
-                        arm,
-                        choose,
-                        seed=PLAY_DRAWS + number,
-                        candidates=asked.candidates,
-                        turns=asked.turns,
+        for draws in range(PLAY_DRAWS, PLAY_DRAWS + asked.plays):
+            critic = critic_of(scorers[(draws - PLAY_DRAWS) % len(scorers)])
+            for task in (f"{page}/{seed}" for page in asked.pages for seed in SEEDS["test"]):
+                for arm, choose in ((NOVICE, first), (CRITIC, critic), (PASS, never_wrong)):
+                    one = known.get((task, draws, arm)) or play(
+                        env, task, arm, choose, seed=draws, candidates=asked.candidates, turns=asked.turns
                     )
-                    for page in asked.pages
-                    for seed in SEEDS["test"]
-                ]
+                    found.append(one)
     finally:
         env.close()
+        if found:
+            write_atomically(file, "".join(json.dumps(dataclasses.asdict(one)) + "\n" for one in found))
     return found
 
 
@@ -114,12 +113,15 @@ def main() -> None:
         told.append(how.model_dump(mode="json") | {"temperature": scorer.temperature})
         right = 100 * sum(one.verdict == one.label for one in said[seed]) / len(tested)
         print(f"critic {seed}: {how.actions} actions, {how.seconds:.0f} s: {right:.1f}%", flush=True)
-    seen_of = by_page(said, asked.pages)
+    come_of = by_page(said, asked.pages)
+    kept = {(one.step.id, one.action) for one in evened(tested, 0)}
+    places = [place for place, one in enumerate(tested) if (one.step.id, one.action) in kept]
+    evened_of = by_page({seed: [rows[place] for place in places] for seed, rows in said.items()}, asked.pages)
     episodes = played(scorers, asked)
     won_of = {ALL: won(episodes)} | {
         page: won([one for one in episodes if page_of(one.task) == page]) for page in asked.pages
     }
-    print(table(seen_of, won_of))
+    print(table(come_of, evened_of, won_of))
     whole = won_of[ALL]
     base = whole.at_once[NOVICE].value
     last: dict[str, Any] = {
@@ -134,7 +136,8 @@ def main() -> None:
     summary = last | {
         "setting": {name: getattr(asked, name) for name in SETTING},
         "critics": told,
-        "seen": {name: one.model_dump(mode="json") for name, one in seen_of.items()},
+        "as_they_come": {name: one.model_dump(mode="json") for name, one in come_of.items()},
+        "evened": {name: one.model_dump(mode="json") for name, one in evened_of.items()},
         "won": {name: one.model_dump(mode="json") for name, one in won_of.items()},
     }
     write_atomically(asked.out / "summary.json", json.dumps(summary, indent=2) + "\n")

@@ -133,20 +133,22 @@ def learnable(one: Seen) -> bool:
     return one.gain.ci95[0] > 0
 
 
-def table(seen_of: Mapping[str, Seen], won_of: Mapping[str, Won]) -> str:
-    """One line a page, the pages together first."""
-    head = f"{'page':18} {'actions':>7} {'accuracy':>18} {'trivial':>7} {'AUROC':>5} {'learned':>7}"
-    arms = "".join(f" {arm:>8}" for arm in (NOVICE, CRITIC, PASS))
-    lines = [f"{head}  | success in the expert's number of actions:{arms}"]
-    for name, one in seen_of.items():
-        low, high = one.accuracy.ci95
-        areas = [area for area in one.auroc if area is not None]
-        area = f"{sum(areas) / len(areas):.2f}" if areas else ""
-        line = f"{name:18} {one.actions:7} {one.accuracy.value:5.1f} [{low:4.1f}, {high:5.1f}]"
-        line += f" {max(one.constants.values()):7.1f} {area:>5} {'yes' if learnable(one) else 'no':>7}"
+def table(come_of: Mapping[str, Seen], evened_of: Mapping[str, Seen], won_of: Mapping[str, Won]) -> str:
+    """One line a page, the pages together first: accuracy on the actions as they come beside the best trivial answer,
+    the same on as many right as wrong ones and whether that is above the trivial answer, and success of every arm."""
+    lines = [
+        "accuracy (best trivial answer) of actions as they come and evened, AUROC, success within the expert's actions",
+        f"{'page':18} {'as they come':>13} {'evened':>27} {'learned':>7} {'AUROC':>5} "
+        + "".join(f" {arm:>7}" for arm in (NOVICE, CRITIC, PASS)),
+    ]
+    for name, come in come_of.items():
+        evened = evened_of[name]
+        low, high = evened.accuracy.ci95
+        areas = [area for area in come.auroc if area is not None]
+        line = f"{name:18} {come.accuracy.value:5.1f} ({max(come.constants.values()):5.1f})"
+        line += f" {evened.accuracy.value:5.1f} [{low:5.1f}, {high:5.1f}] ({max(evened.constants.values()):5.1f})"
+        line += f" {'yes' if learnable(evened) else 'no':>7} {sum(areas) / max(len(areas), 1):5.2f} "
         if name in won_of:
-            line += "  | " + " " * 41 + "".join(
-                f" {won_of[name].at_once[arm].value:8.1f}" for arm in (NOVICE, CRITIC, PASS)
-            )
+            line += "".join(f" {won_of[name].at_once[arm].value:7.1f}" for arm in (NOVICE, CRITIC, PASS))
         lines.append(line)
     return "\n".join(lines)
