@@ -15,6 +15,7 @@ pytest.importorskip("PIL")
 pytest.importorskip("sklearn")
 
 from align_echo.critic.calibration import LabelledVerdict
+from align_echo.critic.verdict import Verdict
 from align_echo.flywheel.screens import read_predictions, screen_trial
 from align_echo.wrappers.gui.actions import Point
 from align_echo.wrappers.gui.matching import hits
@@ -29,7 +30,7 @@ SAMPLE = Path(__file__).parent / "data" / "gui_steps"
 LISTING = 'Screen 160x210, 2 elements:\ndiv #wrap covered (80, 105) 160x210\nbutton "Close" focused (104, 88) 20x20'
 
 
-def said(task: str, label: str, verdict: str, logit: float, action_type: str = "click") -> LabelledVerdict:
+def said(task: str, label: Verdict, verdict: Verdict, logit: float, action_type: str = "click") -> LabelledVerdict:
     return LabelledVerdict(task, action_type, label, verdict, logit)
 
 
