@@ -1,0 +1,89 @@
+"""Steps of MiniWoB pages as a step dataset, with what the scripted novice would do in each.
+
+An episode goes the novice's own way, its first candidate taken each time, so that the steps are those that a critic of
+it meets. The right action is the expert's, its box that of the smallest listed element around it. Left out: pages
+without an expert, and steps whose right action is no click.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from align_echo.agents.novices.miniwob import Novice, read_screen
+from align_echo.flywheel.screens import Prediction, write_predictions
+from align_echo.rollout import extend, start_view, take_turn
+from align_echo.types import AgentReply, AgentView
+from align_echo.wrappers.gui.actions import Click, Point, parse
+from align_echo.wrappers.gui.steps import Recorded, write_steps
+from align_echo.wrappers.miniwob.env import MiniWoBEnv
+from align_echo.wrappers.miniwob.page import SIZE
+
+PREDICTIONS = "predictions.jsonl"
+DRAWS = 1000
+"""Novices of one seed: more than candidates are ever drawn."""
+
+Box = tuple[int, int, int, int]
+
+
+def drawn(view: AgentView, seed: int, count: int) -> list[AgentReply]:
+    """What `count` novices of a seed do in a view; they differ in their draws alone."""
+    return [Novice(seed=seed * DRAWS + number).act(view) for number in range(count)]
+
+
+def box_around(point: Point, listing: str) -> Box | None:
+    """[x1, y1, x2, y2] of the smallest element of a listing that the point lies in, within the screen."""
+    found: list[tuple[int, Box]] = []
+    for thing in read_screen(listing):
+        left, top = thing.center.x - thing.width // 2, thing.center.y - thing.height // 2
+        right, bottom = left + thing.width, top + thing.height
+        if left <= point.x <= right and top <= point.y <= bottom:
+            box = (max(left, 0), max(top, 0), min(right, SIZE[0]), min(bottom, SIZE[1]))
+            found.append((thing.width * thing.height, box))
+    return min(found)[1] if found else None
+
+
+def episode(
+    env: MiniWoBEnv, task_id: str, *, seed: int, candidates: int, turns: int
+) -> Iterator[tuple[Recorded, Prediction]]:
+    """The clicks of one episode of at most so many turns, each with its candidates."""
+    view = start_view(env, task_id, "", 0)
+    for number in range(turns):
+        right = env.oracle().expert_action()
+        if env.over or right is None:
+            return
+        replies = drawn(view, seed, candidates)
+        action = parse(right)
+        if isinstance(action, Click):
+            name = f"{task_id.replace('/', '-')}-{seed}-{number}"
+            step = Recorded(
+                id=name,
+                episode=task_id,
+                number=number,
+                instruction=env.goal,
+                screenshot=env.screenshot(),
+                action=action,
+                history=tuple(turn.action or "" for turn in view.turns),
+                box=box_around(action.point, env.state.observation),
+            )
+            yield step, Prediction(step=name, candidates=tuple(one.text for one in replies), agent="novice")
+        view = extend(view, take_turn(env, replies[0]))
+
+
+def record(
+    folder: Path, pages: Sequence[str], seeds: Sequence[int], *, seed: int, candidates: int, turns: int
+) -> Path:
+    """A new step dataset of these pages, with its predictions. Raises `UsageError` if the folder is there."""
+    env = MiniWoBEnv("expert_test" if max(seeds) < 10 else "expert_train")
+    try:
+        made = [
+            pair
+            for page in pages
+            for one in seeds
+            for pair in episode(env, f"{page}/{one}", seed=seed, candidates=candidates, turns=turns)
+        ]
+    finally:
+        env.close()
+    write_steps((step for step, _ in made), folder)
+    write_predictions([one for _, one in made], folder / PREDICTIONS)
+    return folder

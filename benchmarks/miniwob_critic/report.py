@@ -1,0 +1,154 @@
+"""What is told of critics and episodes of several seeds: a table a page, and one JSON object. Pure functions.
+
+Accuracy and the area under the ROC curve are the means of the critics; intervals take tasks as clusters, seeds of a
+task together. Left out: measuring (`learn.py`, `play.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from align_echo.critic.calibration import LabelledVerdict, area_under_roc
+from align_echo.critic.verdict import VERDICTS
+from align_echo.intervals import Rate, bootstrap, clustered_rate
+from align_echo.types import Frozen
+from benchmarks.miniwob_critic.play import Played, success
+
+ALL = "all"
+NOVICE, CRITIC, PASS = "novice", "critic", "pass"
+
+
+GROUPS: dict[str, Callable[[LabelledVerdict], Hashable]] = {
+    "one for all": lambda _: None,
+    "one a page": lambda one: page_of(one.task),
+    "one a page and type": lambda one: (page_of(one.task), one.action_type),
+}
+"""Answers that look at nothing: which actions have the same."""
+
+
+class Seen(Frozen):
+    """Critics on the actions of a page: `accuracy` in percent, of all seeds together; the areas of each seed;
+    `constants`, the trivial answers by name; `gain`, accuracy over the best of them, in points."""
+
+    actions: int
+    accuracy: Rate
+    accuracies: tuple[float, ...]
+    auroc: tuple[float | None, ...]
+    constants: dict[str, float]
+    gain: Rate
+
+
+class Won(Frozen):
+    """Success in percent by arm, within so many actions as the expert takes (`at_once`) and within all turns, and what
+    the critic gains over the novice in points."""
+
+    episodes: int
+    at_once: dict[str, Rate]
+    in_turns: dict[str, Rate]
+    gain_at_once: Rate
+    gain_in_turns: Rate
+
+
+def page_of(task: str) -> str:
+    """The page of a task or episode."""
+    return task.partition("/")[0]
+
+
+def seen(rows: Mapping[int, Sequence[LabelledVerdict]]) -> Seen:
+    """`rows` are the verdicts of the critic of each seed on the same actions."""
+    together = [one for said in rows.values() for one in said]
+    trivial = {name: constant(together, group) for name, group in GROUPS.items()}
+    best = trivial[max(trivial, key=lambda name: sum(trivial[name]))]
+    tasks = list(dict.fromkeys(one.task for one in together))
+    sums = {name: np.zeros(len(tasks)) for name in ("right", "trivial", "all")}
+    for one, easy in zip(together, best, strict=True):
+        place = tasks.index(one.task)
+        sums["right"][place] += one.verdict == one.label
+        sums["trivial"][place] += easy
+        sums["all"][place] += 1
+    right, sizes = ([int(count) for count in sums[name]] for name in ("right", "all"))
+    return Seen(
+        actions=len(together) // len(rows),
+        accuracy=clustered_rate(right, sizes).rate,
+        accuracies=tuple(100 * sum(o.verdict == o.label for o in said) / len(said) for said in rows.values()),
+        auroc=tuple(_area(said) for said in rows.values()),
+        constants={name: 100 * sum(answers) / len(together) for name, answers in trivial.items()},
+        gain=bootstrap(sums, lambda of: 100 * (of["right"] - of["trivial"]) / of["all"]).rate,
+    )
+
+
+def constant(rows: Sequence[LabelledVerdict], group: Callable[[LabelledVerdict], Hashable]) -> list[bool]:
+    """Where the answer is right that is the same for all actions of a group, the better one, chosen on these rows."""
+    counts = Counter((group(one), one.label) for one in rows)
+    answers = {name: max(VERDICTS, key=lambda label: counts[name, label]) for name, _ in counts}
+    return [answers[group(one)] == one.label for one in rows]
+
+
+def _area(rows: Sequence[LabelledVerdict]) -> float | None:
+    found = area_under_roc(
+        [one.logit or 0.0 for one in rows],
+        [float(one.label == "correct") for one in rows],
+        [one.task for one in rows],
+        resamples=1,
+    )
+    return None if found is None else found.value
+
+
+def won(played: Sequence[Played]) -> Won:
+    """The arms on the same tasks and seeds."""
+    arms = {arm: [one for one in played if one.arm == arm] for arm in (NOVICE, CRITIC, PASS)}
+    return Won(
+        episodes=len(arms[NOVICE]),
+        at_once={arm: success(some, at_once=True) for arm, some in arms.items()},
+        in_turns={arm: success(some, at_once=False) for arm, some in arms.items()},
+        gain_at_once=_gain(arms, at_once=True),
+        gain_in_turns=_gain(arms, at_once=False),
+    )
+
+
+def _gain(arms: Mapping[str, Sequence[Played]], *, at_once: bool) -> Rate:
+    """Points of success of the critic's arm over the novice's; tasks are resampled whole."""
+    tasks = sorted({one.task for one in arms[NOVICE]})
+
+    def by_task(arm: str) -> Any:
+        return np.asarray(
+            [
+                sum(one.at_once if at_once else one.won_after is not None for one in arms[arm] if one.task == task)
+                for task in tasks
+            ],
+            dtype=float,
+        )
+
+    sums = {arm: by_task(arm) for arm in (NOVICE, CRITIC)}
+    sums["all"] = np.asarray([sum(one.task == task for one in arms[NOVICE]) for task in tasks], dtype=float)
+    return bootstrap(sums, lambda of: 100 * (of[CRITIC] - of[NOVICE]) / of["all"]).rate
+
+
+def learnable(one: Seen) -> bool:
+    """Whether critics are above the best trivial answer, with the whole interval."""
+    return one.gain.ci95[0] > 0
+
+
+def table(come_of: Mapping[str, Seen], evened_of: Mapping[str, Seen], won_of: Mapping[str, Won]) -> str:
+    """One line a page, the pages together first: accuracy on the actions as they come beside the best trivial answer,
+    the same on as many right as wrong ones and whether that is above the trivial answer, and success of every arm."""
+    lines = [
+        "accuracy (best trivial answer) of actions as they come and evened, AUROC, success within the expert's actions",
+        f"{'page':18} {'as they come':>13} {'evened':>27} {'learned':>7} {'AUROC':>5} "
+        + "".join(f" {arm:>7}" for arm in (NOVICE, CRITIC, PASS)),
+    ]
+    for name, come in come_of.items():
+        evened = evened_of[name]
+        low, high = evened.accuracy.ci95
+        areas = [area for area in come.auroc if area is not None]
+        line = f"{name:18} {come.accuracy.value:5.1f} ({max(come.constants.values()):5.1f})"
+        line += f" {evened.accuracy.value:5.1f} [{low:5.1f}, {high:5.1f}] ({max(evened.constants.values()):5.1f})"
+        line += f" {'yes' if learnable(evened) else 'no':>7} {sum(areas) / max(len(areas), 1):5.2f} "
+        if name in won_of:
+            line += "".join(f" {won_of[name].at_once[arm].value:7.1f}" for arm in (NOVICE, CRITIC, PASS))
+        lines.append(line)
+    return "\n".join(lines)
