@@ -32,7 +32,8 @@ class Pool(Generic[E]):
 
     def __init__(self, start: Callable[[], E]) -> None:
         self._start = start
-        self._lock = threading.Lock()
+        # Reentrant: the garbage collector may end a lease while one is being given.
+        self._lock = threading.RLock()
         self._idle: list[E] = []
         self._leased: list[E] = []
 
@@ -81,7 +82,7 @@ class Pool(Generic[E]):
         atexit.unregister(self.close)
         for engine in self._idle + self._leased:
             engine.leave_to_parent()
-        self._idle, self._leased, self._lock = [], [], threading.Lock()
+        self._idle, self._leased, self._lock = [], [], threading.RLock()
 
 
 class Lease(Generic[E]):

@@ -117,7 +117,7 @@ def train(
     reasoning: Annotated[
         bool, typer.Option("--reasoning", help="A critic that writes a reason before its verdict, by GRPO.")
     ] = False,
-    seed: options.Seed = 0,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of every draw; default: 0.")] = None,
     out: options.Out = None,
     resume: options.Resume = False,
 ) -> None:

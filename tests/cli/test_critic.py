@@ -178,6 +178,15 @@ def test_resume_asks_for_the_same(examples, model, run):
     assert "critic was started with another settings" in err
 
 
+def test_the_seed_of_a_config_counts_unless_the_command_names_another(examples, model, run):
+    Path("settings.yaml").write_text("seed: 7\n")
+    command = train(examples, model, "--held-out", "0", "--config", "settings.yaml")
+    assert run(*command)[0] == 0
+    assert json.loads(Path("critic/config.json").read_text())["settings"]["seed"] == 7
+    assert run(*command, "--seed", "3", "--out", "other")[0] == 0
+    assert json.loads(Path("other/config.json").read_text())["settings"]["seed"] == 3
+
+
 BAD = {
     "an agent without a model": ([*COLLECT[:4], "--agent", "expert"], "the agent expert asks no model"),
     "candidates that would be alike": ([*COLLECT, "--temperature", "0"], "--candidates 8 needs a --temperature"),

@@ -98,6 +98,7 @@ press_home(): go to the home screen
 press_back(): go back
 finished(): say that the task is done; finished("answer") if it asks for an answer"""
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _CALL = re.compile(r"\s*([a-z_]+)\s*\((.*)\)\s*", re.DOTALL)
 
 
@@ -170,6 +171,8 @@ def _arguments(text: str) -> list[int | str]:
         found = [None]
     if any(type(one) not in (int, str) for one in found):
         raise ReplyFormatError(f"arguments are whole numbers and double-quoted strings, not {text.strip()[:80]!r}")
+    if any(isinstance(one, str) and _SURROGATE.search(one) for one in found):
+        raise ReplyFormatError(f"half a character is no text: {text.strip()[:80]!r}")
     return cast("list[int | str]", found)
 
 

@@ -80,6 +80,7 @@ def test_only_clicks_and_long_presses_have_the_point_of_grounding():
         ("type('hello')", "double-quoted"),
         ('scroll(1, 2, "sideways")', "scroll has other arguments"),
         ("swipe(1, 2)", "unknown action 'swipe'; known: click, "),
+        (r'type("\ud800")', "half a character"),
         ("click(" + "[" * 100_000 + ")", "arguments are"),
     ],
 )

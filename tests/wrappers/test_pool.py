@@ -1,0 +1,43 @@
+"""Engines on lease: what a forgotten holder had is given back, wherever the garbage collector finds it."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+from align_echo.wrappers.pool import Lease, Pool
+
+
+class Collecting:
+    """An engine during whose every look the garbage collector runs, as it may at any time."""
+
+    @property
+    def alive(self) -> bool:
+        gc.collect()
+        return True
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+    def leave_to_parent(self) -> None:
+        """Nothing to forget."""
+
+
+class Holder:
+    """What holds a lease, in a cycle: only the collector ends it."""
+
+    def __init__(self, pool: Pool[Collecting]) -> None:
+        self.myself = self
+        self.lease = Lease(pool, self)
+
+
+def test_a_lease_that_ends_while_another_is_given_does_not_block():
+    pool = Pool(Collecting)
+    kept = pool.lease()
+    first = Holder(pool).lease.engine
+    pool.give_back(kept)
+    leased: list[Collecting] = []
+    thread = threading.Thread(target=lambda: leased.extend((pool.lease(), pool.lease())), daemon=True)
+    thread.start()
+    thread.join(timeout=60)
+    assert {id(one) for one in leased} == {id(kept), id(first)}
