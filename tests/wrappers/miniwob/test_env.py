@@ -48,7 +48,7 @@ def said(env: MiniWoBEnv, script: str) -> Any:
         ("press_home()", "there is no home screen here"),
         ("press_back()", "there is nothing to go back to here"),
         ('type("\\u0000")', "type takes printable characters"),
-        ('type("\\ud800")', "type takes printable characters"),
+        ('type("\\ud800")', "half a character"),
         (f'type("{"a" * 201}")', "type takes at most 200 characters"),
     ],
 )
