@@ -1,6 +1,6 @@
 """How much the tiny vision critic needs to learn to see: accuracy on new screens by examples, and by seconds.
 
-    python -m benchmarks.vision_critic [--examples N] [--colours NAMES] [--any] [--side PIXELS]
+    python -m benchmarks.vision_critic [--examples N] [--colours NAMES] [--any] [--size WIDTHxHEIGHT]
 
 Screens are drawn: boxes of different colours in random places, and the instruction to click one of them. Of every
 screen two clicks are judged, one into that box and one into another, so the better constant answer is right in 50%.

@@ -198,7 +198,7 @@ def flywheel(
     test_split: Annotated[
         str | None, typer.Option("--test-split", help="Default: the environment's test split.")
     ] = None,
-    test_tasks: Annotated[int, typer.Option("--test-tasks", min=1, help="Of the test split, played once.")] = 60,
+    test_tasks: Annotated[int, typer.Option("--test-tasks", min=1, help="Of the test split, played once.")] = 50,
     candidates: Annotated[int, typer.Option("--candidates", min=2, help="Replies that the agent draws a turn.")] = 8,
     temperature: Annotated[float, typer.Option("--temperature", min=0, help="Of the agent's model.")] = 1.0,
     top_k: TopK = None,

@@ -25,7 +25,6 @@ from align_echo.cli.fit_folder import (
     open_folder,
     put_in_place,
     read_settings,
-    whole_checkpoints,
 )
 from align_echo.cli.train import require_training
 from align_echo.critic.calibration import (
@@ -41,6 +40,7 @@ from align_echo.errors import UsageError
 from align_echo.flywheel.examples import Example, balanced, deduplicated, held_out, read_examples
 from align_echo.interface import write_atomically
 from align_echo.prompts import prompt_hash
+from align_echo.train.run_folder import whole_checkpoints
 from align_echo.types import Frozen
 
 if TYPE_CHECKING:

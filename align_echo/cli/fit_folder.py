@@ -20,6 +20,7 @@ from align_echo.align.run_folder import clear
 from align_echo.errors import UsageError
 from align_echo.flywheel.examples import examples_file
 from align_echo.interface import write_atomically
+from align_echo.train.run_folder import whole_checkpoints
 from align_echo.types import Frozen
 
 COMMAND = "critic train"
@@ -89,11 +90,6 @@ def open_folder(path: Path, asked: Mapping[str, Any]) -> None:
     for part in (CHECKPOINTS, WARM):
         whole = {one.name for one in whole_checkpoints(path / part)}
         clear(path / part, {one.name for one in (path / part).glob("checkpoint-*")} - whole)
-
-
-def whole_checkpoints(folder: Path) -> list[Path]:
-    """Those that were written to their end."""
-    return [one.parent for one in folder.glob("checkpoint-*/trainer_state.json")]
 
 
 def beside(path: Path) -> Path:

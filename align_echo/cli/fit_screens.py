@@ -26,7 +26,6 @@ from align_echo.cli.fit_folder import (
     open_folder,
     put_in_place,
     read_settings,
-    whole_checkpoints,
 )
 from align_echo.cli.train import require_training
 from align_echo.critic.calibration import LEAST_TEMPERATURE, CriticReport, LabelledVerdict, fit_temperature, report
@@ -36,6 +35,7 @@ from align_echo.flywheel.examples import is_held_out
 from align_echo.flywheel.screens import Proposed, read_predictions
 from align_echo.interface import write_atomically
 from align_echo.prompts import prompt_hash
+from align_echo.train.run_folder import whole_checkpoints
 from align_echo.types import Frozen
 from align_echo.wrappers.gui.actions import action_type, parse
 from align_echo.wrappers.gui.steps import STEPS, read_steps

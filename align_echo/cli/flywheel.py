@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from align_echo import __version__
+from align_echo.cli.agents import choose_player
 from align_echo.cli.collect import Drawing, collect_into
 from align_echo.cli.console import note, stdout
+from align_echo.cli.critic_report import percent
 from align_echo.cli.fit import Fitted, fit_into
 from align_echo.cli.fit_folder import CRITIC
 from align_echo.cli.rate import rate_into
@@ -102,16 +104,18 @@ class Flywheel(Frozen):
 def turn(path: Path, wheel: Wheel, *, resume: bool) -> Flywheel:
     """Every round of it. Raises as its parts do, and `UsageError` for a folder of something else."""
     apart(environment(wheel.env), wheel.split, wheel.test_split)
+    wheel.drawing.judge(choose_player(wheel.agent, wheel.model, (wheel.env,)))
+    tests = _tasks(wheel, wheel.test_split, wheel.test_tasks, 1)
+    played = [_tasks(wheel, wheel.split, wheel.tasks, number) for number in range(1, wheel.rounds + 1)]
     config = json.loads(json.dumps(wheel.on_record))
     check_folder(path, config, resume=resume)
     path.mkdir(parents=True, exist_ok=True)
     write_atomically(path / "config.json", json.dumps(config, indent=2) + "\n")
-    tests = _tasks(wheel, wheel.test_split, wheel.test_tasks, 1)
     _collect(path / "held-out", wheel, wheel.test_split, tests, wheel.seed, guide=None)
     rounds: list[Turned] = []
-    for number in range(1, wheel.rounds + 1):
+    for number, tasks in enumerate(played, start=1):
         note(f"round {number} of {wheel.rounds}")
-        rounds.append(_round(path, wheel, number))
+        rounds.append(_round(path, wheel, number, tasks))
     last = rounds[-1].trial.curve
     most = max(one.candidates for one in last)
     summary = Flywheel(
@@ -137,10 +141,10 @@ def apart(spec: EnvironmentSpec, split: str, test_split: str) -> None:
         raise UsageError(f"the splits {split} and {test_split} of {spec.name} share tasks: test on another one")
 
 
-def _round(path: Path, wheel: Wheel, number: int) -> Turned:
+def _round(path: Path, wheel: Wheel, number: int, tasks: list[str]) -> Turned:
     folder = path / f"round-{number}"
     guide = str(_critic(path, number - 1)) if number > 1 else None
-    seed, tasks = wheel.seed + SEEDS_APART * number, _tasks(wheel, wheel.split, wheel.tasks, number)
+    seed = wheel.seed + SEEDS_APART * number
     collected = _collect(folder / "collection", wheel, wheel.split, tasks, seed, guide=guide, number=number)
     fitted = _fit(folder / "critic", wheel, [path / f"round-{one}" / "collection" for one in range(1, number + 1)])
     trial = _rate(folder / "trial", wheel, _critic(path, number), path / "held-out")
@@ -214,7 +218,7 @@ def _found(trial: Trial, rule: str, candidates: int) -> Success:
 
 
 def _show(summary: Flywheel) -> None:
-    print(f"held-out states: a single draw is right in {_percent(summary.single)}, pass@N {_percent(summary.ceiling)}")
+    print(f"held-out states: a single draw is right in {percent(summary.single)}, pass@N {percent(summary.ceiling)}")
     table = plain_table("rounds, on held-out tasks")
     heads = ("round", "learned from", "accuracy", "AUROC", "calibration error", "right action taken", "over one draw")
     for head in heads:
@@ -224,14 +228,10 @@ def _show(summary: Flywheel) -> None:
         table.add_row(
             str(one.number),
             f"{one.fitted.learned_from:,}",
-            _percent(report.accuracy),
+            percent(report.accuracy),
             "-" if report.auroc is None else f"{report.auroc.value:.3f}",
             "-" if report.after is None else f"{report.after.ece:.3f}",
-            _percent(one.best.success),
+            percent(one.best.success),
             f"{one.best.gain.value:+.1f} [{one.best.gain.ci95[0]:+.1f}, {one.best.gain.ci95[1]:+.1f}]",
         )
     stdout().print(table)
-
-
-def _percent(rate: Rate) -> str:
-    return f"{rate.value:.1f}% [{rate.ci95[0]:.1f}, {rate.ci95[1]:.1f}]"

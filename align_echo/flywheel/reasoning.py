@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -36,6 +36,7 @@ from align_echo.train.crew import Crew
 from align_echo.train.loss import Objective
 from align_echo.train.methods.rcm import compared
 from align_echo.train.rows import Harvest, Row
+from align_echo.train.run_folder import whole_checkpoints
 from align_echo.train.signals import Signals
 from align_echo.train.trainer import Recipe, RoleTrainer, StepSettings, optimizer_of
 from align_echo.types import Frozen
@@ -230,10 +231,8 @@ def _train(
 
 
 def _newest(folder: Path) -> str:
-    found: dict[int, Any] = {
-        int(one.parent.name.rpartition("-")[2]): one.parent for one in folder.glob("checkpoint-*/trainer_state.json")
-    }
-    return str(found[max(found)]) if found else ""
+    found = whole_checkpoints(folder)
+    return str(found[-1]) if found else ""
 
 
 def _arguments(settings: ReasoningSettings, folder: Path, steps: int, lr: float) -> TrainingArguments:

@@ -6,7 +6,7 @@ Left out: what a run is and does (`align_echo.train.run`), and what is in a chec
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ def check_run_folder(folder: Path, asked: Mapping[str, Any], *, resume: bool) ->
                 f"{folder} was started with {key} = {stored.get(key)!r}, not {wanted.get(key)!r}; "
                 "resume with the same, or name another --out"
             )
-    return str(max(_checkpoints(folder), key=lambda one: step_of(str(one)), default=""))
+    return str(next(reversed(whole_checkpoints(folder / "checkpoints")), ""))
 
 
 def on_record(folder: Path) -> dict[str, Any]:
@@ -78,9 +78,10 @@ def append(file: Path, record: dict[str, Any]) -> None:
         out.write(json.dumps(record) + "\n")
 
 
-def _checkpoints(folder: Path) -> Iterator[Path]:
-    """Those that were written to their end."""
-    return (one for one in (folder / "checkpoints").glob("checkpoint-*") if (one / FINISHED).is_file())
+def whole_checkpoints(checkpoints: Path) -> list[Path]:
+    """Those that were written to their end, oldest first."""
+    found = [one for one in checkpoints.glob("checkpoint-*") if (one / FINISHED).is_file()]
+    return sorted(found, key=lambda one: step_of(str(one)))
 
 
 def _made_nothing(folder: Path) -> bool:

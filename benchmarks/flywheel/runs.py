@@ -44,7 +44,7 @@ LEARNING = ("--weights", "full", "--lr", "6e-4", "--epochs", "3")
 
 
 def wheels(study: Study, seeds: Sequence[int], rounds: int, out: Path) -> list[Job]:
-    """A flywheel for each seed, in states of the expert's ways."""
+    """A flywheel for each seed, whose first round and tests are in states of the expert's ways."""
     return [_wheel(study, seed, rounds, out / "flywheel" / f"seed-{seed}") for seed in seeds]
 
 

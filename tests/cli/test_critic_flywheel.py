@@ -56,6 +56,7 @@ BAD = {
     "nothing to choose from": (["--candidates", "1"], "--candidates"),
     "an unknown environment": (["--env", "chess"], "unknown environment 'chess'"),
     "a split to test on that was learned from": (["--split", "train", "--test-split", "align_test"], "share tasks"),
+    "more tasks than there are": (["--test-tasks", "51"], "ask for 1 to 50, not 51"),
     "the same split twice": (["--split", "eval", "--test-split", "eval"], "share tasks"),
     "a split that is not there": (["--split", "night"], "no split 'night'"),
     "an agent without a model": (["--agent", "expert"], "the agent expert asks no model"),
@@ -68,4 +69,5 @@ def test_bad_input_is_one_line(case, run):
     status, out, err = run(*FLYWHEEL, *more)
     assert (status, out) == (2, "")
     assert message in err
+    assert not Path("wheel").exists()
     assert err.count("\n") == 1
