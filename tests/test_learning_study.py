@@ -54,6 +54,11 @@ def test_seeds_come_one_after_the_other_so_that_a_study_cut_short_is_a_compariso
     assert len({job.folder for job in todo}) == len(todo)
 
 
+@pytest.mark.parametrize("one", STUDIES.values(), ids=list(STUDIES))
+def test_every_study_compares_with_an_arm_of_its_own(one):
+    assert one.baseline in {START, *one.arms}
+
+
 @pytest.mark.parametrize("name", sorted(STUDIES))
 def test_every_arm_of_a_study_has_the_same_budget_and_chooses_on_other_tasks_than_it_reports(name):
     configs = [checked_config(read_file(file), file.name) for file in study(name).arms.values()]

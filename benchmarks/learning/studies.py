@@ -35,16 +35,15 @@ class Study:
         return {file.stem: file for file in sorted((HERE / self.name).glob("*.yaml"))}
 
 
-ALFWORLDS = ("alfworld", "alfworld-low-rate", "alfworld-n4", "alfworld-hard", "alfworld-interface")
-"""The first is the comparison; the others are the same with one thing changed, those of methods with half the turns."""
-
+ALFWORLDS = ("alfworld", "alfworld-low-rate", "alfworld-n4", "alfworld-hard")
+"""The first is the comparison; the others are the same with one thing changed and half the turns."""
 
 TAUGHT = "runs/learning/taught/model"
 """What `python -m benchmarks.learning.taught` writes."""
 
 
-def _alfworld(name: str) -> Study:
-    return Study(name, env="alfworld", split="valid_unseen", tasks=134, samples=2, baseline="grpo")
+def _alfworld(name: str, *, baseline: str = "grpo") -> Study:
+    return Study(name, env="alfworld", split="valid_unseen", tasks=134, samples=2, baseline=baseline)
 
 
 def _webshop(name: str, *, baseline: str = "echo-linear", start: str = "pocket") -> Study:
@@ -55,6 +54,7 @@ STUDIES = {
     study.name: study
     for study in (
         *(_alfworld(name) for name in ALFWORLDS),
+        _alfworld("alfworld-interface", baseline="start"),
         _webshop("webshop", baseline="grpo"),
         _webshop("webshop-high-rate"),
         _webshop("webshop-taught", start=TAUGHT),
