@@ -2,17 +2,14 @@
 
 Chromium and its driver are the machine's own; nothing is downloaded. The browser sees no network, one family of fonts,
 UTC and American English, so that a page is laid out alike on every machine with that Chromium. Every failure is an
-`EngineError` and ends the browser, since nobody knows what state it is in. Left out: what a page is (`page.py`).
+`EngineError` and ends the browser, since nobody knows what state it is in. Left out: how the driver's process starts
+and ends (`driver.py`), and what a page is (`page.py`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 import shutil
-import signal
-import subprocess
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,10 +17,11 @@ from tempfile import mkdtemp
 from typing import Any, TypeVar
 
 from align_echo.errors import EngineError, MissingDataError, MissingExtraError, first_line
+from align_echo.wrappers.miniwob.driver import DriverProcess
 
 INSTALL = "apt-get install --no-install-recommends chromium chromium-driver fonts-liberation"
 ANSWER_WITHIN = 60
-"""Seconds after which a call that has not returned is a fault."""
+"""Seconds after which a driver that has not told its port, or a call that has not returned, is a fault."""
 
 FONTS = ("/usr/share/fonts", "/usr/local/share/fonts")
 FAMILIES = {
@@ -76,7 +74,7 @@ class Browser:
         self._owner = os.getpid()
         self._broken = False
         self._driver: Any = None
-        self._process: subprocess.Popen[str] | None = None
+        self._process: DriverProcess | None = None
         self._folder = mkdtemp(prefix="align-echo-")
         try:
             self._start(chrome, driver, fonts, size, at_start)
@@ -94,12 +92,12 @@ class Browser:
         settings = Path(self._folder, "fonts.conf")
         settings.write_text(_font_settings(fonts, f"{self._folder}/fonts"), encoding="utf-8")
         own = {"TMPDIR": self._folder, "HOME": self._folder, "FONTCONFIG_FILE": str(settings), "TZ": "UTC"}
-        self._process, port = start_driver(driver, {**os.environ, **own})
+        self._process = DriverProcess(driver, {**os.environ, **own}, self._folder, within=ANSWER_WITHIN)
         options = ChromeOptions()
         options.binary_location = chrome
         for switch in (*SWITCHES, f"--user-data-dir={self._folder}/profile"):
             options.add_argument(switch)
-        address = f"http://localhost:{port}"
+        address = f"http://localhost:{self._process.port}"
         asking = ClientConfig(remote_server_addr=address, timeout=ANSWER_WITHIN)
         connection = ChromeRemoteConnection(address, ignore_proxy=True, client_config=asking)
         self._driver = Remote(command_executor=connection, options=options)  # which looks for no driver to download
@@ -113,7 +111,7 @@ class Browser:
     @property
     def alive(self) -> bool:
         """It can be asked: it runs, has not failed, and this is the process that started it."""
-        running = self._process is not None and self._process.poll() is None
+        running = self._process is not None and self._process.running
         return running and not self._broken and self._owner == os.getpid()
 
     @property
@@ -127,11 +125,13 @@ class Browser:
         if self._owner != os.getpid():
             return
         if self._process is not None:
-            end_group(self._process)
+            self._process.end()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def leave_to_parent(self) -> None:
-        """In a process that was forked off: nothing here keeps the browser running."""
+        """In a process that was forked off: let go of what keeps the browser running."""
+        if self._process is not None:
+            self._process.leave_to_parent()
 
     # ------------------------------------------------------------ calls; each raises `EngineError`
 
@@ -163,34 +163,6 @@ class Browser:
         except Exception as error:
             self.close()
             raise EngineError(f"the browser failed at {what}: {first_line(error)}") from error
-
-
-def start_driver(path: str, environment: Mapping[str, str]) -> tuple[subprocess.Popen[str], int]:
-    """Chromium's driver in a process group of its own, and the port that it listens at. Raises `OSError`."""
-    process = subprocess.Popen(
-        [path, "--port=0"],
-        env=dict(environment),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    for line in process.stdout:
-        if found := re.search(r"started successfully on port (\d+)", line):
-            return process, int(found[1])
-    end_group(process)
-    raise OSError("it ended before it listened")
-
-
-def end_group(process: subprocess.Popen[str]) -> None:
-    """End a process and all that it has started."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
 
 
 def find_chromium() -> tuple[str, str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -41,3 +43,45 @@ def begin(env: MiniWoBEnv, task: str, *actions: str) -> str:
     for action in actions:
         observation, *_ = env.step(action)
     return observation
+
+
+def program(folder: Path, name: str, script: str = "") -> str:
+    """The path of a new shell script."""
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def family(group: int) -> set[int]:
+    """The processes of a process group."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[2]) == group and fields[0] != "Z":
+            found.add(int(stat.parent.name))
+    return found
+
+
+def users(folder: str) -> set[int]:
+    """The processes that name a folder in their command or environment."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            told = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+        except OSError:
+            continue
+        if folder.encode() in told:
+            found.add(int(process.name))
+    return found
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 60) -> None:
+    """Wait until something holds that the system may take a moment for."""
+    until = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < until, f"not within {seconds:g} s"
+        time.sleep(0.02)

@@ -13,9 +13,9 @@ import pytest
 from align_echo.errors import EngineError, MissingDataError, MissingExtraError
 from align_echo.wrappers.miniwob import chromium
 from align_echo.wrappers.miniwob.env import MiniWoBEnv
-from align_echo.wrappers.miniwob.page import SIZE, start_browser
+from align_echo.wrappers.miniwob.page import start_browser
 from align_echo.wrappers.miniwob.pool import pool
-from tests.wrappers.miniwob.conftest import begin, needs_browser
+from tests.wrappers.miniwob.conftest import begin, eventually, family, needs_browser, program, users
 
 TASK = "click-checkboxes/4"
 
@@ -25,27 +25,7 @@ def pid_of(env: MiniWoBEnv) -> int:
     return env._lease.engine.pid
 
 
-def family(group: int) -> set[int]:
-    """The processes of a process group."""
-    found = set()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[2]) == group and fields[0] != "Z":
-            found.add(int(stat.parent.name))
-    return found
-
-
 # ---------------------------------------------------------------- found
-
-
-def program(folder: Path, name: str) -> str:
-    path = folder / name
-    path.write_text("#!/bin/sh\n")
-    path.chmod(0o755)
-    return str(path)
 
 
 def test_the_named_browser_and_driver_come_before_those_on_the_path(tmp_path, monkeypatch):
@@ -79,25 +59,6 @@ def test_without_the_extra_the_error_is_its_install_line(monkeypatch):
     monkeypatch.setattr(chromium, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"pip install 'align-echo\[miniwob\]'"):
         start_browser()
-
-
-def test_a_driver_that_does_not_start_is_a_fault_and_leaves_nothing_behind(tmp_path, monkeypatch):
-    pytest.importorskip("selenium")
-    pytest.importorskip("miniwob")
-    made: list[str] = []
-
-    def folder(prefix: str) -> str:
-        made.append(str(tmp_path / "own"))
-        Path(made[0]).mkdir()
-        return made[0]
-
-    broken = program(tmp_path, "driver")
-    monkeypatch.setattr(chromium, "find_chromium", lambda: (broken, broken))
-    monkeypatch.setattr(chromium, "find_fonts", lambda: tmp_path)
-    monkeypatch.setattr(chromium, "mkdtemp", folder)
-    with pytest.raises(EngineError, match="does not start"):
-        chromium.Browser(SIZE)
-    assert not Path(made[0]).exists()
 
 
 # ---------------------------------------------------------------- started, leased, replaced
@@ -218,7 +179,7 @@ SCRIPT = """
 from align_echo.wrappers.miniwob.env import MiniWoBEnv
 env = MiniWoBEnv("test")
 env.reset(options={"task": "click-test/0"})
-print(env._lease.engine.pid, env._lease.engine._folder)
+print(env._lease.engine.pid, env._lease.engine._folder, flush=True)
 """
 
 
@@ -230,5 +191,34 @@ def test_the_browser_ends_with_its_process_and_leaves_no_file_behind(tmp_path):
     pid, folder = done.stdout.split()
     assert done.stderr == ""
     assert not Path(folder).exists()
-    assert family(int(pid)) == set()
+    assert family(int(pid)) == users(folder) == set()
     assert list(tmp_path.iterdir()) == []
+
+
+STAYS = """
+import os, signal
+child = os.fork()
+if child:
+    print(child, flush=True)
+signal.pause()
+"""
+
+
+@needs_browser
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_the_browser_ends_with_a_process_that_is_killed_though_one_that_it_forked_off_goes_on(number):
+    command = [sys.executable, "-c", SCRIPT + STAYS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        pid, folder = process.stdout.readline().split()
+        child = int(process.stdout.readline())
+        try:
+            assert len(family(int(pid))) > 1
+            assert Path(folder).exists()
+            process.send_signal(number)
+            assert process.wait() == -number
+            eventually(lambda: not family(int(pid)) and not users(folder) and not Path(folder).exists())
+            os.kill(child, 0)  # it is still there
+        finally:
+            process.kill()
+            os.kill(child, signal.SIGKILL)
