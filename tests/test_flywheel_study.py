@@ -8,6 +8,8 @@ import pytest
 
 pytest.importorskip("sklearn")
 
+from align_echo.cli.fit_folder import read_settings
+from align_echo.flywheel.fitting import FitSettings
 from benchmarks.flywheel.report import Judgement, later_over_first, plot, points, table_of
 from benchmarks.flywheel.runs import STUDIES, plays, wheels
 from tests.flywheel.test_trial import Say, contrary, honest, state
@@ -54,3 +56,9 @@ def test_episodes_are_played_with_one_draw_and_under_the_critic_of_each_round(en
     judges = [job.measuring[job.measuring.index("--judge") + 1] for job in played if "--judge" in job.measuring]
     assert judges[0] == str(turned[0].folder / "round-1" / "critic" / "critic")
     assert len({job.folder for job in played}) == len(played)
+
+
+def test_a_critic_learns_all_weights_in_every_round(tmp_path):
+    wheel = wheels(STUDIES["alfworld"], [1], 2, tmp_path)[0]
+    config = Path(wheel.training[wheel.training.index("--config") + 1])
+    assert read_settings(FitSettings, config, {}).weights == "full"

@@ -39,8 +39,7 @@ STUDIES = {
 }
 DRAWING = ("--temperature", "1", "--top-k", "0", "--top-p", "1")
 """Of all that the agent would say: under GAIA's truncation the pocket model says the same eight times."""
-LEARNING = ("--weights", "full", "--lr", "6e-4", "--epochs", "3")
-"""A model of three million parameters has little for LoRA to adapt."""
+LEARNING = ("--config", str(Path(__file__).with_name("pocket.yaml")))
 
 
 def wheels(study: Study, seeds: Sequence[int], rounds: int, out: Path) -> list[Job]:
