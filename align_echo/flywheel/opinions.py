@@ -50,13 +50,14 @@ def digest_of(trajectory: Trajectory) -> str:
 
 
 class SavedOpinion(Frozen):
-    """`trial.Opinion` of one action; a logit may be infinite."""
+    """`trial.Opinion` of one action, and whether the critic's model broke over it; a logit may be infinite."""
 
     model_config = ConfigDict(ser_json_inf_nan="constants")
 
     action: str
     verdict: Verdict | None
     logit: float | None
+    broken: bool = False
 
 
 class EpisodeOpinions(Frozen):
@@ -74,8 +75,8 @@ class EpisodeOpinions(Frozen):
 
     @property
     def complete(self) -> bool:
-        """Whether every action has an answer; one without may be a model's fault, and is asked for again."""
-        return all(one.verdict is not None or one.logit is not None for turn in self.turns for one in turn)
+        """Whether the model broke over no action. A reply that cannot be read is an answer: it would come again."""
+        return not any(one.broken for turn in self.turns for one in turn)
 
 
 def distinct(episodes: Sequence[RatedEpisode]) -> list[RatedEpisode]:
@@ -92,7 +93,8 @@ def opinions(
 ) -> list[Mapping[str, Opinion]]:
     """The critic's opinions by turn, over all episodes in order. What the folder has is not asked for again.
 
-    The file appears with the first episode of which every action has an answer. `on_episode` is told how many are done.
+    The file appears with the first episode over which the critic's model did not break. `on_episode` is told how many
+    are done.
     """
     file = JsonlFile(folder / FILE)
     known = {one.episode: one for one in file.read(EpisodeOpinions)}
@@ -139,7 +141,7 @@ def _asked(critic: Critic, one: RatedEpisode) -> list[tuple[SavedOpinion, ...]]:
         said = critic.score(told, actions) if actions else []
         found.append(
             tuple(
-                SavedOpinion(action=action, verdict=judged.verdict, logit=judged.logit)
+                SavedOpinion(action=action, verdict=judged.verdict, logit=judged.logit, broken=judged.broken)
                 for action, judged in zip(actions, said, strict=True)
             )
         )
