@@ -99,7 +99,7 @@ def fit_into(
     settings = read_settings(FitSettings, config, changes)
     source = source_of(model)
     lessons = lessons_of(collections, share, rule, seed=settings.seed)
-    asked = lessons.asked(model, share, "critic/verdict", settings)
+    asked = lessons.asked(model, share, ["critic/verdict"], settings)
     check_folder(path, asked, resume=resume)
     material = _prepare(source, settings, lessons)
     open_folder(path, asked)
@@ -126,8 +126,8 @@ class Lessons:
     tested: list[Example]
     collections: dict[str, Path]
 
-    def asked(self, model: str, share: float, prompt: str, settings: Frozen) -> dict[str, Any]:
-        """What `config.json` holds."""
+    def asked(self, model: str, share: float, prompts: Sequence[str], settings: Frozen) -> dict[str, Any]:
+        """What `config.json` holds; `prompts` are those that the critic is asked and taught by."""
         return {
             "command": COMMAND,
             "align_echo": __version__,
@@ -136,7 +136,7 @@ class Lessons:
             "model": model,
             "rule": self.rule,
             "held_out": share,
-            "prompt": {prompt: prompt_hash(prompt)},
+            "prompt": {name: prompt_hash(name) for name in prompts},
             "settings": settings.model_dump(mode="json"),
         }
 

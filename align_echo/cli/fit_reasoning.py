@@ -61,7 +61,7 @@ def fit_reasoning_into(
     settings = read_settings(ReasoningSettings, config, changes)
     source = source_of(model)
     lessons = lessons_of(collections, share, rule, seed=settings.seed)
-    asked = lessons.asked(model, share, "critic/reasoned_verdict", settings)
+    asked = lessons.asked(model, share, ["critic/reasoned_verdict", "critic/reason"], settings)
     check_folder(path, asked, resume=resume)
     crew = gather(crew_config(model, settings))
     try:

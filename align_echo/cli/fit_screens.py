@@ -30,7 +30,7 @@ from align_echo.cli.fit_folder import (
 from align_echo.cli.train import require_training
 from align_echo.critic.calibration import LEAST_TEMPERATURE, CriticReport, LabelledVerdict, fit_temperature, report
 from align_echo.critic.scoring import Calibrated, write_calibration
-from align_echo.errors import UsageError
+from align_echo.errors import MissingDataError, UsageError
 from align_echo.flywheel.examples import is_held_out
 from align_echo.flywheel.screens import Proposed, read_predictions
 from align_echo.interface import write_atomically
@@ -38,7 +38,7 @@ from align_echo.prompts import prompt_hash
 from align_echo.train.run_folder import whole_checkpoints
 from align_echo.types import Frozen
 from align_echo.wrappers.gui.actions import action_type, parse
-from align_echo.wrappers.gui.steps import STEPS, read_steps
+from align_echo.wrappers.gui.steps import SCREENS, STEPS, GuiStep, read_steps
 
 if TYPE_CHECKING:
     from align_echo.flywheel.vision_fitting import ScreenExample, VisionSettings
@@ -91,15 +91,16 @@ def fit_screens_into(
     from align_echo.flywheel.vision_fitting import VisionSettings
 
     settings = read_settings(VisionSettings, config, changes)
-    files = list(predictions) or [folder / PREDICTIONS]
     steps = read_steps(folder)
-    proposed = [one for file in files for one in read_predictions(file, steps, every=False)]
+    files = _contents(predictions or [folder / PREDICTIONS])
+    proposed = [one for file in files.values() for one in read_predictions(file, steps, every=False)]
     asked = {
         "command": COMMAND,
         "align_echo": __version__,
         "steps": _content(folder / STEPS),
-        "predictions": [_content(file) for file in files],
-        "collections": [str(folder), *map(str, files)],
+        "screens": _pictures(folder, steps),
+        "predictions": list(files),
+        "collections": [str(folder), *map(str, files.values())],
         "model": model,
         "held_out": share,
         "prompt": prompt_hash("critic/screen_verdict"),
@@ -188,6 +189,22 @@ def _fit(
     )
     write_atomically(path / "summary.json", fitted.model_dump_json(indent=2) + "\n")
     return fitted
+
+
+def _contents(files: Sequence[Path]) -> dict[str, Path]:
+    """The files by their SHA-256: one that is named twice is there once. Raises `MissingDataError` for none."""
+    found: dict[str, Path] = {}
+    for file in files:
+        if not file.is_file():
+            raise MissingDataError(f"there is no {file}")
+        found.setdefault(_content(file), file)
+    return found
+
+
+def _pictures(folder: Path, steps: Sequence[GuiStep]) -> str:
+    """One SHA-256 over the files of all screenshots."""
+    names = dict.fromkeys(one.screenshot for one in steps)
+    return hashlib.sha256(" ".join(_content(folder / SCREENS / name) for name in names).encode()).hexdigest()
 
 
 def _content(file: Path) -> str:

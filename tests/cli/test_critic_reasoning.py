@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 pytest.importorskip("datasets")
 
 from align_echo.cli.fit import Fitted
+from align_echo.prompts import prompt_hash
 from tests.cli.test_critic import examples, model
 
 __all__ = ["examples", "model"]
@@ -61,6 +62,18 @@ def test_it_goes_on_where_it_was_by_whatever_path_the_examples_are_named(example
     status, _, err = run(*train(examples, model, "--held-out", "0", "--lr", "0.5", "--resume"))
     assert (status, err.count("\n")) == (2, 1)
     assert "critic was started with another settings" in err
+
+
+def test_what_it_was_taught_by_stays_the_same(examples, model, run, monkeypatch):
+    assert run(*train(examples, model, "--held-out", "0"))[0] == 0
+
+    def changed(name: str) -> str:
+        return "another" if name == "critic/reason" else prompt_hash(name)
+
+    monkeypatch.setattr("align_echo.cli.fit.prompt_hash", changed)
+    status, _, err = run(*train(examples, model, "--held-out", "0", "--resume"))
+    assert (status, err.count("\n")) == (2, 1)
+    assert "critic was started with another prompt" in err
 
 
 def test_a_setting_that_it_does_not_have_is_refused(examples, model, run):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,53 @@ def test_a_finished_training_is_not_written_over_and_other_settings_do_not_resum
     assert status == 2
     assert "another settings" in err
     assert Path("made/summary.json").read_bytes() == before
+
+
+def test_a_training_that_was_stopped_ends_as_one_that_was_not_and_only_on_the_same_pictures(
+    folder, run, monkeypatch, tmp_path
+):
+    Path("often.yaml").write_text("{weights: full, lr: 0.001, batch_size: 2, at_once: 16, save_every: 5}")
+    status, _, err = run(*train(folder, Path("often.yaml")))
+    assert status == 0, err
+    whole = Path("made").rename("whole")
+
+    def stop(line: str) -> None:
+        if line.startswith("step 10/"):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("align_echo.cli.fit_screens.note", stop)
+        status, _, err = run(*train(folder, Path("often.yaml")))
+    assert (status, one_line(err)) == (130, True), err
+    assert "repeat the command with: --resume" in err
+
+    other = shutil.copytree(folder, tmp_path / "other")
+    shutil.copy(other / "screens" / "000003.png", other / "screens" / "000004.png")
+    status, _, err = run(*train(other, Path("often.yaml"), "--resume"))
+    assert (status, one_line(err)) == (2, True), err
+    assert "made was started with another screens" in err
+
+    same = shutil.copytree(folder, tmp_path / "same")
+    status, _, err = run(*train(same, Path("often.yaml"), "--resume"))
+    assert status == 0, err
+    for name in ("summary.json", "critic/model.safetensors", "critic/calibration.json"):
+        assert Path("made", name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_predictions_that_are_named_twice_count_once_and_hostile_ones_are_no_actions(folder, settings, run):
+    hostile = [r'type("\ud800")', r'open_app("\udfff")', "click(1e999, 0)", "\0", "hm"]
+    rows = [json.loads(line) for line in (folder / "predictions.jsonl").read_text().splitlines()]
+    rows[0]["candidates"] += hostile
+    Path("some.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    shutil.copy("some.jsonl", "copy.jsonl")
+    named = [part for name in ("some.jsonl", "./some.jsonl", "copy.jsonl") for part in ("--predictions", name)]
+    status, _, err = run(*train(folder, settings, *named))
+    assert status == 0, err
+    fitted = FittedOnScreens.model_validate_json(Path("made/summary.json").read_text())
+    assert fitted.held_out is not None
+    assert (fitted.unparsed, fitted.learned_from + fitted.held_out.n) == (len(hostile), 60)
+    status, _, err = run(*train(folder, settings, "--predictions", "copy.jsonl", "--resume"))
+    assert status == 0, err
 
 
 def test_predictions_are_scored_without_a_critic_and_without_a_model(folder, run, monkeypatch):
