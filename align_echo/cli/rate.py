@@ -87,8 +87,8 @@ def rate_into(
     write_atomically(path / "config.json", json.dumps(config, indent=2) + "\n")
     with resumable(path):
         said = opinions(critic, episodes, path, on_episode=lambda done: _tell(done, len(episodes)))
-        if not any(one.verdict or one.logit is not None for turn in said for one in turn.values()):
-            raise ModelError(f"{name} said neither correct nor wrong of any action: it cannot be put on trial")
+    if not any(one.verdict or one.logit is not None for turn in said for one in turn.values()):
+        raise ModelError(f"{name} said neither correct nor wrong of any action: it cannot be put on trial")
     result = trial(states_of(played, labelled, said, chosen), chosen, temperature=temperature, seed=seed)
     write_atomically(path / "summary.json", result.model_dump_json(indent=2) + "\n")
     show_trial(result)
