@@ -36,8 +36,9 @@ from align_echo.critic.calibration import (
 )
 from align_echo.critic.labels import Rule, default_rule
 from align_echo.critic.scoring import Calibrated, write_calibration
+from align_echo.critic.verdict import VERDICTS
 from align_echo.errors import UsageError
-from align_echo.flywheel.examples import Example, balanced, deduplicated, held_out, read_examples
+from align_echo.flywheel.examples import Example, balanced, check_both, deduplicated, held_out, read_examples
 from align_echo.interface import write_atomically
 from align_echo.prompts import prompt_hash
 from align_echo.train.run_folder import whole_checkpoints
@@ -174,7 +175,7 @@ def divided(
 
 
 def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
-    """Everything in tokens. Raises `UsageError` if no conversation fits."""
+    """Everything in tokens. Raises `UsageError` where no right or no wrong action fits."""
     import torch
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging as transformers_logging
@@ -192,8 +193,9 @@ def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
     learned, tested = lessons.learned, lessons.tested
     asked = questions(learned, encoder, lessons.rule, longest=longest)
     fitting = [(one, ids) for one in tested if len(ids := question_ids(one, encoder)) <= longest]
-    if not asked or (tested and not fitting):
-        raise UsageError(f"no conversation fits into {longest} tokens: set `longest`, or take another model")
+    check_both({VERDICTS[one.target] for one in asked}, longest)
+    if tested:
+        check_both({one.label(lessons.rule) for one, _ in fitting}, longest)
     return _Material(
         source=source,
         model=model,

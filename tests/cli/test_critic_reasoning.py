@@ -17,7 +17,7 @@ from tests.cli.test_critic import examples, model
 
 __all__ = ["examples", "model"]
 
-SETTINGS = "{weights: full, warm_examples: 4, warm_batch: 2, steps: 2, states: 2, samples: 2, reply_tokens: 8}"
+SETTINGS = "{weights: full, warm_examples: 4, warm_batch: 2, steps: 2, states: 2, samples: 2, reply_tokens: 96}"
 
 
 def train(examples: Path, model: Path, *more: object) -> list[object]:
@@ -74,6 +74,15 @@ def test_what_it_was_taught_by_stays_the_same(examples, model, run, monkeypatch)
     status, _, err = run(*train(examples, model, "--held-out", "0", "--resume"))
     assert (status, err.count("\n")) == (2, 1)
     assert "critic was started with another prompt" in err
+
+
+def test_replies_too_short_for_what_is_to_be_imitated_are_refused(examples, model, run):
+    command = train(examples, model)
+    Path("settings.yaml").write_text("{weights: full, reply_tokens: 8}")
+    status, out, err = run(*command)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "no demonstration fits into 8 tokens: set `reply_tokens`, or `warm_examples: 0`" in err
+    assert not Path("critic").exists()
 
 
 def test_a_setting_that_it_does_not_have_is_refused(examples, model, run):
