@@ -78,12 +78,13 @@ class GuiStep(Frozen):
             truth = self.truth
         except ReplyFormatError as error:
             raise ValueError(f"action: {error}") from None
+        named = f"the action {self.action}"[:80]
         for point in _points(truth):
             if not (0 <= point.x < self.width and 0 <= point.y < self.height):
-                raise ValueError(f"the action {self.action} lies outside the screen of {self.width}x{self.height}")
+                raise ValueError(f"{named} lies outside the screen of {self.width}x{self.height}")
         pressed = None if truth is None else point_of(truth)
         if pressed is not None and self.box is not None and not lies_in(pressed, self.box):
-            raise ValueError(f"the action {self.action} lies outside the box {list(self.box)}: write [x1, y1, x2, y2]")
+            raise ValueError(f"{named} lies outside the box {list(self.box)}: write [x1, y1, x2, y2]")
         return self
 
 

@@ -138,6 +138,13 @@ def test_a_picture_with_transparency_is_seen_in_rgb(tmp_path):
     assert screenshot_of(tmp_path / "data", step).mode == "RGB"
 
 
+@pytest.mark.parametrize("box", [None, [0, 0, 9, 9]])
+def test_an_action_is_not_repeated_at_any_length(folder, box):
+    with pytest.raises(UsageError, match="lies outside the screen") as caught:
+        read_steps(changed(folder, action=f"click({'9' * 4000}, 1)", box=box))
+    assert len(str(caught.value)) < len(str(folder)) + 200
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.dictionaries(st.sampled_from([*GuiStep.model_fields, "x"]), st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8), lambda inner: st.lists(inner, max_size=4)
