@@ -38,7 +38,7 @@ from align_echo.prompts import prompt_hash
 from align_echo.train.run_folder import whole_checkpoints
 from align_echo.types import Frozen
 from align_echo.wrappers.gui.actions import action_type, parse
-from align_echo.wrappers.gui.steps import SCREENS, STEPS, GuiStep, read_steps
+from align_echo.wrappers.gui.steps import content_of, read_steps
 
 if TYPE_CHECKING:
     from align_echo.flywheel.vision_fitting import ScreenExample, VisionSettings
@@ -97,8 +97,7 @@ def fit_screens_into(
     asked = {
         "command": COMMAND,
         "align_echo": __version__,
-        "steps": _content(folder / STEPS),
-        "screens": _pictures(folder, steps),
+        **content_of(folder, steps),
         "predictions": list(files),
         "collections": [str(folder), *map(str, files.values())],
         "model": model,
@@ -145,14 +144,11 @@ def _material(folder: Path, proposed: Sequence[Proposed], share: float, seed: in
 def _begin(model: str, seed: int) -> tuple[Any, Any]:
     """The model that learns, and its encoder. Raises `UsageError` or `MissingDataError` for one that cannot."""
     import torch
-    from transformers.utils import logging as transformers_logging
 
     from align_echo.critic.vision import read_vision
     from align_echo.critic.vision_tiny import tiny_vision
     from align_echo.train.crew import source_of
 
-    quiet: Any = transformers_logging.disable_progress_bar
-    quiet()
     learner, encoder = tiny_vision(seed) if model == TINY else read_vision(source_of(model))
     return learner.to("cuda" if torch.cuda.is_available() else "cpu"), encoder
 
@@ -197,15 +193,5 @@ def _contents(files: Sequence[Path]) -> dict[str, Path]:
     for file in files:
         if not file.is_file():
             raise MissingDataError(f"there is no {file}")
-        found.setdefault(_content(file), file)
+        found.setdefault(hashlib.sha256(file.read_bytes()).hexdigest(), file)
     return found
-
-
-def _pictures(folder: Path, steps: Sequence[GuiStep]) -> str:
-    """One SHA-256 over the files of all screenshots."""
-    names = dict.fromkeys(one.screenshot for one in steps)
-    return hashlib.sha256(" ".join(_content(folder / SCREENS / name) for name in names).encode()).hexdigest()
-
-
-def _content(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()

@@ -1,8 +1,10 @@
 """What a critic says of every candidate of played episodes, kept on disk so that a stopped trial asks nothing twice.
 
-    opinions.jsonl    one `EpisodeOpinions` a line, appended as each episode was asked about
+    opinions.jsonl    one `EpisodeOpinions` a line, appended as each episode was asked about; on screens one
+                      `StepOpinions` a line, appended as each step was
 
-Left out: what it is worth (`trial.py`), and which critic it is (the command line keeps one file for one critic).
+Left out: what it is worth (`trial.py`, `screens.py`), and which critic it is (the command line keeps one file for one
+critic).
 """
 
 from __future__ import annotations
@@ -71,12 +73,30 @@ class EpisodeOpinions(Frozen):
     @property
     def by_turn(self) -> list[Mapping[str, Opinion]]:
         """For each turn the opinion of each action."""
-        return [{one.action: Opinion(one.verdict, one.logit) for one in turn} for turn in self.turns]
+        return [_by_action(turn) for turn in self.turns]
 
     @property
     def complete(self) -> bool:
         """Whether the model broke over no action. A reply that cannot be read is an answer: it would come again."""
         return not any(one.broken for turn in self.turns for one in turn)
+
+
+class StepOpinions(Frozen):
+    """What was said of the distinct actions that were proposed in the step of a dataset with this id."""
+
+    model_config = ConfigDict(ser_json_inf_nan="constants")
+
+    step: str
+    said: tuple[SavedOpinion, ...]
+
+    @property
+    def by_action(self) -> Mapping[str, Opinion]:
+        """The opinion of each action."""
+        return _by_action(self.said)
+
+
+def _by_action(said: Sequence[SavedOpinion]) -> dict[str, Opinion]:
+    return {one.action: Opinion(one.verdict, one.logit) for one in said}
 
 
 def distinct(episodes: Sequence[RatedEpisode]) -> list[RatedEpisode]:

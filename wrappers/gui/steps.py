@@ -128,6 +128,15 @@ def read_steps(folder: Path) -> list[GuiStep]:
     return list(found.values())
 
 
+def content_of(folder: Path, steps: Iterable[GuiStep]) -> dict[str, str]:
+    """What tells a folder from another that is named alike: the SHA-256 of its file of steps, and one over all
+    screenshots.
+    """
+    names = dict.fromkeys(one.screenshot for one in steps)
+    pictures = "".join(_digest(folder / SCREENS / name) for name in names)
+    return {"steps": _digest(folder / STEPS), "screens": hashlib.sha256(pictures.encode()).hexdigest()}
+
+
 def screenshot_of(folder: Path, step: GuiStep) -> Image:
     """The picture of a step, in RGB. Raises `UsageError` if it cannot be read."""
     from PIL import Image
@@ -200,6 +209,10 @@ def _written(steps: Iterable[Recorded], screens: Path) -> Iterator[GuiStep]:
             )
         except ValidationError as error:
             raise UsageError(f"the step {one.id!r} cannot be written: {error.errors()[0]['msg']}") from error
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _size_of(folder: Path, name: str, where: str) -> tuple[int, int]:
