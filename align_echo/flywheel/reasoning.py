@@ -32,7 +32,7 @@ from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.prompts import render
 from align_echo.tokens import TokenSequence
-from align_echo.train.config import Collecting, Lora, TrainConfig
+from align_echo.train.config import Collecting, Lora, Section, TrainConfig
 from align_echo.train.crew import Crew
 from align_echo.train.loss import Objective
 from align_echo.train.methods.rcm import compared
@@ -40,7 +40,6 @@ from align_echo.train.rows import Harvest, Row
 from align_echo.train.run_folder import whole_checkpoints
 from align_echo.train.signals import Signals
 from align_echo.train.trainer import Recipe, RoleTrainer, StepSettings, optimizer_of
-from align_echo.types import Frozen
 from align_echo.wrappers.dice import Dice
 
 AT_ONCE = 64
@@ -49,7 +48,7 @@ AT_ONCE = 64
 Watch = Callable[[int, Signals], None]
 
 
-class ReasoningSettings(Frozen):
+class ReasoningSettings(Section):
     """A warm start on `warm_examples` actions (0: none), `warm_batch` a step, and then `steps` steps of GRPO.
 
     A step judges `states` actions, half of them correct, `samples` times each, in at most `reply_tokens`. LoRA on all

@@ -207,6 +207,48 @@ def test_what_is_too_long_may_leave_a_side_one_label_alone_and_is_then_refused(k
     assert not Path("critic").exists()
 
 
+def test_a_wrong_value_is_told_by_where_it_comes_from(examples, model, run):
+    Path("settings.yaml").write_text("{rank: 0, lr: 0.001}")
+    config = ("--config", "settings.yaml")
+    for more, told in (
+        ((*config, "--lr", "-1"), "settings.yaml: rank: "),
+        (("--lr", "-1"), "--lr: Input should be greater than 0"),
+        (("--reasoning", "--lr", "inf"), "--lr: Input should be a finite number"),
+        (("--weights", "some"), "--weights: Input should be 'lora' or 'full'"),
+    ):
+        status, out, err = run(*train(examples, model, *more))
+        assert (status, out, err.count("\n")) == (2, "", 1), err
+        assert f"align-echo: {told}" in err
+    Path("settings.yaml").write_text("{lr: .inf, rank: 2}")
+    for more, told in ((config, "settings.yaml: lr: "), ((*config, "--lr", "-1"), "--lr: Input should be greater")):
+        status, _, err = run(*train(examples, model, *more))
+        assert (status, err.count("\n")) == (2, 1)
+        assert f"align-echo: {told}" in err
+
+
+def test_another_folder_than_that_of_a_critic_of_text_is_told_what_it_is(collection, model, run):
+    pytest.importorskip("PIL")
+    from align_echo.critic.vision_tiny import tiny_vision
+
+    made = Path("run/critic")
+    shutil.copytree(model, made)
+    Path("run/config.json").write_text(json.dumps({"command": "critic train"}))
+    vision, encoder = tiny_vision()
+    vision.save_pretrained("eyes")
+    encoder.save(Path("eyes"))
+    for name, told in (
+        ("run", "no model can be loaded from run: name run/critic, which holds one"),
+        ("./eyes", "eyes is a critic on screens: put it on trial with align-echo critic gui-steps"),
+    ):
+        status, out, err = run("critic", "evaluate", "--critic", name, "--examples", collection, "--out", "trial")
+        assert (status, out, err.count("\n")) == (2, "", 1), err
+        assert told in err
+        assert not Path("trial").exists()
+    status, out, err = run(*train(collection, Path("run"), "--held-out", "0"))
+    assert (status, out, err.count("\n")) == (2, "", 1), err
+    assert "run holds no tokenizer: name run/critic, which holds one" in err
+
+
 BAD = {
     "an agent without a model": ([*COLLECT[:4], "--agent", "expert"], "the agent expert asks no model"),
     "candidates that would be alike": ([*COLLECT, "--temperature", "0"], "--candidates 8 needs a --temperature"),
