@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,10 @@ pytest.importorskip("torch")
 pytest.importorskip("datasets")
 
 from align_echo.cli.fit import Fitted
+from align_echo.critic.reasoned_verdict import Judgement, judge
+from align_echo.models import load_model
 from align_echo.prompts import prompt_hash
+from align_echo.types import ChatModel, Message
 from tests.cli.test_critic import examples, model
 
 __all__ = ["examples", "model"]
@@ -44,6 +49,32 @@ def test_it_writes_a_model_that_can_be_asked_and_what_it_is_worth_on_tasks_it_di
     status, out, err = run(*asked, "--best-of", "2", "--judge", "critic/critic", "--reasoning", "--out", "play")
     assert status == 0, err
     assert "verdicts: 0 correct, 0 wrong" in out
+
+
+@pytest.mark.parametrize("weights", ["lora", "full"])
+def test_the_saved_critic_says_what_the_trained_one_said(weights, examples, model, run, monkeypatch):
+    said: list[tuple[Sequence[Message], str, str]] = []
+
+    def keep(one: ChatModel, asked: Sequence[Message], action: str, **how: Any) -> Judgement:
+        found = judge(one, asked, action, **how)
+        said.append((asked, action, found.reply))
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr("align_echo.critic.reasoning.judge", keep)
+        command = train(examples, model, "--held-out", "0.3", "--weights", weights)
+        rate = {"lora": "3e-2", "full": "1e-2"}[weights]
+        Path("settings.yaml").write_text(SETTINGS.replace("weights: full", f"warm_lr: {rate}"))
+        status, _, err = run(*command)
+        assert status == 0, err
+    assert said
+    assert Path("critic/critic/adapter").is_dir() == (weights == "lora")
+
+    def replies(name: str) -> list[str]:
+        critic = load_model(name)
+        return [judge(critic, asked, action, temperature=0, max_tokens=96).reply for asked, action, _ in said]
+
+    assert replies("./critic/critic") == [reply for _, _, reply in said] != replies(str(model))
 
 
 def test_it_goes_on_where_it_was_by_whatever_path_the_examples_are_named(examples, model, run):
