@@ -1,20 +1,26 @@
 """How much the tiny vision critic needs to learn to see: accuracy on new screens by examples, and by seconds.
 
-    python -m benchmarks.vision_critic [--examples N] [--colours NAMES] [--any] [--size WIDTHxHEIGHT]
+    python -m benchmarks.vision_critic [--examples N] [--least N] [--colours NAMES] [--any] [--size WIDTHxHEIGHT]
 
 Screens are drawn: boxes of different colours in random places, and the instruction to click one of them. Of every
 screen two clicks are judged, one into that box and one into another, so the better constant answer is right in 50%.
 Without --any the box is always the first colour's; with it the critic has to compare the word with what it sees.
+Prints one JSON object as the last line: `value` is the accuracy after the most examples.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import re
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from align_echo.errors import AlignEchoError
 from align_echo.flywheel.screens import Prediction, read_predictions, write_predictions
 from align_echo.wrappers.dice import Dice
 from align_echo.wrappers.gui.actions import Click, Point, write
@@ -35,6 +41,8 @@ CELL, BOX, MARGIN = 42, 30, 9
 """Pixels of a cell, of the box in it, and of the box's rim that is not clicked."""
 
 TESTED = 100
+CONSTANT = 50.0
+"""Screens to test on, two clicks each; percent that the better constant answer gets right."""
 
 
 def drawn(number: int, *, seed: str, size: tuple[int, int], colours: tuple[str, ...], anyone: bool, boxes: int = 2) -> (
@@ -116,29 +124,52 @@ def learn(folder: Path, tested: Path, out: Path) -> tuple[float, float]:
     return 100 * sum(right) / len(right), seconds
 
 
-def main() -> None:
-    """One line for every number of examples, doubled until `--examples`."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--examples", type=int, default=1600)
-    parser.add_argument("--least", type=int, default=400)
-    parser.add_argument("--colours", default="red,blue,green")
-    parser.add_argument("--any", action="store_true")
-    parser.add_argument("--size", default="84x84")
-    asked = parser.parse_args()
-    wide, high = map(int, asked.size.split("x"))
-    kind = {"size": (wide, high), "colours": tuple(asked.colours.split(",")), "anyone": asked.any}
-    task = "the box of the colour named" if asked.any else f"the {kind['colours'][0]} box"
-    print(f"click {task}, {asked.size} pixels, colours {asked.colours}; constant answer 50%")
+def main(arguments: Sequence[str] | None = None) -> None:
+    """One line for every number of examples, doubled until `--examples`; the last line is JSON."""
+    asked = read_arguments(arguments)
+    kind = {"size": asked.size, "colours": asked.colours, "anyone": asked.any}
+    task = "the box of the colour named" if asked.any else f"the {asked.colours[0]} box"
+    pixels = "{}x{}".format(*asked.size)
+    print(f"click {task}, {pixels} pixels, colours {','.join(asked.colours)}; constant answer {CONSTANT:.0f}%")
+    curve: dict[int, float] = {}
     with TemporaryDirectory() as name:
         root = Path(name)
         tested = dataset(root / "tested", TESTED, seed="tested", **kind)
         count = asked.least
         while count <= asked.examples:
             folder = dataset(root / f"{count}", count // 2, seed="learned", **kind)
-            accuracy, seconds = learn(folder, tested, root / f"out-{count}")
-            print(f"{count:6} examples, {seconds:6.1f} s of one core: {accuracy:5.1f}%", flush=True)
+            curve[count], seconds = learn(folder, tested, root / f"out-{count}")
+            print(f"{count:6} examples, {seconds:6.1f} s of one core: {curve[count]:5.1f}%", flush=True)
             count *= 2
+    most = max(curve)
+    last = {"name": f"tiny vision critic, {pixels} pixels, {most} examples", "value": curve[most], "unit": "% right"}
+    last |= {"baseline": CONSTANT, "ratio": curve[most] / CONSTANT, "n": 2 * TESTED, "by_examples": curve}
+    print(json.dumps(last))
+
+
+def read_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Leaves with status 2 and a line that says what is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--examples", type=int, default=1600)
+    parser.add_argument("--least", type=int, default=400, help="examples of the first line")
+    parser.add_argument("--colours", type=lambda text: tuple(text.split(",")), default=("red", "blue", "green"))
+    parser.add_argument("--any", action="store_true")
+    parser.add_argument("--size", default="84x84")
+    asked = parser.parse_args(arguments)
+    unknown = [one for one in asked.colours if one not in COLOURS]
+    size = re.fullmatch(r"(\d{1,4})x(\d{1,4})", asked.size)
+    if not 2 <= asked.least <= asked.examples:
+        parser.error("--least is at least 2, and --examples at least --least")
+    if unknown or len(set(asked.colours)) < max(2, len(asked.colours)):
+        parser.error(f"--colours takes two or more of {','.join(COLOURS)}, each once")
+    if size is None or (int(size[1]) // CELL) * (int(size[2]) // CELL) < 2:
+        parser.error(f"--size is WIDTHxHEIGHT in pixels with room for two boxes of {CELL}x{CELL}, such as 84x84")
+    asked.size = int(size[1]), int(size[2])
+    return asked
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except AlignEchoError as error:
+        sys.exit(f"{error}")

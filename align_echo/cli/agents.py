@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from align_echo.errors import UsageError
 from align_echo.models.endpoint import resolve_base_url
 from align_echo.models.names import POCKET, POCKET_ENVIRONMENTS, has_endpoint, is_local, what_pocket_lacks
 from align_echo.types import Agent, ChatModel
-from align_echo.wrappers.catalogue import EnvironmentSpec
+from align_echo.wrappers.catalogue import EnvironmentSpec, tasks
 from align_echo.wrappers.text_env import TextEnv
 
 CHAT_AGENTS: dict[str, type[ChatAgent]] = {
@@ -145,6 +145,18 @@ def build_agent(
 
         return Expert(raw_env) if name == "expert" else RandomChoice(raw_env, seed=seed)
     return make_novice(spec.name, name, seed=seed)
+
+
+def require_expert(spec: EnvironmentSpec, split: str, task_ids: Sequence[str], data_root: Path | None) -> None:
+    """Raises `UsageError` where tasks of a split have no expert, naming a part of it in which all have one."""
+    lacking = sum(not spec.has_expert(one) for one in task_ids)
+    if not lacking:
+        return
+    whole = set(tasks(spec.name, split=split, data_root=data_root))
+    within = {one: tasks(spec.name, split=one, data_root=data_root) for one in spec.splits if one != split}
+    fit = [one for one, ids in within.items() if whole.issuperset(ids) and all(spec.has_expert(task) for task in ids)]
+    told = f"; all of the split {fit[0]} have one" if fit else ""
+    raise UsageError(f"{lacking} of {len(task_ids)} tasks of {spec.name}'s split {split} have no expert{told}")
 
 
 def about(player: Player, agent: Agent) -> str:

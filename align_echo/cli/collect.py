@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from align_echo.agents.conversation import ChatAgent
-from align_echo.cli.agents import Player, about, build_agent, choose_player, needs_model, workers_for
+from align_echo.cli.agents import Player, about, build_agent, choose_player, needs_model, require_expert, workers_for
 from align_echo.cli.console import Display, note, resumable, stdout
 from align_echo.cli.plan import (
     SELF,
@@ -109,6 +109,8 @@ def collect_into(
     require_parquet()
     spec = environment(env)
     check_split(spec, split)
+    if drawing.states == "expert":
+        require_expert(spec, split, task_ids, data_root)
     player = choose_player(agent, model, (spec.name,))
     plan = Plan(
         spec=spec,

@@ -176,12 +176,12 @@ def gui_steps(
     ] = None,
     seed: options.Seed = 0,
     out: options.Out = None,
+    resume: options.Resume = False,
 ) -> None:
     """Score predicted actions on a step dataset: type, grounding, success, and best-of-N under a critic."""
+    path = _folder(out, resume, "gui-steps", folder.name)
     file = predictions or folder / PREDICTIONS
-    rate_screens_into(
-        out or new_folder("gui-steps", folder.name), folder, file, critic=judge, most=candidates, seed=seed
-    )
+    rate_screens_into(path, folder, file, critic=judge, most=candidates, seed=seed, resume=resume)
 
 
 @critic.command("flywheel")

@@ -36,8 +36,9 @@ from align_echo.critic.calibration import (
 )
 from align_echo.critic.labels import Rule, default_rule
 from align_echo.critic.scoring import Calibrated, write_calibration
+from align_echo.critic.verdict import VERDICTS
 from align_echo.errors import UsageError
-from align_echo.flywheel.examples import Example, balanced, deduplicated, held_out, read_examples
+from align_echo.flywheel.examples import Example, balanced, check_both, deduplicated, held_out, read_examples
 from align_echo.interface import write_atomically
 from align_echo.prompts import prompt_hash
 from align_echo.train.run_folder import whole_checkpoints
@@ -99,7 +100,7 @@ def fit_into(
     settings = read_settings(FitSettings, config, changes)
     source = source_of(model)
     lessons = lessons_of(collections, share, rule, seed=settings.seed)
-    asked = lessons.asked(model, share, "critic/verdict", settings)
+    asked = lessons.asked(model, share, ["critic/verdict"], settings)
     check_folder(path, asked, resume=resume)
     material = _prepare(source, settings, lessons)
     open_folder(path, asked)
@@ -126,8 +127,8 @@ class Lessons:
     tested: list[Example]
     collections: dict[str, Path]
 
-    def asked(self, model: str, share: float, prompt: str, settings: Frozen) -> dict[str, Any]:
-        """What `config.json` holds."""
+    def asked(self, model: str, share: float, prompts: Sequence[str], settings: Frozen) -> dict[str, Any]:
+        """What `config.json` holds; `prompts` are those that the critic is asked and taught by."""
         return {
             "command": COMMAND,
             "align_echo": __version__,
@@ -136,7 +137,7 @@ class Lessons:
             "model": model,
             "rule": self.rule,
             "held_out": share,
-            "prompt": {prompt: prompt_hash(prompt)},
+            "prompt": {name: prompt_hash(name) for name in prompts},
             "settings": settings.model_dump(mode="json"),
         }
 
@@ -174,7 +175,7 @@ def divided(
 
 
 def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
-    """Everything in tokens. Raises `UsageError` if no conversation fits."""
+    """Everything in tokens. Raises `UsageError` where no right or no wrong action fits."""
     import torch
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging as transformers_logging
@@ -192,8 +193,9 @@ def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
     learned, tested = lessons.learned, lessons.tested
     asked = questions(learned, encoder, lessons.rule, longest=longest)
     fitting = [(one, ids) for one in tested if len(ids := question_ids(one, encoder)) <= longest]
-    if not asked or (tested and not fitting):
-        raise UsageError(f"no conversation fits into {longest} tokens: set `longest`, or take another model")
+    check_both({VERDICTS[one.target] for one in asked}, longest)
+    if tested:
+        check_both({one.label(lessons.rule) for one, _ in fitting}, longest)
     return _Material(
         source=source,
         model=model,

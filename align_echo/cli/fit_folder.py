@@ -31,18 +31,21 @@ Settings = TypeVar("Settings", bound=Frozen)
 
 
 def read_settings(kind: type[Settings], file: Path | None, changes: Mapping[str, object]) -> Settings:
-    """The settings of a YAML file with these changes. Raises `UsageError` in one line for what is wrong in it."""
+    """The settings of a YAML file with these changes, which are named as their options. Raises `UsageError` in one line
+    that tells where what is wrong comes from.
+    """
     from pydantic import ValidationError
 
     from align_echo.train.config import read_file
 
-    values = {**(read_file(file) if file else {}), **{name: one for name, one in changes.items() if one is not None}}
+    given = {name: one for name, one in changes.items() if one is not None}
     try:
-        return kind.model_validate(values)
+        return kind.model_validate({**(read_file(file) if file else {}), **given})
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "settings"
-        raise UsageError(f"{file or 'the options'}: {where}: {first['msg']}") from error
+        source = "--" if where in given else f"{file}: "
+        raise UsageError(f"{source}{where}: {first['msg']}") from error
 
 
 def contents(collections: Sequence[Path]) -> dict[str, Path]:

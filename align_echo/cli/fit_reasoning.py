@@ -29,8 +29,7 @@ from align_echo.cli.train import require_training
 from align_echo.critic.calibration import LabelledVerdict, report
 from align_echo.critic.labels import Rule
 from align_echo.critic.reasoning import AT_ONCE, Reasoner
-from align_echo.errors import UsageError
-from align_echo.flywheel.examples import Example
+from align_echo.flywheel.examples import Example, check_both
 from align_echo.interface import write_atomically
 
 if TYPE_CHECKING:
@@ -55,13 +54,19 @@ def fit_reasoning_into(
 ) -> Fitted:
     """Train a reasoning critic. Raises `UsageError` as `fit_into` does, and then leaves the folder as it was."""
     require_training()
-    from align_echo.flywheel.reasoning import ReasoningSettings, crew_config, fitting_examples
+    from align_echo.flywheel.reasoning import (
+        ReasoningSettings,
+        crew_config,
+        fitting_examples,
+        imitated,
+        labelled,
+    )
     from align_echo.train.crew import gather, source_of
 
     settings = read_settings(ReasoningSettings, config, changes)
     source = source_of(model)
     lessons = lessons_of(collections, share, rule, seed=settings.seed)
-    asked = lessons.asked(model, share, "critic/reasoned_verdict", settings)
+    asked = lessons.asked(model, share, ["critic/reasoned_verdict", "critic/reason"], settings)
     check_folder(path, asked, resume=resume)
     crew = gather(crew_config(model, settings))
     try:
@@ -70,8 +75,10 @@ def fit_reasoning_into(
         room = {"longest": longest, "reply_tokens": settings.reply_tokens}
         learned = fitting_examples(lessons.learned, critic.encoder, **room)
         tested = fitting_examples(lessons.tested, critic.encoder, **room)
-        if not learned or (lessons.tested and not tested):
-            raise UsageError(f"no conversation fits into {longest} tokens: set `longest`, or take another model")
+        check_both({one.label(lessons.rule) for one in learned}, longest)
+        if lessons.tested:
+            check_both({one.label(lessons.rule) for one in tested}, longest)
+        imitated(labelled(learned, lessons.rule), critic.encoder, settings)
         open_folder(path, asked)
         note(f"learning from {len(learned):,} actions by the rule {lessons.rule!r}; {len(tested):,} held out")
         with resumable(path):

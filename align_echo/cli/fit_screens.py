@@ -30,7 +30,7 @@ from align_echo.cli.fit_folder import (
 from align_echo.cli.train import require_training
 from align_echo.critic.calibration import LEAST_TEMPERATURE, CriticReport, LabelledVerdict, fit_temperature, report
 from align_echo.critic.scoring import Calibrated, write_calibration
-from align_echo.errors import UsageError
+from align_echo.errors import MissingDataError, UsageError
 from align_echo.flywheel.examples import is_held_out
 from align_echo.flywheel.screens import Proposed, read_predictions
 from align_echo.interface import write_atomically
@@ -38,7 +38,7 @@ from align_echo.prompts import prompt_hash
 from align_echo.train.run_folder import whole_checkpoints
 from align_echo.types import Frozen
 from align_echo.wrappers.gui.actions import action_type, parse
-from align_echo.wrappers.gui.steps import STEPS, read_steps
+from align_echo.wrappers.gui.steps import content_of, read_steps
 
 if TYPE_CHECKING:
     from align_echo.flywheel.vision_fitting import ScreenExample, VisionSettings
@@ -91,15 +91,15 @@ def fit_screens_into(
     from align_echo.flywheel.vision_fitting import VisionSettings
 
     settings = read_settings(VisionSettings, config, changes)
-    files = list(predictions) or [folder / PREDICTIONS]
     steps = read_steps(folder)
-    proposed = [one for file in files for one in read_predictions(file, steps, every=False)]
+    files = _contents(predictions or [folder / PREDICTIONS])
+    proposed = [one for file in files.values() for one in read_predictions(file, steps, every=False)]
     asked = {
         "command": COMMAND,
         "align_echo": __version__,
-        "steps": _content(folder / STEPS),
-        "predictions": [_content(file) for file in files],
-        "collections": [str(folder), *map(str, files)],
+        **content_of(folder, steps),
+        "predictions": list(files),
+        "collections": [str(folder), *map(str, files.values())],
         "model": model,
         "held_out": share,
         "prompt": prompt_hash("critic/screen_verdict"),
@@ -144,14 +144,11 @@ def _material(folder: Path, proposed: Sequence[Proposed], share: float, seed: in
 def _begin(model: str, seed: int) -> tuple[Any, Any]:
     """The model that learns, and its encoder. Raises `UsageError` or `MissingDataError` for one that cannot."""
     import torch
-    from transformers.utils import logging as transformers_logging
 
     from align_echo.critic.vision import read_vision
     from align_echo.critic.vision_tiny import tiny_vision
     from align_echo.train.crew import source_of
 
-    quiet: Any = transformers_logging.disable_progress_bar
-    quiet()
     learner, encoder = tiny_vision(seed) if model == TINY else read_vision(source_of(model))
     return learner.to("cuda" if torch.cuda.is_available() else "cpu"), encoder
 
@@ -190,5 +187,11 @@ def _fit(
     return fitted
 
 
-def _content(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+def _contents(files: Sequence[Path]) -> dict[str, Path]:
+    """The files by their SHA-256: one that is named twice is there once. Raises `MissingDataError` for none."""
+    found: dict[str, Path] = {}
+    for file in files:
+        if not file.is_file():
+            raise MissingDataError(f"there is no {file}")
+        found.setdefault(hashlib.sha256(file.read_bytes()).hexdigest(), file)
+    return found

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from align_echo import __version__
-from align_echo.cli.agents import choose_player
+from align_echo.cli.agents import choose_player, require_expert
 from align_echo.cli.collect import Drawing, collect_into
 from align_echo.cli.console import note, stdout
 from align_echo.cli.critic_report import percent
@@ -107,6 +107,9 @@ def turn(path: Path, wheel: Wheel, *, resume: bool) -> Flywheel:
     wheel.drawing.judge(choose_player(wheel.agent, wheel.model, (wheel.env,)))
     tests = _tasks(wheel, wheel.test_split, wheel.test_tasks, 1)
     played = [_tasks(wheel, wheel.split, wheel.tasks, number) for number in range(1, wheel.rounds + 1)]
+    if wheel.drawing.states == "expert":
+        for split, chosen in ((wheel.test_split, tests), (wheel.split, played[0])):
+            require_expert(environment(wheel.env), split, chosen, None)
     config = json.loads(json.dumps(wheel.on_record))
     check_folder(path, config, resume=resume)
     path.mkdir(parents=True, exist_ok=True)
@@ -136,9 +139,11 @@ def apart(spec: EnvironmentSpec, split: str, test_split: str) -> None:
     """Raises `UsageError` for a split that is not there, or two that share tasks."""
     for one in (split, test_split):
         check_split(spec, one)
-    groups = spec.partitions or (spec.splits,)
-    if split == test_split or not any({split, test_split} <= {*group} for group in groups):
-        raise UsageError(f"the splits {split} and {test_split} of {spec.name} share tasks: test on another one")
+    shared = {*list_tasks(spec.name, split=split)} & {*list_tasks(spec.name, split=test_split)}
+    if shared:
+        raise UsageError(
+            f"the splits {split} and {test_split} of {spec.name} share {len(shared)} tasks: test on another one"
+        )
 
 
 def _round(path: Path, wheel: Wheel, number: int, tasks: list[str]) -> Turned:

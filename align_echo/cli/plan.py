@@ -17,6 +17,7 @@ from align_echo.cli.agents import (
     endpoint_on_record,
     is_scripted,
     model_on_record,
+    require_expert,
 )
 from align_echo.cli.console import Display
 from align_echo.critic.best_of import BestOf
@@ -143,7 +144,11 @@ class Models:
 
 
 def build_player(plan: Plan, models: Models) -> Agent:
-    """The plan's agent. Raises `UsageError`, also if it would play every episode of a task alike."""
+    """The plan's agent. Raises `UsageError`, also if it would play every episode of a task alike, and for the expert
+    in tasks that have none.
+    """
+    if plan.player.agent == "expert":
+        require_expert(plan.spec, plan.split, plan.task_ids, plan.data_root)
     model = models.of("agent", plan.player.model) if plan.player.model else None
     player = build_agent(
         plan.player.agent,

@@ -66,6 +66,8 @@ def rate_into(
     if not states_of(played, labelled, [{}] * sum(len(one.steps) for one in played), chosen):
         raise UsageError(f"no state has candidates that are all labelled by the rule {chosen!r}: try another --rule")
     folder = folder_of(name)
+    if folder is not None and _sees(folder):
+        raise UsageError(f"{name} is a critic on screens: put it on trial with align-echo critic gui-steps")
     temperature = read_calibration(folder).temperature if folder and votes is None else 1.0
     model = load_model(name, base_url=base_url, seed=seed)
     critic: Critic = scorer_of(model, name) if votes is None else Reasoner(model, votes)
@@ -87,13 +89,22 @@ def rate_into(
     write_atomically(path / "config.json", json.dumps(config, indent=2) + "\n")
     with resumable(path):
         said = opinions(critic, episodes, path, on_episode=lambda done: _tell(done, len(episodes)))
-        if not any(one.verdict or one.logit is not None for turn in said for one in turn.values()):
-            raise ModelError(f"{name} said neither correct nor wrong of any action: it cannot be put on trial")
+    if not any(one.verdict or one.logit is not None for turn in said for one in turn.values()):
+        raise ModelError(f"{name} said neither correct nor wrong of any action: it cannot be put on trial")
     result = trial(states_of(played, labelled, said, chosen), chosen, temperature=temperature, seed=seed)
     write_atomically(path / "summary.json", result.model_dump_json(indent=2) + "\n")
     show_trial(result)
     print(f"written: {path / 'summary.json'}")
     return result
+
+
+def _sees(folder: Path) -> bool:
+    """Whether the model of a folder looks at pictures."""
+    try:
+        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(found, dict) and "vision_config" in found
 
 
 def _tell(done: int, count: int) -> None:

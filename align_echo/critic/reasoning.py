@@ -42,7 +42,7 @@ class Reasoner:
     def score(self, conversation: Sequence[Message], actions: Sequence[str]) -> list[Judged]:
         """What it says of each action that an agent proposes next in a conversation, in order.
 
-        A fault of the model and a reply that cannot be read are no verdict.
+        A fault of the model and a reply that cannot be read are no verdict; a fault is marked as `broken`.
         """
         asked = [(action, sample) for action in actions for sample in range(self.votes)]
         if not asked:
@@ -66,16 +66,18 @@ class Reasoner:
 def counted(said: Sequence[Judgement]) -> Judged:
     """The verdict of most of the replies about one action, "wrong" where they are even; None if none can be read.
 
-    Of several, the logit is log (correct + 1/2) - log (wrong + 1/2), which is finite (Haldane's and Anscombe's).
+    Of several, the logit is log (correct + 1/2) - log (wrong + 1/2), which is finite (Haldane's and Anscombe's). It is
+    `broken` if the model was in any of them.
     """
     usage = sum((one.usage for one in said), Usage())
+    broken = any(one.fault is not None for one in said)
     verdicts = [one.said.verdict for one in said if one.said is not None]
     if not verdicts:
-        return Judged(None, usage=usage)
+        return Judged(None, usage=usage, broken=broken)
     correct = verdicts.count("correct")
     wrong = len(verdicts) - correct
     verdict: Verdict = "correct" if correct > wrong else "wrong"
     if len(said) == 1:
-        return Judged(verdict, usage=usage)
+        return Judged(verdict, usage=usage, broken=broken)
     found = math.log(correct + 0.5) - math.log(wrong + 0.5)
-    return Judged(verdict, probability(found), usage, found)
+    return Judged(verdict, probability(found), usage, found, broken)

@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError
 
 from align_echo.critic.selection import Judged
 from align_echo.critic.verdict import VERDICTS, verdict_messages
-from align_echo.errors import ModelError, UsageError
+from align_echo.errors import ContextOverflowError, ModelError, UsageError
 from align_echo.interface import write_atomically
 from align_echo.models.choosing import choose
 from align_echo.prompts import prompt_hash
@@ -56,7 +56,8 @@ class Scorer:
     def score(self, conversation: Sequence[Message], actions: Sequence[str]) -> list[Judged]:
         """What it says of each action that an agent proposes next in a conversation, in order.
 
-        A fault of the model is no verdict. Raises what `choose` does for a model that cannot be asked.
+        A fault of the model is no verdict, marked as `broken`; what does not fit into its context is none either.
+        Raises what `choose` does for a model that cannot be asked.
         """
         asked = [verdict_messages(conversation, action) for action in actions]
         return [self._judged(one) for one in choose(self.model, asked, VERDICTS)]
@@ -67,7 +68,7 @@ class Scorer:
 
     def _judged(self, said: WordChoice | ModelError) -> Judged:
         if isinstance(said, ModelError):
-            return Judged(None)
+            return Judged(None, broken=not isinstance(said, ContextOverflowError))
         verdict = next((one for one in VERDICTS if one == said.said), None)
         found = None if said.logprobs is None else logit(*said.logprobs)
         p_correct = None if found is None else probability(found, self.temperature)

@@ -29,6 +29,9 @@ LONGEST_LINE = 400
 
 LONGEST_TASK = 4000
 
+MOST_EARLIER = 30
+"""Earlier actions that are shown, the last ones; of those before, only how many there were is told."""
+
 
 @dataclass(frozen=True)
 class Screen:
@@ -54,10 +57,11 @@ def marked(screenshot: Image, action: GuiAction) -> Image:
 
 
 def question(screen: Screen, action: GuiAction) -> Message:
-    """What is asked about the action, beside the picture."""
+    """What is asked about the action, beside the picture: at most some 18,000 characters."""
     values = {
         "instruction": clipped(one_line(screen.instruction), LONGEST_TASK),
-        "history": [clipped(one_line(one), LONGEST_LINE) for one in screen.history],
+        "history": [clipped(one_line(one), LONGEST_LINE) for one in screen.history[-MOST_EARLIER:]],
+        "before": max(len(screen.history) - MOST_EARLIER, 0),
         "action": clipped(one_line(write(action)), LONGEST_LINE),
         "marked": _circled(screen.screenshot, action) is not None,
     }

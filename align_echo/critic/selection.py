@@ -30,13 +30,15 @@ class Judged:
     """What a judge said of an action. `verdict` is None if it cannot be read or the judge broke.
 
     `p_correct` in [0, 1] is the judge's probability that the action is correct, whatever its verdict; None where it
-    gives none. `logit` is what it was made of, log P(correct) - log P(wrong) before any temperature.
+    gives none. `logit` is what it was made of, log P(correct) - log P(wrong) before any temperature. `broken` tells a
+    fault of the judge, who may be asked again, from a reply that cannot be read.
     """
 
     verdict: Verdict | None
     p_correct: float | None = None
     usage: Usage = field(default_factory=Usage)
     logit: float | None = None
+    broken: bool = False
 
     def __post_init__(self) -> None:
         """Raises `UsageError` for what is no probability."""

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase, Qwen2_5_VLForConditionalGeneration
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+from transformers.utils import logging as transformers_logging
 
 from align_echo.critic.scoring import logit, probability, read_calibration
 from align_echo.critic.screen_verdict import Screen, marked, question
@@ -149,6 +150,8 @@ class VisionScorer:
 
 def read_vision(source: str, dtype: torch.dtype | str = torch.float32) -> tuple[Any, ScreenEncoder]:
     """The model of a folder or hub name, and its encoder. Raises `UsageError` or `MissingDataError` for another."""
+    quiet: Any = transformers_logging.disable_progress_bar
+    quiet()
     config = files_of(source, lambda: AutoConfig.from_pretrained(source))
     if config.model_type != FAMILY:
         raise UsageError(f"{source} holds a {config.model_type}, which sees no screens: name a Qwen2.5-VL")

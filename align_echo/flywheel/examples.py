@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -132,6 +132,14 @@ def balanced_places(labels: Sequence[Verdict | None], *, seed: int = 0) -> list[
     by_label = {label: [place for place, one in enumerate(labels) if one == label] for label in VERDICTS}
     count = min(len(places) for places in by_label.values())
     return sorted(place for places in by_label.values() for place in Dice(f"balance {seed}").shuffled(places)[:count])
+
+
+def check_both(labels: Collection[Verdict | None], longest: int) -> None:
+    """Raises `UsageError` if the actions whose conversations fit into `longest` tokens are not both right and wrong."""
+    missing = [label for label in VERDICTS if label not in labels]
+    if missing:
+        about = f" about a {missing[0]} action" if len(missing) == 1 else ""
+        raise UsageError(f"no conversation{about} fits into {longest} tokens: set `longest`, or take another model")
 
 
 # ---------------------------------------------------------------- Parquet

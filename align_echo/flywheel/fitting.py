@@ -26,16 +26,15 @@ from align_echo.flywheel.examples import Example
 from align_echo.flywheel.packing import Tree, ancestors, trees
 from align_echo.models.local.chat import first_differing
 from align_echo.models.local.encoding import ChatEncoder
-from align_echo.train.config import Lora
+from align_echo.train.config import Lora, Section
 from align_echo.train.crew import lora_of
-from align_echo.types import Frozen
 from align_echo.wrappers.dice import Dice
 
 SAME = 1e-3
 """By how much a logit may change when conversations are computed as a tree."""
 
 
-class LearningSettings(Frozen):
+class LearningSettings(Section):
     """What every training of a critic decides: GAIA's settings are the defaults. LoRA on all linear layers, or with
     `weights` "full" all weights; AdamW, a rate that rises over the share `warmup` of the steps and falls linearly.
     """

@@ -1,8 +1,10 @@
 """What a critic says of every candidate of played episodes, kept on disk so that a stopped trial asks nothing twice.
 
-    opinions.jsonl    one `EpisodeOpinions` a line, appended as each episode was asked about
+    opinions.jsonl    one `EpisodeOpinions` a line, appended as each episode was asked about; on screens one
+                      `StepOpinions` a line, appended as each step was
 
-Left out: what it is worth (`trial.py`), and which critic it is (the command line keeps one file for one critic).
+Left out: what it is worth (`trial.py`, `screens.py`), and which critic it is (the command line keeps one file for one
+critic).
 """
 
 from __future__ import annotations
@@ -50,13 +52,14 @@ def digest_of(trajectory: Trajectory) -> str:
 
 
 class SavedOpinion(Frozen):
-    """`trial.Opinion` of one action; a logit may be infinite."""
+    """`trial.Opinion` of one action, and whether the critic's model broke over it; a logit may be infinite."""
 
     model_config = ConfigDict(ser_json_inf_nan="constants")
 
     action: str
     verdict: Verdict | None
     logit: float | None
+    broken: bool = False
 
 
 class EpisodeOpinions(Frozen):
@@ -70,12 +73,30 @@ class EpisodeOpinions(Frozen):
     @property
     def by_turn(self) -> list[Mapping[str, Opinion]]:
         """For each turn the opinion of each action."""
-        return [{one.action: Opinion(one.verdict, one.logit) for one in turn} for turn in self.turns]
+        return [_by_action(turn) for turn in self.turns]
 
     @property
     def complete(self) -> bool:
-        """Whether every action has an answer; one without may be a model's fault, and is asked for again."""
-        return all(one.verdict is not None or one.logit is not None for turn in self.turns for one in turn)
+        """Whether the model broke over no action. A reply that cannot be read is an answer: it would come again."""
+        return not any(one.broken for turn in self.turns for one in turn)
+
+
+class StepOpinions(Frozen):
+    """What was said of the distinct actions that were proposed in the step of a dataset with this id."""
+
+    model_config = ConfigDict(ser_json_inf_nan="constants")
+
+    step: str
+    said: tuple[SavedOpinion, ...]
+
+    @property
+    def by_action(self) -> Mapping[str, Opinion]:
+        """The opinion of each action."""
+        return _by_action(self.said)
+
+
+def _by_action(said: Sequence[SavedOpinion]) -> dict[str, Opinion]:
+    return {one.action: Opinion(one.verdict, one.logit) for one in said}
 
 
 def distinct(episodes: Sequence[RatedEpisode]) -> list[RatedEpisode]:
@@ -92,7 +113,8 @@ def opinions(
 ) -> list[Mapping[str, Opinion]]:
     """The critic's opinions by turn, over all episodes in order. What the folder has is not asked for again.
 
-    The file appears with the first episode of which every action has an answer. `on_episode` is told how many are done.
+    The file appears with the first episode over which the critic's model did not break. `on_episode` is told how many
+    are done.
     """
     file = JsonlFile(folder / FILE)
     known = {one.episode: one for one in file.read(EpisodeOpinions)}
@@ -139,7 +161,7 @@ def _asked(critic: Critic, one: RatedEpisode) -> list[tuple[SavedOpinion, ...]]:
         said = critic.score(told, actions) if actions else []
         found.append(
             tuple(
-                SavedOpinion(action=action, verdict=judged.verdict, logit=judged.logit)
+                SavedOpinion(action=action, verdict=judged.verdict, logit=judged.logit, broken=judged.broken)
                 for action, judged in zip(actions, said, strict=True)
             )
         )

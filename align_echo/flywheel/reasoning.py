@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from pydantic import Field
@@ -31,7 +32,7 @@ from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.prompts import render
 from align_echo.tokens import TokenSequence
-from align_echo.train.config import Collecting, Lora, TrainConfig
+from align_echo.train.config import Collecting, Lora, Section, TrainConfig
 from align_echo.train.crew import Crew
 from align_echo.train.loss import Objective
 from align_echo.train.methods.rcm import compared
@@ -39,7 +40,6 @@ from align_echo.train.rows import Harvest, Row
 from align_echo.train.run_folder import whole_checkpoints
 from align_echo.train.signals import Signals
 from align_echo.train.trainer import Recipe, RoleTrainer, StepSettings, optimizer_of
-from align_echo.types import Frozen
 from align_echo.wrappers.dice import Dice
 
 AT_ONCE = 64
@@ -48,7 +48,7 @@ AT_ONCE = 64
 Watch = Callable[[int, Signals], None]
 
 
-class ReasoningSettings(Frozen):
+class ReasoningSettings(Section):
     """A warm start on `warm_examples` actions (0: none), `warm_batch` a step, and then `steps` steps of GRPO.
 
     A step judges `states` actions, half of them correct, `samples` times each, in at most `reply_tokens`. LoRA on all
@@ -96,8 +96,7 @@ def reason(example: Example, verdict: Verdict) -> str:
 def demonstration(example: Example, verdict: Verdict, encoder: ChatEncoder) -> Row:
     """The question about an action and a reply as the critic would have sampled it, to be imitated."""
     asked = encoder.opening(reasoned_verdict_messages(example.conversation, example.action))
-    said = write_reasoned_verdict(ReasonedVerdict(reason=reason(example, verdict), verdict=verdict))
-    reply = (*encoder.plain(said), encoder.end_id)
+    reply = _reply(example, verdict, encoder)
     tokens = TokenSequence(
         ids=asked + reply,
         mask=(0,) * len(asked) + (1,) * len(reply),
@@ -105,6 +104,11 @@ def demonstration(example: Example, verdict: Verdict, encoder: ChatEncoder) -> R
         turns=((len(asked), len(asked) + len(reply)),),
     )
     return Row(tokens, "critic", example.key, 1.0, expert=True)
+
+
+def _reply(example: Example, verdict: Verdict, encoder: ChatEncoder) -> tuple[int, ...]:
+    said = write_reasoned_verdict(ReasonedVerdict(reason=reason(example, verdict), verdict=verdict))
+    return (*encoder.plain(said), encoder.end_id)
 
 
 def fitting_examples(
@@ -116,6 +120,28 @@ def fitting_examples(
         for one in examples
         if len(encoder.opening(reasoned_verdict_messages(one.conversation, one.action))) + reply_tokens <= longest
     ]
+
+
+def labelled(examples: Sequence[Example], rule: Rule) -> list[tuple[Example, Verdict]]:
+    """The examples that the rule labels, with their labels."""
+    return [(one, label) for one in examples if (label := one.label(rule)) is not None]
+
+
+def imitated(
+    pairs: Sequence[tuple[Example, Verdict]], encoder: ChatEncoder, settings: ReasoningSettings
+) -> list[tuple[Example, Verdict]]:
+    """What the warm start shows, turn by turn: of a demonstration longer than `reply_tokens` the critic would learn a
+    reply that is cut off when it is sampled, so such are left out. Raises `UsageError` where all are.
+    """
+    if not settings.warm_examples:
+        return []
+    fitting = (one for one in by_turn(pairs, settings.seed) if len(_reply(*one, encoder)) <= settings.reply_tokens)
+    shown = list(islice(fitting, settings.warm_examples))
+    if not shown:
+        raise UsageError(
+            f"no demonstration fits into {settings.reply_tokens} tokens: set `reply_tokens`, or `warm_examples: 0`"
+        )
+    return shown
 
 
 def fit_reasoning(
@@ -132,16 +158,16 @@ def fit_reasoning(
     """Train the crew's critic; checkpoints of the warm start go to `warm`, those of GRPO to `folder`.
 
     It goes on from the last checkpoint that is there. The engine has the weights of the end. Raises `UsageError` where
-    a label has no example.
+    a label has no example, or no demonstration fits.
     """
-    labelled = [(one, label) for one in examples if (label := one.label(rule)) is not None]
-    if {label for _, label in labelled} != {"correct", "wrong"}:
+    pairs = labelled(examples, rule)
+    if {label for _, label in pairs} != {"correct", "wrong"}:
         raise UsageError("there are not both correct and wrong actions to learn from")
-    if settings.warm_examples and not _newest(folder):
-        shown = by_turn(labelled, settings.seed)[: settings.warm_examples]
+    encoder = crew.models["critic"].encoder
+    shown = [] if _newest(folder) else imitated(pairs, encoder, settings)
+    if shown:
         size = settings.warm_batch
         parts = [shown[place : place + size] for place in range(0, len(shown), size)]
-        encoder = crew.models["critic"].encoder
 
         def imitate(number: int) -> Harvest:
             return Harvest(tuple(demonstration(one, label, encoder) for one, label in parts[number]))
@@ -155,43 +181,54 @@ def fit_reasoning(
         _train(crew, imitate, imitating, settings, warm, steps=len(parts), lr=settings.warm_lr, watch=watch_warm)
 
     def compare(number: int) -> Harvest:
-        return judged(crew.models["critic"], states_at(number, labelled, settings), settings, number)
+        return judged(crew.models["critic"], states_at(number, pairs, settings), settings)
 
     comparing = StepSettings(tokens_per_batch=settings.tokens_per_batch)
     _train(crew, compare, comparing, settings, folder, steps=settings.steps, lr=settings.lr, watch=watch)
     crew.publish()
 
 
-def by_turn(labelled: Sequence[tuple[Example, Verdict]], seed: int) -> list[tuple[Example, Verdict]]:
+def by_turn(pairs: Sequence[tuple[Example, Verdict]], seed: int) -> list[tuple[Example, Verdict]]:
     """Turns in an order by the seed, actions of a turn together: what was read before them is then computed once."""
     found: dict[str, list[tuple[Example, Verdict]]] = {}
-    for one, label in labelled:
+    for one, label in pairs:
         found.setdefault(f"{one.task_id} {one.sample} {one.round} {one.turn}", []).append((one, label))
     return [pair for turn in Dice(f"warm start {seed}").shuffled(sorted(found)) for pair in found[turn]]
 
 
+class State(NamedTuple):
+    """An action that is judged, and in which lap over those of its label: from 0."""
+
+    example: Example
+    label: Verdict
+    lap: int
+
+
 def states_at(
-    harvest: int, labelled: Sequence[tuple[Example, Verdict]], settings: ReasoningSettings
-) -> list[tuple[Example, Verdict]]:
-    """The actions of a harvest: laps over the correct and over the wrong ones, each lap in an order of its own."""
+    harvest: int, pairs: Sequence[tuple[Example, Verdict]], settings: ReasoningSettings
+) -> list[State]:
+    """The actions of a harvest: laps over the correct and over the wrong ones, each lap in an order of its own.
+
+    With fewer actions of a label than a harvest takes one comes several times, each time in another lap.
+    """
     wrong = settings.states // 2
     counts: dict[Verdict, int] = {"correct": settings.states - wrong, "wrong": wrong}
-    found = []
+    found: list[State] = []
     for verdict, count in counts.items():
-        pool = [one for one in labelled if one[1] == verdict]
-        for place in range(harvest * count, (harvest + 1) * count):
-            lap, number = divmod(place, len(pool))
-            found.append(Dice(f"states {settings.seed} {verdict} {lap}").shuffled(pool)[number])
+        pool = [one for one, label in pairs if label == verdict]
+        first, last = harvest * count, (harvest + 1) * count
+        for lap in range(first // len(pool), (last - 1) // len(pool) + 1):
+            order = Dice(f"states {settings.seed} {verdict} {lap}").shuffled(pool)
+            begin = lap * len(pool)
+            found += [State(one, verdict, lap) for one in order[max(first - begin, 0) : last - begin]]
     return found
 
 
-def judged(
-    model: LocalModel, drawn: Sequence[tuple[Example, Verdict]], settings: ReasoningSettings, harvest: int
-) -> Harvest:
-    """Every action judged so often, replies about one action a group. Draws of other harvests are others."""
+def judged(model: LocalModel, drawn: Sequence[State], settings: ReasoningSettings) -> Harvest:
+    """Every action judged so often, replies about one action a group. Draws of other laps are others."""
     asked = [
-        (f"{place} {one.key}", one, label, harvest * settings.samples + sample)
-        for place, (one, label) in enumerate(drawn)
+        (f"{place} {one.key}", one, label, lap * settings.samples + sample)
+        for place, (one, label, lap) in enumerate(drawn)
         for sample in range(settings.samples)
     ]
     with ThreadPoolExecutor(AT_ONCE) as pool:

@@ -34,7 +34,7 @@ Momentum = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Section(Frozen):
-    """Part of a config; numbers are finite."""
+    """Settings, or part of them; numbers are finite."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 

@@ -50,6 +50,22 @@ def test_every_agent_plays_without_key_or_network(agent, run):
     assert {call.model for call in calls} == {NOT_A_MODEL}
 
 
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (("evaluate", "--tasks", "123", "--agent", "expert"), "76 of 123 tasks of miniwob's split test"),
+        (("critic", "collect", "--tasks", "123", "--states", "expert"), "76 of 123 tasks of miniwob's split train"),
+    ],
+)
+def test_an_expert_is_refused_where_tasks_have_none(command, told, run):
+    agent = () if "--agent" in command else ("--agent", "vanilla", "--model", "novice")
+    status, out, err = run(*command, *agent, "--env", "miniwob", "--out", "run")
+    assert (status, out, err.count("\n")) == (2, "", 1), err
+    split = told.split()[-1]
+    assert f"{told} have no expert; all of the split expert_{split} have one" in err
+    assert not list(Path().iterdir())
+
+
 def test_a_stopped_evaluation_with_samples_goes_on_as_if_it_had_not_been(run, stop_after_first_episode):
     command = evaluate("self-consistency", "--model", "novice")
     assert run(*command, "--out", "run")[0] == 130

@@ -15,7 +15,7 @@ from align_echo.cli.fit import Fitted
 from align_echo.cli.main import main
 from align_echo.critic.scoring import read_calibration
 from align_echo.flywheel.collection import Collected, read_collection
-from align_echo.flywheel.examples import Example, read_examples, write_examples
+from align_echo.flywheel.examples import Example, Said, is_held_out, read_examples, write_examples
 from align_echo.flywheel.trial import Trial
 from align_echo.types import Trajectory
 from tests.align.endpoint import serve
@@ -187,6 +187,68 @@ def test_the_seed_of_a_config_counts_unless_the_command_names_another(examples, 
     assert json.loads(Path("other/config.json").read_text())["settings"]["seed"] == 3
 
 
+@pytest.mark.parametrize("kind", [(), ("--reasoning",)])
+@pytest.mark.parametrize(("tested", "long"), [(False, "wrong"), (True, "correct")])
+def test_what_is_too_long_may_leave_a_side_one_label_alone_and_is_then_refused(kind, tested, long, model, run):
+    def messages(task: str, label: str) -> tuple[Said, ...]:
+        too_long = label == long and is_held_out(task, 0.3) == tested
+        return (Said(role="user", content=f"{task} {'hall ' * (500 if too_long else 1)}"),)
+
+    made = [
+        example(f"task {number}", action, nearer=label, messages=messages(f"task {number}", label))
+        for number in range(8)
+        for action, label in (("look", "correct"), ("wait", "wrong"))
+    ]
+    write_examples(made, Path("one/examples.parquet"))
+    Path("settings.yaml").write_text("longest: 400")
+    status, out, err = run(*train(Path("one"), model, *kind, "--config", "settings.yaml", "--held-out", "0.3"))
+    assert (status, out, err.count("\n")) == (2, "", 1), err
+    assert f"no conversation about a {long} action fits into 400 tokens: set `longest`" in err
+    assert not Path("critic").exists()
+
+
+def test_a_wrong_value_is_told_by_where_it_comes_from(examples, model, run):
+    Path("settings.yaml").write_text("{rank: 0, lr: 0.001}")
+    config = ("--config", "settings.yaml")
+    for more, told in (
+        ((*config, "--lr", "-1"), "settings.yaml: rank: "),
+        (("--lr", "-1"), "--lr: Input should be greater than 0"),
+        (("--reasoning", "--lr", "inf"), "--lr: Input should be a finite number"),
+        (("--weights", "some"), "--weights: Input should be 'lora' or 'full'"),
+    ):
+        status, out, err = run(*train(examples, model, *more))
+        assert (status, out, err.count("\n")) == (2, "", 1), err
+        assert f"align-echo: {told}" in err
+    Path("settings.yaml").write_text("{lr: .inf, rank: 2}")
+    for more, told in ((config, "settings.yaml: lr: "), ((*config, "--lr", "-1"), "--lr: Input should be greater")):
+        status, _, err = run(*train(examples, model, *more))
+        assert (status, err.count("\n")) == (2, 1)
+        assert f"align-echo: {told}" in err
+
+
+def test_another_folder_than_that_of_a_critic_of_text_is_told_what_it_is(collection, model, run):
+    pytest.importorskip("PIL")
+    from align_echo.critic.vision_tiny import tiny_vision
+
+    made = Path("run/critic")
+    shutil.copytree(model, made)
+    Path("run/config.json").write_text(json.dumps({"command": "critic train"}))
+    vision, encoder = tiny_vision()
+    vision.save_pretrained("eyes")
+    encoder.save(Path("eyes"))
+    for name, told in (
+        ("run", "no model can be loaded from run: name run/critic, which holds one"),
+        ("./eyes", "eyes is a critic on screens: put it on trial with align-echo critic gui-steps"),
+    ):
+        status, out, err = run("critic", "evaluate", "--critic", name, "--examples", collection, "--out", "trial")
+        assert (status, out, err.count("\n")) == (2, "", 1), err
+        assert told in err
+        assert not Path("trial").exists()
+    status, out, err = run(*train(collection, Path("run"), "--held-out", "0"))
+    assert (status, out, err.count("\n")) == (2, "", 1), err
+    assert "run holds no tokenizer: name run/critic, which holds one" in err
+
+
 BAD = {
     "an agent without a model": ([*COLLECT[:4], "--agent", "expert"], "the agent expert asks no model"),
     "candidates that would be alike": ([*COLLECT, "--temperature", "0"], "--candidates 8 needs a --temperature"),
@@ -269,7 +331,9 @@ def test_agents_and_critics_at_endpoints_need_tell_no_probabilities(endpoint, ru
             status, out, err = run("critic", "evaluate", *asked, "--examples", "made", "--out", "none")
             assert (status, out) == (2, "")
             assert message in err
-            assert [one.name for one in Path("none").iterdir()] == ["config.json"], "a false start, to be begun anew"
+            kept = {"nobody": ["config.json"], "mute": ["config.json", "opinions.jsonl"]}
+            assert sorted(one.name for one in Path("none").iterdir()) == kept[name]
+            assert "--resume" not in err
 
 
 def test_evaluate_refuses_a_rule_that_the_model_cannot_serve_before_it_plays(run):

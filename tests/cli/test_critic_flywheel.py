@@ -10,8 +10,9 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("datasets")
 
-from align_echo.cli.flywheel import Flywheel
+from align_echo.cli.flywheel import Flywheel, apart
 from align_echo.flywheel.examples import read_examples
+from align_echo.wrappers.catalogue import environment
 
 FLYWHEEL = [
     *("critic", "flywheel", "--env", "webshop", "--model", "pocket", "--rounds", "2", "--tasks", "3"),
@@ -55,9 +56,13 @@ BAD = {
     "a flywheel that was not begun": (["--resume"], "there is nothing to resume in wheel"),
     "nothing to choose from": (["--candidates", "1"], "--candidates"),
     "an unknown environment": (["--env", "chess"], "unknown environment 'chess'"),
-    "a split to test on that was learned from": (["--split", "train", "--test-split", "align_test"], "share tasks"),
+    "a split to test on that was learned from": (["--split", "test", "--test-split", "align_test"], "share 50 tasks"),
     "more tasks than there are": (["--test-tasks", "51"], "ask for 1 to 50, not 51"),
-    "the same split twice": (["--split", "eval", "--test-split", "eval"], "share tasks"),
+    "the same split twice": (["--split", "eval", "--test-split", "eval"], "share 1000 tasks"),
+    "states of an expert that is not there": (
+        ["--env", "miniwob", "--agent", "vanilla", "--split", "expert_train", "--tasks", "20", "--test-tasks", "41"],
+        "of 41 tasks of miniwob's split test have no expert; all of the split expert_test have one",
+    ),
     "a split that is not there": (["--split", "night"], "no split 'night'"),
     "an agent without a model": (["--agent", "expert"], "the agent expert asks no model"),
 }
@@ -71,3 +76,12 @@ def test_bad_input_is_one_line(case, run):
     assert message in err
     assert not Path("wheel").exists()
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("env", "split", "other"),
+    [("miniwob", "train", "expert_test"), ("miniwob", "expert_train", "test"), ("webshop", "train", "align_test")],
+)
+def test_splits_are_apart_if_no_task_is_in_both(env, split, other):
+    apart(environment(env), split, other)
+    apart(environment(env), other, split)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,11 +14,15 @@ pytest.importorskip("torch")
 pytest.importorskip("datasets")
 
 from align_echo.cli.fit import Fitted
+from align_echo.critic.reasoned_verdict import Judgement, judge
+from align_echo.models import load_model
+from align_echo.prompts import prompt_hash
+from align_echo.types import ChatModel, Message
 from tests.cli.test_critic import examples, model
 
 __all__ = ["examples", "model"]
 
-SETTINGS = "{weights: full, warm_examples: 4, warm_batch: 2, steps: 2, states: 2, samples: 2, reply_tokens: 8}"
+SETTINGS = "{weights: full, warm_examples: 4, warm_batch: 2, steps: 2, states: 2, samples: 2, reply_tokens: 96}"
 
 
 def train(examples: Path, model: Path, *more: object) -> list[object]:
@@ -45,6 +51,32 @@ def test_it_writes_a_model_that_can_be_asked_and_what_it_is_worth_on_tasks_it_di
     assert "verdicts: 0 correct, 0 wrong" in out
 
 
+@pytest.mark.parametrize("weights", ["lora", "full"])
+def test_the_saved_critic_says_what_the_trained_one_said(weights, examples, model, run, monkeypatch):
+    said: list[tuple[Sequence[Message], str, str]] = []
+
+    def keep(one: ChatModel, asked: Sequence[Message], action: str, **how: Any) -> Judgement:
+        found = judge(one, asked, action, **how)
+        said.append((asked, action, found.reply))
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr("align_echo.critic.reasoning.judge", keep)
+        command = train(examples, model, "--held-out", "0.3", "--weights", weights)
+        rate = {"lora": "3e-2", "full": "1e-2"}[weights]
+        Path("settings.yaml").write_text(SETTINGS.replace("weights: full", f"warm_lr: {rate}"))
+        status, _, err = run(*command)
+        assert status == 0, err
+    assert said
+    assert Path("critic/critic/adapter").is_dir() == (weights == "lora")
+
+    def replies(name: str) -> list[str]:
+        critic = load_model(name)
+        return [judge(critic, asked, action, temperature=0, max_tokens=96).reply for asked, action, _ in said]
+
+    assert replies("./critic/critic") == [reply for _, _, reply in said] != replies(str(model))
+
+
 def test_it_goes_on_where_it_was_by_whatever_path_the_examples_are_named(examples, model, run):
     assert run(*train(examples, model, "--held-out", "0"))[0] == 0
     before = Path("critic/critic/model.safetensors").read_bytes()
@@ -61,6 +93,27 @@ def test_it_goes_on_where_it_was_by_whatever_path_the_examples_are_named(example
     status, _, err = run(*train(examples, model, "--held-out", "0", "--lr", "0.5", "--resume"))
     assert (status, err.count("\n")) == (2, 1)
     assert "critic was started with another settings" in err
+
+
+def test_what_it_was_taught_by_stays_the_same(examples, model, run, monkeypatch):
+    assert run(*train(examples, model, "--held-out", "0"))[0] == 0
+
+    def changed(name: str) -> str:
+        return "another" if name == "critic/reason" else prompt_hash(name)
+
+    monkeypatch.setattr("align_echo.cli.fit.prompt_hash", changed)
+    status, _, err = run(*train(examples, model, "--held-out", "0", "--resume"))
+    assert (status, err.count("\n")) == (2, 1)
+    assert "critic was started with another prompt" in err
+
+
+def test_replies_too_short_for_what_is_to_be_imitated_are_refused(examples, model, run):
+    command = train(examples, model)
+    Path("settings.yaml").write_text("{weights: full, reply_tokens: 8}")
+    status, out, err = run(*command)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "no demonstration fits into 8 tokens: set `reply_tokens`, or `warm_examples: 0`" in err
+    assert not Path("critic").exists()
 
 
 def test_a_setting_that_it_does_not_have_is_refused(examples, model, run):

@@ -41,6 +41,7 @@ def endpoint() -> Iterator[Endpoint]:
         "picky": verdict,
         "falling": falling,
         "arguing": lambda request: REASONED + verdict(request),
+        "mumbling": lambda request: REASONED + verdict(request).replace("wrong", "hm"),
     }
     with serve(scripts) as served:
         yield served
@@ -105,12 +106,29 @@ def test_a_resumed_trial_asks_for_the_same(evaluate):
     assert "add --out DIR" in err
 
 
-def test_what_a_critic_that_broke_left_open_is_asked_again(evaluate):
+def test_what_a_critic_that_broke_left_open_is_asked_again(evaluate, endpoint):
     assert evaluate("falling", "--out", "trial")[0] == 0
     assert outcome("trial").critic.unreadable > 0
     kept = JsonlFile(Path("trial/opinions.jsonl")).read(EpisodeOpinions)
     assert all(one.complete for one in kept)
     assert len(kept) < 2
+    before = len(endpoint.asked("falling"))
+    evaluate("falling", "--out", "trial", "--resume")
+    assert len(endpoint.asked("falling")) > before
+
+
+def test_a_reply_that_cannot_be_read_is_an_answer_and_is_not_asked_for_again(evaluate, endpoint):
+    assert evaluate("mumbling", "--reasoning", "--out", "trial")[0] == 0
+    assert outcome("trial").critic.unreadable > 0
+    assert len(JsonlFile(Path("trial/opinions.jsonl")).read(EpisodeOpinions)) == 2
+    before = len(endpoint.asked("mumbling"))
+    assert evaluate("mumbling", "--reasoning", "--out", "trial", "--resume")[0] == 0
+    assert len(endpoint.asked("mumbling")) == before
+
+
+def test_opinions_of_before_faults_were_told_are_read():
+    line = '{"episode": "e", "turns": [[{"action": "look", "verdict": "wrong", "logit": null}]]}'
+    assert EpisodeOpinions.model_validate_json(line).complete
 
 
 def test_an_episode_that_several_collections_hold_counts_once(evaluate, collection, tmp_path):

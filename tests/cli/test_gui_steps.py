@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,14 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("PIL")
 
+from transformers.utils import logging as transformers_logging
+
 from align_echo.cli.fit_screens import FittedOnScreens
 from align_echo.critic.scoring import read_calibration
+from align_echo.critic.screen_verdict import Screen
+from align_echo.critic.selection import Judged
+from align_echo.critic.vision import VisionScorer
+from align_echo.critic.vision_tiny import tiny_vision
 from align_echo.flywheel.screens import ScreenTrial
 from benchmarks.vision_critic import dataset
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
@@ -70,6 +78,111 @@ def test_a_finished_training_is_not_written_over_and_other_settings_do_not_resum
     assert status == 2
     assert "another settings" in err
     assert Path("made/summary.json").read_bytes() == before
+
+
+def test_a_training_that_was_stopped_ends_as_one_that_was_not_and_only_on_the_same_pictures(
+    folder, run, monkeypatch, tmp_path
+):
+    Path("often.yaml").write_text("{weights: full, lr: 0.001, batch_size: 2, at_once: 16, save_every: 5}")
+    status, _, err = run(*train(folder, Path("often.yaml")))
+    assert status == 0, err
+    whole = Path("made").rename("whole")
+
+    def stop(line: str) -> None:
+        if line.startswith("step 10/"):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("align_echo.cli.fit_screens.note", stop)
+        status, _, err = run(*train(folder, Path("often.yaml")))
+    assert (status, one_line(err)) == (130, True), err
+    assert "repeat the command with: --resume" in err
+
+    other = shutil.copytree(folder, tmp_path / "other")
+    shutil.copy(other / "screens" / "000003.png", other / "screens" / "000004.png")
+    status, _, err = run(*train(other, Path("often.yaml"), "--resume"))
+    assert (status, one_line(err)) == (2, True), err
+    assert "made was started with another screens" in err
+
+    same = shutil.copytree(folder, tmp_path / "same")
+    status, _, err = run(*train(same, Path("often.yaml"), "--resume"))
+    assert status == 0, err
+    for name in ("summary.json", "critic/model.safetensors", "critic/calibration.json"):
+        assert Path("made", name).read_bytes() == (whole / name).read_bytes()
+
+
+@pytest.fixture(scope="module")
+def critic(tmp_path_factory) -> Path:
+    """One that was not trained."""
+    made: Path = tmp_path_factory.mktemp("critics") / "tiny"
+    model, encoder = tiny_vision(1)
+    model.save_pretrained(made)
+    encoder.save(made)
+    return made
+
+
+def test_a_trial_that_was_stopped_asks_only_about_what_is_left_and_comes_to_the_same(folder, critic, run, monkeypatch):
+    asked: list[int] = []
+    score = VisionScorer.score
+
+    def counted(scorer: VisionScorer, screen: Screen, actions: Sequence[str]) -> list[Judged]:
+        asked.append(len(actions))
+        return score(scorer, screen, actions)
+
+    monkeypatch.setattr(VisionScorer, "score", counted)
+    show: Callable[[], None] = transformers_logging.enable_progress_bar
+    show()
+    command = ["critic", "gui-steps", folder, "--critic", critic, "--seed", 3]
+    status, _, err = run(*command, "--out", "whole")
+    assert status == 0, err
+    assert len(asked) == 30
+    assert err.splitlines() == ["asking about 60 actions on 30 screens", "20 of 30 screens"], "and no bar of weights"
+
+    def stop(line: str) -> None:
+        if line == "20 of 30 screens":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("align_echo.cli.screens.note", stop)
+        status, _, err = run(*command, "--out", "trial")
+    assert (status, one_line(err)) == (130, True), err
+    assert not Path("trial/summary.json").exists()
+    assert len(Path("trial/opinions.jsonl").read_text().splitlines()) == 20
+    status, _, err = run(*command, "--out", "trial")
+    assert (status, one_line(err)) == (2, True), err
+    assert "add --resume" in err
+    status, _, err = run(*command[:-1], 4, "--out", "trial", "--resume")
+    assert (status, one_line(err)) == (2, True), err
+    assert "trial was started with seed = 3" in err
+    status, _, err = run(*command, "--out", "trial", "--resume")
+    assert status == 0, err
+    assert len(asked) == 60
+    for name in ("summary.json", "opinions.jsonl", "config.json"):
+        assert Path("trial", name).read_bytes() == Path("whole", name).read_bytes()
+
+
+def test_more_candidates_than_there_are_are_told_of(folder, run):
+    status, _, err = run("critic", "gui-steps", folder, "--candidates", 5, "--out", "a")
+    assert status == 0, err
+    assert err.splitlines() == ["not all steps have 5 candidates: rules choose among 2 at most"]
+    trial = ScreenTrial.model_validate_json(Path("a/summary.json").read_text())
+    assert {one.candidates for one in trial.curve} == {1, 2}
+
+
+def test_predictions_that_are_named_twice_count_once_and_hostile_ones_are_no_actions(folder, settings, run):
+    hostile = [r'type("\ud800")', r'open_app("\udfff")', "click(1e999, 0)", "\0", "hm"]
+    rows = [json.loads(line) for line in (folder / "predictions.jsonl").read_text().splitlines()]
+    rows[0]["candidates"] += hostile
+    Path("some.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    shutil.copy("some.jsonl", "copy.jsonl")
+    named = [part for name in ("some.jsonl", "./some.jsonl", "copy.jsonl") for part in ("--predictions", name)]
+    status, _, err = run(*train(folder, settings, *named))
+    assert status == 0, err
+    fitted = FittedOnScreens.model_validate_json(Path("made/summary.json").read_text())
+    assert fitted.held_out is not None
+    assert (fitted.unparsed, fitted.learned_from + fitted.held_out.n) == (len(hostile), 60)
+    status, _, err = run(*train(folder, settings, "--predictions", "copy.jsonl", "--resume"))
+    assert status == 0, err
 
 
 def test_predictions_are_scored_without_a_critic_and_without_a_model(folder, run, monkeypatch):

@@ -143,6 +143,13 @@ def test_the_judge_reads_the_agents_conversation_and_a_judge_of_its_own_no_token
         assert all(one.tokens is None for one in asked)
 
 
+def test_a_judge_that_broke_is_told_from_one_that_cannot_be_understood_or_had_no_room() -> None:
+    judge = judge_of({"a": ModelError("down"), "b": "hm", "c": ContextOverflowError("full"), "d": "wrong"})
+    conversation = Vanilla(ScriptedModel([])).conversation(VIEW)
+    said = Scorer(judge).score(conversation, ["a", "b", "c", "d"])
+    assert [(one.verdict, one.broken) for one in said] == [(None, True), (None, False), (None, False), ("wrong", False)]
+
+
 def test_a_candidate_that_breaks_breaks_the_turn() -> None:
     with pytest.raises(ModelError, match="down"):
         best(["look", ModelError("down")], {})

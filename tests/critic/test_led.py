@@ -2,27 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
+
 from align_echo.agents.vanilla import Vanilla
 from align_echo.critic.best_of import BestOf
 from align_echo.critic.led import Led
+from align_echo.errors import EngineError, ModelError
 from align_echo.models import ScriptedModel
-from align_echo.types import AgentReply, AgentView
+from align_echo.types import AgentReply, AgentView, Completion, Message
 from tests.agents.views import VIEW
 
 
 class Leader:
-    """Always says the same."""
+    """Always says the same, or nothing."""
 
     name = "leader"
 
-    def __init__(self, action: str) -> None:
+    def __init__(self, action: str | None) -> None:
         self._action = action
 
     def act(self, view: AgentView) -> AgentReply:
-        return AgentReply(text=self._action, action=self._action)
+        return AgentReply(text=self._action or "", action=self._action)
 
 
-def led(replies: list[str], leader: str, *, candidates: int = 2) -> AgentReply:
+class Broken:
+    """A leader whose engine fails."""
+
+    name = "broken"
+
+    def act(self, view: AgentView) -> AgentReply:
+        raise EngineError("the engine is gone")
+
+
+class Numbered:
+    """A model that says which sample it is."""
+
+    name = "numbered"
+
+    def __init__(self, sample: int = 0) -> None:
+        self._sample = sample
+
+    def with_sample(self, sample: int) -> Numbered:
+        return Numbered(sample)
+
+    def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 1) -> Completion:
+        return Completion(text=f"go to room {self._sample}")
+
+
+def candidates_of(reply: AgentReply) -> list[str | None]:
+    assert reply.choice is not None
+    return [one.action for one in reply.choice.candidates]
+
+
+def led(replies: Sequence[str | ModelError], leader: str | None, *, candidates: int = 2) -> AgentReply:
     agent = Vanilla(ScriptedModel(replies), temperature=1.0)
     proposer = BestOf(agent, candidates, pick="first") if candidates > 1 else agent
     return Led(proposer, Leader(leader)).act(VIEW)
@@ -49,3 +83,34 @@ def test_a_single_reply_is_a_candidate_too():
     assert [one.action for one in asked.choice.candidates] == ["look"] == [one.action for one in same.choice.candidates]
     assert (asked.choice.taken, same.choice.taken) == (None, 0)
     assert asked.action == "inventory"
+
+
+def test_a_leader_without_an_action_sends_none_and_the_candidates_stay_on_record():
+    reply = led(["look", "inventory"], None)
+    assert (reply.text, reply.action, candidates_of(reply)) == ("", None, ["look", "inventory"])
+    assert reply.choice is not None
+    assert reply.choice.taken is None
+
+
+def test_where_nobody_has_an_action_none_is_made_up():
+    reply = led(["", ""], None)
+    assert (reply.action, candidates_of(reply)) == (None, [None, None])
+
+
+@pytest.mark.parametrize("candidates", [1, 2])
+def test_another_sample_is_other_candidates_under_the_same_leader(candidates):
+    agent = Vanilla(Numbered(), temperature=1.0)
+    proposer = BestOf(agent, candidates, pick="first") if candidates > 1 else agent
+    first = Led(proposer, Leader("look"))
+    drawn = [candidates_of(one.act(VIEW)) for one in (first, first.with_sample(1), first.with_sample(2), first)]
+    assert drawn[0] == drawn[3] == [f"go to room {number}" for number in range(candidates)]
+    assert len({action for some in drawn[:3] for action in some}) == 3 * candidates
+    assert {one.act(VIEW).action for one in (first, first.with_sample(1))} == {"look"}
+    assert first.with_sample(1).name == first.name
+
+
+def test_what_fails_fails_the_turn():
+    with pytest.raises(ModelError, match="down"):
+        led(["look", ModelError("down")], "look")
+    with pytest.raises(EngineError, match="gone"):
+        Led(Vanilla(ScriptedModel(["look"]), temperature=1.0), Broken()).act(VIEW)

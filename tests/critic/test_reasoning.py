@@ -54,6 +54,7 @@ def test_it_is_asked_once_greedily_about_every_action_in_order_and_gives_no_prob
         (None, None, None),
         (None, None, None),
     ]
+    assert [one.broken for one in found] == [False, False, False, True]
     assert (judge.heard, found[0].usage.completion_tokens) == ([0.0] * 4, 3)
     assert Reasoner(judge).score(ASKED, []) == []
 
@@ -65,6 +66,9 @@ def test_several_verdicts_are_a_vote_and_their_share_a_probability() -> None:
     assert look.p_correct == pytest.approx(2.5 / 4)
     assert go.p_correct == pytest.approx(0.5 / 4)
     assert (set(judge.heard), look.usage.completion_tokens) == ({1.0}, 9)
+    torn = Judge({"look": [reply("correct"), "broken"], "go": [reply("correct"), "hm"]})
+    found = Reasoner(torn, votes=2).score(ASKED, ["look", "go"])
+    assert [(one.verdict, one.broken) for one in found] == [("correct", True), ("correct", False)]
     with pytest.raises(UsageError, match="once or more"):
         Reasoner(judge, votes=0)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 pytest.importorskip("torch")
@@ -10,7 +12,7 @@ pytest.importorskip("PIL")
 import torch
 from PIL import Image
 
-from align_echo.critic.screen_verdict import RED, Screen, marked, question
+from align_echo.critic.screen_verdict import MOST_EARLIER, RED, Screen, marked, question
 from align_echo.critic.vision import VisionScorer, load_scorer, next_logits, read_vision
 from align_echo.critic.vision_tiny import tiny_vision
 from align_echo.errors import MissingDataError, UsageError
@@ -27,7 +29,7 @@ def tiny():
     return tiny_vision(seed=1)
 
 
-def shown(instruction: str = "Click the blue box.", history: tuple[str, ...] = ()) -> Screen:
+def shown(instruction: str = "Click the blue box.", history: Sequence[str] = ()) -> Screen:
     return Screen(screen("blue", (20, 30, 60, 70)), instruction, history)
 
 
@@ -76,6 +78,23 @@ def test_the_question_tells_task_history_and_action_and_of_the_circle_only_if_th
     without = question(shown(), parse("press_home()")).content
     assert "red circle" not in without
     assert "Done so far" not in without
+
+
+def test_of_a_long_history_the_last_actions_are_told_and_how_many_came_before(tiny):
+    model, encoder = tiny
+    lines = [f"click({number}, {number})" for number in range(1000)]
+    said = question(shown(history=lines), CLICK).content
+    told = [line for line in said.splitlines() if line.partition(". ")[2].startswith("click(")]
+    assert told == [f"{number + 1}. click({number}, {number})" for number in range(1000 - MOST_EARLIER, 1000)]
+    assert f"({1000 - MOST_EARLIER} actions before these)" in said
+    assert "(1 action before these)" in question(shown(history=lines[: MOST_EARLIER + 1]), CLICK).content
+    assert "before these" not in question(shown(history=lines[:MOST_EARLIER]), CLICK).content
+    assert len(encoder.sight(shown(history=lines), CLICK).ids) < model.config.text_config.max_position_embeddings
+
+
+def test_no_question_is_longer_than_is_said():
+    long = question(shown("x" * 10**5, ("y " * 10**4,) * 500), parse(f'finished("{"z" * 10**5}")')).content
+    assert 17_000 < len(long) < 19_000
 
 
 def test_text_from_outside_becomes_neither_tag_nor_token(tiny):

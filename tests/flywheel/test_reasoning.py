@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("peft")
 
@@ -22,9 +25,13 @@ from align_echo.flywheel.reasoning import (
     demonstration,
     fit_reasoning,
     fitting_examples,
+    imitated,
+    judged,
+    labelled,
     reason,
     states_at,
 )
+from align_echo.models import ScriptedModel
 from align_echo.train.crew import Crew, gather
 from align_echo.train.signals import Signals
 from tests.flywheel.test_examples import example
@@ -32,7 +39,7 @@ from tests.models.local.tiny import tiny_encoder, tiny_model, tiny_tokenizer
 
 ENCODER = tiny_encoder()
 SETTINGS = ReasoningSettings(
-    weights="full", warm_examples=4, warm_batch=2, steps=2, states=2, samples=2, reply_tokens=8, save_every=1
+    weights="full", warm_examples=4, warm_batch=2, steps=2, states=2, samples=2, reply_tokens=96, save_every=1
 )
 
 
@@ -40,10 +47,6 @@ def examples() -> list[Example]:
     """Whether an action is right can be told from its first word."""
     words = {"go": "correct", "sing": "wrong"}
     return [example(f"task {task}", f"{word} {task}", nearer=of) for task in range(6) for word, of in words.items()]
-
-
-def labelled() -> list[tuple[Example, Verdict]]:
-    return [(one, label) for one in examples() if (label := one.label("nearer")) is not None]
 
 
 @pytest.fixture
@@ -81,11 +84,54 @@ def test_the_reason_says_what_the_label_knows_and_what_can_be_read():
 
 def test_every_harvest_is_half_correct_and_all_actions_come_before_any_comes_again():
     settings = SETTINGS.model_copy(update={"states": 4})
-    laps = [states_at(number, labelled(), settings) for number in range(3)]
-    assert all([label for _, label in one].count("wrong") == 2 for one in laps)
-    assert {one.key for lap in laps for one, _ in lap} == {one.key for one in examples()}
-    assert states_at(3, labelled(), settings) != laps[0]
-    assert states_at(1, labelled(), settings) == laps[1]
+    pairs = labelled(examples(), "nearer")
+    laps = [states_at(number, pairs, settings) for number in range(3)]
+    assert all([of.label for of in one].count("wrong") == 2 for one in laps)
+    assert {of.example.key for lap in laps for of in lap} == {one.key for one in examples()}
+    assert [of.example for of in states_at(3, pairs, settings)] != [of.example for of in laps[0]]
+    assert states_at(1, pairs, settings) == laps[1]
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(2, 20), st.integers(0, 5))
+def test_no_action_is_judged_twice_in_a_lap_and_a_lap_ends_before_the_next_begins(correct, wrong, states, seed):
+    pairs = labelled(examples()[::2][:correct] + examples()[1::2][:wrong], "nearer")
+    settings = SETTINGS.model_copy(update={"states": states, "seed": seed})
+    found = [one for harvest in range(4) for one in states_at(harvest, pairs, settings)]
+    assert len(found) == 4 * states
+    for label, count in (("correct", correct), ("wrong", wrong)):
+        drawn = [(of.lap, of.example.key) for of in found if of.label == label]
+        assert len(set(drawn)) == len(drawn)
+        assert [lap for lap, _ in drawn] == [place // count for place in range(len(drawn))]
+
+
+def test_an_action_that_comes_again_is_judged_by_other_draws():
+    class Model(ScriptedModel):
+        def with_sample(self, sample: int) -> Model:
+            asked.append(sample)
+            return self
+
+    asked: list[int] = []
+    pairs = labelled(examples()[:2], "nearer")
+    settings = SETTINGS.model_copy(update={"states": 4, "samples": 3})
+    model: Any = Model(lambda messages: "hm")
+    judged(model, states_at(0, pairs, settings), settings)
+    judged(model, states_at(1, pairs, settings), settings)
+    assert sorted(asked) == sorted([*range(12), *range(12)]), "12 draws of each of two actions"
+
+
+def test_a_demonstration_longer_than_a_reply_may_be_is_not_shown():
+    long = example("z", "search[" + "very " * 40 + "long]", nearer="correct")
+    pairs = labelled([long, *examples()], "nearer")
+    shown = imitated(pairs, ENCODER, SETTINGS.model_copy(update={"warm_examples": 20}))
+    assert {one.key for one, _ in shown} == {one.key for one in examples()}
+    for one, label in shown:
+        start, end = demonstration(one, label, ENCODER).tokens.turns[0]
+        assert end - start <= SETTINGS.reply_tokens
+    assert len(imitated(pairs, ENCODER, SETTINGS)) == SETTINGS.warm_examples
+    short = SETTINGS.model_copy(update={"reply_tokens": 8})
+    assert imitated(pairs, ENCODER, short.model_copy(update={"warm_examples": 0})) == []
+    with pytest.raises(UsageError, match="no demonstration fits into 8 tokens"):
+        imitated(pairs, ENCODER, short)
 
 
 def test_conversations_that_leave_no_room_for_a_reply_are_left_out():

@@ -25,7 +25,7 @@ from align_echo.wrappers.gui.actions import (
     action_type,
     point_of,
 )
-from align_echo.wrappers.gui.steps import GuiStep
+from align_echo.wrappers.gui.steps import GuiStep, lies_in
 
 NEAR = 14
 """Percent of the screen: as far as a point may lie from the right one where the target's box is not known."""
@@ -57,8 +57,7 @@ def hits(action: GuiAction, step: GuiStep) -> bool:
     if point is None or not is_grounded(step):
         return False
     if step.box is not None:
-        x1, y1, x2, y2 = step.box
-        return x1 <= point.x <= x2 and y1 <= point.y <= y2
+        return lies_in(point, step.box)
     right = None if step.truth is None else point_of(step.truth)
     return right is not None and near(point, right, (step.width, step.height))
 

@@ -20,7 +20,7 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_va
 
 from align_echo.errors import MissingDataError, MissingExtraError, ReplyFormatError, UsageError, first_line
 from align_echo.types import Frozen
-from align_echo.wrappers.gui.actions import Click, Drag, GuiAction, LongPress, Point, Scroll, parse, write
+from align_echo.wrappers.gui.actions import Click, Drag, GuiAction, LongPress, Point, Scroll, parse, point_of, write
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -45,7 +45,8 @@ class GuiStep(Frozen):
     `instruction` is the whole task, `step_instruction` what to do now (empty where a dataset has none), `history` the
     actions before, in words of any form. `screenshot` is a file in `screens/` of `width` x `height` pixels. `action` is
     the right one as `actions.write` writes it, None where any click into `box` is right; `box` is [x1, y1, x2, y2] of
-    the element it is aimed at, None where it is not known. `number` counts from 0 within the episode.
+    the element it is aimed at, None where it is not known; a right click or long press lies in it. `number` counts from
+    0 within the episode.
     """
 
     id: str = Field(min_length=1)
@@ -74,12 +75,16 @@ class GuiStep(Frozen):
             if not (0 <= x1 <= x2 <= self.width and 0 <= y1 <= y2 <= self.height):
                 raise ValueError(f"the box {list(self.box)} is not [x1, y1, x2, y2] within {self.width}x{self.height}")
         try:
-            points = [] if self.truth is None else _points(self.truth)
+            truth = self.truth
         except ReplyFormatError as error:
             raise ValueError(f"action: {error}") from None
-        for point in points:
+        named = f"the action {self.action}"[:80]
+        for point in _points(truth):
             if not (0 <= point.x < self.width and 0 <= point.y < self.height):
-                raise ValueError(f"the action {self.action} lies outside the screen of {self.width}x{self.height}")
+                raise ValueError(f"{named} lies outside the screen of {self.width}x{self.height}")
+        pressed = None if truth is None else point_of(truth)
+        if pressed is not None and self.box is not None and not lies_in(pressed, self.box):
+            raise ValueError(f"{named} lies outside the box {list(self.box)}: write [x1, y1, x2, y2]")
         return self
 
 
@@ -121,6 +126,15 @@ def read_steps(folder: Path) -> list[GuiStep]:
     if not found:
         raise UsageError(f"{file} holds no step")
     return list(found.values())
+
+
+def content_of(folder: Path, steps: Iterable[GuiStep]) -> dict[str, str]:
+    """What tells a folder from another that is named alike: the SHA-256 of its file of steps, and one over all
+    screenshots.
+    """
+    names = dict.fromkeys(one.screenshot for one in steps)
+    pictures = "".join(_digest(folder / SCREENS / name) for name in names)
+    return {"steps": _digest(folder / STEPS), "screens": hashlib.sha256(pictures.encode()).hexdigest()}
 
 
 def screenshot_of(folder: Path, step: GuiStep) -> Image:
@@ -197,6 +211,10 @@ def _written(steps: Iterable[Recorded], screens: Path) -> Iterator[GuiStep]:
             raise UsageError(f"the step {one.id!r} cannot be written: {error.errors()[0]['msg']}") from error
 
 
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
 def _size_of(folder: Path, name: str, where: str) -> tuple[int, int]:
     try:
         from PIL import Image
@@ -222,7 +240,13 @@ def _inside(folder: Path, name: str) -> Path:
     return file
 
 
-def _points(action: GuiAction) -> list[Point]:
+def lies_in(point: Point, box: tuple[int, int, int, int]) -> bool:
+    """Whether a point lies in a box [x1, y1, x2, y2], edges included."""
+    x1, y1, x2, y2 = box
+    return x1 <= point.x <= x2 and y1 <= point.y <= y2
+
+
+def _points(action: GuiAction | None) -> list[Point]:
     match action:
         case Click(point) | LongPress(point) | Scroll(point, _):
             return [point]

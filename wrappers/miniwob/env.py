@@ -188,7 +188,8 @@ def what_is_wrong(action: GuiAction) -> str:
     off = [point for point in points if not _on_screen(point)]
     if not off:
         return ""
-    return f"({off[0].x}, {off[0].y}) is not on the screen, which is {SIZE[0]} wide and {SIZE[1]} high"
+    named = f"({off[0].x}, {off[0].y})"[:80]
+    return f"{named} is not on the screen, which is {SIZE[0]} wide and {SIZE[1]} high"
 
 
 def _on_screen(point: Point) -> bool:

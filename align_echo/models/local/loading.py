@@ -107,7 +107,8 @@ def run_vllm(source: str) -> Running:
 def encoder_of(source: str) -> ChatEncoder:
     """The encoder of a folder's or hub name's tokenizer, with the end tokens that its generation settings name."""
     if Path(source).is_dir() and not any((Path(source) / name).is_file() for name in _TOKENIZERS):
-        raise MissingDataError(f"{source} holds no tokenizer: save it there too (tokenizer.json)")
+        said = _model_within(source) or "save it there too (tokenizer.json)"
+        raise MissingDataError(f"{source} holds no tokenizer: {said}")
     tokenizer = files_of(source, lambda: AutoTokenizer.from_pretrained(source))
     try:
         ends = GenerationConfig.from_pretrained(source).eos_token_id
@@ -155,4 +156,12 @@ def files_of(source: str, read: Callable[[], Any]) -> Any:
         return read()
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         tried = "" if there else "no such folder is here, and as a name on the hub: "
-        raise UsageError(f"no model can be loaded from {source}: {tried}{first_line(error)}") from None
+        said = _model_within(source) or first_line(error)
+        raise UsageError(f"no model can be loaded from {source}: {tried}{said}") from None
+
+
+def _model_within(source: str) -> str:
+    """Where a model is that lies one folder below, such as a critic in that of its training; "" if there is none."""
+    below = sorted(one.parent for one in Path(source).glob("[!.]*/config.json"))
+    found = [one for one in below if any(one.glob("*.safetensors"))]
+    return f"name {found[0]}, which holds one" if found else ""

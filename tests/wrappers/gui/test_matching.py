@@ -7,6 +7,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from align_echo.wrappers.gui.actions import (
     Click,
@@ -111,9 +112,21 @@ inside = st.one_of(
 )
 
 
-@given(inside)
-def test_the_right_action_succeeds(action):
-    right = step(write(action))
+boxes = st.builds(
+    lambda one, other: (min(one.x, other.x), min(one.y, other.y), max(one.x, other.x), max(one.y, other.y)),
+    points,
+    points,
+)
+
+
+@given(inside, st.none() | boxes)
+def test_the_right_action_succeeds_on_every_step_that_is_one(action, box):
+    try:
+        right = step(write(action), box)
+    except ValidationError:
+        x1, y1, x2, y2 = box
+        assert not (x1 <= action.point.x <= x2 and y1 <= action.point.y <= y2)
+        return
     assert type_matches(action, right)
     assert succeeds(action, right)
     assert hits(action, right) == is_grounded(right)

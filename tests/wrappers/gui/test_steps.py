@@ -75,6 +75,9 @@ def test_nothing_is_left_of_a_folder_that_could_not_be_written_whole(tmp_path):
         ({"box": [50, 0, 20, 30]}, "is not"),
         ({"box": [0, 0, 161, 30]}, "is not"),
         ({"box": [0, 0, 20]}, "box"),
+        ({"action": "click(40, 50)", "box": [50, 60, 20, 30]}, "is not"),
+        ({"action": "click(40, 50)", "box": [20, 30, 39, 70]}, r"outside the box \[20, 30, 39, 70\]"),
+        ({"action": "long_press(1, 1)", "box": [20, 30, 60, 70]}, "lies outside the box"),
         ({"width": 170, "height": 220}, "160x210 pixels, not 170x220"),
         ({"width": 0}, "width: "),
         ({"screenshot": "../steps.png"}, "is not the name of"),
@@ -133,6 +136,13 @@ def test_a_picture_with_transparency_is_seen_in_rgb(tmp_path):
     (tmp_path / "x.png").replace(tmp_path / "data" / "screens" / "000000.png")
     step = read_steps(tmp_path / "data")[0]
     assert screenshot_of(tmp_path / "data", step).mode == "RGB"
+
+
+@pytest.mark.parametrize("box", [None, [0, 0, 9, 9]])
+def test_an_action_is_not_repeated_at_any_length(folder, box):
+    with pytest.raises(UsageError, match="lies outside the screen") as caught:
+        read_steps(changed(folder, action=f"click({'9' * 4000}, 1)", box=box))
+    assert len(str(caught.value)) < len(str(folder)) + 200
 
 
 @settings(max_examples=50, deadline=None)

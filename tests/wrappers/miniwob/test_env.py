@@ -61,6 +61,15 @@ def test_what_is_no_action_here_is_a_turn_that_says_what_was_wrong_and_changes_n
     assert (reward, terminated, truncated, info["turns"], env._save()) == (0.0, False, False, 1, ())
 
 
+def test_what_is_refused_is_not_repeated_at_any_length(env):
+    before = begin(env, "click-checkboxes/4")
+    nines = "9" * 4000
+    for action in (f"click({nines}, 1)", f"drag(1, 1, 1, -{nines})", f"tap({nines})", nines, f'type("{nines}")'):
+        observation, *_ = env.step(action)
+        assert is_invalid(observation)
+        assert len(observation) < len(before) + 200
+
+
 def test_what_is_done_is_no_refusal(env):
     assert not is_invalid(begin(env, "click-checkboxes/4", "click(80, 120)"))
 
