@@ -6,21 +6,19 @@ Left out: the folder (`fit_folder.py`), how a critic learns (`flywheel/fitting.p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from align_echo import __version__
 from align_echo.cli.console import note, resumable
 from align_echo.cli.critic_report import show_report
 from align_echo.cli.fit_folder import (
     CHECKPOINTS,
-    COMMAND,
     CRITIC,
+    asked_of,
     beside,
     check_folder,
-    contents,
     merged,
     open_folder,
     put_in_place,
@@ -34,13 +32,12 @@ from align_echo.critic.calibration import (
     fit_temperature,
     report,
 )
-from align_echo.critic.labels import Rule, default_rule
+from align_echo.critic.labels import Rule
 from align_echo.critic.scoring import Calibrated, write_calibration
 from align_echo.critic.verdict import VERDICTS
-from align_echo.errors import UsageError
-from align_echo.flywheel.examples import Example, balanced, check_both, deduplicated, held_out, read_examples
+from align_echo.flywheel.examples import Example, check_both
+from align_echo.flywheel.lessons import Lessons, lessons_of
 from align_echo.interface import write_atomically
-from align_echo.prompts import prompt_hash
 from align_echo.train.run_folder import whole_checkpoints
 from align_echo.types import Frozen
 
@@ -100,7 +97,7 @@ def fit_into(
     settings = read_settings(FitSettings, config, changes)
     source = source_of(model)
     lessons = lessons_of(collections, share, rule, seed=settings.seed)
-    asked = lessons.asked(model, share, ["critic/verdict"], settings)
+    asked = asked_of(lessons, model, share, ["critic/verdict"], settings)
     check_folder(path, asked, resume=resume)
     material = _prepare(source, settings, lessons)
     open_folder(path, asked)
@@ -116,62 +113,6 @@ def fit_into(
             note("its logits separate the held-out actions: these are too few to calibrate on, hold out more")
     print(f"written: {path / CRITIC}, to be named as --judge, --guide or --critic")
     return fitted
-
-
-@dataclass(frozen=True)
-class Lessons:
-    """What a critic learns from and is tested on, and by which rule; `collections` by the SHA-256 of their examples."""
-
-    rule: Rule
-    learned: list[Example]
-    tested: list[Example]
-    collections: dict[str, Path]
-
-    def asked(self, model: str, share: float, prompts: Sequence[str], settings: Frozen) -> dict[str, Any]:
-        """What `config.json` holds; `prompts` are those that the critic is asked and taught by."""
-        return {
-            "command": COMMAND,
-            "align_echo": __version__,
-            "examples": list(self.collections),
-            "collections": [str(one) for one in self.collections.values()],
-            "model": model,
-            "rule": self.rule,
-            "held_out": share,
-            "prompt": {name: prompt_hash(name) for name in prompts},
-            "settings": settings.model_dump(mode="json"),
-        }
-
-
-def lessons_of(collections: Sequence[Path], share: float, rule: Rule | None, *, seed: int) -> Lessons:
-    """Without duplicates, divided by task and balanced. Raises `UsageError` for examples that cannot be learned from.
-    """
-    named = contents(collections)
-    examples = deduplicated(example for one in named.values() for example in read_examples(one))
-    chosen = rule or rule_for({one.environment for one in examples})
-    learned, tested = divided(examples, share, chosen, seed=seed)
-    return Lessons(chosen, learned, tested, named)
-
-
-def rule_for(environments: Collection[str]) -> Rule:
-    """The default rule of the environments. Raises `UsageError` where it is not one and the same."""
-    rules = {name: default_rule(name) for name in sorted(environments)}
-    if len(set(rules.values())) > 1:
-        told = ", ".join(f"{name}: {rule}" for name, rule in rules.items())
-        raise UsageError(f"the collections are of environments with other default rules ({told}): choose with --rule")
-    return next(iter(rules.values()))
-
-
-def divided(
-    examples: Sequence[Example], share: float, rule: Rule, *, seed: int
-) -> tuple[list[Example], list[Example]]:
-    """(to learn from, to test on), each balanced. Raises `UsageError` for a side without correct or wrong actions."""
-    balanced(examples, rule, seed=seed)
-    learned, tested = held_out(examples, share, seed=seed)
-    try:
-        return balanced(learned, rule, seed=seed), balanced(tested, rule, seed=seed) if share else []
-    except UsageError as error:
-        few = "choose another --held-out, or 0 to learn from all and leave the critic uncalibrated"
-        raise UsageError(f"the tasks are too few to hold {share} of them out: collect more, {few}") from error
 
 
 def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:

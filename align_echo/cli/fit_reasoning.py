@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from align_echo.cli.console import note, resumable
 from align_echo.cli.critic_report import show_report
-from align_echo.cli.fit import Fitted, Lessons, lessons_of, save_critic
+from align_echo.cli.fit import Fitted, save_critic
 from align_echo.cli.fit_folder import (
     CHECKPOINTS,
     CRITIC,
     SIGNALS,
     WARM,
+    asked_of,
     beside,
     check_finite,
     check_folder,
@@ -30,6 +31,7 @@ from align_echo.critic.calibration import LabelledVerdict, report
 from align_echo.critic.labels import Rule
 from align_echo.critic.reasoning import AT_ONCE, Reasoner
 from align_echo.flywheel.examples import Example, check_both
+from align_echo.flywheel.lessons import Lessons, lessons_of
 from align_echo.interface import write_atomically
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ def fit_reasoning_into(
     settings = read_settings(ReasoningSettings, config, changes)
     source = source_of(model)
     lessons = lessons_of(collections, share, rule, seed=settings.seed)
-    asked = lessons.asked(model, share, ["critic/reasoned_verdict", "critic/reason"], settings)
+    asked = asked_of(lessons, model, share, ["critic/reasoned_verdict", "critic/reason"], settings)
     check_folder(path, asked, resume=resume)
     crew = gather(crew_config(model, settings))
     try:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel
 
-from align_echo.cli.fit import rule_for
+from align_echo.critic.labels import rule_for
 from align_echo.critic.scoring import read_calibration
 from align_echo.flywheel.collection import read_collection
 from align_echo.flywheel.opinions import read_opinions
