@@ -1,7 +1,7 @@
 """The work of `align-echo critic train`: examples in, a calibrated critic out.
 
-Left out: the folder (`fit_folder.py`), how a critic learns (`flywheel/fitting.py`), critics that reason
-(`fit_reasoning.py`), and what a critic is worth in selection (`rate.py`).
+Left out: the folder (`fit_folder.py`), the course of the training (`fit_calibrated.py`), how a critic learns
+(`flywheel/fitting.py`), critics that reason (`fit_reasoning.py`), and what a critic is worth in selection (`rate.py`).
 """
 
 from __future__ import annotations
@@ -12,37 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align_echo.cli.console import note, resumable
-from align_echo.cli.critic_report import show_report
-from align_echo.cli.fit_folder import (
-    CHECKPOINTS,
-    CRITIC,
-    asked_of,
-    beside,
-    check_folder,
-    merged,
-    open_folder,
-    put_in_place,
-    read_settings,
-)
+from align_echo.cli.fit_calibrated import fit_calibrated, tell
+from align_echo.cli.fit_folder import CRITIC, asked_of, check_folder, open_folder, read_settings
 from align_echo.cli.train import require_training
-from align_echo.critic.calibration import (
-    LEAST_TEMPERATURE,
-    CriticReport,
-    LabelledVerdict,
-    fit_temperature,
-    report,
-)
+from align_echo.critic.calibration import CriticReport, LabelledVerdict
 from align_echo.critic.labels import Rule
-from align_echo.critic.scoring import Calibrated, write_calibration
-from align_echo.critic.verdict import VERDICTS
+from align_echo.critic.verdict import VERDICTS, Verdict
 from align_echo.flywheel.examples import Example, check_both
 from align_echo.flywheel.lessons import Lessons, lessons_of
 from align_echo.interface import write_atomically
-from align_echo.train.run_folder import whole_checkpoints
 from align_echo.types import Frozen
 
 if TYPE_CHECKING:
-    from align_echo.flywheel.fitting import FitSettings, Question
+    from align_echo.flywheel.fitting import FitSettings, Question, Telling
     from align_echo.models.local.encoding import ChatEncoder
 
 
@@ -67,6 +49,8 @@ class _Material:
     """A model with its encoder, what it learns from, and what it is tested on with `ids` [M][T] of each question."""
 
     source: str
+    settings: FitSettings
+    rule: Rule
     model: Any
     encoder: ChatEncoder
     asked: list[Question]
@@ -74,6 +58,28 @@ class _Material:
     tested: list[Example]
     ids: list[tuple[int, ...]]
     too_long: int
+
+    def fit(self, checkpoints: Path, *, resume: bool, telling: Telling) -> Any:
+        import torch
+
+        from align_echo.flywheel.fitting import fit
+
+        model = self.model.to("cuda" if torch.cuda.is_available() else "cpu")
+        return fit(model, self.encoder, self.asked, self.settings, checkpoints, resume=resume, callbacks=[telling])
+
+    def unjudged(self) -> list[LabelledVerdict]:
+        return [
+            LabelledVerdict(one.task_id, one.action_type, one.label(self.rule) or "wrong", None) for one in self.tested
+        ]
+
+    def verdicts(self, critic: Any) -> list[tuple[Verdict | None, float]]:
+        from align_echo.flywheel.fitting import read_verdicts
+
+        tokens = self.settings.tokens_per_tree
+        return read_verdicts(critic, self.encoder, self.ids, tokens_per_tree=tokens, device=critic.device)
+
+    def save(self, critic: Any, folder: Path) -> None:
+        save_critic(critic, self.source, folder)
 
 
 def fit_into(
@@ -104,13 +110,17 @@ def fit_into(
     counts = f"{len(material.ids):,} held out, {material.too_long:,} too long"
     note(f"learning from {len(material.asked):,} actions by the rule {lessons.rule!r}; {counts}")
     with resumable(path):
-        fitted = _fit(path, material, settings, lessons.rule)
-    if fitted.held_out is None:
-        print("no task was held out: the critic is neither tested nor calibrated, its temperature is 1")
-    else:
-        show_report(fitted.held_out, "held-out tasks, as many correct as wrong ones")
-        if fitted.temperature < 2 * LEAST_TEMPERATURE:
-            note("its logits separate the held-out actions: these are too few to calibrate on, hold out more")
+        temperature, held_out = fit_calibrated(path, material, settings)
+        fitted = Fitted(
+            rule=lessons.rule,
+            learned_from=len(material.asked),
+            tasks=material.tasks,
+            too_long=material.too_long,
+            temperature=temperature,
+            held_out=held_out,
+        )
+        write_atomically(path / "summary.json", fitted.model_dump_json(indent=2) + "\n")
+    tell(held_out, temperature, "task")
     print(f"written: {path / CRITIC}, to be named as --judge, --guide or --critic")
     return fitted
 
@@ -139,6 +149,8 @@ def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
         check_both({one.label(lessons.rule) for one, _ in fitting}, longest)
     return _Material(
         source=source,
+        settings=settings,
+        rule=lessons.rule,
         model=model,
         encoder=encoder,
         asked=asked,
@@ -149,46 +161,10 @@ def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
     )
 
 
-def _fit(path: Path, material: _Material, settings: FitSettings, rule: Rule) -> Fitted:
-    import torch
-
-    from align_echo.flywheel.fitting import Telling, fit, read_verdicts
-
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model, encoder = material.model.to(device), material.encoder
-    checkpoints, telling = path / CHECKPOINTS, [Telling(note)]
-    begun = bool(whole_checkpoints(checkpoints))
-    learner: Any = fit(model, encoder, material.asked, settings, checkpoints, resume=begun, callbacks=telling)
-    folder = beside(path)
-    learner = merged(learner, settings.weights, folder)
-    tokens = settings.tokens_per_tree
-    said = read_verdicts(learner, encoder, material.ids, tokens_per_tree=tokens, device=device) if material.ids else []
-    truth = [one.label(rule) == "correct" for one in material.tested]
-    temperature = fit_temperature([logit for _, logit in said], truth) if said else 1.0
-    rows = [
-        LabelledVerdict(one.task_id, one.action_type, one.label(rule) or "wrong", verdict, logit)
-        for one, (verdict, logit) in zip(material.tested, said, strict=True)
-    ]
-    save_critic(learner, material.source, folder, Calibrated(temperature=temperature, n=len(rows)) if rows else None)
-    fitted = Fitted(
-        rule=rule,
-        learned_from=len(material.asked),
-        tasks=material.tasks,
-        too_long=material.too_long,
-        temperature=temperature,
-        held_out=report(rows, temperature, seed=settings.seed) if rows else None,
-    )
-    write_atomically(path / "summary.json", fitted.model_dump_json(indent=2) + "\n")
-    return fitted
-
-
-def save_critic(learner: Any, source: str, folder: Path, calibrated: Calibrated | None) -> None:
-    """Write the critic beside its place, and then put it there whole."""
+def save_critic(learner: Any, source: str, folder: Path) -> None:
+    """Write the critic with its tokenizer."""
     from transformers import AutoTokenizer
 
     learner.config.use_cache = True
     learner.save_pretrained(str(folder))
     AutoTokenizer.from_pretrained(source).save_pretrained(str(folder))
-    if calibrated is not None:
-        write_calibration(calibrated, folder)
-    put_in_place(folder)

@@ -24,6 +24,7 @@ from align_echo.cli.fit_folder import (
     check_finite,
     check_folder,
     open_folder,
+    put_in_place,
     read_settings,
 )
 from align_echo.cli.train import require_training
@@ -149,7 +150,8 @@ def _finish(
         crew.backbone.save("critic", folder / "adapter")
         learner = learner.merge_and_unload(adapter_names=["critic"])
     check_finite(learner)
-    save_critic(learner, source, folder, None)
+    save_critic(learner, source, folder)
+    put_in_place(folder)
     fitted = Fitted(
         rule=lessons.rule,
         learned_from=len(learned),

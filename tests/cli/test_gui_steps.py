@@ -93,7 +93,8 @@ def test_a_training_that_was_stopped_ends_as_one_that_was_not_and_only_on_the_sa
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("align_echo.cli.fit_screens.note", stop)
+        for module in ("fit_screens", "fit_calibrated"):
+            patch.setattr(f"align_echo.cli.{module}.note", stop)
         status, _, err = run(*train(folder, Path("often.yaml")))
     assert (status, one_line(err)) == (130, True), err
     assert "repeat the command with: --resume" in err
