@@ -24,7 +24,8 @@ from align_echo.interface import write_atomically
 from align_echo.types import Frozen
 
 if TYPE_CHECKING:
-    from align_echo.flywheel.fitting import FitSettings, Question, Telling
+    from align_echo.flywheel.fitting import FitSettings, Question
+    from align_echo.flywheel.verdict_trainer import Telling
     from align_echo.models.local.encoding import ChatEncoder
 
 

@@ -25,7 +25,7 @@ from align_echo.critic.verdict import Verdict
 from align_echo.train.run_folder import whole_checkpoints
 
 if TYPE_CHECKING:
-    from align_echo.flywheel.fitting import LearningSettings, Telling
+    from align_echo.flywheel.verdict_trainer import LearningSettings, Telling
 
 
 class Material(Protocol):
@@ -48,7 +48,7 @@ def fit_calibrated(path: Path, material: Material, settings: LearningSettings) -
     """Train, from the last checkpoint that is whole, and put the critic in place: its temperature, and how it does on
     what it is tested on. Without any of that it is not calibrated: temperature 1, and no report.
     """
-    from align_echo.flywheel.fitting import Telling
+    from align_echo.flywheel.verdict_trainer import Telling
 
     checkpoints = path / CHECKPOINTS
     learned = material.fit(checkpoints, resume=bool(whole_checkpoints(checkpoints)), telling=Telling(note))

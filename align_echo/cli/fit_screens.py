@@ -31,7 +31,7 @@ from align_echo.wrappers.gui.steps import content_of, read_steps
 
 if TYPE_CHECKING:
     from align_echo.critic.vision import ScreenEncoder
-    from align_echo.flywheel.fitting import Telling
+    from align_echo.flywheel.verdict_trainer import Telling
     from align_echo.flywheel.vision_fitting import ScreenExample, VisionSettings
 
 TINY = "tiny-vl"
