@@ -99,7 +99,7 @@ def test_every_setting_of_a_critics_training_is_documented():
     pytest.importorskip("peft")
     pytest.importorskip("PIL")
     from align_echo.flywheel.fitting import FitSettings
-    from align_echo.flywheel.reasoning import ReasoningSettings
+    from align_echo.flywheel.reasoning_fitting import ReasoningSettings
     from align_echo.flywheel.verdict_trainer import LearningSettings
     from align_echo.flywheel.vision_fitting import VisionSettings
 

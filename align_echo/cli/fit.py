@@ -1,7 +1,8 @@
 """The work of `align-echo critic train`: examples in, a calibrated critic out.
 
 Left out: the folder (`fit_folder.py`), the course of the training (`fit_calibrated.py`), how a critic learns
-(`flywheel/fitting.py`), critics that reason (`fit_reasoning.py`), and what a critic is worth in selection (`rate.py`).
+(`flywheel/fitting.py`), critics that reason (`fit_reasoning.py`), and what a critic is worth in selection
+(`critic_evaluate.py`).
 """
 
 from __future__ import annotations

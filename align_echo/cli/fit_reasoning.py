@@ -1,7 +1,7 @@
 """The work of `align-echo critic train --reasoning`: examples in, a critic that reasons and then judges out.
 
 The folder is that of `fit_folder.py`, with `warm/` and `signals.jsonl` (a step of GRPO each). Left out: how the critic
-learns (`flywheel/reasoning.py`), and probabilities: such a critic has no temperature.
+learns (`flywheel/reasoning_fitting.py`), and probabilities: such a critic has no temperature.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from align_echo.flywheel.lessons import Lessons, lessons_of
 from align_echo.interface import write_atomically
 
 if TYPE_CHECKING:
-    from align_echo.flywheel.reasoning import ReasoningSettings
+    from align_echo.flywheel.reasoning_fitting import ReasoningSettings
     from align_echo.train.crew import Crew
     from align_echo.train.signals import Signals
 
@@ -57,7 +57,7 @@ def fit_reasoning_into(
 ) -> Fitted:
     """Train a reasoning critic. Raises `UsageError` as `fit_into` does, and then leaves the folder as it was."""
     require_training()
-    from align_echo.flywheel.reasoning import (
+    from align_echo.flywheel.reasoning_fitting import (
         ReasoningSettings,
         crew_config,
         fitting_examples,
@@ -99,7 +99,7 @@ def fit_reasoning_into(
 
 
 def _learn(path: Path, crew: Crew, learned: Sequence[Example], rule: Rule, settings: ReasoningSettings) -> None:
-    from align_echo.flywheel.reasoning import fit_reasoning
+    from align_echo.flywheel.reasoning_fitting import fit_reasoning
     from align_echo.train.run_folder import append, keep_before
 
     begun = [int(one.name.rpartition("-")[2]) for one in (path / CHECKPOINTS).glob("checkpoint-*")]

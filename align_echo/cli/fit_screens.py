@@ -2,7 +2,7 @@
 
 The folder is that of a critic of text (`fit_folder.py`), with the image processor beside the tokenizer; `summary.json`
 is `FittedOnScreens`. Episodes are held out as tasks are there. Left out: how it learns
-(`flywheel/vision_fitting.py`), and what it is worth in selection (`screens.py`).
+(`flywheel/vision_fitting.py`), and what it is worth in selection (`gui_steps.py`).
 """
 
 from __future__ import annotations

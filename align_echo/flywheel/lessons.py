@@ -1,6 +1,6 @@
 """Collections become what a critic learns from and is tested on: no example twice, divided by task, balanced.
 
-Left out: examples themselves (`examples.py`), and learning from them (`fitting.py`, `reasoning.py`).
+Left out: examples themselves (`examples.py`), and learning from them (`fitting.py`, `reasoning_fitting.py`).
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ def test_a_trial_that_was_stopped_asks_only_about_what_is_left_and_comes_to_the_
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("align_echo.cli.screens.note", stop)
+        patch.setattr("align_echo.cli.gui_steps.note", stop)
         status, _, err = run(*command, "--out", "trial")
     assert (status, one_line(err)) == (130, True), err
     assert not Path("trial/summary.json").exists()
@@ -187,7 +187,7 @@ def test_predictions_that_are_named_twice_count_once_and_hostile_ones_are_no_act
 
 
 def test_predictions_are_scored_without_a_critic_and_without_a_model(folder, run, monkeypatch):
-    monkeypatch.setattr("align_echo.cli.screens.require_training", lambda: pytest.fail("torch is not needed"))
+    monkeypatch.setattr("align_echo.cli.gui_steps.require_training", lambda: pytest.fail("torch is not needed"))
     lines = (folder / "predictions.jsonl").read_text().splitlines()
     worse = [json.loads(line) | {"candidates": ["I do not know", json.loads(line)["candidates"][0]]} for line in lines]
     Path("worse.jsonl").write_text("".join(json.dumps(one) + "\n" for one in worse))

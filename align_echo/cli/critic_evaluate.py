@@ -39,7 +39,7 @@ TOLD = 10
 """A line after every so many episodes."""
 
 
-def rate_into(
+def evaluate_critic_into(
     path: Path,
     name: str,
     collections: Sequence[Path],
