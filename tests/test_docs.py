@@ -98,8 +98,9 @@ def test_every_field_and_key_about_screens_is_documented(record: type[BaseModel]
 def test_every_setting_of_a_critics_training_is_documented():
     pytest.importorskip("peft")
     pytest.importorskip("PIL")
-    from align_echo.flywheel.fitting import FitSettings, LearningSettings
-    from align_echo.flywheel.reasoning import ReasoningSettings
+    from align_echo.flywheel.fitting import FitSettings
+    from align_echo.flywheel.reasoning_fitting import ReasoningSettings
+    from align_echo.flywheel.verdict_trainer import LearningSettings
     from align_echo.flywheel.vision_fitting import VisionSettings
 
     settings = {*FitSettings.model_fields, *ReasoningSettings.model_fields}

@@ -10,17 +10,17 @@ pytest.importorskip("sklearn")
 
 from align_echo.cli.fit_folder import read_settings
 from align_echo.flywheel.fitting import FitSettings
-from benchmarks.flywheel.report import Judgement, later_over_first, plot, points, table_of
+from benchmarks.flywheel.report import JudgedStates, later_over_first, plot, points, table_of
 from benchmarks.flywheel.runs import STUDIES, plays, wheels
 from tests.flywheel.test_trial import Say, contrary, honest, state
 
 DRAWN = ("xxxxxxxA", "Axxxxxxx", "xxxxxxxx", "xAxxxxxx")
 
 
-def judged(*rounds: Say) -> Judgement:
+def judged(*rounds: Say) -> JudgedStates:
     """The same states, two tasks, as the critic of each round sees them."""
     by_round = tuple([state(one, say, task=str(place % 2)) for place, one in enumerate(DRAWN)] for say in rounds)
-    return Judgement(by_round, (1.0,) * len(rounds))
+    return JudgedStates(by_round, (1.0,) * len(rounds))
 
 
 def test_a_critic_that_never_errs_reaches_pass_at_n_and_all_seeds_count():

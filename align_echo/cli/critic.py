@@ -1,6 +1,7 @@
 """`align-echo critic`: collect labelled actions, train an intuitive critic on them, and put it on trial (GAIA).
 
-Left out: the work of each verb (`collect.py`, `fit.py`, `rate.py`; on screens `fit_screens.py` and `screens.py`).
+Left out: the work of each verb (`collect.py`, `fit.py`, `critic_evaluate.py`; on screens `fit_screens.py` and
+`gui_steps.py`).
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import typer
 from align_echo.cli import options
 from align_echo.cli.collect import Drawing, States, collect_into
 from align_echo.cli.console import new_folder
+from align_echo.cli.critic_evaluate import evaluate_critic_into
 from align_echo.cli.fit import fit_into
 from align_echo.cli.fit_reasoning import fit_reasoning_into
 from align_echo.cli.fit_screens import PREDICTIONS, fit_screens_into
 from align_echo.cli.flywheel import Wheel, turn
-from align_echo.cli.rate import rate_into
-from align_echo.cli.screens import rate_screens_into
+from align_echo.cli.gui_steps import gui_steps_into
 from align_echo.critic.labels import Rule
 from align_echo.errors import UsageError
 from align_echo.evaluate.selection import pick_tasks
@@ -161,7 +162,7 @@ def evaluate(
         raise UsageError("--votes counts reasoned verdicts: add --reasoning")
     path = _folder(out, resume, "trial", "critic")
     asked = (votes or 1) if reasoning else None
-    rate_into(path, judge, examples, rule=rule, base_url=base_url, seed=seed, votes=asked, resume=resume)
+    evaluate_critic_into(path, judge, examples, rule=rule, base_url=base_url, seed=seed, votes=asked, resume=resume)
 
 
 @critic.command("gui-steps")
@@ -181,7 +182,7 @@ def gui_steps(
     """Score predicted actions on a step dataset: type, grounding, success, and best-of-N under a critic."""
     path = _folder(out, resume, "gui-steps", folder.name)
     file = predictions or folder / PREDICTIONS
-    rate_screens_into(path, folder, file, critic=judge, most=candidates, seed=seed, resume=resume)
+    gui_steps_into(path, folder, file, critic=judge, most=candidates, seed=seed, resume=resume)
 
 
 @critic.command("flywheel")

@@ -1,51 +1,32 @@
 """The work of `align-echo critic train`: examples in, a calibrated critic out.
 
-Left out: the folder (`fit_folder.py`), how a critic learns (`flywheel/fitting.py`), critics that reason
-(`fit_reasoning.py`), and what a critic is worth in selection (`rate.py`).
+Left out: the folder (`fit_folder.py`), the course of the training (`fit_calibrated.py`), how a critic learns
+(`flywheel/fitting.py`), critics that reason (`fit_reasoning.py`), and what a critic is worth in selection
+(`critic_evaluate.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from align_echo import __version__
 from align_echo.cli.console import note, resumable
-from align_echo.cli.critic_report import show_report
-from align_echo.cli.fit_folder import (
-    CHECKPOINTS,
-    COMMAND,
-    CRITIC,
-    beside,
-    check_folder,
-    contents,
-    merged,
-    open_folder,
-    put_in_place,
-    read_settings,
-)
+from align_echo.cli.fit_calibrated import fit_calibrated, tell
+from align_echo.cli.fit_folder import CRITIC, asked_of, check_folder, open_folder, read_settings
 from align_echo.cli.train import require_training
-from align_echo.critic.calibration import (
-    LEAST_TEMPERATURE,
-    CriticReport,
-    LabelledVerdict,
-    fit_temperature,
-    report,
-)
-from align_echo.critic.labels import Rule, default_rule
-from align_echo.critic.scoring import Calibrated, write_calibration
-from align_echo.critic.verdict import VERDICTS
-from align_echo.errors import UsageError
-from align_echo.flywheel.examples import Example, balanced, check_both, deduplicated, held_out, read_examples
+from align_echo.critic.calibration import CriticReport, LabelledVerdict
+from align_echo.critic.labels import Rule
+from align_echo.critic.verdict import VERDICTS, Verdict
+from align_echo.flywheel.examples import Example, check_both
+from align_echo.flywheel.lessons import Lessons, lessons_of
 from align_echo.interface import write_atomically
-from align_echo.prompts import prompt_hash
-from align_echo.train.run_folder import whole_checkpoints
 from align_echo.types import Frozen
 
 if TYPE_CHECKING:
     from align_echo.flywheel.fitting import FitSettings, Question
+    from align_echo.flywheel.verdict_trainer import Telling
     from align_echo.models.local.encoding import ChatEncoder
 
 
@@ -70,6 +51,8 @@ class _Material:
     """A model with its encoder, what it learns from, and what it is tested on with `ids` [M][T] of each question."""
 
     source: str
+    settings: FitSettings
+    rule: Rule
     model: Any
     encoder: ChatEncoder
     asked: list[Question]
@@ -77,6 +60,28 @@ class _Material:
     tested: list[Example]
     ids: list[tuple[int, ...]]
     too_long: int
+
+    def fit(self, checkpoints: Path, *, resume: bool, telling: Telling) -> Any:
+        import torch
+
+        from align_echo.flywheel.fitting import fit
+
+        model = self.model.to("cuda" if torch.cuda.is_available() else "cpu")
+        return fit(model, self.encoder, self.asked, self.settings, checkpoints, resume=resume, callbacks=[telling])
+
+    def unjudged(self) -> list[LabelledVerdict]:
+        return [
+            LabelledVerdict(one.task_id, one.action_type, one.label(self.rule) or "wrong", None) for one in self.tested
+        ]
+
+    def verdicts(self, critic: Any) -> list[tuple[Verdict | None, float]]:
+        from align_echo.flywheel.fitting import read_verdicts
+
+        tokens = self.settings.tokens_per_tree
+        return read_verdicts(critic, self.encoder, self.ids, tokens_per_tree=tokens, device=critic.device)
+
+    def save(self, critic: Any, folder: Path) -> None:
+        save_critic(critic, self.source, folder)
 
 
 def fit_into(
@@ -100,78 +105,26 @@ def fit_into(
     settings = read_settings(FitSettings, config, changes)
     source = source_of(model)
     lessons = lessons_of(collections, share, rule, seed=settings.seed)
-    asked = lessons.asked(model, share, ["critic/verdict"], settings)
+    asked = asked_of(lessons, model, share, ["critic/verdict"], settings)
     check_folder(path, asked, resume=resume)
     material = _prepare(source, settings, lessons)
     open_folder(path, asked)
     counts = f"{len(material.ids):,} held out, {material.too_long:,} too long"
     note(f"learning from {len(material.asked):,} actions by the rule {lessons.rule!r}; {counts}")
     with resumable(path):
-        fitted = _fit(path, material, settings, lessons.rule)
-    if fitted.held_out is None:
-        print("no task was held out: the critic is neither tested nor calibrated, its temperature is 1")
-    else:
-        show_report(fitted.held_out, "held-out tasks, as many correct as wrong ones")
-        if fitted.temperature < 2 * LEAST_TEMPERATURE:
-            note("its logits separate the held-out actions: these are too few to calibrate on, hold out more")
+        temperature, held_out = fit_calibrated(path, material, settings)
+        fitted = Fitted(
+            rule=lessons.rule,
+            learned_from=len(material.asked),
+            tasks=material.tasks,
+            too_long=material.too_long,
+            temperature=temperature,
+            held_out=held_out,
+        )
+        write_atomically(path / "summary.json", fitted.model_dump_json(indent=2) + "\n")
+    tell(held_out, temperature, "task")
     print(f"written: {path / CRITIC}, to be named as --judge, --guide or --critic")
     return fitted
-
-
-@dataclass(frozen=True)
-class Lessons:
-    """What a critic learns from and is tested on, and by which rule; `collections` by the SHA-256 of their examples."""
-
-    rule: Rule
-    learned: list[Example]
-    tested: list[Example]
-    collections: dict[str, Path]
-
-    def asked(self, model: str, share: float, prompts: Sequence[str], settings: Frozen) -> dict[str, Any]:
-        """What `config.json` holds; `prompts` are those that the critic is asked and taught by."""
-        return {
-            "command": COMMAND,
-            "align_echo": __version__,
-            "examples": list(self.collections),
-            "collections": [str(one) for one in self.collections.values()],
-            "model": model,
-            "rule": self.rule,
-            "held_out": share,
-            "prompt": {name: prompt_hash(name) for name in prompts},
-            "settings": settings.model_dump(mode="json"),
-        }
-
-
-def lessons_of(collections: Sequence[Path], share: float, rule: Rule | None, *, seed: int) -> Lessons:
-    """Without duplicates, divided by task and balanced. Raises `UsageError` for examples that cannot be learned from.
-    """
-    named = contents(collections)
-    examples = deduplicated(example for one in named.values() for example in read_examples(one))
-    chosen = rule or rule_for({one.environment for one in examples})
-    learned, tested = divided(examples, share, chosen, seed=seed)
-    return Lessons(chosen, learned, tested, named)
-
-
-def rule_for(environments: Collection[str]) -> Rule:
-    """The default rule of the environments. Raises `UsageError` where it is not one and the same."""
-    rules = {name: default_rule(name) for name in sorted(environments)}
-    if len(set(rules.values())) > 1:
-        told = ", ".join(f"{name}: {rule}" for name, rule in rules.items())
-        raise UsageError(f"the collections are of environments with other default rules ({told}): choose with --rule")
-    return next(iter(rules.values()))
-
-
-def divided(
-    examples: Sequence[Example], share: float, rule: Rule, *, seed: int
-) -> tuple[list[Example], list[Example]]:
-    """(to learn from, to test on), each balanced. Raises `UsageError` for a side without correct or wrong actions."""
-    balanced(examples, rule, seed=seed)
-    learned, tested = held_out(examples, share, seed=seed)
-    try:
-        return balanced(learned, rule, seed=seed), balanced(tested, rule, seed=seed) if share else []
-    except UsageError as error:
-        few = "choose another --held-out, or 0 to learn from all and leave the critic uncalibrated"
-        raise UsageError(f"the tasks are too few to hold {share} of them out: collect more, {few}") from error
 
 
 def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
@@ -198,6 +151,8 @@ def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
         check_both({one.label(lessons.rule) for one, _ in fitting}, longest)
     return _Material(
         source=source,
+        settings=settings,
+        rule=lessons.rule,
         model=model,
         encoder=encoder,
         asked=asked,
@@ -208,46 +163,10 @@ def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
     )
 
 
-def _fit(path: Path, material: _Material, settings: FitSettings, rule: Rule) -> Fitted:
-    import torch
-
-    from align_echo.flywheel.fitting import Telling, fit, read_verdicts
-
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model, encoder = material.model.to(device), material.encoder
-    checkpoints, telling = path / CHECKPOINTS, [Telling(note)]
-    begun = bool(whole_checkpoints(checkpoints))
-    learner: Any = fit(model, encoder, material.asked, settings, checkpoints, resume=begun, callbacks=telling)
-    folder = beside(path)
-    learner = merged(learner, settings.weights, folder)
-    tokens = settings.tokens_per_tree
-    said = read_verdicts(learner, encoder, material.ids, tokens_per_tree=tokens, device=device) if material.ids else []
-    truth = [one.label(rule) == "correct" for one in material.tested]
-    temperature = fit_temperature([logit for _, logit in said], truth) if said else 1.0
-    rows = [
-        LabelledVerdict(one.task_id, one.action_type, one.label(rule) or "wrong", verdict, logit)
-        for one, (verdict, logit) in zip(material.tested, said, strict=True)
-    ]
-    save_critic(learner, material.source, folder, Calibrated(temperature=temperature, n=len(rows)) if rows else None)
-    fitted = Fitted(
-        rule=rule,
-        learned_from=len(material.asked),
-        tasks=material.tasks,
-        too_long=material.too_long,
-        temperature=temperature,
-        held_out=report(rows, temperature, seed=settings.seed) if rows else None,
-    )
-    write_atomically(path / "summary.json", fitted.model_dump_json(indent=2) + "\n")
-    return fitted
-
-
-def save_critic(learner: Any, source: str, folder: Path, calibrated: Calibrated | None) -> None:
-    """Write the critic beside its place, and then put it there whole."""
+def save_critic(learner: Any, source: str, folder: Path) -> None:
+    """Write the critic with its tokenizer."""
     from transformers import AutoTokenizer
 
     learner.config.use_cache = True
     learner.save_pretrained(str(folder))
     AutoTokenizer.from_pretrained(source).save_pretrained(str(folder))
-    if calibrated is not None:
-        write_calibration(calibrated, folder)
-    put_in_place(folder)

@@ -10,16 +10,17 @@ Left out: learning, of text (`fit.py`, `fit_reasoning.py`) and of screens (`fit_
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from align_echo import __version__
 from align_echo.align.run_folder import clear
 from align_echo.errors import UsageError
-from align_echo.flywheel.examples import examples_file
+from align_echo.flywheel.lessons import Lessons
 from align_echo.interface import write_atomically
+from align_echo.prompts import prompt_hash
 from align_echo.train.run_folder import whole_checkpoints
 from align_echo.types import Frozen
 
@@ -48,15 +49,21 @@ def read_settings(kind: type[Settings], file: Path | None, changes: Mapping[str,
         raise UsageError(f"{source}{where}: {first['msg']}") from error
 
 
-def contents(collections: Sequence[Path]) -> dict[str, Path]:
-    """The collections by the SHA-256 of their examples: one that is named twice, by whatever path, is there once.
-
-    Raises `MissingDataError` for one without examples.
-    """
-    found: dict[str, Path] = {}
-    for one in collections:
-        found.setdefault(hashlib.sha256(examples_file(one).read_bytes()).hexdigest(), one)
-    return found
+def asked_of(
+    lessons: Lessons, model: str, share: float, prompts: Sequence[str], settings: Frozen
+) -> dict[str, Any]:
+    """What `config.json` holds; `prompts` are those that the critic is asked and taught by."""
+    return {
+        "command": COMMAND,
+        "align_echo": __version__,
+        "examples": list(lessons.collections),
+        "collections": [str(one) for one in lessons.collections.values()],
+        "model": model,
+        "rule": lessons.rule,
+        "held_out": share,
+        "prompt": {name: prompt_hash(name) for name in prompts},
+        "settings": settings.model_dump(mode="json"),
+    }
 
 
 def check_folder(path: Path, asked: Mapping[str, Any], *, resume: bool) -> None:

@@ -1,7 +1,7 @@
 """The work of `align-echo critic train --reasoning`: examples in, a critic that reasons and then judges out.
 
 The folder is that of `fit_folder.py`, with `warm/` and `signals.jsonl` (a step of GRPO each). Left out: how the critic
-learns (`flywheel/reasoning.py`), and probabilities: such a critic has no temperature.
+learns (`flywheel/reasoning_fitting.py`), and probabilities: such a critic has no temperature.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from align_echo.cli.console import note, resumable
 from align_echo.cli.critic_report import show_report
-from align_echo.cli.fit import Fitted, Lessons, lessons_of, save_critic
+from align_echo.cli.fit import Fitted, save_critic
 from align_echo.cli.fit_folder import (
     CHECKPOINTS,
     CRITIC,
     SIGNALS,
     WARM,
+    asked_of,
     beside,
     check_finite,
     check_folder,
     open_folder,
+    put_in_place,
     read_settings,
 )
 from align_echo.cli.train import require_training
@@ -30,10 +32,11 @@ from align_echo.critic.calibration import LabelledVerdict, report
 from align_echo.critic.labels import Rule
 from align_echo.critic.reasoning import AT_ONCE, Reasoner
 from align_echo.flywheel.examples import Example, check_both
+from align_echo.flywheel.lessons import Lessons, lessons_of
 from align_echo.interface import write_atomically
 
 if TYPE_CHECKING:
-    from align_echo.flywheel.reasoning import ReasoningSettings
+    from align_echo.flywheel.reasoning_fitting import ReasoningSettings
     from align_echo.train.crew import Crew
     from align_echo.train.signals import Signals
 
@@ -54,7 +57,7 @@ def fit_reasoning_into(
 ) -> Fitted:
     """Train a reasoning critic. Raises `UsageError` as `fit_into` does, and then leaves the folder as it was."""
     require_training()
-    from align_echo.flywheel.reasoning import (
+    from align_echo.flywheel.reasoning_fitting import (
         ReasoningSettings,
         crew_config,
         fitting_examples,
@@ -66,7 +69,7 @@ def fit_reasoning_into(
     settings = read_settings(ReasoningSettings, config, changes)
     source = source_of(model)
     lessons = lessons_of(collections, share, rule, seed=settings.seed)
-    asked = lessons.asked(model, share, ["critic/reasoned_verdict", "critic/reason"], settings)
+    asked = asked_of(lessons, model, share, ["critic/reasoned_verdict", "critic/reason"], settings)
     check_folder(path, asked, resume=resume)
     crew = gather(crew_config(model, settings))
     try:
@@ -96,7 +99,7 @@ def fit_reasoning_into(
 
 
 def _learn(path: Path, crew: Crew, learned: Sequence[Example], rule: Rule, settings: ReasoningSettings) -> None:
-    from align_echo.flywheel.reasoning import fit_reasoning
+    from align_echo.flywheel.reasoning_fitting import fit_reasoning
     from align_echo.train.run_folder import append, keep_before
 
     begun = [int(one.name.rpartition("-")[2]) for one in (path / CHECKPOINTS).glob("checkpoint-*")]
@@ -147,7 +150,8 @@ def _finish(
         crew.backbone.save("critic", folder / "adapter")
         learner = learner.merge_and_unload(adapter_names=["critic"])
     check_finite(learner)
-    save_critic(learner, source, folder, None)
+    save_critic(learner, source, folder)
+    put_in_place(folder)
     fitted = Fitted(
         rule=lessons.rule,
         learned_from=len(learned),

@@ -2,7 +2,7 @@
 
 The folder is that of a critic of text (`fit_folder.py`), with the image processor beside the tokenizer; `summary.json`
 is `FittedOnScreens`. Episodes are held out as tasks are there. Left out: how it learns
-(`flywheel/vision_fitting.py`), and what it is worth in selection (`screens.py`).
+(`flywheel/vision_fitting.py`), and what it is worth in selection (`gui_steps.py`).
 """
 
 from __future__ import annotations
@@ -15,32 +15,23 @@ from typing import TYPE_CHECKING, Any
 
 from align_echo import __version__
 from align_echo.cli.console import note, resumable
-from align_echo.cli.critic_report import show_report
-from align_echo.cli.fit_folder import (
-    CHECKPOINTS,
-    COMMAND,
-    CRITIC,
-    beside,
-    check_folder,
-    merged,
-    open_folder,
-    put_in_place,
-    read_settings,
-)
+from align_echo.cli.fit_calibrated import fit_calibrated, tell
+from align_echo.cli.fit_folder import COMMAND, CRITIC, check_folder, open_folder, read_settings
 from align_echo.cli.train import require_training
-from align_echo.critic.calibration import LEAST_TEMPERATURE, CriticReport, LabelledVerdict, fit_temperature, report
-from align_echo.critic.scoring import Calibrated, write_calibration
+from align_echo.critic.calibration import CriticReport, LabelledVerdict
+from align_echo.critic.verdict import Verdict
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.flywheel.examples import is_held_out
 from align_echo.flywheel.screens import Proposed, read_predictions
 from align_echo.interface import write_atomically
 from align_echo.prompts import prompt_hash
-from align_echo.train.run_folder import whole_checkpoints
 from align_echo.types import Frozen
 from align_echo.wrappers.gui.actions import action_type, parse
 from align_echo.wrappers.gui.steps import content_of, read_steps
 
 if TYPE_CHECKING:
+    from align_echo.critic.vision import ScreenEncoder
+    from align_echo.flywheel.verdict_trainer import Telling
     from align_echo.flywheel.vision_fitting import ScreenExample, VisionSettings
 
 TINY = "tiny-vl"
@@ -64,11 +55,34 @@ class FittedOnScreens(Frozen):
 
 @dataclass(frozen=True)
 class _Material:
-    """What is learned from and what is tested on, each balanced."""
+    """A model with its encoder, what it learns from, and what it is tested on."""
 
+    settings: VisionSettings
+    model: Any
+    encoder: ScreenEncoder
     learned: list[ScreenExample]
     tested: list[ScreenExample]
-    unparsed: int
+
+    def fit(self, checkpoints: Path, *, resume: bool, telling: Telling) -> Any:
+        from align_echo.flywheel.vision_fitting import fit
+
+        return fit(
+            self.model, self.encoder, self.learned, self.settings, checkpoints, resume=resume, callbacks=[telling]
+        )
+
+    def unjudged(self) -> list[LabelledVerdict]:
+        return [
+            LabelledVerdict(one.step.episode, action_type(parse(one.action)), one.label, None) for one in self.tested
+        ]
+
+    def verdicts(self, critic: Any) -> list[tuple[Verdict | None, float]]:
+        from align_echo.flywheel.vision_fitting import verdicts_on
+
+        return verdicts_on(critic, self.encoder, self.tested, at_once=self.settings.at_once)
+
+    def save(self, critic: Any, folder: Path) -> None:
+        critic.save_pretrained(str(folder))
+        self.encoder.save(folder)
 
 
 def fit_screens_into(
@@ -106,24 +120,30 @@ def fit_screens_into(
         "settings": settings.model_dump(mode="json"),
     }
     check_folder(path, asked, resume=resume)
-    material = _material(folder, proposed, share, settings.seed)
+    learned, tested = _divided(folder, proposed, share, settings.seed)
     learner, encoder = _begin(model, settings.seed)
+    material = _Material(settings, learner, encoder, learned, tested)
     open_folder(path, asked)
-    note(f"learning from {len(material.learned):,} actions; {len(material.tested):,} held out")
+    note(f"learning from {len(learned):,} actions; {len(tested):,} held out")
     with resumable(path):
-        fitted = _fit(path, learner, encoder, material, settings)
-    if fitted.held_out is None:
-        print("no episode was held out: the critic is neither tested nor calibrated, its temperature is 1")
-    else:
-        show_report(fitted.held_out, "held-out episodes, as many correct as wrong ones")
-        if fitted.temperature < 2 * LEAST_TEMPERATURE:
-            note("its logits separate the held-out actions: these are too few to calibrate on, hold out more")
+        temperature, held_out = fit_calibrated(path, material, settings)
+        fitted = FittedOnScreens(
+            learned_from=len(learned),
+            episodes=len({one.step.episode for one in learned}),
+            unparsed=sum(one.actions.count(None) for one in proposed),
+            temperature=temperature,
+            held_out=held_out,
+        )
+        write_atomically(path / "summary.json", fitted.model_dump_json(indent=2) + "\n")
+    tell(held_out, temperature, "episode")
     print(f"written: {path / CRITIC}, to be named as --critic of align-echo critic gui-steps")
     return fitted
 
 
-def _material(folder: Path, proposed: Sequence[Proposed], share: float, seed: int) -> _Material:
-    """Raises `UsageError` for a side without right or wrong actions."""
+def _divided(
+    folder: Path, proposed: Sequence[Proposed], share: float, seed: int
+) -> tuple[list[ScreenExample], list[ScreenExample]]:
+    """(to learn from, to test on), each balanced. Raises `UsageError` for a side without right or wrong actions."""
     from align_echo.flywheel.vision_fitting import balanced, screen_examples
 
     if not 0 <= share < 1:
@@ -133,9 +153,8 @@ def _material(folder: Path, proposed: Sequence[Proposed], share: float, seed: in
     balanced(examples, seed=seed)
     tested = [one for one in examples if is_held_out(one.step.episode, share, seed=seed)]
     learned = [one for one in examples if not is_held_out(one.step.episode, share, seed=seed)]
-    unparsed = sum(one.actions.count(None) for one in proposed)
     try:
-        return _Material(balanced(learned, seed=seed), balanced(tested, seed=seed) if share else [], unparsed)
+        return balanced(learned, seed=seed), balanced(tested, seed=seed) if share else []
     except UsageError as error:
         few = "add predictions, choose another --held-out, or 0 to learn from all and leave the critic uncalibrated"
         raise UsageError(f"the episodes are too few to hold {share} of them out: {few}") from error
@@ -151,40 +170,6 @@ def _begin(model: str, seed: int) -> tuple[Any, Any]:
 
     learner, encoder = tiny_vision(seed) if model == TINY else read_vision(source_of(model))
     return learner.to("cuda" if torch.cuda.is_available() else "cpu"), encoder
-
-
-def _fit(
-    path: Path, learner: Any, encoder: Any, material: _Material, settings: VisionSettings
-) -> FittedOnScreens:
-    from align_echo.flywheel.fitting import Telling
-    from align_echo.flywheel.vision_fitting import fit, verdicts_on
-
-    checkpoints, telling = path / CHECKPOINTS, [Telling(note)]
-    begun = bool(whole_checkpoints(checkpoints))
-    learned = fit(learner, encoder, material.learned, settings, checkpoints, resume=begun, callbacks=telling)
-    folder = beside(path)
-    critic = merged(learned, settings.weights, folder)
-    said = verdicts_on(critic, encoder, material.tested, at_once=settings.at_once)
-    truth = [one.label == "correct" for one in material.tested]
-    temperature = fit_temperature([logit for _, logit in said], truth) if said else 1.0
-    rows = [
-        LabelledVerdict(one.step.episode, action_type(parse(one.action)), one.label, verdict, logit)
-        for one, (verdict, logit) in zip(material.tested, said, strict=True)
-    ]
-    critic.save_pretrained(str(folder))
-    encoder.save(folder)
-    if rows:
-        write_calibration(Calibrated(temperature=temperature, n=len(rows)), folder)
-    put_in_place(folder)
-    fitted = FittedOnScreens(
-        learned_from=len(material.learned),
-        episodes=len({one.step.episode for one in material.learned}),
-        unparsed=material.unparsed,
-        temperature=temperature,
-        held_out=report(rows, temperature, seed=settings.seed) if rows else None,
-    )
-    write_atomically(path / "summary.json", fitted.model_dump_json(indent=2) + "\n")
-    return fitted
 
 
 def _contents(files: Sequence[Path]) -> dict[str, Path]:

@@ -8,7 +8,7 @@
     summary.json                  `Flywheel`, written last
 
 A part that has its own summary.json is finished and not made again. Left out: what each part is (`collect.py`,
-`fit.py`, `rate.py`).
+`fit.py`, `critic_evaluate.py`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from align_echo import __version__
 from align_echo.cli.agents import choose_player, require_expert
 from align_echo.cli.collect import Drawing, collect_into
 from align_echo.cli.console import note, stdout
+from align_echo.cli.critic_evaluate import evaluate_critic_into
 from align_echo.cli.critic_report import percent
 from align_echo.cli.fit import Fitted, fit_into
 from align_echo.cli.fit_folder import CRITIC
-from align_echo.cli.rate import rate_into
 from align_echo.critic.labels import Rule
 from align_echo.errors import UsageError
 from align_echo.evaluate.folder import check_folder
@@ -209,7 +209,7 @@ def _fit(folder: Path, wheel: Wheel, collections: list[Path]) -> Fitted:
 def _rate(folder: Path, wheel: Wheel, critic: Path, held_out: Path) -> Trial:
     if (folder / "summary.json").is_file():
         return Trial.model_validate_json((folder / "summary.json").read_bytes())
-    return rate_into(
+    return evaluate_critic_into(
         folder, str(critic), [held_out], rule=wheel.rule, base_url=None, seed=wheel.seed, resume=_begun(folder)
     )
 

@@ -13,7 +13,7 @@ label where the oracle cannot tell.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 import gymnasium as gym
@@ -44,6 +44,15 @@ LOOKING = ("go to ", "open ", EXAMINE)
 def default_rule(name: str) -> Rule:
     """`nearer` where the environment measures distance, else `continues`. Raises `UsageError` for an unknown name."""
     return "nearer" if environment(name).measures_distance else "continues"
+
+
+def rule_for(environments: Collection[str]) -> Rule:
+    """The default rule of the environments. Raises `UsageError` where it is not one and the same."""
+    rules = {name: default_rule(name) for name in sorted(environments)}
+    if len(set(rules.values())) > 1:
+        told = ", ".join(f"{name}: {rule}" for name, rule in rules.items())
+        raise UsageError(f"the collections are of environments with other default rules ({told}): choose with --rule")
+    return next(iter(rules.values()))
 
 
 def labels_of(

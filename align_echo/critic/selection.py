@@ -109,16 +109,6 @@ def by_logprob(
     return max(likelihood, key=likelihood.__getitem__)
 
 
-def pass_at(labels: Sequence[Verdict | None], n: int) -> bool:
-    """Pass@n of one state: whether one of its first n candidates is labelled correct (None: it has no label).
-
-    Raises `UsageError` unless 1 <= n <= the number of candidates.
-    """
-    if not 1 <= n <= len(labels):
-        raise UsageError(f"pass@n needs 1 <= n <= {len(labels)} candidates, not n = {n}")
-    return "correct" in labels[:n]
-
-
 def pass_at_k(drawn: int, correct: int, k: int) -> float:
     """Pass@k in [0, 1] without bias: 1 - C(drawn - correct, k) / C(drawn, k), from `correct` of `drawn` candidates.
 

@@ -2,54 +2,35 @@
 
 What is learned from is the agent's conversation with the question about an action, and of the answer the one token that
 tells "correct" from "wrong". All actions of an episode are computed as one tree (`packing.py`), so that what was read
-before them is read once. On `transformers.Trainer` and PEFT: checkpoints, resume and devices are theirs. Left out:
-where examples come from (`collection.py`), and how good the critic is (`trial.py`).
+before them is read once. Left out: the trainer (`verdict_trainer.py`), where examples come from (`collection.py`), and
+how good the critic is (`trial.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from peft import PeftModel, get_peft_model
+from peft import PeftModel
 from pydantic import Field
-from torch.utils.data import Dataset
-from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import PreTrainedModel, TrainerCallback
 
 from align_echo.critic.labels import Rule
 from align_echo.critic.verdict import VERDICTS, Verdict, verdict_messages
 from align_echo.errors import UsageError
 from align_echo.flywheel.examples import Example
 from align_echo.flywheel.packing import Tree, ancestors, trees
+from align_echo.flywheel.verdict_trainer import LearningSettings, Part, VerdictTrainer, learner_of
 from align_echo.models.local.chat import first_differing
 from align_echo.models.local.encoding import ChatEncoder
-from align_echo.train.config import Lora, Section
-from align_echo.train.crew import lora_of
 from align_echo.wrappers.dice import Dice
 
 SAME = 1e-3
 """By how much a logit may change when conversations are computed as a tree."""
-
-
-class LearningSettings(Section):
-    """What every training of a critic decides: GAIA's settings are the defaults. LoRA on all linear layers, or with
-    `weights` "full" all weights; AdamW, a rate that rises over the share `warmup` of the steps and falls linearly.
-    """
-
-    weights: Literal["lora", "full"] = "lora"
-    rank: int = Field(default=8, ge=1)
-    alpha: int = Field(default=32, ge=1)
-    lr: float = Field(default=1e-4, gt=0)
-    warmup: float = Field(default=0.05, ge=0, lt=1)
-    weight_decay: float = Field(default=0.0, ge=0)
-    epochs: int = Field(default=1, ge=1)
-    batch_size: int = Field(default=16, ge=1)
-    bf16: bool = False
-    seed: int = 0
-    save_every: int = Field(default=50, ge=1)
 
 
 class FitSettings(LearningSettings):
@@ -166,19 +147,16 @@ def fit(
     model.config.use_cache = False
     check_trees(model, asked[0].ids[:64], model.device)
     learner = learner_of(model, settings)
-    made = steps(asked, settings)
-    trainer = _VerdictTrainer(
-        model=learner,
-        args=training_arguments(settings, folder, len(made)),
-        train_dataset=_Steps(asked, made, settings.tokens_per_tree),
-        data_collator=_only,
-        callbacks=list(callbacks),
-    )
-    trainer.remove_callback(PrinterCallback)
-    trainer.words = verdict_tokens(encoder)[1]
-    trainer.train(resume_from_checkpoint=resume or None)
-    learner.eval()
-    learned: PreTrainedModel | PeftModel = learner
+    words = verdict_tokens(encoder)[1]
+
+    def parts(step: Sequence[Question]) -> Iterator[Part]:
+        for one in trees([question.ids for question in step], most_tokens=settings.tokens_per_tree):
+            targets = [words[step[row].target] for row in one.rows]
+            yield Part(partial(tree_logits, one=one, device=learner.device), targets)
+
+    made = [[asked[place] for place in step] for step in steps(asked, settings)]
+    trainer = VerdictTrainer(learner, made, parts, settings, folder, callbacks)
+    learned: PreTrainedModel | PeftModel = trainer.learned(resume=resume)
     return learned
 
 
@@ -198,98 +176,3 @@ def read_verdicts(
         for row, token, logit in zip(one.rows, likeliest, between, strict=True):
             found[row] = (VERDICTS[words.index(token)] if token in words else None, logit)
     return [found[row] for row in range(len(asked))]
-
-
-def learner_of(model: PreTrainedModel, settings: LearningSettings) -> Any:
-    """The model with a fresh adapter on all linear layers, or the model itself where all weights learn."""
-    if settings.weights == "full":
-        return model
-    torch.manual_seed(settings.seed)
-    return get_peft_model(model, lora_of(Lora(rank=settings.rank, alpha=settings.alpha)))
-
-
-def training_arguments(settings: LearningSettings, folder: Path, count: int) -> TrainingArguments:
-    """Of `transformers`: `count` steps, each one item of the dataset, with checkpoints in `folder`."""
-    return TrainingArguments(
-        output_dir=str(folder),
-        max_steps=count,
-        per_device_train_batch_size=1,
-        train_sampling_strategy="sequential",
-        learning_rate=settings.lr,
-        lr_scheduler_type="linear",
-        warmup_steps=int(settings.warmup * count),
-        weight_decay=settings.weight_decay,
-        max_grad_norm=1.0,
-        bf16=settings.bf16,
-        use_cpu=not torch.cuda.is_available(),
-        seed=settings.seed,
-        logging_steps=10,
-        save_steps=settings.save_every,
-        save_total_limit=1,
-        report_to=[],
-        disable_tqdm=True,
-        remove_unused_columns=False,
-        logging_nan_inf_filter=False,
-        dataloader_pin_memory=False,
-    )
-
-
-@dataclass(frozen=True)
-class _Step:
-    """Trees, and the verdict of every conversation in them, by its number."""
-
-    trees: list[Tree]
-    targets: dict[int, int]
-
-
-class _Steps(Dataset[_Step]):
-    """Ready steps."""
-
-    def __init__(self, asked: Sequence[Question], made: Sequence[Sequence[int]], tokens_per_tree: int) -> None:
-        self._asked, self._made, self._tokens = asked, made, tokens_per_tree
-
-    def __len__(self) -> int:
-        return len(self._made)
-
-    def __getitem__(self, number: int) -> _Step:
-        step = [self._asked[place] for place in self._made[number]]
-        found = trees([one.ids for one in step], most_tokens=self._tokens)
-        return _Step(found, {row: one.target for row, one in enumerate(step)})
-
-
-def _only(items: list[_Step]) -> dict[str, _Step]:
-    return {"step": items[0]}
-
-
-class Telling(TrainerCallback):
-    """Tells the loss, whenever it is logged, in one line."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        """Called by the trainer."""
-        if logs and "loss" in logs:
-            self._say(f"step {state.global_step}/{state.max_steps}: loss {float(logs['loss']):.3f}")
-
-
-class _VerdictTrainer(Trainer):
-    """The mean cross-entropy of a step's verdicts over the whole vocabulary, tree by tree."""
-
-    words: tuple[int, ...]
-
-    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
-        """Accumulate the gradient of one step; its loss, detached."""
-        step: _Step = inputs["step"]
-        device = self.args.device
-        total = torch.zeros((), device=device)
-        model.train()
-        for one in step.trees:
-            target_R = torch.tensor([self.words[step.targets[row]] for row in one.rows], device=device)
-            with self.compute_loss_context_manager():
-                logits_RV = tree_logits(model, one, device).float()
-                losses = torch.nn.functional.cross_entropy(logits_RV, target_R, reduction="sum")
-            loss = losses / len(step.targets)
-            self.accelerator.backward(loss)
-            total += loss.detach()
-        return total

@@ -12,16 +12,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, get_args
 
 import numpy as np
 
 from align_echo.critic.calibration import CriticReport, LabelledVerdict, report
-from align_echo.critic.scoring import probability
-from align_echo.critic.selection import Judged, at_random, by_critic, by_majority
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import ReplyFormatError, UsageError
-from align_echo.flywheel.trial import Opinion
+from align_echo.flywheel.trial import CEILING, Choosing, Opinion, picked
 from align_echo.interface import write_atomically
 from align_echo.intervals import Rate, bootstrap, clustered_rate
 from align_echo.types import Frozen
@@ -30,9 +27,8 @@ from align_echo.wrappers.gui.actions import GuiAction, action_type, parse, write
 from align_echo.wrappers.gui.matching import hits, is_grounded, right_type, succeeds, type_matches
 from align_echo.wrappers.gui.steps import GuiStep, records
 
-Rule = Literal["critic", "random", "majority", "pass"]
-RULES: tuple[Rule, ...] = get_args(Rule)
-"""Who takes one of the candidates. "pass" takes the first that succeeds: a critic that never errs, pass@N."""
+RULES: tuple[Choosing, ...] = ("critic", "random", "majority", CEILING)
+"""Who takes one of the candidates. `CEILING` takes the first that succeeds: a critic that never errs, pass@N."""
 
 
 class Prediction(Frozen):
@@ -83,7 +79,7 @@ class Taken(Matched):
     points.
     """
 
-    rule: Rule
+    rule: Choosing
     candidates: int
     gain: Rate
 
@@ -181,7 +177,7 @@ def curve(
     """Every rule at every number of candidates that all steps have, up to `most`."""
     first = [one.actions[0] for one in proposed]
     fewest = min(len(one.actions) for one in proposed)
-    rules: tuple[Rule, ...] = ("random", "majority", "pass") if opinions is None else RULES
+    rules = [one for one in RULES if opinions is not None or one != "critic"]
     said = opinions or [{}] * len(proposed)
     found = []
     for n in range(1, min(fewest, most or fewest) + 1):
@@ -220,24 +216,13 @@ def matched(proposed: Sequence[Proposed], taken: Sequence[GuiAction | None]) -> 
 
 
 def _place(
-    rule: Rule, one: Proposed, n: int, said: Mapping[str, Opinion], temperature: float, seed: int
+    rule: Choosing, one: Proposed, n: int, said: Mapping[str, Opinion], temperature: float, seed: int
 ) -> int:
     """Which of the first n candidates a rule takes."""
-    texts = one.texts[:n]
-    match rule:
-        case "critic":
-            return by_critic(texts, {text: _judged(opinion, temperature) for text, opinion in said.items()})
-        case "random":
-            return at_random(texts, Dice(f"{seed} {one.step.id} {n}"))
-        case "majority":
-            return by_majority(texts)
-        case "pass":
-            right = [place for place, action in enumerate(one.actions[:n]) if _succeeds(action, one.step)]
-            return right[0] if right else 0
-
-
-def _judged(said: Opinion, temperature: float) -> Judged:
-    return Judged(said.verdict, None if said.logit is None else probability(said.logit, temperature))
+    if rule == CEILING:
+        right = [place for place, action in enumerate(one.actions[:n]) if _succeeds(action, one.step)]
+        return right[0] if right else 0
+    return picked(rule, one.texts[:n], said, temperature=temperature, dice=Dice(f"{seed} {one.step.id} {n}"))
 
 
 def _succeeds(action: GuiAction | None, step: GuiStep) -> bool:

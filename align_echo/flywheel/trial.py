@@ -8,7 +8,7 @@ same (`align-echo evaluate --best-of`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -40,6 +40,10 @@ class Opinion:
 
     verdict: Verdict | None
     logit: float | None = None
+
+    def judged(self, temperature: float) -> Judged:
+        """What a rule of selection sees of it."""
+        return Judged(self.verdict, None if self.logit is None else probability(self.logit, temperature))
 
 
 @dataclass(frozen=True)
@@ -131,36 +135,43 @@ def right_of(
     """Whether in each state [S] the action is right that a rule takes of the first n; for `CEILING`, whether any is."""
     if rule == CEILING:
         return np.asarray([any(_is_right(state, one) for one in _actions(state, n)) for state in states])
-    taken = _taker(rule, n, temperature, seed)
-    return np.asarray([_is_right(state, taken(state)) for state in states])
+    return np.asarray([_is_right(state, _taken(rule, state, n, temperature, seed)) for state in states])
 
 
-def _taker(rule: Picking, n: int, temperature: float, seed: int) -> Callable[[State], str | None]:
-    def taken(state: State) -> str | None:
-        actions = _actions(state, n)
-        match rule:
-            case "critic":
-                place = by_critic(actions, {one: _judged(said, temperature) for one, said in state.opinions.items()})
-            case "random":
-                place = at_random(actions, Dice(f"{seed} {state.task} {actions}"))
-            case "majority":
-                place = by_majority(actions)
-            case "logprob":
-                drawn = state.candidates[:n]
-                place = by_logprob(actions, [None if one.logprob is None else [one.logprob] for one in drawn])
-            case "first":
-                place = first(actions)
-        return actions[place]
+def picked(
+    rule: Picking,
+    actions: Sequence[str | None],
+    opinions: Mapping[str, Opinion],
+    *,
+    temperature: float,
+    dice: Dice,
+    logprobs: Sequence[Sequence[float] | None] = (),
+) -> int:
+    """Which candidate a rule takes. `opinions` are what "critic" goes by, `dice` what "random" does, `logprobs` what
+    "logprob" does. Raises `UsageError` as the rules in `selection.py`.
+    """
+    match rule:
+        case "critic":
+            return by_critic(actions, {action: said.judged(temperature) for action, said in opinions.items()})
+        case "random":
+            return at_random(actions, dice)
+        case "majority":
+            return by_majority(actions)
+        case "logprob":
+            return by_logprob(actions, logprobs)
+        case "first":
+            return first(actions)
 
-    return taken
+
+def _taken(rule: Picking, state: State, n: int, temperature: float, seed: int) -> str | None:
+    actions = _actions(state, n)
+    dice = Dice(f"{seed} {state.task} {actions}")
+    logprobs = [None if one.logprob is None else [one.logprob] for one in state.candidates[:n]]
+    return actions[picked(rule, actions, state.opinions, temperature=temperature, dice=dice, logprobs=logprobs)]
 
 
 def _actions(state: State, n: int) -> list[str | None]:
     return [one.action for one in state.candidates[:n]]
-
-
-def _judged(said: Opinion, temperature: float) -> Judged:
-    return Judged(said.verdict, None if said.logit is None else probability(said.logit, temperature))
 
 
 def _is_right(state: State, action: str | None) -> bool:

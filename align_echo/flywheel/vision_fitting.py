@@ -2,30 +2,29 @@
 
 What is learned from are the distinct actions that agents proposed on the steps of datasets, right where they succeed by
 the matching rules. Each is read by itself, with its own picture; pictures are opened when they are needed, so that
-memory holds a batch of them. On `transformers.Trainer` and PEFT, as the critic of text (`fitting.py`). Left out:
-several devices, and gradient checkpointing.
+memory holds a batch of them. Left out: the trainer (`verdict_trainer.py`), several devices, and gradient checkpointing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from peft import PeftModel
 from pydantic import Field
-from torch.utils.data import Dataset
-from transformers import PrinterCallback, Trainer, TrainerCallback
+from transformers import TrainerCallback
 
 from align_echo.critic.screen_verdict import Screen
 from align_echo.critic.verdict import VERDICTS, Verdict
 from align_echo.critic.vision import ScreenEncoder, Sight, next_logits, read_verdicts
 from align_echo.errors import UsageError
 from align_echo.flywheel.examples import balanced_places
-from align_echo.flywheel.fitting import LearningSettings, learner_of, training_arguments
 from align_echo.flywheel.screens import Proposed
+from align_echo.flywheel.verdict_trainer import LearningSettings, Part, VerdictTrainer, learner_of
 from align_echo.models.local.weights import load_state, read_model
 from align_echo.wrappers.dice import Dice
 from align_echo.wrappers.gui.actions import parse
@@ -86,19 +85,15 @@ def fit(
     if not examples:
         raise UsageError("there is no labelled action to learn from")
     learner = learner_of(model, settings)
-    made = steps(len(examples), settings)
-    trainer = _VerdictTrainer(
-        model=learner,
-        args=training_arguments(settings, folder, len(made)),
-        train_dataset=_Steps(examples, made),
-        data_collator=_only,
-        callbacks=list(callbacks),
-    )
-    trainer.remove_callback(PrinterCallback)
-    trainer.encoder, trainer.at_once = encoder, settings.at_once
-    trainer.train(resume_from_checkpoint=resume or None)
-    learner.eval()
-    return learner
+
+    def parts(step: Sequence[ScreenExample]) -> Iterator[Part]:
+        for first in range(0, len(step), settings.at_once):
+            part = step[first : first + settings.at_once]
+            batch = encoder.batch([one.sight(encoder) for one in part], learner.device)
+            yield Part(partial(next_logits, batch=batch), [encoder.words[VERDICTS.index(one.label)] for one in part])
+
+    made = [[examples[place] for place in step] for step in steps(len(examples), settings)]
+    return _VisionTrainer(learner, made, parts, settings, folder, callbacks).learned(resume=resume)
 
 
 def steps(count: int, settings: VisionSettings) -> list[list[int]]:
@@ -121,28 +116,8 @@ def verdicts_on(
     return found
 
 
-class _Steps(Dataset[list[ScreenExample]]):
-    """Steps of examples."""
-
-    def __init__(self, examples: Sequence[ScreenExample], made: Sequence[Sequence[int]]) -> None:
-        self._examples, self._made = examples, made
-
-    def __len__(self) -> int:
-        return len(self._made)
-
-    def __getitem__(self, number: int) -> list[ScreenExample]:
-        return [self._examples[place] for place in self._made[number]]
-
-
-def _only(items: list[list[ScreenExample]]) -> dict[str, list[ScreenExample]]:
-    return {"examples": items[0]}
-
-
-class _VerdictTrainer(Trainer):
-    """The mean cross-entropy of a step's verdicts over the whole vocabulary, some actions at a time."""
-
-    encoder: ScreenEncoder
-    at_once: int
+class _VisionTrainer(VerdictTrainer):
+    """Which can read checkpoints of a Qwen2.5-VL."""
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         """Weights of a Qwen2.5-VL are stored under older names, which `transformers` 5.23 skips here with a warning."""
@@ -151,22 +126,3 @@ class _VerdictTrainer(Trainer):
             super()._load_from_checkpoint(resume_from_checkpoint, model)
         else:
             load_state(learner, read_model(type(learner), resume_from_checkpoint, torch.float32).state_dict())
-
-    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
-        """Accumulate the gradient of one step; its loss, detached."""
-        examples: list[ScreenExample] = inputs["examples"]
-        device = self.args.device
-        total = torch.zeros((), device=device)
-        model.train()
-        for first in range(0, len(examples), self.at_once):
-            part = examples[first : first + self.at_once]
-            batch = self.encoder.batch([one.sight(self.encoder) for one in part], device)
-            words = [self.encoder.words[VERDICTS.index(one.label)] for one in part]
-            with self.compute_loss_context_manager():
-                logits_BV = next_logits(model, batch).float()
-                target_B = torch.tensor(words, device=device)
-                losses = torch.nn.functional.cross_entropy(logits_BV, target_B, reduction="sum")
-            loss = losses / len(examples)
-            self.accelerator.backward(loss)
-            total += loss.detach()
-        return total

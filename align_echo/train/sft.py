@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils.data import Dataset
-from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
+from transformers import PreTrainedModel, Trainer, TrainerCallback
 
 from align_echo.models.local.encoding import ChatEncoder
+from align_echo.train.arguments import arguments_of
 from align_echo.train.demonstrations import Demonstration
 from align_echo.train.optimizers import MuonWithAdamW
 from align_echo.types import Frozen
@@ -137,26 +138,16 @@ def fine_tune(
     """
     short, *first = [[chat for chat in part if len(chat.ids) <= settings.longest] for part in (chats, *lead)]
     made = schedule(short, settings, first)
-    arguments = TrainingArguments(
-        output_dir=str(folder),
-        num_train_epochs=1,
-        per_device_train_batch_size=1,
-        train_sampling_strategy="sequential",
-        learning_rate=settings.adamw_lr,
-        lr_scheduler_type="cosine",
-        warmup_steps=int(settings.warmup * len(made)),
-        max_grad_norm=1.0,
+    arguments = arguments_of(
+        folder,
+        steps=len(made),
+        lr=settings.adamw_lr,
+        schedule="cosine",
+        warmup=settings.warmup,
         bf16=settings.bf16,
-        use_cpu=not torch.cuda.is_available(),
         seed=settings.seed,
-        logging_steps=settings.log_every,
-        save_steps=settings.save_every,
-        save_total_limit=1,
-        report_to=[],
-        disable_tqdm=True,
-        remove_unused_columns=False,
-        logging_nan_inf_filter=False,
-        dataloader_pin_memory=False,
+        log_every=settings.log_every,
+        save_every=settings.save_every,
     )
     optimizer = MuonWithAdamW(
         model, muon_lr=settings.muon_lr, adamw_lr=settings.adamw_lr, weight_decay=settings.weight_decay

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from align_echo.errors import AlignEchoError
 from align_echo.interface import write_atomically
-from benchmarks.flywheel.report import judgement, later_over_first, plot, points, table_of
+from benchmarks.flywheel.report import judged_states, later_over_first, plot, points, table_of
 from benchmarks.flywheel.runs import CANDIDATES, ONE_DRAW, STUDIES, plays, wheels
 from benchmarks.learning.report import findings, markdown
 from benchmarks.learning.runs import finish
@@ -43,7 +43,7 @@ def main() -> None:
     done = [job.folder for job in turned if (job.folder / "summary.json").is_file()]
     if not done:
         parser.error("nothing is finished yet")
-    judged = [judgement(folder, given.rounds) for folder in done]
+    judged = [judged_states(folder, given.rounds) for folder in done]
     steps, change = points(judged), later_over_first(judged)
     episodes = findings([job for job in played if job.finished], baseline=ONE_DRAW)
     print(table_of(steps))

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel
 
-from align_echo.cli.fit import rule_for
+from align_echo.critic.labels import rule_for
 from align_echo.critic.scoring import read_calibration
 from align_echo.flywheel.collection import read_collection
 from align_echo.flywheel.opinions import read_opinions
@@ -26,7 +26,7 @@ Table = npt.NDArray[np.float64]
 BASELINES: tuple[Choosing, ...] = ("random", "majority", "logprob", CEILING)
 
 
-class Point(BaseModel):
+class CurvePoint(BaseModel):
     """Of all states, the share in which `rule` takes a right action of the first `candidates`; 0 to 1.
 
     `gain` is over a single draw, `n` counts states.
@@ -42,14 +42,14 @@ class Point(BaseModel):
 
 
 @dataclass(frozen=True)
-class Judgement:
+class JudgedStates:
     """What a seed's critics would have taken: the same states with the opinions of each round."""
 
     by_round: tuple[list[State], ...]
     temperatures: tuple[float, ...]
 
 
-def judgement(wheel: Path, rounds: int) -> Judgement:
+def judged_states(wheel: Path, rounds: int) -> JudgedStates:
     """Of a finished flywheel."""
     played, labelled = read_collection(wheel / "held-out")
     rule = rule_for({one.environment for one in played})
@@ -58,10 +58,10 @@ def judgement(wheel: Path, rounds: int) -> Judgement:
         for number in range(1, rounds + 1)
     ]
     temperatures = (read_calibration(critic_of(wheel, number)).temperature for number in range(1, rounds + 1))
-    return Judgement(tuple(found), tuple(temperatures))
+    return JudgedStates(tuple(found), tuple(temperatures))
 
 
-def points(seeds: Sequence[Judgement]) -> list[Point]:
+def points(seeds: Sequence[JudgedStates]) -> list[CurvePoint]:
     """The curves: the critic of each round, the other rules, and pass@N."""
     rounds = len(seeds[0].by_round)
     single = [_by_task(one.by_round[0], "first", 1) for one in seeds]
@@ -76,7 +76,7 @@ def points(seeds: Sequence[Judgement]) -> list[Point]:
     return found
 
 
-def later_over_first(seeds: Sequence[Judgement]) -> Point:
+def later_over_first(seeds: Sequence[JudgedStates]) -> CurvePoint:
     """The critic of the last round with all candidates; its gain is over the critic of the first."""
     first, last = (
         [_by_task(one.by_round[place], "critic", CANDIDATES, one.temperatures[place]) for one in seeds]
@@ -95,13 +95,13 @@ def _by_task(states: Sequence[State], rule: Choosing, n: int, temperature: float
     return table
 
 
-def _point(rule: str, n: int, right: Sequence[Table], against: Sequence[Table]) -> Point:
+def _point(rule: str, n: int, right: Sequence[Table], against: Sequence[Table]) -> CurvePoint:
     both = [np.concatenate([one, other[:, :1]], axis=1) for one, other in zip(right, against, strict=True)]
     draw = np.random.default_rng(0)
     drawn = [_sums(both, draw) for _ in range(RESAMPLES)]
     total = np.concatenate(both).sum(axis=0)
     values, gains = [one[0] / one[1] for one in drawn], [(one[0] - one[2]) / one[1] for one in drawn]
-    return Point(
+    return CurvePoint(
         rule=rule,
         candidates=n,
         value=total[0] / total[1],
@@ -124,7 +124,7 @@ def _ends(values: Sequence[float]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def table_of(found: Sequence[Point]) -> str:
+def table_of(found: Sequence[CurvePoint]) -> str:
     """A row for each rule, a column for each number of candidates, percent; then the gain with all over one draw."""
     heads = "".join(f" {n} |" for n in range(1, CANDIDATES + 1))
     lines = [f"| rule |{heads} gain with {CANDIDATES} |", "|---" * (CANDIDATES + 2) + "|"]
@@ -137,7 +137,7 @@ def table_of(found: Sequence[Point]) -> str:
     return "\n".join(lines)
 
 
-def plot(found: Sequence[Point], title: str, file: Path) -> None:
+def plot(found: Sequence[CurvePoint], title: str, file: Path) -> None:
     """The curves with their intervals, as SVG. The same points give the same file."""
     import matplotlib as mpl
     from matplotlib.figure import Figure

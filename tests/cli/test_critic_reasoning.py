@@ -101,7 +101,7 @@ def test_what_it_was_taught_by_stays_the_same(examples, model, run, monkeypatch)
     def changed(name: str) -> str:
         return "another" if name == "critic/reason" else prompt_hash(name)
 
-    monkeypatch.setattr("align_echo.cli.fit.prompt_hash", changed)
+    monkeypatch.setattr("align_echo.cli.fit_folder.prompt_hash", changed)
     status, _, err = run(*train(examples, model, "--held-out", "0", "--resume"))
     assert (status, err.count("\n")) == (2, 1)
     assert "critic was started with another prompt" in err

@@ -93,7 +93,8 @@ def test_a_training_that_was_stopped_ends_as_one_that_was_not_and_only_on_the_sa
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("align_echo.cli.fit_screens.note", stop)
+        for module in ("fit_screens", "fit_calibrated"):
+            patch.setattr(f"align_echo.cli.{module}.note", stop)
         status, _, err = run(*train(folder, Path("often.yaml")))
     assert (status, one_line(err)) == (130, True), err
     assert "repeat the command with: --resume" in err
@@ -143,7 +144,7 @@ def test_a_trial_that_was_stopped_asks_only_about_what_is_left_and_comes_to_the_
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("align_echo.cli.screens.note", stop)
+        patch.setattr("align_echo.cli.gui_steps.note", stop)
         status, _, err = run(*command, "--out", "trial")
     assert (status, one_line(err)) == (130, True), err
     assert not Path("trial/summary.json").exists()
@@ -186,7 +187,7 @@ def test_predictions_that_are_named_twice_count_once_and_hostile_ones_are_no_act
 
 
 def test_predictions_are_scored_without_a_critic_and_without_a_model(folder, run, monkeypatch):
-    monkeypatch.setattr("align_echo.cli.screens.require_training", lambda: pytest.fail("torch is not needed"))
+    monkeypatch.setattr("align_echo.cli.gui_steps.require_training", lambda: pytest.fail("torch is not needed"))
     lines = (folder / "predictions.jsonl").read_text().splitlines()
     worse = [json.loads(line) | {"candidates": ["I do not know", json.loads(line)["candidates"][0]]} for line in lines]
     Path("worse.jsonl").write_text("".join(json.dumps(one) + "\n" for one in worse))

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 from align_echo.errors import EngineError, MissingDataError, MissingExtraError, first_line
 from align_echo.wrappers.miniwob.driver import DriverProcess
+from align_echo.wrappers.miniwob.spec import INSTALL_CHROMIUM
 
-INSTALL = "apt-get install --no-install-recommends chromium chromium-driver fonts-liberation"
 ANSWER_WITHIN = 60
 """Seconds after which a driver that has not told its port, or a call that has not returned, is a fault."""
 
@@ -178,7 +178,7 @@ def find_chromium() -> tuple[str, str]:
         if path is None or not os.access(path, os.X_OK):
             where = "is not installed" if path is None else f"is not at {path}"
             raise MissingDataError(
-                f"MiniWoB needs Chromium, but {name} {where}: {INSTALL}, "
+                f"MiniWoB needs Chromium, but {name} {where}: {INSTALL_CHROMIUM}, "
                 "or set MINIWOB_CHROME_BINARY and MINIWOB_CHROMEDRIVER"
             )
     return str(found[0]), str(found[1])
@@ -189,7 +189,8 @@ def find_fonts() -> Path:
     for folder in FONTS:
         for found in sorted(Path(folder).rglob("LiberationSans-Regular.ttf")):
             return found.parent
-    raise MissingDataError(f"MiniWoB's pages are laid out with the Liberation fonts, which are missing: {INSTALL}")
+    fonts = "MiniWoB's pages are laid out with the Liberation fonts, which are missing"
+    raise MissingDataError(f"{fonts}: {INSTALL_CHROMIUM}")
 
 
 def _font_settings(fonts: Path, cache: str) -> str:

@@ -26,10 +26,8 @@ STEP_LIMIT = 30
 
 REFUSAL = "Refused: "
 
-INSTALL = (
-    "pip install 'align-echo[miniwob]' and apt-get install --no-install-recommends "
-    "chromium chromium-driver fonts-liberation"
-)
+INSTALL_CHROMIUM = "apt-get install --no-install-recommends chromium chromium-driver fonts-liberation"
+INSTALL = f"pip install 'align-echo[miniwob]' and {INSTALL_CHROMIUM}"
 
 
 def is_invalid(observation: str) -> bool:

@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from align_echo.agents.novices.habits import chance, times_followed
+from align_echo.agents.novices.habits import ScriptedNovice, chance, times_followed
 from align_echo.agents.novices.household import APPLIANCES, ENTITY, Belief, Goal, name_of, read_goal
-from align_echo.types import AgentReply, AgentView
+from align_echo.types import AgentView
 
 _THE = r"(?:the )?"
 _COMMANDS = re.compile(
@@ -55,18 +55,14 @@ class Intent:
     place: str = ""
 
 
-class Novice:
+class Novice(ScriptedNovice[Habits]):
     """The scripted novice. Acts on ALFWorld text only."""
 
-    def __init__(self, habits: Habits | None = None, *, seed: int = 0, name: str = "novice") -> None:
-        self.habits = habits or Habits()
-        self.seed = seed
-        self.name = name
+    usual = Habits
 
-    def act(self, view: AgentView) -> AgentReply:
-        """The next action. Never fails to name one."""
-        action = _Mind(self.habits, self.seed, view).choose()
-        return AgentReply(text=action, action=action)
+    def choose(self, view: AgentView) -> str:
+        """The next action: same view, same action."""
+        return _Mind(self.habits, self.seed, view).choose()
 
 
 class _Mind:

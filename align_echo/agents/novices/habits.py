@@ -1,12 +1,38 @@
-"""What all scripted novices have in common: draws that depend on the occasion only, and how long a hint is followed."""
+"""What all scripted novices have in common: how they act, draws that depend on the occasion only, and how long a hint
+is followed. Left out: what one knows and wants, which is its environment's (`alfworld.py` and its neighbours).
+"""
 
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Generic, TypeVar
 
-from align_echo.types import Turn
+from align_echo.types import AgentReply, AgentView, Turn
+
+HabitsT = TypeVar("HabitsT")
+
+
+class ScriptedNovice(ABC, Generic[HabitsT]):
+    """A novice with habits, by default the `usual` ones: an action that `choose` names is its whole reply."""
+
+    usual: type[HabitsT]
+
+    def __init__(self, habits: HabitsT | None = None, *, seed: int = 0, name: str = "novice") -> None:
+        self.habits = habits or self.usual()
+        self.seed = seed
+        self.name = name
+
+    def act(self, view: AgentView) -> AgentReply:
+        """The next action. Never fails to name one."""
+        action = self.choose(view)
+        return AgentReply(text=action, action=action)
+
+    @abstractmethod
+    def choose(self, view: AgentView) -> str:
+        """The next action: same view, same action."""
 
 
 def chance(*parts: object) -> float:

@@ -13,8 +13,8 @@ import json
 import re
 from dataclasses import dataclass
 
-from align_echo.agents.novices.habits import chance, times_followed
-from align_echo.types import AgentReply, AgentView
+from align_echo.agents.novices.habits import ScriptedNovice, chance, times_followed
+from align_echo.types import AgentView
 from align_echo.wrappers.gui.actions import FORMS, Click, Finished, Point, Type, write
 
 _LINE = re.compile(r"(?P<what>.+) \((?P<x>-?\d+), (?P<y>-?\d+)\) (?P<width>\d+)x(?P<height>\d+)")
@@ -51,18 +51,14 @@ class Thing:
     height: int
 
 
-class Novice:
+class Novice(ScriptedNovice[Habits]):
     """The scripted novice. Acts on MiniWoB's text screens only."""
 
-    def __init__(self, habits: Habits | None = None, *, seed: int = 0, name: str = "novice") -> None:
-        self.habits = habits or Habits()
-        self.seed = seed
-        self.name = name
+    usual = Habits
 
-    def act(self, view: AgentView) -> AgentReply:
-        """The next action. Never fails to name one."""
-        action = _Mind(self.habits, self.seed, view).choose()
-        return AgentReply(text=action, action=action)
+    def choose(self, view: AgentView) -> str:
+        """The next action: same view, same action."""
+        return _Mind(self.habits, self.seed, view).choose()
 
 
 class _Mind:

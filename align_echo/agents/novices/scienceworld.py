@@ -14,9 +14,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from align_echo.agents.novices.habits import chance, times_followed
+from align_echo.agents.novices.habits import ScriptedNovice, chance, times_followed
 from align_echo.agents.novices.laboratory import DONE, ROOMS, Belief, Step, read_goal
-from align_echo.types import AgentReply, AgentView
+from align_echo.types import AgentView
 
 _CUE = re.compile(r"\b(need|must|should|first|before|try|instead|have to|required?)\b")
 _NAMED = re.compile(r"`([a-z][^`\n{}]*)`")
@@ -80,18 +80,14 @@ _OWN_WORDS = {
 """Verb of a step -> how the engine wants it said, and what the novice says first."""
 
 
-class Novice:
+class Novice(ScriptedNovice[Habits]):
     """The scripted novice. Acts on ScienceWorld text only."""
 
-    def __init__(self, habits: Habits | None = None, *, seed: int = 0, name: str = "novice") -> None:
-        self.habits = habits or Habits()
-        self.seed = seed
-        self.name = name
+    usual = Habits
 
-    def act(self, view: AgentView) -> AgentReply:
-        """The next action. Never fails to name one."""
-        action = _Mind(self.habits, self.seed, view).choose()
-        return AgentReply(text=action, action=action)
+    def choose(self, view: AgentView) -> str:
+        """The next action: same view, same action."""
+        return _Mind(self.habits, self.seed, view).choose()
 
 
 class _Mind:

@@ -14,8 +14,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from align_echo.agents.novices.habits import chance
-from align_echo.types import AgentReply, AgentView
+from align_echo.agents.novices.habits import ScriptedNovice, chance
+from align_echo.types import AgentView
 
 _CUE = re.compile(r"\b(need|must|should|first|before|try|instead|have to|required?|use|mean)\b", re.IGNORECASE)
 _NAMED = re.compile(r"`((?:search|click)\[[^`\n]+\])`")
@@ -63,18 +63,14 @@ class Sight:
     title: str = ""
 
 
-class Novice:
+class Novice(ScriptedNovice[Habits]):
     """The scripted novice. Acts on WebShop's text pages only."""
 
-    def __init__(self, habits: Habits | None = None, *, seed: int = 0, name: str = "novice") -> None:
-        self.habits = habits or Habits()
-        self.seed = seed
-        self.name = name
+    usual = Habits
 
-    def act(self, view: AgentView) -> AgentReply:
-        """The next action. Never fails to name one."""
-        action = _Mind(self.habits, self.seed, view).choose()
-        return AgentReply(text=action, action=action)
+    def choose(self, view: AgentView) -> str:
+        """The next action: same view, same action."""
+        return _Mind(self.habits, self.seed, view).choose()
 
 
 class _Mind:

@@ -41,7 +41,7 @@ TOLD = 20
 """A line after every so many screens."""
 
 
-def rate_screens_into(
+def gui_steps_into(
     path: Path,
     folder: Path,
     predictions: Path,

@@ -19,9 +19,8 @@ from align_echo import __version__
 from align_echo.cli.agents import CHAT_AGENTS, endpoint_on_record
 from align_echo.cli.console import note, resumable
 from align_echo.cli.critic_report import show_trial
-from align_echo.cli.fit import rule_for
 from align_echo.cli.plan import refuse_script, scorer_of
-from align_echo.critic.labels import Rule
+from align_echo.critic.labels import Rule, rule_for
 from align_echo.critic.reasoning import Reasoner
 from align_echo.critic.scoring import Critic, read_calibration
 from align_echo.errors import MissingExtraError, ModelError, UsageError
@@ -40,7 +39,7 @@ TOLD = 10
 """A line after every so many episodes."""
 
 
-def rate_into(
+def evaluate_critic_into(
     path: Path,
     name: str,
     collections: Sequence[Path],

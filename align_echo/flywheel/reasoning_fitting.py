@@ -14,9 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import torch
 from pydantic import Field
-from transformers import TrainingArguments
 
 from align_echo.critic.labels import Rule
 from align_echo.critic.reasoned_verdict import (
@@ -32,6 +30,7 @@ from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.prompts import render
 from align_echo.tokens import TokenSequence
+from align_echo.train.arguments import arguments_of
 from align_echo.train.config import Collecting, Lora, Section, TrainConfig
 from align_echo.train.crew import Crew
 from align_echo.train.loss import Objective
@@ -255,11 +254,21 @@ def _train(
     lr: float,
     watch: Watch,
 ) -> None:
+    arguments = arguments_of(
+        folder,
+        steps=steps,
+        lr=lr,
+        schedule="constant",
+        bf16=settings.bf16,
+        seed=settings.seed,
+        log_every=1,
+        save_every=settings.save_every,
+    )
     trainer = RoleTrainer(
         crew.backbone,
         recipe,
         step,
-        _arguments(settings, folder, steps, lr),
+        arguments,
         optimizer=optimizer_of(crew.backbone, {"policy": lr, "critic": lr}),
         publish=crew.publish,
         watch=watch,
@@ -270,24 +279,3 @@ def _train(
 def _newest(folder: Path) -> str:
     found = whole_checkpoints(folder)
     return str(found[-1]) if found else ""
-
-
-def _arguments(settings: ReasoningSettings, folder: Path, steps: int, lr: float) -> TrainingArguments:
-    return TrainingArguments(
-        output_dir=str(folder),
-        max_steps=steps,
-        learning_rate=lr,
-        lr_scheduler_type="constant",
-        max_grad_norm=1.0,
-        bf16=settings.bf16,
-        use_cpu=not torch.cuda.is_available(),
-        seed=settings.seed,
-        save_steps=settings.save_every,
-        save_total_limit=1,
-        logging_steps=1,
-        report_to=[],
-        disable_tqdm=True,
-        remove_unused_columns=False,
-        logging_nan_inf_filter=False,
-        dataloader_pin_memory=False,
-    )

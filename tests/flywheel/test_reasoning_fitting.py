@@ -18,7 +18,7 @@ from align_echo.critic.reasoning import Reasoner
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import UsageError
 from align_echo.flywheel.examples import Example, Said
-from align_echo.flywheel.reasoning import (
+from align_echo.flywheel.reasoning_fitting import (
     ReasoningSettings,
     Watch,
     crew_config,

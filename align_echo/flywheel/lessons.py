@@ -1,0 +1,60 @@
+"""Collections become what a critic learns from and is tested on: no example twice, divided by task, balanced.
+
+Left out: examples themselves (`examples.py`), and learning from them (`fitting.py`, `reasoning_fitting.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from align_echo.critic.labels import Rule, rule_for
+from align_echo.errors import UsageError
+from align_echo.flywheel.examples import Example, balanced, deduplicated, examples_file, held_out, read_examples
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """What a critic learns from and is tested on, and by which rule; `collections` by the SHA-256 of their examples."""
+
+    rule: Rule
+    learned: list[Example]
+    tested: list[Example]
+    collections: dict[str, Path]
+
+
+def lessons_of(collections: Sequence[Path], share: float, rule: Rule | None, *, seed: int) -> Lessons:
+    """Of all collections together; a `share` of the tasks is tested on, and without a `rule` it is the environments'
+    default. Raises `UsageError` for examples that cannot be learned from, `MissingDataError` for a collection without.
+    """
+    named = contents(collections)
+    examples = deduplicated(example for one in named.values() for example in read_examples(one))
+    chosen = rule or rule_for({one.environment for one in examples})
+    learned, tested = divided(examples, share, chosen, seed=seed)
+    return Lessons(chosen, learned, tested, named)
+
+
+def contents(collections: Sequence[Path]) -> dict[str, Path]:
+    """The collections by the SHA-256 of their examples: one that is named twice, by whatever path, is there once.
+
+    Raises `MissingDataError` for one without examples.
+    """
+    found: dict[str, Path] = {}
+    for one in collections:
+        found.setdefault(hashlib.sha256(examples_file(one).read_bytes()).hexdigest(), one)
+    return found
+
+
+def divided(
+    examples: Sequence[Example], share: float, rule: Rule, *, seed: int
+) -> tuple[list[Example], list[Example]]:
+    """(to learn from, to test on), each balanced. Raises `UsageError` for a side without correct or wrong actions."""
+    balanced(examples, rule, seed=seed)
+    learned, tested = held_out(examples, share, seed=seed)
+    try:
+        return balanced(learned, rule, seed=seed), balanced(tested, rule, seed=seed) if share else []
+    except UsageError as error:
+        few = "choose another --held-out, or 0 to learn from all and leave the critic uncalibrated"
+        raise UsageError(f"the tasks are too few to hold {share} of them out: collect more, {few}") from error
