@@ -131,14 +131,12 @@ def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
     """Everything in tokens. Raises `UsageError` where no right or no wrong action fits."""
     import torch
     from transformers import AutoModelForCausalLM
-    from transformers.utils import logging as transformers_logging
 
     from align_echo.flywheel.fitting import question_ids, questions
     from align_echo.models.local.loading import encoder_of, files_of
-    from align_echo.models.local.weights import read_model
+    from align_echo.models.local.weights import read_model, without_bars
 
-    quiet: Any = transformers_logging.disable_progress_bar
-    quiet()
+    without_bars()
     encoder = encoder_of(source)
     model: Any = files_of(source, lambda: read_model(AutoModelForCausalLM, source, torch.float32))
     context = int(getattr(model.config, "max_position_embeddings", 0) or settings.longest)

@@ -5,7 +5,7 @@ Left out: critics that reason, which have no temperature (`fit_reasoning.py`), a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -48,12 +48,8 @@ def fit_calibrated(path: Path, material: Material, settings: LearningSettings) -
     """Train, from the last checkpoint that is whole, and put the critic in place: its temperature, and how it does on
     what it is tested on. Without any of that it is not calibrated: temperature 1, and no report.
     """
-    from transformers.utils import logging as transformers_logging
-
     from align_echo.flywheel.verdict_trainer import Telling
 
-    quiet: Callable[[], None] = transformers_logging.disable_progress_bar  # of weights that are written
-    quiet()
     checkpoints = path / CHECKPOINTS
     learned = material.fit(checkpoints, resume=bool(whole_checkpoints(checkpoints)), telling=Telling(note))
     folder = beside(path)
@@ -61,8 +57,8 @@ def fit_calibrated(path: Path, material: Material, settings: LearningSettings) -
     unjudged = material.unjudged()
     said = material.verdicts(critic) if unjudged else []
     rows = [replace(one, verdict=verdict, logit=logit) for one, (verdict, logit) in zip(unjudged, said, strict=True)]
-    logits = [one.logit for one in rows if one.logit is not None]
-    temperature = fit_temperature(logits, [one.label == "correct" for one in rows]) if rows else 1.0
+    truth = [one.label == "correct" for one in rows]
+    temperature = fit_temperature([logit for _, logit in said], truth) if rows else 1.0
     material.save(critic, folder)
     if rows:
         write_calibration(Calibrated(temperature=temperature, n=len(rows)), folder)

@@ -100,10 +100,9 @@ def fit_reasoning_into(
 
 def _learn(path: Path, crew: Crew, learned: Sequence[Example], rule: Rule, settings: ReasoningSettings) -> None:
     from align_echo.flywheel.reasoning_fitting import fit_reasoning
-    from align_echo.train.run_folder import append, keep_before
+    from align_echo.train.run_folder import append, keep_before, newest_checkpoint, step_of
 
-    begun = [int(one.name.rpartition("-")[2]) for one in (path / CHECKPOINTS).glob("checkpoint-*")]
-    keep_before(path / SIGNALS, max(begun, default=0))
+    keep_before(path / SIGNALS, step_of(newest_checkpoint(path / CHECKPOINTS)))
 
     def told(step: int, signals: Signals) -> None:
         append(path / SIGNALS, {"step": step, **signals})

@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase, Qwen2_5_VLForConditionalGeneration
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
-from transformers.utils import logging as transformers_logging
 
 from align_echo.critic.scoring import logit, probability, read_calibration
 from align_echo.critic.screen_verdict import Screen, marked, question
@@ -27,7 +26,7 @@ from align_echo.errors import ReplyFormatError, UsageError
 from align_echo.models.local.chat import first_differing
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.loading import files_of
-from align_echo.models.local.weights import read_model
+from align_echo.models.local.weights import read_model, without_bars
 from align_echo.types import Usage
 from align_echo.wrappers.gui.actions import GuiAction, parse
 
@@ -150,8 +149,7 @@ class VisionScorer:
 
 def read_vision(source: str, dtype: torch.dtype | str = torch.float32) -> tuple[Any, ScreenEncoder]:
     """The model of a folder or hub name, and its encoder. Raises `UsageError` or `MissingDataError` for another."""
-    quiet: Any = transformers_logging.disable_progress_bar
-    quiet()
+    without_bars()
     config = files_of(source, lambda: AutoConfig.from_pretrained(source))
     if config.model_type != FAMILY:
         raise UsageError(f"{source} holds a {config.model_type}, which sees no screens: name a Qwen2.5-VL")

@@ -36,7 +36,7 @@ from align_echo.train.crew import Crew
 from align_echo.train.loss import Objective
 from align_echo.train.methods.rcm import compared
 from align_echo.train.rows import Harvest, Row
-from align_echo.train.run_folder import whole_checkpoints
+from align_echo.train.run_folder import newest_checkpoint
 from align_echo.train.signals import Signals
 from align_echo.train.trainer import Recipe, RoleTrainer, StepSettings, optimizer_of
 from align_echo.wrappers.dice import Dice
@@ -163,7 +163,7 @@ def fit_reasoning(
     if {label for _, label in pairs} != {"correct", "wrong"}:
         raise UsageError("there are not both correct and wrong actions to learn from")
     encoder = crew.models["critic"].encoder
-    shown = [] if _newest(folder) else imitated(pairs, encoder, settings)
+    shown = [] if newest_checkpoint(folder) else imitated(pairs, encoder, settings)
     if shown:
         size = settings.warm_batch
         parts = [shown[place : place + size] for place in range(0, len(shown), size)]
@@ -273,9 +273,4 @@ def _train(
         publish=crew.publish,
         watch=watch,
     )
-    trainer.train(resume_from_checkpoint=_newest(folder) or None)
-
-
-def _newest(folder: Path) -> str:
-    found = whole_checkpoints(folder)
-    return str(found[-1]) if found else ""
+    trainer.train(resume_from_checkpoint=newest_checkpoint(folder) or None)

@@ -17,6 +17,7 @@ from pydantic import Field
 from torch.utils.data import Dataset
 from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerCallback
 
+from align_echo.models.local.weights import without_bars
 from align_echo.train.arguments import arguments_of
 from align_echo.train.config import Lora, Section
 from align_echo.train.crew import lora_of
@@ -71,6 +72,7 @@ class VerdictTrainer(Trainer):
         callbacks: Iterable[TrainerCallback],
     ) -> None:
         """`made` holds the questions of each step, which `parts` divides; checkpoints go to `folder`."""
+        without_bars()
         arguments = arguments_of(
             folder,
             steps=len(made),

@@ -14,13 +14,12 @@ from typing import Any
 import torch
 from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils import logging as transformers_logging
 
 from align_echo.errors import UsageError
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.loading import encoder_of, files_of, pocket_folder
 from align_echo.models.local.transformers_engine import TransformersEngine
-from align_echo.models.local.weights import read_model
+from align_echo.models.local.weights import read_model, without_bars
 from align_echo.models.names import ADAPTER, POCKET
 from align_echo.train.backbone import ROLES, Adapters, Backbone, Models
 from align_echo.train.config import Lora, TrainConfig
@@ -81,8 +80,7 @@ def sources_of(config: TrainConfig) -> dict[Role, str]:
 
 def gather(config: TrainConfig) -> Crew:
     """Load everything. Raises `UsageError` or `MissingDataError` for a model that cannot be used."""
-    quiet: Callable[[], None] = transformers_logging.disable_progress_bar
-    quiet()
+    without_bars()
     sources, device = sources_of(config), torch.device("cuda" if torch.cuda.is_available() else "cpu")
     encoders = {role: encoder_of(source) for role, source in sources.items()}
 

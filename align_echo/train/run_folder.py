@@ -36,7 +36,7 @@ def check_run_folder(folder: Path, asked: Mapping[str, Any], *, resume: bool) ->
                 f"{folder} was started with {key} = {stored.get(key)!r}, not {wanted.get(key)!r}; "
                 "resume with the same, or name another --out"
             )
-    return str(next(reversed(whole_checkpoints(folder / "checkpoints")), ""))
+    return newest_checkpoint(folder / "checkpoints")
 
 
 def on_record(folder: Path) -> dict[str, Any]:
@@ -82,6 +82,11 @@ def whole_checkpoints(checkpoints: Path) -> list[Path]:
     """Those that were written to their end, oldest first."""
     found = [one for one in checkpoints.glob("checkpoint-*") if (one / FINISHED).is_file()]
     return sorted(found, key=lambda one: step_of(str(one)))
+
+
+def newest_checkpoint(checkpoints: Path) -> str:
+    """The last that was written to its end; "" for none."""
+    return str(next(reversed(whole_checkpoints(checkpoints)), ""))
 
 
 def _made_nothing(folder: Path) -> bool:

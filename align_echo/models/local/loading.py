@@ -16,14 +16,13 @@ from typing import Any
 
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
-from transformers.utils import logging as transformers_logging
 
 from align_echo.errors import MissingDataError, UsageError, first_line
 from align_echo.models.endpoint import resolve_base_url
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.engine import UpdatableEngine
 from align_echo.models.local.transformers_engine import SLOTS, TransformersEngine
-from align_echo.models.local.weights import read_model
+from align_echo.models.local.weights import read_model, without_bars
 from align_echo.models.names import POCKET
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -71,8 +70,7 @@ def run_transformers(
     weights = content_hash(Path(source)) if Path(source).is_dir() else ""
 
     def start() -> Running:
-        quiet: Callable[[], None] = transformers_logging.disable_progress_bar
-        quiet()
+        without_bars()
         model = files_of(source, lambda: read_model(AutoModelForCausalLM, source, kind))
         encoder = encoder_of(source)
         engine = TransformersEngine(model.to(device), name=name, decode=encoder.text, slots=slots, context=context)

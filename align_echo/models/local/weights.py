@@ -6,17 +6,24 @@ Left out: PEFT's other kinds of adapters, and merging.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from transformers import PreTrainedModel
+from transformers.utils import logging as transformers_logging
 
 from align_echo.errors import UsageError
 from align_echo.models.local.publishing import adapter_folder
 
 if TYPE_CHECKING:
     from peft import PeftConfig, PeftModel
+
+
+def without_bars() -> None:
+    """Let `transformers` draw no bars of weights that it reads or writes, in this process."""
+    switch_off: Callable[[], None] = transformers_logging.disable_progress_bar
+    switch_off()
 
 
 def read_model(kind: Any, source: str, dtype: torch.dtype | str) -> PreTrainedModel:
