@@ -5,6 +5,7 @@ The steps in `data/gui_steps` were made by `python -m benchmarks.miniwob_critic 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from pathlib import Path
 
@@ -20,10 +21,10 @@ from align_echo.flywheel.screens import read_predictions, screen_trial
 from align_echo.wrappers.gui.actions import Point
 from align_echo.wrappers.gui.matching import hits
 from align_echo.wrappers.gui.steps import read_steps, screenshot_of
-from benchmarks.miniwob_critic.learn import evened, examples_of, explored, page_of
+from benchmarks.miniwob_critic.learn import evened, examples_of, explored, page_of, shares
 from benchmarks.miniwob_critic.play import Played
 from benchmarks.miniwob_critic.record import PREDICTIONS, box_around
-from benchmarks.miniwob_critic.report import CRITIC, NOVICE, PASS, learnable, seen, table, won
+from benchmarks.miniwob_critic.report import CRITIC, NOVICE, PASS, at_shares, learnable, seen, table, won
 
 SAMPLE = Path(__file__).parent / "data" / "gui_steps"
 
@@ -92,6 +93,16 @@ def test_a_critic_above_every_trivial_answer_has_learned():
     assert learnable(told)
 
 
+def test_a_critic_that_is_told_how_rarely_a_page_has_right_actions_doubts_those_it_was_unsure_of():
+    found = shares(examples_of(SAMPLE))
+    assert set(found) == {page_of(one) for one in examples_of(SAMPLE)}
+    rows = [said("rare/0", "wrong", "correct", 1.0), said("even/0", "correct", "correct", 1.0)]
+    told = at_shares(rows, 2.0, {"rare": 0.25, "even": 0.5})
+    assert [one.verdict for one in told] == ["wrong", "correct"]
+    assert told[0].logit == pytest.approx(0.5 - math.log(3))
+    assert told[1].logit == pytest.approx(0.5)
+
+
 def test_an_episode_that_takes_longer_than_the_expert_is_won_later_only():
     played = [Played("a/0", 0, NOVICE, 3, 1), Played("a/1", 0, NOVICE, None, 1)]
     played += [Played("a/0", 0, CRITIC, 1, 1), Played("a/1", 0, CRITIC, None, 1)]
@@ -105,7 +116,7 @@ def test_an_episode_that_takes_longer_than_the_expert_is_won_later_only():
 def test_the_table_says_of_a_page_that_it_was_not_learned():
     rows = [said(f"a/{n}", "wrong", "correct", 1.0) for n in range(4)] + [said("a/0", "correct", "correct", 1.0)]
     told = {"a": seen({0: rows})}
-    line = table(told, told, {}).splitlines()[-1]
+    line = table(told, told, told, {}).splitlines()[-1]
     assert line.split()[0] == "a"
     assert "no" in line.split()
     assert "yes" not in line.split()

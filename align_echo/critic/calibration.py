@@ -64,6 +64,17 @@ def calibrated(logits_M: npt.ArrayLike, temperature: float) -> Floats:
     return np.exp(-np.logaddexp(0, -_held(logits_M) / _positive(temperature)))
 
 
+def at_share(logits_M: npt.ArrayLike, share: float) -> Floats:
+    """The logits [M] where a `share` of the actions is correct, of a critic that learned from as many of either class.
+
+    By Bayes' rule the log-odds of the share are added (Elkan, IJCAI 2001). The order of actions stays; which side of 0
+    they are on does not. Raises `UsageError` for a NaN, or a share that is not between 0 and 1.
+    """
+    if not 0 < share < 1:
+        raise UsageError(f"the share of correct actions lies between 0 and 1, not {share}")
+    return _held(logits_M) + math.log(share / (1 - share))
+
+
 def negative_log_likelihood(logits_M: npt.ArrayLike, labels_M: npt.ArrayLike, temperature: float = 1.0) -> float:
     """Mean over the M actions of -log P(label), in nats, with P(correct) = sigmoid(z / T).
 

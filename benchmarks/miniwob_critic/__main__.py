@@ -15,19 +15,20 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from align_echo.critic.calibration import LabelledVerdict
 from align_echo.critic.vision import VisionScorer
+from align_echo.flywheel.vision_fitting import ScreenExample
 from align_echo.interface import write_atomically
 from align_echo.wrappers.miniwob.env import MiniWoBEnv
 from align_echo.wrappers.miniwob.tasks import SEEDS
-from benchmarks.miniwob_critic.learn import evened, examples_of, learn, verdicts
+from benchmarks.miniwob_critic.learn import evened, examples_of, learn, shares, verdicts
 from benchmarks.miniwob_critic.play import Played, critic_of, first, never_wrong, play
 from benchmarks.miniwob_critic.record import record
-from benchmarks.miniwob_critic.report import ALL, CRITIC, NOVICE, PASS, Seen, page_of, seen, table, won
+from benchmarks.miniwob_critic.report import ALL, CRITIC, NOVICE, PASS, Seen, at_shares, page_of, seen, table, won
 
 PAGES = ("click-test", "click-test-2", "click-dialog", "focus-text", "click-collapsible")
 """Pages whose instruction is fixed, or nearly."""
@@ -35,6 +36,9 @@ PAGES = ("click-test", "click-test-2", "click-dialog", "focus-text", "click-coll
 RECORDED, RECORDED_TURNS = 16, 3
 TRAIN_DRAWS, TEST_DRAWS, PLAY_DRAWS = 10, 50, 100
 """Seeds of the novices: none is both learned from and tested on."""
+
+ALONE, TOLD, EVENED = "as_they_come", "told_shares", "evened"
+"""What verdicts are looked at: names of `judged`."""
 
 SETTING = ("pages", "critics", "plays", "epochs", "candidates", "explored", "turns")
 SAMPLE_SEEDS, SAMPLE_CANDIDATES = (10, 11), 4
@@ -87,41 +91,19 @@ def by_page(said: dict[int, list[LabelledVerdict]], pages: Sequence[str]) -> dic
 
 def main() -> None:
     """Record, learn, test, play, tell."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("runs/miniwob-critic"))
-    parser.add_argument("--sample", type=Path, help="only write a small step dataset to this folder")
-    parser.add_argument("--pages", type=lambda text: tuple(text.split(",")), default=PAGES)
-    parser.add_argument("--critics", type=int, default=3, help="how many, each of another seed")
-    parser.add_argument("--plays", type=int, default=3, help="of each test task, with other draws of the novice")
-    parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--explored", type=int, default=12, help="clicks into the box, and anywhere, added to a step")
-    parser.add_argument("--candidates", type=int, default=8)
-    parser.add_argument("--turns", type=int, default=4)
-    asked = parser.parse_args()
+    asked = _asked()
     if asked.sample:
         record(asked.sample, asked.pages, SAMPLE_SEEDS, seed=0, candidates=SAMPLE_CANDIDATES, turns=1)
         return
     train, test = recorded(asked.out, asked.pages)
-    tested = examples_of(test)
-    said: dict[int, list[LabelledVerdict]] = {}
-    scorers, told = [], []
-    for seed in range(asked.critics):
-        folder = asked.out / f"critic-{seed}"
-        scorer, how = learn(folder, train, seed=seed, epochs=asked.epochs, explore=asked.explored)
-        said[seed] = verdicts(scorer, tested)
-        scorers.append(scorer)
-        told.append(how.model_dump(mode="json") | {"temperature": scorer.temperature})
-        right = 100 * sum(one.verdict == one.label for one in said[seed]) / len(tested)
-        print(f"critic {seed}: {how.actions} actions, {how.seconds:.0f} s: {right:.1f}%", flush=True)
-    come_of = by_page(said, asked.pages)
-    kept = {(one.step.id, one.action) for one in evened(tested, 0)}
-    places = [place for place, one in enumerate(tested) if (one.step.id, one.action) in kept]
-    evened_of = by_page({seed: [rows[place] for place in places] for seed, rows in said.items()}, asked.pages)
+    scorers, how = critics(train, asked)
+    tested, share_of = examples_of(test), shares(examples_of(train))
+    seen_of = {name: by_page(said, asked.pages) for name, said in judged(scorers, tested, share_of).items()}
     episodes = played(scorers, asked)
     won_of = {ALL: won(episodes)} | {
         page: won([one for one in episodes if page_of(one.task) == page]) for page in asked.pages
     }
-    print(table(come_of, evened_of, won_of))
+    print(table(seen_of[ALONE], seen_of[TOLD], seen_of[EVENED], won_of))
     whole = won_of[ALL]
     base = whole.at_once[NOVICE].value
     last: dict[str, Any] = {
@@ -135,13 +117,55 @@ def main() -> None:
     }
     summary = last | {
         "setting": {name: getattr(asked, name) for name in SETTING},
-        "critics": told,
-        "as_they_come": {name: one.model_dump(mode="json") for name, one in come_of.items()},
-        "evened": {name: one.model_dump(mode="json") for name, one in evened_of.items()},
+        "critics": how,
+        "shares": share_of,
+        **{name: {page: one.model_dump(mode="json") for page, one in of.items()} for name, of in seen_of.items()},
         "won": {name: one.model_dump(mode="json") for name, one in won_of.items()},
     }
     write_atomically(asked.out / "summary.json", json.dumps(summary, indent=2) + "\n")
     print(json.dumps(last))
+
+
+def _asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("runs/miniwob-critic"))
+    parser.add_argument("--sample", type=Path, help="only write a small step dataset to this folder")
+    parser.add_argument("--pages", type=lambda text: tuple(text.split(",")), default=PAGES)
+    parser.add_argument("--critics", type=int, default=3, help="how many, each of another seed")
+    parser.add_argument("--plays", type=int, default=3, help="of each test task, with other draws of the novice")
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--explored", type=int, default=12, help="clicks into the box, and anywhere, added to a step")
+    parser.add_argument("--candidates", type=int, default=8)
+    parser.add_argument("--turns", type=int, default=4)
+    return parser.parse_args()
+
+
+def critics(train: Path, asked: argparse.Namespace) -> tuple[list[VisionScorer], list[dict[str, Any]]]:
+    """One a seed, and how each came to be."""
+    scorers, told = [], []
+    for seed in range(asked.critics):
+        scorer, how = learn(
+            asked.out / f"critic-{seed}", train, seed=seed, epochs=asked.epochs, explore=asked.explored
+        )
+        print(f"critic {seed}: {how.actions} actions, {how.seconds:.0f} s", flush=True)
+        scorers.append(scorer)
+        told.append(how.model_dump(mode="json") | {"temperature": scorer.temperature})
+    return scorers, told
+
+
+def judged(
+    scorers: Sequence[VisionScorer], tested: Sequence[ScreenExample], share_of: Mapping[str, float]
+) -> dict[str, dict[int, list[LabelledVerdict]]]:
+    """The verdicts of every critic on the actions as they come, alone and told how often a page's are right, and alone
+    on as many right as wrong ones."""
+    said = {seed: verdicts(scorer, tested) for seed, scorer in enumerate(scorers)}
+    kept = {(one.step.id, one.action) for one in evened(tested, 0)}
+    places = [place for place, one in enumerate(tested) if (one.step.id, one.action) in kept]
+    return {
+        ALONE: said,
+        TOLD: {seed: at_shares(rows, scorers[seed].temperature, share_of) for seed, rows in said.items()},
+        EVENED: {seed: [rows[place] for place in places] for seed, rows in said.items()},
+    }
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """A tiny critic learns from recorded steps, and what its verdicts are worth beside answers that look at nothing.
 
 It learns from as many right as wrong clicks of every page, so that the page alone tells nothing, is calibrated on
-episodes that it did not learn from, and is tested on all distinct actions of other seeds as they come. Left out:
-playing with it (`play.py`).
+episodes that it did not learn from, and is tested on all distinct actions of other seeds: as they come, and with how
+often a page's actions are right in the training seeds (`shares`). Left out: playing with it (`play.py`).
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -136,3 +137,10 @@ def verdicts(scorer: VisionScorer, examples: Sequence[ScreenExample]) -> list[La
         LabelledVerdict(one.step.episode, action_type(parse(one.action)), one.label, verdict, logit)
         for one, (verdict, logit) in zip(examples, said, strict=True)
     ]
+
+
+def shares(examples: Sequence[ScreenExample]) -> dict[str, float]:
+    """By page, the share of the actions that is right, as if one more were right and one more wrong."""
+    right = Counter(page_of(one) for one in examples if one.label == "correct")
+    every = Counter(page_of(one) for one in examples)
+    return {page: (right[page] + 1) / (every[page] + 2) for page in every}

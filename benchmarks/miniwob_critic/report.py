@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from align_echo.critic.calibration import LabelledVerdict, area_under_roc
+from align_echo.critic.calibration import LabelledVerdict, area_under_roc, at_share
 from align_echo.critic.verdict import VERDICTS
+from align_echo.errors import UsageError
 from align_echo.intervals import Rate, bootstrap, clustered_rate
 from align_echo.types import Frozen
 from benchmarks.miniwob_critic.play import Played, success
@@ -81,6 +83,19 @@ def seen(rows: Mapping[int, Sequence[LabelledVerdict]]) -> Seen:
     )
 
 
+def at_shares(
+    rows: Sequence[LabelledVerdict], temperature: float, share_of: Mapping[str, float]
+) -> list[LabelledVerdict]:
+    """The verdicts of a critic that is told how often the actions of each page are right."""
+    told = []
+    for one in rows:
+        if one.logit is None:
+            raise UsageError(f"no logit for an action of {one.task}")
+        logit = float(at_share([one.logit / temperature], share_of[page_of(one.task)])[0])
+        told.append(replace(one, verdict="correct" if logit > 0 else "wrong", logit=logit))
+    return told
+
+
 def constant(rows: Sequence[LabelledVerdict], group: Callable[[LabelledVerdict], Hashable]) -> list[bool]:
     """Where the answer is right that is the same for all actions of a group, the better one, chosen on these rows."""
     counts = Counter((group(one), one.label) for one in rows)
@@ -133,22 +148,32 @@ def learnable(one: Seen) -> bool:
     return one.gain.ci95[0] > 0
 
 
-def table(come_of: Mapping[str, Seen], evened_of: Mapping[str, Seen], won_of: Mapping[str, Won]) -> str:
-    """One line a page, the pages together first: accuracy on the actions as they come beside the best trivial answer,
-    the same on as many right as wrong ones and whether that is above the trivial answer, and success of every arm."""
+def table(
+    come_of: Mapping[str, Seen], shared_of: Mapping[str, Seen], evened_of: Mapping[str, Seen], won_of: Mapping[str, Won]
+) -> str:
+    """One line a page, the pages together first: accuracy on the actions as they come, by the critics alone, told the
+    page's share of right actions, and by the best trivial answer; the same on as many right as wrong ones; whether the
+    critics told are above the trivial answer (`shown`) and whether they are where evened (`learned`); and success of
+    every arm."""
     lines = [
-        "accuracy (best trivial answer) of actions as they come and evened, AUROC, success within the expert's actions",
-        f"{'page':18} {'as they come':>13} {'evened':>27} {'learned':>7} {'AUROC':>5} "
+        "accuracy (best trivial answer) of actions as they come, alone and told the page's share of right ones, and "
+        "evened; AUROC; success within the expert's actions",
+        f"{'page':18} {'alone':>5} {'told':>20} {'':>7} {'shown':>5} {'evened':>27} {'learned':>7} {'AUROC':>5} "
         + "".join(f" {arm:>7}" for arm in (NOVICE, CRITIC, PASS)),
     ]
     for name, come in come_of.items():
-        evened = evened_of[name]
-        low, high = evened.accuracy.ci95
+        evened, told = evened_of[name], shared_of[name]
         areas = [area for area in come.auroc if area is not None]
-        line = f"{name:18} {come.accuracy.value:5.1f} ({max(come.constants.values()):5.1f})"
-        line += f" {evened.accuracy.value:5.1f} [{low:5.1f}, {high:5.1f}] ({max(evened.constants.values()):5.1f})"
+        line = f"{name:18} {come.accuracy.value:5.1f} {_rate(told.accuracy)} ({max(told.constants.values()):5.1f})"
+        line += f" {'yes' if learnable(told) else 'no':>5}"
+        line += f" {_rate(evened.accuracy)} ({max(evened.constants.values()):5.1f})"
         line += f" {'yes' if learnable(evened) else 'no':>7} {sum(areas) / max(len(areas), 1):5.2f} "
         if name in won_of:
             line += "".join(f" {won_of[name].at_once[arm].value:7.1f}" for arm in (NOVICE, CRITIC, PASS))
         lines.append(line)
     return "\n".join(lines)
+
+
+def _rate(rate: Rate) -> str:
+    low, high = rate.ci95
+    return f"{rate.value:5.1f} [{low:5.1f}, {high:5.1f}]"

@@ -26,6 +26,7 @@ from align_echo.critic.calibration import (
     LabelledVerdict,
     action_type,
     area_under_roc,
+    at_share,
     calibrated,
     expected_calibration_error,
     fit_temperature,
@@ -113,6 +114,27 @@ def test_probabilities_are_exact_far_from_0():
         found = calibrated([0.0, 1.0, -1.0, -40.0, 49.0], 1.0)
     assert found == pytest.approx([0.5, 1 / (1 + math.exp(-1)), 1 / (1 + math.e), math.exp(-40), 1.0], rel=1e-12)
     assert calibrated([3.0], 2.0) == pytest.approx(calibrated([1.5], 1.0))
+
+
+def test_where_right_actions_are_rarer_than_in_what_was_learned_from_a_critic_has_to_be_surer():
+    # sure by 4 to 1 among as many of both; one right action for four wrong ones takes that away
+    assert at_share([math.log(4), 0.0], 0.2) == pytest.approx([0.0, -math.log(4)])
+    assert at_share([math.log(4), 0.0], 0.5) == pytest.approx([math.log(4), 0.0])
+
+
+def test_a_share_makes_probabilities_honest_where_classes_are_not_as_many():
+    p_even = np.array([0.9, 0.6, 0.2])  # of right actions, per possible look; the rest of the looks are of wrong ones
+    right, wrong = p_even / p_even.sum(), (1 - p_even) / (1 - p_even).sum()
+    among_even = right / (right + wrong)
+    among_rare = 0.1 * right / (0.1 * right + 0.9 * wrong)
+    found = calibrated(at_share(np.log(among_even / (1 - among_even)), 0.1), 1.0)
+    assert found == pytest.approx(among_rare)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.1, math.nan])
+def test_what_is_no_share_is_refused(share):
+    with pytest.raises(UsageError, match="share"):
+        at_share([0.0], share)
 
 
 def test_the_likelihood_by_hand():
