@@ -23,7 +23,8 @@ from align_echo.critic.labels import Rule
 from align_echo.critic.verdict import VERDICTS, Verdict, verdict_messages
 from align_echo.errors import UsageError
 from align_echo.flywheel.examples import Example
-from align_echo.flywheel.packing import Tree, ancestors, trees
+from align_echo.flywheel.packing import Tree, trees
+from align_echo.flywheel.tree_attention import blocks, over_trees
 from align_echo.flywheel.verdict_trainer import LearningSettings, Part, VerdictTrainer, learner_of
 from align_echo.models.local.chat import first_differing
 from align_echo.models.local.encoding import ChatEncoder
@@ -40,7 +41,7 @@ class FitSettings(LearningSettings):
     """
 
     batch_size: int = Field(default=64, ge=1)
-    tokens_per_tree: int = Field(default=3000, ge=1)
+    tokens_per_tree: int = Field(default=6000, ge=1)
     longest: int = Field(default=4096, ge=1)
 
 
@@ -93,17 +94,16 @@ def steps(asked: Sequence[Question], settings: FitSettings) -> list[list[int]]:
 
 
 def tree_logits(model: Any, one: Tree, device: torch.device) -> torch.Tensor:
-    """What the model says after each conversation of the tree [R, V], in the order of `one.rows`, with gradient."""
-    ends_N = torch.tensor(one.ends, device=device)
-    mask_NN = ancestors(ends_N)
-    bias_NN = torch.zeros(mask_NN.shape, dtype=_dtype(model), device=device)
-    bias_NN.masked_fill_(~mask_NN, torch.finfo(bias_NN.dtype).min)
+    """What the model says after each conversation of the tree [R, V], in the order of `one.rows`, with gradient.
+
+    The model has to be `over_trees`.
+    """
     logits: torch.Tensor = model(
         input_ids=torch.tensor(one.ids, device=device)[None],
-        attention_mask=bias_NN[None, None],
         position_ids=torch.tensor(one.positions, device=device)[None],
         logits_to_keep=torch.tensor(one.last, device=device),
         use_cache=False,
+        tree_blocks=blocks(torch.tensor(one.ends, device=device), _dtype(model)),
     ).logits[0]
     return logits
 
@@ -123,8 +123,11 @@ def check_trees(model: Any, ids_T: Sequence[int], device: torch.device) -> None:
     """
     half = len(ids_T) // 2
     tried = [tuple(ids_T), tuple(ids_T[:half]), (*ids_T[:half], *reversed(ids_T[half:]))]
-    together = tree_logits(model, trees(tried, most_tokens=sum(map(len, tried)))[0], device)
-    alone = torch.cat([tree_logits(model, trees([one], most_tokens=1)[0], device) for one in sorted(tried)])
+    one = trees(tried, most_tokens=sum(map(len, tried)))[0]
+    each = [torch.tensor(tried[row], device=device) for row in one.rows]
+    alone = torch.stack([model(input_ids=ids[None], use_cache=False).logits[0, -1] for ids in each])
+    with over_trees(model):
+        together = tree_logits(model, one, device)
     if not torch.allclose(together.float(), alone.float(), atol=SAME, rtol=SAME):
         raise UsageError(f"{type(model).__name__} cannot read conversations as a tree: its attention is not standard")
 
@@ -156,7 +159,8 @@ def fit(
 
     made = [[asked[place] for place in step] for step in steps(asked, settings)]
     trainer = VerdictTrainer(learner, made, parts, settings, folder, callbacks)
-    learned: PreTrainedModel | PeftModel = trainer.learned(resume=resume)
+    with over_trees(learner):
+        learned: PreTrainedModel | PeftModel = trainer.learned(resume=resume)
     return learned
 
 
@@ -169,10 +173,11 @@ def read_verdicts(
     """
     words = verdict_tokens(encoder)[1]
     found: dict[int, tuple[Verdict | None, float]] = {}
-    for one in trees(asked, most_tokens=tokens_per_tree):
-        logits_RV = tree_logits(model, one, device).float()
-        likeliest = logits_RV.argmax(dim=-1).tolist()
-        between = (logits_RV[:, words[0]] - logits_RV[:, words[1]]).tolist()
-        for row, token, logit in zip(one.rows, likeliest, between, strict=True):
-            found[row] = (VERDICTS[words.index(token)] if token in words else None, logit)
+    with over_trees(model):
+        for one in trees(asked, most_tokens=tokens_per_tree):
+            logits_RV = tree_logits(model, one, device).float()
+            likeliest = logits_RV.argmax(dim=-1).tolist()
+            between = (logits_RV[:, words[0]] - logits_RV[:, words[1]]).tolist()
+            for row, token, logit in zip(one.rows, likeliest, between, strict=True):
+                found[row] = (VERDICTS[words.index(token)] if token in words else None, logit)
     return [found[row] for row in range(len(asked))]

@@ -2,8 +2,8 @@
 
 Proposed actions of one episode share nearly all that is read before them, so a tree of them is many times shorter than
 they are. A token attends to its ancestors in the tree and stands where it stood in its conversation: what a model makes
-of it is what it makes of the conversation alone. Arithmetic on token ids, and the mask. Left out: models, and what is
-learned (`fitting.py`).
+of it is what it makes of the conversation alone. Arithmetic on token ids. Left out: attention (`tree_attention.py`),
+and what is learned (`fitting.py`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-
-import torch
 
 from align_echo.errors import UsageError
 from align_echo.train.prefixes import common
@@ -79,9 +77,3 @@ def trees(conversations: Sequence[Sequence[int]], *, most_tokens: int) -> list[T
         groups[-1].append(row)
         size += gained
     return [tree([conversations[row] for row in group], group) for group in groups]
-
-
-def ancestors(ends_N: torch.Tensor) -> torch.Tensor:
-    """Which tokens each token attends to: [N, N], true where the second is the first or above it in the tree."""
-    places_N = torch.arange(len(ends_N), device=ends_N.device)
-    return (places_N[None, :] <= places_N[:, None]) & (places_N[:, None] < ends_N[None, :])

@@ -28,6 +28,7 @@ from align_echo.flywheel.fitting import (
     verdict_tokens,
 )
 from align_echo.flywheel.packing import trees
+from align_echo.flywheel.tree_attention import BLOCK, over_trees
 from tests.flywheel.test_examples import example
 from tests.models.local.tiny import tiny_encoder, tiny_model
 
@@ -47,7 +48,8 @@ def alone(model: torch.nn.Module, ids: list[int]) -> torch.Tensor:
 def test_a_tree_has_the_logits_and_gradients_of_its_conversations_alone(conversations):
     model = tiny_model().double()
     (one,) = trees(conversations, most_tokens=1000)
-    together = tree_logits(model, one, CPU)
+    with over_trees(model):
+        together = tree_logits(model, one, CPU)
     by_row = torch.stack([alone(model, conversations[row]) for row in one.rows])
     assert torch.allclose(together, by_row, atol=1e-9)
     weights = torch.randn(together.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -55,6 +57,27 @@ def test_a_tree_has_the_logits_and_gradients_of_its_conversations_alone(conversa
     wanted = torch.autograd.grad((by_row * weights).sum(), list(model.parameters()))
     for mine, other in zip(found, wanted, strict=True):
         assert (mine - other).abs().max() <= 1e-6 * max(1.0, float(other.abs().max()))
+
+
+def test_a_tree_of_many_blocks_has_the_logits_of_its_conversations_alone():
+    model = tiny_model(context=1024).double()
+    dice = torch.Generator().manual_seed(0)
+    start = torch.randint(3, 60, (200,), generator=dice).tolist()
+    conversations = [start[:end] + torch.randint(3, 60, (50,), generator=dice).tolist() for end in (0, 90, 150, 200)]
+    (one,) = trees(conversations, most_tokens=1000)
+    assert len(one.ids) > 3 * BLOCK
+    with over_trees(model):
+        together = tree_logits(model, one, CPU)
+    by_row = torch.stack([alone(model, conversations[row]) for row in one.rows])
+    assert torch.allclose(together, by_row, atol=1e-9)
+
+
+def test_a_model_attends_in_its_own_way_again_when_trees_are_done():
+    model = tiny_model()
+    ids = list(range(5, 45))
+    before = alone(model, ids)
+    check_trees(model, ids, CPU)
+    assert torch.equal(alone(model, ids), before)
 
 
 def test_a_model_that_does_not_look_at_all_that_came_before_is_refused():
