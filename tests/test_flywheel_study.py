@@ -52,9 +52,9 @@ def test_the_table_has_a_row_for_each_rule_and_the_plot_is_the_same_each_time(tm
 def test_episodes_are_played_with_one_draw_and_under_the_critic_of_each_round(env):
     study, out = STUDIES[env], Path("out")
     turned, played = wheels(study, [1, 2], 2, out), plays(study, [1, 2], 2, out)
-    assert [job.arm for job in played] == ["one draw", "round 1", "round 2"] * 2
+    assert [job.arm for job in played] == ["one draw"] * 2 + ["round 2"] * 2 + ["round 1"] * 2
     judges = [job.measuring[job.measuring.index("--judge") + 1] for job in played if "--judge" in job.measuring]
-    assert judges[0] == str(turned[0].folder / "round-1" / "critic" / "critic")
+    assert judges[0] == str(turned[0].folder / "round-2" / "critic" / "critic")
     assert len({job.folder for job in played}) == len(played)
 
 

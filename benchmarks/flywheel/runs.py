@@ -58,11 +58,10 @@ def _wheel(study: Study, seed: int, rounds: int, folder: Path) -> Job:
 
 
 def plays(study: Study, seeds: Sequence[int], rounds: int, out: Path) -> list[Job]:
-    """Episodes with one draw a turn, and with the best of all by the critic of each round."""
-    made = []
-    for seed in seeds:
-        made.append(_play(study, ONE_DRAW, seed, out, ()))
-        for number in range(1, rounds + 1):
+    """Episodes with one draw a turn, and with the best of all by the critic of each round, the last one's first."""
+    made = [_play(study, ONE_DRAW, seed, out, ()) for seed in seeds]
+    for number in range(rounds, 0, -1):
+        for seed in seeds:
             judge = critic_of(out / "flywheel" / f"seed-{seed}", number)
             best = ("--best-of", str(CANDIDATES), "--judge", str(judge))
             made.append(_play(study, f"round {number}", seed, out, best))
