@@ -57,7 +57,7 @@ def test_links_between_pages_lead_somewhere(page):
 
 VERBS = [
     *("generate-interface", "evaluate", "grid", "train", "doctor", "envs"),
-    *("critic collect", "critic train", "critic evaluate", "critic gui-steps", "critic flywheel"),
+    *("critic collect", "critic train", "critic evaluate", "critic gui-record", "critic gui-steps", "critic flywheel"),
 ]
 
 

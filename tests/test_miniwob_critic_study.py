@@ -17,13 +17,13 @@ pytest.importorskip("sklearn")
 
 from align_echo.critic.calibration import LabelledVerdict
 from align_echo.critic.verdict import Verdict
-from align_echo.flywheel.screens import read_predictions, screen_trial
+from align_echo.flywheel.recording import box_around
+from align_echo.flywheel.screens import PREDICTIONS, read_predictions, screen_trial
 from align_echo.wrappers.gui.actions import Point
 from align_echo.wrappers.gui.matching import hits
 from align_echo.wrappers.gui.steps import read_steps, screenshot_of
 from benchmarks.miniwob_critic.learn import evened, examples_of, explored, page_of, shares
 from benchmarks.miniwob_critic.play import Played
-from benchmarks.miniwob_critic.record import PREDICTIONS, box_around
 from benchmarks.miniwob_critic.report import CRITIC, NOVICE, PASS, at_shares, learnable, seen, table, won
 
 SAMPLE = Path(__file__).parent / "data" / "gui_steps"

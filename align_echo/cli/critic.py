@@ -1,7 +1,7 @@
 """`align-echo critic`: collect labelled actions, train an intuitive critic on them, and put it on trial (GAIA).
 
-Left out: the work of each verb (`collect.py`, `fit.py`, `critic_evaluate.py`; on screens `fit_screens.py` and
-`gui_steps.py`).
+Left out: the work of each verb (`collect.py`, `fit.py`, `critic_evaluate.py`; on screens `gui_record.py`,
+`fit_screens.py` and `gui_steps.py`).
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from align_echo.cli.console import new_folder
 from align_echo.cli.critic_evaluate import evaluate_critic_into
 from align_echo.cli.fit import fit_into
 from align_echo.cli.fit_reasoning import fit_reasoning_into
-from align_echo.cli.fit_screens import PREDICTIONS, fit_screens_into
+from align_echo.cli.fit_screens import fit_screens_into
 from align_echo.cli.flywheel import Wheel, turn
+from align_echo.cli.gui_record import gui_record_into
 from align_echo.cli.gui_steps import gui_steps_into
 from align_echo.critic.labels import Rule
 from align_echo.errors import UsageError
 from align_echo.evaluate.selection import pick_tasks
+from align_echo.flywheel.screens import PREDICTIONS
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.catalogue import tasks as list_tasks
 
@@ -163,6 +165,15 @@ def evaluate(
     path = _folder(out, resume, "trial", "critic")
     asked = (votes or 1) if reasoning else None
     evaluate_critic_into(path, judge, examples, rule=rule, base_url=base_url, seed=seed, votes=asked, resume=resume)
+
+
+@critic.command("gui-record")
+def gui_record(
+    episodes: Annotated[Path, typer.Argument(help="Episodes on MiniWoB: a folder of collect or evaluate.")],
+    out: Annotated[Path, typer.Option("--out", help="The step dataset: a folder that is not there yet.")],
+) -> None:
+    """Play episodes on MiniWoB again and write their turns as a step dataset, with screenshots and predictions."""
+    gui_record_into(out, episodes)
 
 
 @critic.command("gui-steps")

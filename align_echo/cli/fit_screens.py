@@ -22,7 +22,7 @@ from align_echo.critic.calibration import CriticReport, LabelledVerdict
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.flywheel.examples import is_held_out
-from align_echo.flywheel.screens import Proposed, read_predictions
+from align_echo.flywheel.screens import PREDICTIONS, Proposed, read_predictions
 from align_echo.interface import write_atomically
 from align_echo.prompts import prompt_hash
 from align_echo.types import Frozen
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from align_echo.flywheel.vision_fitting import ScreenExample, VisionSettings
 
 TINY = "tiny-vl"
-PREDICTIONS = "predictions.jsonl"
 
 
 class FittedOnScreens(Frozen):

@@ -27,6 +27,9 @@ from align_echo.wrappers.gui.actions import GuiAction, action_type, parse, write
 from align_echo.wrappers.gui.matching import hits, is_grounded, right_type, succeeds, type_matches
 from align_echo.wrappers.gui.steps import GuiStep, records
 
+PREDICTIONS = "predictions.jsonl"
+"""Their name in the folder of a dataset."""
+
 RULES: tuple[Choosing, ...] = ("critic", "random", "majority", CEILING)
 """Who takes one of the candidates. `CEILING` takes the first that succeeds: a critic that never errs, pass@N."""
 

@@ -19,7 +19,7 @@ from align_echo.critic.vision import ScreenEncoder, VisionScorer, load_scorer
 from align_echo.critic.vision_tiny import Shape, tiny_vision
 from align_echo.errors import UsageError
 from align_echo.flywheel.examples import is_held_out
-from align_echo.flywheel.screens import Prediction, Proposed, read_predictions
+from align_echo.flywheel.screens import PREDICTIONS, Prediction, Proposed, read_predictions
 from align_echo.flywheel.vision_fitting import (
     ScreenExample,
     VisionSettings,
@@ -33,7 +33,6 @@ from align_echo.types import Frozen
 from align_echo.wrappers.dice import Dice
 from align_echo.wrappers.gui.actions import Click, Point, action_type, parse, write
 from align_echo.wrappers.gui.steps import read_steps
-from benchmarks.miniwob_critic.record import PREDICTIONS
 
 HELD_OUT = 0.1
 """Share of the training episodes that the temperature is fitted on."""

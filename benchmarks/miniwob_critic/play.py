@@ -13,6 +13,7 @@ from align_echo.critic.screen_verdict import Screen
 from align_echo.critic.selection import by_critic
 from align_echo.critic.vision import VisionScorer
 from align_echo.errors import ReplyFormatError
+from align_echo.flywheel.recording import box_around
 from align_echo.flywheel.screens import Prediction, Proposed
 from align_echo.intervals import Rate, clustered_rate
 from align_echo.rollout import extend, start_view, take_turn
@@ -21,7 +22,7 @@ from align_echo.wrappers.gui.matching import succeeds
 from align_echo.wrappers.gui.steps import GuiStep
 from align_echo.wrappers.miniwob.env import MiniWoBEnv
 from align_echo.wrappers.miniwob.page import SIZE
-from benchmarks.miniwob_critic.record import box_around, drawn
+from benchmarks.miniwob_critic.record import drawn
 
 Choose = Callable[[MiniWoBEnv, Sequence[str], Sequence[str]], int]
 """Which of the candidates is taken, given the environment, the actions before and the candidates."""

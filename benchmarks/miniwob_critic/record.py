@@ -10,37 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from align_echo.agents.novices.miniwob import Novice, read_screen
-from align_echo.flywheel.screens import Prediction, write_predictions
+from align_echo.agents.novices.miniwob import Novice
+from align_echo.flywheel.recording import step_at
+from align_echo.flywheel.screens import PREDICTIONS, Prediction, write_predictions
 from align_echo.rollout import extend, start_view, take_turn
 from align_echo.types import AgentReply, AgentView
-from align_echo.wrappers.gui.actions import Click, Point, parse
+from align_echo.wrappers.gui.actions import Click
 from align_echo.wrappers.gui.steps import Recorded, write_steps
 from align_echo.wrappers.miniwob.env import MiniWoBEnv
-from align_echo.wrappers.miniwob.page import SIZE
 
-PREDICTIONS = "predictions.jsonl"
 DRAWS = 1000
 """Novices of one seed: more than candidates are ever drawn."""
-
-Box = tuple[int, int, int, int]
 
 
 def drawn(view: AgentView, seed: int, count: int) -> list[AgentReply]:
     """What `count` novices of a seed do in a view; they differ in their draws alone."""
     return [Novice(seed=seed * DRAWS + number).act(view) for number in range(count)]
-
-
-def box_around(point: Point, listing: str) -> Box | None:
-    """[x1, y1, x2, y2] of the smallest element of a listing that the point lies in, within the screen."""
-    found: list[tuple[int, Box]] = []
-    for thing in read_screen(listing):
-        left, top = thing.center.x - thing.width // 2, thing.center.y - thing.height // 2
-        right, bottom = left + thing.width, top + thing.height
-        if left <= point.x <= right and top <= point.y <= bottom:
-            box = (max(left, 0), max(top, 0), min(right, SIZE[0]), min(bottom, SIZE[1]))
-            found.append((thing.width * thing.height, box))
-    return min(found)[1] if found else None
 
 
 def episode(
@@ -49,23 +34,12 @@ def episode(
     """The clicks of one episode of at most so many turns, each with its candidates."""
     view = start_view(env, task_id, "", 0)
     for number in range(turns):
-        right = env.oracle().expert_action()
-        if env.over or right is None:
+        name = f"{task_id.replace('/', '-')}-{seed}-{number}"
+        step = step_at(env, view, name)
+        if step is None:
             return
         replies = drawn(view, seed, candidates)
-        action = parse(right)
-        if isinstance(action, Click):
-            name = f"{task_id.replace('/', '-')}-{seed}-{number}"
-            step = Recorded(
-                id=name,
-                episode=task_id,
-                number=number,
-                instruction=env.goal,
-                screenshot=env.screenshot(),
-                action=action,
-                history=tuple(turn.action or "" for turn in view.turns),
-                box=box_around(action.point, env.state.observation),
-            )
+        if isinstance(step.action, Click):
             yield step, Prediction(step=name, candidates=tuple(one.text for one in replies), agent="novice")
         view = extend(view, take_turn(env, replies[0]))
 

@@ -3,13 +3,17 @@
     button "Submit" (45, 77) 60x22
 
 reads: what it is, its text as a JSON string, then where they apply its name, its color and its states, the middle of
-what can be seen of it, and that part's width and height. Left out: the instruction, which is the goal.
+what can be seen of it, and that part's width and height. `read_screen` reads it back. Left out: the instruction, which
+is the goal.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import dataclass
 
+from align_echo.wrappers.gui.actions import Point
 from align_echo.wrappers.miniwob.page import SIZE, Element, Look
 from align_echo.wrappers.text_env import TEXT_CHARACTERS
 
@@ -17,8 +21,21 @@ MOST_ELEMENTS = 80
 LONGEST_TEXT = 300
 LONGEST_NAME = 60
 ENDED = "The task has ended."
+_LINE = re.compile(r"(?P<what>.+) \((?P<x>-?\d+), (?P<y>-?\d+)\) (?P<width>\d+)x(?P<height>\d+)")
 
 _PRINTABLE = frozenset(TEXT_CHARACTERS)
+
+
+@dataclass(frozen=True)
+class Thing:
+    """A line of the screen: what is in front of the text, the text, and where it is."""
+
+    kind: str
+    text: str
+    rest: str
+    center: Point
+    width: int
+    height: int
 
 
 def listing(look: Look) -> str:
@@ -49,3 +66,26 @@ def plain(text: str) -> str:
 
 def _cut(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[:longest]}..."
+
+
+def read_screen(text: str) -> list[Thing]:
+    """What a screen lists; [] for text that is none. Words around it do not matter."""
+    return [thing for line in text.splitlines() if (thing := _read_line(line)) is not None]
+
+
+def _read_line(line: str) -> Thing | None:
+    found = _LINE.fullmatch(line.strip())
+    if not found:
+        return None
+    kind, quote, rest = found["what"].partition(' "')
+    text = ""
+    if quote:
+        try:
+            text, end = json.JSONDecoder().raw_decode(f'"{rest}')
+        except ValueError:
+            return None
+        rest = f'"{rest}'[end:]
+    else:
+        kind, _, rest = kind.partition(" ")
+    center = Point(int(found["x"]), int(found["y"]))
+    return Thing(kind, str(text), rest.strip(), center, int(found["width"]), int(found["height"]))

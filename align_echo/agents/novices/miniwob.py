@@ -9,15 +9,14 @@ bounds for what the same interface does for a language model. All draws come fro
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 
 from align_echo.agents.novices.habits import ScriptedNovice, chance, times_followed
 from align_echo.types import AgentView
 from align_echo.wrappers.gui.actions import FORMS, Click, Finished, Point, Type, write
+from align_echo.wrappers.miniwob.screen import Thing, read_screen
 
-_LINE = re.compile(r"(?P<what>.+) \((?P<x>-?\d+), (?P<y>-?\d+)\) (?P<width>\d+)x(?P<height>\d+)")
 _NAMED = re.compile(rf"`((?:{'|'.join(FORMS)})\([^`\n]*\))`")
 _LAST = re.compile(r"submit|login|search|ok|done", re.IGNORECASE)
 _TYPED_INTO = ("input text", "input password", "textarea")
@@ -37,18 +36,6 @@ class Habits:
 
 STUBBORN = Habits(heeds_feedback=False)
 """Never takes a hint: an interface must at least do it no harm."""
-
-
-@dataclass(frozen=True)
-class Thing:
-    """A line of the screen: what is in front of the text, the text, and where it is."""
-
-    kind: str
-    text: str
-    rest: str
-    center: Point
-    width: int
-    height: int
 
 
 class Novice(ScriptedNovice[Habits]):
@@ -128,26 +115,3 @@ class _Mind:
         elif self.draw("mark") < self.habits.off_the_mark:
             x, y = x + int((self.draw("x") - 0.5) * 2 * meant.width), y + int((self.draw("y") - 0.5) * 2 * meant.height)
         return f"click {x} {y}" if own else write(Click(Point(max(x, 0), max(y, 0))))
-
-
-def read_screen(text: str) -> list[Thing]:
-    """What a screen lists; [] for text that is none. Words around it do not matter."""
-    return [thing for line in text.splitlines() if (thing := _read_line(line)) is not None]
-
-
-def _read_line(line: str) -> Thing | None:
-    found = _LINE.fullmatch(line.strip())
-    if not found:
-        return None
-    kind, quote, rest = found["what"].partition(' "')
-    text = ""
-    if quote:
-        try:
-            text, end = json.JSONDecoder().raw_decode(f'"{rest}')
-        except ValueError:
-            return None
-        rest = f'"{rest}'[end:]
-    else:
-        kind, _, rest = kind.partition(" ")
-    center = Point(int(found["x"]), int(found["y"]))
-    return Thing(kind, str(text), rest.strip(), center, int(found["width"]), int(found["height"]))

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from align_echo.agents.novice_model import NoviceModel
 from align_echo.agents.novices import make_novice
-from align_echo.agents.novices.miniwob import STUBBORN, Habits, Novice, Thing, read_screen
+from align_echo.agents.novices.miniwob import STUBBORN, Habits, Novice
 from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import ReplyFormatError, UsageError
 from align_echo.types import AgentView, Turn
 from align_echo.wrappers.catalogue import environment
-from align_echo.wrappers.gui.actions import Point, parse
+from align_echo.wrappers.gui.actions import parse
 
 BOXES = """\
 Screen 160x210, 5 elements:
@@ -44,17 +44,6 @@ def view(goal: str, start: str, *turns: tuple[str, str], task: str = "t") -> Age
 def said(habits: Habits, seen: AgentView, n: int = 300) -> set[str | None]:
     """What novices with other draws do."""
     return {Novice(habits, seed=seed).act(seen).action for seed in range(n)}
-
-
-def test_a_screen_is_read_also_with_words_around_it():
-    things = read_screen(f"Refused: not an action.\n{BOXES}\nTry `click(20, 60)`.")
-    assert things[0] == Thing("label", "a1", "", Point(20, 60), 30, 13)
-    assert things[1] == Thing("input", "", "checkbox unchecked", Point(10, 60), 13, 13)
-    assert [thing.text for thing in things] == ["a1", "", "b2", "", "Submit"]
-    assert read_screen('span "say \\"é (1, 2) 3x4\\"" .x covered (5, 6) 7x8')[0] == Thing(
-        "span", 'say "é (1, 2) 3x4"', ".x covered", Point(5, 6), 7, 8
-    )
-    assert read_screen("The task has ended.") == read_screen('a "b (1, 2) 3x4') == []
 
 
 def test_without_bad_habits_it_clicks_what_is_named_and_then_submits():

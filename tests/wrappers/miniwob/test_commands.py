@@ -45,3 +45,66 @@ def test_the_best_of_several_candidates_of_the_novice_is_sent(elsewhere):
     steps = [step for one in played(elsewhere) for step in one.steps]
     assert all(step.choice is not None and len(step.choice.candidates) == 4 for step in steps)
     assert any(len({one.action for one in step.choice.candidates}) > 1 for step in steps if step.choice)
+
+
+def steps_of(folder) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (folder / "data" / "steps.jsonl").read_text().splitlines()]
+
+
+def test_recorded_steps_of_the_expert_are_all_right(elsewhere, capsys):
+    pytest.importorskip("PIL")
+    assert main([*EVALUATE, "--agent", "expert"]) == 0
+    assert main(["critic", "gui-record", "run", "--out", "data"]) == 0
+    assert main(["critic", "gui-record", "run", "--out", "data"]) == 2
+    assert main(["critic", "gui-steps", "data", "--out", "scored"]) == 0
+    told = json.loads((elsewhere / "scored" / "summary.json").read_text())
+    assert told["steps"] == told["candidates"] == sum(len(one.steps) for one in played(elsewhere))
+    assert (told["first"]["type"]["value"], told["first"]["success"]["value"], told["unparsed"]) == (100, 100, 0)
+    assert "come out again" not in capsys.readouterr().out
+
+
+def test_candidates_of_a_turn_become_its_predictions_and_what_changed_is_left_out(elsewhere, capsys):
+    pytest.importorskip("PIL")
+    best = ["--agent", "vanilla", "--model", "novice", "--temperature", "1", "--best-of", "4", "--pick", "majority"]
+    assert main([*EVALUATE, *best]) == 0
+    file = elsewhere / "run" / "trajectories" / "none.jsonl"
+    first, *others = played(elsewhere)
+    changed = first.model_copy(update={"steps": (first.steps[0].model_copy(update={"observation": "?"}), *first.steps)})
+    file.write_text("".join(one.model_dump_json() + "\n" for one in (changed, *others)))
+    assert main(["critic", "gui-record", "run", "--out", "data"]) == 0
+    assert "1 of 3 episodes did not come out again" in capsys.readouterr().out
+    lines = (elsewhere / "data" / "predictions.jsonl").read_text().splitlines()
+    proposed = {one["step"]: one["candidates"] for one in map(json.loads, lines)}
+    assert {len(some) for some in proposed.values()} == {4}
+    steps = steps_of(elsewhere)
+    assert list(proposed) == [one["id"] for one in steps]
+    assert [one["number"] for one in steps if one["episode"] == first.task_id] == [0]
+    assert {one["episode"] for one in steps} == {one.task_id for one in played(elsewhere)}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"environment": "alfworld"}, "holds episodes of alfworld"),
+        ({"interface": "mine"}, "under an interface"),
+        ({"fault": {"source": "environment", "error": "EngineError", "message": ""}}, "no episode that was played"),
+    ],
+)
+def test_episodes_that_have_no_screens_are_refused(elsewhere, capsys, change, reason):
+    told = {"environment": "miniwob", "split": "expert_test", "task_id": "click-test/0", "agent": "a", "goal": "g"}
+    line = json.dumps(told | {"initial_observation": ""} | change)
+    (elsewhere / "run" / "trajectories").mkdir(parents=True)
+    (elsewhere / "run" / "trajectories" / "none.jsonl").write_text(line + "\n")
+    assert main(["critic", "gui-record", "run", "--out", "data"]) == 2
+    assert reason in capsys.readouterr().err
+    assert not (elsewhere / "data").exists()
+
+
+def test_several_kinds_of_episodes_and_none_and_a_folder_that_is_there_are_refused(elsewhere, capsys):
+    assert main(["critic", "gui-record", "run", "--out", "data"]) == 2
+    assert "run holds no trajectories" in capsys.readouterr().err
+    (elsewhere / "run" / "trajectories").mkdir(parents=True)
+    for name in ("none", "full"):
+        (elsewhere / "run" / "trajectories" / f"{name}.jsonl").write_text("")
+    assert main(["critic", "gui-record", "run", "--out", "data"]) == 2
+    assert "several kinds of episodes: name one of" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from align_echo.wrappers.gui.actions import Point, Type, parse
 from align_echo.wrappers.miniwob.keys import key_events
 from align_echo.wrappers.miniwob.page import DRAG_STEPS, Element, Look, between
-from align_echo.wrappers.miniwob.screen import LONGEST_TEXT, MOST_ELEMENTS, line, listing, plain
+from align_echo.wrappers.miniwob.screen import LONGEST_TEXT, MOST_ELEMENTS, Thing, line, listing, plain, read_screen
 from align_echo.wrappers.text_env import TEXT_CHARACTERS
 
 
@@ -29,6 +29,26 @@ def test_a_screen_has_at_most_so_many_lines_of_at_most_so_many_characters():
     lines = listing(look).splitlines()
     assert (len(lines), lines[-1]) == (MOST_ELEMENTS + 2, "... and 7 more")
     assert max(map(len, lines)) < LONGEST_TEXT + 60
+
+
+def test_a_screen_is_read_back_also_with_words_around_it():
+    label = element("a1", kind="label", center=Point(20, 60), size=(30, 13))
+    seen = listing(Look((label, element("", kind="input", name="checkbox")), False, 0.0))
+    things = read_screen(f"Refused: not an action.\n{seen}\nTry `click(20, 60)`.")
+    assert things == [
+        Thing("label", "a1", "", Point(20, 60), 30, 13),
+        Thing("input", "", "checkbox", Point(45, 77), 60, 22),
+    ]
+    assert read_screen('span "say \\"é (1, 2) 3x4\\"" .x covered (5, 6) 7x8')[0] == Thing(
+        "span", 'say "é (1, 2) 3x4"', ".x covered", Point(5, 6), 7, 8
+    )
+    assert read_screen("The task has ended.") == read_screen('a "b (1, 2) 3x4') == []
+
+
+@given(st.text(max_size=LONGEST_TEXT))
+def test_what_an_element_says_is_read_back_whatever_it_is(text):
+    (thing,) = read_screen(line(element(text)))
+    assert (thing.text, thing.center, (thing.width, thing.height)) == (text, Point(45, 77), (60, 22))
 
 
 @given(st.text(), st.text(), st.text())

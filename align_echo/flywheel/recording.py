@@ -1,0 +1,130 @@
+"""Episodes on MiniWoB become a step dataset: turns with their screenshots, the expert's action, and what was proposed.
+
+An episode is played again, since pictures are not kept; it comes out as it had, or is left out from there on. The box
+of a right click is that of the smallest listed element around it. Left out: playing (`align-echo critic collect`,
+`evaluate`), and turns in which the expert knows no action.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from align_echo.errors import EngineError, UsageError
+from align_echo.flywheel.labelling import candidates_of
+from align_echo.flywheel.screens import PREDICTIONS, Prediction, write_predictions
+from align_echo.rollout import extend, start_view, take_turn
+from align_echo.types import AgentReply, AgentView, Frozen, Trajectory
+from align_echo.wrappers.gui.actions import Point, parse, point_of
+from align_echo.wrappers.gui.steps import Recorded, write_steps
+from align_echo.wrappers.miniwob.env import MiniWoBEnv
+from align_echo.wrappers.miniwob.page import SIZE
+from align_echo.wrappers.miniwob.screen import read_screen
+
+Box = tuple[int, int, int, int]
+
+
+class Recording(Frozen):
+    """What became of `episodes`: `steps` were recorded, in `no_expert` turns there is no right action to record, and
+    `changed` episodes did not come out again as they had.
+    """
+
+    episodes: int
+    steps: int
+    no_expert: int
+    changed: int
+
+
+def box_around(point: Point, listing: str) -> Box | None:
+    """[x1, y1, x2, y2] of the smallest element of a listing that the point lies in, within the screen."""
+    found: list[tuple[int, Box]] = []
+    for thing in read_screen(listing):
+        left, top = thing.center.x - thing.width // 2, thing.center.y - thing.height // 2
+        right, bottom = left + thing.width, top + thing.height
+        if left <= point.x <= right and top <= point.y <= bottom:
+            box = (max(left, 0), max(top, 0), min(right, SIZE[0]), min(bottom, SIZE[1]))
+            found.append((thing.width * thing.height, box))
+    return min(found)[1] if found else None
+
+
+def step_at(env: MiniWoBEnv, view: AgentView, name: str) -> Recorded | None:
+    """The step that `env` stands at, of an episode that `view` tells so far; None if the expert knows no action."""
+    right = None if env.over else env.oracle().expert_action()
+    if right is None:
+        return None
+    action = parse(right)
+    point = point_of(action)
+    return Recorded(
+        id=name,
+        episode=view.task_id,
+        number=len(view.turns),
+        instruction=env.goal,
+        screenshot=env.screenshot(),
+        action=action,
+        history=tuple(turn.action or "" for turn in view.turns),
+        box=None if point is None else box_around(point, env.state.observation),
+    )
+
+
+def record(
+    make_env: Callable[[], MiniWoBEnv],
+    episodes: Sequence[Trajectory],
+    folder: Path,
+    *,
+    on_episode: Callable[[int], None] = lambda number: None,
+) -> Recording:
+    """Write a new step dataset with its predictions; it appears whole or not at all. `on_episode` is told the number
+    of each episode that is played again, from 1.
+
+    Raises `UsageError` if the folder is there already, or no turn could be recorded.
+    """
+    if folder.exists():
+        raise UsageError(f"{folder} is there already: name another folder")
+    predictions: list[Prediction] = []
+    counts = {"no_expert": 0, "changed": 0}
+    env = make_env()
+
+    def steps() -> Iterator[Recorded]:
+        for number, one in enumerate(episodes, start=1):
+            on_episode(number)
+            for step, prediction in _again(env, one, counts):
+                predictions.append(prediction)
+                yield step
+
+    beside = folder.with_name(f".{folder.name}.recording")
+    shutil.rmtree(beside, ignore_errors=True)
+    try:
+        write_steps(steps(), beside)
+        write_predictions(predictions, beside / PREDICTIONS)
+        beside.rename(folder)
+    except UsageError as error:
+        if predictions:
+            raise
+        raise UsageError("the expert knows no action in any turn of these episodes: nothing to record") from error
+    finally:
+        env.close()
+        shutil.rmtree(beside, ignore_errors=True)
+    return Recording(episodes=len(episodes), steps=len(predictions), **counts)
+
+
+def _again(
+    env: MiniWoBEnv, trajectory: Trajectory, counts: dict[str, int]
+) -> Iterator[tuple[Recorded, Prediction]]:
+    try:
+        view = start_view(env, trajectory.task_id, "", trajectory.seed)
+        for number, step in enumerate(trajectory.steps):
+            name = f"{trajectory.task_id}-{trajectory.sample}-{number}"
+            texts = tuple(one.action or "" for one in candidates_of(step))
+            found = step_at(env, view, name)
+            if found is None:
+                counts["no_expert"] += 1
+            else:
+                yield found, Prediction(step=name, candidates=texts, agent=trajectory.agent)
+            again = take_turn(env, AgentReply(text=step.reply, action=step.action, problem=step.problem))
+            if again.observation != step.observation:
+                counts["changed"] += 1
+                return
+            view = extend(view, again)
+    except EngineError:
+        counts["changed"] += 1
