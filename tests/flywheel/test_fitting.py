@@ -62,9 +62,9 @@ def test_a_tree_has_the_logits_and_gradients_of_its_conversations_alone(conversa
 def test_a_tree_of_many_blocks_has_the_logits_of_its_conversations_alone():
     model = tiny_model(context=1024).double()
     dice = torch.Generator().manual_seed(0)
-    start = torch.randint(3, 60, (200,), generator=dice).tolist()
-    conversations = [start[:end] + torch.randint(3, 60, (50,), generator=dice).tolist() for end in (0, 90, 150, 200)]
-    (one,) = trees(conversations, most_tokens=1000)
+    start = torch.randint(3, 60, (600,), generator=dice).tolist()
+    conversations = [start[:end] + torch.randint(3, 60, (100,), generator=dice).tolist() for end in (0, 90, 450, 600)]
+    (one,) = trees(conversations, most_tokens=2000)
     assert len(one.ids) > 3 * BLOCK
     with over_trees(model):
         together = tree_logits(model, one, CPU)
