@@ -27,6 +27,9 @@ SIZE = (160, 210)
 TURN_MS = 1000
 """How far the page's clock goes on after an action; a long press holds for as long."""
 
+OPENINGS = 3
+"""How often a page is opened that does not begin: a busy browser now and then drops one of its scripts."""
+
 SCROLL_PIXELS = 100
 DRAG_STEPS = 8
 WHEEL = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
@@ -70,8 +73,12 @@ class Page:
         """Open it. Raises `EngineError`."""
         self._browser = browser
         self._mouse("mouseMoved", Point(0, 0))  # else what lies under the pointer of the task before looks hovered
-        browser.open(address(task))
-        told = browser.run_until_told(_BEGIN, str(task.seed), task.mode)
+        told: Any = None
+        for _ in range(OPENINGS):
+            browser.open(address(task))
+            told = browser.run_until_told(_BEGIN, str(task.seed), task.mode)
+            if isinstance(told, str):
+                break
         if not isinstance(told, str):
             raise EngineError(f"the page of {task.subdomain} does not begin: {told}")
         self.goal = told
