@@ -34,14 +34,13 @@ def gui_record_into(out: Path, episodes: Path) -> Recording:
         raise UsageError(f"{file} holds episodes of {', '.join(sorted(others))}: screens are those of {ENVIRONMENT}")
     if any(one.interface != "none" for one in played):
         raise UsageError(f"{file} holds episodes under an interface: record those of the environment alone")
-    splits = {one.split for one in played}
 
     def tell(number: int) -> None:
         if number % TOLD == 0:
             note(f"{number} of {len(played)} episodes")
 
     note(f"playing {len(played)} episodes again")
-    made = record(lambda: MiniWoBEnv(splits.pop()), played, out, on_episode=tell)
+    made = record(lambda: MiniWoBEnv(played[0].split), played, out, on_episode=tell)
     print(f"{made.steps:,} steps of {made.episodes:,} episodes; in {made.no_expert:,} turns the expert knows no action")
     if made.changed:
         print(f"{made.changed} of {made.episodes} episodes did not come out again as they had, and end there")
