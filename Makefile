@@ -5,7 +5,8 @@
 #   make parity   the slow tests
 #   make bench    every benchmark
 #   make vllm-check  the vLLM engines on vLLM's CPU build, in an environment of its own (about 2 GB of downloads)
-# Variables: PYTHON (the interpreter that makes .venv), DEMO (where the demo writes), DEMO_TASKS.
+# Variables: PYTHON (the interpreter that makes .venv), DEMO (where the demo writes), DEMO_TASKS, WORKERS (processes that
+# the tests run in: logical is one a core, up to eight; 0 runs them in this one).
 
 PYTHON ?= python3
 VENV := .venv
@@ -15,6 +16,7 @@ VLLM_STAMP := $(VLLM)/.installed
 DEMO ?= runs/demo
 DEMO_TASKS ?= 12
 DEMO_ITERATIONS ?= 1
+WORKERS ?= logical
 
 .PHONY: setup demo test check parity bench vllm-check clean
 
@@ -37,7 +39,7 @@ demo: setup
 	    --interface $(DEMO)/interface/interface.py --compare --out $(DEMO)/evaluation
 
 test: setup
-	$(VENV)/bin/python -m pytest -m "not slow"
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -m "not slow" --numprocesses $(WORKERS) --maxprocesses 8
 
 check: setup
 	$(VENV)/bin/ruff check .

@@ -211,6 +211,9 @@ def flywheel(
         str | None, typer.Option("--test-split", help="Default: the environment's test split.")
     ] = None,
     test_tasks: Annotated[int, typer.Option("--test-tasks", min=1, help="Of the test split, played once.")] = 50,
+    test_candidates: Annotated[
+        int | None, typer.Option("--test-candidates", min=2, help="Drawn there; default: as --candidates.")
+    ] = None,
     candidates: Annotated[int, typer.Option("--candidates", min=2, help="Replies that the agent draws a turn.")] = 8,
     temperature: Annotated[float, typer.Option("--temperature", min=0, help="Of the agent's model.")] = 1.0,
     top_k: TopK = None,
@@ -240,6 +243,7 @@ def flywheel(
         test_split=test_split or environment(env).test_split,
         test_tasks=test_tasks,
         drawing=Drawing(candidates, temperature, top_k, top_p, None, states),
+        test_candidates=test_candidates or candidates,
         rule=rule,
         config=config,
         settings={"weights": weights, "lr": lr, "epochs": epochs, "seed": seed},

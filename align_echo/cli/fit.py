@@ -104,7 +104,7 @@ def fit_into(
 
     settings = read_settings(FitSettings, config, changes)
     source = source_of(model)
-    lessons = lessons_of(collections, share, rule, seed=settings.seed)
+    lessons = lessons_of(collections, share, rule, seed=settings.seed, balance=settings.balance)
     asked = asked_of(lessons, model, share, ["critic/verdict"], settings)
     check_folder(path, asked, resume=resume)
     material = _prepare(source, settings, lessons)
@@ -142,7 +142,7 @@ def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
     context = int(getattr(model.config, "max_position_embeddings", 0) or settings.longest)
     longest = min(settings.longest, context)
     learned, tested = lessons.learned, lessons.tested
-    asked = questions(learned, encoder, lessons.rule, longest=longest)
+    asked = questions(learned, encoder, lessons.rule, longest=longest, balance=settings.balance)
     fitting = [(one, ids) for one in tested if len(ids := question_ids(one, encoder)) <= longest]
     check_both({VERDICTS[one.target] for one in asked}, longest)
     if tested:

@@ -47,9 +47,9 @@ SEEDS_APART = 1000
 
 @dataclass(frozen=True)
 class Wheel:
-    """What is turned. `tasks` of `split` are played in every round and `test_tasks` of `test_split` once; `settings`
-    are changes of `FitSettings`. The states of `drawing` are those of the first round and of the tests; later rounds go
-    where the critic leads.
+    """What is turned. `tasks` of `split` are played in every round with the candidates of `drawing`, and `test_tasks`
+    of `test_split` once with `test_candidates`; `settings` are changes of `FitSettings`. The states of `drawing` are
+    those of the first round and of the tests; later rounds go where the critic leads.
     """
 
     env: str
@@ -62,6 +62,7 @@ class Wheel:
     test_split: str
     test_tasks: int
     drawing: Drawing
+    test_candidates: int
     rule: Rule | None
     config: Path | None
     settings: Mapping[str, object]
@@ -114,7 +115,7 @@ def turn(path: Path, wheel: Wheel, *, resume: bool) -> Flywheel:
     check_folder(path, config, resume=resume)
     path.mkdir(parents=True, exist_ok=True)
     write_atomically(path / "config.json", json.dumps(config, indent=2) + "\n")
-    _collect(path / "held-out", wheel, wheel.test_split, tests, wheel.seed, guide=None)
+    _collect(path / "held-out", _tested(wheel), wheel.test_split, tests, wheel.seed, guide=None)
     rounds: list[Turned] = []
     for number, tasks in enumerate(played, start=1):
         note(f"round {number} of {wheel.rounds}")
@@ -160,6 +161,10 @@ def _round(path: Path, wheel: Wheel, number: int, tasks: list[str]) -> Turned:
 
 def _critic(path: Path, number: int) -> Path:
     return path / f"round-{number}" / "critic" / CRITIC
+
+
+def _tested(wheel: Wheel) -> Wheel:
+    return replace(wheel, drawing=replace(wheel.drawing, candidates=wheel.test_candidates))
 
 
 def _tasks(wheel: Wheel, split: str, count: int, number: int) -> list[str]:

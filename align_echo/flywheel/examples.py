@@ -1,8 +1,9 @@
 """What critics of actions learn from: proposed actions with what they were proposed in and their labels, as Parquet.
 
 One row is one distinct action in one conversation. Rows of several collections are put together without duplicates,
-divided by task, so that no task is learned from and tested on, and balanced between correct and wrong (GAIA, paper 3,
-section 3.1). Left out: proposing and labelling (`labelling.py`), and learning (`fitting.py`).
+divided by task, so that no task is learned from and tested on, and balanced between correct and wrong: by leaving some
+out (GAIA, paper 3, section 3.1), or by how much each counts within its state. Left out: proposing and labelling
+(`labelling.py`), and learning (`fitting.py`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +26,10 @@ from align_echo.types import Frozen, Message
 from align_echo.wrappers.dice import Dice
 
 FILE = "examples.parquet"
+Balance = Literal["dropped", "weighed"]
+"""How as much comes from correct as from wrong actions: some of the class that has more are dropped, or each counts by
+`even_weights`.
+"""
 BUCKETS = 2**32
 
 
@@ -77,13 +83,21 @@ class Example(Labels):
     @property
     def key(self) -> str:
         """The same for the same action in the same conversation: SHA-256 in hex."""
-        said = [[one.role, one.content] for one in self.messages]
-        return hashlib.sha256(json.dumps([self.environment, said, self.action]).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([*self._state, self.action]).encode()).hexdigest()
+
+    @property
+    def state(self) -> str:
+        """The same for the same conversation: SHA-256 in hex."""
+        return hashlib.sha256(json.dumps(self._state).encode()).hexdigest()
 
     @property
     def conversation(self) -> list[Message]:
         """The messages for a chat model."""
         return [Message(role=one.role, content=one.content) for one in self.messages]
+
+    @property
+    def _state(self) -> list[Any]:
+        return [self.environment, [[one.role, one.content] for one in self.messages]]
 
 
 def deduplicated(examples: Iterable[Example]) -> list[Example]:
@@ -132,6 +146,21 @@ def balanced_places(labels: Sequence[Verdict | None], *, seed: int = 0) -> list[
     by_label = {label: [place for place, one in enumerate(labels) if one == label] for label in VERDICTS}
     count = min(len(places) for places in by_label.values())
     return sorted(place for places in by_label.values() for place in Dice(f"balance {seed}").shuffled(places)[:count])
+
+
+def even_weights(examples: Sequence[Example], rule: Rule) -> list[float]:
+    """What each example counts: in every state the correct ones together as much as the wrong ones, and a state as much
+    as it has examples, so that the mean of a state is 1. States without both count nothing, as best-of-N has no choice
+    there; nor does what the rule cannot tell.
+    """
+    counts = Counter((one.state, one.label(rule)) for one in examples)
+    found = []
+    for one in examples:
+        each = {label: counts[one.state, label] for label in VERDICTS}
+        label = one.label(rule)
+        both = label is not None and all(each.values())
+        found.append(sum(each.values()) / (2 * each[label]) if both and label is not None else 0.0)
+    return found
 
 
 def check_both(labels: Collection[Verdict | None], longest: int) -> None:

@@ -22,7 +22,7 @@ from transformers import PreTrainedModel, TrainerCallback
 from align_echo.critic.labels import Rule
 from align_echo.critic.verdict import VERDICTS, Verdict, verdict_messages
 from align_echo.errors import UsageError
-from align_echo.flywheel.examples import Example
+from align_echo.flywheel.examples import Balance, Example, even_weights
 from align_echo.flywheel.packing import Tree, trees
 from align_echo.flywheel.tree_attention import blocks, over_trees
 from align_echo.flywheel.verdict_trainer import LearningSettings, Part, VerdictTrainer, learner_of
@@ -37,21 +37,26 @@ SAME = 1e-3
 class FitSettings(LearningSettings):
     """Of critics that read. A step learns from whole episodes, of which it takes as many as give it `batch_size`
     examples (the paper: 16, of any episodes). `tokens_per_tree` bounds what is in memory at once; `longest` is the
-    longest conversation in tokens that is learned from.
+    longest conversation in tokens that is learned from. `balance` "dropped" is the paper's; "weighed" learns from every
+    action of states that have right and wrong ones, and so to tell candidates apart rather than states.
     """
 
     batch_size: int = Field(default=64, ge=1)
     tokens_per_tree: int = Field(default=6000, ge=1)
     longest: int = Field(default=4096, ge=1)
+    balance: Balance = "dropped"
 
 
 @dataclass(frozen=True)
 class Question:
-    """An example in tokens: `ids` [T] end before the verdict, which `target` is the number of in `VERDICTS`."""
+    """An example in tokens: `ids` [T] end before the verdict, which `target` is the number of in `VERDICTS`. `weight`
+    is what it counts.
+    """
 
     ids: tuple[int, ...]
     target: int
     episode: str
+    weight: float = 1.0
 
 
 def question_ids(example: Example, encoder: ChatEncoder) -> tuple[int, ...]:
@@ -65,15 +70,18 @@ def verdict_tokens(encoder: ChatEncoder) -> tuple[tuple[int, ...], tuple[int, ..
     return first_differing([encoder.plain(word) for word in VERDICTS], VERDICTS)
 
 
-def questions(examples: Sequence[Example], encoder: ChatEncoder, rule: Rule, *, longest: int) -> list[Question]:
-    """Those of the examples that the rule labels, and that are not too long."""
-    found = []
-    for one in examples:
-        label: Verdict | None = one.label(rule)
-        ids = question_ids(one, encoder) if label is not None else ()
-        if label is not None and len(ids) <= longest:
-            found.append(Question(ids, VERDICTS.index(label), f"{one.task_id} {one.sample} {one.round}"))
-    return found
+def questions(
+    examples: Sequence[Example], encoder: ChatEncoder, rule: Rule, *, longest: int, balance: Balance = "dropped"
+) -> list[Question]:
+    """Those of the examples that the rule labels, that are not too long and that count."""
+    known = [(one, label) for one in examples if (label := one.label(rule)) is not None]
+    short = [(one, label, ids) for one, label in known if len(ids := question_ids(one, encoder)) <= longest]
+    weights = even_weights([one for one, _, _ in short], rule) if balance == "weighed" else [1.0] * len(short)
+    return [
+        Question(ids, VERDICTS.index(label), f"{one.task_id} {one.sample} {one.round}", weight)
+        for (one, label, ids), weight in zip(short, weights, strict=True)
+        if weight
+    ]
 
 
 def steps(asked: Sequence[Question], settings: FitSettings) -> list[list[int]]:
@@ -155,7 +163,8 @@ def fit(
     def parts(step: Sequence[Question]) -> Iterator[Part]:
         for one in trees([question.ids for question in step], most_tokens=settings.tokens_per_tree):
             targets = [words[step[row].target] for row in one.rows]
-            yield Part(partial(tree_logits, one=one, device=learner.device), targets)
+            weights = [step[row].weight for row in one.rows]
+            yield Part(partial(tree_logits, one=one, device=learner.device), targets, weights)
 
     made = [[asked[place] for place in step] for step in steps(asked, settings)]
     trainer = VerdictTrainer(learner, made, parts, settings, folder, callbacks)

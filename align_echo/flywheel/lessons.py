@@ -12,7 +12,15 @@ from pathlib import Path
 
 from align_echo.critic.labels import Rule, rule_for
 from align_echo.errors import UsageError
-from align_echo.flywheel.examples import Example, balanced, deduplicated, examples_file, held_out, read_examples
+from align_echo.flywheel.examples import (
+    Balance,
+    Example,
+    balanced,
+    deduplicated,
+    examples_file,
+    held_out,
+    read_examples,
+)
 
 
 @dataclass(frozen=True)
@@ -25,14 +33,18 @@ class Lessons:
     collections: dict[str, Path]
 
 
-def lessons_of(collections: Sequence[Path], share: float, rule: Rule | None, *, seed: int) -> Lessons:
+def lessons_of(
+    collections: Sequence[Path], share: float, rule: Rule | None, *, seed: int, balance: Balance = "dropped"
+) -> Lessons:
     """Of all collections together; a `share` of the tasks is tested on, and without a `rule` it is the environments'
-    default. Raises `UsageError` for examples that cannot be learned from, `MissingDataError` for a collection without.
+    default. What is to be "weighed" is all there, its weights are to come.
+
+    Raises `UsageError` for examples that cannot be learned from, `MissingDataError` for a collection without.
     """
     named = contents(collections)
     examples = deduplicated(example for one in named.values() for example in read_examples(one))
     chosen = rule or rule_for({one.environment for one in examples})
-    learned, tested = divided(examples, share, chosen, seed=seed)
+    learned, tested = divided(examples, share, chosen, seed=seed, balance=balance)
     return Lessons(chosen, learned, tested, named)
 
 
@@ -48,13 +60,17 @@ def contents(collections: Sequence[Path]) -> dict[str, Path]:
 
 
 def divided(
-    examples: Sequence[Example], share: float, rule: Rule, *, seed: int
+    examples: Sequence[Example], share: float, rule: Rule, *, seed: int, balance: Balance = "dropped"
 ) -> tuple[list[Example], list[Example]]:
-    """(to learn from, to test on), each balanced. Raises `UsageError` for a side without correct or wrong actions."""
+    """(to learn from, to test on), each balanced, but for what is to be learned from where that is "weighed".
+
+    Raises `UsageError` for a side without correct or wrong actions.
+    """
     balanced(examples, rule, seed=seed)
     learned, tested = held_out(examples, share, seed=seed)
     try:
-        return balanced(learned, rule, seed=seed), balanced(tested, rule, seed=seed) if share else []
+        dropped = balanced(learned, rule, seed=seed)
+        return dropped if balance == "dropped" else learned, balanced(tested, rule, seed=seed) if share else []
     except UsageError as error:
         few = "choose another --held-out, or 0 to learn from all and leave the critic uncalibrated"
         raise UsageError(f"the tasks are too few to hold {share} of them out: collect more, {few}") from error

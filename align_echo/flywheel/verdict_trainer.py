@@ -44,11 +44,12 @@ class LearningSettings(Section):
 @dataclass(frozen=True)
 class Part:
     """Some questions of a step, computed at once: `logits` gives what a model says after each [R, V], with gradient,
-    and `words` [R] are the tokens that it should have said.
+    and `words` [R] are the tokens that it should have said. `weights` [R] are what each counts, 1 on average of a step.
     """
 
     logits: Callable[[Any], torch.Tensor]
     words: list[int]
+    weights: list[float]
 
 
 def learner_of(model: PreTrainedModel, settings: LearningSettings) -> Any:
@@ -60,7 +61,7 @@ def learner_of(model: PreTrainedModel, settings: LearningSettings) -> Any:
 
 
 class VerdictTrainer(Trainer):
-    """The mean cross-entropy of a step's verdicts over the whole vocabulary, part by part."""
+    """The weighted mean cross-entropy of a step's verdicts over the whole vocabulary, part by part."""
 
     def __init__(
         self,
@@ -106,10 +107,11 @@ class VerdictTrainer(Trainer):
         model.train()
         for one in self._parts(step):
             target_R = torch.tensor(one.words, device=device)
+            weight_R = torch.tensor(one.weights, device=device)
             with self.compute_loss_context_manager():
                 logits_RV = one.logits(model).float()
-                losses = torch.nn.functional.cross_entropy(logits_RV, target_R, reduction="sum")
-            loss = losses / len(step)
+                losses_R = torch.nn.functional.cross_entropy(logits_RV, target_R, reduction="none")
+            loss = (weight_R * losses_R).sum() / len(step)
             self.accelerator.backward(loss)
             total += loss.detach()
         return total

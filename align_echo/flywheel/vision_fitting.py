@@ -90,7 +90,8 @@ def fit(
         for first in range(0, len(step), settings.at_once):
             part = step[first : first + settings.at_once]
             batch = encoder.batch([one.sight(encoder) for one in part], learner.device)
-            yield Part(partial(next_logits, batch=batch), [encoder.words[VERDICTS.index(one.label)] for one in part])
+            words = [encoder.words[VERDICTS.index(one.label)] for one in part]
+            yield Part(partial(next_logits, batch=batch), words, [1.0] * len(part))
 
     made = [[examples[place] for place in step] for step in steps(len(examples), settings)]
     return _VisionTrainer(learner, made, parts, settings, folder, callbacks).learned(resume=resume)

@@ -18,14 +18,15 @@ CANDIDATES = 8
 
 @dataclass(frozen=True)
 class Study:
-    """`tasks` of `training` are played in each round, `held_out` of `split` are for steps, `episodes` of it are played
-    to the end.
+    """`tasks` of `training` are played in each round with `drawn` candidates a turn; `held_out` of `split` are for
+    steps, `episodes` of it are played to the end. How a critic learns stands in `ENV.yaml` beside this file.
     """
 
     env: str
     training: str
     split: str
     tasks: int
+    drawn: int
     held_out: int
     episodes: int
 
@@ -33,13 +34,12 @@ class Study:
 STUDIES = {
     one.env: one
     for one in (
-        Study("alfworld", training="train", split="valid_unseen", tasks=120, held_out=60, episodes=134),
-        Study("webshop", training="train", split="test", tasks=150, held_out=80, episodes=200),
+        Study("alfworld", training="train", split="valid_unseen", tasks=120, drawn=8, held_out=60, episodes=134),
+        Study("webshop", training="train", split="test", tasks=150, drawn=32, held_out=80, episodes=200),
     )
 }
 DRAWING = ("--temperature", "1", "--top-k", "0", "--top-p", "1")
 """Of all that the agent would say: under GAIA's truncation the pocket model says the same eight times."""
-LEARNING = ("--config", str(Path(__file__).with_name("pocket.yaml")))
 
 
 def wheels(study: Study, seeds: Sequence[int], rounds: int, out: Path) -> list[Job]:
@@ -52,7 +52,8 @@ def _wheel(study: Study, seed: int, rounds: int, folder: Path) -> Job:
         *("critic", "flywheel", "--env", study.env, "--model", "pocket", "--rounds", str(rounds)),
         *("--split", study.training, "--test-split", study.split),
         *("--tasks", str(study.tasks), "--test-tasks", str(study.held_out), "--states", "expert"),
-        *("--candidates", str(CANDIDATES), *DRAWING, *LEARNING, "--seed", str(seed), "--out", str(folder)),
+        *("--candidates", str(study.drawn), "--test-candidates", str(CANDIDATES), *DRAWING),
+        *("--config", str(Path(__file__).with_name(f"{study.env}.yaml")), "--seed", str(seed), "--out", str(folder)),
     )
     return Job("flywheel", seed, folder, arguments, ())
 

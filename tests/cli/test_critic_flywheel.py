@@ -16,8 +16,8 @@ from align_echo.wrappers.catalogue import environment
 
 FLYWHEEL = [
     *("critic", "flywheel", "--env", "webshop", "--model", "pocket", "--rounds", "2", "--tasks", "3"),
-    *("--test-tasks", "3", "--candidates", "2", "--top-k", "0", "--top-p", "1", "--held-out", "0", "--out", "wheel"),
-    *("--states", "expert"),
+    *("--test-tasks", "3", "--candidates", "2", "--test-candidates", "3", "--top-k", "0"),
+    *("--top-p", "1", "--held-out", "0", "--states", "expert", "--out", "wheel"),
 ]
 
 
@@ -40,6 +40,7 @@ def test_two_rounds_of_which_the_second_is_guided_and_learns_from_both(run):
     asked = [json.loads(Path(f"wheel/{part}/config.json").read_text()) for part in parts]
     assert len({task for one in asked for task in one["tasks"]}) == 9
     assert [one["states"] for one in asked] == ["expert", "expert", "agent"]
+    assert max(one.candidates for one in found.rounds[0].trial.curve) == 3
 
     for part in ("wheel/summary.json", "wheel/round-2/trial/summary.json"):
         Path(part).unlink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,13 @@ def test_what_it_learns_it_says_and_nothing_else_than_the_verdict_is_learned(tmp
     assert right(fit(model, ENCODER, asked(), SETTINGS, tmp_path)) > 0.9
 
 
+def test_what_weighs_more_is_learned_where_actions_say_both(tmp_path: Path):
+    made = [replace(one, ids=asked()[0].ids, weight=1.8 if one.target == 0 else 0.2) for one in asked()]
+    learned = fit(tiny_model(context=4096), ENCODER, made, SETTINGS, tmp_path)
+    ((verdict, logit),) = read_verdicts(learned, ENCODER, [made[0].ids], tokens_per_tree=600, device=CPU)
+    assert (verdict, round(torch.tensor(logit).sigmoid().item(), 1)) == ("correct", 0.9)
+
+
 def test_lora_changes_the_adapter_alone(tmp_path: Path):
     model = tiny_model(context=4096)
     before = {name: one.clone() for name, one in model.named_parameters()}
@@ -162,5 +170,7 @@ def test_questions_end_where_the_verdicts_begin_to_differ_and_long_ones_are_left
     (one,) = questions(made, ENCODER, "nearer", longest=200)
     assert one.ids[len(one.ids) - len(start) :] == start
     assert ENCODER.plain("wrong")[len(start)] == words[one.target]
+    weighed = [example("b", "go", nearer="correct"), example("b", "sing", nearer="wrong"), *made]
+    assert [one.weight for one in questions(weighed, ENCODER, "nearer", longest=200, balance="weighed")] == [1, 1]
     with pytest.raises(UsageError, match="no labelled action"):
         fit(tiny_model(), ENCODER, [], SETTINGS, Path("nowhere"))
