@@ -36,10 +36,11 @@ def gui_record_into(out: Path, episodes: Path) -> Recording:
         raise UsageError(f"{file} holds episodes under an interface: record those of the environment alone")
 
     def tell(number: int) -> None:
+        if number == 1:
+            note(f"playing {len(played)} episodes again")
         if number % TOLD == 0:
             note(f"{number} of {len(played)} episodes")
 
-    note(f"playing {len(played)} episodes again")
     made = record(lambda: MiniWoBEnv(played[0].split), played, out, on_episode=tell)
     print(f"{made.steps:,} steps of {made.episodes:,} episodes; in {made.no_expert:,} turns the expert knows no action")
     if made.changed:

@@ -55,7 +55,9 @@ def test_recorded_steps_of_the_expert_are_all_right(elsewhere, capsys):
     pytest.importorskip("PIL")
     assert main([*EVALUATE, "--agent", "expert"]) == 0
     assert main(["critic", "gui-record", "run", "--out", "data"]) == 0
+    assert "episodes again" in capsys.readouterr().err
     assert main(["critic", "gui-record", "run", "--out", "data"]) == 2
+    assert "episodes again" not in capsys.readouterr().err
     assert main(["critic", "gui-steps", "data", "--out", "scored"]) == 0
     told = json.loads((elsewhere / "scored" / "summary.json").read_text())
     assert told["steps"] == told["candidates"] == sum(len(one.steps) for one in played(elsewhere))
