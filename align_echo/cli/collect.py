@@ -176,6 +176,8 @@ def _show(collected: Collected) -> None:
     played = f"{collected.episodes} episodes of {collected.tasks} tasks ({collected.faults} more broke)"
     print(f"{played}, {rate.value:.1f}% [{rate.ci95[0]:.0f}, {rate.ci95[1]:.0f}] won")
     print(f"{collected.turns:,} turns, {collected.candidates:,} candidates, {collected.examples:,} distinct examples")
+    if collected.unlabelled:
+        print(f"{collected.unlabelled:,} turns have no labels: they did not come out again as they had, or broke twice")
     table = plain_table("labels by rule")
     for head in ("rule", "correct", "wrong", "cannot tell"):
         table.add_column(head)

@@ -19,7 +19,9 @@ from align_echo.cli.train import require_training
 from align_echo.critic.calibration import CriticReport, LabelledVerdict
 from align_echo.critic.labels import Rule
 from align_echo.critic.verdict import VERDICTS, Verdict
-from align_echo.flywheel.examples import Example, check_both
+from align_echo.errors import UsageError
+from align_echo.flywheel.examples import Example, check_both, check_share
+from align_echo.flywheel.labelling import rules_of
 from align_echo.flywheel.lessons import Lessons, lessons_of
 from align_echo.interface import write_atomically
 from align_echo.types import Frozen
@@ -84,6 +86,23 @@ class _Material:
         save_critic(critic, self.source, folder)
 
 
+def checked(
+    env: str, model: str, rule: Rule | None, config: Path | None, changes: Mapping[str, object], share: float
+) -> FitSettings:
+    """The settings of a training to come. Raises `UsageError` for what `fit_into` would refuse once there are examples,
+    `MissingExtraError` or `MissingDataError` for what is not installed.
+    """
+    require_training()
+    from align_echo.flywheel.fitting import FitSettings
+    from align_echo.train.crew import source_of
+
+    source_of(model)
+    check_share(share)
+    if rule is not None and rule not in rules_of(env):
+        raise UsageError(f"{env} is not labelled by the rule {rule}: choose {' or '.join(rules_of(env))}")
+    return read_settings(FitSettings, config, changes)
+
+
 def fit_into(
     path: Path,
     collections: Sequence[Path],
@@ -142,7 +161,7 @@ def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
     context = int(getattr(model.config, "max_position_embeddings", 0) or settings.longest)
     longest = min(settings.longest, context)
     learned, tested = lessons.learned, lessons.tested
-    asked = questions(learned, encoder, lessons.rule, longest=longest, balance=settings.balance)
+    asked, too_long = questions(learned, encoder, lessons.rule, longest=longest, balance=settings.balance)
     fitting = [(one, ids) for one in tested if len(ids := question_ids(one, encoder)) <= longest]
     check_both({VERDICTS[one.target] for one in asked}, longest)
     if tested:
@@ -154,10 +173,10 @@ def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
         model=model,
         encoder=encoder,
         asked=asked,
-        tasks=len({one.task_id for one in learned}),
+        tasks=len({one.task for one in asked}),
         tested=[one for one, _ in fitting],
         ids=[ids for _, ids in fitting],
-        too_long=len(learned) + len(tested) - len(asked) - len(fitting),
+        too_long=too_long + len(tested) - len(fitting),
     )
 
 

@@ -25,7 +25,7 @@ from align_echo.cli.collect import Drawing, collect_into
 from align_echo.cli.console import note, stdout
 from align_echo.cli.critic_evaluate import evaluate_critic_into
 from align_echo.cli.critic_report import percent
-from align_echo.cli.fit import Fitted, fit_into
+from align_echo.cli.fit import Fitted, checked, fit_into
 from align_echo.cli.fit_folder import CRITIC
 from align_echo.critic.labels import Rule
 from align_echo.errors import UsageError
@@ -48,8 +48,8 @@ SEEDS_APART = 1000
 @dataclass(frozen=True)
 class Wheel:
     """What is turned. `tasks` of `split` are played in every round with the candidates of `drawing`, and `test_tasks`
-    of `test_split` once with `test_candidates`; `settings` are changes of `FitSettings`. The states of `drawing` are
-    those of the first round and of the tests; later rounds go where the critic leads.
+    of `test_split` once with `test_candidates`; `settings` change those of the file `config`. The states of `drawing`
+    are those of the first round and of the tests; later rounds go where the critic leads.
     """
 
     env: str
@@ -70,13 +70,13 @@ class Wheel:
     seed: int
     workers: int | None
 
-    @property
     def on_record(self) -> dict[str, Any]:
-        """What `config.json` holds."""
-        found = {name: one for name, one in vars(self).items() if name not in ("drawing", "config", "settings")}
-        drawing, settings = vars(self.drawing), dict(self.settings)
-        config = self.config.read_text(encoding="utf-8") if self.config else None
-        return {"command": COMMAND, "align_echo": __version__, **found, **drawing, "config": config, **settings}
+        """What `config.json` holds. Raises `UsageError` for what no critic can be trained by."""
+        apart = ("drawing", "config", "settings", "workers")
+        found = {name: one for name, one in vars(self).items() if name not in apart}
+        settings = checked(self.env, self.critic, self.rule, self.config, self.settings, self.share)
+        learning = {"settings": settings.model_dump(mode="json")}
+        return {"command": COMMAND, "align_echo": __version__, **found, **vars(self.drawing), **learning}
 
 
 class Turned(Frozen):
@@ -111,7 +111,7 @@ def turn(path: Path, wheel: Wheel, *, resume: bool) -> Flywheel:
     if wheel.drawing.states == "expert":
         for split, chosen in ((wheel.test_split, tests), (wheel.split, played[0])):
             require_expert(environment(wheel.env), split, chosen, None)
-    config = json.loads(json.dumps(wheel.on_record))
+    config = json.loads(json.dumps(wheel.on_record()))
     check_folder(path, config, resume=resume)
     path.mkdir(parents=True, exist_ok=True)
     write_atomically(path / "config.json", json.dumps(config, indent=2) + "\n")

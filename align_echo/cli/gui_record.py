@@ -45,6 +45,8 @@ def gui_record_into(out: Path, episodes: Path) -> Recording:
     print(f"{made.steps:,} steps of {made.episodes:,} episodes; in {made.no_expert:,} turns the expert knows no action")
     if made.changed:
         print(f"{made.changed} of {made.episodes} episodes did not come out again as they had, and end there")
+    if made.broken:
+        print(f"in {made.broken} of {made.episodes} episodes the browser failed, and they end there")
     print(f"written: {out}, for align-echo critic gui-steps and critic train --steps")
     return made
 

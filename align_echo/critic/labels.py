@@ -65,7 +65,8 @@ def labels_of(
     """
     view = start_view(env, trajectory.task_id, "", trajectory.seed)
     found: list[Verdict | None] = []
-    for step in trajectory.steps:
+    same = view.initial_observation == trajectory.initial_observation
+    for step in trajectory.steps if same else ():
         found.append(None if step.action is None else label(env, view, step.action, rule, allowance=allowance))
         again = take_turn(env, AgentReply(text=step.reply, action=step.action, problem=step.problem))
         if again.observation != step.observation:

@@ -20,7 +20,14 @@ import gymnasium as gym
 from align_echo.critic.labels import Rule
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.flywheel.examples import FILE, deduplicated, write_examples
-from align_echo.flywheel.labelling import Conversation, LabelledEpisode, candidates_of, examples_of, label_episode
+from align_echo.flywheel.labelling import (
+    Conversation,
+    LabelledEpisode,
+    candidates_of,
+    examples_of,
+    label_episode,
+    proposed,
+)
 from align_echo.interface import write_atomically
 from align_echo.intervals import Rate, scored, success_rate
 from align_echo.jsonl import JsonlFile
@@ -40,7 +47,8 @@ class Shares(Frozen):
 
 class Collected(Frozen):
     """What was collected. `examples` are distinct actions in distinct conversations, `proposed` those with repetitions
-    in other episodes; `labels` is by rule.
+    in other episodes; `labels` is by rule. In `unlabelled` turns with candidates the engine broke twice, or the episode
+    did not come out again as it had: they have no examples.
     """
 
     environment: str
@@ -52,6 +60,7 @@ class Collected(Frozen):
     success_rate: Rate
     turns: int
     candidates: int
+    unlabelled: int
     proposed: int
     examples: int
     exploring: int
@@ -120,6 +129,11 @@ def finish(
         success_rate=success_rate(done).rate,
         turns=len(steps),
         candidates=sum(len(candidates_of(step)) for step in steps),
+        unlabelled=sum(
+            bool(proposed(step)) and not found
+            for one, labels in zip(done, labelled, strict=True)
+            for step, found in zip(one.steps, labels.turns, strict=True)
+        ),
         proposed=len(made),
         examples=len(distinct),
         exploring=sum(one.explores for one in distinct),

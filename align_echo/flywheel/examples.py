@@ -60,7 +60,7 @@ class Example(Labels):
 
     It was drawn in `drawn` of the candidates of its turn; `logprob` is the sum of the agent's own log-probabilities of
     the first such reply, `sent` whether the action was carried out. `round` is that of the flywheel, from 1;
-    `p_correct` what the critic that guided the round said of it, None without one.
+    `p_correct` what the critic that guided the round said of it, None where none did.
     """
 
     environment: str
@@ -115,11 +115,16 @@ def held_out(examples: Sequence[Example], share: float, *, seed: int = 0) -> tup
     Whether a task is tested on depends on its id and the seed alone, so that it stays so when more is collected.
     Raises `UsageError` unless 0 <= share < 1.
     """
-    if not 0 <= share < 1:
-        raise UsageError(f"the share of tasks that are held out is at least 0 and below 1, not {share}")
+    check_share(share)
     tested = {task for task in {one.task_id for one in examples} if is_held_out(task, share, seed=seed)}
     learned = [one for one in examples if one.task_id not in tested]
     return learned, [one for one in examples if one.task_id in tested]
+
+
+def check_share(share: float) -> None:
+    """Raises `UsageError` for what is no share of tasks to hold out."""
+    if not 0 <= share < 1:
+        raise UsageError(f"the share of tasks that are held out is at least 0 and below 1, not {share}")
 
 
 def is_held_out(task: str, share: float, *, seed: int = 0) -> bool:

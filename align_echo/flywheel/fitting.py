@@ -49,12 +49,13 @@ class FitSettings(LearningSettings):
 
 @dataclass(frozen=True)
 class Question:
-    """An example in tokens: `ids` [T] end before the verdict, which `target` is the number of in `VERDICTS`. `weight`
-    is what it counts.
+    """An example in tokens: `ids` [T] end before the verdict, which `target` is the number of in `VERDICTS`. `task` is
+    what it is of, `weight` what it counts.
     """
 
     ids: tuple[int, ...]
     target: int
+    task: str
     episode: str
     weight: float = 1.0
 
@@ -72,16 +73,22 @@ def verdict_tokens(encoder: ChatEncoder) -> tuple[tuple[int, ...], tuple[int, ..
 
 def questions(
     examples: Sequence[Example], encoder: ChatEncoder, rule: Rule, *, longest: int, balance: Balance = "dropped"
-) -> list[Question]:
-    """Those of the examples that the rule labels, that are not too long and that count."""
+) -> tuple[list[Question], int]:
+    """Those of the examples that the rule labels, that are not too long and that count; and how many are too long.
+
+    Raises `UsageError` where nothing counts.
+    """
     known = [(one, label) for one in examples if (label := one.label(rule)) is not None]
     short = [(one, label, ids) for one, label in known if len(ids := question_ids(one, encoder)) <= longest]
     weights = even_weights([one for one, _, _ in short], rule) if balance == "weighed" else [1.0] * len(short)
-    return [
-        Question(ids, VERDICTS.index(label), f"{one.task_id} {one.sample} {one.round}", weight)
+    if short and not any(weights):
+        raise UsageError("no state has right and wrong actions to weigh: collect with more --candidates")
+    found = [
+        Question(ids, VERDICTS.index(label), one.task_id, f"{one.task_id} {one.sample} {one.round}", weight)
         for (one, label, ids), weight in zip(short, weights, strict=True)
         if weight
     ]
+    return found, len(known) - len(short)
 
 
 def steps(asked: Sequence[Question], settings: FitSettings) -> list[list[int]]:

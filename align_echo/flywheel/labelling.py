@@ -19,6 +19,9 @@ from align_echo.rollout import base_env, extend, start_view, take_turn, view_bef
 from align_echo.types import AgentReply, AgentView, Candidate, Frozen, Message, Step, Trajectory
 from align_echo.wrappers.catalogue import environment
 
+ATTEMPTS = 2
+"""How often an episode is played again to be labelled, where the engine breaks."""
+
 Conversation = Callable[[AgentView], Sequence[Message]]
 """The chat of an agent before its next reply."""
 
@@ -68,22 +71,33 @@ def rules_of(name: str) -> tuple[Rule, ...]:
 def label_episode(env: gym.Env[str, str], trajectory: Trajectory) -> LabelledEpisode:
     """The labels of an episode, which is played again in `env`, an environment like the one it was made in.
 
-    What breaks the engine has no labels from there on.
+    Where the engine breaks, the episode is played once more; if it breaks again, there are no labels from there on.
     """
     turns: list[tuple[LabelledAction, ...]] = []
-    try:
-        view = start_view(env, trajectory.task_id, "", trajectory.seed)
-        for step in trajectory.steps:
-            found = _label_turn(env, view, proposed(step))
-            again = take_turn(env, AgentReply(text=step.reply, action=step.action, problem=step.problem))
-            if again.observation != step.observation:
-                break
-            turns.append(found)
-            view = extend(view, again)
-    except EngineError:
-        pass
+    for _ in range(ATTEMPTS):
+        try:
+            _label_turns(env, trajectory, turns)
+            break
+        except EngineError:
+            continue
     turns += [()] * (len(trajectory.steps) - len(turns))
     return LabelledEpisode(task_id=trajectory.task_id, sample=trajectory.sample, turns=tuple(turns))
+
+
+def _label_turns(
+    env: gym.Env[str, str], trajectory: Trajectory, turns: list[tuple[LabelledAction, ...]]
+) -> None:
+    """Add the labels of those turns that `turns` lacks, up to where the episode does not come out as it had."""
+    view = start_view(env, trajectory.task_id, "", trajectory.seed)
+    if view.initial_observation != trajectory.initial_observation:
+        return
+    for number, step in enumerate(trajectory.steps):
+        found = turns[number] if number < len(turns) else _label_turn(env, view, proposed(step))
+        again = take_turn(env, AgentReply(text=step.reply, action=step.action, problem=step.problem))
+        if again.observation != step.observation:
+            return
+        turns[number:] = [found]
+        view = extend(view, again)
 
 
 def _label_turn(env: gym.Env[str, str], view: AgentView, actions: Sequence[str]) -> tuple[LabelledAction, ...]:

@@ -27,13 +27,14 @@ Box = tuple[int, int, int, int]
 
 class Recording(Frozen):
     """What became of `episodes`: `steps` were recorded, in `no_expert` turns there is no right action to record, and
-    `changed` episodes did not come out again as they had.
+    `changed` episodes did not come out again as they had, and in `broken` the browser failed.
     """
 
     episodes: int
     steps: int
     no_expert: int
     changed: int
+    broken: int
 
 
 def box_around(point: Point, listing: str) -> Box | None:
@@ -77,20 +78,25 @@ def record(
     """Write a new step dataset with its predictions; it appears whole or not at all. `on_episode` is told the number
     of each episode that is played again, from 1.
 
-    Raises `UsageError` if the folder is there already, or no turn could be recorded.
+    Raises `UsageError` if the folder is there already, or no turn could be recorded; `EngineError` if that was since
+    the browser failed.
     """
     if folder.exists():
         raise UsageError(f"{folder} is there already: name another folder")
     predictions: list[Prediction] = []
     counts = {"no_expert": 0, "changed": 0}
+    broken: list[EngineError] = []
     env = make_env()
 
     def steps() -> Iterator[Recorded]:
         for number, one in enumerate(episodes, start=1):
             on_episode(number)
-            for step, prediction in _again(env, one, counts):
-                predictions.append(prediction)
-                yield step
+            try:
+                for step, prediction in _again(env, one, counts):
+                    predictions.append(prediction)
+                    yield step
+            except EngineError as error:
+                broken.append(error)
 
     beside = folder.with_name(f".{folder.name}.recording")
     shutil.rmtree(beside, ignore_errors=True)
@@ -101,30 +107,32 @@ def record(
     except UsageError as error:
         if predictions:
             raise
+        if broken:
+            raise broken[-1] from error
         raise UsageError("the expert knows no action in any turn of these episodes: nothing to record") from error
     finally:
         env.close()
         shutil.rmtree(beside, ignore_errors=True)
-    return Recording(episodes=len(episodes), steps=len(predictions), **counts)
+    return Recording(episodes=len(episodes), steps=len(predictions), broken=len(broken), **counts)
 
 
 def _again(
     env: MiniWoBEnv, trajectory: Trajectory, counts: dict[str, int]
 ) -> Iterator[tuple[Recorded, Prediction]]:
-    try:
-        view = start_view(env, trajectory.task_id, "", trajectory.seed)
-        for number, step in enumerate(trajectory.steps):
-            name = f"{trajectory.task_id}-{trajectory.sample}-{number}"
-            texts = tuple(one.action or "" for one in candidates_of(step))
-            found = step_at(env, view, name)
-            if found is None:
-                counts["no_expert"] += 1
-            else:
-                yield found, Prediction(step=name, candidates=texts, agent=trajectory.agent)
-            again = take_turn(env, AgentReply(text=step.reply, action=step.action, problem=step.problem))
-            if again.observation != step.observation:
-                counts["changed"] += 1
-                return
-            view = extend(view, again)
-    except EngineError:
+    view = start_view(env, trajectory.task_id, "", trajectory.seed)
+    if view.initial_observation != trajectory.initial_observation:
         counts["changed"] += 1
+        return
+    for number, step in enumerate(trajectory.steps):
+        name = f"{trajectory.task_id}-{trajectory.sample}-{number}"
+        texts = tuple(one.action or "" for one in candidates_of(step))
+        found = step_at(env, view, name)
+        if found is None:
+            counts["no_expert"] += 1
+        else:
+            yield found, Prediction(step=name, candidates=texts, agent=trajectory.agent)
+        again = take_turn(env, AgentReply(text=step.reply, action=step.action, problem=step.problem))
+        if again.observation != step.observation:
+            counts["changed"] += 1
+            return
+        view = extend(view, again)

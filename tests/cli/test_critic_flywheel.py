@@ -45,7 +45,7 @@ def test_two_rounds_of_which_the_second_is_guided_and_learns_from_both(run):
     for part in ("wheel/summary.json", "wheel/round-2/trial/summary.json"):
         Path(part).unlink()
     kept = Path("wheel/round-2/critic/critic/model.safetensors").stat().st_mtime_ns
-    status, _, err = run(*FLYWHEEL, "--resume")
+    status, _, err = run(*FLYWHEEL, "--resume", "--workers", "1")
     assert status == 0, err
     assert "episodes:" not in err
     assert Path("wheel/round-2/critic/critic/model.safetensors").stat().st_mtime_ns == kept
@@ -65,6 +65,12 @@ BAD = {
         "of 41 tasks of miniwob's split test have no expert; all of the split expert_test have one",
     ),
     "a split that is not there": (["--split", "night"], "no split 'night'"),
+    "weights that are none": (["--weights", "some"], "--weights: Input should be 'lora' or 'full'"),
+    "a rate that is none": (["--lr", "-1"], "--lr: Input should be greater than 0"),
+    "a share that is none": (["--held-out", "7"], "at least 0 and below 1, not 7.0"),
+    "a critic that is none": (["--critic", "nowhere"], "'nowhere' cannot be trained"),
+    "a rule that is not the environment's": (["--rule", "continues"], "choose expert or nearer"),
+    "settings that are no text": (["--config", "noise.yaml"], "noise.yaml"),
     "an agent without a model": (["--agent", "expert"], "the agent expert asks no model"),
 }
 
@@ -72,6 +78,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_one_line(case, run):
     more, message = BAD[case]
+    Path("noise.yaml").write_bytes(b"\xff\xfe\x00")
     status, out, err = run(*FLYWHEEL, *more)
     assert (status, out) == (2, "")
     assert message in err

@@ -101,7 +101,7 @@ def asked() -> list[Question]:
     made = [
         example(f"task {task}", f"{word} {task}", nearer=label) for task in range(12) for word, label in words.items()
     ]
-    return questions(made, ENCODER, "nearer", longest=4096)
+    return questions(made, ENCODER, "nearer", longest=4096)[0]
 
 
 SETTINGS = FitSettings(weights="full", lr=5e-3, epochs=12, batch_size=8, tokens_per_tree=600, save_every=5)
@@ -167,10 +167,14 @@ def test_steps_learn_from_whole_episodes_in_another_order_every_epoch():
 def test_questions_end_where_the_verdicts_begin_to_differ_and_long_ones_are_left_out():
     start, words = verdict_tokens(ENCODER)
     made = [example(nearer="wrong"), example("b", nearer=None), example("c", "word " * 200, nearer="correct")]
-    (one,) = questions(made, ENCODER, "nearer", longest=200)
+    (one,), too_long = questions(made, ENCODER, "nearer", longest=200)
+    assert too_long == 1
     assert one.ids[len(one.ids) - len(start) :] == start
     assert ENCODER.plain("wrong")[len(start)] == words[one.target]
     weighed = [example("b", "go", nearer="correct"), example("b", "sing", nearer="wrong"), *made]
-    assert [one.weight for one in questions(weighed, ENCODER, "nearer", longest=200, balance="weighed")] == [1, 1]
+    found, too_long = questions(weighed, ENCODER, "nearer", longest=200, balance="weighed")
+    assert ([(one.task, one.weight) for one in found], too_long) == ([("b", 1), ("b", 1)], 1)
+    with pytest.raises(UsageError, match="collect with more --candidates"):
+        questions(made, ENCODER, "nearer", longest=200, balance="weighed")
     with pytest.raises(UsageError, match="no labelled action"):
         fit(tiny_model(), ENCODER, [], SETTINGS, Path("nowhere"))

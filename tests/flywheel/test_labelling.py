@@ -9,7 +9,7 @@ import gymnasium as gym
 import pytest
 
 import align_echo
-from align_echo.critic.labels import label
+from align_echo.critic.labels import label, labels_of
 from align_echo.errors import EngineError
 from align_echo.flywheel.labelling import (
     LabelledAction,
@@ -89,21 +89,34 @@ def test_an_episode_that_does_not_come_out_again_has_no_labels_from_there_on(env
     assert [len(turn) for turn in labelled.turns] == [2, 0, 0]
 
 
-class Breaking(gym.Wrapper[str, str, str, str]):
-    """An engine that breaks in its second turn."""
+def test_an_episode_that_begins_otherwise_has_no_labels(env):
+    trajectory = episode(env, ["look"], ["look"])
+    other = trajectory.model_copy(update={"initial_observation": "You are at sea."})
+    assert [len(turn) for turn in label_episode(env, other).turns] == [0, 0]
+    assert labels_of(env, other, "nearer") == [None, None]
 
-    turns = 0
+
+class Breaking(gym.Wrapper[str, str, str, str]):
+    """An engine that breaks in some of its turns, counted from 1 over all episodes."""
+
+    def __init__(self, env: gym.Env[str, str], turns: Sequence[int]) -> None:
+        super().__init__(env)
+        self._left = iter(turns)
+        self._next = next(self._left)
+        self._turns = 0
 
     def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
-        self.turns += 1
-        if self.turns == 2:
+        self._turns += 1
+        if self._turns == self._next:
+            self._next = next(self._left, 0)
             raise EngineError("the engine is gone")
         return super().step(action)
 
 
-def test_an_episode_that_breaks_the_engine_has_no_labels_from_there_on(env):
+@pytest.mark.parametrize(("breaks", "labels"), [([2], [1, 1, 1]), ([2, 4], [1, 0, 0]), ([3, 4], [1, 1, 0])])
+def test_an_episode_that_breaks_the_engine_twice_has_no_labels_from_there_on(env, breaks, labels):
     trajectory = episode(env, ["look"], ["look"], ["look"])
-    assert [len(turn) for turn in label_episode(Breaking(env), trajectory).turns] == [1, 0, 0]
+    assert [len(turn) for turn in label_episode(Breaking(env, breaks), trajectory).turns] == labels
 
 
 def test_a_broken_episode_gives_no_example(env):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from align_echo.cli.main import main
+from align_echo.errors import EngineError
+from align_echo.flywheel.recording import record
 from align_echo.types import Trajectory
+from align_echo.wrappers.miniwob.env import MiniWoBEnv
 from tests.wrappers.miniwob.conftest import needs_browser
 
 pytestmark = needs_browser
@@ -72,16 +76,31 @@ def test_candidates_of_a_turn_become_its_predictions_and_what_changed_is_left_ou
     file = elsewhere / "run" / "trajectories" / "none.jsonl"
     first, *others = played(elsewhere)
     changed = first.model_copy(update={"steps": (first.steps[0].model_copy(update={"observation": "?"}), *first.steps)})
-    file.write_text("".join(one.model_dump_json() + "\n" for one in (changed, *others)))
+    begun = others[0].model_copy(update={"initial_observation": "?"})
+    file.write_text("".join(one.model_dump_json() + "\n" for one in (changed, begun, *others[1:])))
     assert main(["critic", "gui-record", "run", "--out", "data"]) == 0
-    assert "1 of 3 episodes did not come out again" in capsys.readouterr().out
+    assert "2 of 3 episodes did not come out again" in capsys.readouterr().out
     lines = (elsewhere / "data" / "predictions.jsonl").read_text().splitlines()
     proposed = {one["step"]: one["candidates"] for one in map(json.loads, lines)}
     assert {len(some) for some in proposed.values()} == {4}
     steps = steps_of(elsewhere)
     assert list(proposed) == [one["id"] for one in steps]
     assert [one["number"] for one in steps if one["episode"] == first.task_id] == [0]
-    assert {one["episode"] for one in steps} == {one.task_id for one in played(elsewhere)}
+    assert {one["episode"] for one in steps} == {one.task_id for one in (first, *others[1:])}
+
+
+class Gone(MiniWoBEnv):
+    """A browser that does not start."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        raise EngineError("Chromium does not start")
+
+
+def test_where_the_browser_fails_the_expert_is_not_to_blame(elsewhere):
+    assert main([*EVALUATE, "--agent", "novice"]) == 0
+    with pytest.raises(EngineError, match="does not start"):
+        record(lambda: Gone("expert_test"), played(elsewhere), elsewhere / "data")
+    assert not (elsewhere / "data").exists()
 
 
 @pytest.mark.parametrize(
