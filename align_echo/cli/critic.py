@@ -18,7 +18,7 @@ from align_echo.cli.critic_evaluate import evaluate_critic_into
 from align_echo.cli.fit import fit_into
 from align_echo.cli.fit_reasoning import fit_reasoning_into
 from align_echo.cli.fit_screens import fit_screens_into
-from align_echo.cli.flywheel import Wheel, turn
+from align_echo.cli.flywheel import Begin, Wheel, turn
 from align_echo.cli.gui_record import gui_record_into
 from align_echo.cli.gui_steps import gui_steps_into
 from align_echo.critic.labels import Rule
@@ -202,8 +202,11 @@ def flywheel(
     agent: options.Agent = None,
     model: options.Model = None,
     critic_model: Annotated[
-        str, typer.Option("--critic", help="What the critic of every round begins as: pocket or a model's folder.")
+        str, typer.Option("--critic", help="What the critic begins as: pocket or a model's folder.")
     ] = "pocket",
+    begin: Annotated[
+        Begin, typer.Option("--begin", help="In later rounds: start, as --critic, or last, as the critic before.")
+    ] = "start",
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often it turns.")] = 2,
     split: Annotated[str | None, typer.Option("--split", help="Default: the environment's training split.")] = None,
     tasks: Tasks = 100,
@@ -237,6 +240,7 @@ def flywheel(
         agent=agent,
         model=model,
         critic=critic_model,
+        begin=begin,
         rounds=rounds,
         split=split or environment(env).train_split,
         tasks=tasks,

@@ -3,7 +3,7 @@
     config.json                   what was asked for; a resumed flywheel must ask for the same
     held-out/                     a collection on the split for tests, which no critic learns from
     round-<r>/collection/         of the split that is learned from; from round 2 on, guided by the critic before
-    round-<r>/critic/             trained on the collections of all rounds so far, from the same start
+    round-<r>/critic/             trained on the collections of all rounds so far, from the start or the critic before
     round-<r>/trial/              that critic on the held-out collection
     summary.json                  `Flywheel`, written last
 
@@ -17,7 +17,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from align_echo import __version__
 from align_echo.cli.agents import choose_player, require_expert
@@ -41,6 +41,9 @@ from align_echo.wrappers.catalogue import EnvironmentSpec, check_split, environm
 from align_echo.wrappers.catalogue import tasks as list_tasks
 
 COMMAND = "critic flywheel"
+Begin = Literal["start", "last"]
+"""What the critic of a later round begins as: what the first one did, or the critic of the round before."""
+
 SEEDS_APART = 1000
 """The draws of a round are those of the seed and so many more for every round."""
 
@@ -56,6 +59,7 @@ class Wheel:
     agent: str | None
     model: str | None
     critic: str
+    begin: Begin
     rounds: int
     split: str
     tasks: int
@@ -152,7 +156,9 @@ def _round(path: Path, wheel: Wheel, number: int, tasks: list[str]) -> Turned:
     guide = str(_critic(path, number - 1)) if number > 1 else None
     seed = wheel.seed + SEEDS_APART * number
     collected = _collect(folder / "collection", wheel, wheel.split, tasks, seed, guide=guide, number=number)
-    fitted = _fit(folder / "critic", wheel, [path / f"round-{one}" / "collection" for one in range(1, number + 1)])
+    start = guide if guide and wheel.begin == "last" else wheel.critic
+    collections = [path / f"round-{one}" / "collection" for one in range(1, number + 1)]
+    fitted = _fit(folder / "critic", wheel, start, collections)
     trial = _rate(folder / "trial", wheel, _critic(path, number), path / "held-out")
     most = max(one.candidates for one in trial.curve)
     best = _found(trial, "critic", most)
@@ -196,13 +202,13 @@ def _collect(
     )
 
 
-def _fit(folder: Path, wheel: Wheel, collections: list[Path]) -> Fitted:
+def _fit(folder: Path, wheel: Wheel, start: str, collections: list[Path]) -> Fitted:
     if (folder / "summary.json").is_file():
         return Fitted.model_validate_json((folder / "summary.json").read_bytes())
     return fit_into(
         folder,
         collections,
-        model=wheel.critic,
+        model=start,
         rule=wheel.rule,
         config=wheel.config,
         changes=wheel.settings,

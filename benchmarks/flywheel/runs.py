@@ -19,7 +19,8 @@ CANDIDATES = 8
 @dataclass(frozen=True)
 class Study:
     """`tasks` of `training` are played in each round with `drawn` candidates a turn; `held_out` of `split` are for
-    steps, `episodes` of it are played to the end. How a critic learns stands in `ENV.yaml` beside this file.
+    steps, `episodes` of it are played to the end. A later round's critic begins as `begin` says (`critic flywheel
+    --begin`). How a critic learns stands in `ENV.yaml` beside this file.
     """
 
     env: str
@@ -27,16 +28,32 @@ class Study:
     split: str
     tasks: int
     drawn: int
+    begin: str
     held_out: int
     episodes: int
 
 
 STUDIES = {
-    one.env: one
-    for one in (
-        Study("alfworld", training="train", split="valid_unseen", tasks=120, drawn=8, held_out=60, episodes=134),
-        Study("webshop", training="train", split="test", tasks=150, drawn=32, held_out=80, episodes=200),
-    )
+    "alfworld": Study(
+        env="alfworld",
+        training="train",
+        split="valid_unseen",
+        tasks=120,
+        drawn=8,
+        begin="start",
+        held_out=60,
+        episodes=134,
+    ),
+    "webshop": Study(
+        env="webshop",
+        training="train",
+        split="test",
+        tasks=150,
+        drawn=32,
+        begin="last",
+        held_out=80,
+        episodes=200,
+    ),
 }
 DRAWING = ("--temperature", "1", "--top-k", "0", "--top-p", "1")
 """Of all that the agent would say: under GAIA's truncation the pocket model says the same eight times."""
@@ -50,7 +67,7 @@ def wheels(study: Study, seeds: Sequence[int], rounds: int, out: Path) -> list[J
 def _wheel(study: Study, seed: int, rounds: int, folder: Path) -> Job:
     arguments = (
         *("critic", "flywheel", "--env", study.env, "--model", "pocket", "--rounds", str(rounds)),
-        *("--split", study.training, "--test-split", study.split),
+        *("--begin", study.begin, "--split", study.training, "--test-split", study.split),
         *("--tasks", str(study.tasks), "--test-tasks", str(study.held_out), "--states", "expert"),
         *("--candidates", str(study.drawn), "--test-candidates", str(CANDIDATES), *DRAWING),
         *("--config", str(Path(__file__).with_name(f"{study.env}.yaml")), "--seed", str(seed), "--out", str(folder)),

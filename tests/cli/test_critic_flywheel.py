@@ -17,7 +17,7 @@ from align_echo.wrappers.catalogue import environment
 FLYWHEEL = [
     *("critic", "flywheel", "--env", "webshop", "--model", "pocket", "--rounds", "2", "--tasks", "3"),
     *("--test-tasks", "3", "--candidates", "2", "--test-candidates", "3", "--top-k", "0"),
-    *("--top-p", "1", "--held-out", "0", "--states", "expert", "--out", "wheel"),
+    *("--top-p", "1", "--held-out", "0", "--states", "expert", "--begin", "last", "--out", "wheel"),
 ]
 
 
@@ -32,6 +32,8 @@ def test_two_rounds_of_which_the_second_is_guided_and_learns_from_both(run):
     assert second["model.judge"].endswith("wheel/round-1/critic/critic")
     first = json.loads(Path("wheel/round-1/collection/config.json").read_text())["agent_details"]
     assert "model.judge" not in first
+    begun = [json.loads(Path(f"wheel/round-{number}/critic/config.json").read_text())["model"] for number in (1, 2)]
+    assert begun == ["pocket", "wheel/round-1/critic/critic"]
     learned = json.loads(Path("wheel/round-2/critic/config.json").read_text())["collections"]
     assert learned == ["wheel/round-1/collection", "wheel/round-2/collection"]
     rounds = [{one.round for one in read_examples(Path(f"wheel/round-{number}/collection"))} for number in (1, 2)]
