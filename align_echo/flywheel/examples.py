@@ -158,13 +158,12 @@ def even_weights(examples: Sequence[Example], rule: Rule) -> list[float]:
     as it has examples, so that the mean of a state is 1. States without both count nothing, as best-of-N has no choice
     there; nor does what the rule cannot tell.
     """
-    counts = Counter((one.state, one.label(rule)) for one in examples)
+    kinds = [(one.state, one.label(rule)) for one in examples]
+    counts = Counter(kinds)
     found = []
-    for one in examples:
-        each = {label: counts[one.state, label] for label in VERDICTS}
-        label = one.label(rule)
-        both = label is not None and all(each.values())
-        found.append(sum(each.values()) / (2 * each[label]) if both and label is not None else 0.0)
+    for state, label in kinds:
+        both = [counts[state, side] for side in VERDICTS]
+        found.append(sum(both) / (2 * counts[state, label]) if label is not None and all(both) else 0.0)
     return found
 
 

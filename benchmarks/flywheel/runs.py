@@ -33,28 +33,11 @@ class Study:
     episodes: int
 
 
-STUDIES = {
-    "alfworld": Study(
-        env="alfworld",
-        training="train",
-        split="valid_unseen",
-        tasks=120,
-        drawn=8,
-        begin="start",
-        held_out=60,
-        episodes=134,
-    ),
-    "webshop": Study(
-        env="webshop",
-        training="train",
-        split="test",
-        tasks=150,
-        drawn=32,
-        begin="last",
-        held_out=80,
-        episodes=200,
-    ),
-}
+_ALFWORLD = Study(
+    "alfworld", "train", "valid_unseen", tasks=120, drawn=8, begin="start", held_out=60, episodes=134
+)
+_WEBSHOP = Study("webshop", "train", "test", tasks=150, drawn=32, begin="last", held_out=80, episodes=200)
+STUDIES = {one.env: one for one in (_ALFWORLD, _WEBSHOP)}
 DRAWING = ("--temperature", "1", "--top-k", "0", "--top-p", "1")
 """Of all that the agent would say: under GAIA's truncation the pocket model says the same eight times."""
 
