@@ -11,10 +11,10 @@ local model every step carries the token ids of its call (`align_echo.tokens` ma
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import gymnasium as gym
 
@@ -29,6 +29,8 @@ ATTEMPTS = 2
 
 HOPELESS = 4
 """A batch stops when its first so many episodes were all broken by the model: the endpoint is down."""
+
+Found = TypeVar("Found")
 
 NO_ACTION = "Your reply held no action: {problem}"
 """Shown to the agent in place of an observation when its reply could not be parsed."""
@@ -144,6 +146,27 @@ def view_before(trajectory: Trajectory, turn: int, action_format: str) -> AgentV
     for step in trajectory.steps[:turn]:
         view = extend(view, step)
     return view
+
+
+def replay(
+    env: gym.Env[str, str], trajectory: Trajectory, look: Callable[[AgentView, Step], Found]
+) -> Iterator[Found]:
+    """Play an episode again in `env`, an environment like the one it was made in: what `look` finds before each step.
+
+    It is given the view and the step to come, while `env` stands there, and leaves `env` as it was. Ends where the
+    episode begins or goes on otherwise than it had: what was found before such a step is not told. Raises
+    `EngineError`.
+    """
+    view = start_view(env, trajectory.task_id, "", trajectory.seed)
+    if view.initial_observation != trajectory.initial_observation:
+        return
+    for step in trajectory.steps:
+        found = look(view, step)
+        again = take_turn(env, AgentReply(text=step.reply, action=step.action, problem=step.problem))
+        if again.observation != step.observation:
+            return
+        yield found
+        view = extend(view, again)
 
 
 def run_episode(

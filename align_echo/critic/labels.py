@@ -21,8 +21,8 @@ import gymnasium as gym
 from align_echo.agents.novices.household import Belief, name_of, read_goal
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import EngineError, UsageError
-from align_echo.rollout import base_env, extend, start_view, take_turn
-from align_echo.types import AgentReply, AgentView, Trajectory
+from align_echo.rollout import base_env, replay
+from align_echo.types import AgentView, Step, Trajectory
 from align_echo.wrappers.alfworld.spec import is_invalid
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.text_env import TextEnv, TryingOracle
@@ -63,15 +63,11 @@ def labels_of(
     None where the reply held no action, where the oracle cannot tell, and from where the episode does not come out as
     it did. Raises as `label` does.
     """
-    view = start_view(env, trajectory.task_id, "", trajectory.seed)
-    found: list[Verdict | None] = []
-    same = view.initial_observation == trajectory.initial_observation
-    for step in trajectory.steps if same else ():
-        found.append(None if step.action is None else label(env, view, step.action, rule, allowance=allowance))
-        again = take_turn(env, AgentReply(text=step.reply, action=step.action, problem=step.problem))
-        if again.observation != step.observation:
-            break
-        view = extend(view, again)
+
+    def look(view: AgentView, step: Step) -> Verdict | None:
+        return None if step.action is None else label(env, view, step.action, rule, allowance=allowance)
+
+    found = list(replay(env, trajectory, look))
     return found + [None] * (len(trajectory.steps) - len(found))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import gymnasium as gym
 
@@ -15,8 +16,8 @@ from align_echo.critic.calibration import action_type
 from align_echo.critic.labels import Rule, explores_here, labels
 from align_echo.errors import EngineError
 from align_echo.flywheel.examples import Example, Labels, Said
-from align_echo.rollout import base_env, extend, start_view, take_turn, view_before
-from align_echo.types import AgentReply, AgentView, Candidate, Frozen, Message, Step, Trajectory
+from align_echo.rollout import base_env, replay, view_before
+from align_echo.types import AgentView, Candidate, Frozen, Message, Step, Trajectory
 from align_echo.wrappers.catalogue import environment
 
 ATTEMPTS = 2
@@ -76,7 +77,8 @@ def label_episode(env: gym.Env[str, str], trajectory: Trajectory) -> LabelledEpi
     turns: list[tuple[LabelledAction, ...]] = []
     for _ in range(ATTEMPTS):
         try:
-            _label_turns(env, trajectory, turns)
+            for number, found in enumerate(replay(env, trajectory, partial(_label_turn, env))):
+                turns += [found] if number == len(turns) else []
             break
         except EngineError:
             continue
@@ -84,23 +86,8 @@ def label_episode(env: gym.Env[str, str], trajectory: Trajectory) -> LabelledEpi
     return LabelledEpisode(task_id=trajectory.task_id, sample=trajectory.sample, turns=tuple(turns))
 
 
-def _label_turns(
-    env: gym.Env[str, str], trajectory: Trajectory, turns: list[tuple[LabelledAction, ...]]
-) -> None:
-    """Add the labels of those turns that `turns` lacks, up to where the episode does not come out as it had."""
-    view = start_view(env, trajectory.task_id, "", trajectory.seed)
-    if view.initial_observation != trajectory.initial_observation:
-        return
-    for number, step in enumerate(trajectory.steps):
-        found = turns[number] if number < len(turns) else _label_turn(env, view, proposed(step))
-        again = take_turn(env, AgentReply(text=step.reply, action=step.action, problem=step.problem))
-        if again.observation != step.observation:
-            return
-        turns[number:] = [found]
-        view = extend(view, again)
-
-
-def _label_turn(env: gym.Env[str, str], view: AgentView, actions: Sequence[str]) -> tuple[LabelledAction, ...]:
+def _label_turn(env: gym.Env[str, str], view: AgentView, step: Step) -> tuple[LabelledAction, ...]:
+    actions = proposed(step)
     name = base_env(env).contract.environment
     by_rule = {rule: labels(env, view, actions, rule) for rule in rules_of(name)} if actions else {}
     return tuple(

@@ -14,8 +14,8 @@ from pathlib import Path
 from align_echo.errors import EngineError, UsageError
 from align_echo.flywheel.labelling import candidates_of
 from align_echo.flywheel.screens import PREDICTIONS, Prediction, write_predictions
-from align_echo.rollout import extend, start_view, take_turn
-from align_echo.types import AgentReply, AgentView, Frozen, Trajectory
+from align_echo.rollout import replay
+from align_echo.types import AgentView, Frozen, Step, Trajectory
 from align_echo.wrappers.gui.actions import Point, parse, point_of
 from align_echo.wrappers.gui.steps import Recorded, write_steps
 from align_echo.wrappers.miniwob.env import MiniWoBEnv
@@ -119,20 +119,16 @@ def record(
 def _again(
     env: MiniWoBEnv, trajectory: Trajectory, counts: dict[str, int]
 ) -> Iterator[tuple[Recorded, Prediction]]:
-    view = start_view(env, trajectory.task_id, "", trajectory.seed)
-    if view.initial_observation != trajectory.initial_observation:
-        counts["changed"] += 1
-        return
-    for number, step in enumerate(trajectory.steps):
-        name = f"{trajectory.task_id}-{trajectory.sample}-{number}"
+    def look(view: AgentView, step: Step) -> tuple[Recorded | None, Prediction]:
+        name = f"{trajectory.task_id}-{trajectory.sample}-{len(view.turns)}"
         texts = tuple(one.action or "" for one in candidates_of(step))
-        found = step_at(env, view, name)
+        return step_at(env, view, name), Prediction(step=name, candidates=texts, agent=trajectory.agent)
+
+    played = 0
+    for found, prediction in replay(env, trajectory, look):
+        played += 1
         if found is None:
             counts["no_expert"] += 1
         else:
-            yield found, Prediction(step=name, candidates=texts, agent=trajectory.agent)
-        again = take_turn(env, AgentReply(text=step.reply, action=step.action, problem=step.problem))
-        if again.observation != step.observation:
-            counts["changed"] += 1
-            return
-        view = extend(view, again)
+            yield found, prediction
+    counts["changed"] += played < len(trajectory.steps)

@@ -201,4 +201,4 @@ def test_an_episode_that_comes_out_otherwise_is_labelled_up_to_there(house: gym.
     short = align_echo.make("alfworld", split="train", step_limit=3)
     episode = again(short, task_of("Mug-None-Shelf"), "look", "look", "look")
     steps = (episode.steps[0], episode.steps[1].model_copy(update={"observation": "Rain."}), episode.steps[2])
-    assert labels_of(short, episode.model_copy(update={"steps": steps}), "nearer") == ["wrong", "wrong", None]
+    assert labels_of(short, episode.model_copy(update={"steps": steps}), "nearer") == ["wrong", None, None]
