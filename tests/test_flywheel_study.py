@@ -49,10 +49,10 @@ def test_the_table_has_a_row_for_each_rule_and_the_plot_is_the_same_each_time(tm
 
 
 @pytest.mark.parametrize("env", sorted(STUDIES))
-def test_episodes_are_played_with_one_draw_and_under_the_critic_of_each_round(env):
+def test_episodes_are_played_with_one_draw_under_the_critic_of_each_round_and_by_logprob(env):
     study, out = STUDIES[env], Path("out")
     turned, played = wheels(study, [1, 2], 2, out), plays(study, [1, 2], 2, out)
-    assert [job.arm for job in played] == ["one draw"] * 2 + ["round 2"] * 2 + ["round 1"] * 2
+    assert [job.arm for job in played] == ["one draw"] * 2 + ["round 2"] * 2 + ["round 1"] * 2 + ["logprob"] * 2
     judges = [job.measuring[job.measuring.index("--judge") + 1] for job in played if "--judge" in job.measuring]
     assert judges[0] == str(turned[0].folder / "round-2" / "critic" / "critic")
     assert len({job.folder for job in played}) == len(played)

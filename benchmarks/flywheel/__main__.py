@@ -2,9 +2,9 @@
 
 The pocket model is the agent, and its critics begin as it. Candidates are drawn in states of the expert's ways (in
 later rounds of those that the critic leads to); steps are measured on held-out tasks of the test split, and episodes
-are played there with one draw a turn and with the best of eight. Hours on two cores; a study that was stopped goes on
-with the same command. Writes `summary.json` and `curve.svg` into --out; the last line is one JSON object about step
-success with the last critic.
+are played there with one draw a turn and with the best of eight, by the critics and by log-probability. Hours on two
+cores; a study that was stopped goes on with the same command. Writes `summary.json` and `curve.svg` into --out; the
+last line is one JSON object about step success with the last critic.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.learning.runs import Job
 
-ONE_DRAW = "one draw"
+ONE_DRAW, LOGPROB = "one draw", "logprob"
 CANDIDATES = 8
 
 
@@ -36,7 +36,7 @@ class Study:
 _ALFWORLD = Study(
     "alfworld", "train", "valid_unseen", tasks=120, drawn=8, begin="start", held_out=60, episodes=134
 )
-_WEBSHOP = Study("webshop", "train", "test", tasks=150, drawn=32, begin="last", held_out=80, episodes=200)
+_WEBSHOP = Study("webshop", "train", "test", tasks=150, drawn=32, begin="last", held_out=80, episodes=500)
 STUDIES = {one.env: one for one in (_ALFWORLD, _WEBSHOP)}
 DRAWING = ("--temperature", "1", "--top-k", "0", "--top-p", "1")
 """Of all that the agent would say: under GAIA's truncation the pocket model says the same eight times."""
@@ -59,14 +59,17 @@ def _wheel(study: Study, seed: int, rounds: int, folder: Path) -> Job:
 
 
 def plays(study: Study, seeds: Sequence[int], rounds: int, out: Path) -> list[Job]:
-    """Episodes with one draw a turn, and with the best of all by the critic of each round, the last one's first."""
+    """Episodes with one draw a turn, with the best of all by the critic of each round, the last one's first, and with
+    the one that the agent itself holds likeliest.
+    """
     made = [_play(study, ONE_DRAW, seed, out, ()) for seed in seeds]
     for number in range(rounds, 0, -1):
         for seed in seeds:
             judge = critic_of(out / "flywheel" / f"seed-{seed}", number)
             best = ("--best-of", str(CANDIDATES), "--judge", str(judge))
             made.append(_play(study, f"round {number}", seed, out, best))
-    return made
+    likeliest = ("--best-of", str(CANDIDATES), "--pick", "logprob")
+    return made + [_play(study, LOGPROB, seed, out, likeliest) for seed in seeds]
 
 
 def critic_of(wheel: Path, number: int) -> Path:
