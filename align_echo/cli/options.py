@@ -44,7 +44,8 @@ Judge = Annotated[
     str | None, typer.Option("--judge", help="Model of --best-of's verdicts, as for --model; default: the agent's own.")
 ]
 Pick = Annotated[
-    Picking, typer.Option("--pick", help="Who takes one of --best-of's candidates: the critic, or a rule without one.")
+    Picking,
+    typer.Option("--pick", help="Who takes one of --best-of's candidates: the critic alone, or another rule."),
 ]
 Reasoning = Annotated[
     bool, typer.Option("--reasoning", help="The critic writes a reason before each verdict, greedily.")

@@ -1,9 +1,10 @@
 """Best-of-N (GAIA, paper 3, section 3.2): N candidates at once, one of which is taken by a critic, or by another rule.
 
-Every turn the agent draws N candidate replies. With the rule "critic" each distinct action is judged, and equation 4
-takes one; where all candidates name one action there is nothing to judge. Candidates are drawn at once and judged at
-once, where the models can. The reply that is taken stays as it was sampled, with its token ids, so that a conversation
-remains exact to the token. Left out: training the critic (`align_echo.flywheel`), and the rules (`selection.py`).
+Every turn the agent draws N candidate replies. With the rules "critic" and "tilted" each distinct action is judged;
+equation 4 takes one, or what the verdicts and the agent's own log-probabilities say together. Where all candidates name
+one action there is nothing to judge. Candidates are drawn at once and judged at once, where the models can. The reply
+that is taken stays as it was sampled, with its token ids, so that a conversation remains exact to the token. Left out:
+training the critic (`align_echo.flywheel`), and the rules (`selection.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,17 @@ from typing import Self
 
 from align_echo.agents.conversation import ChatAgent
 from align_echo.critic.scoring import Critic, Scorer
-from align_echo.critic.selection import Judged, Picking, at_random, by_critic, by_logprob, by_majority, first
+from align_echo.critic.selection import (
+    JUDGING,
+    Judged,
+    Picking,
+    at_random,
+    by_critic,
+    by_logprob,
+    by_majority,
+    by_tilted,
+    first,
+)
 from align_echo.errors import UsageError
 from align_echo.models.endpoint import base_url_of
 from align_echo.models.recording import weights_of
@@ -41,8 +52,8 @@ class BestOf:
         abstain_below: float = 0.0,
         seed: int = 0,
     ) -> None:
-        """Raises `UsageError` for fewer than one candidate, several that would all be alike, or the rule "logprob" over
-        an agent that asks its model several times a turn.
+        """Raises `UsageError` for fewer than one candidate, several that would all be alike, or the rules "logprob" and
+        "tilted" over an agent that asks its model several times a turn.
         """
         if candidates < 1:
             raise UsageError(f"there must be at least 1 candidate, not {candidates}")
@@ -50,8 +61,8 @@ class BestOf:
             raise UsageError(f"best of {candidates} needs an agent that draws: a temperature above 0")
         if not 0 <= abstain_below <= 1:
             raise UsageError(f"abstain_below is a probability in [0, 1], not {abstain_below}")
-        if pick == "logprob" and not agent.asks_once:
-            raise UsageError(f"--pick logprob compares replies, and the agent {agent.kind} asks several times a turn")
+        if pick in ("logprob", "tilted") and not agent.asks_once:
+            raise UsageError(f"--pick {pick} compares replies, and the agent {agent.kind} asks several times a turn")
         self._agent = agent
         self._candidates = candidates
         self._critic = critic
@@ -81,7 +92,7 @@ class BestOf:
         found = {**self._agent.describe(), "best_of": str(self._candidates), "pick": self._pick}
         if self._pick == "random":
             found["pick_seed"] = str(self._seed)
-        return found if self._pick != "critic" else found | self._about_critic()
+        return found | self._about_critic() if self._pick in JUDGING else found
 
     def _about_critic(self) -> dict[str, str]:
         critic: Critic = self._critic or Scorer(self._agent.model)
@@ -100,7 +111,7 @@ class BestOf:
         drawn = self._agent.act_all(view, range(start, start + self._candidates))
         actions = [one.action for one in drawn]
         distinct = list(dict.fromkeys(one for one in actions if one is not None))
-        asked = self._pick == "critic" and len(distinct) > 1
+        asked = self._pick in JUDGING and len(distinct) > 1
         judged = dict(zip(distinct, self._judge(view, distinct), strict=True)) if asked else {}
         taken = self._take(view, drawn, judged)
         choice = Choice(candidates=tuple(_candidate(one, judged) for one in drawn), taken=taken)
@@ -116,9 +127,12 @@ class BestOf:
 
     def _take(self, view: AgentView, drawn: Sequence[AgentReply], judged: dict[str, Judged]) -> int:
         actions = [one.action for one in drawn]
+        logprobs = [one.tokens.logprobs if one.tokens else None for one in drawn]
         match self._pick:
             case "critic":
                 return by_critic(actions, judged, self._abstain_below)
+            case "tilted":
+                return by_tilted(actions, judged, logprobs)
             case "first":
                 return first(actions)
             case "random":
@@ -126,7 +140,7 @@ class BestOf:
             case "majority":
                 return by_majority(actions)
             case "logprob":
-                return by_logprob(actions, [one.tokens.logprobs if one.tokens else None for one in drawn])
+                return by_logprob(actions, logprobs)
 
 
 def _candidate(reply: AgentReply, judged: dict[str, Judged]) -> Candidate:

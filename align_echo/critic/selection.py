@@ -1,4 +1,4 @@
-"""Which of N candidates is taken: by the critic (GAIA, paper 3, section 3.2, equation 4) and by its baselines.
+"""Which of N candidates is taken: by the critic (GAIA, paper 3, section 3.2, equation 4), with it, and by baselines.
 
 Candidates of one state are given by their actions, in the order drawn: None where a reply held no action, and one
 action may come several times. Every rule gives the index of the candidate that it takes, at least one being given: a
@@ -21,8 +21,14 @@ from align_echo.types import Usage
 from align_echo.wrappers.dice import Dice
 
 LogprobOf = Literal["reply", "token"]
-Picking = Literal["critic", "first", "random", "majority", "logprob"]
+Picking = Literal["critic", "tilted", "first", "random", "majority", "logprob"]
 """The rules by which one of several candidates is taken."""
+
+JUDGING: tuple[Picking, ...] = ("critic", "tilted")
+"""Those that ask a judge."""
+
+SURE = 1e-12
+"""How near to 0 or 1 a probability counts."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,37 @@ def by_logprob(
     "reply" compares their sums, which favour short replies, "token" their means. Raises `UsageError` for no candidate,
     other than one entry for each, or a candidate with an action whose log-probabilities are missing or above 0.
     """
+    likelihood = _likelihood(actions, logprobs, of)
+    return max(likelihood, key=likelihood.__getitem__)
+
+
+def by_tilted(
+    actions: Sequence[str | None], judged: Mapping[str, Judged], logprobs: Sequence[Sequence[float] | None]
+) -> int:
+    """The candidate of highest log-probability plus the critic's log-odds, log p(correct) - log p(wrong).
+
+    That is the likeliest under the agent's own distribution when it is tilted by the critic's odds, as a reward tilts
+    the reference policy that learning must stay near (Rafailov et al., NeurIPS 2023, equation 4, with beta 1): each
+    knows what the other may not. An action without a probability has even odds, whatever the verdict. Raises
+    `UsageError` as `by_logprob` does.
+    """
+    tilted = {
+        place: likelihood + _log_odds(judged.get(actions[place] or ""))
+        for place, likelihood in _likelihood(actions, logprobs, "reply").items()
+    }
+    return max(tilted, key=tilted.__getitem__)
+
+
+def _log_odds(said: Judged | None) -> float:
+    if said is None or said.p_correct is None:
+        return 0.0
+    p = min(max(said.p_correct, SURE), 1 - SURE)
+    return math.log(p / (1 - p))
+
+
+def _likelihood(
+    actions: Sequence[str | None], logprobs: Sequence[Sequence[float] | None], of: LogprobOf
+) -> dict[int, float]:
     if len(logprobs) != len(actions):
         raise UsageError(f"{len(actions)} candidates and log-probabilities of {len(logprobs)}: give one entry to each")
     likelihood: dict[int, float] = {}
@@ -106,7 +143,7 @@ def by_logprob(
         if actions[place] is not None and not (tokens and all(one <= 0 for one in tokens)):
             raise UsageError(f"candidate {place} lacks log-probabilities of at most 0: use a model that gives them")
         likelihood[place] = math.fsum(tokens) / (max(len(tokens), 1) if of == "token" else 1)
-    return max(likelihood, key=likelihood.__getitem__)
+    return likelihood
 
 
 def pass_at_k(drawn: int, correct: int, k: int) -> float:

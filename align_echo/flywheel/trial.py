@@ -18,7 +18,16 @@ import numpy.typing as npt
 from align_echo.critic.calibration import CriticReport, LabelledVerdict, action_type, report
 from align_echo.critic.labels import Rule
 from align_echo.critic.scoring import probability
-from align_echo.critic.selection import Judged, Picking, at_random, by_critic, by_logprob, by_majority, first
+from align_echo.critic.selection import (
+    Judged,
+    Picking,
+    at_random,
+    by_critic,
+    by_logprob,
+    by_majority,
+    by_tilted,
+    first,
+)
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import UsageError
 from align_echo.flywheel.labelling import LabelledEpisode, candidates_of
@@ -121,6 +130,8 @@ def curve(states: Sequence[State], *, temperature: float = 1.0, seed: int = 0) -
     rules: list[Choosing] = ["critic", "random", "majority"]
     if all(one.logprob is not None for state in states for one in state.candidates if one.action is not None):
         rules.append("logprob")
+        if all(one.logit is not None for state in states for one in state.opinions.values()):
+            rules.append("tilted")
     single = right_of(states, "first", 1)
     return [
         _success(rule, n, states, right_of(states, rule, n, temperature=temperature, seed=seed), single, seed)
@@ -148,11 +159,14 @@ def picked(
     logprobs: Sequence[Sequence[float] | None] = (),
 ) -> int:
     """Which candidate a rule takes. `opinions` are what "critic" goes by, `dice` what "random" does, `logprobs` what
-    "logprob" does. Raises `UsageError` as the rules in `selection.py`.
+    "logprob" does, and "tilted" by both. Raises `UsageError` as the rules in `selection.py`.
     """
+    judged = {action: said.judged(temperature) for action, said in opinions.items()}
     match rule:
         case "critic":
-            return by_critic(actions, {action: said.judged(temperature) for action, said in opinions.items()})
+            return by_critic(actions, judged)
+        case "tilted":
+            return by_tilted(actions, judged, logprobs)
         case "random":
             return at_random(actions, dice)
         case "majority":

@@ -75,6 +75,14 @@ BAD = {
         "can only play: name another with --judge",
     ),
     "no candidates": ([*AGENT, "--best-of", "0"], "--best-of"),
+    "an agent whose model tells no probabilities": (
+        [*AGENT, "--temperature", "1", "--best-of", "2", "--pick", "tilted"],
+        "--pick tilted needs a local model",
+    ),
+    "a tilt by reasons": (
+        [*VANILLA, "--model", "pocket", "--temperature", "1", "--best-of", "2", "--pick", "tilted", "--reasoning"],
+        "--pick tilted goes by probabilities alone",
+    ),
 }
 
 

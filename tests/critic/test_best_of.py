@@ -204,6 +204,18 @@ def test_a_baseline_takes_by_its_rule_and_asks_nobody(pick: Picking, taken: int)
     assert "model.judge" not in made.describe()
 
 
+def test_tilted_goes_by_the_critic_and_by_the_agents_own_probability() -> None:
+    drawn: list[Answer] = [told("look", -0.1), told("inventory", -1.0), told("sing", -9.0)]
+    judge = judge_of({"look": probably(0.2, 0.8), "inventory": probably(0.6, 0.4), "sing": probably(0.9, 0.1)})
+    agent = Vanilla(ScriptedModel(drawn, name="m"), temperature=1.0)
+    made = BestOf(agent, 3, Scorer(judge), pick="tilted")
+    reply = made.act(VIEW)
+    assert (reply.action, made.name) == ("inventory", "tilted-of-3(vanilla(m))")
+    assert reply.choice is not None
+    assert [one.p_correct for one in reply.choice.candidates] == pytest.approx([0.2, 0.6, 0.9])
+    assert made.describe()["model.judge"] == "judge"
+
+
 def test_a_random_pick_is_the_same_for_the_same_seed_and_not_always_the_first() -> None:
     def taken(seed: int) -> list[int | None]:
         agent = Vanilla(ScriptedModel([str(number) for number in range(48)]), temperature=1.0)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.critic.selection import Judged, at_random, by_critic, by_logprob, by_majority, pass_at_k
+from align_echo.critic.selection import Judged, at_random, by_critic, by_logprob, by_majority, by_tilted, pass_at_k
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import UsageError
 from align_echo.wrappers.dice import Dice
@@ -139,8 +139,28 @@ def test_replies_without_an_action_need_no_log_probabilities():
 def test_what_is_no_log_probability_is_refused(missing):
     with pytest.raises(UsageError, match="candidate 1 lacks"):
         by_logprob(["a", "b"], [[-1.0], missing])
+    with pytest.raises(UsageError, match="candidate 1 lacks"):
+        by_tilted(["a", "b"], {}, [[-1.0], missing])
     with pytest.raises(UsageError, match="one entry to each"):
         by_logprob(["a", "b"], [[-1.0]])
+
+
+def test_the_critics_odds_tilt_what_the_agent_holds_likely():
+    judged = {"a": Judged("wrong", 0.2), "b": Judged("correct", 0.8)}
+    # log-odds -1.39 and 1.39: b is taken unless the agent holds a likelier by more than 2.77.
+    assert by_tilted(["a", "b"], judged, [[-0.5], [-1.0, -2.2]]) == 1
+    assert by_tilted(["a", "b"], judged, [[-0.5], [-1.0, -2.3]]) == 0
+    assert by_tilted(["a", "b", None], judged, [[-1.0], [-1.0], None]) == 1
+    assert by_tilted(["a", "b"], {"a": Judged("wrong"), "b": Judged("correct")}, [[-1.0], [-1.1]]) == 0
+    assert by_tilted(["a", "b"], {"a": Judged("correct", 0.6)}, [[-1.4], [-1.1]]) == 0
+    assert by_tilted(["a", "b"], {"a": Judged("correct", 1.0), "b": Judged("wrong", 0.0)}, [[-40.0], [-0.1]]) == 0
+
+
+@given(actions_drawn)
+def test_a_critic_with_even_odds_leaves_the_agents_own_choice(actions):
+    logprobs = [[-float(place % 3)] for place, _ in enumerate(actions)]
+    even = {one: Judged("correct", 0.5) for one in actions if one is not None}
+    assert by_tilted(actions, even, logprobs) == by_tilted(actions, {}, logprobs) == by_logprob(actions, logprobs)
 
 
 @given(actions_drawn, judgements, p_correct)
@@ -151,6 +171,7 @@ def test_every_rule_takes_a_candidate_with_an_action_if_there_is_one(actions, ju
         at_random(actions, Dice("here")),
         by_majority(actions),
         by_logprob(actions, logprobs),
+        by_tilted(actions, judged, logprobs),
     )
     for place in chosen:
         assert actions[place] is not None or (place == 0 and set(actions) == {None})

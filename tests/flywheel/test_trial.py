@@ -59,7 +59,7 @@ def test_a_critic_that_never_errs_reaches_what_any_choice_could_at_every_number_
 @given(STATES)
 def test_one_candidate_is_the_same_by_every_rule_and_no_gain(drawn):
     found = by_rule([state(one, contrary) for one in drawn], 1)
-    assert set(found) == {"critic", "random", "majority", "logprob", "pass"}
+    assert set(found) == {"critic", "random", "majority", "logprob", "tilted", "pass"}
     assert len({one.success.value for one in found.values()}) == 1
     assert {one.gain.value for one in found.values()} == {0.0}
 
@@ -89,7 +89,14 @@ def test_the_majority_is_counted_among_the_first_candidates_alone():
 
 
 def test_the_agents_own_probabilities_are_a_rule_only_where_all_candidates_have_them():
-    assert "logprob" not in by_rule([state("xA"), state("xA", logprob=None)], 2)
+    assert not {"logprob", "tilted"} & {*by_rule([state("xA"), state("xA", logprob=None)], 2)}
+
+
+def test_the_critic_tilts_the_agents_probabilities_only_where_it_gives_its_own():
+    assert by_rule([state("xxA")], 3)["tilted"].success.value == 100.0
+    found = by_rule([state("xA"), state("xA", silent)], 2)
+    assert "logprob" in found
+    assert "tilted" not in found
 
 
 def test_the_curve_ends_where_the_state_with_the_fewest_candidates_does():
