@@ -42,17 +42,18 @@ def test_the_last_round_is_compared_with_the_first_on_the_same_states():
 def test_the_table_has_a_row_for_each_rule_and_the_plot_is_the_same_each_time(tmp_path):
     pytest.importorskip("matplotlib")
     found = points([judged(honest, honest)])
-    assert len(table_of(found).splitlines()) == 2 + 6
+    assert len(table_of(found).splitlines()) == 2 + 8
     for name in ("one", "two"):
         plot(found, "a title", tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
 @pytest.mark.parametrize("env", sorted(STUDIES))
-def test_episodes_are_played_with_one_draw_under_the_critic_of_each_round_and_by_logprob(env):
+def test_episodes_are_played_with_one_draw_by_logprob_and_under_the_critic_of_each_round(env):
     study, out = STUDIES[env], Path("out")
     turned, played = wheels(study, [1, 2], 2, out), plays(study, [1, 2], 2, out)
-    assert [job.arm for job in played] == ["one draw"] * 2 + ["round 2"] * 2 + ["round 1"] * 2 + ["logprob"] * 2
+    arms = ["one draw", "logprob", "round 2", "round 2 tilted", "round 1", "round 1 tilted"]
+    assert [job.arm for job in played] == [arm for arm in arms for _ in (1, 2)]
     judges = [job.measuring[job.measuring.index("--judge") + 1] for job in played if "--judge" in job.measuring]
     assert judges[0] == str(turned[0].folder / "round-2" / "critic" / "critic")
     assert len({job.folder for job in played}) == len(played)

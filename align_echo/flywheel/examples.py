@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,7 +28,7 @@ from align_echo.wrappers.dice import Dice
 FILE = "examples.parquet"
 Balance = Literal["dropped", "weighed"]
 """How as much comes from correct as from wrong actions: some of the class that has more are dropped, or each counts by
-its weight (`weighing.py`).
+`even_weights`.
 """
 BUCKETS = 2**32
 
@@ -150,6 +151,20 @@ def balanced_places(labels: Sequence[Verdict | None], *, seed: int = 0) -> list[
     by_label = {label: [place for place, one in enumerate(labels) if one == label] for label in VERDICTS}
     count = min(len(places) for places in by_label.values())
     return sorted(place for places in by_label.values() for place in Dice(f"balance {seed}").shuffled(places)[:count])
+
+
+def even_weights(examples: Sequence[Example], rule: Rule) -> list[float]:
+    """What each example counts: in every state the correct ones together as much as the wrong ones, and a state as much
+    as it has examples, so that the mean of a state is 1. States without both count nothing, as best-of-N has no choice
+    there; nor does what the rule cannot tell.
+    """
+    kinds = [(one.state, one.label(rule)) for one in examples]
+    counts = Counter(kinds)
+    found = []
+    for state, label in kinds:
+        both = [counts[state, side] for side in VERDICTS]
+        found.append(sum(both) / (2 * counts[state, label]) if label is not None and all(both) else 0.0)
+    return found
 
 
 def check_both(labels: Collection[Verdict | None], longest: int) -> None:

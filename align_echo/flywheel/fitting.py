@@ -22,11 +22,10 @@ from transformers import PreTrainedModel, TrainerCallback
 from align_echo.critic.labels import Rule
 from align_echo.critic.verdict import VERDICTS, Verdict, verdict_messages
 from align_echo.errors import UsageError
-from align_echo.flywheel.examples import Balance, Example
+from align_echo.flywheel.examples import Balance, Example, even_weights
 from align_echo.flywheel.packing import Tree, trees
 from align_echo.flywheel.tree_attention import blocks, over_trees
 from align_echo.flywheel.verdict_trainer import LearningSettings, Part, VerdictTrainer, learner_of
-from align_echo.flywheel.weighing import even_weights
 from align_echo.models.local.chat import first_differing
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.wrappers.dice import Dice
@@ -39,7 +38,7 @@ class FitSettings(LearningSettings):
     """Of critics that read. A step learns from whole episodes, of which it takes as many as give it `batch_size`
     examples (the paper: 16, of any episodes). `tokens_per_tree` bounds what is in memory at once; `longest` is the
     longest conversation in tokens that is learned from. `balance` "dropped" is the paper's; "weighed" learns from every
-    action of states that have right and wrong ones, so weighed that neither states nor wordings tell (`weighing.py`).
+    action of states that have right and wrong ones, and so to tell candidates apart rather than states.
     """
 
     batch_size: int = Field(default=64, ge=1)
@@ -81,8 +80,7 @@ def questions(
     """
     known = [(one, label) for one in examples if (label := one.label(rule)) is not None]
     short = [(one, label, ids) for one, label in known if len(ids := question_ids(one, encoder)) <= longest]
-    kept = [one for one, _, _ in short]
-    weights = even_weights(kept, rule).tolist() if balance == "weighed" else [1.0] * len(short)
+    weights = even_weights([one for one, _, _ in short], rule) if balance == "weighed" else [1.0] * len(short)
     if short and not any(weights):
         raise UsageError("no state has right and wrong actions to weigh: collect with more --candidates")
     found = [

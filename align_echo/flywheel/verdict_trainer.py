@@ -25,8 +25,7 @@ from align_echo.train.crew import lora_of
 
 class LearningSettings(Section):
     """What every training of a critic decides: GAIA's settings are the defaults. LoRA on all linear layers, or with
-    `weights` "full" all weights; AdamW, a rate that rises over the share `warmup` of the steps and falls linearly. It
-    takes the size of gradients from about the last 1 / (1 - `beta2`) steps: where there are few, less is faster.
+    `weights` "full" all weights; AdamW, a rate that rises over the share `warmup` of the steps and falls linearly.
     """
 
     weights: Literal["lora", "full"] = "lora"
@@ -35,7 +34,6 @@ class LearningSettings(Section):
     lr: float = Field(default=1e-4, gt=0)
     warmup: float = Field(default=0.05, ge=0, lt=1)
     weight_decay: float = Field(default=0.0, ge=0)
-    beta2: float = Field(default=0.999, ge=0, lt=1)
     epochs: int = Field(default=1, ge=1)
     batch_size: int = Field(default=16, ge=1)
     bf16: bool = False
@@ -83,7 +81,6 @@ class VerdictTrainer(Trainer):
             schedule="linear",
             warmup=settings.warmup,
             weight_decay=settings.weight_decay,
-            beta2=settings.beta2,
             bf16=settings.bf16,
             seed=settings.seed,
             log_every=10,

@@ -23,6 +23,7 @@ from align_echo.intervals import RESAMPLES
 from benchmarks.flywheel.runs import CANDIDATES, critic_of
 
 Table = npt.NDArray[np.float64]
+BY_ROUND: dict[str, Choosing] = {"round {}": "critic", "round {} tilted": "tilted"}
 BASELINES: tuple[Choosing, ...] = ("random", "majority", "logprob", CEILING)
 
 
@@ -62,14 +63,15 @@ def judged_states(wheel: Path, rounds: int) -> JudgedStates:
 
 
 def points(seeds: Sequence[JudgedStates]) -> list[CurvePoint]:
-    """The curves: the critic of each round, the other rules, and pass@N."""
+    """The curves: the critic of each round, alone and tilting the agent's choice, the other rules, and pass@N."""
     rounds = len(seeds[0].by_round)
     single = [_by_task(one.by_round[0], "first", 1) for one in seeds]
     found = []
     for number in range(rounds):
-        for n in range(1, CANDIDATES + 1):
-            right = [_by_task(one.by_round[number], "critic", n, one.temperatures[number]) for one in seeds]
-            found.append(_point(f"round {number + 1}", n, right, single))
+        for name, rule in BY_ROUND.items():
+            for n in range(1, CANDIDATES + 1):
+                right = [_by_task(one.by_round[number], rule, n, one.temperatures[number]) for one in seeds]
+                found.append(_point(name.format(number + 1), n, right, single))
     for rule in BASELINES:
         for n in range(1, CANDIDATES + 1):
             found.append(_point(rule, n, [_by_task(one.by_round[0], rule, n) for one in seeds], single))

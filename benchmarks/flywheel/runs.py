@@ -59,17 +59,18 @@ def _wheel(study: Study, seed: int, rounds: int, folder: Path) -> Job:
 
 
 def plays(study: Study, seeds: Sequence[int], rounds: int, out: Path) -> list[Job]:
-    """Episodes with one draw a turn, with the best of all by the critic of each round, the last one's first, and with
-    the one that the agent itself holds likeliest.
+    """Episodes with one draw a turn, with the one of all that the agent itself holds likeliest, and with the best by
+    the critic of each round, alone and tilting the agent's choice; the last round first.
     """
+    best = ("--best-of", str(CANDIDATES))
     made = [_play(study, ONE_DRAW, seed, out, ()) for seed in seeds]
+    made += [_play(study, LOGPROB, seed, out, (*best, "--pick", "logprob")) for seed in seeds]
     for number in range(rounds, 0, -1):
-        for seed in seeds:
-            judge = critic_of(out / "flywheel" / f"seed-{seed}", number)
-            best = ("--best-of", str(CANDIDATES), "--judge", str(judge))
-            made.append(_play(study, f"round {number}", seed, out, best))
-    likeliest = ("--best-of", str(CANDIDATES), "--pick", "logprob")
-    return made + [_play(study, LOGPROB, seed, out, likeliest) for seed in seeds]
+        for arm, pick in ((f"round {number}", "critic"), (f"round {number} tilted", "tilted")):
+            for seed in seeds:
+                judge = critic_of(out / "flywheel" / f"seed-{seed}", number)
+                made.append(_play(study, arm, seed, out, (*best, "--pick", pick, "--judge", str(judge))))
+    return made
 
 
 def critic_of(wheel: Path, number: int) -> Path:

@@ -17,6 +17,7 @@ from align_echo.flywheel.examples import (
     Said,
     balanced,
     deduplicated,
+    even_weights,
     held_out,
     read_examples,
     write_examples,
@@ -58,6 +59,29 @@ def test_balanced_is_half_and_half_in_order_and_takes_nothing_from_the_rarer_cla
     found = [one.expert for one in kept]
     assert (found.count("correct"), found.count("wrong"), found.count(None)) == (fewer, fewer, 0)
     assert [one for one in made if one in kept] == kept == balanced(made, "expert", seed=seed)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["correct", "wrong", None])), max_size=40))
+def test_in_every_state_right_and_wrong_weigh_the_same_and_one_without_both_nothing(drawn):
+    made = [example(task, f"look {place}", expert=label) for place, (task, label) in enumerate(drawn)]
+    weights = even_weights(made, "expert")
+    assert all(not weight for weight, (_, label) in zip(weights, drawn, strict=True) if label is None)
+    for task in "abc":
+        sides = {
+            label: [weight for weight, one in zip(weights, drawn, strict=True) if one == (task, label)]
+            for label in ("correct", "wrong")
+        }
+        count = sum(map(len, sides.values())) if all(sides.values()) else 0
+        for side in sides.values():
+            assert sum(side) == pytest.approx(count / 2)
+            assert len(set(side)) <= 1
+
+
+def test_the_weights_of_a_state_by_hand():
+    labels = ("correct", "wrong", "wrong", "wrong", None)
+    state = [example(action=f"look {place}", nearer=label) for place, label in enumerate(labels)]
+    assert even_weights(state, "nearer") == [2, 2 / 3, 2 / 3, 2 / 3, 0]
+    assert even_weights([example("b", nearer="wrong")], "nearer") == [0]
 
 
 @given(st.sets(st.text("abcdef0123456789", min_size=1, max_size=6), min_size=1, max_size=80), st.integers(0, 5))

@@ -127,13 +127,6 @@ def test_what_weighs_more_is_learned_where_actions_say_both(tmp_path: Path):
     assert (verdict, round(torch.tensor(logit).sigmoid().item(), 1)) == ("correct", 0.9)
 
 
-def test_beta2_reaches_the_optimizer(tmp_path: Path):
-    short = (SETTINGS.model_copy(update={"epochs": 1, "beta2": beta2}) for beta2 in (0.999, 0.5))
-    fitted = [fit(tiny_model(context=4096), ENCODER, asked(), one, tmp_path) for one in short]
-    one, other = (next(model.parameters()) for model in fitted)
-    assert not torch.equal(one, other)
-
-
 def test_lora_changes_the_adapter_alone(tmp_path: Path):
     model = tiny_model(context=4096)
     before = {name: one.clone() for name, one in model.named_parameters()}
