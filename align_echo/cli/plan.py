@@ -24,7 +24,7 @@ from align_echo.critic.best_of import BestOf
 from align_echo.critic.language import Form
 from align_echo.critic.reasoning import Reasoner
 from align_echo.critic.scoring import Critic, Scorer, read_calibration
-from align_echo.critic.selection import JUDGING, Picking
+from align_echo.critic.selection import JUDGING, WEIGHING, Picking
 from align_echo.errors import UsageError
 from align_echo.evaluate.comparison import run_variant
 from align_echo.evaluate.folder import Config, EvaluationFolder
@@ -222,7 +222,7 @@ def choose_judge(
         if option is not None:
             raise UsageError(f"{option} needs candidates to choose from: add --best-of N")
         return None
-    if pick in ("logprob", "tilted") and not (player.model and is_local(player.model)):
+    if pick in WEIGHING and not (player.model and is_local(player.model)):
         raise UsageError(f"--pick {pick} needs a local model, which tells how probable its replies are")
     if pick not in JUDGING:
         if judge is not None or abstain_below > 0 or reasoning:

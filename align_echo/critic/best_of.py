@@ -16,17 +16,7 @@ from typing import Self
 
 from align_echo.agents.conversation import ChatAgent
 from align_echo.critic.scoring import Critic, Scorer
-from align_echo.critic.selection import (
-    JUDGING,
-    Judged,
-    Picking,
-    at_random,
-    by_critic,
-    by_logprob,
-    by_majority,
-    by_tilted,
-    first,
-)
+from align_echo.critic.selection import JUDGING, WEIGHING, Judged, Picking, take
 from align_echo.errors import UsageError
 from align_echo.models.endpoint import base_url_of
 from align_echo.models.recording import weights_of
@@ -61,7 +51,7 @@ class BestOf:
             raise UsageError(f"best of {candidates} needs an agent that draws: a temperature above 0")
         if not 0 <= abstain_below <= 1:
             raise UsageError(f"abstain_below is a probability in [0, 1], not {abstain_below}")
-        if pick in ("logprob", "tilted") and not agent.asks_once:
+        if pick in WEIGHING and not agent.asks_once:
             raise UsageError(f"--pick {pick} compares replies, and the agent {agent.kind} asks several times a turn")
         self._agent = agent
         self._candidates = candidates
@@ -126,21 +116,14 @@ class BestOf:
         return self._critic.score([one.model_copy(update={"tokens": None}) for one in conversation], actions)
 
     def _take(self, view: AgentView, drawn: Sequence[AgentReply], judged: dict[str, Judged]) -> int:
-        actions = [one.action for one in drawn]
-        logprobs = [one.tokens.logprobs if one.tokens else None for one in drawn]
-        match self._pick:
-            case "critic":
-                return by_critic(actions, judged, self._abstain_below)
-            case "tilted":
-                return by_tilted(actions, judged, logprobs)
-            case "first":
-                return first(actions)
-            case "random":
-                return at_random(actions, Dice(f"{self._seed} {view.task_id} {self._sample} {len(view.turns)}"))
-            case "majority":
-                return by_majority(actions)
-            case "logprob":
-                return by_logprob(actions, logprobs)
+        return take(
+            self._pick,
+            [one.action for one in drawn],
+            judged=judged,
+            logprobs=[one.tokens.logprobs if one.tokens else None for one in drawn],
+            dice=Dice(f"{self._seed} {view.task_id} {self._sample} {len(view.turns)}"),
+            abstain_below=self._abstain_below,
+        )
 
 
 def _candidate(reply: AgentReply, judged: dict[str, Judged]) -> Candidate:

@@ -27,6 +27,9 @@ Picking = Literal["critic", "tilted", "first", "random", "majority", "logprob"]
 JUDGING: tuple[Picking, ...] = ("critic", "tilted")
 """Those that ask a judge."""
 
+WEIGHING: tuple[Picking, ...] = ("tilted", "logprob")
+"""Those that need the agent's own log-probabilities."""
+
 SURE = 1e-12
 """How near to 0 or 1 a probability counts."""
 
@@ -50,6 +53,33 @@ class Judged:
         """Raises `UsageError` for what is no probability."""
         if self.p_correct is not None and not 0 <= self.p_correct <= 1:
             raise UsageError(f"a probability lies in [0, 1], unlike {self.p_correct}")
+
+
+def take(
+    rule: Picking,
+    actions: Sequence[str | None],
+    *,
+    judged: Mapping[str, Judged],
+    logprobs: Sequence[Sequence[float] | None],
+    dice: Dice,
+    abstain_below: float = 0.0,
+) -> int:
+    """Which candidate a rule takes: `judged` is what those in `JUDGING` go by, `logprobs` what those in `WEIGHING` do,
+    `dice` what "random" does. Raises `UsageError` as the rules below.
+    """
+    match rule:
+        case "critic":
+            return by_critic(actions, judged, abstain_below)
+        case "tilted":
+            return by_tilted(actions, judged, logprobs)
+        case "first":
+            return first(actions)
+        case "random":
+            return at_random(actions, dice)
+        case "majority":
+            return by_majority(actions)
+        case "logprob":
+            return by_logprob(actions, logprobs)
 
 
 def by_critic(actions: Sequence[str | None], judged: Mapping[str, Judged], abstain_below: float = 0.0) -> int:

@@ -18,16 +18,7 @@ import numpy.typing as npt
 from align_echo.critic.calibration import CriticReport, LabelledVerdict, action_type, report
 from align_echo.critic.labels import Rule
 from align_echo.critic.scoring import probability
-from align_echo.critic.selection import (
-    Judged,
-    Picking,
-    at_random,
-    by_critic,
-    by_logprob,
-    by_majority,
-    by_tilted,
-    first,
-)
+from align_echo.critic.selection import JUDGING, Judged, Picking, take
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import UsageError
 from align_echo.flywheel.labelling import LabelledEpisode, candidates_of
@@ -161,20 +152,9 @@ def picked(
     """Which candidate a rule takes. `opinions` are what "critic" goes by, `dice` what "random" does, `logprobs` what
     "logprob" does, and "tilted" by both. Raises `UsageError` as the rules in `selection.py`.
     """
-    judged = {action: said.judged(temperature) for action, said in opinions.items()}
-    match rule:
-        case "critic":
-            return by_critic(actions, judged)
-        case "tilted":
-            return by_tilted(actions, judged, logprobs)
-        case "random":
-            return at_random(actions, dice)
-        case "majority":
-            return by_majority(actions)
-        case "logprob":
-            return by_logprob(actions, logprobs)
-        case "first":
-            return first(actions)
+    said = opinions if rule in JUDGING else {}
+    judged = {action: one.judged(temperature) for action, one in said.items()}
+    return take(rule, actions, judged=judged, logprobs=logprobs, dice=dice)
 
 
 def _taken(rule: Picking, state: State, n: int, temperature: float, seed: int) -> str | None:
