@@ -10,7 +10,7 @@ pytest.importorskip("sklearn")
 
 from align_echo.cli.fit_folder import read_settings
 from align_echo.flywheel.fitting import FitSettings
-from benchmarks.flywheel.report import JudgedStates, later_over_first, plot, points, table_of
+from benchmarks.flywheel.report import JudgedStates, compared, plot, points, table_of
 from benchmarks.flywheel.runs import STUDIES, plays, wheels
 from tests.flywheel.test_trial import Say, contrary, honest, state
 
@@ -33,10 +33,11 @@ def test_a_critic_that_never_errs_reaches_pass_at_n_and_all_seeds_count():
     assert low <= 0.5 <= high
 
 
-def test_the_last_round_is_compared_with_the_first_on_the_same_states():
-    change = later_over_first([judged(contrary, honest)])
-    assert (change.value, change.gain) == (0.75, 0.75)
-    assert later_over_first([judged(honest, honest)]).gain == 0.0
+def test_the_last_round_is_compared_with_the_first_and_with_log_probability_on_the_same_states():
+    rounds, logprob, tilted = compared([judged(contrary, honest)])
+    assert (rounds.value, rounds.gain) == (0.75, 0.75)
+    assert (logprob.gain, tilted.gain) == (0.5, 0.5), "as likely as each other, the first is taken"
+    assert compared([judged(honest, honest)])[0].gain == 0.0
 
 
 def test_the_table_has_a_row_for_each_rule_and_the_plot_is_the_same_each_time(tmp_path):

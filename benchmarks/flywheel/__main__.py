@@ -16,8 +16,8 @@ from pathlib import Path
 
 from align_echo.errors import AlignEchoError
 from align_echo.interface import write_atomically
-from benchmarks.flywheel.report import judged_states, later_over_first, plot, points, table_of
-from benchmarks.flywheel.runs import CANDIDATES, ONE_DRAW, STUDIES, plays, wheels
+from benchmarks.flywheel.report import compared, judged_states, plot, points, table_of
+from benchmarks.flywheel.runs import CANDIDATES, LOGPROB, ONE_DRAW, STUDIES, plays, wheels
 from benchmarks.learning.report import findings, markdown
 from benchmarks.learning.runs import finish
 
@@ -44,17 +44,23 @@ def main() -> None:
     if not done:
         parser.error("nothing is finished yet")
     judged = [judged_states(folder, given.rounds) for folder in done]
-    steps, change = points(judged), later_over_first(judged)
-    episodes = findings([job for job in played if job.finished], baseline=ONE_DRAW)
+    steps, changes = points(judged), compared(judged)
+    over_draw, over_logprob = (
+        findings([job for job in played if job.finished], baseline=baseline) for baseline in (ONE_DRAW, LOGPROB)
+    )
     print(table_of(steps))
-    low, high = (100 * end for end in change.gain_ci95)
-    print(f"\n{change.rule}: {100 * change.gain:+.1f} [{low:+.1f}, {high:+.1f}]\n")
-    print(markdown(episodes))
+    print()
+    for one in changes:
+        low, high = (100 * end for end in one.gain_ci95)
+        print(f"{one.rule}: {100 * one.gain:+.1f} [{low:+.1f}, {high:+.1f}]")
+    for baseline, episodes in ((ONE_DRAW, over_draw), (LOGPROB, over_logprob)):
+        print(f"\nepisodes, over {baseline}\n\n{markdown(episodes)}")
     record = {
         "seeds": len(done),
         "steps": [one.model_dump() for one in steps],
-        "later_over_first": change.model_dump(),
-        "episodes": [one.model_dump() for one in episodes],
+        "compared": [one.model_dump() for one in changes],
+        "episodes": [one.model_dump() for one in over_draw],
+        "episodes_over_logprob": [one.model_dump() for one in over_logprob],
     }
     write_atomically(out / "summary.json", json.dumps(record, indent=2) + "\n")
     plot(steps, f"{given.env}, pocket model, {len(done)} seeds", out / "curve.svg")

@@ -78,13 +78,21 @@ def points(seeds: Sequence[JudgedStates]) -> list[CurvePoint]:
     return found
 
 
-def later_over_first(seeds: Sequence[JudgedStates]) -> CurvePoint:
-    """The critic of the last round with all candidates; its gain is over the critic of the first."""
-    first, last = (
-        [_by_task(one.by_round[place], "critic", CANDIDATES, one.temperatures[place]) for one in seeds]
-        for place in (0, -1)
+def compared(seeds: Sequence[JudgedStates]) -> list[CurvePoint]:
+    """With all candidates, the last round's critic over the first's and over log-probability, and its tilt over
+    log-probability: `gain` is over that.
+    """
+    last = len(seeds[0].by_round)
+    pairs = (
+        (f"round {last} over round 1", _with_all(seeds, "critic", last), _with_all(seeds, "critic", 1)),
+        (f"round {last} over logprob", _with_all(seeds, "critic", last), _with_all(seeds, "logprob", 1)),
+        (f"round {last} tilted over logprob", _with_all(seeds, "tilted", last), _with_all(seeds, "logprob", 1)),
     )
-    return _point(f"round {len(seeds[0].by_round)} over round 1", CANDIDATES, last, first)
+    return [_point(name, CANDIDATES, right, against) for name, right, against in pairs]
+
+
+def _with_all(seeds: Sequence[JudgedStates], rule: Choosing, number: int) -> list[Table]:
+    return [_by_task(one.by_round[number - 1], rule, CANDIDATES, one.temperatures[number - 1]) for one in seeds]
 
 
 def _by_task(states: Sequence[State], rule: Choosing, n: int, temperature: float = 1.0) -> Table:
