@@ -48,6 +48,24 @@ def test_a_report_weighs_tasks_alike_and_pairs_what_was_gained_by_seed_and_task(
     assert found[START].environment_steps is None
 
 
+def test_what_was_gained_is_of_the_seeds_and_tasks_that_both_have(tmp_path):
+    done = [
+        measured(tmp_path, START, 1, {"a": [0.0], "b": [0.0]}),
+        measured(tmp_path, START, 2, {"a": [1.0], "b": [1.0]}),
+        measured(tmp_path, "late", 2, {"a": [1.0], "b": [1.0], "c": [0.0]}),
+        measured(tmp_path, "other", 3, {"a": [1.0]}),
+    ]
+    found = {one.arm: one for one in findings(done, baseline=START) if one.measure == "score"}
+    assert (found["late"].gain, found["late"].n, found["other"].gain) == (0.0, 3, None)
+
+
+def test_an_arm_of_which_every_episode_broke_is_told_by_name(tmp_path):
+    broken = measured(tmp_path, "echo", 1, {"a": [0.0]})
+    broken.episodes.write_text(episode("a", ["look"], score=0.0, fault=True).model_dump_json() + "\n")
+    with pytest.raises(UsageError, match="every episode of echo broke"):
+        findings([broken], baseline=START)
+
+
 def test_seeds_come_one_after_the_other_so_that_a_study_cut_short_is_a_comparison():
     todo = jobs(STUDY, ["grpo", "echo"], 2, Path("out"))
     assert [(job.seed, job.arm) for job in todo[:3]] == [(1, START), (1, "grpo"), (1, "echo")]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel
 
+from align_echo.errors import UsageError
 from align_echo.interface import write_atomically
 from align_echo.intervals import RESAMPLES
 from align_echo.types import Trajectory
@@ -40,23 +41,29 @@ class Finding(BaseModel):
 
 
 def findings(done: Sequence[Job], *, baseline: str, seed: int = 0) -> list[Finding]:
-    """Success and score of every arm; gains are over `baseline`, by seed and task."""
+    """Success and score of every arm; gains are over `baseline`, on what both have of seeds and tasks.
+
+    Raises `UsageError` for an arm of which every episode broke.
+    """
     by_arm: dict[str, list[Job]] = defaultdict(list)
     for job in done:
         by_arm[job.arm].append(job)
     found = []
     for measure in ("success", "score"):
-        against = _table(by_arm[baseline], measure) if baseline in by_arm else None
+        against = _means(by_arm[baseline], measure) if baseline in by_arm else {}
         for arm, runs in by_arm.items():
-            table = _table(runs, measure)
-            low, high = interval(table, seed)
-            gained = None if against is None or arm == baseline else table[: len(against)] - against[: len(table)]
+            means = _means(runs, measure)
+            if not means:
+                raise UsageError(f"every episode of {arm} broke: look into {runs[0].measured}")
+            table = _table(means)
+            gains = {key: means[key] - against[key] for key in means.keys() & against.keys()}
+            gained = _table(gains) if gains and arm != baseline else None
             found.append(
                 Finding(
                     arm=arm,
                     measure=measure,
                     value=float(np.nanmean(table)),
-                    ci95=(low, high),
+                    ci95=interval(table, seed),
                     n=int(np.isfinite(table).sum()),
                     seeds=len(runs),
                     gain=None if gained is None else float(np.nanmean(gained)),
@@ -68,16 +75,21 @@ def findings(done: Sequence[Job], *, baseline: str, seed: int = 0) -> list[Findi
     return found
 
 
-def _table(runs: Sequence[Job], measure: str) -> Table:
-    """[seeds, tasks]: the mean over a task's episodes; NaN where all of them broke."""
-    rows = []
+def _means(runs: Sequence[Job], measure: str) -> dict[tuple[int, str], float]:
+    """By seed and task, the mean over the task's episodes; those that broke count for nothing."""
+    by_task: dict[tuple[int, str], list[float]] = defaultdict(list)
     for job in runs:
-        by_task: dict[str, list[float]] = defaultdict(list)
         for line in job.episodes.read_text(encoding="utf-8").splitlines():
             one = Trajectory.model_validate_json(line)
-            by_task[one.task_id] += [] if one.fault else [float(one.won) if measure == "success" else one.score]
-        rows.append([float(np.mean(by_task[task])) if by_task[task] else np.nan for task in sorted(by_task)])
-    return np.asarray(rows)
+            if not one.fault:
+                by_task[job.seed, one.task_id].append(float(one.won) if measure == "success" else one.score)
+    return {key: float(np.mean(found)) for key, found in by_task.items()}
+
+
+def _table(means: Mapping[tuple[int, str], float]) -> Table:
+    """[seeds, tasks], in order; NaN where there is none."""
+    seeds, tasks = sorted({seed for seed, _ in means}), sorted({task for _, task in means})
+    return np.asarray([[means.get((one, task), np.nan) for task in tasks] for one in seeds])
 
 
 def interval(table: Table, seed: int = 0) -> tuple[float, float]:
