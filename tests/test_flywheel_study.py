@@ -60,7 +60,8 @@ def test_episodes_are_played_with_one_draw_by_logprob_and_under_the_critic_of_ea
     assert len({job.folder for job in played}) == len(played)
 
 
-def test_a_critic_learns_all_weights_in_every_round(tmp_path):
-    wheel = wheels(STUDIES["alfworld"], [1], 2, tmp_path)[0]
+@pytest.mark.parametrize("env", sorted(STUDIES))
+def test_a_critic_learns_all_weights_in_every_round(env, tmp_path):
+    wheel = wheels(STUDIES[env], [1], 2, tmp_path)[0]
     config = Path(wheel.training[wheel.training.index("--config") + 1])
     assert read_settings(FitSettings, config, {}).weights == "full"

@@ -168,5 +168,6 @@ def about(player: Player, agent: Agent) -> str:
     line += f", weights {details['weights.agent'][:12]}" if "weights.agent" in details else ""
     if "best_of" not in details:
         return line
-    by = details.get("model.judge", f"the rule {details['pick']!r}")
+    judge, rule = details.get("model.judge"), f"the rule {details['pick']!r}"
+    by = judge if judge and details["pick"] == "critic" else f"{rule} and {judge}" if judge else rule
     return f"{line}, best of {details['best_of']} at temperature {details['temperature']} by {by}"

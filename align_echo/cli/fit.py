@@ -27,17 +27,18 @@ from align_echo.interface import write_atomically
 from align_echo.types import Frozen
 
 if TYPE_CHECKING:
-    from align_echo.flywheel.fitting import FitSettings, Question
+    from align_echo.flywheel.fitting import Asked, FitSettings
     from align_echo.flywheel.verdict_trainer import Telling
     from align_echo.models.local.encoding import ChatEncoder
 
 
 class Fitted(Frozen):
     """A critic that was trained: how many actions of how many `tasks` it learned from, and how it does on `held_out`
-    tasks, None without any. `too_long` actions were left out of both, as the conversation does not fit.
+    tasks, None without any. `too_long` actions were left out of both, as the conversation does not fit, and `one_sided`
+    ones were not learned from, as states were weighed and theirs are all right or all wrong.
 
-    Held-out actions are balanced like those learned from, and the temperature was fitted on them: that the report calls
-    the critic honest at that temperature is no news.
+    Held-out actions are half right and half wrong, and the temperature was fitted on them: that the report calls the
+    critic honest at that temperature is no news.
     """
 
     rule: Rule
@@ -46,6 +47,7 @@ class Fitted(Frozen):
     too_long: int
     temperature: float
     held_out: CriticReport | None
+    one_sided: int = 0
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class _Material:
     rule: Rule
     model: Any
     encoder: ChatEncoder
-    asked: list[Question]
+    asked: Asked
     tasks: int
     tested: list[Example]
     ids: list[tuple[int, ...]]
@@ -69,7 +71,8 @@ class _Material:
         from align_echo.flywheel.fitting import fit
 
         model = self.model.to("cuda" if torch.cuda.is_available() else "cpu")
-        return fit(model, self.encoder, self.asked, self.settings, checkpoints, resume=resume, callbacks=[telling])
+        asked = self.asked.questions
+        return fit(model, self.encoder, asked, self.settings, checkpoints, resume=resume, callbacks=[telling])
 
     def unjudged(self) -> list[LabelledVerdict]:
         return [
@@ -124,21 +127,24 @@ def fit_into(
     settings = read_settings(FitSettings, config, changes)
     source = source_of(model)
     lessons = lessons_of(collections, share, rule, seed=settings.seed, balance=settings.balance)
-    asked = asked_of(lessons, model, share, ["critic/verdict"], settings)
+    asked = asked_of(lessons, model, source, share, ["critic/verdict"], settings)
     check_folder(path, asked, resume=resume)
     material = _prepare(source, settings, lessons)
     open_folder(path, asked)
     counts = f"{len(material.ids):,} held out, {material.too_long:,} too long"
-    note(f"learning from {len(material.asked):,} actions by the rule {lessons.rule!r}; {counts}")
+    if material.asked.one_sided:
+        counts += f", {material.asked.one_sided:,} of states whose actions are all right or all wrong"
+    note(f"learning from {len(material.asked.questions):,} actions by the rule {lessons.rule!r}; {counts}")
     with resumable(path):
         temperature, held_out = fit_calibrated(path, material, settings)
         fitted = Fitted(
             rule=lessons.rule,
-            learned_from=len(material.asked),
+            learned_from=len(material.asked.questions),
             tasks=material.tasks,
             too_long=material.too_long,
             temperature=temperature,
             held_out=held_out,
+            one_sided=material.asked.one_sided,
         )
         write_atomically(path / "summary.json", fitted.model_dump_json(indent=2) + "\n")
     tell(held_out, temperature, "task")
@@ -161,9 +167,9 @@ def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
     context = int(getattr(model.config, "max_position_embeddings", 0) or settings.longest)
     longest = min(settings.longest, context)
     learned, tested = lessons.learned, lessons.tested
-    asked, too_long = questions(learned, encoder, lessons.rule, longest=longest, balance=settings.balance)
+    asked = questions(learned, encoder, lessons.rule, longest=longest, balance=settings.balance)
     fitting = [(one, ids) for one in tested if len(ids := question_ids(one, encoder)) <= longest]
-    check_both({VERDICTS[one.target] for one in asked}, longest)
+    check_both({VERDICTS[one.target] for one in asked.questions}, longest)
     if tested:
         check_both({one.label(lessons.rule) for one, _ in fitting}, longest)
     return _Material(
@@ -173,10 +179,10 @@ def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
         model=model,
         encoder=encoder,
         asked=asked,
-        tasks=len({one.task for one in asked}),
+        tasks=len({one.task for one in asked.questions}),
         tested=[one for one, _ in fitting],
         ids=[ids for _, ids in fitting],
-        too_long=too_long + len(tested) - len(fitting),
+        too_long=asked.too_long + len(tested) - len(fitting),
     )
 
 

@@ -50,15 +50,20 @@ def read_settings(kind: type[Settings], file: Path | None, changes: Mapping[str,
 
 
 def asked_of(
-    lessons: Lessons, model: str, share: float, prompts: Sequence[str], settings: Frozen
+    lessons: Lessons, model: str, source: str, share: float, prompts: Sequence[str], settings: Frozen
 ) -> dict[str, Any]:
-    """What `config.json` holds; `prompts` are those that the critic is asked and taught by."""
+    """What `config.json` holds; `prompts` are those that the critic is asked and taught by, `source` is where the files
+    of `model` are.
+    """
+    from align_echo.models.local.loading import content_hash
+
     return {
         "command": COMMAND,
         "align_echo": __version__,
         "examples": list(lessons.collections),
         "collections": [str(one) for one in lessons.collections.values()],
         "model": model,
+        "weights": content_hash(Path(source)) if Path(source).is_dir() else "",
         "rule": lessons.rule,
         "held_out": share,
         "prompt": {name: prompt_hash(name) for name in prompts},
@@ -68,7 +73,7 @@ def asked_of(
 
 def check_folder(path: Path, asked: Mapping[str, Any], *, resume: bool) -> None:
     """Refuse a folder of something else, without touching it. One without a checkpoint is begun anew. By what paths
-    the collections are named is no matter. Raises `UsageError`.
+    the collections and a model whose weights are on record are named is no matter. Raises `UsageError`.
     """
     if path.exists() and not path.is_dir():
         raise UsageError(f"{path} is a file; --out names a folder")
@@ -88,7 +93,8 @@ def check_folder(path: Path, asked: Mapping[str, Any], *, resume: bool) -> None:
         raise UsageError(f"{path} is not empty: add --resume to go on with it, or name another --out")
     if not ours:
         raise UsageError(f"there is no critic's training to resume in {path}")
-    other = sorted(key for key in {*stored, *asked} - {"collections"} if stored.get(key) != asked.get(key))
+    names = {"collections", "model"} if asked.get("weights") else {"collections"}
+    other = sorted(key for key in {*stored, *asked} - names if stored.get(key) != asked.get(key))
     if other:
         raise UsageError(f"{path} was started with another {other[0]}: resume with the same, or name another --out")
 

@@ -69,7 +69,7 @@ def fit_reasoning_into(
     settings = read_settings(ReasoningSettings, config, changes)
     source = source_of(model)
     lessons = lessons_of(collections, share, rule, seed=settings.seed)
-    asked = asked_of(lessons, model, share, ["critic/reasoned_verdict", "critic/reason"], settings)
+    asked = asked_of(lessons, model, source, share, ["critic/reasoned_verdict", "critic/reason"], settings)
     check_folder(path, asked, resume=resume)
     crew = gather(crew_config(model, settings))
     try:

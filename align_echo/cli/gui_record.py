@@ -5,6 +5,7 @@ Left out: what a step is made of (`flywheel/recording.py`), and scoring (`gui_st
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from align_echo.cli.console import note
@@ -34,6 +35,12 @@ def gui_record_into(out: Path, episodes: Path) -> Recording:
         raise UsageError(f"{file} holds episodes of {', '.join(sorted(others))}: screens are those of {ENVIRONMENT}")
     if any(one.interface != "none" for one in played):
         raise UsageError(f"{file} holds episodes under an interface: record those of the environment alone")
+    if len({one.split for one in played}) > 1:
+        raise UsageError(f"{file} holds episodes of several splits: record those of one")
+    twice = [one for one, count in Counter((each.task_id, each.sample) for each in played).items() if count > 1]
+    if twice:
+        task, sample = twice[0]
+        raise UsageError(f"{file} holds sample {sample} of {task} twice: an episode is recorded once")
 
     def tell(number: int) -> None:
         if number == 1:

@@ -71,10 +71,21 @@ def verdict_tokens(encoder: ChatEncoder) -> tuple[tuple[int, ...], tuple[int, ..
     return first_differing([encoder.plain(word) for word in VERDICTS], VERDICTS)
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What is learned from, and how many actions are not: `too_long`, and `one_sided`, those of states of which all
+    actions are right or all are wrong, where states are weighed.
+    """
+
+    questions: list[Question]
+    too_long: int
+    one_sided: int
+
+
 def questions(
     examples: Sequence[Example], encoder: ChatEncoder, rule: Rule, *, longest: int, balance: Balance = "dropped"
-) -> tuple[list[Question], int]:
-    """Those of the examples that the rule labels, that are not too long and that count; and how many are too long.
+) -> Asked:
+    """Those of the examples that the rule labels, that are not too long and that count.
 
     Raises `UsageError` where nothing counts.
     """
@@ -88,7 +99,7 @@ def questions(
         for (one, label, ids), weight in zip(short, weights, strict=True)
         if weight
     ]
-    return found, len(known) - len(short)
+    return Asked(found, too_long=len(known) - len(short), one_sided=len(short) - len(found))
 
 
 def steps(asked: Sequence[Question], settings: FitSettings) -> list[list[int]]:
@@ -134,13 +145,14 @@ def _dtype(model: Any) -> torch.dtype:
 def check_trees(model: Any, ids_T: Sequence[int], device: torch.device) -> None:
     """Raise `UsageError` if the model makes something else of conversations as a tree than of each alone.
 
-    So do models with a sliding window or a recurrent state. Tried on conversations made of the ids given.
+    So do models with a sliding window or a recurrent state. Tried on conversations made of the ids given: those of the
+    longest one, as a window that is wider than what is read does no harm.
     """
     half = len(ids_T) // 2
     tried = [tuple(ids_T), tuple(ids_T[:half]), (*ids_T[:half], *reversed(ids_T[half:]))]
     one = trees(tried, most_tokens=sum(map(len, tried)))[0]
     each = [torch.tensor(tried[row], device=device) for row in one.rows]
-    alone = torch.stack([model(input_ids=ids[None], use_cache=False).logits[0, -1] for ids in each])
+    alone = torch.stack([model(input_ids=ids[None], logits_to_keep=1, use_cache=False).logits[0, -1] for ids in each])
     with over_trees(model):
         together = tree_logits(model, one, device)
     if not torch.allclose(together.float(), alone.float(), atol=SAME, rtol=SAME):
@@ -163,7 +175,7 @@ def fit(
     if not asked:
         raise UsageError("there is no labelled action to learn from")
     model.config.use_cache = False
-    check_trees(model, asked[0].ids[:64], model.device)
+    check_trees(model, max((one.ids for one in asked), key=len), model.device)
     learner = learner_of(model, settings)
     words = verdict_tokens(encoder)[1]
 

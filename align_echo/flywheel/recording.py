@@ -8,7 +8,7 @@ of a right click is that of the smallest listed element around it. Left out: pla
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from align_echo.errors import EngineError, UsageError
@@ -78,8 +78,8 @@ def record(
     """Write a new step dataset with its predictions; it appears whole or not at all. `on_episode` is told the number
     of each episode that is played again, from 1.
 
-    Raises `UsageError` if the folder is there already, or no turn could be recorded; `EngineError` if that was since
-    the browser failed.
+    Raises `UsageError` if the folder is there already, no turn could be recorded, or an episode is none of the
+    environment's; `EngineError` if nothing was recorded since the browser failed; `MissingExtraError` without Pillow.
     """
     if folder.exists():
         raise UsageError(f"{folder} is there already: name another folder")
@@ -97,6 +97,8 @@ def record(
                     yield step
             except EngineError as error:
                 broken.append(error)
+        if not predictions:
+            raise broken[-1] if broken else UsageError(_why_nothing(counts))
 
     beside = folder.with_name(f".{folder.name}.recording")
     shutil.rmtree(beside, ignore_errors=True)
@@ -104,16 +106,16 @@ def record(
         write_steps(steps(), beside)
         write_predictions(predictions, beside / PREDICTIONS)
         beside.rename(folder)
-    except UsageError as error:
-        if predictions:
-            raise
-        if broken:
-            raise broken[-1] from error
-        raise UsageError("the expert knows no action in any turn of these episodes: nothing to record") from error
     finally:
         env.close()
         shutil.rmtree(beside, ignore_errors=True)
     return Recording(episodes=len(episodes), steps=len(predictions), broken=len(broken), **counts)
+
+
+def _why_nothing(counts: Mapping[str, int]) -> str:
+    if counts["no_expert"]:
+        return "the expert knows no action in any turn that came out again as it had: nothing to record"
+    return "no episode came out again as it had: record where they were played, with the same browser"
 
 
 def _again(

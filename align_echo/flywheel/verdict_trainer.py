@@ -44,7 +44,7 @@ class LearningSettings(Section):
 @dataclass(frozen=True)
 class Part:
     """Some questions of a step, computed at once: `logits` gives what a model says after each [R, V], with gradient,
-    and `words` [R] are the tokens that it should have said. `weights` [R] are what each counts, 1 on average of a step.
+    and `words` [R] are the tokens that it should have said. `weights` [R] are what each counts, about 1 on average.
     """
 
     logits: Callable[[Any], torch.Tensor]

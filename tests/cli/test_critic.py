@@ -178,6 +178,36 @@ def test_resume_asks_for_the_same(examples, model, run):
     assert "critic was started with another settings" in err
 
 
+def test_the_model_of_a_resumed_training_is_told_by_its_files_not_by_its_path(examples, model, run):
+    shutil.copytree(model, "one")
+    assert run(*train(examples, Path("one"), "--held-out", "0"))[0] == 0
+    shutil.move("one", "other")
+    status, _, err = run(*train(examples, Path("other"), "--held-out", "0", "--resume"))
+    assert status == 0, err
+    tiny_model(seed=1, context=8000).save_pretrained("other")
+    status, _, err = run(*train(examples, Path("other"), "--held-out", "0", "--resume"))
+    assert (status, err.count("\n")) == (2, 1)
+    assert "critic was started with another weights" in err
+
+
+def test_weighed_states_are_learned_from_whole_unless_their_actions_are_all_right_or_all_wrong(model, run):
+    made = [
+        example(f"task {task}", action, nearer="correct" if action == "look" else "wrong")
+        for task, actions in enumerate([("look", "go", "wait"), ("look", "go"), ("go",)])
+        for action in actions
+    ]
+    write_examples(made, Path("some.parquet"))
+    Path("weighed.yaml").write_text("balance: weighed\n")
+    status, _, err = run(*train(Path("some.parquet"), model, "--held-out", "0", "--config", "weighed.yaml"))
+    assert status == 0, err
+    assert "1 of states whose actions are all right or all wrong" in err
+    fitted = Fitted.model_validate_json(Path("critic/summary.json").read_text())
+    assert (fitted.learned_from, fitted.tasks, fitted.one_sided) == (5, 2, 1)
+    status, _, err = run(*train(Path("some.parquet"), model, "--held-out", "0", "--out", "dropped"))
+    assert status == 0, err
+    assert Fitted.model_validate_json(Path("dropped/summary.json").read_text()).learned_from == 4
+
+
 def test_the_seed_of_a_config_counts_unless_the_command_names_another(examples, model, run):
     Path("settings.yaml").write_text("seed: 7\n")
     command = train(examples, model, "--held-out", "0", "--config", "settings.yaml")

@@ -96,6 +96,16 @@ def test_examples_and_the_summary_say_what_the_episodes_say(env, tmp_path):
     assert json.loads((tmp_path / "summary.json").read_text()) == collected.model_dump(mode="json")
 
 
+def test_turns_that_do_not_come_out_again_have_no_labels_and_are_counted(env, tmp_path):
+    first = episode(env, *TURNS)
+    steps = (first.steps[0], first.steps[1].model_copy(update={"observation": "?"}))
+    played = [first, first.model_copy(update={"sample": 1, "steps": steps})]
+    collected = finish(
+        played, label_all(Engines(), played, tmp_path), chat, tmp_path, action_format="", weights=""
+    )
+    assert (collected.turns, collected.unlabelled) == (4, 1)
+
+
 def test_a_collection_is_read_as_it_was_made_and_a_part_of_one_is_refused(env, tmp_path):
     whole(env, tmp_path)
     played, labelled = read_collection(tmp_path)

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from peft import PeftModel
-from transformers import TrainerCallback
+from transformers import PhimoeConfig, PhimoeForCausalLM, TrainerCallback
 
 from align_echo.critic.verdict import VERDICTS
 from align_echo.errors import UsageError
@@ -95,13 +95,28 @@ def test_a_model_that_does_not_look_at_all_that_came_before_is_refused():
         check_trees(model, ids, CPU)
 
 
+def test_a_window_that_only_a_long_conversation_meets_is_refused_where_there_is_one(tmp_path):
+    config = PhimoeConfig(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=64,
+        vocab_size=tiny_model().config.vocab_size, num_local_experts=2, num_experts_per_tok=1, sliding_window=100,
+    )  # fmt: skip
+    model = PhimoeForCausalLM(config)
+    model.train(False)
+    for one in model.parameters():
+        torch.nn.init.normal_(one, std=0.2)
+    long = Question(ids=(*asked()[0].ids, *[5] * 200, *asked()[0].ids), target=0, task="a", episode="a")
+    with pytest.raises(UsageError, match="as a tree"):
+        fit(model, ENCODER, [*asked(), long], SETTINGS, tmp_path)
+    check_trees(model, long.ids[:64], CPU)
+
+
 def asked() -> list[Question]:
     """Whether an action is right can be told from its first word."""
     words = {"go": "correct", "sing": "wrong", "take": "correct", "dance": "wrong"}
     made = [
         example(f"task {task}", f"{word} {task}", nearer=label) for task in range(12) for word, label in words.items()
     ]
-    return questions(made, ENCODER, "nearer", longest=4096)[0]
+    return questions(made, ENCODER, "nearer", longest=4096).questions
 
 
 SETTINGS = FitSettings(weights="full", lr=5e-3, epochs=12, batch_size=8, tokens_per_tree=600, save_every=5)
@@ -167,13 +182,15 @@ def test_steps_learn_from_whole_episodes_in_another_order_every_epoch():
 def test_questions_end_where_the_verdicts_begin_to_differ_and_long_ones_are_left_out():
     start, words = verdict_tokens(ENCODER)
     made = [example(nearer="wrong"), example("b", nearer=None), example("c", "word " * 200, nearer="correct")]
-    (one,), too_long = questions(made, ENCODER, "nearer", longest=200)
-    assert too_long == 1
+    made_of = questions(made, ENCODER, "nearer", longest=200)
+    (one,) = made_of.questions
+    assert (made_of.too_long, made_of.one_sided) == (1, 0)
     assert one.ids[len(one.ids) - len(start) :] == start
     assert ENCODER.plain("wrong")[len(start)] == words[one.target]
     weighed = [example("b", "go", nearer="correct"), example("b", "sing", nearer="wrong"), *made]
-    found, too_long = questions(weighed, ENCODER, "nearer", longest=200, balance="weighed")
-    assert ([(one.task, one.weight) for one in found], too_long) == ([("b", 1), ("b", 1)], 1)
+    found = questions(weighed, ENCODER, "nearer", longest=200, balance="weighed")
+    assert [(one.task, one.weight) for one in found.questions] == [("b", 1), ("b", 1)]
+    assert (found.too_long, found.one_sided) == (1, 1)
     with pytest.raises(UsageError, match="collect with more --candidates"):
         questions(made, ENCODER, "nearer", longest=200, balance="weighed")
     with pytest.raises(UsageError, match="no labelled action"):

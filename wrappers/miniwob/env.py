@@ -10,7 +10,7 @@ import dataclasses
 import io
 from typing import TYPE_CHECKING
 
-from align_echo.errors import EngineError, ReplyFormatError, UsageError
+from align_echo.errors import EngineError, MissingExtraError, ReplyFormatError, UsageError
 from align_echo.wrappers.gui.actions import (
     Click,
     Drag,
@@ -74,9 +74,14 @@ class MiniWoBEnv(TextEnv):
         return Oracle(self._page, self._task, done=self.state.done, won=self.state.won)
 
     def screenshot(self) -> Image:
-        """The page as an RGB picture of 160 by 210 pixels. Raises `EngineError`, `UsageError` before a reset."""
-        from PIL import Image
+        """The page as an RGB picture of 160 by 210 pixels.
 
+        Raises `EngineError`, `UsageError` before a reset, `MissingExtraError` without Pillow.
+        """
+        try:
+            from PIL import Image
+        except ImportError as error:
+            raise MissingExtraError("screenshots", "gui") from error
         self._check_started()
         return Image.open(io.BytesIO(self._page.screenshot())).convert("RGB")
 

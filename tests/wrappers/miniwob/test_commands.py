@@ -102,6 +102,34 @@ def test_where_the_browser_fails_the_expert_is_not_to_blame(elsewhere):
     assert not (elsewhere / "data").exists()
 
 
+def test_where_nothing_comes_out_again_the_expert_is_not_to_blame(elsewhere, capsys):
+    assert main([*EVALUATE, "--agent", "expert"]) == 0
+    file = elsewhere / "run" / "trajectories" / "none.jsonl"
+    begun = [one.model_copy(update={"initial_observation": "?"}) for one in played(elsewhere)]
+    file.write_text("".join(one.model_dump_json() + "\n" for one in begun))
+    assert main(["critic", "gui-record", "run", "--out", "data"]) == 2
+    assert "no episode came out again as it had" in capsys.readouterr().err
+    elsewhere_played = [one.model_copy(update={"task_id": "no-such-page/0"}) for one in begun]
+    file.write_text("".join(one.model_dump_json() + "\n" for one in elsewhere_played[:1]))
+    assert main(["critic", "gui-record", "run", "--out", "data"]) == 2
+    assert "no task 'no-such-page/0'" in capsys.readouterr().err
+    assert not (elsewhere / "data").exists()
+
+
+def test_episodes_of_several_splits_and_one_that_is_there_twice_are_refused_before_any_is_played(elsewhere, capsys):
+    assert main([*EVALUATE, "--agent", "expert"]) == 0
+    file = elsewhere / "run" / "trajectories" / "none.jsonl"
+    first, second, third = played(elsewhere)
+    told = {"holds sample 0": (first, second, first), "of several splits": (first, second, third)}
+    for said, episodes in told.items():
+        other = episodes[2].model_copy(update={"split": "train"}) if "splits" in said else episodes[2]
+        file.write_text("".join(one.model_dump_json() + "\n" for one in (*episodes[:2], other)))
+        assert main(["critic", "gui-record", "run", "--out", "data"]) == 2
+        shown = capsys.readouterr().err
+        assert said in shown
+        assert "episodes again" not in shown
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 
-from align_echo.errors import EngineError, UsageError
+from align_echo.errors import EngineError, MissingExtraError, UsageError
 from align_echo.wrappers.miniwob.env import MiniWoBEnv
 from align_echo.wrappers.miniwob.page import Page
 from align_echo.wrappers.miniwob.screen import ENDED
@@ -207,6 +208,13 @@ def test_the_screenshot_is_the_page_in_its_size_and_changes_with_it(env):
 def test_a_screenshot_before_a_reset_is_refused():
     with pytest.raises(UsageError, match="reset"):
         MiniWoBEnv("test").screenshot()
+
+
+def test_a_screenshot_without_pillow_tells_what_to_install(env, monkeypatch):
+    begin(env, "click-test/0")
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'align-echo\[gui\]'"):
+        env.screenshot()
 
 
 def test_two_clicks_on_one_element_are_read_alike_unless_the_point_counts(env):
