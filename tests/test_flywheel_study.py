@@ -9,9 +9,13 @@ import pytest
 pytest.importorskip("sklearn")
 
 from align_echo.cli.fit_folder import read_settings
+from align_echo.critic.verdict import Verdict
 from align_echo.flywheel.fitting import FitSettings
+from align_echo.flywheel.trial import Opinion, State
+from align_echo.types import Candidate
 from benchmarks.flywheel.report import JudgedStates, compared, plot, points, table_of
 from benchmarks.flywheel.runs import STUDIES, plays, wheels
+from benchmarks.flywheel.wordings import LEAST, auroc, by_wording
 from tests.flywheel.test_trial import Say, contrary, honest, state
 
 DRAWN = ("xxxxxxxA", "Axxxxxxx", "xxxxxxxx", "xAxxxxxx")
@@ -65,3 +69,16 @@ def test_a_critic_learns_all_weights_in_every_round(env, tmp_path):
     wheel = wheels(STUDIES[env], [1], 2, tmp_path)[0]
     config = Path(wheel.training[wheel.training.index("--config") + 1])
     assert read_settings(FitSettings, config, {}).weights == "full"
+
+
+def test_a_wording_that_is_right_here_and_wrong_there_is_told_apart_by_whoever_scores_it_higher_where_it_is_right():
+    labels: list[Verdict] = ["correct", "wrong"] * LEAST
+    drawn = (Candidate(action="buy", logprob=-1.0),)
+    states = [State("a", drawn, {"buy": label}, {"buy": Opinion("correct", 1.0)}) for label in labels]
+    (buy,) = by_wording([*states, state("A")]).values()
+    right = [one.right for one in buy]
+    assert (sum(right), sum(one.said_right for one in buy)) == (LEAST, 2 * LEAST)
+    assert auroc(right, [one.logit for one in buy]) == 0.5
+    assert auroc(right, [float(one) for one in right]) == 1.0
+    assert auroc(right, [None, *(one.logit for one in buy[1:])]) is None
+    assert by_wording(states[:-1]) == {}
