@@ -21,6 +21,11 @@ from tests.flywheel.test_trial import Say, contrary, honest, state
 DRAWN = ("xxxxxxxA", "Axxxxxxx", "xxxxxxxx", "xAxxxxxx")
 
 
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch):
+    monkeypatch.setattr("benchmarks.flywheel.report.RESAMPLES", 100)
+
+
 def judged(*rounds: Say) -> JudgedStates:
     """The same states, two tasks, as the critic of each round sees them."""
     by_round = tuple([state(one, say, task=str(place % 2)) for place, one in enumerate(DRAWN)] for say in rounds)

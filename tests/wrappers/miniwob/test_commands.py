@@ -38,11 +38,6 @@ def test_the_novice_is_evaluated_and_its_refused_actions_are_counted(elsewhere):
     assert len({one.task_id.split("/")[0] for one in played(elsewhere)}) == 3
 
 
-def test_the_expert_wins_all(elsewhere):
-    assert main([*EVALUATE, "--agent", "expert"]) == 0
-    assert all(one.won for one in played(elsewhere))
-
-
 def test_the_best_of_several_candidates_of_the_novice_is_sent(elsewhere):
     best = ["--agent", "vanilla", "--model", "novice", "--temperature", "1", "--best-of", "4", "--pick", "majority"]
     assert main([*EVALUATE, *best]) == 0
@@ -55,9 +50,10 @@ def steps_of(folder) -> list[dict[str, object]]:
     return [json.loads(line) for line in (folder / "data" / "steps.jsonl").read_text().splitlines()]
 
 
-def test_recorded_steps_of_the_expert_are_all_right(elsewhere, capsys):
+def test_the_expert_wins_all_and_its_recorded_steps_are_all_right(elsewhere, capsys):
     pytest.importorskip("PIL")
     assert main([*EVALUATE, "--agent", "expert"]) == 0
+    assert all(one.won for one in played(elsewhere))
     assert main(["critic", "gui-record", "run", "--out", "data"]) == 0
     assert "episodes again" in capsys.readouterr().err
     assert main(["critic", "gui-record", "run", "--out", "data"]) == 2
@@ -102,32 +98,35 @@ def test_where_the_browser_fails_the_expert_is_not_to_blame(elsewhere):
     assert not (elsewhere / "data").exists()
 
 
+TOLD = {"environment": "miniwob", "split": "expert_test", "task_id": "click-test/0", "agent": "a", "goal": "g"}
+
+
+def write(folder, *changes: dict[str, object]) -> None:
+    """Episodes of no step, each with a change."""
+    (folder / "run" / "trajectories").mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(TOLD | {"initial_observation": "?"} | change) + "\n" for change in changes]
+    (folder / "run" / "trajectories" / "none.jsonl").write_text("".join(lines))
+
+
 def test_where_nothing_comes_out_again_the_expert_is_not_to_blame(elsewhere, capsys):
-    assert main([*EVALUATE, "--agent", "expert"]) == 0
-    file = elsewhere / "run" / "trajectories" / "none.jsonl"
-    begun = [one.model_copy(update={"initial_observation": "?"}) for one in played(elsewhere)]
-    file.write_text("".join(one.model_dump_json() + "\n" for one in begun))
-    assert main(["critic", "gui-record", "run", "--out", "data"]) == 2
-    assert "no episode came out again as it had" in capsys.readouterr().err
-    elsewhere_played = [one.model_copy(update={"task_id": "no-such-page/0"}) for one in begun]
-    file.write_text("".join(one.model_dump_json() + "\n" for one in elsewhere_played[:1]))
-    assert main(["critic", "gui-record", "run", "--out", "data"]) == 2
-    assert "no task 'no-such-page/0'" in capsys.readouterr().err
-    assert not (elsewhere / "data").exists()
-
-
-def test_episodes_of_several_splits_and_one_that_is_there_twice_are_refused_before_any_is_played(elsewhere, capsys):
-    assert main([*EVALUATE, "--agent", "expert"]) == 0
-    file = elsewhere / "run" / "trajectories" / "none.jsonl"
-    first, second, third = played(elsewhere)
-    told = {"holds sample 0": (first, second, first), "of several splits": (first, second, third)}
-    for said, episodes in told.items():
-        other = episodes[2].model_copy(update={"split": "train"}) if "splits" in said else episodes[2]
-        file.write_text("".join(one.model_dump_json() + "\n" for one in (*episodes[:2], other)))
+    step = {"reply": "x", "action": "click(80, 130)", "observation": "", "raw_observation": "", "usage": {}}
+    changes: dict[str, dict[str, object]] = {"came out again as it had": {"steps": [step]}, "no task": {"task_id": "a/0"}}
+    for reason, change in changes.items():
+        write(elsewhere, change)
         assert main(["critic", "gui-record", "run", "--out", "data"]) == 2
-        shown = capsys.readouterr().err
-        assert said in shown
-        assert "episodes again" not in shown
+        assert reason in capsys.readouterr().err
+        assert not (elsewhere / "data").exists()
+
+
+@pytest.mark.parametrize(("change", "reason"), [({}, "holds sample 0"), ({"split": "train"}, "of several splits")])
+def test_episodes_of_several_splits_and_one_that_is_there_twice_are_refused_before_any_is_played(
+    elsewhere, capsys, change, reason
+):
+    write(elsewhere, {}, change)
+    assert main(["critic", "gui-record", "run", "--out", "data"]) == 2
+    shown = capsys.readouterr().err
+    assert reason in shown
+    assert "episodes again" not in shown
 
 
 @pytest.mark.parametrize(
@@ -139,10 +138,7 @@ def test_episodes_of_several_splits_and_one_that_is_there_twice_are_refused_befo
     ],
 )
 def test_episodes_that_have_no_screens_are_refused(elsewhere, capsys, change, reason):
-    told = {"environment": "miniwob", "split": "expert_test", "task_id": "click-test/0", "agent": "a", "goal": "g"}
-    line = json.dumps(told | {"initial_observation": ""} | change)
-    (elsewhere / "run" / "trajectories").mkdir(parents=True)
-    (elsewhere / "run" / "trajectories" / "none.jsonl").write_text(line + "\n")
+    write(elsewhere, change)
     assert main(["critic", "gui-record", "run", "--out", "data"]) == 2
     assert reason in capsys.readouterr().err
     assert not (elsewhere / "data").exists()
