@@ -110,7 +110,8 @@ def write(folder, *changes: dict[str, object]) -> None:
 
 def test_where_nothing_comes_out_again_the_expert_is_not_to_blame(elsewhere, capsys):
     step = {"reply": "x", "action": "click(80, 130)", "observation": "", "raw_observation": "", "usage": {}}
-    changes: dict[str, dict[str, object]] = {"came out again as it had": {"steps": [step]}, "no task": {"task_id": "a/0"}}
+    changes: dict[str, dict[str, object]]
+    changes = {"no episode came out again": {"steps": [step]}, "no task": {"task_id": "a"}}
     for reason, change in changes.items():
         write(elsewhere, change)
         assert main(["critic", "gui-record", "run", "--out", "data"]) == 2
