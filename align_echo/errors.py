@@ -7,9 +7,19 @@ episode runs is not raised to the user: it becomes a `Fault` on its trajectory (
 
 from __future__ import annotations
 
+from align_echo.redaction import redacted
+
+
+def install_line(extra: str) -> str:
+    """How an extra is installed. The package is on no index: pip takes it from a checkout."""
+    return f"pip install '.[{extra}]' in a checkout of align-echo"
+
 
 class AlignEchoError(Exception):
-    """Base of all errors below."""
+    """Base of all errors below. No message holds a key or a password."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*(redacted(one) if isinstance(one, str) else one for one in arguments))
 
 
 class UsageError(AlignEchoError, ValueError):
@@ -24,7 +34,7 @@ class MissingExtraError(AlignEchoError, ImportError):
     """An optional dependency is not installed; the message holds the exact install line."""
 
     def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs an extra: pip install 'align-echo[{extra}]'")
+        super().__init__(f"{feature} needs an extra: {install_line(extra)}")
 
 
 class InterfaceError(AlignEchoError, ValueError):
@@ -39,8 +49,21 @@ class ModelError(AlignEchoError, RuntimeError):
     """A chat model could not be reached or gave no usable reply after the retries."""
 
 
+class AgentError(AlignEchoError, RuntimeError):
+    """An agent's own code failed, or what it gave is no reply. `__cause__` is what the code raised."""
+
+
 class RequestRejectedError(ModelError):
     """The endpoint refused this one request (too long, filtered): asking again would not help, others may work."""
+
+
+class NoAnswerError(ModelError):
+    """A model answered, but in no way that could be used, as often as it was asked. Asked anew it may do better."""
+
+
+class ReplyWithheldError(ModelError):
+    """The endpoint answered without a reply: filtered, refused, empty of content, or a tool call that nobody asked for.
+    """
 
 
 class ContextOverflowError(RequestRejectedError):

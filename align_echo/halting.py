@@ -1,20 +1,21 @@
 """Giving up work on threads: what waits for long inside a batch is woken and ends with `CancelledError`.
 
-A batch makes a `Halt` and works `under` it. Waiting for a model's reply (`result_of`) and before an endpoint is asked
-again (`pause`) ends once it is set, in the thread that works under it and in those that were handed its context. Left
-out: interrupting what waits in any other way.
+A batch makes a `Halt` and works `under` it, or works `together`. Waiting for a model's reply (`result_of`) and before
+an endpoint is asked again (`pause`) ends once it is set, in the thread that works under it and in those that were
+handed its context. Left out: interrupting what waits in any other way.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, Future
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar, copy_context
 from typing import TypeVar
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
@@ -71,6 +72,37 @@ def under(halt: Halt) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """What the block waits for, on threads that were handed its context too, ends when it is left by an exception.
+
+    It also ends with the halt around the block, if there is one.
+    """
+    halt, around = Halt(), _current.get()
+    with under(halt), around.waking(halt.set) if around else nullcontext():
+        try:
+            yield
+        except BaseException:
+            halt.set()
+            raise
+
+
+def on_threads(work: Callable[[Item], Result], items: Iterable[Item], threads: int) -> list[Result]:
+    """What `work` gives for each item, in order, so many at once.
+
+    What one raises is raised here, and ends what the others wait for; those that have not begun are not begun.
+    """
+    with ThreadPoolExecutor(threads) as pool, together():
+        try:
+            futures = [pool.submit(copy_context().run, work, item) for item in items]
+            ended, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            failed = next((future for future in futures if future in ended and future.exception()), None)
+            return [future.result() for future in ([failed] if failed else futures)]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def result_of(future: Future[Result]) -> Result:

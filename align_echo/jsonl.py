@@ -14,6 +14,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from align_echo.errors import UsageError
+from align_echo.redaction import without_secrets
 
 Record = TypeVar("Record", bound=BaseModel)
 
@@ -27,8 +28,8 @@ class JsonlFile:
         self._repaired = False
 
     def append(self, record: BaseModel) -> None:
-        """Add one record; it is with the operating system when this returns."""
-        line = (record.model_dump_json() + "\n").encode()
+        """Add one record, without keys and passwords; it is with the operating system when this returns."""
+        line = (without_secrets(record.model_dump_json()) + "\n").encode()
         with self._lock:
             if not self._repaired:
                 self.path.parent.mkdir(parents=True, exist_ok=True)

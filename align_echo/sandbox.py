@@ -1,7 +1,8 @@
 """Runs interface code: one interpreter session per episode, in a worker process without files, network or processes.
 
 The interpreter is pydantic-monty (Rust); `sandbox_pool.py` keeps its workers. Interface code reaches the outside
-through one door only, the engine call, which the caller serves (`Engine`); what it logs is collected and bounded.
+through one door only, the engine call, which the caller serves (`Engine`); what it logs is collected and bounded, and
+so is all text that passes between it and this process, whose own work for it counts against its seconds.
 Whatever goes wrong inside is an `InterfaceError` here. Not here: which engine calls are allowed and what an episode
 does after a failure (`wrappers/align_wrapper.py`), and how source is made ready for the interpreter
 (`sandbox_source.py`; `sandbox_prelude.py` and `sandbox_stdlib.py` run inside).
@@ -10,11 +11,12 @@ does after a failure (`wrappers/align_wrapper.py`), and how source is made ready
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from align_echo.errors import InterfaceError, UsageError
+from align_echo.errors import InterfaceError
 from align_echo.interface import InterfaceContract
 from align_echo.sandbox_pool import Worker
 from align_echo.sandbox_source import PreparedSource, prepare
@@ -26,23 +28,20 @@ if TYPE_CHECKING:
 ENGINE = "_align_engine"
 """The name under which interface code's `env.step` reaches the host."""
 
-ARGUMENTS = {
-    "env": "_align_env",
-    "logger": "_align_logger",
-    "init_obs": "_align_init_obs",
-    "task": "_align_task",
-    "agent_action": "_align_action",
-}
-"""The arguments that a contract may name, and what is passed for each."""
-
 _INTERFACE_FEED = "<python-input-1>"
 _SUSPENSIONS_A_TURN = 1_000
+_ODD_EXCEPTION = "exceptions can only be called with zero or one string argument"
+_MESSAGE = 2_000
+"""Of what an exception says so many characters are looked at."""
 
 
 class SandboxLimits(Frozen):
-    """What interface code may use up. `seconds` of execution, engine calls, log and text (characters) are per turn.
+    """What interface code may use up. `seconds`, engine calls, log and text (characters) are per turn.
 
-    `memory` (bytes) is per episode. After `deaths` lost sessions the interface is bypassed until the next reset.
+    `seconds` are those of the interpreter, and those that this process spends on what it asks for; what the environment
+    takes to answer is not counted. `crossing` is all text (characters) that passes between the two in a turn: calls,
+    replies, what is printed and what is returned. `text` is how much of what is returned is kept. `memory` (bytes) is
+    per episode. After `deaths` lost sessions the interface is bypassed until the next reset.
     """
 
     seconds: float = 2.0
@@ -51,6 +50,7 @@ class SandboxLimits(Frozen):
     log_lines: int = 200
     log_text: int = 50_000
     text: int = 20_000
+    crossing: int = 3_000_000
     deaths: int = 3
 
 
@@ -80,8 +80,12 @@ class Returned(NamedTuple):
     done: bool
 
 
+LEVELS = ("debug", "info", "warning", "error")
+"""Levels of the logger. What interface code logs under any other name counts as printed."""
+
+
 class LogLine(NamedTuple):
-    """One line of an episode's log. `level` is the logger's, "print", or the wrapper's own ("fallback" ...)."""
+    """One line that interface code logged or printed. `level` is one of `LEVELS` or "print"."""
 
     level: str
     message: str
@@ -158,8 +162,8 @@ class SandboxSession:
 
         Whatever the engine raises besides `RefusedError` ends the session and is passed on.
         """
-        value = self._run(self._wrap_step, {"_align_action": action})
-        if type(value) is not tuple or [type(part) for part in value] != [str, bool, bool]:
+        value = self._run(self._wrap_step, {"_align_agent_action": action})
+        if type(value) is not tuple or len(value) != 3 or [type(part) for part in value] != [str, bool, bool]:
             raise InterfaceError("WrapStep did not return (observation, reward, done)")
         return Returned(value[0][: self._limits.text], value[1], value[2])
 
@@ -194,32 +198,33 @@ class SandboxSession:
             raise
         except Exception as error:
             self.close()
-            raise InterfaceError(f"the sandbox failed: {type(error).__name__}: {error}"[:500]) from error
+            raise InterfaceError(printable(f"the sandbox failed: {type(error).__name__}: {error}"[:500])) from error
 
     def _drive(self, session: pydantic_monty.MontySession, code: str, inputs: dict[str, Any]) -> Any:
         """Answer what the interpreter asks for until the snippet ends. Only the engine call has an answer."""
         from pydantic_monty import FunctionSnapshot, MontyComplete, NameLookupSnapshot
 
+        spent = _Spending(self._limits, self._log)
         snapshot = session.feed_start(
             code, inputs=inputs, external_lookup={ENGINE: _no_engine}, print_callback=self._log.collect
         )
-        engine_calls = suspensions = 0
         while not isinstance(snapshot, MontyComplete):
-            suspensions += 1
-            if suspensions > _SUSPENSIONS_A_TURN:
-                raise InterfaceError("the interface asked for what does not exist too often in one turn")
+            spent.one_more_request()
+            if isinstance(snapshot, FunctionSnapshot):
+                spent.passing(*snapshot.args, *snapshot.kwargs.values())
+            elif isinstance(snapshot, NameLookupSnapshot):
+                spent.passing(snapshot.variable_name)
             if isinstance(snapshot, FunctionSnapshot) and snapshot.is_os_function:
                 snapshot = snapshot.resume_not_handled()
             elif isinstance(snapshot, FunctionSnapshot) and snapshot.function_name == ENGINE:
-                engine_calls += 1
-                if engine_calls > self._limits.engine_calls:
-                    raise InterfaceError(f"more than {self._limits.engine_calls} calls of env.step in one turn")
-                snapshot = snapshot.resume(self._serve(snapshot.args))
+                snapshot = snapshot.resume(spent.serving(self._serve, snapshot.args))
             elif isinstance(snapshot, FunctionSnapshot | NameLookupSnapshot):
                 snapshot = snapshot.resume_auto()
             else:
                 raise InterfaceError("interface code waits for something that never comes")
-        return snapshot.output
+        output = snapshot.output
+        spent.passing(*(output if type(output) is tuple else (output,)))
+        return output
 
     def _serve(self, arguments: tuple[Any, ...]) -> pydantic_monty.ExternalResult:
         if len(arguments) != 1 or type(arguments[0]) is not str:
@@ -230,6 +235,51 @@ class SandboxSession:
             return {"exc_type": "PermissionError", "message": str(refusal)}
         except Exception as error:
             raise _EngineFailed(error) from error
+
+
+class _Spending:
+    """What one snippet used up of the limits that the interpreter does not watch. Each method raises `InterfaceError`
+    once it is too much.
+    """
+
+    def __init__(self, limits: SandboxLimits, log: _LogBuffer) -> None:
+        self._limits = limits
+        self._log = log
+        self._logged_before = log.size
+        self._requests = self._engine_calls = self._characters = 0
+        self._began = time.monotonic()
+        self._elsewhere = 0.0
+
+    def one_more_request(self) -> None:
+        """The snippet waits for an answer."""
+        self._requests += 1
+        if self._requests > _SUSPENSIONS_A_TURN:
+            raise InterfaceError("the interface asked for what does not exist too often in one turn")
+        if time.monotonic() - self._began - self._elsewhere > self._limits.seconds:
+            raise InterfaceError(f"the interface took too long (over {self._limits.seconds:g} s, its calls included)")
+
+    def passing(self, *values: object) -> None:
+        """These values pass into or out of the interpreter. What holds no text itself is left to the clock."""
+        self._characters += sum(len(value) for value in values if isinstance(value, str | bytes))
+        logged = self._log.size - self._logged_before
+        if self._characters + logged > self._limits.crossing:
+            raise InterfaceError(
+                f"more than {self._limits.crossing} characters passed into and out of the interface in one turn"
+            )
+
+    def serving(
+        self, serve: Callable[[tuple[Any, ...]], pydantic_monty.ExternalResult], arguments: tuple[Any, ...]
+    ) -> pydantic_monty.ExternalResult:
+        """What an engine call is answered with; the environment's own time is not counted."""
+        self._engine_calls += 1
+        if self._engine_calls > self._limits.engine_calls:
+            raise InterfaceError(f"more than {self._limits.engine_calls} calls of env.step in one turn")
+        began = time.monotonic()
+        answer = serve(arguments)
+        self._elsewhere += time.monotonic() - began
+        reply = answer.get("return_value")
+        self.passing(*(reply if isinstance(reply, tuple) else ()))
+        return answer
 
 
 class _EngineFailed(Exception):
@@ -244,13 +294,7 @@ def _no_engine(action: str) -> EngineReply:
 
 
 def _call(function: str, arguments: tuple[str, ...]) -> str:
-    return f"{function}({', '.join(_argument(name) for name in arguments)})"
-
-
-def _argument(name: str) -> str:
-    if name not in ARGUMENTS:
-        raise UsageError(f"a contract cannot have the argument {name!r}; known: {', '.join(ARGUMENTS)}")
-    return ARGUMENTS[name]
+    return f"{function}({', '.join(f'_align_{name}' for name in arguments)})"
 
 
 @functools.cache
@@ -263,14 +307,25 @@ def _prelude() -> str:
 # ---------------------------------------------------------------- what went wrong, in words
 
 
+def printable(text: str) -> str:
+    """Text without what steers a terminal: control and formatting characters but for line breaks and tabs.
+
+    Spaces of other kinds are plain ones.
+    """
+    plain = (" " if letter.isspace() and letter not in "\n\t" else letter for letter in text)
+    return "".join(letter for letter in plain if letter.isprintable() or letter in "\n\t")
+
+
 def _describe(error: pydantic_monty.MontyError, source: PreparedSource) -> tuple[bool, str]:
     """(whether the session survives it, one line that the author of the code can act on)."""
     from pydantic_monty import MontyCrashedError, MontyRuntimeError, MontySyntaxError
 
     if not isinstance(error, MontyRuntimeError | MontySyntaxError):
-        message = " ".join(str(error).split())[:500]
+        message = _one_line(str(error))
         return not isinstance(error, MontyCrashedError), f"the sandbox stopped the interface: {message}"
-    summary = " ".join(error.display("type-msg").split())[:500]
+    summary = _one_line(error.display("type-msg"))
+    if _ODD_EXCEPTION in summary:
+        return True, "the interface made an exception of other values than one text: write `raise ValueError('...')`"
     kind, _, detail = summary.partition(": ")
     lines = [frame.line for frame in error.traceback() if frame.filename == _INTERFACE_FEED]
     where = f"line {source.author_line(lines[-1])}: " if lines else ""
@@ -280,6 +335,11 @@ def _describe(error: pydantic_monty.MontyError, source: PreparedSource) -> tuple
     return True, f"{where}{summary}"
 
 
+def _one_line(text: str) -> str:
+    """The beginning of an error's text, which interface code may have made of any length."""
+    return " ".join(printable(text[:_MESSAGE]).split())[:500]
+
+
 class _LogBuffer:
     """What interface code prints, bounded. The prelude's logger writes a line as RS level US message RS."""
 
@@ -287,6 +347,11 @@ class _LogBuffer:
         self._limits = limits
         self._parts: list[str] = []
         self._size = 0
+
+    @property
+    def size(self) -> int:
+        """Characters printed since the last `take`, kept or not."""
+        return self._size
 
     def collect(self, stream: str, text: str) -> None:
         """Called by the interpreter with a piece of output."""
@@ -311,7 +376,7 @@ def _log_lines(text: str) -> list[LogLine]:
     for frame in text.split("\x1e"):
         level, separator, message = frame.partition("\x1f")
         if separator:
-            lines.append(LogLine(level, message))
+            lines.append(LogLine(level if level in LEVELS else "print", printable(message)))
         else:
-            lines += [LogLine("print", line) for line in frame.splitlines() if line]
+            lines += [LogLine("print", printable(line)) for line in frame.splitlines() if line]
     return lines

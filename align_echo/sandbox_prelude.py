@@ -146,6 +146,11 @@ def _align_delete_item(container: Any, key: Any) -> None:
         container.pop(key)
 
 
+def _align_exception_text(*values: Any) -> str:
+    """What an exception made of these values says, as the one text that the interpreter's exceptions take."""
+    return str(values[0] if len(values) == 1 else values)
+
+
 def _align_returned(value: Any, layout: str) -> tuple[str, bool, bool]:
     """Check and cut what `WrapStep` returned, so that little crosses to the host: (observation, claims a win, done)."""
     order = "(observation, done, score)" if layout == "scored" else "(observation, reward, done)"
@@ -159,7 +164,12 @@ def _align_returned(value: Any, layout: str) -> tuple[str, bool, bool]:
         reward, done = done >= 100, reward
     if not isinstance(observation, str):
         raise TypeError("WrapStep must return its observation as str, not " + type(observation).__name__)
-    return observation[:_ALIGN_TEXT], bool(reward), bool(done)
+    return observation[:_ALIGN_TEXT], _align_claims(reward), _align_claims(done)
+
+
+def _align_claims(value: Any) -> bool:
+    """What a flag says; the batched call gives it in a list of one."""
+    return bool(value[0] if type(value).__name__ in ("list", "tuple") and len(value) == 1 else value)
 
 
 def _align_rules(value: Any) -> str:

@@ -2,13 +2,15 @@
 
 The interpreter lacks some of Python. Where a small rewrite keeps the meaning it is made: attributes on functions,
 `del` of names and items, `@staticmethod` / `@classmethod`, `class A(object)`, generator expressions used as iterators,
-imports of modules that the prelude stands in for. The rest is refused with its line, its name, and what to write
-instead. Nothing is executed here, and the source is edited in place so that lines stay where they are.
+exceptions made of anything but one text, imports of modules that the prelude stands in for. The rest is refused with
+its line, its name, and what to write instead. Nothing is executed here, and the source is edited in place so that lines
+stay where they are.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 import sys
 from dataclasses import dataclass
 
@@ -26,6 +28,10 @@ STOOD_IN = (
 
 _CONSUMERS = {"all", "any", "dict", "enumerate", "filter", "frozenset", "list", "map", "max", "min", "set", "sorted"}
 _CONSUMERS |= {"sum", "tuple", "zip", "join", "extend", "update"}
+
+_EXCEPTIONS = {
+    name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)
+}
 
 
 @dataclass(frozen=True)
@@ -141,6 +147,8 @@ class _Rewriter:
                 self._replace(node, "; ".join(_deletion(target) for target in node.targets))
             elif isinstance(node, ast.ClassDef):
                 self._rewrite_class(node)
+            elif isinstance(node, ast.Call) and _makes_exception(node):
+                self._rewrite_exception(node)
             elif isinstance(node, ast.FunctionDef) and node.name in attributed and id(node) not in methods:
                 start = self._starts[min([node.lineno, *(each.lineno for each in node.decorator_list)]) - 1]
                 self._edits.append(_Edit(start, start, f'{self._indent(node)}@_align_function("{node.name}")\n'))
@@ -178,6 +186,14 @@ class _Rewriter:
         if after:
             end = self._end(node)
             self._edits.append(_Edit(end, end, f"\n{self._indent(node)}" + "; ".join(after)))
+
+    def _rewrite_exception(self, node: ast.Call) -> None:
+        """The interpreter's exceptions take one text: hand them all values as one."""
+        start, end = self._end(node.func), self._end(node)
+        bracket = self._data.find(b"(", start)
+        if self._is_at_its_place(node) and not self._data[start:bracket].strip():
+            self._edits.append(_Edit(bracket + 1, bracket + 1, "_align_exception_text("))
+            self._edits.append(_Edit(end - 1, end - 1, ")"))
 
     def _rewrite_generators(self) -> None:
         """Generator expressions are lists in the interpreter; make those that may be advanced into iterators."""
@@ -272,6 +288,15 @@ def _import(alias: ast.alias) -> str:
         return f"import {alias.name}" + (f" as {alias.asname}" if alias.asname else "")
     root = alias.name if alias.asname else alias.name.split(".")[0]
     return f'{alias.asname or root} = _align_import("{root}")'
+
+
+def _makes_exception(call: ast.Call) -> bool:
+    """Whether a built-in exception is made by name, of anything but one text that is plain to see."""
+    if _called_name(call) not in _EXCEPTIONS or not isinstance(call.func, ast.Name) or call.keywords or not call.args:
+        return False
+    first = call.args[0]
+    plain = isinstance(first, ast.JoinedStr) or (isinstance(first, ast.Constant) and isinstance(first.value, str))
+    return len(call.args) > 1 or not (plain or isinstance(first, ast.GeneratorExp))
 
 
 def _called_name(call: ast.Call) -> str:

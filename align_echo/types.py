@@ -217,11 +217,15 @@ class Agent(Protocol):
 
 
 class Fault(Frozen):
-    """Something broke that is not the agent's doing. A trajectory with a fault has no score and is counted apart."""
+    """Something broke: the environment, the model, or the agent's own code, whose `traceback` is kept (its end).
 
-    source: Literal["environment", "model"]
+    A trajectory with a fault has no score and is counted apart.
+    """
+
+    source: Literal["environment", "model", "agent"]
     error: str
     message: str
+    traceback: str = ""
 
 
 class Violation(Frozen):
@@ -237,6 +241,7 @@ class Step(Frozen):
     `observation` is what the agent was shown; `raw_observation` is the engine's answer to the agent's own action, or
     None when the engine was not asked (the interface answered alone, or the reply held no action). `engine_calls`
     counts every engine call of the turn. `interface_error` says why the interface was bypassed on this turn, if it was.
+    `forged` names what it claimed against the environment: "reward", "done".
     `cut_off`: the model's limit of tokens ended the reply. `choice`: it was chosen among several.
     """
 
@@ -253,6 +258,7 @@ class Step(Frozen):
     cut_off: bool = False
     interface_error: str = ""
     violations: tuple[Violation, ...] = ()
+    forged: tuple[str, ...] = ()
     usage: Usage = Usage()
     tokens: Tokens | None = None
     choice: Choice | None = None
@@ -340,3 +346,13 @@ class Misalignment(Frozen):
     kind: Literal["bug-of-current", "new-logic"] = "new-logic"
     evidence: Evidence = Evidence()
     detail: str = ""
+
+    @property
+    def text(self) -> str:
+        """The kind of action and the rule, in one line."""
+        return f"{self.action_type}: {self.rule}"
+
+    @property
+    def claim(self) -> str:
+        """What makes two misalignments the same one: their text, however spaced and in whatever case."""
+        return " ".join(self.text.lower().split())

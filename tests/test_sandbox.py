@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.errors import InterfaceError, UsageError
+from align_echo.errors import InterfaceError
 from align_echo.interface import InterfaceContract, identity_source
 from align_echo.sandbox import EngineReply, LogLine, RefusedError, Sandbox, SandboxLimits, SandboxSession
 from align_echo.sandbox_source import prepare
@@ -154,7 +154,7 @@ def test_check_says_what_is_wrong_in_one_line():
 
 def test_a_contract_with_an_unknown_argument_is_refused():
     contract = CONTRACT.model_copy(update={"infer_rules_args": ("init_obs", "secret")})
-    with pytest.raises(UsageError, match="secret"):
+    with pytest.raises(InterfaceError, match="secret"):
         opened(identity_source(contract), contract=contract)
 
 

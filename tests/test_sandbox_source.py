@@ -167,6 +167,23 @@ SNIPPETS = {
         except RuntimeError as error:
             return f"{type(error).__name__} {error} {seen}", False, False
     """,
+    "exceptions of several values": """
+        said = []
+        for number in range(4):
+            try:
+                if number == 0:
+                    raise ValueError("a", number)
+                if number == 1:
+                    raise RuntimeError(
+                        number,
+                    )
+                if number == 2:
+                    raise ValueError(*said, [1])
+                raise RuntimeError(ValueError(f"{KeyError}"[:5], 2))
+            except (ValueError, RuntimeError) as error:
+                said.append(f"{type(error).__name__}: {error}")
+        return " ".join(said), False, False
+    """,
 }
 TOP = """
 class Plain(object):

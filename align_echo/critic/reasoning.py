@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from align_echo.critic.reasoned_verdict import MAX_TOKENS, Judgement, judge
@@ -17,6 +16,7 @@ from align_echo.critic.scoring import probability
 from align_echo.critic.selection import Judged
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import UsageError
+from align_echo.halting import on_threads
 from align_echo.prompts import prompt_hash
 from align_echo.types import ChatModel, Message, Usage
 
@@ -47,8 +47,7 @@ class Reasoner:
         asked = [(action, sample) for action in actions for sample in range(self.votes)]
         if not asked:
             return []
-        with ThreadPoolExecutor(min(len(asked), AT_ONCE)) as pool:
-            said = list(pool.map(lambda one: self._judge(conversation, *one), asked))
+        said = on_threads(lambda one: self._judge(conversation, *one), asked, min(len(asked), AT_ONCE))
         return [counted(said[place : place + self.votes]) for place in range(0, len(said), self.votes)]
 
     def describe(self) -> dict[str, str]:

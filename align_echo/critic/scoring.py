@@ -7,7 +7,6 @@ is asked (`verdict.py`), and what is done with the answers (`selection.py`, `bes
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from align_echo.errors import ContextOverflowError, ModelError, UsageError
 from align_echo.interface import write_atomically
 from align_echo.models.choosing import choose
 from align_echo.prompts import prompt_hash
+from align_echo.reading import parse_json
 from align_echo.types import ChatModel, Frozen, Message, WordChoice
 
 FILE = "calibration.json"
@@ -98,6 +98,6 @@ def read_calibration(folder: Path) -> Calibrated:
     if not file.is_file():
         return Calibrated()
     try:
-        return Calibrated.model_validate(json.loads(file.read_text(encoding="utf-8")))
+        return Calibrated.model_validate(parse_json(file.read_text(encoding="utf-8")))
     except (ValueError, ValidationError) as error:
         raise UsageError(f"{file} is damaged: delete it, or train the critic again") from error

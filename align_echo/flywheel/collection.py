@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import get_args
 
 import gymnasium as gym
+from pydantic import Field
 
 from align_echo.critic.labels import Rule
 from align_echo.errors import MissingDataError, UsageError
+from align_echo.faults import fault_text, faults_by_source
 from align_echo.flywheel.examples import FILE, deduplicated, write_examples
 from align_echo.flywheel.labelling import (
     Conversation,
@@ -57,6 +59,7 @@ class Collected(Frozen):
     tasks: int
     episodes: int
     faults: int
+    faults_by_source: dict[str, int] = Field(default_factory=dict)
     success_rate: Rate
     turns: int
     candidates: int
@@ -108,7 +111,8 @@ def finish(
     """Write the examples and the summary. Raises `UsageError` if no episode was played to its end."""
     done = scored(played)
     if not done:
-        raise UsageError(f"all {len(played)} episodes broke: there is nothing to learn from")
+        fault = next((fault_text(one.fault) for one in played if one.fault is not None), "none was played")
+        raise UsageError(f"all {len(played)} episodes broke, so there is nothing to learn from; the first: {fault}")
     made = [
         example
         for one, labels in zip(done, labelled, strict=True)
@@ -126,6 +130,7 @@ def finish(
         tasks=len({one.task_id for one in done}),
         episodes=len(done),
         faults=len(played) - len(done),
+        faults_by_source=faults_by_source(played),
         success_rate=success_rate(done).rate,
         turns=len(steps),
         candidates=sum(len(candidates_of(step)) for step in steps),

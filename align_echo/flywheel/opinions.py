@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from align_echo.critic.verdict import Verdict
 from align_echo.errors import MissingDataError
 from align_echo.flywheel.labelling import Conversation, LabelledEpisode, proposed
 from align_echo.flywheel.trial import Opinion
+from align_echo.halting import together
 from align_echo.jsonl import JsonlFile
 from align_echo.rollout import view_before
 from align_echo.types import Frozen, Trajectory
@@ -131,9 +133,11 @@ def opinions(
     pool = ThreadPoolExecutor(WORKERS)
     said: list[Mapping[str, Opinion]] = []
     try:
-        for done, one in enumerate(pool.map(ask, episodes), start=1):
-            said += one.by_turn
-            on_episode(done)
+        with together():
+            asked = [pool.submit(copy_context().run, ask, one) for one in episodes]
+            for done, one in enumerate(asked, start=1):
+                said += one.result().by_turn
+                on_episode(done)
     finally:
         pool.shutdown(cancel_futures=True)
     return said

@@ -19,6 +19,7 @@ from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerCallb
 
 from align_echo.models.local.weights import without_bars
 from align_echo.train.arguments import arguments_of
+from align_echo.train.backbone import name_layers_in_order
 from align_echo.train.config import Lora, Section
 from align_echo.train.crew import lora_of
 
@@ -57,7 +58,7 @@ def learner_of(model: PreTrainedModel, settings: LearningSettings) -> Any:
     if settings.weights == "full":
         return model
     torch.manual_seed(settings.seed)
-    return get_peft_model(model, lora_of(Lora(rank=settings.rank, alpha=settings.alpha)))
+    return name_layers_in_order(get_peft_model(model, lora_of(Lora(rank=settings.rank, alpha=settings.alpha))))
 
 
 class VerdictTrainer(Trainer):

@@ -1,19 +1,28 @@
 """Where a chat model is asked and with which key: from the argument, the environment or the default.
 
-Leaves out asking it.
+A base URL may hold `user:password@`, which is sent as HTTP basic authentication in the place of a key and is neither
+stored nor printed. Leaves out asking it (`models/client.py`).
 """
 
 from __future__ import annotations
 
+import base64
 import os
 from typing import Protocol, runtime_checkable
+from urllib.parse import SplitResult, unquote, urlsplit
 
+from align_echo.errors import UsageError
+from align_echo.redaction import KEY_VARIABLES, conceal
 from align_echo.types import ChatModel
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
-KEY_VARIABLES = ("ALIGN_ECHO_API_KEY", "OPENAI_API_KEY")
+URL_VARIABLE = "OPENAI_BASE_URL"
 NO_KEY = "no-key-needed"
 """What is sent to an endpoint when there is no key: only some ask for one."""
+
+TIMEOUT_VARIABLE = "ALIGN_ECHO_TIMEOUT"
+TIMEOUT = 600.0
+"""Seconds for one request and its whole answer, where the variable does not say."""
 
 
 @runtime_checkable
@@ -25,15 +34,87 @@ class Hosted(Protocol):
 
 
 def resolve_base_url(given: str | None) -> str:
-    """The base URL that a model is asked at: the given one, else `$OPENAI_BASE_URL`, else OpenAI's own."""
-    return (given or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL).rstrip("/")
+    """The base URL that a model is asked at: the given one, else `$OPENAI_BASE_URL`, else OpenAI's own.
+
+    Without a user and password: see `resolve_authorization`. Raises `UsageError` for what is no URL, in words that do
+    not repeat a password.
+    """
+    parts = _parts_of(given)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def resolve_authorization(base_url: str | None, api_key: str | None) -> str | None:
+    """What is sent as `Authorization`: the user and password of the base URL, else the key; None without either.
+
+    Raises what `resolve_base_url` and `resolve_key` raise.
+    """
+    key, account = resolve_key(api_key), _parts_of(base_url).netloc.rpartition("@")[0]
+    if not account:
+        return f"Bearer {key}" if key else None
+    user, _, password = account.partition(":")
+    token = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
+    for secret in (password or user, token):
+        conceal(secret)
+    return f"Basic {token}"
 
 
 def resolve_key(given: str | None) -> str | None:
-    """The key to send: the given one, else that of the first of `KEY_VARIABLES` that is set; None without one."""
-    return given or next((os.environ[name] for name in KEY_VARIABLES if os.environ.get(name)), None)
+    """The key to send: the given one, else that of the first of `KEY_VARIABLES` that is set; None without one.
+
+    Spaces and line breaks around it are not part of it. Raises `UsageError`, without telling it, for a key that cannot
+    be sent: one with a space, a control character or a letter that is not ASCII inside.
+    """
+    if given and given.strip():
+        return _checked(given, "the key")
+    for name in KEY_VARIABLES:
+        if (value := os.environ.get(name, "")).strip():
+            return _checked(value, f"the key in ${name}")
+    return None
+
+
+def resolve_timeout(given: float | None) -> float:
+    """Seconds for one request and its whole answer: the given ones, else `$ALIGN_ECHO_TIMEOUT`, else `TIMEOUT`.
+
+    Raises `UsageError` for a variable that is no number above 0.
+    """
+    told = os.environ.get(TIMEOUT_VARIABLE, "").strip()
+    if given is not None or not told:
+        return TIMEOUT if given is None else given
+    try:
+        seconds = float(told)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise UsageError(f"${TIMEOUT_VARIABLE} must be a number of seconds above 0, not {told!r}")
+    return seconds
 
 
 def base_url_of(model: ChatModel) -> str:
     """Where a model is asked; "" for one that is not behind an endpoint."""
     return model.base_url if isinstance(model, Hosted) else ""
+
+
+def _parts_of(given: str | None) -> SplitResult:
+    address = (given or os.environ.get(URL_VARIABLE) or DEFAULT_BASE_URL).strip().rstrip("/")
+    shown = "the base URL" if "@" in address else f"the base URL {address!r}"
+    if not address.startswith(("http://", "https://")):
+        raise UsageError(f"{shown} must start with http:// or https://, such as http://localhost:8000/v1")
+    try:
+        parts = urlsplit(address)
+        valid = bool(parts.hostname) and parts.port != 0 and address.isprintable() and " " not in address
+    except ValueError:
+        valid = False
+    if not valid:
+        hint = "; write / ? # and @ in a password as %2F %3F %23 and %40" if "@" in address else ""
+        raise UsageError(f"{shown} cannot be read as http://HOST:PORT/PATH{hint}")
+    if parts.query or parts.fragment:
+        raise UsageError("a base URL ends before any ? or #: give a key as ALIGN_ECHO_API_KEY")
+    return parts
+
+
+def _checked(key: str, name: str) -> str:
+    conceal(key)
+    bare = key.strip()
+    if not (bare.isascii() and bare.isprintable() and " " not in bare):
+        raise UsageError(f"{name} holds a space, a line break or a letter that no key has: set it again")
+    return bare

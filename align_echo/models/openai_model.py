@@ -1,38 +1,77 @@
 """Chat models behind an OpenAI-compatible endpoint (OpenAI, Gemini, vLLM, Ollama ...), on the `openai` package.
 
-Owns what a long run needs: keys, retries with backoff, a limit on requests in flight, a strict reading of the reply,
-token counts and cost. Left out: caching and logging (`recording.py`), streaming, tools and images.
+Owns what a long run needs: keys, retries with backoff, deadlines, a limit on requests in flight, token counts and cost,
+and parameters that a model takes by another name or not at all. Left out: one request's way there and back
+(`client.py`), how an answer is read (`openai_body.py`), caching and logging (`recording.py`), streaming, tools and
+images.
 """
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import openai
-from openai.types.chat import ChatCompletionMessageParam
 
-from align_echo.errors import ContextOverflowError, ModelError, RequestRejectedError, UsageError
+from align_echo.errors import (
+    ContextOverflowError,
+    ModelError,
+    ReplyWithheldError,
+    RequestRejectedError,
+    UsageError,
+)
 from align_echo.halting import pause
 from align_echo.models.choosing import MAX_TOKENS, listed_choice, word_choice
-from align_echo.models.endpoint import DEFAULT_BASE_URL, NO_KEY, resolve_base_url, resolve_key
-from align_echo.models.openai_body import Body, read_body
+from align_echo.models.client import Client
+from align_echo.models.endpoint import DEFAULT_BASE_URL, resolve_authorization, resolve_base_url, resolve_timeout
+from align_echo.models.openai_body import CHARACTERS_PER_TOKEN, Body, read_body
 from align_echo.models.prices import Price, price_of
-from align_echo.models.retry import RetryPolicy, ask, ask_all, judged
+from align_echo.models.retry import RetryPolicy, ask, ask_all, is_overflow, judged, said_by, timed
+from align_echo.redaction import without_secrets
 from align_echo.types import Completion, Message, Usage, WordChoice
 
 LISTED = 20
 """Most first tokens whose probabilities an endpoint lists."""
 
+PATIENCE = 2
+"""So many deadlines may be waited for one reply, by all attempts together: unanswered requests may be paid for."""
+
+OPTIONAL = ("max_tokens", "temperature")
+"""Fields of a request that some models do not take."""
+
+_REFUSED = re.compile(
+    r"(?:un|not |n't )(?:support|known|recogni[sz]|expect|permitted|allowed)|extra (?:field|input)|deprecat|instead",
+    re.IGNORECASE,
+)
+"""How endpoints say that a field is none of theirs, beside naming it: "unsupported", "does not support" ..."""
+
+
+@dataclass(frozen=True)
+class _Dialect:
+    """How a model wants to be asked: under which name it takes the limit of tokens, and whether a temperature."""
+
+    length_field: str = "max_tokens"
+    takes_temperature: bool = True
+
+    def without(self, fields: Sequence[str], sent: Mapping[str, Any]) -> _Dialect:
+        """The same for a model that refused the first of these that was sent."""
+        field = next((one for one in fields if one in sent), "")
+        if field == "max_tokens":
+            return replace(self, length_field="max_completion_tokens")
+        return replace(self, takes_temperature=False) if field == "temperature" else self
+
 
 class OpenAICompatibleModel:
     """A chat model at `base_url`.
 
-    The key comes from `ALIGN_ECHO_API_KEY` or `OPENAI_API_KEY`; endpoints other than OpenAI's work without one.
-    `wait` replaces the pauses between attempts in tests. Raises `UsageError` at construction when OpenAI's own host
-    has no key.
+    The key comes from `ALIGN_ECHO_API_KEY` or `OPENAI_API_KEY`; endpoints other than OpenAI's work without one, or
+    with `user:password@` in their URL. `timeout` is the deadline of one request and its whole answer in seconds
+    (default: `ALIGN_ECHO_TIMEOUT`, else 600). `wait` replaces the pauses between attempts in tests. Raises `UsageError`
+    at construction when OpenAI's own host has no key, and for a key or URL that cannot be used.
     """
 
     def __init__(
@@ -42,31 +81,28 @@ class OpenAICompatibleModel:
         base_url: str | None = None,
         api_key: str | None = None,
         max_concurrency: int = 8,
-        timeout: float = 180.0,
+        timeout: float | None = None,
         retry: RetryPolicy | None = None,
         prices: Mapping[str, Price] | None = None,
         wait: Callable[[float], None] = pause,
     ) -> None:
         self._model = model
         self._base_url = resolve_base_url(base_url)
-        key = resolve_key(api_key)
-        if key is None and self._base_url == DEFAULT_BASE_URL:
+        authorization = resolve_authorization(base_url, api_key)
+        if authorization is None and self._base_url == DEFAULT_BASE_URL:
             raise UsageError(
                 f"the model {model} at {DEFAULT_BASE_URL} needs a key: set OPENAI_API_KEY, or give the base URL "
                 "of an endpoint of your own"
             )
-        if not self._base_url.startswith(("http://", "https://")):
-            raise UsageError(f"the base URL {self._base_url!r} must start with http:// or https://")
         self._retry = retry or RetryPolicy()
         self._wait = wait
         self._most = max_concurrency
         self._slots = threading.BoundedSemaphore(max_concurrency)
         self._price = price_of(model, prices)
-        self._length_field = "max_tokens"
-        self._send_temperature = True
+        self._dialect = _Dialect()
         self._takes_n = True
         self._lists_tokens = True
-        self._client = openai.OpenAI(base_url=self._base_url, api_key=key or NO_KEY, max_retries=0, timeout=timeout)
+        self._client = Client(authorization=authorization, timeout=resolve_timeout(timeout))
 
     @property
     def name(self) -> str:
@@ -84,15 +120,17 @@ class OpenAICompatibleModel:
         return f"{self._base_url} {self._model}"
 
     def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
-        """The model's reply. Waits and asks again on 408, 409, 429, 5xx, timeouts, dropped connections and bodies
-        that cannot be read.
+        """The model's reply, cut where it goes on far beyond `max_tokens`. Waits and asks again on 408, 409, 429, 5xx,
+        dropped connections and bodies that cannot be read, and once after a deadline that ran out.
 
         Raises `ModelError` when the attempts are spent, `RequestRejectedError` when the endpoint refuses this request
-        (`ContextOverflowError` where it says that the context is too long), and `UsageError` when it refuses the key or
-        does not know the model.
+        (`ContextOverflowError` where it says that the context is too long), `ReplyWithheldError` when its answer holds
+        no reply, and `UsageError` when it refuses the key or does not know the model.
         """
-
-        return self._replies(self._ask(messages, temperature, max_tokens), 1)[0]
+        (reply,) = self._replies(self._ask(messages, temperature, max_tokens), 1, max_tokens)
+        if isinstance(reply, ModelError):
+            raise reply
+        return reply
 
     def draw(
         self, messages: Sequence[Message], samples: Sequence[int], *, temperature: float, max_tokens: int = 2048
@@ -107,7 +145,7 @@ class OpenAICompatibleModel:
         drawn: list[Completion | ModelError] = []
         if count > 1 and temperature > 0 and self._takes_n:
             try:
-                drawn += self._replies(self._ask(messages, temperature, max_tokens, {"n": count}), count)
+                drawn += self._replies(self._ask(messages, temperature, max_tokens, {"n": count}), count, max_tokens)
             except ModelError as error:
                 if not _refuses_fields(error):
                     return [error] * count
@@ -143,6 +181,8 @@ class OpenAICompatibleModel:
                 spent = self._usage(*body.spent)
                 if listed := body.first_tokens():
                     return listed_choice(listed, words).model_copy(update={"usage": spent})
+                if why := body.withheld(0):
+                    raise self._withheld(why)
                 lasting = bool(body.text(0))  # what was filtered has no log-probabilities anywhere
         reply = self.complete(messages, temperature=0.0, max_tokens=MAX_TOKENS)
         self._lists_tokens = self._lists_tokens and not lasting
@@ -154,59 +194,55 @@ class OpenAICompatibleModel:
         """The endpoint's answer to a request with these fields, asked again while faults may pass."""
 
         def attempt() -> Body:
-            with self._slots:
+            with self._slots, timed():
                 return read_body(self._send(messages, temperature, max_tokens, more or {}))
 
-        return ask(attempt, self._retry, self._wait, self._where)
+        return ask(attempt, self._retry, self._wait, self._where, PATIENCE * self._client.timeout)
 
     @property
     def _where(self) -> str:
         return f"{self._model} at {self._base_url}"
 
     def _send(self, messages: Sequence[Message], temperature: float, max_tokens: int, more: Mapping[str, Any]) -> str:
-        """The body of one answer, adapting once to models that name or refuse a parameter differently."""
-        sent: list[ChatCompletionMessageParam] = [_as_param(message) for message in messages]
+        """The body of one answer. A model that names its limit otherwise or takes no temperature is asked once more
+        for each; what it then answers to is remembered.
+        """
+        asked = {"model": self._model, "messages": [{"role": one.role, "content": one.content} for one in messages]}
+        dialect = self._dialect
         for _ in range(3):
-            parameters: dict[str, Any] = {self._length_field: max_tokens, **more}
-            if self._send_temperature:
+            parameters: dict[str, Any] = {dialect.length_field: max_tokens, **more}
+            if dialect.takes_temperature:
                 parameters["temperature"] = temperature
             try:
-                response = self._client.chat.completions.with_raw_response.create(
-                    model=self._model, messages=sent, **parameters
-                )
-                return response.http_response.text
-            except openai.BadRequestError as error:
-                if not self._adapt(error, parameters):
-                    raise judged(error, self._where) from error
+                text = self._client.post(f"{self._base_url}/chat/completions", {**asked, **parameters})
             except openai.APIError as error:
-                raise judged(error, self._where) from error
+                changed = dialect.without(_refused_fields(error), parameters)
+                if changed == dialect:
+                    # Not "from error": what it holds of the answer is in the message as far as it may be told.
+                    raise judged(error, self._where) from None
+                dialect = changed
+            else:
+                self._dialect = dialect
+                return text
         raise RequestRejectedError(f"{self._model} refuses the request's parameters")
 
-    def _adapt(self, error: openai.BadRequestError, sent: Mapping[str, Any]) -> bool:
-        """Newer models want `max_completion_tokens`, and some take no temperature: remember it."""
-        if error.param not in sent:
-            return False
-        if error.param == "max_tokens":
-            self._length_field = "max_completion_tokens"
-        elif error.param == "temperature":
-            self._send_temperature = False
-        else:
-            return False
-        return True
-
-    def _replies(self, body: Body, most: int) -> list[Completion]:
-        """Up to so many replies of one answer, whose usage is split among them."""
+    def _replies(self, body: Body, most: int, max_tokens: int) -> list[Completion | ModelError]:
+        """Up to so many replies of one answer, whose usage is split among them; an error for what was withheld."""
         count = min(len(body.choices), most)
         prompt, completion = body.spent
         share, rest = divmod(completion, count)
-        return [
-            Completion(
-                text=body.text(place),
-                finish_reason=body.finish_reason(place),
-                usage=self._usage(0 if place else prompt, share + (place < rest)),
-            )
-            for place in range(count)
-        ]
+        replies: list[Completion | ModelError] = []
+        for place in range(count):
+            usage = self._usage(0 if place else prompt, share + (place < rest))
+            text, longest = without_secrets(body.text(place)), max_tokens * CHARACTERS_PER_TOKEN
+            reason = "length" if len(text) > longest else body.finish_reason(place)
+            why = body.withheld(place)
+            reply = Completion(text=text[:longest], finish_reason=reason, usage=usage)
+            replies.append(self._withheld(why) if why else reply)
+        return replies
+
+    def _withheld(self, why: str) -> ReplyWithheldError:
+        return ReplyWithheldError(f"{self._where}: {why}")
 
     def _usage(self, prompt: int, completion: int) -> Usage:
         cost = self._price.cost(prompt, completion) if self._price else 0.0
@@ -218,9 +254,14 @@ def _refuses_fields(error: ModelError) -> bool:
     return isinstance(error, RequestRejectedError) and not isinstance(error, ContextOverflowError)
 
 
-def _as_param(message: Message) -> ChatCompletionMessageParam:
-    if message.role == "system":
-        return {"role": "system", "content": message.content}
-    if message.role == "user":
-        return {"role": "user", "content": message.content}
-    return {"role": "assistant", "content": message.content}
+def _refused_fields(error: openai.APIError) -> list[str]:
+    """The fields that a refusal says are none of the model's: the one that it names as such, else those in its words.
+
+    A limit that is too high is none of them, though a refusal names `max_tokens` there too.
+    """
+    if not isinstance(error, openai.APIStatusError) or error.status_code not in (400, 422) or is_overflow(error):
+        return []
+    said = said_by(error)
+    if not (_REFUSED.search(said) or _REFUSED.search(str(error.code))):
+        return []
+    return [str(error.param)] if error.param else [one for one in OPTIONAL if re.search(rf"\b{one}\b", said)]

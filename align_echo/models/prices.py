@@ -5,7 +5,6 @@ Prices change; these serve for an estimate. A model that is not listed costs 0 h
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from functools import cache
@@ -14,6 +13,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from align_echo.errors import UsageError
+from align_echo.reading import parse_json
 from align_echo.types import Frozen
 
 PRICES_VARIABLE = "ALIGN_ECHO_PRICES"
@@ -66,7 +66,7 @@ def _user_prices(path: str) -> Mapping[str, Price]:
     if not path:
         return {}
     try:
-        return TypeAdapter(dict[str, Price]).validate_python(json.loads(Path(path).read_text(encoding="utf-8")))
+        return TypeAdapter(dict[str, Price]).validate_python(parse_json(Path(path).read_text(encoding="utf-8")))
     except (OSError, ValueError, ValidationError) as error:
         why = str(error).splitlines()[0]
         raise UsageError(

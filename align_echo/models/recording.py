@@ -75,7 +75,8 @@ class RecordingModel:
     """A chat model that asks `model` at most once for the same request and sample, and logs every exchange.
 
     `role` says whom it plays (agent, analyzer, optimizer); `sample` tells repeated draws of one request apart. At a
-    temperature above 0 a request of another `stage` (the iteration of a run) is a new draw too.
+    temperature above 0 a request of another `stage` (the iteration of a run) is a new draw too. `known_as` gives what
+    replies are kept under in the place of the model's identity, for one that has moved.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class RecordingModel:
         log: JsonlFile,
         sample: int = 0,
         stage: Callable[[], int] = lambda: 0,
+        known_as: Callable[[str], str] = str,
     ) -> None:
         self._model = model
         self._role = role
@@ -94,6 +96,7 @@ class RecordingModel:
         self._log = log
         self._sample = sample
         self._stage = stage
+        self._known_as = known_as
 
     @property
     def name(self) -> str:
@@ -114,7 +117,13 @@ class RecordingModel:
         """The same model, asked anew: its replies are stored apart from those of other samples."""
         model = sample_of(self._model, sample)
         return RecordingModel(
-            model, role=self._role, cache=self._cache, log=self._log, sample=sample, stage=self._stage
+            model,
+            role=self._role,
+            cache=self._cache,
+            log=self._log,
+            sample=sample,
+            stage=self._stage,
+            known_as=self._known_as,
         )
 
     def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
@@ -221,7 +230,7 @@ class RecordingModel:
 
     @property
     def _identity(self) -> str:
-        return self._model.identity if isinstance(self._model, Located) else self._model.name
+        return self._known_as(self._model.identity if isinstance(self._model, Located) else self._model.name)
 
 
 def _without_tokens(messages: Sequence[Message]) -> tuple[Message, ...]:

@@ -6,9 +6,9 @@ Left out: what is asked.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
@@ -16,7 +16,8 @@ from typing import TypeVar
 import openai
 
 from align_echo.errors import ContextOverflowError, ModelError, RequestRejectedError, UsageError
-from align_echo.models.endpoint import KEY_VARIABLES
+from align_echo.halting import on_threads
+from align_echo.redaction import KEY_VARIABLES
 from align_echo.types import Frozen
 
 Answer = TypeVar("Answer")
@@ -42,24 +43,51 @@ class RetryPolicy(Frozen):
 
 
 class PassingFault(Exception):
-    """This attempt failed in a way that may pass; `after` is what the server asks to wait, in seconds."""
+    """This attempt failed in a way that may pass; `after` is what the server asks to wait, in seconds.
+
+    `waited` is how long the server was waited for, in seconds: see `timed`.
+    """
 
     def __init__(self, message: str, after: float | None = None) -> None:
         super().__init__(message)
         self.after = after
+        self.waited = 0.0
 
 
-def ask(attempt: Callable[[], Answer], policy: RetryPolicy, wait: Callable[[float], None], where: str) -> Answer:
-    """What the first attempt without a `PassingFault` gives. Raises `ModelError` when the attempts are spent."""
-    last = PassingFault("never asked")
-    for number in range(policy.attempts):
+@contextmanager
+def timed() -> Iterator[None]:
+    """The block is one request: a passing fault in it knows how long that took."""
+    begun = time.monotonic()
+    try:
+        yield
+    except PassingFault as fault:
+        fault.waited = time.monotonic() - begun
+        raise
+
+
+def ask(
+    attempt: Callable[[], Answer],
+    policy: RetryPolicy,
+    wait: Callable[[float], None],
+    where: str,
+    patience: float = float("inf"),
+) -> Answer:
+    """What the first attempt without a `PassingFault` gives.
+
+    No further attempt begins once the server was waited for so many seconds in all (`patience`; pauses between attempts
+    do not count): a request that was not answered may be paid for all the same. Raises `ModelError` when the attempts
+    or the patience are spent.
+    """
+    last, number = PassingFault("never asked"), 0
+    while number < policy.attempts and patience > 0:
         if number:
             wait(policy.pause(number, last.after))
+        number += 1
         try:
             return attempt()
         except PassingFault as fault:
-            last = fault
-    raise ModelError(f"{where} gave no reply in {policy.attempts} attempts; the last: {last}")
+            last, patience = fault, patience - fault.waited
+    raise ModelError(f"{where} gave no reply in {number} attempts; the last: {last}")
 
 
 def ask_all(calls: Sequence[Callable[[], Answer]], most: int) -> list[Answer | ModelError]:
@@ -67,16 +95,7 @@ def ask_all(calls: Sequence[Callable[[], Answer]], most: int) -> list[Answer | M
 
     Whatever else one raises is raised here, and calls that have not begun are not made.
     """
-    if len(calls) < 2:
-        return [_answer(call) for call in calls]
-    with ThreadPoolExecutor(min(most, len(calls)), thread_name_prefix="asking") as threads:
-        # In the caller's context: a batch that is given up waits for no further attempt.
-        futures = [threads.submit(copy_context().run, _answer, call) for call in calls]
-        try:
-            return [future.result() for future in futures]
-        except BaseException:
-            threads.shutdown(wait=False, cancel_futures=True)
-            raise
+    return [_answer(call) for call in calls] if len(calls) < 2 else on_threads(_answer, calls, min(most, len(calls)))
 
 
 def _answer(call: Callable[[], Answer]) -> Answer | ModelError:
@@ -90,25 +109,41 @@ def judged(error: openai.APIError, where: str) -> Exception:
     """What to raise for a failed request: ask again, refuse this request, or tell the user."""
     if isinstance(error, openai.APIStatusError):
         return _judged_status(error, where)
+    if isinstance(error.__cause__, ModelError):  # raised while the answer was read; older clients wrap it
+        return error.__cause__
     if isinstance(error, openai.APIConnectionError):
-        return PassingFault(f"{error.message} ({error.__cause__ or 'no connection'})")
+        cause = error.__cause__
+        return PassingFault(f"{error.message} ({str(cause) or type(cause).__name__ if cause else 'no connection'})")
     return PassingFault(error.message)
 
 
 def _judged_status(error: openai.APIStatusError, where: str) -> Exception:
     status = error.status_code
-    message = " ".join(error.message.split())[:300]
+    message = said_by(error)
     if status == 429 and error.code == "insufficient_quota":
         return ModelError(f"the account for {where} has no credit left: {message}")
     if status in (408, 409, 429) or status >= 500:
         return PassingFault(message, _retry_after(error.response.headers))
     if status in (401, 403):
         return UsageError(f"{where} refuses the key ({status}): check {' or '.join(KEY_VARIABLES)}")
+    if 300 <= status < 400:
+        moved = error.response.headers.get("location", "elsewhere")[:200]
+        return UsageError(f"{where} sends on to {moved} ({status}): give the address that answers as the base URL")
     if status == 404:
         return UsageError(f"{where} is not there (404): check the model's name and the base URL; {message}")
-    if error.code == "context_length_exceeded" or "maximum context length" in message:
+    if is_overflow(error):
         return ContextOverflowError(f"{where}: {message}")
     return RequestRejectedError(f"{where} refuses the request ({status}): {message}")
+
+
+def said_by(error: openai.APIStatusError) -> str:
+    """What an endpoint says of a request that it refuses, in one line that is not long."""
+    return " ".join(error.message.split())[:300]
+
+
+def is_overflow(error: openai.APIStatusError) -> bool:
+    """Whether a request was refused since the context is too long."""
+    return error.code == "context_length_exceeded" or "maximum context length" in error.message
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

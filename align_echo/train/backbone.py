@@ -121,6 +121,7 @@ class Adapters:
             raise UsageError(f"{type(model).__name__} cannot carry two adapters")
         for role in ROLES[1:]:
             made.add_adapter(role, lora)
+        name_layers_in_order(made)
         self._model = made
         self.module: nn.Module = made
         self.activate(ROLES[0])
@@ -162,6 +163,16 @@ class Adapters:
         from safetensors.torch import load_file
 
         set_peft_model_state_dict(self._model, load_file(folder / "adapter_model.safetensors"), adapter_name=role)
+
+
+def name_layers_in_order(model: Any) -> Any:
+    """The model, whose adapters list their layers in one order: PEFT keeps them in a set, and the files of equal
+    adapters would differ from one process to the next.
+    """
+    for config in model.peft_config.values():
+        if isinstance(config.target_modules, set):
+            config.target_modules = sorted(config.target_modules)
+    return model
 
 
 @contextmanager

@@ -5,10 +5,11 @@ Left out: budgets of tokens or of time.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from align_echo.train.run_folder import steps_in
 
 
 class Budget(TrainerCallback):
@@ -36,7 +37,8 @@ class Budget(TrainerCallback):
 
 
 def played_before(signals: Path, updates: int) -> int:
-    """Turns that a run's file of signals tells of; `updates` steps learn from one harvest and all tell of it."""
-    lines = signals.read_text(encoding="utf-8").splitlines() if signals.is_file() else []
-    steps = [json.loads(line) for line in lines]
-    return sum(int(one["environment_steps"]) for one in steps if one["step"] % updates == 0)
+    """Turns that a run's file of signals tells of; `updates` steps learn from one harvest and all tell of it.
+
+    Raises `UsageError` for a line that is damaged.
+    """
+    return sum(int(one.get("environment_steps", 0)) for one in steps_in(signals) if one["step"] % updates == 0)

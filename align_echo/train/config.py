@@ -256,6 +256,8 @@ def _read(text: str, source: str) -> dict[str, Any]:
         found = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise UsageError(f"{source} is no YAML: {first_line(error)}") from None
+    except RecursionError:
+        raise UsageError(f"{source} is nested too deeply") from None
     if not isinstance(found, dict):
         raise UsageError(f"{source} must hold names and values")
     return {str(name): value for name, value in found.items()}

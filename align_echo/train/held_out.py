@@ -13,6 +13,7 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from align_echo.errors import EngineError
+from align_echo.faults import ERRORS, fault_text
 from align_echo.intervals import mean_score, scored, success_rate
 from align_echo.rollout import Episode
 from align_echo.train.run_folder import append
@@ -33,13 +34,15 @@ class HeldOut:
     figures: dict[str, Any] | None = field(default=None, init=False)
 
     def __call__(self) -> Signals:
-        """Mean score and share of won episodes, both 0 to 1. Raises `EngineError` if every episode broke: that is no 0.
+        """Mean score and share of won episodes, both 0 to 1. Raises what broke the first if every episode broke: that
+        is no 0.
         """
         played = self.stage.play([Episode(query) for query in self.queries])
         done = scored(played)
         if not done:
-            said = next((one.fault.message for one in played if one.fault is not None), "there are none")
-            raise EngineError(f"every held-out episode broke: {said}")
+            first = next((one.fault for one in played if one.fault is not None), None)
+            kind = ERRORS[first.source] if first else EngineError
+            raise kind(f"every held-out episode broke; the first: {fault_text(first) if first else 'there are none'}")
         score, success = mean_score(done, seed=self.seed).rate, success_rate(done).rate
         self.figures = {
             "score": score.model_dump(mode="json"),

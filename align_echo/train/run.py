@@ -32,6 +32,7 @@ from align_echo.agents.vanilla import Vanilla
 from align_echo.critic.labels import default_rule
 from align_echo.errors import UsageError
 from align_echo.interface import write_atomically
+from align_echo.locking import FolderLock
 from align_echo.models.local.loading import content_hash
 from align_echo.prompts import prompt_hash
 from align_echo.train.budget import Budget, played_before
@@ -49,7 +50,7 @@ from align_echo.train.methods.sft import sft
 from align_echo.train.observed import ObservedStage
 from align_echo.train.rewards import CriticReward, linear_gain, revision_reward, saturation_gain
 from align_echo.train.rows import Harvest, Role
-from align_echo.train.run_folder import append, check_run_folder, keep_before, step_of
+from align_echo.train.run_folder import append, check_run_folder, keep_before, step_of, steps_in
 from align_echo.train.signals import Signals
 from align_echo.train.stage import LocalStage, Stage
 from align_echo.train.trainer import RoleTrainer, optimizer_of
@@ -136,6 +137,7 @@ class Run:
         self.on_record = self._record()
         self._pool = of_types(config.task_types, tasks(config.env, split=self._split), self._spec.task_type)
         queries_at(0, self._pool, config.collecting.queries, config.seed)
+        self._resuming = resume
         self._resume = check_run_folder(folder, self.on_record, resume=resume)
         self._evaluation: HeldOut | None = None
 
@@ -175,7 +177,7 @@ class Run:
         begun = time.monotonic()
         crew = gather(self.config)
         try:
-            self._begin_folder()
+            lock = self._begin_folder()
             self._evaluation = self._held_out_tasks(crew) if self.config.evaluating.every else None
             trainer = self._trainer(crew, watch)
             if self._evaluation:
@@ -196,16 +198,24 @@ class Run:
             "after": after,
             "seconds": round(time.monotonic() - begun, 1),
         }
-        return write_atomically(self.folder / "summary.json", json.dumps(summary, indent=2) + "\n")
+        written = write_atomically(self.folder / "summary.json", json.dumps(summary, indent=2) + "\n")
+        lock.close()
+        return written
 
-    def _begin_folder(self) -> None:
-        """Write what was asked for; drop what is of steps that will be made again."""
+    def _begin_folder(self) -> FolderLock:
+        """Write what was asked for; drop what is of steps that will be made again. Raises `UsageError` if another
+        process works in the folder, or has since it was checked.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
+        lock = FolderLock(self.folder)
+        if check_run_folder(self.folder, self.on_record, resume=self._resuming) != self._resume:
+            raise UsageError(f"another process has worked in {self.folder} just now: repeat the command")
         write_atomically(self.folder / "config.json", json.dumps(self.on_record, indent=2) + "\n")
         step = step_of(self._resume)
         for name in ("signals.jsonl", "refinements.jsonl"):
             keep_before(self.folder / name, step)
         keep_before(self.folder / HELD_OUT, step + 1 if self._resume else 0)
+        return lock
 
     def _figures(self, trainer: RoleTrainer) -> dict[str, Any] | None:
         """What the weights of now score on held-out tasks; None where none are played."""
@@ -218,9 +228,7 @@ class Run:
         """The figures of the weights that the run began with: one that goes on reads what was measured then."""
         if not self._resume:
             return self._figures(trainer)
-        file = self.folder / HELD_OUT
-        lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-        first = next((json.loads(line) for line in lines), None)
+        first = next(iter(steps_in(self.folder / HELD_OUT)), None)
         return first and {name: value for name, value in first.items() if name != "step"}
 
     def _held_out_tasks(self, crew: Crew) -> HeldOut:

@@ -11,11 +11,13 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from align_echo.faults import faults_by_source
 from align_echo.invalid import met_refusal, steps_in_runs
 from align_echo.train.advantages import Advantages
 from align_echo.train.batching import Batch
 from align_echo.train.loss import Lost
 from align_echo.train.rows import Harvest, Refinement
+from align_echo.trouble import conduct_of
 from align_echo.types import Trajectory
 
 BANDS = ((0.0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))
@@ -46,15 +48,18 @@ def of_harvest(harvest: Harvest, advantages: Advantages) -> Signals:
 
 
 def of_play(played: Sequence[Trajectory], is_invalid: Callable[[str], bool] | None) -> Signals:
-    """Shares, in [0, 1], of the policy's turns and episodes; nothing where none was played to its end.
+    """Shares, in [0, 1], of the policy's turns and episodes; nothing where none was played to its end. And how many
+    episodes the agent's own code broke, and on how many turns and resets an interface failed, where any did.
 
     `is_invalid` tells a refusal in the engine's words; None where nothing does.
     """
     whole = [one for one in played if one.fault is None and one.steps]
     turns = sum(len(one.steps) for one in whole)
+    broken = faults_by_source(played).get("agent", 0)
+    failed: Signals = {"count/agent_faults": broken} if broken else {}
     if not turns:
-        return {}
-    found = {
+        return failed
+    found = failed | {
         "policy/no_action_share": sum(step.action is None for one in whole for step in one.steps) / turns,
         "policy/turn_limit_share": sum(one.steps[-1].truncated for one in whole) / len(whole),
     }
@@ -62,7 +67,9 @@ def of_play(played: Sequence[Trajectory], is_invalid: Callable[[str], bool] | No
         refused = [met_refusal(one, is_invalid) for one in whole]
         found["policy/invalid_share"] = sum(map(sum, refused)) / turns
         found["policy/invalid_run_share"] = sum(map(steps_in_runs, refused)) / turns
-    return found
+    conduct = conduct_of(whole)
+    failures = conduct.failed_turns + conduct.failed_resets
+    return found | ({"count/interface_failures": failures} if failures else {})
 
 
 def gains(refinements: Sequence[Refinement]) -> Signals:

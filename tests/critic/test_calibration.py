@@ -331,7 +331,7 @@ def test_resamples_of_one_class_are_left_out_in_silence():
 def test_without_scikit_learn_the_area_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     monkeypatch.setitem(sys.modules, "sklearn.metrics", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'align-echo\[train\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[train\]'"):
         report(ROWS, 1.0)
     assert report([one for one in ROWS if one.label == "correct"], 1.0).auroc is None
 

@@ -60,6 +60,14 @@ def test_where_nothing_tells_a_refusal_there_is_no_share_of_them():
     assert of_play([episode("x").model_copy(update={"fault": BROKEN})], refused) == {}
 
 
+def test_an_interface_that_failed_is_counted_and_one_that_did_not_is_not_mentioned():
+    whole = episode("Fine.", "Fine.")
+    failing = [step.model_copy(update={"interface_error": "line 1: no"}) for step in whole.steps]
+    played = [whole.model_copy(update={"steps": tuple(failing), "reset_error": "line 1: no"}), whole]
+    assert of_play(played, refused)["count/interface_failures"] == 3
+    assert "count/interface_failures" not in of_play([whole], refused)
+
+
 @given(st.lists(st.lists(st.sampled_from(["", "Fine.", REFUSAL, None]), min_size=1), max_size=4))
 def test_shares_lie_within_each_other(answers):
     found = of_play([episode(*one) for one in answers], refused)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -207,6 +211,46 @@ def test_a_run_killed_while_it_wrote_goes_on_from_what_it_wrote_to_the_end(model
     assert [step for step, _ in rest] == [2]
     lines = (tmp_path / "run" / "signals.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [0, 1, 2]
+
+
+def test_a_checkpoint_that_was_cut_short_is_told_in_one_line_and_the_one_before_it_serves(model, tmp_path):
+    config = config_of("grpo", model, steps=3, save_every=1)
+    with pytest.raises(KeyboardInterrupt):
+        Run(config, tmp_path / "run").train(interrupted_at(2))
+    checkpoints = tmp_path / "run" / "checkpoints"
+    newest = checkpoints / "checkpoint-2"
+    files = [one for one in newest.rglob("*") if one.suffix in (".json", ".pt", ".pth", ".safetensors")]
+    assert {one.suffix for one in files} == {".json", ".pt", ".pth", ".safetensors"}
+    for file in files:
+        content = file.read_bytes()
+        file.write_bytes(content[: len(content) * 2 // 3])
+        with pytest.raises(UsageError, match=f"{file.name} is damaged") as caught:
+            Run(config, tmp_path / "run", resume=True)
+        assert "\n" not in str(caught.value)
+        file.write_bytes(content)
+    files[0].write_bytes(b"")
+    shutil.rmtree(newest)  # as the line says
+    assert [step for step, _ in trained(config, tmp_path / "run", resume=True)] == [1, 2]
+
+
+ADAPTERS = """
+import sys
+from pathlib import Path
+from align_echo.train.backbone import Adapters
+from align_echo.train.config import Lora
+from align_echo.train.crew import lora_of
+from tests.models.local.tiny import tiny_model
+Adapters(tiny_model(), lora_of(Lora())).save("policy", Path(sys.argv[1]))
+"""
+
+
+def test_equal_adapters_have_equal_files_in_every_process(tmp_path):
+    folders = [tmp_path / str(seed) for seed in range(3)]
+    for seed, folder in enumerate(folders):
+        folder.mkdir()
+        environment = {**os.environ, "PYTHONHASHSEED": str(seed)}
+        subprocess.run([sys.executable, "-c", ADAPTERS, str(folder)], env=environment, check=True)
+    assert len({content_hash(folder) for folder in folders}) == 1
 
 
 def test_a_run_stopped_before_its_first_checkpoint_is_begun_anew(model, tmp_path):

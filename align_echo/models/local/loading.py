@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -108,11 +108,23 @@ def encoder_of(source: str) -> ChatEncoder:
         said = _model_within(source) or "save it there too (tokenizer.json)"
         raise MissingDataError(f"{source} holds no tokenizer: {said}")
     tokenizer = files_of(source, lambda: AutoTokenizer.from_pretrained(source))
-    try:
-        ends = GenerationConfig.from_pretrained(source).eos_token_id
-    except OSError:
-        ends = None
-    return ChatEncoder(tokenizer, stop_ids=[ends] if isinstance(ends, int) else ends or ())
+    return ChatEncoder(tokenizer, stop_ids=_end_tokens(source))
+
+
+def _end_tokens(source: str) -> Sequence[int]:
+    """Those that generation settings name; none where there are no settings. Raises `UsageError` for damaged ones."""
+
+    def read() -> Any:
+        return GenerationConfig.from_pretrained(source).eos_token_id
+
+    if (Path(source) / "generation_config.json").is_file():
+        ends = files_of(source, read)
+    else:
+        try:
+            ends = None if Path(source).is_dir() else read()
+        except OSError:
+            ends = None
+    return [ends] if isinstance(ends, int) else ends or ()
 
 
 def content_hash(folder: Path) -> str:
@@ -152,7 +164,7 @@ def files_of(source: str, read: Callable[[], Any]) -> Any:
         raise MissingDataError(f"there is no folder {source}: name the folder that holds the model's config.json")
     try:
         return read()
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError, SafetensorError) as error:
         tried = "" if there else "no such folder is here, and as a name on the hub: "
         said = _model_within(source) or first_line(error)
         raise UsageError(f"no model can be loaded from {source}: {tried}{said}") from None

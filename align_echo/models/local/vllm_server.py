@@ -20,7 +20,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from align_echo.errors import ModelError, TokenDriftError, UsageError
 from align_echo.halting import pause
-from align_echo.models.endpoint import DEFAULT_BASE_URL, NO_KEY, resolve_base_url, resolve_key
+from align_echo.models.client import Client
+from align_echo.models.endpoint import DEFAULT_BASE_URL, resolve_authorization, resolve_base_url, resolve_timeout
 from align_echo.models.local.engine import Forward, Reply, Request, Sampling
 from align_echo.models.local.publishing import VERIFICATION, adapter_folder, check_weights, model_folder
 from align_echo.models.local.vllm_adapters import AdapterVersion, PublishedAdapters
@@ -99,19 +100,19 @@ class VllmServer:
         base_url: str | None = None,
         api_key: str | None = None,
         max_concurrency: int = 256,
-        timeout: float = 600.0,
+        timeout: float | None = None,
         retry: RetryPolicy | None = None,
         wait: Callable[[float], None] = pause,
     ) -> None:
         self._model = model
         self._base_url = resolve_base_url(base_url)
-        if self._base_url == DEFAULT_BASE_URL or not self._base_url.startswith(("http://", "https://")):
+        if self._base_url == DEFAULT_BASE_URL:
             raise UsageError(f"vllm-server:{model} needs the server's base URL, such as http://localhost:8000/v1")
         self._where = f"{model} at {self._base_url}"
         self._retry = retry or RetryPolicy()
         self._wait = wait
-        self._client = openai.OpenAI(
-            base_url=self._base_url, api_key=resolve_key(api_key) or NO_KEY, max_retries=0, timeout=timeout
+        self._client = Client(
+            authorization=resolve_authorization(base_url, api_key), timeout=resolve_timeout(timeout)
         )
         served = self._models(RetryPolicy(attempts=3))
         card = next((one for one in served if one.id == model), None)
@@ -295,17 +296,17 @@ class VllmServer:
     def _models(self, retry: RetryPolicy) -> list[_Model]:
         def attempt() -> list[_Model]:
             try:
-                return _read(self._client.get(f"{self._base_url}/models", cast_to=str), _Models).data
+                return _read(self._client.get(f"{self._base_url}/models"), _Models).data
             except openai.APIError as error:
-                raise judged(error, self._where) from error
+                raise judged(error, self._where) from None
 
         return ask(attempt, retry, self._wait, self._where)
 
     def _post(self, url: str, body: Mapping[str, Any]) -> str:
         try:
-            return self._client.post(url, cast_to=str, body=dict(body))
+            return self._client.post(url, body)
         except openai.APIError as error:
-            raise judged(error, self._where) from error
+            raise judged(error, self._where) from None
 
     def _control(self, url: str, body: Mapping[str, Any], remedy: str) -> str:
         """Change the server's state: asked once, since what an unanswered request did is not known."""

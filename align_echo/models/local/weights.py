@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from safetensors import SafetensorError
 from transformers import PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from align_echo.errors import UsageError
+from align_echo.errors import UsageError, first_line
 from align_echo.models.local.publishing import adapter_folder
 
 if TYPE_CHECKING:
@@ -83,7 +84,10 @@ class Adapters:
         if not name or "." in name:
             raise UsageError(f"an adapter's name has at least one character and no dot, unlike {name!r}")
         path = adapter_folder(folder)
-        config = PeftConfig.from_pretrained(path)
+        try:
+            config = PeftConfig.from_pretrained(path)
+        except (RuntimeError, ValueError, KeyError, OSError, TypeError, AttributeError) as error:
+            raise UsageError(f"the adapter in {folder} cannot be read: {first_line(error)}") from error
         if config.peft_type != PeftType.LORA:
             raise UsageError(f"the adapter in {folder} is of the kind {config.peft_type}: only LoRA is served")
         self._loaded += 1
@@ -92,7 +96,7 @@ class Adapters:
             warnings.simplefilter("ignore")
             try:
                 self._add(version, path, config)
-            except (RuntimeError, ValueError, KeyError, OSError) as error:
+            except (RuntimeError, ValueError, KeyError, OSError, SafetensorError) as error:
                 self._remove(version)
                 why = " ".join(str(error).split())[:200]
                 raise UsageError(f"the adapter in {folder} does not fit the model: {why}") from error

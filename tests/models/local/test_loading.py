@@ -121,6 +121,28 @@ def test_files_that_are_spoilt_are_refused_in_one_line(folder, spoil, said):
     assert "\n" not in str(caught.value)
 
 
+SPOILT: dict[str, Callable[[bytes], bytes]] = {
+    "half": lambda content: content[: len(content) // 2],
+    "list": lambda content: b"[]",
+    "null": lambda content: b"null",
+}
+
+
+@pytest.mark.parametrize(
+    ("file", "how"),
+    [
+        *((name, how) for name in ("config.json", "tokenizer.json", "generation_config.json") for how in SPOILT),
+        *(("tokenizer_config.json", how) for how in ("list", "null")),
+        ("model.safetensors", "half"),
+    ],
+)
+def test_a_file_that_was_cut_short_or_holds_something_else_is_told_in_one_line(folder, file, how):
+    (folder / file).write_bytes(SPOILT[how]((folder / file).read_bytes()))
+    with pytest.raises(UsageError, match="no model can be loaded from") as caught:
+        run_transformers(str(folder), name="spoilt")
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize("name", ["transformers:", "vllm:", "vllm-server:"])
 def test_a_kind_of_model_without_a_name_is_refused(name):
     with pytest.raises(UsageError, match="names no model"):
@@ -153,7 +175,7 @@ def test_without_torch_the_extra_to_install_is_named():
         "try: load_model('pocket')",
         "except MissingExtraError as error: print(error)",
     )
-    assert said == "the local model pocket needs an extra: pip install 'align-echo[train]'"
+    assert said == "the local model pocket needs an extra: pip install '.[train]' in a checkout of align-echo"
 
 
 def test_the_library_and_its_command_line_import_no_torch():

@@ -1,0 +1,125 @@
+"""One request to an endpoint and its whole answer: within a deadline and a number of bytes, and given up at once.
+
+Requests run on one asyncio thread of the process, which starts with the first of them. Whoever waits for an answer and
+stops (Ctrl-C, a halt) cancels its request there, which closes the connection: nothing waits for a server that stalls.
+A deadline is for the whole of a request, from the connection to the last byte, so a server that drips is not waited for
+either. Answers are read up to `MOST_BYTES`, counted after unpacking, and keys are taken out of them before anything
+else sees them. Left out: asking again (`retry.py`), what is asked and what an answer means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import zlib
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+import openai
+
+from align_echo.errors import ModelError
+from align_echo.halting import result_of
+from align_echo.models.endpoint import NO_KEY
+from align_echo.models.retry import PassingFault
+from align_echo.redaction import redacted, without_secrets
+
+MOST_BYTES = 16 * 2**20
+"""Of one answer. What a model writes is far less; more is a fault of the endpoint and is not kept."""
+
+PACKED = ("gzip", "x-gzip", "deflate")
+
+
+class Client:
+    """Asks with this `Authorization` (None: as without a key); `timeout` is the deadline in seconds of each request."""
+
+    def __init__(self, *, authorization: str | None, timeout: float) -> None:
+        headers = {"Authorization": authorization or f"Bearer {NO_KEY}", "Accept-Encoding": "identity"}
+        self._timeout = timeout
+        self._openai = openai.AsyncOpenAI(
+            api_key=NO_KEY,
+            base_url="http://localhost",  # whoever asks gives the whole address
+            default_headers=headers,
+            max_retries=0,
+            timeout=timeout,
+            http_client=_WholeAnswers(timeout=timeout, follow_redirects=False),
+        )
+
+    @property
+    def timeout(self) -> float:
+        """The deadline of one request in seconds."""
+        return self._timeout
+
+    def get(self, url: str) -> str:
+        """The body of the answer; raises as `post`."""
+        return self._answer(self._openai.get(url, cast_to=str))
+
+    def post(self, url: str, body: Mapping[str, Any]) -> str:
+        """The body of the answer. Raises `PassingFault` when there is none in time, `ModelError` for one that is too
+        long or packed in a way that was not asked for, `openai.APIError` for every other failure.
+        """
+        return self._answer(self._openai.post(url, cast_to=str, body=dict(body)))
+
+    def close(self) -> None:
+        """Close its connections."""
+        result_of(asyncio.run_coroutine_threadsafe(self._openai.close(), _asking_loop()))
+
+    def _answer(self, asking: Coroutine[Any, Any, str]) -> str:
+        try:
+            return result_of(asyncio.run_coroutine_threadsafe(self._in_time(asking), _asking_loop()))
+        except TimeoutError:
+            raise PassingFault(f"no whole answer within {self._timeout:g} s") from None
+
+    async def _in_time(self, asking: Coroutine[Any, Any, str]) -> str:
+        async with asyncio.timeout(self._timeout):
+            return await asking
+
+
+class _WholeAnswers(openai.DefaultAsyncHttpxClient):
+    """The HTTP client of the `openai` package, except that it reads no answer further than `MOST_BYTES`."""
+
+    async def send(self, request: Any, **options: Any) -> Any:
+        """As httpx's, with the body read and unpacked."""
+        response = await super().send(request, **{**options, "stream": True})
+        try:
+            body = await _read(response)
+        finally:
+            await response.aclose()
+        headers = {"content-type": response.headers.get("content-type", "")}
+        headers |= {name: response.headers[name] for name in ("retry-after", "location") if name in response.headers}
+        # Keys are ASCII, and every byte is a letter of latin-1.
+        clean = redacted if response.status_code >= 400 else without_secrets
+        content = clean(body.decode("latin-1")).encode("latin-1")
+        return type(response)(response.status_code, headers=headers, content=content, request=request)
+
+
+async def _read(response: Any) -> bytes:
+    """The whole body, unpacked. Raises `ModelError` as `Client.post` says."""
+    packing = response.headers.get("content-encoding", "identity").strip().lower()
+    unpacking = zlib.decompressobj(zlib.MAX_WBITS | 32) if packing in PACKED else None
+    if unpacking is None and packing not in ("", "identity"):
+        raise ModelError(f"the endpoint packs its answers as {packing[:20]!r}, which was not asked for")
+    body, sent = bytearray(), 0
+    async for part in response.aiter_raw():
+        sent += len(part)
+        try:
+            body += unpacking.decompress(part, MOST_BYTES + 1 - len(body)) if unpacking else part
+        except zlib.error:
+            raise ModelError(f"the endpoint's answer says that it is {packing}, and cannot be unpacked") from None
+        if max(len(body), sent) > MOST_BYTES:
+            raise ModelError(f"the endpoint's answer is longer than {MOST_BYTES // 2**20} MB: nothing of it is kept")
+    return bytes(body)
+
+
+_starting = threading.Lock()
+_loops: dict[int, asyncio.AbstractEventLoop] = {}
+"""By process id: a forked process has none of its parent's threads."""
+
+
+def _asking_loop() -> asyncio.AbstractEventLoop:
+    with _starting:
+        loop = _loops.get(os.getpid())
+        if loop is None:
+            loop = _loops[os.getpid()] = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="asking endpoints", daemon=True).start()
+        return loop

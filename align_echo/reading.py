@@ -1,0 +1,50 @@
+"""JSON that a user, a killed process or somebody else's program may have damaged, read without a traceback.
+
+Left out: records of known fields (`jsonl.py`, and pydantic's own parser, which knows a limit of depth).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from align_echo.errors import UsageError
+
+
+def parse_json(text: str) -> Any:
+    """What the text says. Raises `ValueError`, for what is nested too deeply as well."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def json_object(file: Path) -> dict[str, Any] | None:
+    """The object that a file holds; None if it cannot be read or holds anything else."""
+    try:
+        found = parse_json(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def json_lines(file: Path) -> list[dict[str, Any]]:
+    """The objects of a file of lines; a last line without an end is left out, and no file holds none.
+
+    Raises `UsageError` naming a line that is damaged.
+    """
+    if not file.is_file():
+        return []
+    found = []
+    for number, line in enumerate(file.read_bytes().splitlines(keepends=True), start=1):
+        if not line.endswith(b"\n"):
+            break
+        try:
+            record = parse_json(line.decode())
+        except ValueError as error:
+            raise UsageError(f"{file} line {number} is damaged: {error}") from error
+        if not isinstance(record, dict):
+            raise UsageError(f"{file} line {number} is damaged: it holds no names and values")
+        found.append(record)
+    return found
