@@ -1,53 +1,85 @@
-"""From a chat model's reply to one action, strictly: a reply that could mean two things means nothing.
+"""From a chat model's reply to one action: however it is dressed, if it can mean only one.
 
-The rule of `parse_action`, in this order:
- 1. A leading `<think>...</think>` block of a reasoning model is not part of the reply; one without an end is a reply
-    that was cut off. Blank lines and lines that only open or close a code fence do not count.
- 2. One line is left: it is the action.
- 3. Several lines are left, and exactly one begins with "Action:" (any case, bold or not): what follows the label is the
-    action. If nothing follows it on its line, exactly one line must come after it: that is the action.
- 4. Anything else holds no action, and the reason is given in words that the model can act on.
-The action is stripped of one "Action:" label, one leading "> ", and quotes or backticks that surround it.
+What is read, in this order:
+ 1. Thoughts (`<think>...</think>`, also without their beginning) are not part of the reply; thoughts without an end are
+    a reply that was cut off. Blank lines and lines that only open or close a code fence do not count, nor do lines that
+    repeat the prompt's own form of reply.
+ 2. An "Observation:" that the model writes after its action is made up: the reply ends before it.
+ 3. One `<action>...</action>` holds the action; so does one JSON object with an "action" beside its reasoning.
+ 4. Exactly one line is labelled "Action:" (any case, bold, a heading, a list item, numbered): what follows the label is
+    the action. If nothing follows it on its line, exactly one line must come after it: that is the action.
+ 5. One line is left: it is the action.
+ 6. Exactly one line has a form of the environment's action format (`agents/forms.py`) and the others are sentences: it
+    is the action.
+ 7. Anything else holds no action, and the reason is given in words that the model can act on.
+The action is stripped of a list's mark or number, of emphasis, and of quotes or backticks that surround it, and is
+spelled as its form is. Two different actions are never chosen between.
 
-`parse_reasoned_action` is for replies that think aloud: rule 2 falls away, the action must end the reply, and a reply
-that goes on to write the environment's answer is refused.
+`parse_reasoned_action` is for replies that think aloud: rule 5 falls away, and a labelled action must end the reply.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from functools import cache
 
+from align_echo.agents.forms import as_listed, forms_in, has_form, is_listing
 from align_echo.errors import ReplyFormatError
-from align_echo.types import Completion
+from align_echo.prompts import render
+from align_echo.types import AgentView, Completion
 
-_FENCE = re.compile(r"```[a-z]*")
-_OBSERVATION = re.compile(r"[*_]*observation(?: \d+)?[*_]*:", re.IGNORECASE)
+_FENCE = re.compile(r"(?:```|~~~)[A-Za-z]*")
+_OBSERVATION = re.compile(r"[#>*_\s-]*observation(?: \d+)?[*_]*\s?[:：]", re.IGNORECASE)
+_LABEL = re.compile(
+    r"(?:[-+>•*]\s+|#{1,6}\s+|\d{1,3}[.)]\s+)?[*_]{0,2}(?:(?:next|final|chosen|my)\s+)?action(?:\s\d{1,3})?[*_]{0,2}"
+    r"\s?[:：][*_]{0,2}\s*",
+    re.IGNORECASE,
+)
+_HEADING = re.compile(r"#{1,6}\s+[*_]{0,2}action[*_]{0,2}|\*\*action\*\*", re.IGNORECASE)
+_INPUT = re.compile(r"[*_]{0,2}action input[*_]{0,2}\s?:[*_]{0,2}\s*\S", re.IGNORECASE)
+_INLINE = re.compile(r"\s[*_]{0,2}Action[*_]{0,2}:[*_]{0,2}\s+")
+_LIST_MARK = re.compile(r"(?:[-+•*>]|#{1,6}|\(?\d{1,3}[.)])\s+(?=\S)")
 _QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’"}
+_EMPHASIS = ("```", "***", "**", "*")
+_TAG = re.compile(r"<(/?)action>", re.IGNORECASE)
+_MOST_DRESSES = 8
+"""Marks, quotes and tags around one another that are taken off."""
+_THOUGHTS = ("think", "thinking")
+_BESIDE_AN_ACTION = frozenset("action thought thoughts reason reasoning explanation rationale plan".split())  # noqa: SIM905
+_PROMPTS = ("vanilla/system", "react/system", "planning/system")
+_WORDS_OF_AN_INSTRUCTION = 4
+"""A line of a prompt that has fewer may also be an action."""
 
 
-def parse_action(reply: str) -> str:
-    """The one action of a reply: a single line, never empty. Raises `ReplyFormatError` if there is not exactly one."""
-    lines = reply_lines(reply)
-    return _bare(lines[0] if len(lines) == 1 else lines[_place_of_action(lines)])
+def parse_action(reply: str, view: AgentView | None = None) -> str:
+    """The one action of a reply: a single line, never empty. Raises `ReplyFormatError` if there is not exactly one.
 
-
-def parse_reasoned_action(reply: str) -> str:
-    """The action after the one "Action:" label of a reply, which it must end: a single line, never empty.
-
-    Raises `ReplyFormatError` if there is not exactly one, or if the reply also writes an observation.
+    `view` is what the reply answers: without it nothing is known of the environment's forms.
     """
-    lines = reply_lines(reply)
-    if any(_OBSERVATION.match(line) for line in lines):
-        raise ReplyFormatError(
-            "the reply writes an observation itself; end it after the action, the environment's answer comes then"
-        )
-    place = _place_of_action(lines)
-    if place != len(lines) - 1:
-        raise ReplyFormatError("the reply goes on after its action; end it there")
-    action = _bare(lines[place])
-    if _OBSERVATION.search(action):
-        raise ReplyFormatError("the line of the action goes on with an observation; end it after the action")
-    return action
+    lines = own_lines(reply, view)
+    marked = _in_tags(lines) or _in_json(lines, view)
+    if marked is None:
+        place = 0 if len(lines) == 1 else _place_of_action(lines, view)
+        marked = _cut(lines[place], view)
+    return _clean(marked, view)
+
+
+def parse_reasoned_action(reply: str, view: AgentView | None = None) -> str:
+    """The action that a reply which thinks aloud ends with: a single line, never empty.
+
+    Raises `ReplyFormatError` if there is not exactly one, or if the reply goes on after it.
+    """
+    lines = own_lines(reply, view)
+    marked = _in_tags(lines) or _in_json(lines, view)
+    if marked is None:
+        place = _place_of_action(lines, view)
+        if place != len(lines) - 1:
+            raise ReplyFormatError("the reply goes on after its action; end it there")
+        marked = _cut(lines[place], view)
+        if _OBSERVATION.search(_after_action_label(marked) or ""):
+            raise ReplyFormatError("the line of the action goes on with an observation; end it after the action")
+    return _clean(marked, view)
 
 
 def reply_lines(reply: str) -> list[str]:
@@ -59,21 +91,58 @@ def reply_lines(reply: str) -> list[str]:
     return lines
 
 
+def own_lines(reply: str, view: AgentView | None = None) -> list[str]:
+    """The lines that say what the model does: without what repeats the prompt, up to an observation of its own making.
+
+    Raises `ReplyFormatError` if there is none.
+    """
+    lines = [line for line in reply_lines(reply) if not _repeats_the_prompt(line, view)]
+    if not lines:
+        raise ReplyFormatError("the reply only repeats how to reply; send one action")
+    first = next((number for number, line in enumerate(lines) if _acts(line, view)), None)
+    if first is None:
+        first = next((number for number, line in enumerate(lines) if not _OBSERVATION.match(line)), len(lines))
+    end = next((number for number in range(first, len(lines)) if _OBSERVATION.match(lines[number])), len(lines))
+    kept = [line for line in lines[:end] if not _OBSERVATION.match(line)]
+    if not kept:
+        raise ReplyFormatError("the reply writes an observation itself; send one action, the answer comes then")
+    return kept
+
+
 def visible_text(reply: str) -> str:
-    """A reply without a reasoning model's leading `<think>` block. Raises `ReplyFormatError` if that never ends."""
+    """A reply without a reasoning model's thoughts. Raises `ReplyFormatError` if it begins with some that never end."""
     text = reply.strip()
-    if not text.startswith("<think>"):
-        return text
-    _, end, rest = text.partition("</think>")
-    if not end:
-        raise ReplyFormatError("the reply was cut off while thinking; think less")
-    return rest.strip()
+    for name in _THOUGHTS:
+        text = _without(text, f"<{name}>", f"</{name}>")
+        if text.startswith(f"<{name}>"):
+            raise ReplyFormatError("the reply was cut off while thinking; think less")
+    return text
 
 
 def after_label(line: str, label: str) -> str | None:
     """What follows "<label>:" at the beginning of a line (any case, bold or not); None if it begins otherwise."""
     found = re.match(rf"(?:\*\*)?{re.escape(label)}(?:\*\*)?:(?:\*\*)?\s*", line, re.IGNORECASE)
     return line[found.end() :] if found else None
+
+
+def spans(text: str, tag: str) -> list[tuple[int, int]]:
+    """Where what stands between `<tag>` and `</tag>` begins and ends, pair by pair: an opening that another one follows
+    before the end is a mention."""
+    found, start = [], 0
+    while (closing := text.find(f"</{tag}>", start)) >= 0:
+        opening = text.rfind(f"<{tag}>", start, closing)
+        if opening >= 0:
+            found.append((opening + len(tag) + 2, closing))
+        start = closing + len(tag) + 3
+    return found
+
+
+def unquoted(text: str) -> str:
+    """A text without quotes or backticks that surround it as one pair; quotes inside stay."""
+    text = text.strip()
+    while len(text) >= 2 and _QUOTES.get(text[0]) == text[-1] and not {text[0], text[-1]} & {*text[1:-1]}:
+        text = text[1:-1].strip()
+    return text
 
 
 def whole_text(completion: Completion, max_tokens: int) -> str:
@@ -83,28 +152,176 @@ def whole_text(completion: Completion, max_tokens: int) -> str:
     return completion.text
 
 
-def _place_of_action(lines: list[str]) -> int:
-    """Which line holds the action that exactly one "Action:" label announces."""
-    marked = [number for number, line in enumerate(lines) if after_label(line, "Action") is not None]
+# ---------------------------------------------------------------- where the action stands
+
+
+def _in_tags(lines: list[str]) -> str | None:
+    """What stands in the one pair of action tags; None without any."""
+    text = _TAG.sub(r"<\1action>", "\n".join(lines))
+    inside = [text[start:end].strip() for start, end in spans(text, "action")]
+    if not inside:
+        return None
+    if len(inside) > 1:
+        raise ReplyFormatError(f"the reply has {len(inside)} actions in <action> tags; send one action")
+    return _one_line(inside[0], "<action>")
+
+
+def _in_json(lines: list[str], view: AgentView | None) -> str | None:
+    """The "action" of the one JSON object that has it beside nothing but reasoning; None without one.
+
+    Where the environment's own form is such an object, it is the action as it stands.
+    """
+    if not any('"action"' in line for line in lines) or (view is not None and '"action"' in view.action_format):
+        return None
+    start = next((number for number, line in enumerate(lines) if line.startswith("{")), len(lines))
+    end = next((number for number in reversed(range(start, len(lines))) if lines[number].endswith("}")), start - 1)
+    try:
+        said = json.loads("\n".join(lines[start : end + 1]))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(said, dict) or not _BESIDE_AN_ACTION.issuperset(key.lower() for key in said):
+        return None
+    action = said.get("action")
+    return _one_line(action, '"action"') if isinstance(action, str) else None
+
+
+def _place_of_action(lines: list[str], view: AgentView | None) -> int:
+    """Which line holds the action: the one that is labelled, else the one that has a form of the environment's."""
+    if any(map(_INPUT.match, lines)):
+        raise ReplyFormatError("the reply has an 'Action Input:' of its own; send the whole action on one line")
+    marked = _labelled(lines)
     if not marked:
-        count = "one line and it does not begin" if len(lines) == 1 else f"{len(lines)} lines and none begins"
-        raise ReplyFormatError(f"the reply has {count} with 'Action:'; send one action on one line")
+        return _place_of_form(lines, view)
     if len(marked) > 1:
         raise ReplyFormatError(f"the reply has {len(marked)} lines that begin with 'Action:'; send one action")
     label = marked[0]
-    if after_label(lines[label], "Action"):
+    if _after_action_label(lines[label]):
         return label
     if len(lines) - label != 2:
         raise ReplyFormatError("'Action:' must be followed by exactly one action")
     return label + 1
 
 
-def _bare(line: str) -> str:
-    """A line without label, prompt sign and surrounding quotes. Raises `ReplyFormatError` if nothing is left."""
-    labelled = after_label(line, "Action")
-    line = (line if labelled is None else labelled).removeprefix("> ").strip()
-    while len(line) >= 2 and _QUOTES.get(line[0]) == line[-1]:
-        line = line[1:-1].strip()
-    if not line:
-        raise ReplyFormatError("the reply names no action; send one action")
+def _place_of_form(lines: list[str], view: AgentView | None) -> int:
+    formed = [number for number, line in enumerate(lines) if view is not None and _has_form(line, view)]
+    said = {_clean(_cut(lines[number], view), view) for number in formed}
+    others = [line for number, line in enumerate(lines) if number not in formed]
+    if len(said) == 1 and all(map(_is_talk, others)):
+        return formed[-1]
+    if said:
+        raise ReplyFormatError(f"the reply has {len(lines)} lines and several actions; send one action on one line")
+    count = "one line and it does not begin" if len(lines) == 1 else f"{len(lines)} lines and none begins"
+    raise ReplyFormatError(f"the reply has {count} with 'Action:'; send one action on one line")
+
+
+def _is_talk(line: str) -> bool:
+    """Whether a line reads as a sentence or carries a label, so that it is no action of a form that is not listed."""
+    return bool(re.search(r"[.!?:;,…]", line)) or len(line.split()) > 4 or bool(re.match(r"[A-Z]\S*\s", line))
+
+
+def _has_form(line: str, view: AgentView) -> bool:
+    forms = forms_in(view.action_format)
+    bare = _bare(_cut(line, view))
+    return has_form(bare, forms) or (bare.endswith(".") and has_form(bare[:-1].rstrip(), forms))
+
+
+def _labelled(lines: list[str]) -> list[int]:
+    return [number for number, line in enumerate(lines) if _after_action_label(line) is not None]
+
+
+def _after_action_label(line: str) -> str | None:
+    """What follows the label of an action at the beginning of a line; "" for a heading; None without a label."""
+    if found := _LABEL.match(line):
+        rest = line[found.end() :].strip()
+        opened = line.startswith("**") and not found[0].rstrip().endswith("*")
+        return rest.removesuffix("**").rstrip() if opened else rest
+    return "" if _HEADING.fullmatch(line) else None
+
+
+def _acts(line: str, view: AgentView | None) -> bool:
+    if _after_action_label(line) is not None or "<action>" in line.lower() or '"action"' in line:
+        return True
+    return view is not None and _has_form(line, view)
+
+
+def _cut(line: str, view: AgentView | None) -> str:
+    """A line from an action's label within it, up to an observation within it: only where a form of the environment's
+    is left."""
+    if view is None:
+        return line
+    forms = forms_in(view.action_format)
+    parts = _INLINE.split(line)
+    if len(parts) == 2 and _after_action_label(line) is None and has_form(_bare(parts[1].rstrip(".")), forms):
+        return parts[1]
+    said = _after_action_label(line)
+    said = line if said is None else said
+    found = re.search(r"\s[*_]*observation(?: \d+)?[*_]*:", said, re.IGNORECASE)
+    if found and not has_form(said, forms) and has_form(_bare(said[: found.start()]), forms):
+        return said[: found.start()]
     return line
+
+
+# ---------------------------------------------------------------- what it says
+
+
+def _clean(line: str, view: AgentView | None) -> str:
+    action = _bare(line)
+    if not action:
+        raise ReplyFormatError("the reply names no action; send one action")
+    return action if view is None else as_listed(action, view)
+
+
+def _bare(line: str) -> str:
+    """A line without label, list mark, emphasis, tag and surrounding quotes."""
+    labelled = _after_action_label(line)
+    line = (line if labelled is None else labelled).strip()
+    for _ in range(_MOST_DRESSES):
+        line = _LIST_MARK.sub("", line, count=1) if _LIST_MARK.match(line) else line
+        line = unquoted(_unmarked(line))
+        if line.lower().startswith("<action>"):
+            line = line[len("<action>") :].strip()
+    return line
+
+
+def _unmarked(line: str) -> str:
+    for mark in _EMPHASIS:
+        inner = line[len(mark) : -len(mark)]
+        if line.startswith(mark) and line.endswith(mark) and inner.strip() != "" and mark not in inner:
+            return inner.strip() if mark[0] == "`" or inner.strip() == inner else line
+    return line
+
+
+def _one_line(text: str, where: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if len(lines) != 1:
+        raise ReplyFormatError(f"{where} must hold exactly one action on one line")
+    return lines[0]
+
+
+def _without(text: str, opening: str, closing: str) -> str:
+    """A text without what stands between the marks; an end without a beginning ends what stands before it."""
+    kept, rest = [], text
+    while True:
+        before, opened, after = rest.partition(opening)
+        _, closed, behind = after.partition(closing)
+        if not (opened and closed):
+            break
+        kept.append(before)
+        rest = behind
+    text = "\n".join([*kept, rest])
+    return text.rpartition(closing)[2].strip()
+
+
+def _repeats_the_prompt(line: str, view: AgentView | None) -> bool:
+    """Whether a line stands in the instructions and can be no answer to them."""
+    said = _after_action_label(line) or line
+    return said in _instructed() or (view is not None and is_listing(line, view.action_format))
+
+
+@cache
+def _instructed() -> frozenset[str]:
+    """The lines of the prompts that say how to reply, and what they write after "Action:" there."""
+    texts = [render(name, {"action_format": "", "rules": ""}) for name in _PROMPTS]
+    lines = [line.strip() for text in texts for line in text.splitlines()]
+    said = {_after_action_label(line) or line for line in lines}
+    return frozenset(one for one in said if one.startswith("# ") or len(one.split()) >= _WORDS_OF_AN_INSTRUCTION)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 
 from align_echo.agents.conversation import ChatAgent, labelled
-from align_echo.agents.parsing import after_label, parse_reasoned_action, reply_lines
+from align_echo.agents.parsing import after_label, own_lines, parse_reasoned_action
 from align_echo.errors import ReplyFormatError
 from align_echo.prompts import render
 from align_echo.types import AgentView, Message, Turn
@@ -38,7 +38,7 @@ class Planning(ChatAgent):
 
     def read(self, reply: str, view: AgentView) -> str:
         """The action, of a reply that names a sub-goal of its own plan or of the one before."""
-        action = parse_reasoned_action(reply)
+        action = parse_reasoned_action(reply, view)
         plan = parse_plan(reply) or plan_of(view)
         if not plan:
             raise ReplyFormatError("there is no plan yet; begin the reply with 'Plan:' and numbered sub-goals")
@@ -69,7 +69,7 @@ def plan_in(turn: Turn) -> tuple[str, ...]:
 
 def parse_plan(reply: str) -> tuple[str, ...]:
     """The sub-goals of a reply, () if it has no "Plan:" line. Raises `ReplyFormatError` for a plan it cannot read."""
-    lines = reply_lines(reply)
+    lines = own_lines(reply)
     heads = [number for number, line in enumerate(lines) if after_label(line, "Plan") is not None]
     if not heads:
         return ()
@@ -90,7 +90,7 @@ def parse_plan(reply: str) -> tuple[str, ...]:
 
 def parse_sub_goal(reply: str) -> int:
     """The number on the one "Sub-goal:" line of a reply. Raises `ReplyFormatError` if there is not exactly one."""
-    named = [rest for rest in (after_label(line, "Sub-goal") for line in reply_lines(reply)) if rest is not None]
+    named = [rest for rest in (after_label(line, "Sub-goal") for line in own_lines(reply)) if rest is not None]
     if len(named) != 1:
         raise ReplyFormatError("the reply must name one sub-goal on one line: 'Sub-goal:' and its number in the plan")
     number = re.match(r"[0-9]{1,3}\b", named[0])

@@ -1,8 +1,8 @@
 """The ReAct agent (Yao et al., ICLR 2023; arXiv 2210.03629): a thought and an action in each reply, one call a turn.
 
 The history keeps both. Zero-shot: left out are the method's worked examples, which are another environment's in every
-environment. A reply without a thought is accepted, as the method thinks only now and then on such tasks; one without
-exactly one "Action:" line at its end, or with an observation of the model's own, is not.
+environment. A reply without a thought is accepted, as the method thinks only now and then on such tasks; one that
+does not end with exactly one action is not. An observation that the model writes after it is made up, and left out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ReAct(ChatAgent):
 
     def read(self, reply: str, view: AgentView) -> str:
         """The action, by `parse_reasoned_action`."""
-        return parse_reasoned_action(reply)
+        return parse_reasoned_action(reply, view)
 
     def told(self, turn: Turn) -> str:
         """Thought and action."""

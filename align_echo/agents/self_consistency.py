@@ -49,7 +49,7 @@ class SelfConsistency(ChatAgent):
 
     def read(self, reply: str, view: AgentView) -> str:
         """The action of one sample, by `parse_action`."""
-        return parse_action(reply)
+        return parse_action(reply, view)
 
     def told(self, turn: Turn) -> str:
         """The action that was chosen."""

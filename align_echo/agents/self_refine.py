@@ -66,7 +66,7 @@ class SelfRefine(ChatAgent):
 
     def read(self, reply: str, view: AgentView) -> str:
         """The action of a proposal or an improved reply, by `parse_action`."""
-        return parse_action(reply)
+        return parse_action(reply, view)
 
     def told(self, turn: Turn) -> str:
         """The final action."""

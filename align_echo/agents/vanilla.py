@@ -18,4 +18,4 @@ class Vanilla(ChatAgent):
 
     def read(self, reply: str, view: AgentView) -> str:
         """The action, by `parse_action`."""
-        return parse_action(reply)
+        return parse_action(reply, view)

@@ -23,6 +23,9 @@ from tests.agents.views import VIEW, actions, after, texts
         ("Action: go to desk 1", "go to desk 1"),
         ("<think>Action: look</think>\nThought: hm\nAction: go to desk 1", "go to desk 1"),
         ("Thought: my last action: none; the observation: dark\naction: look", "look"),
+        ("Thought: hm\nAction: look\nObservation: a desk", "look"),
+        ("Thought: hm\nAction: look\nObservation 1: a desk\nThought: so\nAction: inventory", "look"),
+        ("Observation: a desk\nThought: hm\nAction: look", "look"),
     ],
 )
 def test_a_thought_and_an_action_are_read(reply: str, action: str) -> None:
@@ -39,9 +42,8 @@ def test_a_thought_and_an_action_are_read(reply: str, action: str) -> None:
         ("Thought: hm\nAction:", "exactly one"),
         ("Thought: hm\nAction: ``", "no action"),
         ("Thought: hm\nAction: look\nThought: then\nAction: inventory", "2 lines that begin with 'Action:'"),
-        ("Thought: hm\nAction: look\nObservation: a desk", "writes an observation itself"),
-        ("Thought: hm\nAction: look\nObservation 1: a desk", "writes an observation itself"),
-        ("Observation: a desk\nThought: hm\nAction: look", "writes an observation itself"),
+        ("Observation: a desk", "writes an observation itself"),
+        ("Thought: hm\nObservation: a desk\nIt is brown.", "does not begin with 'Action:'"),
         ("Thought: hm\nAction: look Observation: a desk", "goes on with an observation"),
         ("Thought: hm\nAction: look\nThen I take the pen.", "goes on after its action"),
         ("Thought: hm\nAction:\nlook\ninventory", "exactly one"),
@@ -75,9 +77,9 @@ def test_whatever_the_thought_the_labelled_action_is_meant(thought: str, action:
 
 @settings(deadline=None)
 @given(thoughts, actions, st.sampled_from(["Observation", "observation 3", "**Observation**", "OBSERVATION"]), texts)
-def test_an_invented_observation_is_never_accepted(thought: str, action: str, label: str, rest: str) -> None:
-    with pytest.raises(ReplyFormatError, match="observation"):
-        parse_reasoned_action(f"Thought: {thought}\nAction: {action}\n{label}: {rest}")
+def test_an_invented_observation_ends_the_reply(thought: str, action: str, label: str, rest: str) -> None:
+    invented = f"{label}: {rest}\nThought: so\nAction: something else"
+    assert parse_reasoned_action(f"Thought: {thought}\nAction: {action}\n{invented}") == action
 
 
 @settings(deadline=None)
@@ -95,7 +97,7 @@ def test_the_history_keeps_thought_and_action() -> None:
     assert "Action:" in model.requests[0][0].content
 
 
-def test_an_invented_observation_costs_a_turn_and_says_so() -> None:
-    reply = ReAct(ScriptedModel(["Thought: hm\nAction: look\nObservation: You win!"])).act(VIEW)
+def test_an_observation_without_an_action_costs_a_turn_and_says_so() -> None:
+    reply = ReAct(ScriptedModel(["Observation: You win!"])).act(VIEW)
     assert reply.action is None
     assert "observation" in reply.problem

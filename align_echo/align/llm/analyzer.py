@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import get_args
 
 from align_echo.align.experiments import Outcome, Simulator, trajectory_text
 from align_echo.align.llm.dialogue import Dialogue
 from align_echo.align.llm.replies import (
     Findings,
-    Kind,
     Request,
     parse_analyzer_move,
     parse_choice,
     parse_findings,
 )
 from align_echo.align.llm.settings import LlmSettings
+from align_echo.align.llm.tags import KINDS
 from align_echo.align.llm.text import gold_text, interface_values, misalignments_text
 from align_echo.align.llm.verification import verify
-from align_echo.errors import EngineError, ReplyFormatError, RequestRejectedError
+from align_echo.errors import EngineError, ModelError, NoAnswerError
 from align_echo.interface import Interface
-from align_echo.models.drawing import sample_of
 from align_echo.prompts import render
 from align_echo.types import ChatModel, Misalignment, Trajectory
 
-KINDS = " or ".join(get_args(Kind))
 PROMPTS = ("analyzer/system", "analyzer/propose", "analyzer/verify", "analyzer/rerank")
 
 
@@ -52,44 +49,54 @@ class Analyzer:
     def analyze(
         self, failed: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
     ) -> list[Misalignment]:
-        """New misalignments, a few episodes at a time. Episodes whose analysis comes to nothing usable are noted and
-        passed over. Raises `ModelError`.
+        """New misalignments, a few episodes at a time.
+
+        Raises `ModelError` at the first analysis that breaks: what it would have found is not known.
         """
         found: list[Misalignment] = []
         size = self._settings.episodes_per_analysis
         for start in range(0, len(failed), size):
             episodes = failed[start : start + size]
+            last = f" to {start + len(episodes)}" if len(episodes) > 1 else ""
+            self._note(f"analysing failed episodes {start + 1}{last} of {len(failed)}; {len(found)} found so far")
             try:
                 fresh = self._analyze(episodes, [*known, *found], interface)
-            except (ReplyFormatError, RequestRejectedError) as error:
+            except ModelError as error:
                 names = ", ".join(episode.task_id for episode in episodes)
-                self._note(f"the analysis of {names} gave nothing: {error}")
-                continue
-            told = {_claim(one) for one in (*known, *found)}
-            found += [one for one in fresh if _claim(one) not in told]
+                raise type(error)(f"the analysis of {names} broke: {error}") from error
+            told = {one.claim for one in (*known, *found)}
+            found += [one for one in fresh if one.claim not in told]
         return found
 
     def _analyze(
         self, episodes: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
     ) -> Sequence[Misalignment]:
         system = render("analyzer/system", interface_values(interface, self._action_format))
-        prompt = self._proposal_prompt(episodes, known)
+        prompt = self._proposal_prompt(episodes, known, interface.provenance.unresolved)
         tasks = {episode.task_id for episode in episodes}
         if self._settings.verify:
             return self._verified(system, prompt, tasks, interface)
         return self._chosen(system, prompt, tasks)
 
-    def _proposal_prompt(self, episodes: Sequence[Trajectory], known: Sequence[Misalignment]) -> str:
+    def _proposal_prompt(
+        self, episodes: Sequence[Trajectory], known: Sequence[Misalignment], unresolved: Sequence[str]
+    ) -> str:
         limit = self._settings.episode_characters
         shown = [
             {
                 "task_id": episode.task_id,
+                "goal": episode.goal,
                 "log": trajectory_text(episode, limit),
                 "gold": gold_text(self._expert(episode.task_id), limit // 2),
             }
             for episode in episodes
         ]
-        values = {"episodes": shown, "known": misalignments_text(known), "kinds": KINDS}
+        values = {
+            "episodes": shown,
+            "known": misalignments_text(known),
+            "unresolved": "\n".join(f"- {rule}" for rule in unresolved),
+            "kinds": KINDS,
+        }
         return render("analyzer/propose", values)
 
     def _expert(self, task_id: str) -> Sequence[tuple[str, str]]:
@@ -109,19 +116,26 @@ class Analyzer:
             self._model, system, temperature=settings.analyzer_temperature, max_tokens=settings.max_tokens
         )
         proposed = dialogue.ask(prompt, lambda reply: parse_findings(reply, tasks), tries=settings.format_tries)
+        self._tell_dropped(proposed)
         if not proposed.misalignments:
             return ()
         opening = render("analyzer/verify", {"turns": settings.operations, "kinds": KINDS})
         simulator = self._new_simulator(interface)
         try:
-            found = verify(dialogue, simulator, opening, partial(_move, tasks), settings).misalignments
+            verified = verify(dialogue, simulator, opening, partial(_move, tasks), settings)
         finally:
             simulator.close()
+        self._tell_dropped(verified)
+        found = verified.misalignments
         self._note(
             f"{len(proposed.misalignments)} misalignments proposed, {len(found)} confirmed "
             f"in {len(simulator.outcomes)} experiments"
         )
         return found
+
+    def _tell_dropped(self, findings: Findings) -> None:
+        for reason in findings.dropped:
+            self._note(f"a finding was left out, since it could not be read in any try: {reason}")
 
     # ------------------------------------------------------------ without experiments
 
@@ -130,17 +144,20 @@ class Analyzer:
         candidates = []
         for sample in range(settings.samples):
             dialogue = Dialogue(
-                sample_of(self._model, sample),
+                self._model,
                 system,
                 temperature=settings.sample_temperature,
                 max_tokens=settings.max_tokens,
+                sample=sample,
             )
             try:
                 candidates.append(
                     dialogue.ask(prompt, lambda reply: parse_findings(reply, tasks), tries=settings.format_tries)
                 )
-            except ReplyFormatError as error:
+            except NoAnswerError as error:
                 self._note(f"analysis {sample + 1} of {settings.samples} gave nothing: {error}")
+        if not candidates:
+            raise NoAnswerError(f"none of {settings.samples} sampled analyses could be used")
         if not any(candidate.misalignments for candidate in candidates):
             return ()
         judge = Dialogue(self._model, system, temperature=settings.sample_temperature, max_tokens=settings.max_tokens)
@@ -152,8 +169,3 @@ class Analyzer:
 
 def _move(tasks: Collection[str], reply: str, outcomes: Sequence[Outcome], may_request: bool) -> Request | Findings:
     return parse_analyzer_move(reply, tasks, outcomes, may_request)
-
-
-def _claim(one: Misalignment) -> tuple[str, str]:
-    """What makes two misalignments the same one: the kind of action and the rule, however spaced."""
-    return " ".join(one.action_type.lower().split()), " ".join(one.rule.lower().split())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from align_echo.align.experiments import Simulator
+from align_echo.align.experiments import Simulator, clip
 from align_echo.align.llm import analyzer, optimizer
 from align_echo.align.llm.settings import LlmSettings
 from align_echo.align.llm.text import step_usage
@@ -19,6 +19,10 @@ from align_echo.types import Agent, AgentReply, ChatModel, Misalignment, Traject
 from align_echo.wrappers.text_env import TextEnv
 
 SHARED_PROMPTS = ("shared/interface", "shared/tools", "shared/misalignment", "shared/outcome", "shared/again")
+SAMPLE_TASKS = 2
+SAMPLE_CHARACTERS = 4000
+"""The author of the code sees so much of so many tasks."""
+
 TRIALS = 3
 """So many of the new misalignments' actions are tried before a candidate interface is accepted at all."""
 
@@ -72,6 +76,7 @@ class LlmBackend:
             action_format=world.spec.action_format,
             new_simulator=self._simulator,
             trial=self._trial,
+            samples=self._samples,
             note=self._note,
         )
 
@@ -101,6 +106,20 @@ class LlmBackend:
             action_format=self._world.spec.action_format,
             seed=self._seed,
         )
+
+    def _samples(self, new: Sequence[Misalignment], interface: Interface) -> str:
+        """What is observed, under the present interface, where the first few misalignments were seen."""
+        shown = []
+        for task_id in list(dict.fromkeys(one.task_id for one in new))[:SAMPLE_TASKS]:
+            simulator = self._simulator(interface)
+            try:
+                outcomes = [simulator.init_simulator(task_id)]
+                outcomes += [simulator.execute_agent_action(one.action) for one in new if one.task_id == task_id]
+            finally:
+                simulator.close()
+            lines = [f"> {one.argument}\n{one.text}" if number else one.text for number, one in enumerate(outcomes)]
+            shown.append(clip("\n".join(lines), SAMPLE_CHARACTERS))
+        return "\n\n".join(shown)
 
     def _trial(self, candidate: Interface, new: Sequence[Misalignment]) -> None:
         """Load and run a candidate where the misalignments were seen. Raises `InterfaceError` if it breaks there.

@@ -3,43 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
-from align_echo.errors import InterfaceError, ReplyFormatError
+from align_echo.align.llm.replies import PartlyReadError
+from align_echo.errors import InterfaceError, NoAnswerError, ReplyFormatError
+from align_echo.models.drawing import sample_of
 from align_echo.prompts import render
 from align_echo.types import ChatModel, Message
 
 Parsed = TypeVar("Parsed")
 EMPTY = "(empty message)"
 
+SAMPLES_PER_ROUND = 1000
+"""Sample numbers between one round of tries and the next, so that a round draws anew."""
+
+MOST_ROUNDS = 100
+WARMTH = 0.5
+"""Temperature, at least, of a round after the first: what was greedy would only say the same again."""
+
 
 class Dialogue:
-    """Keeps the messages. `ask` sends one more and returns what `parse` makes of the answer."""
+    """Keeps the messages. `ask` sends one more and returns what `parse` makes of the answer; `sample` is the model's.
+    """
 
-    def __init__(self, model: ChatModel, system: str, *, temperature: float, max_tokens: int) -> None:
+    def __init__(
+        self, model: ChatModel, system: str, *, temperature: float, max_tokens: int, sample: int = 0
+    ) -> None:
         self._model = model
+        self._sample = sample
         self._temperature = temperature
         self._max_tokens = max_tokens
         self._messages = [Message(role="system", content=system)]
 
     def ask(self, prompt: str, parse: Callable[[str], Parsed], *, tries: int) -> Parsed:
         """The parsed answer. An answer that was cut off, or that `parse` refuses with `ReplyFormatError` or
-        `InterfaceError`, goes back with the reason.
+        `InterfaceError`, goes back with the reason; of one that stays partly wrong (`PartlyReadError`), the rest is
+        taken after the last try.
 
-        Raises `ReplyFormatError` with the last reason after `tries` answers, and `ModelError`.
+        A round of tries that an earlier run has spent is not the end: a run that is resumed draws another, and finds
+        the earlier ones in its cache. Raises `NoAnswerError` with the last reason after a new round, and `ModelError`.
         """
-        problem = ""
-        for _ in range(tries):
-            self._messages.append(Message(role="user", content=prompt))
-            completion = self._model.complete(
-                self._messages, temperature=self._temperature, max_tokens=self._max_tokens
-            )
-            self._messages.append(Message(role="assistant", content=completion.text.strip() or EMPTY))
-            try:
-                if completion.finish_reason == "length":
-                    raise ReplyFormatError(f"it was cut off after {self._max_tokens} tokens; be shorter")
-                return parse(completion.text)
-            except (ReplyFormatError, InterfaceError) as error:
-                problem = str(error)
-            prompt = render("shared/again", {"problem": problem})
-        raise ReplyFormatError(f"no usable answer in {tries} tries; the last problem: {problem}")
+        asked = len(self._messages)
+        for number in range(MOST_ROUNDS):
+            del self._messages[asked:]
+            problem, partly, new = "", None, False
+            model = sample_of(self._model, self._sample + number * SAMPLES_PER_ROUND)
+            message = prompt
+            for _ in range(tries):
+                self._messages.append(Message(role="user", content=message))
+                completion = model.complete(
+                    self._messages,
+                    temperature=max(self._temperature, WARMTH) if number else self._temperature,
+                    max_tokens=self._max_tokens,
+                )
+                new = not completion.cached
+                self._messages.append(Message(role="assistant", content=completion.text.strip() or EMPTY))
+                try:
+                    if completion.finish_reason == "length":
+                        raise ReplyFormatError(f"it was cut off after {self._max_tokens} tokens; be shorter")
+                    return parse(completion.text)
+                except (ReplyFormatError, InterfaceError) as error:
+                    problem = str(error)
+                    partly = error.usable if isinstance(error, PartlyReadError) else partly
+                message = render("shared/again", {"problem": problem})
+            if partly is not None:
+                return cast(Parsed, partly)
+            if new:
+                break
+        raise NoAnswerError(f"no usable answer in {tries} tries; the last problem: {problem}")

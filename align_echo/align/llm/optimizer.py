@@ -1,18 +1,21 @@
-"""The Optimizer: writes interface code that loads and runs, and refines it until experiments show that it resolves."""
+"""The Optimizer: writes interface code that loads and runs, and refines it until experiments show that it resolves.
+
+Of versions that resolve only some of the misalignments the best is kept, and which it leaves open is on its record.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from align_echo.align.experiments import Simulator
 from align_echo.align.llm.dialogue import Dialogue
 from align_echo.align.llm.replies import Verdict, parse_checker_move, parse_choice, parse_code
 from align_echo.align.llm.settings import LlmSettings
-from align_echo.align.llm.text import interface_values, looks_usage, misalignments_text, rule_line, rules_text
+from align_echo.align.llm.text import interface_values, looks_usage, misalignments_text, numbered_text, rules_text
 from align_echo.align.llm.verification import verify
-from align_echo.errors import ReplyFormatError, RequestRejectedError
+from align_echo.errors import ModelError, NoAnswerError
 from align_echo.interface import Interface, RuleRecord, check_source
-from align_echo.models.drawing import sample_of
 from align_echo.prompts import render
 from align_echo.types import ChatModel, Misalignment
 
@@ -29,7 +32,8 @@ PROMPTS = (
 class Optimizer:
     """`writer` writes the code; `checker` runs the experiments (the paper uses the analyzer's model for that).
 
-    `trial` loads a candidate in the sandbox and raises `InterfaceError` if it does not run.
+    `trial` loads a candidate in the sandbox and raises `InterfaceError` if it does not run. `samples` is what the
+    environment answers where misalignments were seen.
     """
 
     def __init__(
@@ -41,6 +45,7 @@ class Optimizer:
         action_format: str,
         new_simulator: Callable[[Interface], Simulator],
         trial: Callable[[Interface, Sequence[Misalignment]], None],
+        samples: Callable[[Sequence[Misalignment], Interface], str],
         note: Callable[[str], None],
     ) -> None:
         self._writer = writer
@@ -49,42 +54,59 @@ class Optimizer:
         self._action_format = action_format
         self._new_simulator = new_simulator
         self._trial = trial
+        self._samples = samples
         self._note = note
 
     def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
-        """An interface that was shown to resolve `new`, or the given one with a note why not. Raises `ModelError`."""
+        """The interface that was shown to resolve most of `new`; the given one with a note if none resolves any.
+
+        Raises `ModelError`, `NoAnswerError` where no code could be used at all or a check came to no conclusion.
+        """
         write = self._verified if self._settings.verify else self._chosen
         try:
             return write(new, interface)
-        except (ReplyFormatError, RequestRejectedError) as error:
-            self._note(f"the previous interface is kept: {error}")
-            return interface
+        except ModelError as error:
+            raise type(error)(f"writing the interface broke: {error}") from error
 
     def _verified(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
         settings = self._settings
         dialogue = self._dialogue(self._writer, interface, settings.optimizer_temperature)
         prompt = self._write_prompt(new, interface)
-        for attempt in range(settings.refinements + 1):
-            candidate = self._code(dialogue, prompt, new, interface)
+        best, open_in_best, versions = interface, tuple(range(1, len(new) + 1)), settings.refinements + 1
+        for version in range(1, versions + 1):
+            try:
+                candidate = self._code(dialogue, prompt, new, interface)
+            except NoAnswerError as error:
+                if best is interface:
+                    raise
+                self._note(f"version {version} of the interface came to nothing: {error}")
+                break
             verdict = self._check(candidate, new)
+            left = len(verdict.unresolved)
+            self._note(f"version {version} of the interface resolves {len(new) - left} of {len(new)} misalignments")
             if verdict.resolved:
-                self._note(f"the new interface resolved the misalignments in experiments, version {attempt + 1}")
-                return candidate
+                return _on_record(candidate, interface, new, ())
+            if left < len(open_in_best):
+                best, open_in_best = candidate, verdict.unresolved
             prompt = render("optimizer/refine", {"refinement": verdict.refinement})
-        raise ReplyFormatError(f"no version resolved the misalignments in {settings.refinements + 1} versions")
+        if best is interface:
+            self._note(f"the previous interface is kept: none of {versions} versions resolved any of {len(new)}")
+            return interface
+        self._note(f"the best version is kept: it resolves {len(new) - len(open_in_best)} of {len(new)} misalignments")
+        return _on_record(best, interface, new, open_in_best)
 
     def _chosen(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
         settings = self._settings
         prompt = self._write_prompt(new, interface)
         candidates = []
         for sample in range(settings.samples):
-            dialogue = self._dialogue(sample_of(self._writer, sample), interface, settings.sample_temperature)
+            dialogue = self._dialogue(self._writer, interface, settings.sample_temperature, sample)
             try:
                 candidates.append(self._code(dialogue, prompt, new, interface))
-            except ReplyFormatError as error:
+            except NoAnswerError as error:
                 self._note(f"interface {sample + 1} of {settings.samples} came to nothing: {error}")
         if not candidates:
-            raise ReplyFormatError("no sampled interface could be used")
+            raise NoAnswerError(f"none of {settings.samples} sampled interfaces could be used")
         judge = self._dialogue(self._writer, interface, settings.sample_temperature)
         values = {"new": misalignments_text(new), "candidates": [candidate.source for candidate in candidates]}
         choice = judge.ask(
@@ -92,31 +114,33 @@ class Optimizer:
             lambda reply: parse_choice(reply, len(candidates)),
             tries=settings.format_tries,
         )
-        return candidates[choice]
+        return _on_record(candidates[choice], interface, new, ())
 
-    def _dialogue(self, model: ChatModel, interface: Interface, temperature: float) -> Dialogue:
+    def _dialogue(self, model: ChatModel, interface: Interface, temperature: float, sample: int = 0) -> Dialogue:
         values = {
             **interface_values(interface, self._action_format),
             "looks_usage": looks_usage(interface),
         }
         system = render("optimizer/system", values)
-        return Dialogue(model, system, temperature=temperature, max_tokens=self._settings.max_tokens)
+        return Dialogue(
+            model, system, temperature=temperature, max_tokens=self._settings.max_tokens, sample=sample
+        )
 
     def _write_prompt(self, new: Sequence[Misalignment], interface: Interface) -> str:
-        values = {"covered": rules_text(interface), "new": misalignments_text(new)}
+        values = {
+            "covered": rules_text(interface),
+            "new": misalignments_text(new),
+            "samples": self._samples(new, interface),
+        }
         return render("optimizer/write", values)
 
     def _code(self, dialogue: Dialogue, prompt: str, new: Sequence[Misalignment], interface: Interface) -> Interface:
         """Code that parses, has the contract's signatures and runs; the author hears of whatever is wrong."""
 
         def accept(reply: str) -> Interface:
-            source = parse_code(reply)
+            source = parse_code(reply, current=interface.source)
             check_source(source, interface.contract)
-            rules = tuple(RuleRecord(text=rule_line(one), evidence=one.evidence) for one in new)
-            provenance = interface.provenance.model_copy(
-                update={"rules": (*interface.provenance.rules, *rules), "content_hash": ""}
-            )
-            candidate = interface.model_copy(update={"name": "llm", "source": source, "provenance": provenance})
+            candidate = interface.model_copy(update={"name": "llm", "source": source})
             self._trial(candidate, new)
             return candidate
 
@@ -131,9 +155,31 @@ class Optimizer:
             temperature=settings.analyzer_temperature,
             max_tokens=settings.max_tokens,
         )
-        opening = render("optimizer/check", {"new": misalignments_text(new), "turns": settings.operations})
+        opening = render("optimizer/check", {"new": numbered_text(new), "turns": settings.operations})
         simulator = self._new_simulator(candidate)
         try:
-            return verify(dialogue, simulator, opening, parse_checker_move, settings)
+            return verify(dialogue, simulator, opening, partial(parse_checker_move, claims=len(new)), settings)
         finally:
             simulator.close()
+
+
+def _on_record(
+    candidate: Interface, previous: Interface, new: Sequence[Misalignment], unresolved: Sequence[int]
+) -> Interface:
+    """The candidate with a rule for each new misalignment that it resolves, and with what is left open.
+
+    `unresolved` are numbers from 1 of the new ones.
+    """
+    open_now = [one for number, one in enumerate(new, start=1) if number in unresolved]
+    done = [one for one in new if one not in open_now]
+    claims = {one.claim for one in new}
+    before = [rule for rule in previous.provenance.unresolved if " ".join(rule.lower().split()) not in claims]
+    rules = tuple(RuleRecord(text=one.text, evidence=one.evidence) for one in done)
+    provenance = previous.provenance.model_copy(
+        update={
+            "rules": (*previous.provenance.rules, *rules),
+            "unresolved": (*before, *(one.text for one in open_now)),
+            "content_hash": "",
+        }
+    )
+    return candidate.model_copy(update={"provenance": provenance})

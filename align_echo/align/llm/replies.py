@@ -1,20 +1,21 @@
-"""Strict reading of the models' tagged replies: a reply either follows the asked form or is sent back with the reason.
+"""Reading the models' tagged replies: what is unambiguous is taken, all else is sent back with every reason at once.
 
-Every parser raises `ReplyFormatError` whose message tells the model what to put right, and nothing else.
+Every parser raises `ReplyFormatError` whose message tells the model what to put right, and nothing else. How tags are
+found is in `tags.py`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
-from typing import Literal, TypeVar, cast, get_args
+from typing import TypeVar, cast, get_args
 
-from align_echo.agents.parsing import visible_text
+from align_echo.agents.parsing import spans, unquoted, visible_text
 from align_echo.align.experiments import OPERATIONS, WITH_ARGUMENT, Outcome, clip
+from align_echo.align.llm.tags import Kind, argument, call, inside, numbers, only, plain_tags, words
 from align_echo.errors import ReplyFormatError
 from align_echo.types import Evidence, Frozen, Misalignment
 
-Kind = Literal["bug-of-current", "new-logic"]
 FIELDS = ("task_id", "action_type", "action", "intent", "rule", "sufficient_feedback")
 LONGEST_FIELD = 2000
 
@@ -22,43 +23,59 @@ Concluded = TypeVar("Concluded")
 
 
 class Request(Frozen):
-    """The model wants an experiment."""
+    """The model wants an experiment. `dropped` more stood in the same message and are not carried out."""
 
     operation: str
     argument: str = ""
+    dropped: int = 0
 
 
 class Findings(Frozen):
-    """The analyzer's conclusion."""
+    """The analyzer's conclusion. `dropped` says of each finding that could not be taken what was wrong with it."""
 
     misalignments: tuple[Misalignment, ...]
+    dropped: tuple[str, ...] = ()
 
 
 class Verdict(Frozen):
-    """The checker's conclusion about an interface; `refinement` says what has to change if it is not resolved."""
+    """The checker's conclusion about an interface; `refinement` says what has to change if it is not resolved.
+
+    `unresolved` are the numbers, from 1, of the misalignments that it does not resolve.
+    """
 
     resolved: bool
+    unresolved: tuple[int, ...] = ()
     refinement: str = ""
+
+
+class PartlyReadError(ReplyFormatError):
+    """Some findings of a reply are wrong and go back with the reasons; `usable` are the others, at least one."""
+
+    def __init__(self, message: str, usable: Findings) -> None:
+        super().__init__(message)
+        self.usable = usable
 
 
 def parse_findings(reply: str, task_ids: Collection[str]) -> Findings:
     """Findings before any experiment."""
-    return _findings(visible_text(reply), task_ids, outcomes=None)
+    return _findings(_text(reply), task_ids, outcomes=None)
 
 
 def parse_choice(reply: str, candidates: int) -> int:
     """The index, from 0, of the chosen candidate."""
-    text = _only(visible_text(reply), "choice")
-    if not re.fullmatch(r"[0-9]{1,4}", text) or not 1 <= int(text) <= candidates:
+    text = only(_text(reply), "choice")
+    found = re.fullmatch(r"(?:(?:analysis|interface|candidate|number|no)\.?\s*)?#?\s*([0-9]{1,4})", words(text).lower())
+    if found is None or not 1 <= int(found[1]) <= candidates:
         raise ReplyFormatError(f"<choice> must hold one number from 1 to {candidates}, not {clip(text, 40)!r}")
-    return int(text) - 1
+    return int(found[1]) - 1
 
 
-def parse_code(reply: str) -> str:
-    """The source in `<code>`, without a Markdown fence around it."""
-    source = _only(visible_text(reply), "code").strip("\n")
-    fenced = re.fullmatch(r"\s*```[a-z]*\n(.*?)\n?```\s*", source, re.DOTALL)
-    source = fenced.group(1) if fenced else source
+def parse_code(reply: str, current: str = "") -> str:
+    """The source in `<code>`, without a Markdown fence around it; without tags, the one fence that holds both
+    functions. A fence with the `current` source is a quotation.
+    """
+    text = plain_tags(visible_text(reply), ("code",))
+    source = _tagged_code(text) if "<code>" in text or "</code>" in text else _fenced_code(text, current)
     if not source.strip():
         raise ReplyFormatError("<code> is empty; it must hold the whole source of both functions")
     return source.strip("\n").rstrip() + "\n"
@@ -72,24 +89,34 @@ def parse_analyzer_move(
     def conclude(text: str) -> Findings:
         return _findings(text, task_ids, outcomes)
 
-    return _move(reply, "misalignments", conclude, may_request)
+    return _move(reply, ("misalignments", "misalignment"), conclude, may_request)
 
 
-def parse_checker_move(reply: str, outcomes: Sequence[Outcome], may_request: bool) -> Request | Verdict:
-    """The next experiment, or the verdict; "yes" counts only after at least one experiment that was carried out."""
+def parse_checker_move(
+    reply: str, outcomes: Sequence[Outcome], may_request: bool, claims: int = 1
+) -> Request | Verdict:
+    """The next experiment, or the verdict on so many `claims`; that something is resolved counts only after at least
+    one experiment that was carried out."""
 
     def conclude(text: str) -> Verdict:
-        return _verdict(text, outcomes)
+        return _verdict(text, outcomes, claims)
 
-    return _move(reply, "resolved", conclude, may_request)
-
-
-# ---------------------------------------------------------------- inside
+    return _move(reply, ("resolved",), conclude, may_request)
 
 
-def _move(reply: str, conclusion: str, conclude: Callable[[str], Concluded], may_request: bool) -> Request | Concluded:
-    text = visible_text(reply)
-    asks, concludes = "<operation>" in text, f"<{conclusion}>" in text
+# ---------------------------------------------------------------- a move
+
+
+def _text(reply: str) -> str:
+    return plain_tags(visible_text(reply))
+
+
+def _move(
+    reply: str, conclusions: tuple[str, ...], conclude: Callable[[str], Concluded], may_request: bool
+) -> Request | Concluded:
+    text, conclusion = _text(reply), conclusions[0]
+    asks = bool(inside(text, "operation")) or ("<operation>" in text and not spans(text, "operation"))
+    concludes = any(inside(text, tag) or (f"<{tag}>" in text and not spans(text, tag)) for tag in conclusions)
     if asks and concludes:
         raise ReplyFormatError(f"it holds both <operation> and <{conclusion}>; send one of them")
     if concludes:
@@ -102,82 +129,239 @@ def _move(reply: str, conclusion: str, conclude: Callable[[str], Concluded], may
 
 
 def _request(text: str) -> Request:
-    operation = _only(text, "operation").strip()
-    argument = _only(text, "argument").strip() if "<argument>" in text or "</argument>" in text else ""
-    if operation not in OPERATIONS:
-        raise ReplyFormatError(f"{clip(operation, 80)!r} is no operation; there are {', '.join(OPERATIONS)}")
-    if operation in WITH_ARGUMENT and not argument:
-        raise ReplyFormatError(f"{operation} needs an <argument>")
-    return Request(operation=operation, argument=argument)
+    """The first operation of a message, with the argument in its tag or between it and the next."""
+    asked = [place for place in spans(text, "operation") if inside(_cut(text, place), "operation")]
+    if not asked:
+        only(text, "operation")
+    start, end = asked[0]
+    behind = asked[1][0] if len(asked) > 1 else len(text)
+    content = text[start:end]
+    name, given = call(content.partition("<argument>")[0])
+    beside = _beside(text[end:behind] if len(asked) > 1 else text[:start] + text[end:])
+    written = [*inside(content, "argument"), *([] if beside is None else [beside])]
+    said = {argument(one) for one in written} | ({given} if given else set())
+    problems = []
+    if name not in OPERATIONS:
+        problems.append(f"{clip(name, 80)!r} is no operation; there are {', '.join(OPERATIONS)}")
+    if len(said) > 1:
+        problems.append("it holds two different arguments; send the one that is meant in <argument>")
+    value = next(iter(said), "")
+    if name == "run_task" and value.lower() == "none":
+        value = ""
+    if name in WITH_ARGUMENT and not value:
+        problems.append(f"{name} needs an <argument>")
+    if problems:
+        raise ReplyFormatError("; ".join(problems))
+    return Request(operation=name, argument=value, dropped=len(asked) - 1)
 
 
-def _verdict(text: str, outcomes: Sequence[Outcome]) -> Verdict:
-    word = _only(text, "resolved").strip().lower()
+def _cut(text: str, place: tuple[int, int]) -> str:
+    """One pair of operation tags with what stands in it."""
+    return text[place[0] - len("<operation>") : place[1] + len("</operation>")]
+
+
+def _beside(text: str) -> str | None:
+    """What an argument's tags outside the operation's hold; None without any."""
+    if "<argument>" not in text and "</argument>" not in text:
+        return None
+    if spans(text, "argument") and not inside(text, "argument"):
+        return None
+    return only(text, "argument").strip()
+
+
+def _verdict(text: str, outcomes: Sequence[Outcome], claims: int) -> Verdict:
+    word = words(only(text, "resolved")).lower()
     if word not in ("yes", "no"):
         raise ReplyFormatError("<resolved> must hold yes or no")
-    if word == "no":
-        refinement = _only(text, "refinement").strip()
+    tried = any(outcome.telling for outcome in outcomes)
+    if word == "yes":
+        if not tried:
+            raise ReplyFormatError("no experiment was carried out with this code; carry one out before you conclude")
+        if any(words(said).lower() not in ("", "none", "0") for said in inside(text, "unresolved")):
+            raise ReplyFormatError("<resolved> says yes and <unresolved> names some; send one of the two")
+        return Verdict(resolved=True)
+    problems, unresolved, refinement = [], tuple(range(1, claims + 1)), ""
+    try:
+        named = _unresolved(text, claims)
+        unresolved = named if tried else unresolved
+    except ReplyFormatError as error:
+        problems.append(str(error))
+    try:
+        refinement = only(text, "refinement").strip()
         if not refinement:
-            raise ReplyFormatError("<refinement> is empty; say what has to change in the code")
-        return Verdict(resolved=False, refinement=refinement)
-    if not any(outcome.telling for outcome in outcomes):
-        raise ReplyFormatError("no experiment was carried out with this code; carry one out before you conclude")
-    return Verdict(resolved=True)
+            problems.append("<refinement> is empty; say what has to change in the code")
+    except ReplyFormatError as error:
+        problems.append(str(error))
+    if problems:
+        raise ReplyFormatError("; ".join(problems))
+    return Verdict(resolved=False, unresolved=unresolved, refinement=refinement)
+
+
+def _unresolved(text: str, claims: int) -> tuple[int, ...]:
+    """Which of the misalignments are not resolved; the only one if there is one."""
+    everything = tuple(range(1, claims + 1))
+    if claims == 1 and not inside(text, "unresolved"):
+        return everything
+    said = only(text, "unresolved")
+    if words(said).lower() == "all":
+        return everything
+    found = tuple(numbers(said, "unresolved"))
+    if not found or not set(found) <= set(everything):
+        raise ReplyFormatError(f"<resolved> is no: <unresolved> must hold numbers from 1 to {claims}")
+    return found
+
+
+# ---------------------------------------------------------------- code
+
+
+def _tagged_code(text: str) -> str:
+    if text.count("<code>") > 1 or text.count("</code>") > 1:
+        written = [one for one in inside(text, "code") if one.strip()]
+        if len(written) != 1 or text.count("<code>") != text.count("</code>"):
+            raise ReplyFormatError("<code> must stand there exactly once")
+        source = written[0]
+    else:
+        source = only(text, "code")
+    source = source.strip("\n")
+    fenced = re.fullmatch(r"\s*(?:```|~~~)[A-Za-z0-9]*[ \t]*\n(.*?)\n?(?:```|~~~)\s*", source, re.DOTALL)
+    return fenced.group(1) if fenced else source
+
+
+def _fenced_code(text: str, current: str) -> str:
+    fences = [one for one in _fences(text) if "def InferRules" in one and "def WrapStep" in one]
+    written = {one.strip() for one in fences} - {current.strip()}
+    if len(written) == 1:
+        return written.pop()
+    if len(written) > 1:
+        raise ReplyFormatError("<code> is missing, and several blocks of code hold both functions; put one in <code>")
+    raise ReplyFormatError("<code> is missing; put the whole source of both functions in <code>")
+
+
+def _fences(text: str) -> list[str]:
+    """What stands in the Markdown fences of a text, as far as they are closed."""
+    blocks: list[str] = []
+    opened, lines = "", list[str]()
+    for line in text.splitlines():
+        mark = line.strip()[:3]
+        if not opened and mark in ("```", "~~~"):
+            opened, lines = mark, []
+        elif opened and line.strip() == opened:
+            blocks.append("\n".join(lines))
+            opened = ""
+        else:
+            lines.append(line)
+    return blocks
+
+
+# ---------------------------------------------------------------- findings
 
 
 def _findings(text: str, task_ids: Collection[str], outcomes: Sequence[Outcome] | None) -> Findings:
-    body = _only(text, "misalignments")
-    blocks = re.findall(r"<misalignment>(.*?)</misalignment>", body, re.DOTALL)
-    rest = re.sub(r"<misalignment>.*?</misalignment>", "", body, flags=re.DOTALL).strip()
-    if not blocks and rest.lower() in ("none", "none."):
+    tagged = "misalignments>" in text or not spans(text, "misalignment")
+    body = only(text, "misalignments") if tagged else text
+    rest, end = [], 0
+    for start, stop in spans(body, "misalignment"):
+        rest.append(body[end : start - len("<misalignment>")])
+        end = stop + len("</misalignment>")
+    beside = " ".join("".join([*rest, body[end:]]).split())
+    blocks = inside(body, "misalignment")
+    if not blocks and words(beside).strip("()").lower() == "none":
         return Findings(misalignments=())
-    if not blocks or rest:
+    if tagged and ("<" in beside or not blocks or words(beside).lower() == "none"):
         raise ReplyFormatError(
             "<misalignments> must hold <misalignment>...</misalignment> blocks and nothing else, or the word none"
         )
-    found = []
+    if not blocks:
+        only(text, "misalignment")
+    found, problems = [], []
     for number, block in enumerate(blocks, start=1):
-        try:
-            found.append(_misalignment(block, task_ids, outcomes))
-        except ReplyFormatError as error:
-            raise ReplyFormatError(f"misalignment {number}: {error}") from error
+        one, wrong = _misalignment(block, task_ids, outcomes)
+        found += [one] if one is not None else []
+        problems += [f"misalignment {number}: {'; '.join(wrong)}"] if wrong else []
+    if problems and found:
+        usable = Findings(misalignments=tuple(found), dropped=tuple(problems))
+        raise PartlyReadError(". ".join(problems), usable)
+    if problems:
+        raise ReplyFormatError(". ".join(problems))
     return Findings(misalignments=tuple(found))
 
 
-def _misalignment(block: str, task_ids: Collection[str], outcomes: Sequence[Outcome] | None) -> Misalignment:
-    values = {name: _only(block, name).strip() for name in FIELDS}
-    empty = [name for name, value in values.items() if not value]
-    if empty:
-        raise ReplyFormatError(f"<{empty[0]}> is empty")
-    long = [name for name, value in values.items() if len(value) > LONGEST_FIELD]
-    if long:
-        raise ReplyFormatError(f"<{long[0]}> is longer than {LONGEST_FIELD} characters")
-    if values["task_id"] not in task_ids:
-        raise ReplyFormatError(f"<task_id> must be one of {', '.join(sorted(task_ids))}")
-    kind = _only(block, "kind").strip()
-    if kind not in get_args(Kind):
-        raise ReplyFormatError(f"<kind> must be one of {', '.join(get_args(Kind))}")
-    evidence = Evidence() if outcomes is None else _evidence(block, outcomes)
+def _misalignment(
+    block: str, task_ids: Collection[str], outcomes: Sequence[Outcome] | None
+) -> tuple[Misalignment | None, list[str]]:
+    """A finding, or everything that is wrong with it."""
+    problems: list[str] = []
+
+    def read(name: str, reader: Callable[[str], Concluded], otherwise: Concluded) -> Concluded:
+        try:
+            return reader(name)
+        except ReplyFormatError as error:
+            problems.append(str(error))
+            return otherwise
+
+    values = {name: read(name, lambda tag: _field(block, tag), "") for name in FIELDS}
+    task_id = _known_task(values["task_id"], task_ids)
+    if values["task_id"] and task_id is None:
+        problems.append(f"<task_id> must be one of {', '.join(sorted(task_ids))}")
+    kind = read("kind", lambda tag: _kind(block), "")
+    evidence = Evidence()
+    if outcomes is not None:
+        evidence = read("support", lambda tag: _evidence(block, outcomes), evidence)
+    if problems or task_id is None:
+        return None, problems
     return Misalignment(
-        task_id=values["task_id"],
+        task_id=task_id,
         action_type=values["action_type"],
-        action=values["action"],
+        action=unquoted(values["action"]),
         intent=values["intent"],
         rule=values["rule"],
         sufficient_feedback=values["sufficient_feedback"],
         kind=cast(Kind, kind),
         evidence=evidence,
-    )
+    ), []
+
+
+def _field(block: str, tag: str) -> str:
+    value = only(block, tag).strip()
+    if not value:
+        raise ReplyFormatError(f"<{tag}> is empty")
+    if len(value) > LONGEST_FIELD:
+        raise ReplyFormatError(f"<{tag}> is longer than {LONGEST_FIELD} characters")
+    return value
+
+
+def _known_task(said: str, task_ids: Collection[str]) -> str | None:
+    """The task that is meant; None for one that was not shown."""
+    bare = words(said)
+    return next((one for one in (said, bare, re.sub(r"^[Tt]ask:?\s+", "", bare)) if one in task_ids), None)
+
+
+def _kind(block: str) -> str:
+    kind = re.sub(r"[\s_]+", "-", words(only(block, "kind")).lower())
+    if kind not in get_args(Kind):
+        raise ReplyFormatError(f"<kind> must be one of {', '.join(get_args(Kind))}")
+    return kind
 
 
 def _evidence(block: str, outcomes: Sequence[Outcome]) -> Evidence:
-    """Counts of cited experiments that were carried out; what was not carried out cannot be cited."""
-    support = _cited(block, "support", outcomes)
-    refuted = _cited(block, "refuted", outcomes)
-    if not support:
-        raise ReplyFormatError("<support> cites no experiment; leave out what no experiment shows")
+    """Counts of cited experiments that were carried out; what was not carried out cannot be cited. What is not named as
+    speaking against the finding does not."""
+    problems: list[str] = []
+    cited: dict[str, list[Outcome]] = {"support": [], "refuted": []}
+    for tag in cited:
+        if tag == "refuted" and "refuted>" not in block:
+            continue
+        try:
+            cited[tag] = _cited(block, tag, outcomes)
+            if tag == "support" and not cited[tag]:
+                problems.append("<support> cites no experiment; leave out what no experiment shows")
+        except ReplyFormatError as error:
+            problems.append(str(error))
+    support, refuted = cited["support"], cited["refuted"]
     if {one.number for one in support} & {one.number for one in refuted}:
-        raise ReplyFormatError("the same experiment stands in <support> and in <refuted>")
+        problems.append("the same experiment stands in <support> and in <refuted>")
+    if problems:
+        raise ReplyFormatError("; ".join(problems))
     counterexample = f"{refuted[0].task_id}: {refuted[0].argument}: {refuted[0].text}" if refuted else ""
     return Evidence(
         support=len(support),
@@ -188,31 +372,13 @@ def _evidence(block: str, outcomes: Sequence[Outcome]) -> Evidence:
 
 
 def _cited(block: str, tag: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
-    words = [word for word in re.split(r"[\s,]+", _only(block, tag)) if word.lower() not in ("", "none", "nothing")]
-    if not all(re.fullmatch("[0-9]{1,6}", word) for word in words):
-        raise ReplyFormatError(f"<{tag}> must hold experiment numbers with commas between them")
     telling = {outcome.number: outcome for outcome in outcomes if outcome.telling}
-    numbers = sorted(set(map(int, words)))
-    for number in numbers:
-        if number not in telling:
-            known = ", ".join(map(str, telling)) or "none"
-            raise ReplyFormatError(
-                f"<{tag}> cites experiment {number}; experiments that ran an action, a task or the agent: {known}"
-            )
-    return [telling[number] for number in numbers]
-
-
-def _only(text: str, tag: str) -> str:
-    """What stands between the only `<tag>` and the only `</tag>`."""
-    opened, closed = text.count(f"<{tag}>"), text.count(f"</{tag}>")
-    if opened == 0:
-        raise ReplyFormatError(f"<{tag}> is missing")
-    if closed == 0:
-        raise ReplyFormatError(f"<{tag}> is not closed with </{tag}>")
-    if opened > 1 or closed > 1:
-        raise ReplyFormatError(f"<{tag}> must stand there exactly once")
-    _, _, rest = text.partition(f"<{tag}>")
-    inside, end, _ = rest.partition(f"</{tag}>")
-    if not end:
-        raise ReplyFormatError(f"</{tag}> stands before <{tag}>")
-    return inside
+    asked = numbers(only(block, tag), tag)
+    wrong = [number for number in asked if number not in telling]
+    if wrong:
+        known = ", ".join(map(str, telling)) or "none"
+        raise ReplyFormatError(
+            f"<{tag}> cites experiment {', '.join(map(str, wrong))}; experiments that ran an action, a task or the "
+            f"agent: {known}"
+        )
+    return [telling[number] for number in asked]

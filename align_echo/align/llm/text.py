@@ -40,17 +40,17 @@ def looks_usage(interface: Interface) -> str:
 
 def misalignments_text(misalignments: Sequence[Misalignment]) -> str:
     """A list for a prompt; "none" if it is empty."""
-    return "\n".join(map(_misalignment_text, misalignments)) or "none"
+    return "\n".join(f"- {_misalignment_text(one)}" for one in misalignments) or "none"
+
+
+def numbered_text(misalignments: Sequence[Misalignment]) -> str:
+    """The same with numbers from 1 to name them by."""
+    return "\n".join(f"{number}. {_misalignment_text(one)}" for number, one in enumerate(misalignments, start=1))
 
 
 def rules_text(interface: Interface) -> str:
     """What earlier iterations built into an interface; "nothing yet" if it is the identity."""
     return "\n".join(f"- {rule.text}" for rule in interface.provenance.rules) or "nothing yet"
-
-
-def rule_line(misalignment: Misalignment) -> str:
-    """One misalignment as a rule of an interface's record."""
-    return f"{misalignment.action_type}: {misalignment.rule}"
 
 
 def gold_text(played: Sequence[tuple[str, str]], limit: int) -> str:
@@ -60,6 +60,6 @@ def gold_text(played: Sequence[tuple[str, str]], limit: int) -> str:
 
 def _misalignment_text(one: Misalignment) -> str:
     return (
-        f"- {one.action_type} (task {one.task_id}, e.g. {one.action!r}; {one.kind})\n"
+        f"{one.action_type} (task {one.task_id}, e.g. {one.action!r}; {one.kind})\n"
         f"  intent: {one.intent}\n  rule: {one.rule}\n  sufficient feedback: {one.sufficient_feedback}"
     )

@@ -104,7 +104,7 @@ def test_none_is_an_answer(none: str) -> None:
     "body",
     [
         "",
-        block(VALUES)[15:-16] + "and more",
+        block(VALUES)[15:-16] + "and <b>more</b>",
         "nothing",
         "1. the rule",
         "none <misalignment>",
@@ -142,7 +142,7 @@ def test_nothing_may_speak_against_it(refuted: str) -> None:
         ("<support></support><refuted>2</refuted>", "cites no experiment"),
         ("<support>2</support><refuted>2</refuted>", "in <support> and in <refuted>"),
         ("<support>-2</support><refuted></refuted>", "experiment numbers"),
-        ("<support>2</support>", "<refuted> is missing"),
+        ("<support>1</support><refuted>9</refuted>", "cites experiment 9"),
     ],
 )
 def test_evidence_that_does_not_exist_is_refused(cites: str, reason: str) -> None:
@@ -171,7 +171,7 @@ def test_no_operation_when_none_are_left() -> None:
 def test_verdicts() -> None:
     assert parse_checker_move("<resolved> Yes </resolved>", OUTCOMES, True) == Verdict(resolved=True)
     no = parse_checker_move("<resolved>no</resolved><refinement>say where</refinement>", (), False)
-    assert no == Verdict(resolved=False, refinement="say where")
+    assert no == Verdict(resolved=False, unresolved=(1,), refinement="say where")
     for bad in ("<resolved>maybe</resolved>", "<resolved>no</resolved>", "<resolved>no</resolved><refinement/>"):
         with pytest.raises(ReplyFormatError):
             parse_checker_move(bad, OUTCOMES, True)
