@@ -20,7 +20,7 @@ from typing import Any
 import align_echo
 from align_echo.agents.novices.alfworld import Novice
 from align_echo.align.probe import runtime
-from align_echo.align.probe.cases import history_of, try_case
+from align_echo.align.probe.cases import situation, try_case
 from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.lab import Lab, State
 from align_echo.align.probe.vocabulary import skeleton
@@ -67,13 +67,13 @@ def judge_hint(
     lab: Lab, spec: dict[str, Any], state: State, said: str, rng: random.Random, counts: Counter[str]
 ) -> str:
     """Count one refusal; returns the verdict."""
-    history = history_of(spec, state)
-    form, names, _ = runtime.parse(spec, history, said)
-    template = form if form in spec["templates"] else spec["forms"].get(form, "")
+    history = situation(lab, spec, state, said)
+    template, names = runtime.read(spec, history, said)
     action = runtime.write(template, names) if template else said
-    decision = runtime.decide(spec, history, template, names, sure=action != said) if template else None
-    if decision is None:
-        verdict = "rewritten" if action in state.admissible else "silent"
+    known = template != "" and all(name in history["shape"] for name in names)
+    decision = runtime.decide(spec, history, template, names, sure=action != said) if known else None
+    if decision is None or decision[1] == "now":
+        verdict = "rewritten" if decision and action in state.admissible else "wrong" if decision else "silent"
     else:
         case = try_case(lab, spec, state, action)
         related = [one for one in sorted(state.admissible) if set(skeleton(one)[1]) & set(names)]

@@ -25,7 +25,8 @@ class Backend(Described, Protocol):
 
     A backend carries nothing from one call to the next but what is in the arguments (a misalignment's `detail`, the
     interface's source): a resumed run calls `optimize` without the `analyze` before it. A call that finds nothing
-    returns an empty list or the interface it was given. `ModelError` and `EngineError` end the run, to be resumed.
+    returns an empty list or the interface it was given. One that breaks, so that it cannot know, raises: `ModelError`
+    and `EngineError` end the run, to be resumed there.
     """
 
     @property
@@ -38,5 +39,8 @@ class Backend(Described, Protocol):
         ...
 
     def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
-        """An interface that resolves `new`; `interface` itself if none could be written."""
+        """An interface that resolves `new`; `interface` itself if none could be written.
+
+        Its provenance names in `unresolved` the texts of those that it does not resolve.
+        """
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from align_echo.types import Frozen
+from align_echo.types import Fault, Frozen
 
 EventKind = Literal[
     "run-started",
@@ -22,7 +22,8 @@ EventKind = Literal[
 class Event(Frozen):
     """One event. `message` is a whole sentence for people; `done` of `total` counts within the iteration.
 
-    "trajectory": `done` of `total` episodes are over, `task_id` and `won` (None: a fault) are of this one.
+    "trajectory": `done` of `total` episodes are over, `task_id`, `won` (None: it broke) and `fault`
+    are of this one.
     "misalignments": `total` new ones. "interface": `path` of the file written. "note": something worth knowing.
     """
 
@@ -34,6 +35,7 @@ class Event(Frozen):
     task_id: str = ""
     won: bool | None = None
     path: str = ""
+    fault: Fault | None = None
 
 
 Progress = Callable[[Event], None]

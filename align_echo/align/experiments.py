@@ -12,7 +12,8 @@ from typing import Literal, get_args
 
 import gymnasium as gym
 
-from align_echo.errors import EngineError, InterfaceError, ModelError, RequestRejectedError, UsageError
+from align_echo.errors import AgentError, EngineError, InterfaceError, ModelError, RequestRejectedError, UsageError
+from align_echo.faults import BROKE, ask, fault_text
 from align_echo.interface import Interface
 from align_echo.rollout import base_env, extend, run_episode, start_view, take_turn
 from align_echo.types import Agent, AgentReply, AgentView, Frozen, Step, Trajectory
@@ -151,6 +152,8 @@ class Simulator:
             return self._record(operation, argument, True, run())
         except RequestRejectedError as error:
             problem = f"the agent's model refused the request: {error}"
+        except AgentError as error:
+            problem = f"{BROKE['agent']}: {error}"
         except (_Misuse, UsageError, InterfaceError) as error:
             problem = str(error)
         except EngineError as error:
@@ -213,10 +216,11 @@ class Simulator:
             self._over += _partly(step.score)
         lines = [line.message for line in env.log[logged:]] if isinstance(env, AlignWrapper) else []
         log = clip("\n(logged by the interface: " + " | ".join(lines) + ")", 1000) if lines else ""
-        return step_text(step) + log + (f"\n({self._over})" if self._over else "")
+        said = "" if step.action == action else f"(carried out: {step.action})\n"
+        return said + step_text(step) + log + (f"\n({self._over})" if self._over else "")
 
     def _next_action(self) -> str:
-        reply = self._agent.act(self._running())
+        reply = ask(self._agent, self._running())
         if reply.action is None:
             return f"The agent replies without an action ({reply.problem}):\n{reply.text}"
         return f"The agent's next action: {reply.action}"
@@ -241,7 +245,7 @@ class Simulator:
         if trajectory.fault is not None:
             if trajectory.fault.error == ModelError.__name__:
                 raise ModelError(trajectory.fault.message)
-            raise _Misuse(f"the run broke off: {trajectory.fault.message}")
+            raise _Misuse(f"the run broke off: {fault_text(trajectory.fault)}")
         return trajectory_text(trajectory, LONGEST_TEXT)
 
 

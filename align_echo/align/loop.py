@@ -1,5 +1,9 @@
 """Algorithm 1 of ALIGN: play, analyse what failed, rewrite the interface, again, at most K times.
 
+It stops when no episode fails, when the failures show nothing new, or after K iterations. An analysis or a check that
+breaks is none of these: it is raised, and a resumed run takes it up there. M, the misalignments found, is kept whether
+or not an interface resolves them; the Analyzer is told of those that are resolved, and may find the others again.
+
 Every step is written to the run folder as it is finished, so that a killed run goes on where it stopped: finished
 iterations, episodes and analyses are read back, and models are asked nothing twice. Which misalignments there are and
 how the interface is written is the backend's business.
@@ -25,8 +29,9 @@ from align_echo.align.run_folder import (
     versions,
 )
 from align_echo.align.world import World
-from align_echo.errors import EngineError, ModelError
+from align_echo.faults import ERRORS, fault_text, faults_by_source
 from align_echo.interface import Interface, identity
+from align_echo.trouble import conduct_of, tell
 from align_echo.types import Agent, Misalignment, Trajectory, Usage
 from align_echo.wrappers.catalogue import EnvironmentSpec
 
@@ -81,7 +86,10 @@ def generate(
         progress=progress,
     )
     run = _Run(world, agent, backend, folder, seed, iterations, tasks_per_iteration, workers)
-    return run.run()
+    try:
+        return run.run()
+    finally:
+        folder.release()
 
 
 @dataclass
@@ -97,7 +105,8 @@ class _Run:
     limit: int | None
     workers: int
     interface: Interface = field(init=False)
-    known: list[Misalignment] = field(default_factory=list)
+    found: list[Misalignment] = field(default_factory=list)
+    resolved: list[Misalignment] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
     records: list[IterationRecord] = field(default_factory=list)
 
@@ -122,7 +131,7 @@ class _Run:
         self._say(
             Event(
                 kind="run-finished",
-                message=f"finished ({summary.stopped}): {summary.rules} rules in {summary.interface}",
+                message=f"finished ({summary.stopped}): {told(summary)}; {summary.rules} rules in {summary.interface}",
                 iteration=len(self.records),
                 path=str(self.folder.path / summary.interface_file),
             )
@@ -139,6 +148,7 @@ class _Run:
         failed = rollout.failed(trajectories)
         found = self._analyze(iteration, failed) if failed else []
         outcome: Outcome = "no-failures" if not failed else "no-misalignments"
+        resolved = len(self.resolved)
         if found:
             outcome = self._optimize(iteration, tasks, found)
         record = IterationRecord(
@@ -147,7 +157,9 @@ class _Run:
             tasks=len(tasks),
             failed=len(failed),
             faults=sum(one.fault is not None for one in trajectories),
+            faults_by_source=faults_by_source(trajectories),
             misalignments=len(found),
+            resolved=len(self.resolved) - resolved,
             interface_before=before,
             interface_after=self.interface.label,
         )
@@ -160,10 +172,11 @@ class _Run:
         record = self.folder.finished_iteration(iteration)
         if record is None:
             return None
+        found = self.folder.misalignments(iteration) or []
         if record.outcome == "improved":
             self.interface = self.folder.interface(iteration)
-            self.known += self.folder.misalignments(iteration) or []
             self.tasks += self.world.tasks(iteration, self.seed, self.limit)
+        self._keep(found, improved=record.outcome == "improved")
         return record
 
     def _play(self, iteration: int, tasks: Sequence[str]) -> list[Trajectory]:
@@ -201,26 +214,28 @@ class _Run:
         by_task = {**finished, **{one.task_id: one for one in played}}
         trajectories = [by_task[task] for task in tasks]
         _stop_if_all_broke(trajectories, iteration)
+        for line in tell({self.interface.label: conduct_of(trajectories)}):
+            self._say(Event(kind="note", message=line, iteration=iteration))
         return trajectories
 
     def _analyze(self, iteration: int, failed: Sequence[Trajectory]) -> list[Misalignment]:
         found = self.folder.misalignments(iteration)
         if found is None:
-            found = self.backend.analyze(failed, tuple(self.known), self.interface)
+            found = self.backend.analyze(failed, tuple(self.resolved), self.interface)
             self.folder.save_misalignments(iteration, found)
         message = f"{len(found)} new misalignments in {len(failed)} failed episodes"
         self._say(Event(kind="misalignments", message=message, iteration=iteration, total=len(found)))
         return found
 
     def _optimize(self, iteration: int, tasks: Sequence[str], found: Sequence[Misalignment]) -> Outcome:
-        """Take over the backend's new interface. Misalignments that did not make it into one stay unknown, so that a
-        later iteration can find them again."""
+        """Take over the backend's new interface."""
         made = self.backend.optimize(found, self.interface)
         if made.content_hash == self.interface.content_hash:
+            self._keep(found, improved=False)
             return "unchanged"
-        self.known += found
         self.tasks += tasks
         self.interface = self._stamped(made, iteration)
+        self._keep(found, improved=True)
         path = self.folder.save_interface(iteration, self.interface)
         self._say(
             Event(
@@ -231,6 +246,15 @@ class _Run:
             )
         )
         return "improved"
+
+    def _keep(self, found: Sequence[Misalignment], *, improved: bool) -> None:
+        """Add to what is known: all that was found, and of it what the interface resolves if it is a new one."""
+        claims = {one.claim for one in self.found}
+        self.found += [one for one in found if one.claim not in claims]
+        if improved:
+            unresolved = self.interface.provenance.unresolved
+            done = {one.claim for one in self.resolved}
+            self.resolved += [one for one in found if one.text not in unresolved and one.claim not in done]
 
     def _stamped(self, made: Interface, iteration: int) -> Interface:
         """The interface with what the loop knows about its making; rules and engine steps are the backend's to say."""
@@ -272,7 +296,8 @@ class _Run:
             seed=self.seed,
             stopped=stopped,
             iterations=tuple(self.records),
-            misalignments=len(self.known),
+            misalignments=len(self.found),
+            resolved=len(self.resolved),
             rules=len(self.interface.provenance.rules),
             interface=self.interface.label,
             interface_file="interface.py",
@@ -296,14 +321,27 @@ def _stop_if_all_broke(trajectories: Sequence[Trajectory], iteration: int) -> No
     """A run in which nothing could be played has nothing to learn from: the user has to look."""
     faults = [one.fault for one in trajectories if one.fault is not None]
     if faults and len(faults) == len(trajectories):
-        error = ModelError if faults[0].source == "model" else EngineError
-        raise error(f"every episode of iteration {iteration} broke; the first: {faults[0].message}; put this right")
+        first = faults[0]
+        broke = f"every episode of iteration {iteration} broke; the first: {fault_text(first)}"
+        raise ERRORS[first.source](f"{broke}; put this right")
+
+
+def told(summary: RunSummary) -> str:
+    """Why a run ended and what came of it, in one line."""
+    last = summary.iterations[-1]
+    why = {
+        "no-failures": "every training task of the last iteration was won",
+        "no-misalignments": f"the {last.failed} episodes that failed last showed no new misalignment",
+        "iteration-limit": f"the iterations are used up; {last.failed} of {last.tasks} episodes of the last one failed",
+    }[summary.stopped]
+    broke = f" ({last.faults} broke and were left out)" if last.faults else ""
+    return f"{why}{broke}; {summary.misalignments} misalignments found, {summary.resolved} resolved"
 
 
 def _about(record: IterationRecord) -> str:
     words = {
-        "improved": "a new interface was written",
-        "unchanged": "no usable interface was written; the old one is kept",
+        "improved": f"a new interface resolves {record.resolved} of {record.misalignments} misalignments",
+        "unchanged": f"none of {record.misalignments} misalignments was resolved; the old interface is kept",
         "no-failures": "no episode failed",
         "no-misalignments": "no new misalignment was found",
     }
@@ -317,7 +355,7 @@ def _about_episode(trajectory: Trajectory, iteration: int, done: int, total: int
     ended = "won" if trajectory.won else "not won"
     if trajectory.fault is not None:
         won = None
-        ended = f"broke and is left out ({trajectory.fault.message})"
+        ended = f"broke and is left out ({fault_text(trajectory.fault)})"
     return Event(
         kind="trajectory",
         message=f"{trajectory.task_id}: {ended} after {len(trajectory.steps)} actions",
@@ -326,4 +364,5 @@ def _about_episode(trajectory: Trajectory, iteration: int, done: int, total: int
         total=total,
         task_id=trajectory.task_id,
         won=won,
+        fault=trajectory.fault,
     )

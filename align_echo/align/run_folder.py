@@ -27,6 +27,7 @@ from align_echo.align.events import Event, Progress
 from align_echo.errors import UsageError
 from align_echo.interface import Interface, load_interface, save_interface, write_atomically
 from align_echo.jsonl import JsonlFile
+from align_echo.locking import FolderLock, check_free
 from align_echo.models.cache import ReplyCache
 from align_echo.models.prices import price_of
 from align_echo.models.recording import Call, RecordingModel
@@ -61,9 +62,11 @@ class RunConfig(Frozen):
 
 
 class IterationRecord(Frozen):
-    """One iteration: `failed` are the episodes the agent lost, `faults` those that broke twice and were left out.
+    """One iteration: `failed` are the episodes the agent lost, `faults` those that broke and were left out, by
+    their source in `faults_by_source`.
 
-    "unchanged": misalignments were found, and the backend kept the interface.
+    "unchanged": misalignments were found, and the backend kept the interface. `resolved` counts those of this iteration
+    that the new interface was shown to resolve and that none before did.
     """
 
     iteration: int
@@ -71,7 +74,9 @@ class IterationRecord(Frozen):
     tasks: int
     failed: int
     faults: int
+    faults_by_source: dict[str, int] = Field(default_factory=dict)
     misalignments: int = 0
+    resolved: int = 0
     interface_before: str
     interface_after: str
 
@@ -86,7 +91,10 @@ class RoleUsage(Frozen):
 
 
 class RunSummary(Frozen):
-    """The result of a run. `interface_file` is relative to the run folder; `rules` counts those of the interface."""
+    """The result of a run. `interface_file` is relative to the run folder; `rules` counts those of the interface.
+
+    `misalignments` are all that were found, `resolved` those of them that the interface was shown to resolve.
+    """
 
     environment: str
     backend: str
@@ -95,6 +103,7 @@ class RunSummary(Frozen):
     stopped: Stopped
     iterations: tuple[IterationRecord, ...]
     misalignments: int
+    resolved: int = 0
     rules: int
     interface: str
     interface_file: str
@@ -117,40 +126,56 @@ class RunFolder:
         self._events = JsonlFile(self.path / "events.jsonl")
         self._calls = JsonlFile(self.path / "calls.jsonl")
         self._cache = ReplyCache(self.path / "cache")
+        self._moved: dict[str, tuple[str, str]] = {}
         self._progress: Progress | None = None
         self._stage = 0
+        self._lock: FolderLock | None = None
 
     # ------------------------------------------------------------ beginning and end
 
     def check(self, *, resume: bool) -> None:
-        """Refuse a folder that holds something, or with `resume` one that holds no run. Raises `UsageError`.
+        """Refuse a folder that holds something or that another process works in, or with `resume` one that holds no
+        run. Raises `UsageError`.
 
         A run in which nothing was finished (no episode, no reply, no iteration) is nothing to lose: it is begun anew.
         """
         if self.path.exists() and not self.path.is_dir():
             raise UsageError(f"{self.path} is not a folder")
+        check_free(self.path)
         if resume and not (self.path / "config.json").exists():
             raise UsageError(f"there is no run in {self.path} to resume")
         if not resume and self.path.is_dir() and any(self.path.iterdir()) and not self._finished_nothing():
             raise UsageError(f"{self.path} is not empty: give another folder, or --resume to go on with the run in it")
 
     def start(self, config: RunConfig, *, resume: bool, progress: Progress | None = None) -> None:
-        """Create the folder, or check that the run in it is the one asked for. Raises `UsageError` naming the first
-        setting that differs.
+        """Create the folder, or check that the run in it is the one asked for; no other process may work in it until
+        `release`. Raises `UsageError` naming the first setting that differs. Endpoints may have moved: the same models
+        go on at their new address, with a note.
         """
         self.check(resume=resume)
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._lock = FolderLock(self.path)
+        self.check(resume=resume)  # again: another process may have begun since
         if resume:
-            _check_same(self._load(RunConfig, "config.json"), config, self.path)
+            stored = self._load(RunConfig, "config.json")
+            _check_same(stored, config, self.path)
+            self._moved = _moved(stored, config)
         else:
-            self.path.mkdir(parents=True, exist_ok=True)
             clear(self.path, LEFT_BY_A_FALSE_START)
             self._save(config, "config.json")
         self._progress = progress
+        for old, new in sorted(set(self._moved.values())):
+            self.note(f"the models were asked at {old} and are asked at {new} from here on; earlier replies are kept")
 
     def finish(self, summary: RunSummary, interface: Interface) -> None:
         """Write the final interface and, last of all, the summary."""
         save_interface(interface, self.path, "interface")
         self._save(summary, "summary.json")
+
+    def release(self) -> None:
+        """Let other processes in."""
+        if self._lock is not None:
+            self._lock.close()
 
     def summary(self) -> RunSummary | None:
         """The summary of a finished run."""
@@ -160,7 +185,14 @@ class RunFolder:
 
     def record(self, model: ChatModel, role: str) -> RecordingModel:
         """The model with this run's memory and log, in a role: "agent", "analyzer", "optimizer"."""
-        return RecordingModel(model, role=role, cache=self._cache, log=self._calls, stage=lambda: self._stage)
+        return RecordingModel(
+            model,
+            role=role,
+            cache=self._cache,
+            log=self._calls,
+            stage=lambda: self._stage,
+            known_as=lambda identity: self._first_known_as(role, identity),
+        )
 
     def emit(self, event: Event) -> None:
         """Log an event and show it to whoever watches."""
@@ -233,6 +265,11 @@ class RunFolder:
 
     # ------------------------------------------------------------ inside
 
+    def _first_known_as(self, role: str, identity: str) -> str:
+        """A model's identity at the endpoint where the run began."""
+        old, new = self._moved.get(role, ("", ""))
+        return old + identity.removeprefix(new) if new and identity.startswith(new) else identity
+
     def _finished_nothing(self) -> bool:
         try:
             self._load(RunConfig, "config.json")
@@ -301,11 +338,18 @@ def clear(path: Path, names: Collection[str]) -> None:
 def _check_same(stored: RunConfig, asked: RunConfig, path: Path) -> None:
     old, new = _flat(stored), _flat(asked)
     for key in sorted(old.keys() | new.keys()):
-        if old.get(key) != new.get(key):
+        if ".base_url." not in key and old.get(key) != new.get(key):
             raise UsageError(
                 f"the run in {path} has {key} {old.get(key, 'unset')!r}, not {new.get(key, 'unset')!r}: "
                 "resume it with the same settings, or start another folder"
             )
+
+
+def _moved(stored: RunConfig, asked: RunConfig) -> dict[str, tuple[str, str]]:
+    """By role of a model: where it was asked and where it is asked now, if that differs."""
+    old, new = _flat(stored), _flat(asked)
+    keys = [key for key in old if ".base_url." in key and old[key] and new.get(key) and old[key] != new[key]]
+    return {key.rpartition(".base_url.")[2]: (str(old[key]), str(new[key])) for key in keys}
 
 
 def _flat(config: RunConfig) -> dict[str, object]:

@@ -135,6 +135,11 @@ def watch(spec, history, texts):
     history['carried'] = '\n'.join(texts[1:]).lower()
 
 
+def asks(text):
+    """Whether a text numbers choices, one a line: an answer is waited for, and a look might be taken for one."""
+    return re.search('\\n *\\d+[:.)]\\s', '\n' + text) is not None
+
+
 def place_in(spec, text):
     """The place that a view names first; "" if it names none."""
     found = ''
@@ -289,5 +294,6 @@ def WrapStep(env, init_obs, task, agent_action, logger):
     if seen.strip() in SPEC['uninformative']:
         advice = advise(SPEC, env.history, agent_action)
         return (seen + ' ' + advice).strip(), *rest
-    watch(SPEC, env.history, [env.step(view)[0] for view in SPEC['views']])
+    if not asks(seen):
+        watch(SPEC, env.history, [env.step(view)[0] for view in SPEC['views']])
     return seen, *rest

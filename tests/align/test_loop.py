@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,10 +16,10 @@ from align_echo.align.loop import Generated, generate
 from align_echo.align.run_folder import RunFolder
 from align_echo.align.world import World
 from align_echo.errors import ModelError, UsageError
-from align_echo.interface import load_interface
+from align_echo.interface import Interface, load_interface
 from align_echo.models.openai_model import OpenAICompatibleModel
 from align_echo.models.retry import RetryPolicy
-from align_echo.types import ChatModel
+from align_echo.types import ChatModel, Misalignment, Trajectory
 from tests.align.endpoint import Answer, Drop, Endpoint, Raw, Reply, Script, Status, serve
 from tests.align.room_world import (
     ANALYZER,
@@ -34,6 +34,7 @@ from tests.align.room_world import (
     naive_agent,
     operation,
 )
+from tests.play import source
 
 OPTIMIZER = [code(GOOD_CODE)]
 Wrap = Callable[[ChatModel], ChatModel]
@@ -162,7 +163,7 @@ CUT = Reply("<code>\ndef InferRules(init_obs", finish_reason="length")
         ("<code>" + GOOD_CODE, "not closed"),
         ("<code></code>", "empty"),
         (CUT, "cut off"),
-        (Reply(None), "<code> is missing"),
+        ("", "<code> is missing"),
         (BAD_SYNTAX, "does not parse"),
         (NO_WRAP, "no function WrapStep"),
         (FAILS_AT_LOAD, "socket"),
@@ -202,7 +203,7 @@ def test_a_bad_analysis_goes_back_with_the_reason(tmp_path: Path, answer: Answer
         ("Let me think.", "neither <operation> nor"),
         (operation("look_around"), "is no operation"),
         (operation("init_simulator"), "needs an <argument>"),
-        (operation("reset_simulator") + operation("reset_simulator"), "exactly once"),
+        (operation("reset_simulator") + "<argument>a</argument><argument>b</argument>", "exactly once"),
         (operation("reset_simulator") + findings("1"), "both"),
         (findings(support=""), "cites no experiment"),
         (findings(support="1"), "cites experiment 1"),
@@ -274,51 +275,6 @@ class Storm:
         return self._script(request) if callable(self._script) else next(self._script)
 
 
-def test_an_analysis_that_never_becomes_usable_is_noted_and_the_run_ends_well(tmp_path: Path) -> None:
-    with serve(scripts(analyzer=lambda request: "nothing in tags")) as endpoint:
-        made = run(endpoint, tmp_path)
-    assert made.summary.stopped == "no-misalignments"
-    assert made.interface.name == "identity"
-    assert made.interface.provenance.backend == "llm"
-    assert len(made.interface.provenance.training_tasks) == made.summary.iterations[0].tasks
-    assert "gave nothing" in notes(tmp_path)
-    assert len(endpoint.asked("analyzer")) == LlmSettings().format_tries
-
-
-def test_a_verification_that_never_concludes_is_bounded(tmp_path: Path) -> None:
-    def restless(request: dict[str, object]) -> Answer:
-        asked.append(request)
-        return findings() if len(asked) == 1 else operation("init_simulator", BOOK)
-
-    asked: list[object] = []
-    settings = LlmSettings(operations=4, format_tries=2)
-    with serve(scripts(analyzer=restless)) as endpoint:
-        made = run(endpoint, tmp_path, settings=settings)
-    assert made.summary.stopped == "no-misalignments"
-    assert len(endpoint.asked("analyzer")) == 1 + 4 + 2
-    assert "no operations are left" in notes(tmp_path)
-
-
-def test_code_that_never_becomes_usable_keeps_the_previous_interface(tmp_path: Path) -> None:
-    analyzer = [findings(), *EXPERIMENTS, findings(support="2")]
-    settings = LlmSettings(code_tries=3)
-    with serve(scripts(analyzer=analyzer, optimizer=[BAD_SYNTAX, CUT, FAILS_AT_RUN])) as endpoint:
-        made = run(endpoint, tmp_path, settings=settings, iterations=1)
-    assert [one.outcome for one in made.summary.iterations] == ["unchanged"]
-    assert made.summary.improved is False
-    assert made.interface.name == "identity"
-    assert "the previous interface is kept: no usable answer in 3 tries" in notes(tmp_path)
-
-
-def test_a_misalignment_that_was_not_resolved_may_be_found_again(tmp_path: Path) -> None:
-    first = [findings(), *EXPERIMENTS, findings(support="2")]
-    settings = LlmSettings(code_tries=1)
-    with serve(scripts(analyzer=[*first, *CHECKS], optimizer=[BAD_SYNTAX, code(GOOD_CODE)])) as endpoint:
-        made = run(endpoint, tmp_path, settings=settings)
-    assert [one.outcome for one in made.summary.iterations] == ["unchanged", "improved", "no-failures"]
-    assert len(endpoint.asked("optimizer")) == 2, "the second draw is a new one"
-
-
 def test_an_interface_that_fails_its_check_is_refined(tmp_path: Path) -> None:
     silent = GOOD_CODE.replace(f' + " {HINT}"', "")
     objection = "<resolved>no</resolved><refinement>the answer names no room</refinement>"
@@ -327,15 +283,6 @@ def test_an_interface_that_fails_its_check_is_refined(tmp_path: Path) -> None:
         made = run(endpoint, tmp_path)
     assert made.interface.source == GOOD_CODE
     assert "the answer names no room" in endpoint.asked("optimizer")[1]["messages"][-1]["content"]
-
-
-def test_an_interface_that_never_passes_its_check_is_not_taken(tmp_path: Path) -> None:
-    objection = "<resolved>no</resolved><refinement>still wrong</refinement>"
-    analyzer = [*ANALYZER[: -len(CHECKS)], objection, objection]
-    settings = LlmSettings(refinements=1)
-    with serve(scripts(analyzer=analyzer, optimizer=[code(GOOD_CODE)] * 2)) as endpoint:
-        made = run(endpoint, tmp_path, settings=settings, iterations=1)
-    assert [one.outcome for one in made.summary.iterations] == ["unchanged"]
 
 
 def test_a_yes_without_an_experiment_is_sent_back(tmp_path: Path) -> None:
@@ -405,3 +352,32 @@ def test_a_misalignment_that_is_known_is_not_reported_again(tmp_path: Path) -> N
         made = run(endpoint, tmp_path)
     assert [one.outcome for one in made.summary.iterations] == ["improved", "no-misalignments"]
     assert made.summary.misalignments == 1
+
+
+class Clumsy:
+    """A backend whose interface breaks on every turn."""
+
+    name = "clumsy"
+
+    def describe(self) -> dict[str, str]:
+        return {}
+
+    def analyze(
+        self, failed: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
+    ) -> list[Misalignment]:
+        return [
+            Misalignment(task_id=BOOK, action_type="take", action="take", intent="", rule="", sufficient_feedback="")
+        ]
+
+    def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
+        return interface.model_copy(update={"source": source("raise RuntimeError('never mind')")})
+
+
+def test_an_interface_that_fails_in_the_loop_is_told(tmp_path: Path) -> None:
+    with serve({"agent": lambda request: "> look"}) as endpoint:
+        agent = Vanilla(OpenAICompatibleModel("agent", base_url=endpoint.url))
+        generate(SPEC, agent, Clumsy(), RunFolder(tmp_path / "run"), iterations=2)
+    (told,) = notes(tmp_path / "run").splitlines()
+    turns = 2 * SPEC.step_limit
+    assert told.startswith(f"the interface failed on {turns} of its turns, which showed the raw observation (identity@")
+    assert told.endswith(": RuntimeError: never mind")

@@ -14,14 +14,21 @@ from typing import Any
 
 from align_echo.align.probe import emit
 from align_echo.align.probe.cases import Case, Slots, failures, proposals, try_case, walk
-from align_echo.align.probe.findings import about_form, about_refusals, about_rules, about_wrong_rules, records
+from align_echo.align.probe.findings import (
+    about_form,
+    about_refusals,
+    about_rules,
+    about_wrong_rules,
+    nothing_found,
+    records,
+)
 from align_echo.align.probe.forms import Said, learn_forms, try_form
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.offered import emit as offered_emit
 from align_echo.align.probe.offered import learner
 from align_echo.align.probe.spec import merged, resolved
 from align_echo.align.probe.trials import refine
-from align_echo.align.probe.vocabulary import Vocabulary, skeleton, uninformative_observations
+from align_echo.align.probe.vocabulary import Spelling, Vocabulary, skeleton, uninformative_observations
 from align_echo.errors import UsageError
 from align_echo.interface import Interface, Provenance
 from align_echo.types import Misalignment, Trajectory
@@ -32,6 +39,10 @@ FAILURES_PER_TASK = 3
 
 CASES_PER_KIND = 3
 """Cases taken from one walk, per action template and reason to look at it."""
+
+SPELLING_TASKS = 4
+SPELLING_STATES = 12
+"""Tasks, and states of each, in which allowed actions are said in other letters and without their numbers."""
 
 Progress = Callable[[str], None]
 
@@ -101,7 +112,7 @@ class ProbeBackend:
     ) -> list[Misalignment]:
         refusals = self._refusals(failed, rng)
         if not refusals and before is None:
-            self._say("no uninformative feedback found: there is nothing to align")
+            self._say(nothing_found(failed))
             return []
         tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))
         spec, slots = self._vocabulary(tasks, refusals, before, rng)
@@ -137,11 +148,17 @@ class ProbeBackend:
         self, tasks: Sequence[str], refusals: Sequence[str], before: dict[str, Any] | None, rng: random.Random
     ) -> tuple[dict[str, Any], Slots]:
         vocabulary = Vocabulary()
-        for number, task_id in enumerate(tasks, 1):
-            walk(self.lab, vocabulary, task_id, rng)
-            self._say(f"learning what can be said: task {number} of {len(tasks)}")
+        places = list(dict.fromkeys([*tasks, *self._fresh]))
+        spelling = Spelling(refusals)
+        for number, task_id in enumerate(places, 1):
+            states = walk(self.lab, vocabulary, task_id, rng)
+            if number <= SPELLING_TASKS:
+                spelling.try_on(self.lab, rng.sample(states, min(SPELLING_STATES, len(states))), rng)
+            self._say(f"learning what can be said: task {number} of {len(places)}")
         self.lab.forget()
-        return merged(before, vocabulary.spec(refusals)), vocabulary.slots()
+        views = self.lab.env.contract.read_only_actions
+        spec = {**vocabulary.spec(refusals, views), "spelling": spelling.found()}
+        return merged(before, spec), vocabulary.slots()
 
     def _cases(
         self,
@@ -164,7 +181,7 @@ class ProbeBackend:
                 if template not in spec["templates"]:
                     one = try_form(self.lab, spec, state, action)
                     said += [one] if one else []
-                elif action not in state.admissible:
+                else:
                     cases.append(try_case(self.lab, spec, state, action))
             cases += self._walked(spec, slots, task_id, rng)
             self._say(f"studying refused actions: task {number} of {len(tasks)}, {len(cases)} cases")
@@ -190,7 +207,7 @@ class ProbeBackend:
         """The interface with the new misalignments resolved."""
         spec = emit.read_spec(interface.source)
         details = [json.loads(one.detail) for one in new]
-        offers = any("offered" in detail for detail in details) or (spec is not None and "views" in spec)
+        offers = any("offered" in detail for detail in details) or (spec is not None and "travel" in spec)
         for detail in details:
             spec = learner.resolved(spec, detail) if offers else resolved(spec, detail)
         if spec is None:

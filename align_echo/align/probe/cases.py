@@ -2,7 +2,7 @@
 
 A case comes from an agent's own failures or from walks through the environment. Its label is the set of first steps of
 the shortest ways (at most `DEPTH` actions) after which the same action is allowed, or "already" when the action, once
-made possible again, leads back to the very state it was refused in.
+made possible again, leads back to the very state it was refused in, or "now" for an action that is allowed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -19,8 +19,8 @@ from align_echo.align.probe.lab import Lab, State
 from align_echo.align.probe.vocabulary import Vocabulary, skeleton
 from align_echo.types import Trajectory
 
-DEPTH = 3
-MAX_NODES = 60
+DEPTH = 5
+MAX_NODES = 300
 WALK_LENGTH = 80
 RECENT = 4
 
@@ -31,7 +31,8 @@ Slots = dict[str, list[list[str]]]
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A refused action. `steps` is empty when nothing within reach helps; `already` when it was in effect."""
+    """A refused action, or an allowed one (`now`). `steps` is empty when nothing within reach helps; `already` when it
+    was in effect."""
 
     task_id: str
     prefix: tuple[str, ...]
@@ -42,16 +43,36 @@ class Case:
     steps: frozenset[str]
     already: bool
     depth: int
+    now: bool = False
+    memo: dict[str, bool] = field(default_factory=dict, repr=False)
+    """Which conditions hold, by the condition as text."""
+
+    told: list[tuple[Any, ...]] = field(default_factory=list, repr=False)
+
+    def shapes(self, spec: dict[str, Any]) -> list[tuple[Any, ...]]:
+        """How its names were last spoken of, and how the views speak of them, as conditions; kept."""
+        if not self.told:
+            for place, name in enumerate(runtime.about(self.history, list(self.names))):
+                self.told.append(("shape", place, self.history["shape"].get(name, "")))
+                for view in spec["views"]:
+                    if "{}" in view:
+                        text = runtime.told(spec, runtime.view_of(self.history, view, name), name)
+                        self.told.append(("told", view, place, text))
+        return self.told
 
     @property
     def outcome(self) -> str:
-        """The kind of help, for quotas: "already", the templates of the first steps, or "nothing"."""
+        """The kind of help, for quotas: "now", "already", the templates of the first steps, or "nothing"."""
+        if self.now:
+            return "now"
         if self.already:
             return "already"
         return " | ".join(sorted({skeleton(step)[0] for step in self.steps})) or "nothing"
 
     def agrees(self, step: str) -> bool:
         """Whether a rule's conclusion is right here."""
+        if step == "now":
+            return self.now
         return self.already if step == "already" else step in self.steps
 
 
@@ -59,26 +80,47 @@ def history_of(spec: dict[str, Any], state: State) -> dict[str, Any]:
     """The run-time history of a state, from its own actions and the engine's answers; kept on the state."""
     if state.history is None:
         if state.parent is None:
-            state.history = runtime.new_history(spec, state.observation)
+            state.history = runtime.new_history(spec, state.opening)
         else:
-            state.history = {part: dict(known) for part, known in history_of(spec, state.parent).items()}
+            before = history_of(spec, state.parent)
+            state.history = {part: dict(known) if isinstance(known, dict) else known for part, known in before.items()}
             runtime.record(spec, state.history, state.actions[-1], state.observation)
     return state.history
 
 
+def situation(lab: Lab, spec: dict[str, Any], state: State, action: str) -> dict[str, Any]:
+    """The history of a state with what the views show there now, as an interface has it when an action is refused."""
+    known = history_of(spec, state)
+    views = runtime.views_for(spec, known, action)
+    return {**known, "views": {view: lab.look(state, view) for view in views}}
+
+
 def try_case(lab: Lab, spec: dict[str, Any], state: State, action: str) -> Case:
-    """Find by experiment what would make a refused action possible."""
+    """Find by experiment what would make an action possible."""
     template, names = skeleton(action)
-    history = history_of(spec, state)
-    steps, already, depth = _search(lab, state, action, _related(history, names))
-    return Case(state.task_id, state.actions, action, template, names, history, steps, already, depth)
+    history = situation(lab, spec, state, action)
+    now = action in state.admissible
+    steps, already, depth = (
+        (frozenset[str](), False, 0) if now else _search(lab, state, action, _related(history, names))
+    )
+    return Case(state.task_id, state.actions, action, template, names, history, steps, already, depth, now)
+
+
+def is_so(lab: Lab, state: State, action: str) -> bool:
+    """Whether a refused action is in effect: something can be done after which it is allowed and leads back here."""
+    for step in sorted(state.admissible):
+        child = lab.after(state, step)
+        allowed = not child.over and action in child.admissible
+        if allowed and lab.after(child, action).admissible == state.admissible:
+            return True
+    return False
 
 
 def _related(history: dict[str, Any], names: Sequence[str]) -> set[str]:
     """Names that may have to do with an action: its own, what they were seen with, what was done last."""
     related = set(names)
     for name in names:
-        related.add(history["near"].get(name, ""))
+        related.update((history["near"].get(name, ""), history["with"].get(name, "")))
         related.update(history["at"].get(name, {}).values())
     related.update(name for active in history["active"].values() for name in active[-1:])
     related.update(arguments[0] for arguments in history["last"].values() if arguments)
@@ -86,7 +128,10 @@ def _related(history: dict[str, Any], names: Sequence[str]) -> set[str]:
 
 
 def _search(lab: Lab, start: State, action: str, related: set[str]) -> tuple[frozenset[str], bool, int]:
-    """Breadth first: (first steps of all shortest ways, whether it is already so, length of the ways)."""
+    """Breadth first: (first steps of all shortest ways, whether it is already so, length of the ways).
+
+    A longer way whose last step the action only takes back is none: what the action asks for was so before that step.
+    """
     seen = {start.admissible}
     frontier: list[tuple[State, str]] = [(start, "")]
     nodes = 0
@@ -103,9 +148,11 @@ def _search(lab: Lab, start: State, action: str, related: set[str]) -> tuple[fro
                 if child.over:
                     continue
                 if action in child.admissible:
+                    undone = lab.after(child, action).admissible == state.admissible
+                    if undone and depth > 1:
+                        continue
                     found.add(first or step)
-                    again = lab.after(child, action)
-                    already = already or (depth == 1 and again.admissible == start.admissible)
+                    already = already or undone
                 elif child.admissible not in seen:
                     seen.add(child.admissible)
                     following.append((child, first or step))

@@ -13,16 +13,18 @@ from align_echo.align.probe import runtime
 from align_echo.interface import InterfaceContract
 
 _LETTERS = ("X", "Y", "Z")
+_OTHERS = ("P", "Q", "R")
 
 
 def rule_in_words(spec: dict[str, Any], template: str, row: dict[str, Any]) -> str:
     """One rule as a sentence for people and for agents."""
     wanted = runtime.write(template, list(_LETTERS))
-    when = " and ".join(_condition(spec, literal) for literal in row["if"])
+    when = " and ".join(_condition(spec, literal, template.count("{")) for literal in row["if"])
     if row["then"] == "already":
         return f"`{wanted}` changes nothing when {when or 'it is repeated'}"
-    step = runtime.write(row["then"][0], [_term(spec, term) for term in row["then"][1]])
-    return f"Before `{wanted}` you need to `{step}`" + (f", when {when}" if when else "")
+    if row["then"] == "now":
+        return f"`{wanted}` is allowed" + (f" when {when}" if when else "")
+    return f"Before `{wanted}` you need to {_step(spec, *row['then'])}" + (f", when {when}" if when else "")
 
 
 def form_in_words(form: str, template: str) -> str:
@@ -31,40 +33,82 @@ def form_in_words(form: str, template: str) -> str:
     return f"Write `{meant}` instead of `{said}`"
 
 
-def _condition(spec: dict[str, Any], literal: list[Any]) -> str:
+def _condition(spec: dict[str, Any], literal: list[Any], places: int) -> str:
     """One condition in words; its negation by the second form."""
     kind, *rest = literal[1] if literal[0] == "not" else literal
     words: dict[str, Callable[[], tuple[str, str]]] = {
-        "last": lambda: (f"your last `{_blank(rest[0])}` was", f"with {_LETTERS[rest[2]]}"),
-        "here": lambda: (f"{_LETTERS[rest[0]]} was", f"seen since your last `{_blank(rest[1])}`"),
-        "active": lambda: (f"{_LETTERS[rest[2]]} is", f"under your `{_blank(spec['pairs'][rest[0]][0])}`"),
-        "any": lambda: ("anything is", f"under your `{_blank(spec['pairs'][rest[0]][0])}`"),
-        "kind": lambda: (f"{_LETTERS[rest[0]]} is", f"a thing for `{runtime.write(rest[1], _places(rest[2]))}`"),
-        "near": lambda: (f"{_LETTERS[rest[0]]} was", f"last named with {_LETTERS[rest[1]]}"),
-        "shape": lambda: (f"{_LETTERS[rest[0]]} was", f'last told of as "{_told(rest[0], rest[1])}"'),
-        "known": lambda: (f"{_LETTERS[rest[0]]} was", "seen"),
+        "last": lambda: (f"your latest `{_blank(rest[0])}`", f"named {_name(rest[2], places)}"),
+        "here": lambda: (f"{_name(rest[0], places)}", f"was named since your latest `{_blank(rest[1])}`"),
+        "at": lambda: (
+            f"{_name(rest[0], places)}",
+            f"was last named after your `{runtime.write(rest[1], [_name(rest[2], places)])}`",
+        ),
+        "active": lambda: (
+            f"your `{_blank(spec['pairs'][rest[0]][0])}`",
+            f"of {_name(rest[2], places)} holds still",
+        ),
+        "any": lambda: (f"a `{_blank(spec['pairs'][rest[0]][0])}` of yours", "holds still"),
+        "kind": lambda: (
+            f"{_name(rest[0], places)}",
+            f"is of a kind that `{runtime.write(rest[1], _places(rest[2]))}` takes",
+        ),
+        "with": lambda: (f"{_name(rest[0], places)}", f"was last shown with {_name(rest[1], places)}"),
+        "combined": lambda: ("such things", f"were seen together in `{_blank(rest[0])}`"),
+        "near": lambda: (f"{_name(rest[0], places)}", f"was last named together with {_name(rest[1], places)}"),
+        "shape": lambda: (
+            f"{_name(rest[0], places)}",
+            f'was last spoken of as "{_told(_name(rest[0], places), rest[1])}"',
+        ),
+        "known": lambda: (f"{_name(rest[0], places)}", "was named before"),
+        "shows": lambda: (f"`{rest[0]}`", f"shows {_name(rest[1], places)} now"),
+        "blank": lambda: (f"`{rest[0]}`", "shows nothing that has a name"),
+        "holds": lambda: (
+            f"`{rest[0].replace('{}', _name(rest[1], places))}`",
+            f"shows {_name(rest[2], places)} now",
+        ),
+        "told": lambda: (
+            f"`{rest[0].replace('{}', _name(rest[1], places))}`",
+            f'says "{_told(_name(rest[1], places), rest[2])}" now',
+        ),
     }
-    said = words[kind]()
-    if literal[0] == "not" and kind == "any":
-        return f"nothing is {said[1]}"
-    return f"{said[0]} not {said[1]}" if literal[0] == "not" else " ".join(said)
+    said = " ".join(words[kind]())
+    return f"it is not so that {said}" if literal[0] == "not" else said
 
 
-def _told(place: int, text: str) -> str:
-    return text.replace("X", _LETTERS[place])
+def _name(place: int, places: int) -> str:
+    """An action's name by its letter; the name that it goes with, in words."""
+    return _LETTERS[place] if place < places else f"what {_LETTERS[place - places]} was last shown with"
 
 
-def _term(spec: dict[str, Any], term: list[Any]) -> str:
+def _told(name: str, text: str) -> str:
+    return text.replace("X", name)
+
+
+def _step(spec: dict[str, Any], template: str, terms: list[list[Any]], only: bool) -> str:
+    """A missing step as a command; what it names beyond the action's own names is called P or Q and explained."""
+    names: list[str] = []
+    meant: list[str] = []
+    for term in terms:
+        if term[0] == "name":
+            names.append(_LETTERS[term[1]])
+            continue
+        names.append(_OTHERS[len(meant)])
+        meant.append(f"{names[-1]} is {_meant(spec, term)}")
+    meant += ["such things were seen together in it"] if only else []
+    return f"`{runtime.write(template, names)}`" + (f" ({', '.join(meant)})" if meant else "")
+
+
+def _meant(spec: dict[str, Any], term: list[Any]) -> str:
     kind, *rest = term
-    if kind == "name":
-        return _LETTERS[rest[0]]
     if kind == "active":
-        return f"<what is under your `{_blank(spec['pairs'][rest[0]][0])}`>"
+        return f"what you did `{_blank(spec['pairs'][rest[0]][0])}` with last and did not undo"
     if kind == "last":
-        return f"<where you are by your last `{_blank(rest[0])}`>"
+        return f"what your latest `{_blank(rest[0])}` named"
+    if kind == "with":
+        return f"what {_LETTERS[rest[0]]} was last shown with"
     if kind == "near":
-        return f"<what {_LETTERS[rest[0]]} was last seen with>"
-    return f"<where `{_blank(rest[1])}` had led when {_LETTERS[rest[0]]} was seen>"
+        return f"what {_LETTERS[rest[0]]} was last named with"
+    return f"what your `{_blank(rest[1])}` named after which you last read of {_LETTERS[rest[0]]}"
 
 
 def _places(chosen: int) -> list[str]:
@@ -76,13 +120,14 @@ def _blank(template: str) -> str:
 
 
 def rules_text(spec: dict[str, Any]) -> str:
-    """What `InferRules` tells an agent up front: short sentences that hold whatever the state is.
+    """What `InferRules` tells an agent up front: short sentences that hold whatever the state is, and so say "may".
 
     The conditions of a rule speak of refused actions; they are for `WrapStep`, which knows what was refused.
     """
     lines = ["Learned by experiment in this environment:"]
     if spec["templates"]:
         lines.append("- Only these forms are understood: " + ", ".join(f"`{form}`" for form in runtime.forms(spec)))
+    if spec["spelling"]["number"]:
         lines.append("- Names are written in full, with their number")
     for text in spec["uninformative"]:
         lines.append(f'- "{text}" means that the action was refused; it does not say why')
@@ -93,7 +138,7 @@ def rules_text(spec: dict[str, Any]) -> str:
         if steps:
             lines.append(f"- Before `{wanted}` you may need to " + " or ".join(steps))
         if any(row["then"] == "already" for row in rows):
-            lines.append(f"- `{wanted}` is also refused when it is already so")
+            lines.append(f"- `{wanted}` may also be refused because it is already so")
     return "\n".join(lines)
 
 
@@ -104,18 +149,12 @@ def _step_up_front(spec: dict[str, Any], row: dict[str, Any]) -> str:
     """
     if row["then"] == "already":
         return ""
-    template, terms = row["then"]
-    names: list[str] = []
+    template, terms, _ = row["then"]
     for place, (kind, *rest) in enumerate(terms):
-        if kind == "name":
-            names.append(_LETTERS[rest[0]])
-        elif kind == "at" and rest[1] == template:
-            names.append(f"(the one before {_LETTERS[rest[0]]} was seen)")
-        elif kind == "active" and place == rest[1] and spec["pairs"][rest[0]][1] == template:
-            names.append(f"(the thing of your `{_blank(spec['pairs'][rest[0]][0])}`)")
-        else:
+        undoes = kind == "active" and place == rest[1] and spec["pairs"][rest[0]][1] == template
+        if kind != "name" and not (kind == "at" and rest[1] == template) and kind != "with" and not undoes:
             return ""
-    return f"`{runtime.write(template, names)}`"
+    return _step(spec, template, terms, False)
 
 
 def source(spec: dict[str, Any], contract: InterfaceContract) -> str:
@@ -155,7 +194,7 @@ def _without_annotations(function: ast.FunctionDef) -> ast.AST:
 
 
 def _functions(spec: dict[str, Any], contract: InterfaceContract) -> str:
-    first = contract.wrap_step_args[1]
+    first, task = contract.wrap_step_args[1:3]
     layout = contract.layout
     return f"""\
 def InferRules({", ".join(contract.infer_rules_args)}):
@@ -164,12 +203,14 @@ def InferRules({", ".join(contract.infer_rules_args)}):
 
 def WrapStep({", ".join(contract.wrap_step_args)}):
     if not hasattr(env, 'history'):
-        env.history = new_history(SPEC, {first})
+        env.history = new_history(SPEC, {first} + '\\n' + {task})
     {layout.call}
     seen, *rest = {layout.returned}
-    advice = advise(SPEC, env.history, agent_action) if seen.strip() in SPEC['uninformative'] else ''
-    record(SPEC, env.history, agent_action, seen)
-    return (seen + ' ' + advice if advice else seen), *rest"""
+    if seen.strip() not in SPEC['uninformative']:
+        record(SPEC, env.history, agent_action, seen)
+        return seen, *rest
+    look_at(env.history, {{view: {layout.view} for view in views_for(SPEC, env.history, agent_action)}})
+    return (seen + ' ' + advise(SPEC, env.history, agent_action)).strip(), *rest"""
 
 
 def read_spec(code: str) -> dict[str, Any] | None:

@@ -9,17 +9,27 @@ from typing import Any
 from align_echo.align.probe import emit, runtime
 from align_echo.align.probe.cases import Case
 from align_echo.align.probe.forms import Said
-from align_echo.align.probe.rules import MIN_PRECISION
 from align_echo.align.probe.spec import Row, alone
 from align_echo.align.probe.trials import Trials
 from align_echo.interface import RuleRecord
 from align_echo.types import Evidence, Misalignment, Trajectory
 
-MIN_TESTS = 2
-TOO_WRONG = 0.8
-"""A rule of the interface goes when fewer of its tests agree; it came when `MIN_PRECISION` of them did."""
+MIN_TESTS = 10
+MIN_TASKS = 3
+"""A rule comes after so many tests that it passed, in so many tasks, and none that it failed; it goes when it fails
+one."""
 
 WRONG = "Not so: "
+
+
+def nothing_found(failed: Sequence[Trajectory]) -> str:
+    """What to say where no answer was found that tells nothing: what was looked at, and that it is no proof."""
+    actions = {step.action for trajectory in failed for step in trajectory.steps if step.action is not None}
+    return (
+        f"no answer was found that the engine gives to refused actions of different kinds alike ({len(failed)} failed "
+        f"episodes, {len(actions)} different actions): the probe learns from such answers only and changes nothing. "
+        "That is no proof that agent and environment understand each other"
+    )
 
 
 def about_refusals(
@@ -40,7 +50,8 @@ def about_refusals(
         if step.raw_observation is not None and step.raw_observation.strip() in spec["uninformative"]
     ]
     task_id, action = refused[0] if refused else (failed[0].task_id, "")
-    bare = {**spec, "templates": {template: [] for template in spec["templates"]}, "forms": {}}
+    none: dict[str, list[Row]] = {template: [] for template in spec["templates"]}
+    bare = {**spec, "templates": none, "now": none, "forms": {}}
     yield Misalignment(
         task_id=task_id,
         action_type="any refused action",
@@ -69,21 +80,22 @@ def about_form(form: str, template: str, evidence: Evidence, example: Said) -> M
 
 def about_wrong_rules(spec: dict[str, Any], trials: Trials) -> Iterable[Misalignment]:
     """Rules of the present interface that fresh tasks refuted."""
-    for template, rows in spec["templates"].items():
-        for row in rows:
-            evidence = trials.of(template, row)
-            if evidence.refuted >= MIN_TESTS and evidence.precision < TOO_WRONG:
-                yield Misalignment(
-                    task_id=evidence.counterexample.split(": ")[0],
-                    action_type=template,
-                    action=evidence.counterexample.split(": ")[1],
-                    intent="follow the interface's hint",
-                    rule=f"{WRONG}{emit.rule_in_words(spec, template, row)}",
-                    sufficient_feedback="leave the hint out",
-                    kind="bug-of-current",
-                    evidence=evidence,
-                    detail=json.dumps({"template": template, "drop": row}),
-                )
+    for part in ("templates", "now"):
+        for template, rows in spec[part].items():
+            for row in rows:
+                evidence = trials.of(template, row)
+                if evidence.refuted:
+                    yield Misalignment(
+                        task_id=evidence.counterexample.split(": ")[0],
+                        action_type=template,
+                        action=evidence.counterexample.split(": ")[1],
+                        intent="follow the interface's hint",
+                        rule=f"{WRONG}{emit.rule_in_words(spec, template, row)}",
+                        sufficient_feedback="leave the hint out",
+                        kind="bug-of-current",
+                        evidence=evidence,
+                        detail=json.dumps({"template": template, "drop": row}),
+                    )
 
 
 def about_rules(
@@ -96,19 +108,26 @@ def about_rules(
     for template, rows in learned.items():
         for row in rows:
             evidence = trials.of(template, row)
-            if evidence.support < MIN_TESTS or evidence.precision < MIN_PRECISION:
+            found = next(_examples(spec, template, row, cases), None)
+            if evidence.refuted or evidence.support < MIN_TESTS or evidence.tasks < MIN_TASKS or found is None:
                 continue
-            example, step = next(_examples(spec, template, row, cases))
+            example, step = found
             yield Misalignment(
                 task_id=example.task_id,
                 action_type=template,
                 action=example.action,
                 intent=f"`{example.action}` at once",
                 rule=emit.rule_in_words(spec, template, row),
-                sufficient_feedback="it is already so" if step == "already" else f"you need to `{step}` first",
+                sufficient_feedback=_feedback(step),
                 evidence=evidence,
-                detail=json.dumps({"template": template, "row": {**row, "sure": trials.sure(template, row)}}),
+                detail=json.dumps({"template": template, "row": row}),
             )
+
+
+def _feedback(step: str) -> str:
+    if step == "now":
+        return "write the form that is understood"
+    return "it is already so" if step == "already" else f"you need to `{step}` first"
 
 
 def _examples(spec: dict[str, Any], template: str, row: Row, cases: Sequence[Case]) -> Iterator[tuple[Case, str]]:
@@ -116,7 +135,8 @@ def _examples(spec: dict[str, Any], template: str, row: Row, cases: Sequence[Cas
     for case in cases:
         if case.template != template:
             continue
-        decision = runtime.decide(alone(spec, template, row), case.history, template, list(case.names))
+        sure = row["then"] == "now"
+        decision = runtime.decide(alone(spec, template, row), case.history, template, list(case.names), sure)
         if decision is not None and case.agrees(decision[1]):
             yield case, decision[1]
 

@@ -17,7 +17,7 @@ class State:
     """One state of one task: the actions that lead to it, what the engine said last, and what it allows next.
 
     `admissible` is empty where the engine does not list it (`Lab.lists`). `looks` keeps what read-only actions showed,
-    `offers` what the engine offered.
+    `offers` what the engine offered; `opening` is, for an initial state, the text that an interface is given of it.
     """
 
     task_id: str
@@ -31,6 +31,7 @@ class State:
     history: dict[str, Any] | None = field(default=None, repr=False)
     looks: dict[str, str] = field(default_factory=dict, repr=False)
     offers: Offered | None = field(default=None, repr=False)
+    opening: str = field(default="", repr=False)
 
 
 class Lab:
@@ -56,6 +57,7 @@ class Lab:
         if self._root is None or self._root.task_id != task_id:
             self.env.reset(seed=0, options={"task": task_id})
             self._root = self._current = self._state(task_id, (), None)
+            self._root.opening = "\n".join(self.env.opening(self._root.observation))
         return self._root
 
     def forget(self) -> None:

@@ -1,13 +1,16 @@
 """Rules from cases: for each action template a decision list of (conditions -> missing step).
 
 A rule is grown greedily: of all right-hand sides that were right somewhere, and all conjunctions of up to three
-conditions, the one that is right most often and wrong least often on the cases no earlier rule decided. What holds in
-one task only is not a rule. Scoring runs `runtime.py`, the code that will apply the rule.
+conditions, the one that is right most often and wrong least often on the cases no earlier rule decided. A case that
+nothing helps in speaks against every rule that says something there. What holds in one task only is not a rule, and
+"already so" is said on evidence only: what a view shows, or what was done last. Scoring runs `runtime.py`, the code
+that will apply the rule.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,45 +20,64 @@ from align_echo.align.probe import runtime
 from align_echo.align.probe.cases import Case
 from align_echo.align.probe.spec import Row
 from align_echo.align.probe.vocabulary import skeleton
-from align_echo.types import Evidence
 
-MAX_CONDITIONS = 3
-MIN_SUPPORT = 3
-MIN_TASKS = 2
-MIN_PRECISION = 0.9
-_BEAM = 12
+MAX_CONDITIONS = 4
+MIN_SUPPORT = 4
+MIN_TASKS = 3
+MIN_PRECISION = 0.99
+_BEAM = 8
 _WRONG = 5.0
-_HOPELESS = 0.25
-_PRICE = {"not": 1.25, "shape": 1.5, "known": 1.5, "near": 1.5, "kind": 0.75}
+_PRICE = {
+    **{"shape": 1.75, "known": 1.5, "near": 1.5, "here": 1.25, "at": 1.25, "kind": 0.75},
+    **{"shows": 0.75, "holds": 0.75, "blank": 0.75, "told": 0.75},
+}
+"""What a condition costs: what a view shows now is cheaper than what was once said."""
+_ONLY_SO = {"shape", "known", "near", "told", "combined"}
+"""Conditions that are not negated: that something was not met says little."""
+
+_EVIDENCE = {"shows", "holds", "told", "last", "active"}
+"""Conditions of which one at least must stand behind "already so"."""
 
 
-def conditions(spec: dict[str, Any], places: int, shapes: Iterable[tuple[int, str]]) -> list[list[Any]]:
-    """All single conditions on an action with that many names."""
+def conditions(spec: dict[str, Any], places: int, shapes: Iterable[list[Any]]) -> list[list[Any]]:
+    """All single conditions on an action with that many names; `shapes` are the frequent ones of [shape] and [told]."""
     literals: list[list[Any]] = []
+    plain = [view for view in spec["views"] if "{}" not in view]
+    about = [view for view in spec["views"] if "{}" in view]
     arity = {template: template.count("{") for template in spec["templates"]}
+    for place in range(2 * places):
+        literals += [["shows", view, place] for view in plain]
+        literals += [["holds", view, place, other] for view in about for other in range(places) if other != place]
     for place in range(places):
         for template in spec["movers"]:
             literals += [["last", template, other, place] for other in range(arity[template])]
             literals.append(["here", place, template])
+            literals += [["at", place, template, other] for other in range(places) if other != place]
         for number, pair in enumerate(spec["pairs"]):
             literals += [["active", number, other, place] for other in range(arity[pair[0]])]
         literals.append(["known", place])
-        slots = [(template, other) for template, seen in spec["kinds"].items() for other in range(len(seen))]
+        sorting = [*spec["movers"], *(pair[0] for pair in spec["pairs"])]
+        slots = [(template, other) for template in sorting for other in range(len(spec["kinds"].get(template, ())))]
         literals += [["kind", place, template, other] for template, other in slots]
+        literals += [["with", place, other] for other in range(places) if other != place]
         literals += [["near", place, other] for other in range(places) if other != place]
     literals += [["any", number, place] for number, pair in enumerate(spec["pairs"]) for place in range(arity[pair[0]])]
-    literals += [["shape", place, text] for place, text in shapes]
-    return literals + [["not", literal] for literal in literals if literal[0] not in ("shape", "known", "near")]
+    literals += [["blank", view] for view in plain]
+    literals += [["combined", template] for template in spec["combined"] if template.count("{") == places]
+    literals += shapes
+    return literals + [["not", literal] for literal in literals if literal[0] not in _ONLY_SO]
 
 
 def conclusions(spec: dict[str, Any], case: Case) -> set[str]:
     """Every right-hand side (as JSON) that is right in a case."""
+    if case.now:
+        return {json.dumps("now")}
     if case.already:
         return {json.dumps("already")}
     found: set[str] = set()
     terms: list[list[Any]] = []
     for place in range(len(case.names)):
-        terms += [["name", place], ["near", place]]
+        terms += [["name", place], ["with", place], ["near", place]]
         terms += [["at", place, template] for template in spec["movers"]]
     terms += [["active", number, 0] for number in range(len(spec["pairs"]))]
     terms += [["last", template, 0] for template in spec["movers"]]
@@ -67,7 +89,8 @@ def conclusions(spec: dict[str, Any], case: Case) -> set[str]:
         choices: list[list[list[Any]]] = [[]]
         for name in names:
             choices = [[*chosen, term] for chosen in choices for term in named.get(name, ())][:400]
-        found.update(json.dumps([template, chosen]) for chosen in choices)
+        fits = [False, True] if runtime.combined(spec, template, list(names)) else [False]
+        found.update(json.dumps([template, chosen, only]) for chosen in choices for only in fits)
     return found
 
 
@@ -79,18 +102,14 @@ class _Table:
     literals: list[tuple[list[Any], int]]
     fires: dict[str, int]
     right: dict[str, int]
-    hopeless: int
 
     @classmethod
     def of(cls, spec: dict[str, Any], cases: Sequence[Case]) -> _Table:
         places = len(cases[0].names)
-        shapes = Counter(
-            (place, case.history["shape"].get(name, "")) for case in cases for place, name in enumerate(case.names)
-        )
-        frequent = [shape for shape, count in shapes.items() if count >= MIN_SUPPORT and shape[1]]
         literals = [
-            (literal, _bits(runtime.holds(spec, case.history, literal, list(case.names)) for case in cases))
-            for literal in conditions(spec, places, frequent)
+            (literal, _bits(_holds(spec, case, literal, text) for case in cases))
+            for literal in conditions(spec, places, _frequent_shapes(spec, cases))
+            for text in [json.dumps(literal)]
         ]
         everywhere = (1 << len(cases)) - 1
         literals = [(literal, bits) for literal, bits in literals if bits not in (0, everywhere)]
@@ -101,59 +120,111 @@ class _Table:
             if count < MIN_SUPPORT:
                 continue
             then = json.loads(conclusion)
-            steps = [runtime.conclude(case.history, then, list(case.names)) for case in cases]
+            steps = [runtime.conclude(spec, case.history, then, list(case.names)) for case in cases]
             fires[conclusion] = _bits(
                 bool(step) and step != case.action for step, case in zip(steps, cases, strict=True)
             )
             right[conclusion] = _bits(case.agrees(step) for step, case in zip(steps, cases, strict=True))
-        return cls(cases, literals, fires, right, _bits(case.outcome == "nothing" for case in cases))
+        return cls(cases, literals, fires, right)
 
     def best(self, open_cases: int) -> tuple[float, Row, int] | None:
         """The best rule for the undecided cases: (value, row, the cases it decides). It must hold in the others too."""
         best: tuple[float, Row, int] | None = None
-        for conclusion in sorted(self.fires, key=_plainness):
+        hopes = {then: (self.right[then] & self.fires[then] & open_cases).bit_count() for then in self.fires}
+        for conclusion in sorted(self.fires, key=lambda then: (-hopes[then], *_plainness(then))):
+            if hopes[conclusion] < MIN_SUPPORT or (best is not None and hopes[conclusion] <= best[0]):
+                break
             bits = self.fires[conclusion]
-            beam: list[tuple[float, tuple[int, ...], int]] = [(self._worth(conclusion, bits, (), open_cases), (), bits)]
-            candidates = list(beam)
-            for _ in range(MAX_CONDITIONS):
-                grown = {
-                    tuple(sorted((*chosen, index))): bits & more
-                    for _, chosen, bits in beam
-                    for index, (_, more) in enumerate(self.literals)
-                    if index not in chosen and (bits & more) not in (0, bits)
-                }
-                beam = sorted(
-                    (
-                        (self._worth(conclusion, bits, chosen, open_cases), chosen, bits)
-                        for chosen, bits in grown.items()
-                    ),
-                    key=lambda one: (-one[0], one[1]),
-                )[:_BEAM]
-                candidates += beam
-            for worth, chosen, bits in candidates:
-                if (best is None or worth > best[0]) and self._sound(conclusion, bits):
-                    literals = [self.literals[index][0] for index in chosen]
+            candidates = [((), bits), *self._searched(conclusion, bits, open_cases)]
+            for chosen, bits in candidates:
+                worth = self._worth(conclusion, bits, chosen, open_cases)
+                literals = [self.literals[index][0] for index in chosen]
+                proved = conclusion != json.dumps("already") or any(one[0] in _EVIDENCE for one in literals)
+                if (best is None or worth > best[0]) and proved and self._sound(conclusion, bits):
                     best = (worth, {"if": literals, "then": json.loads(conclusion)}, bits)
         return best
 
+    def _searched(self, conclusion: str, bits: int, open_cases: int) -> list[tuple[tuple[int, ...], int]]:
+        """Conjunctions worth a look, as (conditions, cases): a beam that keeps, of those that hold in the same cases,
+        the cheapest, and of the others the best by two measures."""
+        base = self._share(conclusion, bits, open_cases)
+        beam: list[tuple[tuple[int, ...], int]] = [((), bits)]
+        found: list[tuple[tuple[int, ...], int]] = []
+        for _ in range(MAX_CONDITIONS):
+            grown: dict[int, tuple[int, ...]] = {}
+            for chosen, held in beam:
+                for index, (_, more) in enumerate(self.literals):
+                    both = held & more
+                    if index in chosen or both in (0, held):
+                        continue
+                    longer = tuple(sorted((*chosen, index)))
+                    if both not in grown or self._cost(longer) < self._cost(grown[both]):
+                        grown[both] = longer
+            ranked = [(chosen, held) for held, chosen in grown.items()]
+            gain = {held: self._gain(conclusion, held, chosen, open_cases, base) for chosen, held in ranked}
+            lead = {held: self._lead(conclusion, held, chosen, open_cases) for chosen, held in ranked}
+            first = sorted(ranked, key=lambda one: (-gain[one[1]], one[0]))[:_BEAM]
+            beam = list(dict.fromkeys([*first, *sorted(ranked, key=lambda one: (-lead[one[1]], one[0]))[:_BEAM]]))
+            found += beam
+        return found
+
+    def _cost(self, chosen: tuple[int, ...]) -> float:
+        return sum(_price(self.literals[index][0]) for index in chosen)
+
+    def _lead(self, conclusion: str, bits: int, chosen: tuple[int, ...], open_cases: int) -> float:
+        """Right cases less wrong ones, less what the conditions cost."""
+        right = (bits & self.right[conclusion] & open_cases).bit_count()
+        return right - (bits & ~self.right[conclusion]).bit_count() - self._cost(chosen)
+
+    def _share(self, conclusion: str, bits: int, open_cases: int) -> float:
+        """How much of what a rule says is right, of the undecided cases and of those where it is wrong."""
+        right = (bits & self.right[conclusion] & open_cases).bit_count()
+        return right / max(right + (bits & ~self.right[conclusion]).bit_count(), 1)
+
+    def _gain(self, conclusion: str, bits: int, chosen: tuple[int, ...], open_cases: int, base: float) -> float:
+        """What leads the search: right cases times how much surer a rule got (FOIL's gain), less what it costs."""
+        right = (bits & self.right[conclusion] & open_cases).bit_count()
+        share = self._share(conclusion, bits, open_cases)
+        surer = math.log2(share / base) if share and base else 0.0
+        return right * surer - self._cost(chosen) / 4
+
     def _worth(self, conclusion: str, bits: int, chosen: tuple[int, ...], open_cases: int) -> float:
         right = (bits & self.right[conclusion] & open_cases).bit_count()
-        wrong = (bits & ~self.right[conclusion] & ~self.hopeless).bit_count()
-        hopeless = (bits & self.hopeless).bit_count()
-        price = sum(_PRICE.get(self.literals[index][0][0], 1.0) for index in chosen)
-        return right - _WRONG * wrong - _HOPELESS * hopeless - price
+        wrong = (bits & ~self.right[conclusion]).bit_count()
+        return right - _WRONG * wrong - self._cost(chosen)
 
     def _sound(self, conclusion: str, bits: int) -> bool:
         agreeing = bits & self.right[conclusion]
-        right, decided = agreeing.bit_count(), (bits & ~self.hopeless).bit_count()
+        right, decided = agreeing.bit_count(), bits.bit_count()
         tasks = {case.task_id for index, case in enumerate(self.cases) if agreeing >> index & 1}
         return right >= MIN_SUPPORT and right >= MIN_PRECISION * decided and len(tasks) >= MIN_TASKS
 
 
-def _plainness(conclusion: str) -> tuple[int, str]:
+def _holds(spec: dict[str, Any], case: Case, literal: list[Any], text: str) -> bool:
+    """Whether a condition holds in a case; kept on the case."""
+    if text not in case.memo:
+        case.memo[text] = runtime.holds(spec, case.history, literal, runtime.about(case.history, list(case.names)))
+    return case.memo[text]
+
+
+def _price(literal: list[Any]) -> float:
+    if literal[0] == "not":
+        return 0.25 + _price(literal[1])
+    return _PRICE.get(literal[0], 1.0)
+
+
+def _frequent_shapes(spec: dict[str, Any], cases: Sequence[Case]) -> list[list[Any]]:
+    """How names were last spoken of, and how the views speak of them, where several cases agree."""
+    shapes: Counter[tuple[Any, ...]] = Counter()
+    for case in cases:
+        shapes.update(case.shapes(spec))
+    return [list(shape) for shape, count in sorted(shapes.items(), key=str) if count >= MIN_SUPPORT and shape[-1]]
+
+
+def _plainness(conclusion: str) -> tuple[float, str]:
     """Conclusions about the action's own names come first."""
     then = json.loads(conclusion)
-    return 0 if then == "already" else sum(term[0] != "name" for term in then[1]), conclusion
+    return 0 if isinstance(then, str) else then[2] / 2 + sum(term[0] != "name" for term in then[1]), conclusion
 
 
 def _bits(flags: Iterable[bool]) -> int:
@@ -161,47 +232,30 @@ def _bits(flags: Iterable[bool]) -> int:
 
 
 def learn(spec: dict[str, Any], cases: Sequence[Case]) -> dict[str, list[Row]]:
-    """Further rows for each template's decision list, from the cases that the rules in `spec` leave undecided."""
+    """Further rows for each template: its decision list on refusals, and when it is allowed (rows that say "now").
+
+    Learned are the cases that the rules in `spec` leave undecided.
+    """
     by_template: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
         if case.template in spec["templates"] and case.names:
             by_template[case.template].append(case)
-    return {template: _learn_list(spec, template, found) for template, found in sorted(by_template.items())}
+    return {template: _learn_lists(spec, template, found) for template, found in sorted(by_template.items())}
 
 
-def _learn_list(spec: dict[str, Any], template: str, cases: Sequence[Case]) -> list[Row]:
+def _learn_lists(spec: dict[str, Any], template: str, cases: Sequence[Case]) -> list[Row]:
+    refused = [case for case in cases if not case.now]
+    undecided = [runtime.decide(spec, case.history, template, list(case.names)) is None for case in refused]
+    rows = _grown(_Table.of(spec, refused), _bits(undecided)) if refused else []
     table = _Table.of(spec, cases)
-    open_cases = _bits(runtime.decide(spec, case.history, template, list(case.names)) is None for case in cases)
+    told = [runtime.decide(spec, case.history, template, list(case.names), True) for case in cases]
+    table.fires = {then: bits for then, bits in table.fires.items() if then == json.dumps("now")}
+    return rows + _grown(table, _bits(case.now and said is None for case, said in zip(cases, told, strict=True)))
+
+
+def _grown(table: _Table, open_cases: int) -> list[Row]:
     rows: list[Row] = []
     while (found := table.best(open_cases)) is not None and found[0] > 0:
         rows.append(found[1])
         open_cases &= ~found[2]
     return rows
-
-
-def judge(spec: dict[str, Any], cases: Iterable[Case]) -> dict[tuple[str, int], Evidence]:
-    """How each rule fares on cases it was not learned from, by (template, row). Cases nothing helps in do not count."""
-    support: Counter[tuple[str, int]] = Counter()
-    refuted: Counter[tuple[str, int]] = Counter()
-    tasks: dict[tuple[str, int], set[str]] = defaultdict(set)
-    counterexample: dict[tuple[str, int], str] = {}
-    for case in cases:
-        decision = runtime.decide(spec, case.history, case.template, list(case.names))
-        if decision is None or case.outcome == "nothing":
-            continue
-        rule = (case.template, decision[0])
-        tasks[rule].add(case.task_id)
-        if case.agrees(decision[1]):
-            support[rule] += 1
-        else:
-            refuted[rule] += 1
-            counterexample[rule] = f"{case.task_id}: {case.action}: said {decision[1]}, needed {case.outcome}"
-    return {
-        rule: Evidence(
-            support=support[rule],
-            refuted=refuted[rule],
-            tasks=len(tasks[rule]),
-            counterexample=counterexample.get(rule, ""),
-        )
-        for rule in tasks
-    }

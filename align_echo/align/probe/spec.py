@@ -16,7 +16,13 @@ def merged(before: dict[str, Any] | None, now: dict[str, Any]) -> dict[str, Any]
     return {
         **before,
         "templates": {**now["templates"], **before["templates"]},
+        "now": {**now["now"], **before["now"]},
         "kinds": joined(before["kinds"], now["kinds"]),
+        "combined": {
+            template: sorted({*before["combined"].get(template, ()), *now["combined"].get(template, ())})
+            for template in {*before["combined"], *now["combined"]}
+        },
+        "spelling": {part: before["spelling"][part] and must for part, must in now["spelling"].items()},
         "movers": sorted({*before["movers"], *now["movers"]}),
         "pairs": before["pairs"] + [pair for pair in now["pairs"] if pair not in before["pairs"]],
         "uninformative": sorted({*before["uninformative"], *now["uninformative"]}),
@@ -33,9 +39,29 @@ def joined(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
 
 
 def extended(spec: dict[str, Any], rows: dict[str, list[Any]], forms: dict[str, str]) -> dict[str, Any]:
-    """A spec with further rules at the end of its lists, and further forms."""
-    templates = {template: [*old, *rows.get(template, [])] for template, old in spec["templates"].items()}
-    return {**spec, "templates": templates, "forms": {**spec["forms"], **forms}}
+    """A spec with further rules at the end of its lists, and further forms. A rule that is there is not added again."""
+    there = {
+        identity(template, row)
+        for part in ("templates", "now")
+        for template, known in spec[part].items()
+        for row in known
+    }
+    rows = {one: [row for row in new if identity(one, row) not in there] for one, new in rows.items()}
+    now = {template: [row for row in new if row["then"] == "now"] for template, new in rows.items()}
+    other = {template: [row for row in new if row["then"] != "now"] for template, new in rows.items()}
+    return {
+        **spec,
+        "templates": {template: [*old, *other.get(template, [])] for template, old in spec["templates"].items()},
+        "now": {template: [*old, *now.get(template, [])] for template, old in spec["now"].items()},
+        "forms": {**spec["forms"], **forms},
+    }
+
+
+def without(spec: dict[str, Any], template: str, row: Row) -> dict[str, Any]:
+    """A spec with one rule taken out."""
+    part = "now" if row["then"] == "now" else "templates"
+    left = [other for other in spec[part][template] if identity(template, other) != identity(template, row)]
+    return {**spec, part: {**spec[part], template: left}}
 
 
 def resolved(spec: dict[str, Any] | None, detail: dict[str, Any]) -> dict[str, Any]:
@@ -44,8 +70,7 @@ def resolved(spec: dict[str, Any] | None, detail: dict[str, Any]) -> dict[str, A
         return merged(spec, detail["vocabulary"])
     assert spec is not None, "the vocabulary comes first"
     if "drop" in detail:
-        rows = [row for row in spec["templates"][detail["template"]] if row != detail["drop"]]
-        return {**spec, "templates": {**spec["templates"], detail["template"]: rows}}
+        return without(spec, detail["template"], detail["drop"])
     if "form" in detail:
         return extended(spec, {}, {detail["form"]: detail["template"]})
     return extended(spec, {detail["template"]: [detail["row"]]}, {})
@@ -53,7 +78,8 @@ def resolved(spec: dict[str, Any] | None, detail: dict[str, Any]) -> dict[str, A
 
 def alone(spec: dict[str, Any], template: str, row: Row) -> dict[str, Any]:
     """A spec with one rule only."""
-    return {**spec, "templates": {template: [row]}}
+    bare: dict[str, Any] = {**spec, "templates": {template: []}, "now": {template: []}}
+    return extended(bare, {template: [row]}, {})
 
 
 def identity(template: str, row: Row) -> str:

@@ -1,70 +1,152 @@
-"""Rules on trial: tested on tasks they were not learned from, refined by what refuted them, tested again."""
+"""Rules on trial: tested on tasks they were not learned from, refined by what refuted them, tested again.
+
+A test is obedience. An action is said in some state of a walk; what the rules answer is done, and the action said
+again, until it is allowed. A rule is refuted if the step that it names is refused, leads back to a state of the same
+chain, or brings the action no nearer; if it says "already so" and that is not so; if it says "now" and the engine
+refuses. The whole list has its examination on tasks kept back for it; what is refuted once goes.
+"""
 
 from __future__ import annotations
 
 import json
 import random
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from align_echo.align.probe import runtime
-from align_echo.align.probe.cases import Case, Slots, history_of, proposals, try_case, walk
+from align_echo.align.probe.cases import Case, Slots, history_of, is_so, proposals, situation, try_case, walk
 from align_echo.align.probe.lab import Lab, State
-from align_echo.align.probe.rules import judge, learn
-from align_echo.align.probe.spec import Row, alone, extended, identity
+from align_echo.align.probe.rules import learn
+from align_echo.align.probe.spec import Row, extended, identity, without
 from align_echo.align.probe.vocabulary import Vocabulary, skeleton
 from align_echo.types import Evidence
 
-ROUNDS = 6
-TESTS_PER_RULE = 8
-"""In one round."""
+CYCLES = 3
+ROUNDS = 1
+TASKS_PER_ROUND = 10
+TESTS_PER_CONTEXT = 2
+"""Tests of one rule in one task, per way in which its names were last spoken of."""
 
-TESTS_PER_TASK = 4
-"""Of one rule."""
+CASES_PER_RULE = 4
+WRONG_PER_RULE = 8
+"""Of one task's tests that a rule passed, or failed, so many become cases to learn from."""
 
-MAX_FALSE_ALARMS = 0.03
-"""A rule is sure if it applies to at most this share of the actions of its template that the engine allows."""
+KEPT_BACK = 4
+MANY_TASKS = 12
+"""One in so many fresh tasks is kept for the examinations; where there are not many, every other one."""
+
+MIN_WALKS = 12
+"""Walks of an examination at least: where fewer tasks are kept back, each is walked several times."""
+
+EXAMINATIONS = 6
+"""Passes of the last one at most; rules that fail in the last pass go too."""
+
+MAX_CHAIN = 8
+MIN_ALLOWED = 20
+"""A rule is sure if it spoke of none of at least so many allowed actions of its template."""
+
+TOO_MANY_CASES = 800
+"""Of one template; the latest are learned from."""
+
+
+class Verdict(NamedTuple):
+    """What came of obeying: the rule that is praised or blamed, and why it is blamed ("" if it was right)."""
+
+    rule: str
+    wrong: str
 
 
 @dataclass
 class Trials:
-    """What was seen of each rule, by the rule's identity, and how often it spoke of actions that the engine allows.
+    """What was seen of each rule, by the rule's identity."""
 
-    Counting false alarms costs no engine step: every state of a walk lists what it allows.
-    """
-
-    tested: dict[str, Evidence] = field(default_factory=dict)
-    allowed: Counter[str] = field(default_factory=Counter)
+    support: Counter[str] = field(default_factory=Counter)
+    refuted: Counter[str] = field(default_factory=Counter)
     alarms: Counter[str] = field(default_factory=Counter)
+    """How often it spoke of an action that the engine allows."""
+
+    allowed: Counter[str] = field(default_factory=Counter)
+    """How many allowed actions were held against the rules, by template."""
+
+    tasks: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    counterexample: dict[str, str] = field(default_factory=dict)
 
     def of(self, template: str, row: Row) -> Evidence:
         """The tests of a rule."""
-        return self.tested.get(identity(template, row), Evidence())
-
-    def sure(self, template: str, row: Row) -> bool:
-        """Whether a rule keeps quiet about nearly all allowed actions; False if it was never held against any."""
         rule = identity(template, row)
-        return self.allowed[rule] > 0 and self.alarms[rule] <= MAX_FALSE_ALARMS * self.allowed[rule]
+        return Evidence(
+            support=self.support[rule],
+            refuted=self.refuted[rule],
+            tasks=len(self.tasks[rule]),
+            counterexample=self.counterexample.get(rule, ""),
+        )
 
-    def count_tests(self, spec: dict[str, Any], tests: Sequence[Case]) -> None:
-        """Add the verdicts of cases that no rule was learned from yet."""
-        for (template, number), evidence in judge(spec, tests).items():
-            rule = identity(template, spec["templates"][template][number])
-            self.tested[rule] = _sum(self.tested[rule], evidence) if rule in self.tested else evidence
+    def take(self, other: Trials, rule: str) -> None:
+        """Take over what another count has of a rule."""
+        self.support[rule], self.refuted[rule] = other.support[rule], other.refuted[rule]
+        self.tasks[rule] = other.tasks[rule]
+        if rule in other.counterexample:
+            self.counterexample[rule] = other.counterexample[rule]
 
-    def count_alarms(self, spec: dict[str, Any], states: Sequence[State]) -> None:
-        """Hold every rule against what the states of a walk allow."""
-        for state in states:
-            history = history_of(spec, state)
-            for action in state.admissible:
-                template, names = skeleton(action)
-                for row in spec["templates"].get(template, ()):
-                    rule = identity(template, row)
-                    self.allowed[rule] += 1
-                    spoke = runtime.decide(alone(spec, template, row), history, template, list(names))
-                    self.alarms[rule] += spoke is not None
+    def add(self, other: Trials) -> None:
+        """Add another count."""
+        self.support.update(other.support)
+        self.refuted.update(other.refuted)
+        for rule, tasks in other.tasks.items():
+            self.tasks[rule] |= tasks
+        self.counterexample.update(other.counterexample)
+
+    def count(self, verdict: Verdict, state: State, action: str) -> None:
+        """Add one test."""
+        self.tasks[verdict.rule].add(state.task_id)
+        if verdict.wrong:
+            self.refuted[verdict.rule] += 1
+            self.counterexample[verdict.rule] = f"{state.task_id}: {action}: {verdict.wrong}"
+        else:
+            self.support[verdict.rule] += 1
+
+
+def obey(lab: Lab, spec: dict[str, Any], start: State, action: str, *, sure: bool = False) -> Verdict | None:
+    """Do what the rules say until the action is allowed; None if they say nothing at all.
+
+    `sure`: the action was said in other words, so that it was not tried itself (`runtime.decide`).
+    """
+    template, names = skeleton(action)
+    state, first, step = start, "", ""
+    seen = [start.admissible]
+    for _ in range(MAX_CHAIN):
+        decision = runtime.decide(spec, situation(lab, spec, state, action), template, list(names), sure)
+        rule = identity(template, decided(spec, template, decision)) if decision else ""
+        if decision is None or decision[1] in ("already", "now"):
+            wrong = ""
+            if decision is not None:
+                right = action in state.admissible if decision[1] == "now" else is_so(lab, state, action)
+                wrong = "" if right else f"said {decision[1]} after {list(state.actions[len(start.actions) :])}"
+            if not first or wrong:
+                return Verdict(rule, wrong) if rule else None
+            nearer = bool(try_case(lab, spec, state, action).steps) or try_case(lab, spec, start, action).agrees(step)
+            return Verdict(first, "" if nearer else f"said {step}, which leads nowhere")
+        if decision[1] not in state.admissible:
+            return Verdict(rule, f"said {decision[1]}, which is refused")
+        first, step = first or rule, step or decision[1]
+        state = lab.after(state, decision[1])
+        if state.over:
+            return Verdict(first, "")
+        if state.admissible in seen:
+            return Verdict(rule, f"said {decision[1]}, which leads in a circle")
+        if action in state.admissible:
+            circle = lab.after(state, action).admissible in seen
+            return Verdict(rule if circle else first, f"said {decision[1]}, which undoes it" if circle else "")
+        seen.append(state.admissible)
+    return Verdict(first, f"said {step}, and there is no end to it")
+
+
+def decided(spec: dict[str, Any], template: str, decision: tuple[int, str]) -> Row:
+    """The rule behind a decision; those that say "now" are numbered from -1 downwards."""
+    row: Row = spec["now"][template][-1 - decision[0]] if decision[0] < 0 else spec["templates"][template][decision[0]]
+    return row
 
 
 def refine(
@@ -76,69 +158,148 @@ def refine(
     rng: random.Random,
     say: Callable[[str], None],
 ) -> tuple[dict[str, list[Row]], Trials]:
-    """Learn, look for counterexamples on fresh tasks, learn from them, again; and all that was seen of each rule.
+    """Learn, look for counterexamples on fresh tasks, learn from them, hold an examination; then for what is left.
 
-    Tests join `cases` only after they were counted, so no rule is judged on what it was learned from.
+    Returned are the rules that no examination refuted, with the counts of the last pass of each (and those of the rules
+    that went, also of `spec`'s own). Tests join `cases` only after they were counted; what is kept back for the
+    examinations never does.
+    """
+    kept_back = fresh[:: KEPT_BACK if len(fresh) >= MANY_TASKS else 2]
+    others = [task_id for task_id in fresh if task_id not in kept_back] or kept_back
+    gone = Trials()
+    known, trials, passed = spec, Trials(), Trials()
+    for cycle in range(CYCLES):
+        for _ in range(ROUNDS):
+            candidate = extended(known, _surely(learn(known, _latest(cases))), {})
+            tested = Trials()
+            for task_id in rng.sample(others, min(TASKS_PER_ROUND, len(others))):
+                tests = _counted(lab, candidate, slots, task_id, rng, tested)
+                cases += [try_case(lab, spec, state, action) for state, action in tests]
+        candidate = extended(known, _surely(learn(known, _latest(cases))), {})
+        passes = EXAMINATIONS if cycle == CYCLES - 1 else 2
+        known, trials = examined(lab, candidate, slots, kept_back, rng, passes, gone)
+        passed.add(trials)
+        right, left = sum(trials.support.values()), len(list(_rows(known)))
+        say(f"testing rules on fresh tasks: {cycle + 1} of {CYCLES}, {len(cases)} cases, {left} rules, {right} tests")
+    old = {identity(template, row) for template, row in _rows(spec)}
+    new: dict[str, list[Row]] = defaultdict(list)
+    for template, row in _rows(known):
+        if identity(template, row) not in old:
+            new[template].append(row)
+    for rule in gone.refuted:
+        passed.take(gone, rule)
+    return dict(new), passed
+
+
+def examined(
+    lab: Lab,
+    whole: dict[str, Any],
+    slots: Slots,
+    tasks: Sequence[str],
+    rng: random.Random,
+    passes: int,
+    gone: Trials,
+) -> tuple[dict[str, Any], Trials]:
+    """What an examination leaves of a spec, and the counts of its last pass; what is refuted goes, counted in `gone`.
+
+    The rest has another examination on new walks, since rules lean on each other, until nothing is refuted any more.
     """
     trials = Trials()
-    learned: dict[str, list[Row]] = {}
-    for number in range(ROUNDS):
-        learned = learn(spec, cases)
-        candidate = extended(spec, learned, {})
-        tests = _tests(lab, candidate, slots, fresh[number::ROUNDS], rng, trials)
-        trials.count_tests(candidate, tests)
-        cases += tests
-        say(f"testing rules on fresh tasks: round {number + 1} of {ROUNDS}, {len(tests)} tests")
-    return learned, trials
+    for _ in range(passes):
+        trials = Trials()
+        for task_id in sorted([*tasks] * (-(-MIN_WALKS // max(len(tasks), 1)))):
+            _counted(lab, whole, slots, task_id, rng, trials)
+        doubtful = [(template, row) for template, row in _rows(whole) if trials.refuted[identity(template, row)]]
+        for template, row in doubtful:
+            whole = without(whole, template, row)
+            gone.take(trials, identity(template, row))
+        for template, row in _rows(whole):
+            enough = trials.allowed[template] >= MIN_ALLOWED
+            row["sure"] = row["sure"] and enough and not trials.alarms[identity(template, row)]
+        if not doubtful and not trials.alarms:
+            break
+    return whole, trials
 
 
-def _tests(
-    lab: Lab, spec: dict[str, Any], slots: Slots, fresh: Sequence[str], rng: random.Random, trials: Trials
-) -> list[Case]:
-    """Cases on fresh tasks, each rule in the contexts that it was tried in least."""
-    tests: list[Case] = []
-    tried: Counter[tuple[str, int]] = Counter()
+def _rows(spec: dict[str, Any]) -> Iterator[tuple[str, Row]]:
+    for part in ("templates", "now"):
+        for template, rows in spec[part].items():
+            yield from ((template, row) for row in rows)
+
+
+def _surely(learned: dict[str, list[Row]]) -> dict[str, list[Row]]:
+    """Rules that count as sure until they speak of an allowed action."""
+    return {template: [{**row, "sure": True} for row in rows] for template, rows in learned.items()}
+
+
+def _latest(cases: Sequence[Case]) -> list[Case]:
+    """The cases to learn from, not too many of one template."""
+    by_template: dict[str, list[Case]] = defaultdict(list)
+    for case in cases:
+        by_template[case.template].append(case)
+    return [case for known in by_template.values() for case in known[-TOO_MANY_CASES:]]
+
+
+def _counted(
+    lab: Lab, spec: dict[str, Any], slots: Slots, task_id: str, rng: random.Random, trials: Trials
+) -> list[tuple[State, str]]:
+    """The tests of one task, counted; returned are some of each rule, to learn from."""
+    vocabulary = Vocabulary()
+    states = walk(lab, vocabulary, task_id, rng)
+    cases: list[tuple[State, str]] = []
+    taken: Counter[tuple[str, bool, bool]] = Counter()
     contexts: Counter[str] = Counter()
-    for task_id in fresh:
-        here: Counter[tuple[str, int]] = Counter()
-        vocabulary = Vocabulary()
-        states = walk(lab, vocabulary, task_id, rng)
-        trials.count_alarms(spec, states)
-        offers = [
-            (rule, _context(spec, state, action), state, action)
-            for _, state, action in proposals(states, vocabulary, slots, rng)
-            if (rule := _decided(spec, state, action)) is not None
-        ]
-        rng.shuffle(offers)
-        offers.sort(key=lambda offer: contexts[f"{offer[0]} {offer[1]}"])
-        for rule, context, state, action in offers:
-            if tried[rule] >= TESTS_PER_RULE or here[rule] >= TESTS_PER_TASK:
-                continue
-            tried[rule] += 1
-            here[rule] += 1
-            contexts[f"{rule} {context}"] += 1
-            tests.append(try_case(lab, spec, state, action))
-    return tests
+    for state, action, sure in _questions(states, vocabulary, slots, rng):
+        context = f"{_context(spec, state, action)} {sure} {action in state.admissible}"
+        contexts[context] += 1
+        if contexts[context] > TESTS_PER_CONTEXT:
+            continue
+        verdict = _tested(lab, spec, state, action, trials, sure=sure)
+        wrong = bool(verdict and verdict.wrong)
+        kind = (verdict.rule if verdict else skeleton(action)[0], wrong, action in state.admissible)
+        taken[kind] += 1
+        if taken[kind] <= (WRONG_PER_RULE if wrong else CASES_PER_RULE):
+            cases.append((state, action))
+    return cases
 
 
-def _decided(spec: dict[str, Any], state: State, action: str) -> tuple[str, int] | None:
+def _tested(
+    lab: Lab, spec: dict[str, Any], state: State, action: str, trials: Trials, *, sure: bool
+) -> Verdict | None:
+    """The verdict on what is said of an action, counted; None if nothing is."""
     template, names = skeleton(action)
-    decision = runtime.decide(spec, history_of(spec, state), template, list(names))
-    return None if decision is None else (template, decision[0])
+    if action in state.admissible:
+        trials.allowed[template] += 1
+        decision = runtime.decide(spec, situation(lab, spec, state, action), template, list(names), True)
+        if decision is not None and decision[1] != "now":
+            rule = identity(template, decided(spec, template, decision))
+            trials.alarms[rule] += 1
+            return Verdict(rule, "is allowed")
+    verdict = obey(lab, spec, state, action, sure=sure)
+    if verdict is not None:
+        trials.count(verdict, state, action)
+    return verdict
+
+
+def _questions(
+    states: Sequence[State], vocabulary: Vocabulary, slots: Slots, rng: random.Random
+) -> Iterator[tuple[State, str, bool]]:
+    """(state, action, whether it counts as said in other words): refused actions in both ways, allowed ones in one."""
+    for _, state, action in proposals(states, vocabulary, slots, rng):
+        yield state, action, False
+        yield state, action, True
+    for state in states:
+        by_template: dict[str, list[str]] = defaultdict(list)
+        for action in sorted(state.admissible):
+            if skeleton(action)[1]:
+                by_template[skeleton(action)[0]].append(action)
+        for options in by_template.values():
+            yield state, rng.choice(options), True
 
 
 def _context(spec: dict[str, Any], state: State, action: str) -> str:
     """The circumstances of an action, coarsely: how its names were last spoken of, and what is in effect."""
     history = history_of(spec, state)
-    shapes = [history["shape"].get(name, "") for name in skeleton(action)[1]]
-    return json.dumps([shapes, sorted(key for key, active in history["active"].items() if active)])
-
-
-def _sum(one: Evidence, other: Evidence) -> Evidence:
-    """Evidence from two rounds, which share no task."""
-    return Evidence(
-        support=one.support + other.support,
-        refuted=one.refuted + other.refuted,
-        tasks=one.tasks + other.tasks,
-        counterexample=one.counterexample or other.counterexample,
-    )
+    template, names = skeleton(action)
+    shapes = [history["shape"].get(name, "") for name in names]
+    return json.dumps([template, shapes, sorted(key for key, active in history["active"].items() if active)])

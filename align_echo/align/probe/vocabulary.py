@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from align_echo.align.probe import runtime
@@ -18,6 +20,7 @@ _MIN_ACTIONS = 5
 _MIN_PAIRS = 3
 
 
+@lru_cache(maxsize=200_000)
 def skeleton(action: str) -> tuple[str, tuple[str, ...]]:
     """("grab {0} off {1}", names) of an action as the engine lists it."""
     names = tuple(re.findall(NAME, action))
@@ -43,6 +46,35 @@ def uninformative_observations(trajectories: Sequence[Trajectory], kinds: int = 
         and len({skeleton(action)[0] for action in said}) >= kinds
         and not re.search(NAME, text)
     )
+
+
+class Spelling:
+    """What has to be written exactly: allowed actions said with capitals, and with the numbers of their names left out.
+
+    "case" or "number" is true if every such action was refused, and some were tried.
+    """
+
+    def __init__(self, uninformative: Iterable[str]) -> None:
+        self._uninformative = frozenset(uninformative)
+        self._refused: Counter[str] = Counter()
+        self._tried: Counter[str] = Counter()
+
+    def try_on(self, lab: Lab, states: Iterable[State], rng: random.Random) -> None:
+        """Say one allowed action of each state in other ways."""
+        for state in states:
+            options = sorted(action for action in state.admissible if re.search(NAME, action))
+            if not options:
+                continue
+            action = rng.choice(options)
+            numberless = re.sub(NAME, lambda found: runtime.stem(found.group(0)), action)
+            for part, variant in (("case", action.title()), ("number", numberless)):
+                if variant != action and not state.over:
+                    self._tried[part] += 1
+                    self._refused[part] += lab.after(state, variant).observation.strip() in self._uninformative
+
+    def found(self) -> dict[str, bool]:
+        """By what may matter: whether it does."""
+        return {part: 0 < self._tried[part] == self._refused[part] for part in ("case", "number")}
 
 
 class Vocabulary:
@@ -109,23 +141,26 @@ class Vocabulary:
         """For every template, the kinds of things seen in each of its places, over all tasks."""
         return {template: self._kinds_in(template) for template in sorted(self.templates) if "{" in template}
 
-    def kinds(self) -> dict[str, list[list[str]]]:
-        """The same for movers and pairs only: what sorts things."""
-        return {template: self._kinds_in(template) for template in (*self.movers(), *(do for do, _ in self.pairs()))}
-
     def _kinds_in(self, template: str) -> list[list[str]]:
         actions = [action for known in self.arguments.values() for action in known.get(template, ())]
         places = zip(*(skeleton(action)[1] for action in actions), strict=True)
         return [sorted({runtime.stem(name) for name in names}) for names in places]
 
-    def spec(self, uninformative: Iterable[str]) -> dict[str, Any]:
-        """The start of a `runtime` spec: no rules yet."""
+    def _combined(self, template: str) -> list[str]:
+        actions = [action for known in self.arguments.values() for action in known.get(template, ())]
+        return sorted({" ".join(runtime.stem(name) for name in skeleton(action)[1]) for action in actions})
+
+    def spec(self, uninformative: Iterable[str], views: Iterable[str]) -> dict[str, Any]:
+        """The start of a `runtime` spec: no rules yet. `views` are the contract's read-only actions."""
         return {
             "name": NAME,
             "templates": {template: [] for template in sorted(self.templates)},
             "pairs": [list(pair) for pair in self.pairs()],
             "movers": self.movers(),
-            "kinds": self.kinds(),
+            "now": {template: [] for template in sorted(self.templates)},
+            "kinds": self.slots(),
+            "combined": {one: self._combined(one) for one in sorted(self.templates) if "{1}" in one},
+            "views": list(views),
             "uninformative": sorted(uninformative),
             "forms": {},
         }

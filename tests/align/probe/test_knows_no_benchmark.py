@@ -14,7 +14,9 @@ from align_echo.wrappers.catalogue import environments
 
 FILES = sorted(Path(align_echo.align.probe.__file__).parent.rglob("*.py"))
 
-PLAIN_ENGLISH = {"box", "book", "look", "help", "open", "close", "use", "take", "move", "with", "from", "go", "to"}
+PLAIN_ENGLISH = {
+    *("box", "book", "look", "help", "open", "close", "use", "take", "move", "with", "from", "go", "to", "watch"),
+}
 """Words of the benchmark that prose cannot do without; as parts of templates they are looked for below."""
 
 OTHERS = ["known action", "ambiguous", "search[", "webshop", "alfworld", "scienceworld", "receptacle", "household"]

@@ -86,6 +86,9 @@ def test_a_second_look_adds_to_the_interface_and_repeats_nothing(found):
     failed, backend, misalignments, interface = found
     more = backend.analyze(failed, misalignments, interface)
     assert not {one.rule for one in more} & {one.rule for one in misalignments}
+    added = backend.optimize(more, interface) if more else interface
+    check_source(added.source, CONTRACT)
+    assert list((read_spec(added.source) or {})["templates"]) == list((read_spec(interface.source) or {})["templates"])
 
 
 def test_rules_told_up_front_are_short_and_carry_no_conditions(found):

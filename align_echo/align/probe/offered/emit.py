@@ -44,6 +44,7 @@ def rules_text(spec: dict[str, Any]) -> str:
 def source(spec: dict[str, Any], contract: InterfaceContract) -> str:
     """The whole interface as Python source under a contract."""
     layout = contract.layout
+    first, task = contract.wrap_step_args[1:3]
     functions = f"""\
 def InferRules({", ".join(contract.infer_rules_args)}):
     return {rules_text(spec)!r}
@@ -51,13 +52,15 @@ def InferRules({", ".join(contract.infer_rules_args)}):
 
 def WrapStep({", ".join(contract.wrap_step_args)}):
     if not hasattr(env, 'history'):
-        env.history = new_history()
+        env.history = new_history({first} + '\\n' + {task})
         watch(SPEC, env.history, [{layout.view} for view in SPEC['views']])
     {layout.call}
     seen, *rest = {layout.returned}
+    read_text(env.history, seen)
     if seen.strip() in SPEC['uninformative']:
         advice = advise(SPEC, env.history, agent_action)
         return (seen + ' ' + advice).strip(), *rest
-    watch(SPEC, env.history, [{layout.view} for view in SPEC['views']])
+    if not asks(seen):
+        watch(SPEC, env.history, [{layout.view} for view in SPEC['views']])
     return seen, *rest"""
     return assembled(spec, contract, runtime, functions)

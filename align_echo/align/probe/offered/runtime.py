@@ -13,9 +13,16 @@ import re
 from typing import Any
 
 
-def new_history() -> dict[str, Any]:
-    """A history that has seen nothing: place -> its view, latest last; the other views; the present place."""
-    return {"place": "", "seen": {}, "carried": ""}
+def new_history(text: str = "") -> dict[str, Any]:
+    """A history that has seen only the opening text: place -> its view, latest last; the other views; the present
+    place; all that was read so far."""
+    return {"place": "", "seen": {}, "carried": "", "text": text.lower()}
+
+
+def read_text(history: dict[str, Any], text: str) -> None:
+    """Take in an answer of the engine, whatever it says."""
+    if text.lower() not in history["text"]:
+        history["text"] += "\n" + text.lower()
 
 
 def watch(spec: dict[str, Any], history: dict[str, Any], texts: list[str]) -> None:
@@ -26,6 +33,13 @@ def watch(spec: dict[str, Any], history: dict[str, Any], texts: list[str]) -> No
     history["seen"].pop(history["place"], None)
     history["seen"][history["place"]] = texts[0].lower()
     history["carried"] = "\n".join(texts[1:]).lower()
+    for text in texts:
+        read_text(history, text)
+
+
+def asks(text: str) -> bool:
+    """Whether a text numbers choices, one a line: an answer is waited for, and a look might be taken for one."""
+    return re.search(r"\n *\d+[:.)]\s", "\n" + text) is not None
 
 
 def place_in(spec: dict[str, Any], text: str) -> str:
@@ -120,11 +134,14 @@ def advise(spec: dict[str, Any], history: dict[str, Any], action: str) -> str:
 
 
 def advise_on(spec: dict[str, Any], history: dict[str, Any], said: str, template: str, names: list[str]) -> str:
-    """What to tell of one template with these names, of which it may use some only."""
+    """What to tell of one template with these names, of which it may use some only.
+
+    Of a name that no text has held nothing is said but that; of one that was read and is at hand nowhere, nothing.
+    """
     used = [name for number, name in enumerate(names) if "{" + str(number) + "}" in template]
-    unseen = [name for name in used if not known(spec, history, name)]
-    if unseen:
-        return f"Nothing called `{unseen[0]}` was seen so far. {suggest(spec, said)}".strip()
+    for name in used:
+        if not known(spec, history, name):
+            return "" if mentions(history["text"], name) else f"Nothing called `{name}` was seen so far."
     if template in spec["movers"] and template != spec["travel"] and spec["travel"] and used[0] in spec["places"]:
         return f"`{said}` is not possible from here; write `{fill(spec['travel'], used[:1])}` instead."
     wanted = fill(template, names)

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.align.probe.offered.runtime import advise, bare, new_history, place_in, slots, watch
+from align_echo.align.probe.offered.runtime import (
+    advise,
+    asks,
+    bare,
+    new_history,
+    place_in,
+    read_text,
+    slots,
+    watch,
+)
 
 SPEC: dict[str, Any] = {
     "uninformative": ["Eh?"],
@@ -42,7 +51,7 @@ def history() -> dict[str, Any]:
         ("grasp the stool over there", "`grasp the stool over there` is not understood; write `grasp stool` instead."),
         ("grasp paper map", "`grasp paper map` is not understood; write `grasp map` instead."),
         ("stroll north attic", "`stroll north attic` is not possible from here; write `beam north attic` instead."),
-        ("grasp teapot", "Nothing called `teapot` was seen so far. Write `grasp X`."),
+        ("grasp teapot", "Nothing called `teapot` was seen so far."),
         ("rest a while", "`rest a while` is not understood; write `rest` instead."),
         ("grasp stool", ""),
     ],
@@ -71,12 +80,35 @@ def test_a_thing_seen_again_elsewhere_is_looked_for_where_it_was_seen_last(histo
     assert advise(SPEC, history, "grasp stool") == (
         "`grasp stool` does not work yet: you need to `beam roof` first."
     )
-    assert "was seen so far" in advise(SPEC, history, "grasp lamp")
+    assert advise(SPEC, history, "grasp lamp") == ""
+
+
+def test_what_any_text_named_is_not_called_unseen():
+    found = new_history("A roof. Bring the teapot here.")
+    watch(SPEC, found, ["You stand on the roof. A stool.", "You have a tin."])
+    read_text(found, "A clock ticks somewhere.")
+    assert advise(SPEC, found, "grasp teapot") == advise(SPEC, found, "grasp clock") == ""
+    assert advise(SPEC, found, "grasp unicorn") == "Nothing called `unicorn` was seen so far."
 
 
 def test_without_a_way_of_travelling_the_place_is_told(history: dict[str, Any]):
     spec = {**SPEC, "travel": "", "movers": []}
     assert advise(spec, history, "grasp lamp") == "`lamp` is not here; it was last seen at north attic."
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Which one?\n0:\tlift the lamp\n1:\tlift the lid\n", True),
+        ("Choose:\n 1. the lamp\n 2. the lid", True),
+        ("2) the lid", True),
+        ("You lift the lamp.", False),
+        ("It shows 12:30.\nA lamp 1.", False),
+        ("", False),
+    ],
+)
+def test_numbered_choices_wait_for_an_answer(text: str, expected: bool):
+    assert asks(text) is expected
 
 
 def test_words_in_sight_stand_in_for_a_name_that_is_not_known(history: dict[str, Any]):

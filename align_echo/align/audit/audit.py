@@ -1,0 +1,226 @@
+"""Playing against an interface, and trying what it says in a fork of the state it said it in.
+
+A claim holds if: the step or wording that it names is taken by the engine there; what it calls "already so" can be
+undone, is allowed then, and leads back to the very same views; what it calls not seen stands in no text so far; what
+it says was seen was. An agent that obeys (does the step, says its own action again) must not come to a state twice,
+and the chain must end: in acceptance, or in silence.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from align_echo.align.audit.adversary import Adversary
+from align_echo.align.audit.claims import Claim, read_claims
+from align_echo.align.probe.vocabulary import NAME, skeleton
+from align_echo.interface import Interface
+from align_echo.wrappers.align_wrapper import AlignWrapper
+from align_echo.wrappers.text_env import TextEnv
+
+MAX_CHAIN = 12
+MAX_EXAMPLES = 25
+Refused = Callable[[str], bool]
+
+
+@dataclass
+class Findings:
+    """Counts of claims by kind, of what was false, and of how chains of obedience ended."""
+
+    messages: int = 0
+    utterances: int = 0
+    refusals: int = 0
+    claims: Counter[str] = field(default_factory=Counter)
+    false: Counter[str] = field(default_factory=Counter)
+    chains: Counter[str] = field(default_factory=Counter)
+    examples: list[str] = field(default_factory=list)
+
+    @property
+    def wrong(self) -> int:
+        """Claims that were tried and did not hold."""
+        return sum(self.false.values())
+
+    def blame(self, kind: str, example: str) -> None:
+        """Count a claim that did not hold."""
+        self.false[kind] += 1
+        if len(self.examples) < MAX_EXAMPLES:
+            self.examples.append(f"{kind}: {example}")
+
+
+class Auditor:
+    """Plays episodes of one environment under one interface and judges every message."""
+
+    def __init__(self, env: TextEnv, interface: Interface, refused: Refused, *, seed: int = 0, expert: float = 0.4):
+        """`refused` tells from an answer whether the engine refused the action; `expert` is the share of the walk's
+        steps that are the oracle's."""
+        self.findings = Findings()
+        self._env = env
+        self._wrapped = AlignWrapper(env, interface)
+        self._refused = refused
+        self._rng = random.Random(seed)
+        self._expert = expert
+        self._texts: list[tuple[str, str]] = []
+        self._known: dict[str, set[str]] = {}
+        self._kinds: dict[tuple[str, int], set[str]] = {}
+
+    def play(self, task_id: str, *, turns: int, per_state: int = 3) -> None:
+        """One episode: a walk, and in its states things that only an adversary says."""
+        _, info = self._wrapped.reset(seed=0, options={"task": task_id})
+        raw = self._env.state.observation
+        self._texts = [("", f"{raw}\n{info['goal']}")]
+        others = sorted({name for task, names in self._known.items() if task != task_id for name in names})
+        adversary = Adversary(random.Random(f"{self._rng.random()}/{task_id}"), tuple(others[:400]), self._kinds)
+        adversary.see(self._env, raw)
+        for _ in range(turns):
+            if self._env.over:
+                break
+            for why, action in list(adversary.draws(per_state)):
+                if not self._env.over and not self._ends(action):
+                    self._say(action, adversary, why)
+            self._walk(adversary)
+        self._known[task_id] = adversary.names
+
+    def _ends(self, action: str) -> bool:
+        """Whether an action would end the episode; such are not said, or there would be little to audit."""
+        here = self._env.snapshot()
+        self._env.step(action)
+        over = self._env.over
+        self._env.restore(here)
+        return over
+
+    def _walk(self, adversary: Adversary) -> None:
+        """One step that leads on: the oracle's, an allowed one, or anything offered."""
+        if self._env.over:
+            return
+        action = self._env.oracle().expert_action() if self._rng.random() < self._expert else None
+        if action is None and adversary.allowed:
+            names = [one for one in adversary.allowed if skeleton(one)[1]] or adversary.allowed
+            action = self._rng.choice(names)
+        self._turn(action or adversary.known()[1] or "look", adversary)
+
+    def _turn(self, action: str, adversary: Adversary) -> str:
+        """Take a turn; what the interface added to the engine's answer."""
+        shown, _, _, _, info = self._wrapped.step(action)
+        if info["interface_error"]:
+            self.findings.blame("broken", f"{action}: {info['interface_error']}")
+        raw = info["raw_observation"] or ""
+        self._texts.append((action, raw))
+        adversary.said.append(action)
+        if not self._refused(raw):
+            adversary.see(self._env, raw)
+        return shown.removeprefix(raw.strip()).strip() if shown.startswith(raw.strip()) else shown
+
+    def _say(self, action: str, adversary: Adversary, why: str) -> None:
+        """Say something, judge what comes back, and obey it to the end."""
+        seen = [self._signature()]
+        end = ""
+        step = ""
+        for _ in range(MAX_CHAIN):
+            message = self._turn(action, adversary)
+            self.findings.utterances += 1
+            accepted = not self._refused(self._texts[-1][1])
+            self.findings.refusals += not accepted
+            if message:
+                self.findings.messages += 1
+            claims = read_claims(message) if message else []
+            for claim in claims:
+                self._judge(claim, f"{why} {action!r}", adversary)
+            orders = [claim for claim in claims if claim.kind in ("do", "write")]
+            if accepted or not orders or self._env.over:
+                end = "accepted" if accepted else "silent" if not claims else claims[-1].kind
+                break
+            step = orders[0].says
+            self._turn(step, adversary)
+            if orders[0].kind == "write":
+                end = "accepted" if not self._refused(self._texts[-1][1]) else "refused"
+                break
+            if self._env.over:
+                break
+            signature = self._signature()
+            if signature in seen:
+                end = "circle"
+                break
+            seen.append(signature)
+        if step:
+            self.findings.chains[end or "endless"] += 1
+            if not self._env.over and (end in ("circle", "", "refused") or self._circles(end, seen)):
+                self.findings.blame("circle", f"{self._env.state.observation!r}: {action!r} by way of {step!r}, {end}")
+
+    def _circles(self, end: str, seen: Sequence[Any]) -> bool:
+        """Whether the action that was accepted in the end led back to where the chain had been."""
+        return end == "accepted" and len(seen) > 1 and self._signature() in seen[:-1]
+
+    # ------------------------------------------------------------ trying
+
+    def _judge(self, claim: Claim, context: str, adversary: Adversary) -> None:
+        if self._env.over and claim.kind in ("do", "write", "already", "after"):
+            return
+        self.findings.claims[claim.kind] += 1
+        if not self._holds(claim, adversary):
+            self.findings.blame(claim.kind, f"{self._env.info(None)['task_id']} {context}: {tuple(claim)}")
+
+    def _holds(self, claim: Claim, adversary: Adversary) -> bool:
+        earlier = "\n".join(text for _, text in self._texts).lower()
+        if claim.kind in ("do", "write"):
+            return self._taken(claim.says)
+        if claim.kind == "then":
+            return True  # held against the end of the chain
+        if claim.kind == "already":
+            return self._is_so(claim.about, adversary)
+        if claim.kind == "unseen":
+            like = [name.strip() for name in claim.says.split(",") if name.strip()]
+            return not _mentions(earlier, claim.about) and all(_mentions(earlier, name) for name in like)
+        if claim.kind == "after":
+            times = [number for number, (action, _) in enumerate(self._texts) if action == claim.says]
+            later = "\n".join(text for _, text in self._texts[min(times, default=len(self._texts)) :]).lower()
+            return _mentions(later, claim.about) and self._taken(claim.says)
+        if claim.kind == "elsewhere":
+            return _mentions(earlier, claim.about) and _mentions(earlier, claim.says)
+        if claim.kind == "forms":
+            return True if not adversary.allowed else self._all_forms(claim, adversary.allowed)
+        return False
+
+    def _all_forms(self, claim: Claim, allowed: Sequence[str]) -> bool:
+        """Whether every allowed action has one of the forms."""
+        told = set(re.findall(r"`([^`]*)`", claim.about))
+        letters = ("X", "Y", "Z")
+        return all(_lettered(action, letters) in told for action in allowed)
+
+    def _taken(self, action: str) -> bool:
+        """Whether the engine takes an action here; tried in a fork."""
+        here = self._env.snapshot()
+        observation = self._env.step(action)[0]
+        self._env.restore(here)
+        return not self._refused(observation)
+
+    def _is_so(self, action: str, adversary: Adversary) -> bool:
+        """Whether something can be done after which the action is taken and all is as it is now."""
+        here = self._env.snapshot()
+        now = self._signature()
+        for step in adversary.allowed:
+            self._env.step(step)
+            if not self._env.over and not self._refused(self._env.step(action)[0]) and self._signature() == now:
+                self._env.restore(here)
+                return True
+            self._env.restore(here)
+        return False
+
+    def _signature(self) -> Any:
+        """What tells states apart: what is allowed and what the views without a name show."""
+        views = [view for view in self._env.contract.read_only_actions if "{}" not in view]
+        texts = tuple(self._env.probe(view) for view in views) if not self._env.over else ()
+        return tuple(sorted(self._env.state.admissible_actions or ())), texts
+
+
+def _mentions(text: str, name: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(name.lower())}(?!\w)", text) is not None
+
+
+def _lettered(action: str, letters: Sequence[str]) -> str:
+    """An action with its names replaced by letters."""
+    rest = iter(letters)
+    return re.sub(NAME, lambda _: next(rest, "?"), action)

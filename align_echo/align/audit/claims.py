@@ -1,0 +1,52 @@
+"""What a message of a learned interface claims, sentence by sentence."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple
+
+Kind = Literal["do", "then", "write", "already", "unseen", "after", "elsewhere", "forms", "unread"]
+
+_QUOTED = r"`([^`]*)`"
+_SENTENCES: tuple[tuple[Kind, str], ...] = (
+    ("do", rf"{_QUOTED} does not work yet: you need to {_QUOTED} first\."),
+    ("then", rf"Then write {_QUOTED}: {_QUOTED} is not understood\."),
+    ("write", rf"{_QUOTED} is not (?:understood|possible from here); write {_QUOTED} instead\."),
+    ("already", rf"{_QUOTED} would change nothing: that is already so\."),
+    ("unseen", rf"Nothing called {_QUOTED} was seen so far(?:, only ([^.`]*))?\."),
+    ("after", rf"{_QUOTED} was last seen after {_QUOTED}\."),
+    ("elsewhere", rf"{_QUOTED} is not here; it was last seen at ([^.`]*)\."),
+    ("forms", rf"(?:The environment knows only these forms: |Write )({_QUOTED}(?:(?:, | or ){_QUOTED})*)\."),
+)
+
+
+class Claim(NamedTuple):
+    """One claim: the action or name that it is about, and what it says of it.
+
+    `do`: that step first; `then`, `write`: that action instead; `already`: "" (it is so); `unseen`: the names like it
+    that were seen; `after`: the action after which it was seen; `elsewhere`: the place; `forms`: the forms in a row;
+    `unread`: text that was not understood.
+    """
+
+    kind: Kind
+    about: str
+    says: str
+
+
+def read_claims(message: str) -> list[Claim]:
+    """All claims of a message in order; what is left over is one claim that could not be read."""
+    claims: list[tuple[int, Claim]] = []
+    rest = message
+    for kind, pattern in _SENTENCES:
+        for found in re.finditer(pattern, message):
+            groups = [group or "" for group in found.groups()]
+            about, says = (groups[0], groups[1] if len(groups) > 1 and kind != "forms" else "")
+            if kind == "write" or kind == "do":
+                about, says = groups[0], groups[1]
+            if kind == "then":
+                about, says = groups[1], groups[0]
+            claims.append((found.start(), Claim(kind, about, says)))
+        rest = re.sub(pattern, "", rest)
+    if rest.strip():
+        claims.append((len(message), Claim("unread", rest.strip(), "")))
+    return [claim for _, claim in sorted(claims)]
