@@ -23,6 +23,8 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from align_echo.errors import InterfaceError
+from align_echo.reading import parse_json
+from align_echo.redaction import without_secrets
 from align_echo.types import Evidence, Frozen, Usage
 
 
@@ -60,9 +62,14 @@ STEP_LAYOUTS: dict[str, StepLayout] = {
 is 0 to 100), "triple" WebShop's and M3ToolEval's; "single" is any other environment's."""
 
 
+ARGUMENTS = ("env", "logger", "init_obs", "task", "agent_action")
+"""The arguments that a contract may name: what the sandbox has to pass (`sandbox.py`)."""
+
+
 class InterfaceContract(Frozen):
     """How interface code of one environment is called, and which engine calls it may make.
 
+    Only `ARGUMENTS` can be passed: a contract that names others is refused with the source (`check_source`).
     `step_layout` is one of `STEP_LAYOUTS`. `read_only_actions` may be sent at any time as probes (`{}` stands for an
     object); any other call must be the agent's own action, at most once a turn.
     """
@@ -97,7 +104,10 @@ class RuleRecord(Frozen):
 
 
 class Provenance(Frozen):
-    """Where an interface came from: enough to produce it again and to judge it."""
+    """Where an interface came from: enough to produce it again and to judge it.
+
+    `unresolved` are misalignments that were found and that no experiment showed it to resolve.
+    """
 
     environment: str
     backend: str
@@ -108,6 +118,7 @@ class Provenance(Frozen):
     iterations: int = 0
     training_tasks: tuple[str, ...] = ()
     rules: tuple[RuleRecord, ...] = ()
+    unresolved: tuple[str, ...] = ()
     engine_steps: int = 0
     usage: Usage = Usage()
     versions: dict[str, str] = Field(default_factory=dict)
@@ -115,7 +126,10 @@ class Provenance(Frozen):
 
 
 class Interface(Frozen):
-    """Interface source under a contract. `use_rules` / `use_feedback` switch its halves off for ablations."""
+    """Interface source under a contract. `use_rules` / `use_feedback` switch its halves off for ablations.
+
+    `placebo`: it runs as ever, but what it says is replaced by neutral text (`wrappers/placebo.py`), as a control.
+    """
 
     name: str
     source: str
@@ -123,6 +137,7 @@ class Interface(Frozen):
     provenance: Provenance
     use_rules: bool = True
     use_feedback: bool = True
+    placebo: bool = False
 
     @property
     def content_hash(self) -> str:
@@ -131,9 +146,10 @@ class Interface(Frozen):
 
     @property
     def label(self) -> str:
-        """Name, hash and what is switched off, as written in trajectories and tables."""
+        """Name, hash, what is switched off and "-placebo" for one, as written in trajectories and tables."""
         off = "" if self.use_rules else "-rules"
         off += "" if self.use_feedback else "-feedback"
+        off += "-placebo" if self.placebo else ""
         return f"{self.name}@{self.content_hash}{off}"
 
 
@@ -173,8 +189,12 @@ def parse_source(source: str) -> ast.Module:
 def check_source(source: str, contract: InterfaceContract) -> None:
     """Refuse source that does not parse or does not define the two functions with the contract's arguments.
 
-    Raises `InterfaceError`: one line, with the line number for a syntax error.
+    Raises `InterfaceError`: one line, with the line number for a syntax error; also for a contract that names arguments
+    which nothing can be passed for.
     """
+    for name in (*contract.infer_rules_args, *contract.wrap_step_args):
+        if name not in ARGUMENTS:
+            raise InterfaceError(f"a contract cannot have the argument {name!r}; known: {', '.join(ARGUMENTS)}")
     try:
         tree = parse_source(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -215,7 +235,7 @@ def load_interface(name_or_path: str | Path, contract: InterfaceContract | None 
     record: dict[str, Any] = {}
     if sidecar is not None:
         try:
-            record = json.loads(sidecar.read_text(encoding="utf-8"))
+            record = parse_json(sidecar.read_text(encoding="utf-8"))
             stored = InterfaceContract.model_validate(record["contract"])
             provenance = Provenance.model_validate(record["provenance"])
         except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
@@ -251,12 +271,12 @@ def save_interface(interface: Interface, folder: Path, stem: str) -> Path:
 
 
 def write_atomically(path: Path, text: str) -> Path:
-    """Write a file so that a reader sees the old content or the new, never a part."""
+    """Write a file so that a reader sees the old content or the new, never a part. Keys and passwords are left out."""
     temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}"
     try:
         # Not `tempfile`: its files can be read by their owner alone.
         with temporary.open("x", encoding="utf-8", newline="") as stream:
-            stream.write(text)
+            stream.write(without_secrets(text))
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)

@@ -1,11 +1,12 @@
 """(environment, agent) -> Trajectory. Faults are data.
 
-An engine or model that breaks ends its own episode with a typed `Fault`: the trajectory is kept, marked, and counted
-apart; it has no score. An engine's episode is started once more first; a model has retries of its own. A conversation
-that outgrows the model's context ends its episode too, and is no fault. Batches run on threads, one environment each:
-environments step while the model answers others, a remote model's calls overlap, a local model batches what is under
-way, and a thread whose episode has ended begins the next one at once. Results come back in the order asked for. With a
-local model every step carries the token ids of its call (`align_echo.tokens` makes a sequence of them).
+An engine, a model or an agent's own code that breaks ends its own episode with a typed `Fault`: the trajectory is kept,
+marked, and counted apart; it has no score. An engine's episode is started once more first; a model has retries of its
+own, and an agent's code is not tried again. A conversation that outgrows the model's context ends its episode too, and
+is no fault. Batches run on threads, one environment each: environments step while the model answers others, a remote
+model's calls overlap, a local model batches what is under way, and a thread whose episode has ended begins the next one
+at once. Results come back in the order asked for. With a local model every step carries the token ids of its call
+(`align_echo.tokens` makes a sequence of them).
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 import gymnasium as gym
 
-from align_echo.errors import ContextOverflowError, EngineError, ModelError
+from align_echo.agents.forms import as_offered
+from align_echo.errors import AgentError, ContextOverflowError, EngineError, ModelError
+from align_echo.faults import agent_of, ask, check_agent, fault_of, stop_if_hopeless
 from align_echo.halting import Halt, under
-from align_echo.types import Agent, AgentReply, AgentView, Fault, Step, Trajectory, Turn
+from align_echo.types import Agent, AgentReply, AgentView, Step, Trajectory, Turn
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.text_env import TextEnv
 
@@ -28,7 +31,8 @@ ATTEMPTS = 2
 """How often an episode is started before an engine's fault is final."""
 
 HOPELESS = 4
-"""A batch stops when its first so many episodes were all broken by the model: the endpoint is down."""
+"""A batch stops when its first so many episodes were all broken by the model (the endpoint is down), or all by the
+agent's own code."""
 
 Found = TypeVar("Found")
 
@@ -43,18 +47,6 @@ class Episode:
     task_id: str
     sample: int = 0
     critique: str = ""
-
-
-@runtime_checkable
-class SamplingAgent(Agent, Protocol):
-    """An agent whose model can be asked anew for another sample number."""
-
-    def with_sample(self, sample: int) -> Agent: ...
-
-
-def agent_of(agent: Agent, sample: int) -> Agent:
-    """The agent that plays a sample: itself for the first, or where it cannot draw anew."""
-    return agent.with_sample(sample) if sample and isinstance(agent, SamplingAgent) else agent
 
 
 def base_env(env: gym.Env[str, str]) -> TextEnv:
@@ -97,19 +89,23 @@ def _view(info: dict[str, Any], episode: Episode, action_format: str) -> AgentVi
 
 
 def take_turn(env: gym.Env[str, str], reply: AgentReply) -> Step:
-    """Carry out one reply of the agent. Raises `EngineError`."""
+    """Carry out one reply of the agent, its action in the spelling that the engine takes (`_as_possible`).
+
+    Raises `EngineError`.
+    """
     base = base_env(env)
     before = base.engine_calls
-    reward = 0.0
-    if reply.action is None:
+    reward, action = 0.0, reply.action
+    if action is None:
         _, _, terminated, truncated, info = base.pass_turn()
         observation = NO_ACTION.format(problem=reply.problem or "nothing to send to the environment")
     else:
-        observation, gain, terminated, truncated, info = env.step(reply.action)
+        action = _as_possible(base, action)
+        observation, gain, terminated, truncated, info = env.step(action)
         reward = float(gain)
     return Step(
         reply=reply.text,
-        action=reply.action,
+        action=action,
         observation=observation,
         raw_observation=info["raw_observation"],
         reward=reward,
@@ -121,10 +117,19 @@ def take_turn(env: gym.Env[str, str], reply: AgentReply) -> Step:
         cut_off=reply.cut_off,
         interface_error=str(info.get("interface_error", "")),
         violations=tuple(info.get("violations", ())),
+        forged=tuple(info.get("forged", ())),
         usage=reply.usage,
         tokens=reply.tokens,
         choice=reply.choice,
     )
+
+
+def _as_possible(base: TextEnv, action: str) -> str:
+    """The action in the engine's spelling, where only that makes it a possible one; else in the agent's own words."""
+    possible = base.state.admissible_actions or ()
+    if not possible or action in possible or base.as_read(action) in map(base.as_read, possible):
+        return action
+    return as_offered(action, possible)
 
 
 def extend(view: AgentView, step: Step) -> AgentView:
@@ -174,10 +179,10 @@ def run_episode(
 ) -> Trajectory:
     """Play one task to its end, at most `ATTEMPTS` times if the engine breaks."""
     episode = Episode(task) if isinstance(task, str) else task
-    player = agent_of(agent, episode.sample)
+    check_agent(agent)
     for attempt in range(ATTEMPTS):
-        trajectory = _attempt(env, player, episode, split, action_format, seed)
-        if trajectory.fault is None or trajectory.fault.source == "model" or attempt == ATTEMPTS - 1:
+        trajectory = _attempt(env, agent, episode, split, action_format, seed)
+        if trajectory.fault is None or trajectory.fault.source != "environment" or attempt == ATTEMPTS - 1:
             break
     return trajectory
 
@@ -203,17 +208,14 @@ def _attempt(
         header["reset_error"] = str(info.get("interface_error", ""))
         header["reset_violations"] = tuple(info.get("violations", ()))
         view = _view(info, episode, action_format)
+        player = agent_of(agent, episode.sample)
         while not steps or not (steps[-1].terminated or steps[-1].truncated):
-            steps.append(take_turn(env, agent.act(view)))
+            steps.append(take_turn(env, ask(player, view)))
             view = extend(view, steps[-1])
     except ContextOverflowError:
         header["context_overflow"] = True
-    except (EngineError, ModelError) as error:
-        header["fault"] = Fault(
-            source="model" if isinstance(error, ModelError) else "environment",
-            error=type(error).__name__,
-            message=str(error),
-        )
+    except (EngineError, ModelError, AgentError) as error:
+        header["fault"] = fault_of(error)
     if view is not None:
         header |= {"goal": view.goal, "rules": view.rules, "initial_observation": view.initial_observation}
         header["task_type"] = base.task_type
@@ -241,24 +243,26 @@ def run_tasks(
     A task's id stands for its first sample; an `Episode` also names another sample, or holds a critique. `workers`
     episodes are played at once: it helps when the agent waits for a remote model, or when a local one answers several
     in one batch. `on_trajectory` is called as each one ends, one at a time. Environments are closed when all is done.
-    Raises `ModelError` if the first `HOPELESS` episodes were all broken by the model. What is raised, Ctrl-C too, ends
+    Raises `ModelError` if the first `HOPELESS` episodes were all broken by the model, `AgentError` if all were by the
+    agent's own code, and `UsageError` for what is no agent. What is raised, Ctrl-C too, ends
     the other episodes at their next turn; replies of a local model that are under way are not drawn to their end.
     """
+    check_agent(agent)
     report = threading.Lock()
     halt = Halt()
-    broken: list[bool] = []
+    sources: list[str] = []
     envs = _EnvPerThread(make_env)
 
     def play(task: str | Episode) -> Trajectory:
-        player = _UntilHalted(agent_of(agent, 0 if isinstance(task, str) else task.sample), halt)
         with under(halt):
+            player = _UntilHalted(agent, halt)
             trajectory = run_episode(envs.get(), player, task, split=split, action_format=action_format, seed=seed)
         with report:
             if on_trajectory is not None:
                 on_trajectory(trajectory)
-            broken.append(trajectory.fault is not None and trajectory.fault.source == "model")
-            if trajectory.fault is not None and len(broken) == HOPELESS and all(broken):
-                raise ModelError(f"the first {HOPELESS} episodes were all broken: {trajectory.fault.message}")
+            sources.append(trajectory.fault.source if trajectory.fault else "")
+            if trajectory.fault is not None and len(sources) == HOPELESS:
+                stop_if_hopeless(sources, trajectory.fault)
         return trajectory
 
     try:
@@ -298,6 +302,10 @@ class _UntilHalted:
     def act(self, view: AgentView) -> AgentReply:
         self._halt.check()
         return self._agent.act(view)
+
+    def with_sample(self, sample: int) -> Agent:
+        """The same of another sample of the agent."""
+        return _UntilHalted(agent_of(self._agent, sample), self._halt)
 
 
 class _EnvPerThread:

@@ -22,10 +22,9 @@ from align_echo.flywheel.collection import Collected, Shares
 from align_echo.flywheel.examples import Example
 from align_echo.flywheel.screens import Matched, Prediction, ScreenTrial, Taken
 from align_echo.flywheel.trial import Success, Trial
-from align_echo.interface import identity
 from align_echo.intervals import Estimate, Rate
+from align_echo.trouble import Conduct, Trouble
 from align_echo.types import ChoiceCounts
-from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.gui.steps import GuiStep
 
 ROOT = Path(__file__).parents[1]
@@ -39,13 +38,9 @@ def words_in_code(page: Path) -> set[str]:
     return {word.strip("-") for word in re.findall(r"[\w-]+", code)}
 
 
-def test_the_readmes_example_runs(tmp_path, capsys):
-    code = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)[0]
-    interface = tmp_path / "mine.py"
-    interface.write_text(identity(environment("alfworld").contract).source)
-    code, changed = re.subn(r'interface="[^"]*"', f'interface="{interface}"', code)
-    assert changed == 1
-    exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
+def test_the_example_of_an_agent_of_ones_own_runs(capsys):
+    code = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "agents.md").read_text(), flags=re.DOTALL)[-1]
+    exec(compile(code, "agents.md", "exec"), {"__name__": "agents"})
     assert re.fullmatch(r"\d+ won; \d+\.\d+ % in invalid runs\n", capsys.readouterr().out)
 
 
@@ -53,6 +48,19 @@ def test_the_readmes_example_runs(tmp_path, capsys):
 def test_links_between_pages_lead_somewhere(page):
     targets = re.findall(r"\]\((?!https?://)([^)#]+)", page.read_text())
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link can name in a page: its headings as GitHub writes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_to_a_section_lead_to_one_that_there_is(page):
+    targets = re.findall(r"\]\((?!https?://)([^)#]*)#([^)]+)\)", page.read_text())
+    missing = [name for file, name in targets if name not in anchors(page.parent / file if file else page)]
+    assert missing == []
 
 
 VERBS = [
@@ -70,7 +78,7 @@ def test_every_option_of_a_verb_is_documented(verb, capsys):
 
 RECORDS = (
     *(RunSummary, IterationRecord, Comparison, VariantResult, Difference, Estimate, ChoiceCounts),
-    *(Grid, Cell, Side, Change, Rate, Refinement, Round),
+    *(Grid, Cell, Side, Change, Rate, Refinement, Round, Conduct, Trouble),
 )
 
 

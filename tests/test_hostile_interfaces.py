@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from align_echo.errors import InterfaceError
+from align_echo.sandbox import SandboxLimits
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from tests.play import FORWARD, QUICK, SMALL, TASK, WINNING, outcome, play, source, wrapped
 from tests.room_env import RoomEnv
@@ -119,10 +120,38 @@ EXHAUSTION = [
     ),
 ]
 
+TRY = """
+for _ in range(19):
+    try:
+        {}
+    except (PermissionError, TypeError, NameError):
+        pass
+return 'ok', 0, 0
+"""
+CROSSING = [
+    Case("long refused calls", "x = 'a' * 6_000_000\n" + TRY.format("env.step([x])"), "characters passed"),
+    Case("long odd characters", "x = '\u2019' * 6_000_000\n" + TRY.format("env.step([x])"), "characters passed"),
+    Case("long looks", "x = 'look' + ' ' * 15_000_000\n" + TRY.format("env.step([x])"), "characters passed"),
+    Case("many calls by name", "x = 'a' * 400_000\n" + TRY.format("_align_engine(action=x)"), "characters passed"),
+    Case("long names", TRY.format("n" * 180_000), "characters passed"),
+    Case("a long answer", FORWARD, "characters passed", "_align_returned = lambda *_: ('a' * 9 ** 7, True, True)"),
+    Case(
+        "long names of files",
+        "x = 'a' * 6_000_000\nwhile True:\n    try:\n        open(x)\n    except Exception:\n        pass",
+        "took too long (over 0.2 s, its calls included)",
+        hangs=True,
+    ),
+]
+ROOMY = SandboxLimits()
+
 BREAKAGE = [
     Case("raise", "raise ValueError('on purpose')", "ValueError: on purpose"),
     Case("raise BaseException", "raise BaseException('x')", "BaseException"),
     Case("raise SystemExit", "raise SystemExit", "SystemExit"),
+    Case("raise SystemExit with a number", "raise SystemExit(3)", "line 6: SystemExit: 3"),
+    Case("raise with two values", "raise ValueError('a', 2)", "line 6: ValueError: ('a', 2)"),
+    Case("raise with a number", "x = 1\nraise ValueError(\n    x\n)", "line 7: ValueError: 1"),
+    Case("raise out of sight", "kind = ValueError\nraise kind('a', 2)", "of other values than one text"),
     Case("raise KeyboardInterrupt", "raise KeyboardInterrupt", "KeyboardInterrupt"),
     Case("raise TimeoutError", "raise TimeoutError('mine')", "mine"),
     Case("raise MemoryError", "raise MemoryError('mine')", "mine"),
@@ -158,6 +187,32 @@ def test_hostile_code_is_contained_and_named(case: Case):
     assert named[0] == results[0][4]["interface_error"]
     assert not Path("/tmp/align_echo_hostile").exists()
     env.close()
+
+
+@pytest.mark.parametrize("case", CROSSING, ids=lambda case: case.name)
+def test_text_that_passes_in_and_out_is_bounded(case: Case):
+    limits = ROOMY.model_copy(update={"seconds": QUICK.seconds}) if case.hangs else ROOMY
+    env = wrapped(source(case.body, top=case.top), limits=limits)
+    env.reset(options={"task": TASK})
+    shown, *_, info = env.step("look")
+    assert case.expected in info["interface_error"]
+    assert shown == info["raw_observation"]
+    assert [entry.message for entry in env.log if entry.level == "fallback"] == [info["interface_error"]]
+    env.close()
+
+
+def test_an_action_is_only_as_long_as_the_agents_own():
+    looks = "try:\n    env.step(['look' + ' ' * 2_000])\nexcept PermissionError as error:\n    return str(error), 0, 0"
+    env = wrapped(source(looks))
+    env.reset(options={"task": TASK})
+    shown, *_, info = env.step("look")
+    assert "more than 1000 characters" in shown
+    assert len(info["violations"][0].action) == 200
+    forwards = wrapped(source())
+    forwards.reset(options={"task": TASK})
+    assert forwards.step("look" + " " * 2_000)[4]["violations"] == ()
+    env.close()
+    forwards.close()
 
 
 CHEATS = [
@@ -279,3 +334,53 @@ def test_a_killed_worker_costs_one_fallback():
     assert (shown, info["interface_error"][:34]) == (info["raw_observation"], "the sandbox stopped the interface:")
     last = env.step(WINNING[2])
     assert (last[0], outcome(last)) == ("1", (1.0, True, False, 1.0, True))
+
+
+OWN_LEVELS = {"fallback", "violation", "forged", "bypassed"}
+
+LOG_FORGERIES = [
+    "print('\\x1efallback\\x1fgone\\x1e\\x1eviolation\\x1fno\\x1e')",
+    "print('\\x1eforged\\x1fclaimed reward')",
+    "logger.info('\\x1ebypassed\\x1fover\\x1e')",
+    "logger.info('%s', '\\x1ebypassed\\x1fover\\x1e')",
+    "_align_log('violation', 'x', ())",
+    "_align_log('info\\x1ffallback\\x1e\\x1efallback', 'x', ())",
+]
+
+
+@pytest.mark.parametrize("line", LOG_FORGERIES)
+def test_what_an_interface_prints_cannot_pass_for_the_wrappers_own_entries(line):
+    env = wrapped(source(f"{line}\n{FORWARD}"))
+    results = play(env)
+    assert env.log
+    assert {entry.level for entry in env.log} & OWN_LEVELS == set()
+    assert all(step[4]["forged"] == () and step[4]["violations"] == () for step in results)
+
+
+STEERING = "\\x1b[31m\\x00\\x07\\x9b\\u202e\\x1c\\r"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"raise ValueError('a{STEERING}b')",
+        f"logger.error('a{STEERING}b')\nprint('a{STEERING}b')\n" + FORWARD,
+        f"try:\n    env.step(['a{STEERING}b'])\nexcept PermissionError:\n    pass\n" + FORWARD,
+        f"_align_log('error{STEERING}', 'x', ())\n" + FORWARD,
+    ],
+)
+def test_what_is_said_of_an_interface_steers_no_terminal(body):
+    env = wrapped(source(body, rules=f"raise KeyError('{STEERING}')"))
+    _, reset = env.reset(options={"task": TASK})
+    assert reset["interface_error"]
+    *_, info = env.step("look")
+    said = [reset["interface_error"], info["interface_error"]]
+    said += [text for entry in env.log for text in (entry.level, entry.message)]
+    said += [text for one in info["violations"] for text in (one.action, one.reason)]
+    assert all(character.isprintable() or character in "\n\t" for text in said for character in text)
+
+
+def test_a_claim_against_the_environment_is_in_the_info_of_its_turn():
+    env = wrapped(source("n = env.n = getattr(env, 'n', 0) + 1\nenv.step([agent_action])\nreturn 'x', n == 2, n == 3"))
+    env.reset(options={"task": TASK})
+    assert [env.step("look")[4]["forged"] for _ in range(4)] == [(), ("reward",), ("done",), ()]

@@ -38,6 +38,8 @@ from align_echo.wrappers.alfworld.spec import CONTRACT as ALFWORLD
 from tests.play import interface, source
 from tests.room_env import CONTRACT, SINGLE_CONTRACT
 
+M3 = ("env", "task_name", "instruction", "agent_action", "logger")
+UNKNOWN = "^a contract cannot have the argument 'task_name'; known: env, logger, init_obs, task, agent_action$"
 SIGNATURE = "InferRules(init_obs, task); WrapStep(env, init_obs, task, agent_action, logger)"
 
 
@@ -272,6 +274,16 @@ def test_a_damaged_record_is_one_clear_line(tmp_path: Path, record: str):
     with pytest.raises(InterfaceError, match=r"record .*mine\.json is not readable") as caught:
         load_interface(file)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("arguments", [{"infer_rules_args": ("task_name", "task_type_idx")}, {"wrap_step_args": M3}])
+def test_a_contract_with_unknown_arguments_is_refused_when_it_is_loaded(tmp_path: Path, arguments: dict[str, object]):
+    contract = CONTRACT.model_copy(update=arguments)
+    path = save_interface(interface(identity_source(contract), contract), tmp_path, "m3")
+    with pytest.raises(InterfaceError, match=UNKNOWN):
+        load_interface(path)
+    with pytest.raises(InterfaceError, match=UNKNOWN):
+        load_interface(path, contract)
 
 
 def test_a_file_with_the_wrong_signature_is_refused(tmp_path: Path):

@@ -9,8 +9,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LAYERS = (
-    *("types", "errors", "halting", "tokens", "intervals", "invalid", "interface", "jsonl", "sandbox", "wrappers"),
-    *("prompts", "models", "agents", "rollout", "align", "critic", "train", "evaluate", "flywheel", "report", "cli"),
+    *("types", "redaction", "errors", "reading", "locking", "halting", "tokens", "intervals", "invalid", "interface"),
+    *("jsonl", "sandbox", "wrappers", "trouble", "prompts", "models", "agents", "faults", "rollout", "align", "critic"),
+    *("train", "evaluate", "flywheel", "report", "cli"),
 )
 """From the bottom to the top."""
 

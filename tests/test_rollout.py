@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from concurrent.futures import CancelledError
 
 import pytest
 
-from align_echo.errors import EngineError, ModelError
+from align_echo.errors import AgentError, EngineError, ModelError, ReplyFormatError, UsageError
+from align_echo.faults import faults_by_source
 from align_echo.interface import identity
-from align_echo.rollout import ATTEMPTS, HOPELESS, failed, run_episode, run_tasks
-from align_echo.types import AgentReply, AgentView
+from align_echo.intervals import scored
+from align_echo.jsonl import JsonlFile
+from align_echo.rollout import ATTEMPTS, HOPELESS, Episode, failed, run_episode, run_tasks
+from align_echo.types import AgentReply, AgentView, Trajectory
 from align_echo.wrappers import AlignWrapper
 from tests.room_env import CONTRACT, TASK_IDS, RoomEnv
 
@@ -132,6 +137,154 @@ def test_what_stops_a_batch_stops_its_other_episodes_at_their_next_turn():
     with pytest.raises(KeyboardInterrupt):
         run_tasks(lambda: RoomEnv(limit), Onlooker(), tasks, split="test", workers=4, on_trajectory=stop)
     assert len(looks) < 3 * limit
+
+
+class Broken(Walker):
+    """Its code fails on a turn of the tasks named."""
+
+    def __init__(self, error: BaseException | None, tasks: tuple[str, ...] = TASK_IDS) -> None:
+        super().__init__()
+        self.error = error
+        self.tasks = tasks
+
+    def act(self, view: AgentView) -> AgentReply:
+        if view.task_id in self.tasks and view.turns:
+            self.asked += 1
+            return self.fall_over()
+        return AgentReply(text="look", action="look")
+
+    def fall_over(self) -> AgentReply:
+        if self.error is None:
+            return {"action": "look"}  # type: ignore[return-value]
+        raise self.error.with_traceback(None)
+
+
+class Unreadable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("not even this")
+
+
+@pytest.mark.parametrize(
+    ("error", "name", "message"),
+    [
+        (KeyError("inventory"), "KeyError", "'inventory'"),
+        (ReplyFormatError("no action in it"), "ReplyFormatError", "no action in it"),
+        (FileNotFoundError(2, "No such file", "notes.txt"), "FileNotFoundError", "notes.txt"),
+        (ValueError("odd \ud800 text\nand more"), "ValueError", "odd ? text"),
+        (Unreadable(), "Unreadable", "cannot be read"),
+        (None, "AgentError", "act() returned dict, not an AgentReply"),
+    ],
+)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_agent_whose_code_fails_loses_its_own_episode_only(workers, error, name, message, tmp_path):
+    agent = Broken(error, TASK_IDS[:1])
+    file = JsonlFile(tmp_path / "played.jsonl")
+    played = run_tasks(
+        lambda: RoomEnv(step_limit=3),
+        agent,
+        [*TASK_IDS, TASK_IDS[1]],
+        split="test",
+        workers=workers,
+        on_trajectory=file.append,
+    )
+    fault = played[0].fault
+    assert fault is not None
+    assert (fault.source, fault.error) == ("agent", name)
+    assert message in fault.message
+    assert "\n" not in fault.message
+    assert ("fall_over" in fault.traceback) == (error is not None)
+    assert "faults.py" not in fault.traceback, "the frames are the agent's own"
+    assert "rollout.py" not in fault.traceback.replace("test_rollout.py", "")
+    assert [one.fault for one in played[1:]] == [None, None]
+    assert len(played[0].steps) == agent.asked == 1, "what was played is kept, and the code is not tried again"
+    assert scored(played) == played[1:]
+    assert failed(played) == played[1:]
+    assert faults_by_source(played) == {"agent": 1}
+    assert {one.task_id: one.fault for one in file.read(Trajectory)} == {one.task_id: one.fault for one in played}
+
+
+def test_a_long_traceback_is_cut():
+    def fall(depth: int) -> None:
+        if depth:
+            fall(depth - 1)
+        raise ValueError("x" * 100_000)
+
+    class Deep(Walker):
+        def act(self, view: AgentView) -> AgentReply:
+            fall(200)
+            raise AssertionError
+
+    fault = run_episode(RoomEnv(), Deep(), TASK_IDS[0], split="test").fault
+    assert fault is not None
+    assert len(fault.message) <= 500
+    assert len(fault.traceback) <= 8_000
+
+
+def test_a_reply_that_is_not_text_is_a_fault_of_the_agent():
+    reply = AgentReply.model_construct(text="look", action=["look"])
+    fault = run_episode(RoomEnv(), Fixed(reply), TASK_IDS[0], split="test").fault
+    assert fault is not None
+    assert (fault.source, fault.message) == ("agent", "the action of an AgentReply is text, not list")
+
+
+def test_half_a_character_can_be_written_down(tmp_path):
+    agent = Fixed(AgentReply(text="\ud83d", action="lo\ud83dk"))
+    played = run_episode(RoomEnv(step_limit=2), agent, TASK_IDS[0], split="test")
+    JsonlFile(tmp_path / "played.jsonl").append(played)
+    assert played.actions == ("lo?k", "lo?k")
+
+
+class Fixed:
+    """Always the same reply."""
+
+    name = "fixed"
+
+    def __init__(self, reply: AgentReply) -> None:
+        self.reply = reply
+
+    def act(self, view: AgentView) -> AgentReply:
+        return self.reply
+
+
+def test_a_batch_stops_when_the_agents_code_always_fails():
+    agent = Broken(KeyError("inventory"))
+    with pytest.raises(AgentError) as caught:
+        run_tasks(RoomEnv, agent, [TASK_IDS[0]] * 50, split="test")
+    assert agent.asked == HOPELESS
+    assert str(caught.value) == (
+        "the first 4 episodes were all broken: the agent's own code failed: KeyError: 'inventory'"
+    )
+
+
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), SystemExit(3), MemoryError(), CancelledError(), UsageError("no such critic")]
+)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_is_not_the_agents_own_failure_ends_the_batch(error, workers):
+    with pytest.raises(type(error)):
+        run_tasks(RoomEnv, Broken(error), TASK_IDS, split="test", workers=workers)
+
+
+def test_a_call_that_the_agents_own_client_cancelled_is_the_agents_fault():
+    (played,) = run_tasks(RoomEnv, Broken(asyncio.CancelledError()), TASK_IDS[:1], split="test")
+    assert played.fault is not None
+    assert (played.fault.source, played.fault.error) == ("agent", "CancelledError")
+
+
+def test_an_agent_that_cannot_draw_a_sample_loses_that_one_only():
+    class Choosy(Walker):
+        def with_sample(self, sample: int) -> Walker:
+            raise ZeroDivisionError(f"sample {sample}")
+
+    played = run_tasks(RoomEnv, Choosy(), [Episode(TASK_IDS[0]), Episode(TASK_IDS[0], 1)], split="test")
+    assert played[0].won
+    assert played[1].fault is not None
+    assert (played[1].fault.source, played[1].fault.message) == ("agent", "sample 1")
+
+
+def test_what_is_no_agent_is_refused():
+    with pytest.raises(UsageError, match="an agent has a `name`"):
+        run_tasks(RoomEnv, Walker.act, TASK_IDS, split="test")  # type: ignore[arg-type]
 
 
 def test_rules_that_fail_are_named_on_the_trajectory():

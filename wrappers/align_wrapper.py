@@ -18,9 +18,16 @@ from align_echo.interface import Interface
 from align_echo.sandbox import EngineReply, RefusedError, Returned, Sandbox, SandboxSession
 from align_echo.sandbox_source import prepare
 from align_echo.types import Violation
+from align_echo.wrappers.placebo import neutral_observation, neutral_rules
 from align_echo.wrappers.text_env import MAX_TEXT, TEXT_CHARACTERS, TextEnv
 
 StepResult = tuple[str, float, bool, bool, dict[str, Any]]
+
+LONGEST_LOOK = 1_000
+"""Characters of a read-only action that an interface may send, where the agent's own is not longer."""
+NOT_LOADED = "the interface does not load"
+GIVEN_UP = "bypassed after"
+"""How `interface_error` begins where the interface was not asked: no message of interface code begins so."""
 
 _OUTSIDE = re.compile(f"[^{re.escape(TEXT_CHARACTERS)}]")
 _PLAIN = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "—": "-", "…": "...", "→": "->", "•": "*"})
@@ -41,8 +48,9 @@ class LogEntry(NamedTuple):
 class AlignWrapper(gym.Wrapper[str, str, str, str]):
     """Adds an interface's rules to the task and its feedback to the observations.
 
-    `info` gains `rules` (at reset), `interface_error` (why the interface was bypassed on this turn, "" if it was not)
-    and `violations` (engine calls that were refused); `raw_observation` and `engine_calls` keep the engine's side.
+    `info` gains `rules` (at reset), `interface_error` (why the interface was bypassed on this turn, "" if it was not),
+    `violations` (engine calls that were refused) and `forged` (what it claimed against the environment: "reward",
+    "done"); `raw_observation` and `engine_calls` keep the engine's side.
     Each reset starts the interface anew. One wrapper belongs to one thread at a time; close it to free its worker.
     """
 
@@ -67,6 +75,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
         self._deaths = 0
         self._bypassed = ""
         self._violations: list[Violation] = []
+        self._forged: tuple[str, ...] = ()
         self._log: list[LogEntry] = []
 
     @property
@@ -82,7 +91,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
         raw, info = self.env.reset(seed=seed, options=options)
         self._opening = self._base.opening(raw)
         self._over, self._deaths, self._bypassed = False, 0, ""
-        self._log, self._violations = [], []
+        self._log, self._violations, self._forged = [], [], ()
         rules, error = "", ""
         if self.interface.use_rules or self.interface.use_feedback:
             try:
@@ -93,6 +102,8 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
             self._keep_log(0)
         if not self.interface.use_feedback:
             self._end_session()
+        if self.interface.placebo:
+            rules = neutral_rules(rules)
         info["rules"] = rules
         self._annotate(info, error)
         return f"{rules}\n\n{raw}"[:MAX_TEXT] if rules else raw, info
@@ -103,7 +114,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
             result = _step(self.env, action)
             self._annotate(result[4], self._bypassed)
             return result
-        self._turn = _Turn(self.env, self._base, str(action))
+        self._turn = _Turn(self.env, self._base, str(action)[:MAX_TEXT])
         try:
             result, error = self._take(self._turn)
         finally:
@@ -133,17 +144,25 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
         self._keep_log(number)
         _, reward, terminated, truncated, info = turn.end()
         self._note_forgery(returned, bool(info["won"]) or reward > 0, terminated or truncated, number)
-        return (clean(returned.observation), reward, terminated, truncated, info), ""
+        return (self._shown(returned.observation, info["raw_observation"]), reward, terminated, truncated, info), ""
+
+    def _shown(self, said: str, raw: str | None) -> str:
+        """What the agent is shown where the interface says something: that, or its placebo."""
+        if not self.interface.placebo:
+            return clean(said)
+        return neutral_observation(clean(said), None if raw is None else clean(raw[: self._sandbox.limits.text]))
 
     def _serve(self, requested: str) -> EngineReply:
         """Serve an engine call of interface code, or refuse it and write that down."""
         try:
             if self._turn is None:
                 raise RefusedError("env.step can only be called from WrapStep")
+            if len(requested) > max(len(self._turn.action), LONGEST_LOOK):
+                raise RefusedError(f"an action of more than {LONGEST_LOOK} characters that is not the agent's own")
             return self._turn.serve(requested)
         except RefusedError as refusal:
             number = self._turn.number if self._turn is not None else 0
-            violation = Violation(action=clean(requested)[:200], reason=str(refusal))
+            violation = Violation(action=clean(requested[:200])[:200], reason=str(refusal))
             self._violations.append(violation)
             self._log.append(LogEntry(number, "violation", f"{violation.action!r}: {violation.reason}"))
             raise
@@ -154,6 +173,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
             for name, claim, truth in (("reward", returned.reward, earned), ("done", returned.done, over))
             if claim > truth
         ]
+        self._forged = tuple(claims)
         if claims:
             self._log.append(LogEntry(number, "forged", f"claimed {' and '.join(claims)} against the environment"))
 
@@ -165,7 +185,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
         try:
             self._session = self._sandbox.open(self._source, contract, *self._opening, self._serve)
         except InterfaceError as failure:
-            self._bypassed = f"the interface does not load: {failure}"
+            self._bypassed = f"{NOT_LOADED}: {failure}"
             raise InterfaceError(self._bypassed) from failure
         return self._session
 
@@ -181,7 +201,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
             self._session = None
             self._deaths += 1
             if self._deaths >= self._sandbox.limits.deaths:
-                self._bypassed = f"bypassed after {self._deaths} lost sessions; the last: {message}"
+                self._bypassed = f"{GIVEN_UP} {self._deaths} lost sessions; the last: {message}"
         if self._bypassed:
             self._log.append(LogEntry(number, "bypassed", self._bypassed))
         return message
@@ -193,7 +213,8 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
     def _annotate(self, info: dict[str, Any], error: str) -> None:
         info["interface_error"] = error
         info["violations"] = tuple(self._violations)
-        self._violations = []
+        info["forged"] = self._forged
+        self._violations, self._forged = [], ()
 
 
 class _Turn:
@@ -209,18 +230,20 @@ class _Turn:
     def serve(self, requested: str) -> EngineReply:
         """Answer the agent's own action (once) and read-only actions. Raises `RefusedError` for all else.
 
+        Both are recognised as the engine reads them; the engine is sent the agent's own words all the same.
+
         Where the agent's own action is read-only, the first call is the turn and later ones repeat its answer, so that
         it does not matter whether the interface meant to look or to forward. Once the episode is over a look is
         answered with the turn's own observation: the environment is not asked any more.
         """
-        own = requested.strip() == self.action.strip()
-        read_only = self._base.contract.is_read_only(requested.strip())
+        own = self._is_own(requested)
+        read_only = self._base.read_only(requested)
         if self._result is None:
             if own:
                 self._result = _step(self._env, self.action)
                 return self._reply(self._result[0], self._result[1])
             if read_only:
-                return self._reply(self._base.probe(requested.strip()), 0.0)
+                return self._reply(self._base.look(read_only), 0.0)
             raise RefusedError("neither the agent's own action nor a read-only one")
         over = self._result[2] or self._result[3]
         if read_only and (own or over):
@@ -228,7 +251,7 @@ class _Turn:
         if over:
             raise RefusedError("the episode is over")
         if read_only:
-            return self._reply(self._base.probe(requested.strip()), 0.0)
+            return self._reply(self._base.look(read_only), 0.0)
         if own:
             raise RefusedError("the agent's own action was already carried out on this turn")
         raise RefusedError("neither the agent's own action nor a read-only one")
@@ -241,10 +264,17 @@ class _Turn:
         """The turn's result without the interface: the agent's own action is carried out if it was not yet."""
         return self._result if self._result is not None else _step(self._env, self.action)
 
+    def _is_own(self, requested: str) -> bool:
+        """Whether the engine reads the agent's own action in what is asked for. What is no action is nobody's."""
+        if requested.strip() == self.action.strip():
+            return True
+        read = self._base.as_read(requested)
+        return read != "" and read == self._base.as_read(self.action)
+
     def _reply(self, observation: str, reward: float) -> EngineReply:
         state = self._base.state
         over = self._result is not None and (self._result[2] or self._result[3])
-        return EngineReply(observation, reward, bool(over), state.won, state.score)
+        return EngineReply(observation[:MAX_TEXT], reward, bool(over), state.won, self._base.told_score)
 
 
 def _step(env: gym.Env[str, str], action: str) -> StepResult:

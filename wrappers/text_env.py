@@ -62,6 +62,7 @@ class Info(TypedDict):
     rules: NotRequired[str]
     interface_error: NotRequired[str]
     violations: NotRequired[tuple[Any, ...]]
+    forged: NotRequired[tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,10 @@ class TextEnv(gym.Env[str, str], abc.ABC):
     def _probe(self, action: str) -> str:
         """Answer one of the contract's read-only actions without changing anything."""
 
+    def _answer_look(self, action: str) -> str:
+        """Answer interface code that looks, where that is not `_probe`."""
+        return self._probe(action)
+
     @property
     @abc.abstractmethod
     def goal(self) -> str:
@@ -167,6 +172,13 @@ class TextEnv(gym.Env[str, str], abc.ABC):
     def as_read(self, action: str) -> str:
         """The action as the engine reads it: two that it takes for one are alike."""
         return action.strip()
+
+    def read_only(self, action: str) -> str:
+        """The read-only action of the contract that an action is, as it is written or as the engine reads it; "" for
+        any other action."""
+        if not self.contract.read_only_actions:
+            return ""
+        return next((form for form in (action.strip(), self.as_read(action)) if self.contract.is_read_only(form)), "")
 
     def opening(self, observation: str) -> tuple[str, str]:
         """The initial observation and the task, as interface code of this environment is given them."""
@@ -212,11 +224,11 @@ class TextEnv(gym.Env[str, str], abc.ABC):
 
     def probe(self, action: str) -> str:
         """Look without acting: only the contract's read-only actions; takes no turn. Raises `UsageError` otherwise."""
-        self._check_running()
-        if not self.contract.is_read_only(action):
-            raise UsageError(f"{action!r} is not a read-only action of {self.contract.environment}")
-        self._engine_calls += 1
-        return self._ask(self._probe, action)
+        return self._looked(self._probe, action)
+
+    def look(self, action: str) -> str:
+        """What interface code is told that looks: as `probe`, unless the engine's own users know it otherwise."""
+        return self._looked(self._answer_look, action)
 
     def render(self) -> str:
         """The last observation."""
@@ -242,6 +254,11 @@ class TextEnv(gym.Env[str, str], abc.ABC):
     def state(self) -> EngineState:
         """The engine's last answer to a reset or to the agent's own action."""
         return self._state
+
+    @property
+    def told_score(self) -> float:
+        """The score that interface code is told, 1 for 100 points: the state's, or what the engine's own users know."""
+        return self._state.score
 
     @property
     def over(self) -> bool:
@@ -270,6 +287,13 @@ class TextEnv(gym.Env[str, str], abc.ABC):
         if self._state.admissible_actions is not None:
             info["admissible_actions"] = self._state.admissible_actions
         return dict(info)
+
+    def _looked(self, answer: Callable[[str], str], action: str) -> str:
+        self._check_running()
+        if not self.contract.is_read_only(action):
+            raise UsageError(f"{action!r} is not a read-only action of {self.contract.environment}")
+        self._engine_calls += 1
+        return self._ask(answer, action)
 
     def _end_turn(
         self, observation: str, reward: float, raw_observation: str | None

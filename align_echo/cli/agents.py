@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from align_echo.agents.conversation import ChatAgent
+from align_echo.agents.conversation import MAX_TOKENS, ChatAgent
 from align_echo.agents.novice_model import SCRIPTED_MODELS, NoviceModel, scripted_name
 from align_echo.agents.novices import make_novice
 from align_echo.agents.planning import Planning
@@ -41,6 +42,9 @@ AGENTS = {
     "random": "draws among the actions that the engine accepts or offers: a floor, not an agent",
 }
 NOVICE = "novice"
+MODEL_VARIABLE = "ALIGN_ECHO_MODEL"
+"""Names the model of commands that name none."""
+
 WORKERS_WITH_ENDPOINT = 8
 WORKERS_WITH_LOCAL_MODEL = 32
 NO_STEP_LIMIT = 10**9
@@ -70,6 +74,16 @@ def choose_player(
     if not needs_model(agent):
         return Player(agent, None)
     return Player(agent, model or (POCKET if ready and agent == Vanilla.kind else NOVICE))
+
+
+def refuse_idle_model(player: Player, model: str | None) -> None:
+    """Raises `UsageError` for a model that the command names and nobody would ask. One that the environment variable
+    names is there for other commands."""
+    if player.model is None and model is not None and model != os.environ.get(MODEL_VARIABLE):
+        raise UsageError(
+            f"the agent {player.agent} asks no model: leave --model out, or name an agent that asks one with --agent "
+            f"({', '.join(CHAT_AGENTS)})"
+        )
 
 
 def needs_model(name: str) -> bool:
@@ -122,10 +136,11 @@ def build_agent(
     data_root: Path | None,
     seed: int,
     temperature: float | None = None,
+    max_tokens: int | None = None,
 ) -> Agent:
-    """The agent of a name that `choose_player` gave; `temperature` None is the agent's own.
+    """The agent of a name that `choose_player` gave; `temperature` and `max_tokens` None are the agent's own.
 
-    Raises `UsageError` if it lacks its model, or has none to set a temperature of, or that is no number.
+    Raises `UsageError` if it lacks its model, or has none to set them of, or a temperature that is no number.
     """
     if temperature is not None and not math.isfinite(temperature):
         raise UsageError(f"--temperature must be a number, not {temperature}")
@@ -137,9 +152,12 @@ def build_agent(
         if model is None:
             raise UsageError(f"the agent {name} needs a chat model")
         kind = CHAT_AGENTS[name]
-        return kind(model) if temperature is None else kind(model, temperature=temperature)
-    if temperature is not None:
-        raise UsageError(f"the agent {name} asks no model: leave --temperature out")
+        limit = MAX_TOKENS if max_tokens is None else max_tokens
+        given = {} if temperature is None else {"temperature": temperature}
+        return kind(model, max_tokens=limit, **given)
+    for option, value in (("--temperature", temperature), ("--max-tokens", max_tokens)):
+        if value is not None:
+            raise UsageError(f"the agent {name} asks no model: leave {option} out")
     if name in ("expert", "random"):
         from align_echo.agents.privileged import Expert, RandomChoice
 

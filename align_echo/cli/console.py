@@ -6,6 +6,7 @@ Results go to standard output, progress and notes to standard error.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -17,8 +18,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from align_echo.errors import EngineError, ModelError
-from align_echo.types import Usage
+from align_echo.errors import AgentError, EngineError, ModelError
+from align_echo.faults import BROKE, fault_text
+from align_echo.types import Fault, Usage
 
 MIN_WIDTH = 132
 """Width of tables where there is no terminal to ask."""
@@ -50,6 +52,7 @@ class Display:
         self._done = 0
         self._total = 0
         self._won = 0
+        self._broken: Counter[str] = Counter()
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
@@ -61,6 +64,9 @@ class Display:
     ) -> None:
         if self._console.is_terminal:
             self._live.stop()
+        if error is None and self._broken["agent"]:
+            count = self._broken["agent"]
+            note(f"{BROKE['agent']} in {count} episodes, which have no score: their trajectories hold tracebacks")
 
     def stage(self, title: str, total: int, done: int = 0) -> None:
         """Begin a stage of `total` episodes, of which `done` were finished earlier."""
@@ -81,6 +87,17 @@ class Display:
         elif self._done == self._total or self._done % max(1, self._total // LINES_PER_STAGE) == 0:
             note(f"{self._title}: {self._done}/{self._total}, won {self._won}")
 
+    def broke(self, task_id: str, fault: Fault) -> None:
+        """An episode has ended in a fault. The first by each source is told at once, later ones are counted."""
+        if fault.source not in self._broken:
+            self.say(f"{task_id}: {fault_text(fault)}; the episode has no score")
+        self._broken.update([fault.source])
+
+    @property
+    def agent_broke(self) -> bool:
+        """Whether the agent's own code failed in any episode."""
+        return bool(self._broken["agent"])
+
     def status(self, text: str) -> None:
         """What is being done right now. Off a terminal only a new kind of work is a line ("kind: 3 of 12")."""
         if self._bar is not None:
@@ -99,6 +116,17 @@ class Display:
             note(text)
 
 
+def leave(*, agent_broke: bool, trouble: str = "", warning: str = "") -> None:
+    """The end of a verb that plays: exit status 1 if the agent's own code failed in any episode, or if an interface did
+    not work, which the last line then says (`trouble`). A `warning` is said and changes no status."""
+    if warning:
+        note(warning)
+    if trouble:
+        note(trouble)
+    if agent_broke or trouble:
+        raise typer.Exit(1)
+
+
 def cost(usage: Usage) -> None:
     """Say what was spent, if anything was."""
     if usage.prompt_tokens:
@@ -113,12 +141,13 @@ def new_folder(verb: str, environment: str) -> Path:
 
 @contextmanager
 def resumable(out: Path) -> Iterator[None]:
-    """Turn Ctrl-C into a line that says how to go on and exit status 130; a broken model or engine says it too."""
+    """Turn Ctrl-C into a line that says how to go on and exit status 130; a broken agent, model or engine says it too.
+    """
     hint = f"what is finished is kept; to go on, repeat the command with: --resume --out {out}"
     try:
         yield
     except KeyboardInterrupt:
         note(f"stopped; {hint}")
         raise typer.Exit(130) from None
-    except (EngineError, ModelError) as error:
+    except (AgentError, EngineError, ModelError) as error:
         raise type(error)(f"{error}; {hint}") from error

@@ -13,7 +13,7 @@ import typer
 
 from align_echo.cli import options
 from align_echo.cli.collect import Drawing, States, collect_into
-from align_echo.cli.console import new_folder
+from align_echo.cli.console import leave, new_folder
 from align_echo.cli.critic_evaluate import evaluate_critic_into
 from align_echo.cli.fit import fit_into
 from align_echo.cli.fit_reasoning import fit_reasoning_into
@@ -77,7 +77,7 @@ def collect(
     split = split or spec.train_split
     all_tasks = list_tasks(env, split=split, data_root=data_root)
     drawing = Drawing(candidates, temperature, top_k, top_p, guide, states)
-    collect_into(
+    collected = collect_into(
         path,
         env,
         agent=agent,
@@ -93,6 +93,7 @@ def collect(
         data_root=data_root,
         resume=resume,
     )
+    leave(agent_broke="agent" in collected.faults_by_source)
 
 
 @critic.command("train")
@@ -255,7 +256,8 @@ def flywheel(
         seed=seed,
         workers=workers,
     )
-    turn(path, wheel, resume=resume)
+    turned = turn(path, wheel, resume=resume)
+    leave(agent_broke=any("agent" in one.collected.faults_by_source for one in turned.rounds))
 
 
 def _folder(out: Path | None, resume: bool, verb: str, what: str) -> Path:

@@ -30,9 +30,11 @@ from align_echo.flywheel.labelling import Conversation, proposed
 from align_echo.flywheel.opinions import RatedEpisode, distinct, opinions
 from align_echo.flywheel.trial import Trial, states_of, trial
 from align_echo.interface import write_atomically
+from align_echo.locking import FolderLock
 from align_echo.models import ScriptedModel, load_model
 from align_echo.models.names import folder_of
 from align_echo.models.recording import weights_of
+from align_echo.reading import parse_json
 
 COMMAND = "critic evaluate"
 TOLD = 10
@@ -85,6 +87,7 @@ def evaluate_critic_into(
         note(f"{len(everything) - len(episodes)} episodes are in several of the collections: each counts once")
     note(f"asking {name} about {sum(len(proposed(step)) for one in played for step in one.steps):,} actions")
     path.mkdir(parents=True, exist_ok=True)
+    lock = FolderLock(path)
     write_atomically(path / "config.json", json.dumps(config, indent=2) + "\n")
     with resumable(path):
         said = opinions(critic, episodes, path, on_episode=lambda done: _tell(done, len(episodes)))
@@ -92,6 +95,7 @@ def evaluate_critic_into(
         raise ModelError(f"{name} said neither correct nor wrong of any action: it cannot be put on trial")
     result = trial(states_of(played, labelled, said, chosen), chosen, temperature=temperature, seed=seed)
     write_atomically(path / "summary.json", result.model_dump_json(indent=2) + "\n")
+    lock.close()
     show_trial(result)
     print(f"written: {path / 'summary.json'}")
     return result
@@ -100,7 +104,7 @@ def evaluate_critic_into(
 def _sees(folder: Path) -> bool:
     """Whether the model of a folder looks at pictures."""
     try:
-        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        found = parse_json((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
     return isinstance(found, dict) and "vision_config" in found
@@ -121,7 +125,7 @@ def episodes_of(collection: Path) -> list[RatedEpisode]:
 def chat_of(collection: Path) -> Conversation:
     """The words in which the agent of a collection is asked. Raises `UsageError` if it is not known here."""
     try:
-        agent = json.loads((collection / "config.json").read_text(encoding="utf-8"))["agent"]
+        agent = parse_json((collection / "config.json").read_text(encoding="utf-8"))["agent"]
         return CHAT_AGENTS[agent](ScriptedModel(())).conversation
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UsageError(f"{collection / 'config.json'} does not say which agent played: collect anew") from error

@@ -15,13 +15,14 @@ from importlib.util import find_spec
 from rich.text import Text
 
 from align_echo import __version__
-from align_echo.cli.agents import choose_player
+from align_echo.cli.agents import MODEL_VARIABLE, choose_player
 from align_echo.cli.console import stdout
 from align_echo.cli.generate_interface import can_write
-from align_echo.cli.options import MODEL_VARIABLE
-from align_echo.errors import AlignEchoError
+from align_echo.errors import AlignEchoError, install_line
 from align_echo.interface import shipped_interfaces
+from align_echo.models.endpoint import TIMEOUT_VARIABLE, URL_VARIABLE, resolve_base_url, resolve_key, resolve_timeout
 from align_echo.models.names import POCKET, POCKET_ENVIRONMENTS, what_pocket_lacks
+from align_echo.redaction import KEY_VARIABLES
 from align_echo.wrappers.catalogue import EnvironmentSpec, environments, tasks
 from align_echo.wrappers.data_source import games_of
 from align_echo.wrappers.miniwob.chromium import find_chromium, find_fonts
@@ -37,9 +38,8 @@ PACKAGES = {
 }
 """Distribution name -> module: what the base install brings."""
 
-KEYS = ("ALIGN_ECHO_API_KEY", "OPENAI_API_KEY")
 SETTINGS = (
-    *(MODEL_VARIABLE, "OPENAI_BASE_URL", "ALFWORLD_DATA", "WEBSHOP_DATA", "ALIGN_ECHO_CACHE"),
+    *(MODEL_VARIABLE, URL_VARIABLE, TIMEOUT_VARIABLE, "ALFWORLD_DATA", "WEBSHOP_DATA", "ALIGN_ECHO_CACHE"),
     *("MINIWOB_CHROME_BINARY", "MINIWOB_CHROMEDRIVER"),
 )
 
@@ -73,7 +73,7 @@ def _installed() -> Iterator[Finding]:
         if version and find_spec(module) is not None:
             yield Finding(package, version)
         else:
-            yield Finding(package, "not installed", False, "pip install --force-reinstall align-echo")
+            yield Finding(package, "not installed", False, "pip install . in a checkout of align-echo")
     yield Finding("shipped interfaces", ", ".join(shipped_interfaces()) or "none")
 
 
@@ -117,7 +117,7 @@ def _local_models() -> Iterator[Finding]:
 
 def _extra(package: str, extra: str, what_for: str) -> Finding:
     if find_spec(package) is None:
-        return Finding(package, "not installed", False, f"{what_for}: pip install 'align-echo[{extra}]'")
+        return Finding(package, "not installed", False, f"{what_for}: {install_line(extra)}")
     return Finding(package, _version(package))
 
 
@@ -129,7 +129,12 @@ def _version(package: str) -> str:
 
 
 def _keys() -> Iterator[Finding]:
-    present = [name for name in KEYS if os.environ.get(name)]
+    present = [name for name in KEY_VARIABLES if os.environ.get(name, "").strip()]
+    try:
+        resolve_key(None)
+    except AlignEchoError as error:
+        yield Finding("key for chat models", f"${present[0]} cannot be used", False, str(error))
+        return
     if present:
         yield Finding("key for chat models", f"${present[0]} is set")
         return
@@ -142,6 +147,13 @@ def _setting(name: str) -> Finding:
     if name == MODEL_VARIABLE:
         backend = "llm" if value and can_write(value) else "probe"
         value = f"{value or 'not set'}; generate-interface --backend auto takes {backend}"
+    try:
+        if value and name == URL_VARIABLE:
+            value = resolve_base_url(value)
+        if value and name == TIMEOUT_VARIABLE:
+            value = f"{resolve_timeout(None):g} s"
+    except AlignEchoError as error:
+        return Finding(f"${name}", "cannot be used", False, str(error))
     return Finding(f"${name}", value or "not set")
 
 
@@ -151,9 +163,17 @@ def _data() -> Iterator[Finding]:
 
 
 def _data_of(spec: EnvironmentSpec) -> Finding:
-    try:
-        counts = [f"{len(tasks(spec.name, split=split))} {split}" for split in spec.splits]
-    except (AlignEchoError, ImportError) as error:
-        return Finding(f"{spec.name} tasks", "not available", False, " ".join(str(error).split()))
+    """How many tasks each split has. One that is missing takes nothing from the others; why it is, is the advice."""
+    counts, missing, reasons = [], [], []
+    for split in spec.splits:
+        try:
+            counts.append(f"{len(tasks(spec.name, split=split))} {split}")
+        except (AlignEchoError, ImportError) as error:
+            missing.append(split)
+            reasons.append(" ".join(str(error).split()))
+    subject, advice = f"{spec.name} tasks", "; ".join(dict.fromkeys(reasons))
+    if not counts:
+        return Finding(subject, "not available", False, advice)
     played = games_of(spec, None)
-    return Finding(f"{spec.name} tasks", ", ".join(counts) + (f" ({played})" if played else ""))
+    absent = f"; no {', no '.join(missing)}" if missing else ""
+    return Finding(subject, ", ".join(counts) + (f" ({played})" if played else "") + absent, not missing, advice)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
 from align_echo.cli import options
-from align_echo.cli.agents import about, choose_player, workers_for
-from align_echo.cli.console import Display, cost, new_folder, note, resumable, stdout
+from align_echo.cli.agents import about, choose_player, refuse_idle_model, workers_for
+from align_echo.cli.console import Display, cost, leave, new_folder, note, resumable, stdout
 from align_echo.cli.plan import Models, Plan, build_player, choose_judge, config_of, play_part, try_reset
 from align_echo.cli.refine import choose_refining, refine, refining_on_record, show_rounds
 from align_echo.errors import UsageError
-from align_echo.evaluate.comparison import BASELINE, Comparison, compare, variants_of
+from align_echo.evaluate.comparison import BASELINE, PLACEBO, Comparison, compare, variants_of
 from align_echo.evaluate.folder import EvaluationFolder, check_folder
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.evaluate.tables import NAMES, tables
 from align_echo.interface import Interface
+from align_echo.sandbox import printable
+from align_echo.trouble import Conduct, overstepped, tell, verdict
 from align_echo.types import Agent, ChoiceCounts, Trajectory, Usage
 from align_echo.wrappers.catalogue import check_split, environment, resolve_interface
 from align_echo.wrappers.catalogue import tasks as list_tasks
@@ -29,8 +32,9 @@ def evaluate(
     rules: Annotated[bool, typer.Option("--rules/--no-rules", help="InferRules on or off.")] = True,
     feedback: Annotated[bool, typer.Option("--feedback/--no-feedback", help="WrapStep on or off.")] = True,
     compare_all: Annotated[
-        bool, typer.Option("--compare", help="All four: no interface, rules only, feedback only, both.")
+        bool, typer.Option("--compare", help="All: no interface, its placebo, rules only, feedback only, both.")
     ] = False,
+    placebo: options.Placebo = True,
     split: Annotated[str | None, typer.Option("--split", help="Default: the environment's test split.")] = None,
     tasks: Annotated[int | None, typer.Option("--tasks", help="How many; default: all of the split.")] = None,
     episodes_per_task: Annotated[
@@ -47,6 +51,7 @@ def evaluate(
     model: options.Model = None,
     base_url: options.BaseUrl = None,
     temperature: options.Temperature = None,
+    max_tokens: options.MaxTokens = None,
     seed: options.Seed = 0,
     workers: options.Workers = None,
     out: options.Out = None,
@@ -57,13 +62,18 @@ def evaluate(
     spec = environment(env)
     split = check_split(spec, split or spec.test_split)
     chosen = choose_player(agent, model, (spec.name,))
+    refuse_idle_model(chosen, model)
     refining = choose_refining(refine_rounds, critic, critic_form, chosen, compare_all=compare_all)
     plan = Plan(
         spec=spec,
         split=split,
         interface=interface,
         variants=choose_variants(
-            resolve_interface(spec, interface), rules=rules, feedback=feedback, compare_all=compare_all
+            resolve_interface(spec, interface),
+            rules=rules,
+            feedback=feedback,
+            compare_all=compare_all,
+            placebo=placebo,
         ),
         task_ids=pick_tasks(
             list_tasks(env, split=split, data_root=data_root), tasks, task_type=spec.task_type, seed=seed
@@ -74,6 +84,7 @@ def evaluate(
         workers=workers or workers_for(chosen),
         data_root=data_root,
         temperature=temperature,
+        max_tokens=max_tokens,
         samples=episodes_per_task,
         best_of=best_of,
         judge=choose_judge(best_of, judge, chosen, pick=pick, abstain_below=abstain_below, reasoning=reasoning),
@@ -98,19 +109,24 @@ def evaluate(
             display.status("replaying the actions in the plain environment")
             result = compare(spec, trajectories, seed=seed, data_root=data_root)
         summary = folder.finish(result)
-        _show(plan, player, result)
+        conducts = {NAMES[name]: one.conduct for name, one in result.variants.items()}
+        _show(plan, player, result, conducts)
     else:
         with resumable(path), Display() as display:
             rounds = refine(plan, plan.refining, player, models, folder, display)
         summary = folder.finish(rounds)
+        conducts = {rounds.interface: rounds.conduct}
         show_rounds(plan, player, rounds)
     print(f"written: {summary} and the trajectories beside it")
+    leave(agent_broke=display.agent_broke, trouble=verdict(conducts), warning=overstepped(conducts))
 
 
 def choose_variants(
-    interface: Interface | None, *, rules: bool, feedback: bool, compare_all: bool
+    interface: Interface | None, *, rules: bool, feedback: bool, compare_all: bool, placebo: bool = True
 ) -> dict[str, Interface | None]:
     """The variants to play, by name. Raises `UsageError` for switches that leave nothing to play or to compare."""
+    if not placebo and not compare_all:
+        raise UsageError("--no-placebo leaves a variant of --compare out: add --compare")
     if compare_all and not (rules and feedback):
         raise UsageError("--compare plays every variant: leave out --no-rules and --no-feedback")
     if interface is None:
@@ -123,7 +139,7 @@ def choose_variants(
         raise UsageError("with --no-rules and --no-feedback nothing is left: say --interface none")
     found = variants_of(interface)
     if compare_all:
-        return found
+        return {name: one for name, one in found.items() if placebo or name != PLACEBO}
     name = "full" if rules and feedback else "rules" if rules else "feedback"
     return {name: found[name]}
 
@@ -145,18 +161,20 @@ def play(plan: Plan, agent: Agent, folder: EvaluationFolder, display: Display) -
     }
 
 
-def _show(plan: Plan, player: Agent, result: Comparison) -> None:
+def _show(plan: Plan, player: Agent, result: Comparison, conducts: Mapping[str, Conduct]) -> None:
     console = stdout()
     for table in tables(result):
         console.print(table)
         console.print()
+    for line in tell(conducts):
+        print(line)
     interface = next((one for one in plan.variants.values() if one is not None), None)
     if interface is not None:
         rules = interface.provenance.rules
         tried = f"{sum(rule.evidence.support for rule in rules)} experiments for, "
         tried += f"{sum(rule.evidence.refuted for rule in rules)} against"
         print(f"interface: {plan.interface} ({interface.name}@{interface.content_hash}), made by ", end="")
-        print(f"{interface.provenance.backend}, {len(rules)} rules on record ({tried})")
+        print(f"{printable(interface.provenance.backend)}, {len(rules)} rules on record ({tried})")
     print(about(plan.player, player))
     if result.games:
         print(f"games: {result.games}")

@@ -130,7 +130,7 @@ def fit_into(
     asked = asked_of(lessons, model, source, share, ["critic/verdict"], settings)
     check_folder(path, asked, resume=resume)
     material = _prepare(source, settings, lessons)
-    open_folder(path, asked)
+    lock = open_folder(path, asked, resume=resume)
     counts = f"{len(material.ids):,} held out, {material.too_long:,} too long"
     if material.asked.one_sided:
         counts += f", {material.asked.one_sided:,} of states whose actions are all right or all wrong"
@@ -147,6 +147,7 @@ def fit_into(
             one_sided=material.asked.one_sided,
         )
         write_atomically(path / "summary.json", fitted.model_dump_json(indent=2) + "\n")
+    lock.close()
     tell(held_out, temperature, "task")
     print(f"written: {path / CRITIC}, to be named as --judge, --guide or --critic")
     return fitted

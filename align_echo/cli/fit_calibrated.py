@@ -22,7 +22,7 @@ from align_echo.critic.calibration import (
 )
 from align_echo.critic.scoring import Calibrated, write_calibration
 from align_echo.critic.verdict import Verdict
-from align_echo.train.run_folder import whole_checkpoints
+from align_echo.train.run_folder import newest_checkpoint
 
 if TYPE_CHECKING:
     from align_echo.flywheel.verdict_trainer import LearningSettings, Telling
@@ -51,7 +51,7 @@ def fit_calibrated(path: Path, material: Material, settings: LearningSettings) -
     from align_echo.flywheel.verdict_trainer import Telling
 
     checkpoints = path / CHECKPOINTS
-    learned = material.fit(checkpoints, resume=bool(whole_checkpoints(checkpoints)), telling=Telling(note))
+    learned = material.fit(checkpoints, resume=bool(newest_checkpoint(checkpoints)), telling=Telling(note))
     folder = beside(path)
     critic = merged(learned, settings.weights, folder)
     unjudged = material.unjudged()

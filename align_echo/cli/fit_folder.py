@@ -20,7 +20,9 @@ from align_echo.align.run_folder import clear
 from align_echo.errors import UsageError
 from align_echo.flywheel.lessons import Lessons
 from align_echo.interface import write_atomically
+from align_echo.locking import FolderLock, check_free
 from align_echo.prompts import prompt_hash
+from align_echo.reading import json_object
 from align_echo.train.run_folder import whole_checkpoints
 from align_echo.types import Frozen
 
@@ -72,26 +74,26 @@ def asked_of(
 
 
 def check_folder(path: Path, asked: Mapping[str, Any], *, resume: bool) -> None:
-    """Refuse a folder of something else, without touching it. One without a checkpoint is begun anew. By what paths
-    the collections and a model whose weights are on record are named is no matter. Raises `UsageError`.
+    """Refuse a folder of something else, or that another process works in, without touching it. One without a
+    checkpoint is begun anew. By what paths the collections and a model whose weights are on record are named is no
+    matter. Raises `UsageError`.
     """
     if path.exists() and not path.is_dir():
         raise UsageError(f"{path} is a file; --out names a folder")
+    check_free(path)
     there = path.exists() and any(path.iterdir())
     if resume and not there:
         raise UsageError(f"there is no critic's training to resume in {path}")
     if not there:
         return
-    try:
-        stored = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    stored = json_object(path / "config.json")
+    if stored is not None and stored.get("command") != COMMAND:
         stored = None
-    ours = isinstance(stored, dict) and stored.get("command") == COMMAND
     if not resume:
-        if ours and _made_nothing(path):
+        if stored is not None and _made_nothing(path):
             return
         raise UsageError(f"{path} is not empty: add --resume to go on with it, or name another --out")
-    if not ours:
+    if stored is None:
         raise UsageError(f"there is no critic's training to resume in {path}")
     names = {"collections", "model"} if asked.get("weights") else {"collections"}
     other = sorted(key for key in {*stored, *asked} - names if stored.get(key) != asked.get(key))
@@ -99,13 +101,19 @@ def check_folder(path: Path, asked: Mapping[str, Any], *, resume: bool) -> None:
         raise UsageError(f"{path} was started with another {other[0]}: resume with the same, or name another --out")
 
 
-def open_folder(path: Path, asked: Mapping[str, Any]) -> None:
-    """Make the folder. Checkpoints that were not written to their end are dropped."""
+def open_folder(path: Path, asked: Mapping[str, Any], *, resume: bool) -> FolderLock:
+    """Make the folder, and keep other processes out of it. Checkpoints that were not written to their end are dropped.
+
+    Raises `UsageError` if another process works in it, or has begun to since it was checked.
+    """
     path.mkdir(parents=True, exist_ok=True)
+    lock = FolderLock(path)
+    check_folder(path, asked, resume=resume)
     write_atomically(path / "config.json", json.dumps(asked, indent=2) + "\n")
     for part in (CHECKPOINTS, WARM):
         whole = {one.name for one in whole_checkpoints(path / part)}
         clear(path / part, {one.name for one in (path / part).glob("checkpoint-*")} - whole)
+    return lock
 
 
 def beside(path: Path) -> Path:

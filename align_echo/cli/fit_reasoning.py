@@ -82,12 +82,13 @@ def fit_reasoning_into(
         if lessons.tested:
             check_both({one.label(lessons.rule) for one in tested}, longest)
         imitated(labelled(learned, lessons.rule), critic.encoder, settings)
-        open_folder(path, asked)
+        lock = open_folder(path, asked, resume=resume)
         note(f"learning from {len(learned):,} actions by the rule {lessons.rule!r}; {len(tested):,} held out")
         with resumable(path):
             _learn(path, crew, learned, lessons.rule, settings)
             too_long = len(lessons.learned) + len(lessons.tested) - len(learned) - len(tested)
             fitted = _finish(path, crew, source, settings, lessons, learned, tested, too_long)
+        lock.close()
     finally:
         crew.close()
     if fitted.held_out is None:

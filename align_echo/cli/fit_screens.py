@@ -122,7 +122,7 @@ def fit_screens_into(
     learned, tested = _divided(folder, proposed, share, settings.seed)
     learner, encoder = _begin(model, settings.seed)
     material = _Material(settings, learner, encoder, learned, tested)
-    open_folder(path, asked)
+    lock = open_folder(path, asked, resume=resume)
     note(f"learning from {len(learned):,} actions; {len(tested):,} held out")
     with resumable(path):
         temperature, held_out = fit_calibrated(path, material, settings)
@@ -134,6 +134,7 @@ def fit_screens_into(
             held_out=held_out,
         )
         write_atomically(path / "summary.json", fitted.model_dump_json(indent=2) + "\n")
+    lock.close()
     tell(held_out, temperature, "episode")
     print(f"written: {path / CRITIC}, to be named as --critic of align-echo critic gui-steps")
     return fitted

@@ -17,7 +17,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
+
+from pydantic import ValidationError
 
 from align_echo import __version__
 from align_echo.cli.agents import choose_player, require_expert
@@ -36,11 +38,13 @@ from align_echo.flywheel.collection import Collected
 from align_echo.flywheel.trial import CEILING, Success, Trial
 from align_echo.interface import write_atomically
 from align_echo.intervals import Rate
+from align_echo.locking import FolderLock
 from align_echo.types import Frozen
 from align_echo.wrappers.catalogue import EnvironmentSpec, check_split, environment
 from align_echo.wrappers.catalogue import tasks as list_tasks
 
 COMMAND = "critic flywheel"
+Made = TypeVar("Made", bound=Frozen)
 Begin = Literal["start", "last"]
 """What the critic of a later round begins as: what the first one did, or the critic of the round before."""
 
@@ -118,6 +122,7 @@ def turn(path: Path, wheel: Wheel, *, resume: bool) -> Flywheel:
     config = json.loads(json.dumps(wheel.on_record()))
     check_folder(path, config, resume=resume)
     path.mkdir(parents=True, exist_ok=True)
+    lock = FolderLock(path)
     write_atomically(path / "config.json", json.dumps(config, indent=2) + "\n")
     _collect(path / "held-out", _tested(wheel), wheel.test_split, tests, wheel.seed, guide=None)
     rounds: list[Turned] = []
@@ -135,6 +140,7 @@ def turn(path: Path, wheel: Wheel, *, resume: bool) -> Flywheel:
         rounds=tuple(rounds),
     )
     write_atomically(path / "summary.json", summary.model_dump_json(indent=2) + "\n")
+    lock.close()
     _show(summary)
     print(f"written: {path / 'summary.json'}; the last critic is {_critic(path, wheel.rounds)}")
     return summary
@@ -182,7 +188,7 @@ def _collect(
     folder: Path, wheel: Wheel, split: str, tasks: list[str], seed: int, *, guide: str | None, number: int = 1
 ) -> Collected:
     if (folder / "summary.json").is_file():
-        return Collected.model_validate_json((folder / "summary.json").read_bytes())
+        return _made(Collected, folder)
     return collect_into(
         folder,
         wheel.env,
@@ -204,7 +210,7 @@ def _collect(
 
 def _fit(folder: Path, wheel: Wheel, start: str, collections: list[Path]) -> Fitted:
     if (folder / "summary.json").is_file():
-        return Fitted.model_validate_json((folder / "summary.json").read_bytes())
+        return _made(Fitted, folder)
     return fit_into(
         folder,
         collections,
@@ -219,10 +225,19 @@ def _fit(folder: Path, wheel: Wheel, start: str, collections: list[Path]) -> Fit
 
 def _rate(folder: Path, wheel: Wheel, critic: Path, held_out: Path) -> Trial:
     if (folder / "summary.json").is_file():
-        return Trial.model_validate_json((folder / "summary.json").read_bytes())
+        return _made(Trial, folder)
     return evaluate_critic_into(
         folder, str(critic), [held_out], rule=wheel.rule, base_url=None, seed=wheel.seed, resume=_begun(folder)
     )
+
+
+def _made(kind: type[Made], folder: Path) -> Made:
+    """The summary of a part that is finished. Raises `UsageError` if it is damaged."""
+    try:
+        return kind.model_validate_json((folder / "summary.json").read_bytes())
+    except ValidationError as error:
+        said = error.errors()[0]["msg"]
+        raise UsageError(f"{folder / 'summary.json'} is damaged ({said}): delete it and resume") from error
 
 
 def _begun(folder: Path) -> bool:

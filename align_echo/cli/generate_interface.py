@@ -11,7 +11,7 @@ from rich.text import Text
 
 from align_echo.align.backend import Backend
 from align_echo.align.events import Event, Progress
-from align_echo.align.loop import ITERATIONS, Generated, generate
+from align_echo.align.loop import ITERATIONS, Generated, generate, told
 from align_echo.align.run_folder import RunFolder
 from align_echo.align.world import World
 from align_echo.cli import options
@@ -25,11 +25,12 @@ from align_echo.cli.agents import (
     endpoint_on_record,
     is_scripted,
     model_on_record,
+    refuse_idle_model,
     workers_for,
 )
-from align_echo.cli.console import Display, new_folder, resumable, stdout
+from align_echo.cli.console import Display, leave, new_folder, resumable, stdout
 from align_echo.cli.plan import try_reset
-from align_echo.errors import UsageError
+from align_echo.errors import ModelError, UsageError
 from align_echo.models.names import POCKET, has_endpoint
 from align_echo.types import Agent, ChatModel
 from align_echo.wrappers.catalogue import environment
@@ -51,12 +52,14 @@ class Models:
 def generate_interface(
     env: options.Env,
     backend: Annotated[
-        BackendName, typer.Option("--backend", help="auto takes llm when a model is configured, else probe.")
+        BackendName,
+        typer.Option("--backend", help="auto takes llm when a model that can write interfaces is named, else probe."),
     ] = "auto",
     model: options.Model = None,
     analyzer_model: Annotated[str | None, typer.Option("--analyzer-model", help="Default: --model.")] = None,
     optimizer_model: Annotated[str | None, typer.Option("--optimizer-model", help="Default: --model.")] = None,
     base_url: options.BaseUrl = None,
+    max_tokens: options.MaxTokens = None,
     agent: options.Agent = None,
     iterations: Annotated[int, typer.Option("--iterations", min=1, help="At most so many.")] = ITERATIONS,
     tasks_per_iteration: Annotated[
@@ -70,9 +73,13 @@ def generate_interface(
 ) -> None:
     """Find misalignments in failed episodes by experiment and write the interface that resolves them."""
     spec = environment(env)
-    chosen = choose_backend(backend, model)
+    chosen = choose_backend(backend, model, analyzer_model, optimizer_model)
     played_by = choose_player(agent, model, (spec.name,))
     models = choose_models(chosen, played_by, model, analyzer_model, optimizer_model, base_url)
+    if chosen == "probe":
+        refuse_idle_model(played_by, model)
+    if max_tokens and not (models.agent or models.analyzer):
+        raise UsageError("this run asks no model: leave --max-tokens out")
     if resume and out is None:
         raise UsageError("--resume needs the folder to go on with: add --out DIR")
     path = out or new_folder("generate", spec.name)
@@ -87,11 +94,12 @@ def generate_interface(
         split=world.split,
         data_root=data_root,
         seed=seed,
+        max_tokens=max_tokens if models.agent else None,
     )
     try_reset(spec, fresh[0], split=world.split, data_root=data_root)
     made_of = (_about_backend(backend, chosen, models), about(played_by, player))
     with resumable(path), Display() as display:
-        made_by = _backend(chosen, world, player, folder, models, seed, fresh, display)
+        made_by = _backend(chosen, world, player, folder, models, max_tokens, seed, fresh, display)
         result = generate(
             spec,
             player,
@@ -113,6 +121,12 @@ def generate_interface(
         asked += f" --base-url {models.base_url}"
     print(f"to measure it: align-echo evaluate --env {spec.name} --agent {played_by.agent}{asked} --compare", end=" ")
     print(f"--interface {path / result.summary.interface_file}")
+    if result.summary.misalignments and not result.summary.improved:
+        raise ModelError(
+            f"{result.summary.misalignments} misalignments were found and none was resolved: the interface in {path} "
+            "changes nothing; name another --optimizer-model, and another folder"
+        )
+    leave(agent_broke=display.agent_broke)
 
 
 def fresh_tasks(world: World, iterations: int, seed: int) -> list[str]:
@@ -121,11 +135,18 @@ def fresh_tasks(world: World, iterations: int, seed: int) -> list[str]:
     return list(dict.fromkeys(task_id for draw in draws for task_id in world.tasks(draw, seed)))
 
 
-def choose_backend(asked: BackendName, model: str | None) -> Chosen:
-    """The backend that was asked for; for auto, llm when a language model is configured and probe otherwise."""
+def choose_backend(
+    asked: BackendName, model: str | None, analyzer: str | None = None, optimizer: str | None = None
+) -> Chosen:
+    """The backend that was asked for; for auto, llm when a language model is named for one of its roles or for all, and
+    probe otherwise. Raises `UsageError` for a role's model that the probe would not ask.
+    """
+    named = [one for one in (analyzer, optimizer) if one]
+    if asked == "probe" and named:
+        raise UsageError("the probe asks no model: leave --analyzer-model and --optimizer-model out")
     if asked != "auto":
         return asked
-    return "llm" if model and can_write(model) else "probe"
+    return "llm" if named or (model and can_write(model)) else "probe"
 
 
 def can_write(model: str) -> bool:
@@ -153,7 +174,9 @@ def choose_models(
     if base_url and not any(endpoint_on_record(name, base_url) for name in names):
         raise UsageError("no model of this run is asked at an endpoint: leave --base-url out")
     if llm and not (found.analyzer and found.optimizer):
-        raise UsageError("the llm backend needs a chat model: add --model NAME or set ALIGN_ECHO_MODEL")
+        lacking = "--optimizer-model" if found.analyzer else "--analyzer-model" if found.optimizer else "--model"
+        others = "" if lacking == "--model" else " (or --model NAME for both)"
+        raise UsageError(f"the llm backend needs a chat model: add {lacking} NAME{others} or set ALIGN_ECHO_MODEL")
     for name in filter(None, (found.analyzer, found.optimizer)):
         if not can_write(name):
             raise UsageError(
@@ -188,6 +211,7 @@ def _backend(
     agent: Agent,
     folder: RunFolder,
     models: Models,
+    max_tokens: int | None,
     seed: int,
     fresh: list[str],
     display: Display,
@@ -196,8 +220,17 @@ def _backend(
     optimizer = _model(folder, models.optimizer, "optimizer", models, seed)
     if analyzer is not None and optimizer is not None:
         from align_echo.align.llm.backend import LlmBackend
+        from align_echo.align.llm.settings import LlmSettings
 
-        return LlmBackend(world, agent, analyzer_model=analyzer, optimizer_model=optimizer, seed=seed, note=folder.note)
+        return LlmBackend(
+            world,
+            agent,
+            analyzer_model=analyzer,
+            optimizer_model=optimizer,
+            settings=LlmSettings(max_tokens=max_tokens) if max_tokens else None,
+            seed=seed,
+            note=folder.note,
+        )
     from align_echo.align.probe.backend import ProbeBackend
 
     module = world.spec.module()
@@ -219,6 +252,8 @@ def _shown_on(display: Display, made_of: tuple[str, str]) -> Progress:
             display.stage(f"iteration {event.iteration}", event.total, event.done)
         elif event.kind == "trajectory":
             display.episode(bool(event.won))
+            if event.fault is not None:
+                display.broke(event.task_id, event.fault)
         elif event.kind != "run-finished":
             display.say(event.message)
 
@@ -248,8 +283,9 @@ def _show(result: Generated) -> None:
             table.add_row(Text(rule.text), *map(str, counts))
         stdout().print(table)
     summary = result.summary
-    print(f"stopped after {len(summary.iterations)} iterations ({summary.stopped}): ", end="")
-    print(f"{summary.misalignments} misalignments, {summary.rules} rules")
+    print(f"stopped after {len(summary.iterations)} iterations ({summary.stopped}): {told(summary)}")
+    for unresolved in result.interface.provenance.unresolved:
+        print(f"not resolved: {unresolved}")
     if not summary.improved:
         print("no new interface was written: the one below changes nothing")
     tokens = summary.usage.prompt_tokens + summary.usage.completion_tokens

@@ -1,4 +1,4 @@
-"""`align-echo grid`: environments x agents, each without and with an interface, as one table.
+"""`align-echo grid`: environments x agents, each without an interface, with its placebo and with it, as one table.
 
 Every cell is an evaluation's folder, `<out>/<environment>/<agent>/`; what is finished there is not played again.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -25,15 +25,17 @@ from align_echo.cli.agents import (
     model_on_record,
     workers_for,
 )
-from align_echo.cli.console import Display, cost, new_folder, resumable, stdout
+from align_echo.cli.console import Display, cost, leave, new_folder, resumable, stdout
 from align_echo.cli.evaluate import play
 from align_echo.cli.plan import Models, Plan, build_player, config_of, try_reset
 from align_echo.errors import UsageError
-from align_echo.evaluate.comparison import BASELINE, Comparison
+from align_echo.evaluate.comparison import BASELINE, PLACEBO, Comparison, variants_of
 from align_echo.evaluate.folder import Config, EvaluationFolder, check_folder
 from align_echo.evaluate.grid import WITH, Cell, Grid, cell_of, grid_of, measure, table_of
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.interface import Interface, write_atomically
+from align_echo.locking import FolderLock
+from align_echo.trouble import Conduct, overstepped, tell, verdict
 from align_echo.types import Agent
 from align_echo.wrappers.catalogue import EnvironmentSpec, environment, resolve_interface
 from align_echo.wrappers.catalogue import tasks as list_tasks
@@ -52,6 +54,8 @@ class Axes:
     base_url: str | None
     seed: int
     temperature: float | None = None
+    placebo: bool = True
+    max_tokens: int | None = None
 
     @property
     def model(self) -> str | None:
@@ -72,6 +76,8 @@ class Axes:
             "base_url": endpoint_on_record(self.model, self.base_url),
             "seed": self.seed,
             **({} if self.temperature is None else {"temperature": self.temperature}),
+            **({"placebo": True} if self.placebo else {}),
+            **({} if self.max_tokens is None else {"max_tokens": self.max_tokens}),
         }
 
 
@@ -104,6 +110,8 @@ def grid(
     model: options.Model = None,
     base_url: options.BaseUrl = None,
     temperature: options.Temperature = None,
+    placebo: options.Placebo = True,
+    max_tokens: options.MaxTokens = None,
     seed: options.Seed = 0,
     workers: options.Workers = None,
     out: options.Out = None,
@@ -111,8 +119,17 @@ def grid(
 ) -> None:
     """Play environments x agents, without and with an interface, and print one table."""
     axes = read_axes(
-        env, agent, interface, tasks=tasks, model=model, base_url=base_url, seed=seed, temperature=temperature
+        env,
+        agent,
+        interface,
+        tasks=tasks,
+        model=model,
+        base_url=base_url,
+        seed=seed,
+        temperature=temperature,
+        placebo=placebo,
     )
+    axes = replace(axes, max_tokens=max_tokens)
     if resume and out is None:
         raise UsageError("--resume needs the folder to go on with: add --out DIR")
     path = out or new_folder("grid", "-".join(axes.interfaces))
@@ -124,6 +141,7 @@ def grid(
     for spec in axes.environments:
         try_reset(spec, axes.tasks[spec.name][0], split=spec.test_split, data_root=None)
     path.mkdir(parents=True, exist_ok=True)
+    lock = FolderLock(path)
     write_atomically(path / "config.json", json.dumps(axes.config, indent=2) + "\n")
     with resumable(path), Display() as display:
         cells = []
@@ -131,7 +149,9 @@ def grid(
             display.say(f"cell {number} of {len(planned)}: {one.plan.spec.name}, {one.about}")
             cells.append(_play_cell(one, path, display))
     summary = grid_of(cells, model=model_on_record(axes.model), interface=interface, seed=seed, tasks=tasks)
-    _finish(summary, list(dict.fromkeys(one.about for one in planned)), path)
+    conducts = _finish(summary, list(dict.fromkeys(one.about for one in planned)), path)
+    lock.close()
+    leave(agent_broke=display.agent_broke, trouble=verdict(conducts), warning=overstepped(conducts))
 
 
 def read_axes(
@@ -144,6 +164,7 @@ def read_axes(
     base_url: str | None,
     seed: int,
     temperature: float | None = None,
+    placebo: bool = True,
 ) -> Axes:
     """What was asked for, checked: every environment has the interface and the tasks, every agent its model.
 
@@ -165,6 +186,7 @@ def read_axes(
         base_url=base_url,
         seed=seed,
         temperature=temperature,
+        placebo=placebo,
     )
 
 
@@ -185,18 +207,20 @@ def _tasks(spec: EnvironmentSpec, count: int, seed: int) -> list[str]:
 
 def _planned(axes: Axes, spec: EnvironmentSpec, player: Player, path: Path, workers: int | None) -> Planned:
     interface = axes.interfaces[spec.name]
+    sides = (BASELINE, PLACEBO, WITH) if axes.placebo else (BASELINE, WITH)
     plan = Plan(
         spec=spec,
         split=spec.test_split,
         task_ids=axes.tasks[spec.name],
         interface=interface.name,
-        variants={BASELINE: None, WITH: interface},
+        variants={name: one for name, one in variants_of(interface).items() if name in sides},
         player=player,
         base_url=axes.base_url,
         seed=axes.seed,
         workers=workers or workers_for(player),
         data_root=None,
         temperature=axes.temperature if player.model else None,
+        max_tokens=axes.max_tokens if player.model else None,
     )
     folder = path / spec.name / player.agent
     return Planned(plan, build_player(plan, Models(plan, folder)), folder)
@@ -226,15 +250,19 @@ def _play_cell(one: Planned, path: Path, display: Display) -> Cell:
 
 
 def _measured(one: Planned) -> Comparison | None:
-    """What an earlier run measured, unless an episode broke then: those are played again."""
+    """What an earlier run measured, unless an episode broke then: those are played again.
+
+    An older version did not look at the interface's conduct: what it played is measured anew.
+    """
     try:
         found = Comparison.model_validate_json((one.path / "summary.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return None if any(result.faults for result in found.variants.values()) else found
+    return None if any(one.faults or not one.conduct.resets for one in found.variants.values()) else found
 
 
-def _finish(summary: Grid, played_by: Sequence[str], path: Path) -> None:
+def _finish(summary: Grid, played_by: Sequence[str], path: Path) -> dict[str, Conduct]:
+    """Write and print the summary: how the interface behaved in each side of each cell."""
     file = write_atomically(path / "summary.json", summary.model_dump_json(indent=2) + "\n")
     table, console = table_of(summary), stdout()
     console.width = max(console.width, console.measure(table).maximum)  # longer lines rather than figures cut off
@@ -242,10 +270,18 @@ def _finish(summary: Grid, played_by: Sequence[str], path: Path) -> None:
     print()
     print(*played_by, sep="\n")
     for cell in summary.cells:
-        broken = cell.without.faults, cell.with_interface.faults
-        if any(broken):
-            print(f"faults: {cell.environment} {cell.agent}: {broken[0]} without, {broken[1]} with; in no figure above")
+        broken = [f"{side.faults} {name}" for name, side in cell.sides.items()]
+        if any(side.faults for side in cell.sides.values()):
+            print(f"faults: {cell.environment} {cell.agent}: {', '.join(broken)}; in no figure above")
     if not summary.faults:
         print("faults: none")
+    conducts = {
+        f"{cell.environment} {cell.agent} {name}": side.conduct
+        for cell in summary.cells
+        for name, side in cell.sides.items()
+    }
+    for line in tell(conducts):
+        print(line)
     cost(summary.usage)
     print(f"written: {file} and a folder for each cell beside it")
+    return conducts

@@ -29,6 +29,7 @@ from align_echo.flywheel.screens import Proposed, ScreenTrial, Taken, read_predi
 from align_echo.flywheel.trial import Opinion
 from align_echo.interface import write_atomically
 from align_echo.jsonl import JsonlFile
+from align_echo.locking import FolderLock
 from align_echo.prompts import prompt_hash
 from align_echo.wrappers.gui.steps import content_of, read_steps, screenshot_of
 
@@ -74,6 +75,7 @@ def gui_steps_into(
         note(f"not all steps have {most} candidates: rules choose among {fewest} at most")
     scorer = None if critic is None else _scorer(critic)
     path.mkdir(parents=True, exist_ok=True)
+    lock = FolderLock(path)
     write_atomically(path / "config.json", json.dumps(config, indent=2) + "\n")
     if scorer is None:
         result = screen_trial(proposed, most=most, seed=seed)
@@ -84,6 +86,7 @@ def gui_steps_into(
             raise ModelError("the critic said nothing of any action: there is none to ask it about")
         result = screen_trial(proposed, opinions, temperature=scorer.temperature, most=most, seed=seed)
     write_atomically(path / "summary.json", result.model_dump_json(indent=2) + "\n")
+    lock.close()
     show_screens(result)
     print(f"written: {path / 'summary.json'}")
     return result

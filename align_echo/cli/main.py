@@ -16,6 +16,7 @@ from align_echo.cli.envs import envs
 from align_echo.cli.evaluate import evaluate
 from align_echo.cli.generate_interface import generate_interface
 from align_echo.cli.grid import grid
+from align_echo.cli.output import redacted_output
 from align_echo.cli.shop import shop
 from align_echo.cli.train import train
 from align_echo.errors import AlignEchoError
@@ -54,6 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status. `arguments` are the process's own if not given."""
     if sys.stdout is None:
         return _fail("standard output is closed: send it to a file or to /dev/null")
+    with redacted_output():
+        return _status(arguments)
+
+
+def _status(arguments: Sequence[str] | None) -> int:
     try:
         status = app(args=arguments, prog_name="align-echo", standalone_mode=False)
         sys.stdout.flush()

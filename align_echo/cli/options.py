@@ -7,11 +7,9 @@ from typing import Annotated
 
 import typer
 
-from align_echo.cli.agents import AGENTS
+from align_echo.cli.agents import AGENTS, MODEL_VARIABLE
 from align_echo.critic.language import Form
 from align_echo.critic.selection import Picking
-
-MODEL_VARIABLE = "ALIGN_ECHO_MODEL"
 
 Env = Annotated[str, typer.Option("--env", help="The environment's name; `align-echo envs` lists them.")]
 Agent = Annotated[
@@ -34,8 +32,16 @@ BaseUrl = Annotated[
     str | None,
     typer.Option("--base-url", help="Endpoint of the model; default: $OPENAI_BASE_URL, else OpenAI's own."),
 ]
+Placebo = Annotated[
+    bool,
+    typer.Option("--placebo/--no-placebo", help="Also the interface with neutral words for its own, as a control."),
+]
 Temperature = Annotated[
     float | None, typer.Option("--temperature", min=0, help="Of the agent's model; default: the agent's own.")
+]
+MaxTokens = Annotated[
+    int | None,
+    typer.Option("--max-tokens", min=256, help="Of one reply of a chat model; default: 512 of an agent's."),
 ]
 BestOf = Annotated[
     int, typer.Option("--best-of", min=1, help="Candidates a turn, of which the best by a verdict is sent.")

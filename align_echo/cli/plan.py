@@ -71,6 +71,7 @@ class Plan:
     workers: int
     data_root: Path | None
     temperature: float | None = None
+    max_tokens: int | None = None
     samples: int = 1
     best_of: int = 1
     judge: str | None = None
@@ -158,6 +159,7 @@ def build_player(plan: Plan, models: Models) -> Agent:
         data_root=plan.data_root,
         seed=plan.seed,
         temperature=plan.temperature,
+        max_tokens=plan.max_tokens,
     )
     asked = {
         "--episodes-per-task": plan.samples > 1,
@@ -275,6 +277,8 @@ def play_part(
     def ended(trajectory: Trajectory) -> None:
         folder.add(part, trajectory)
         display.episode(trajectory.won)
+        if trajectory.fault is not None:
+            display.broke(trajectory.task_id, trajectory.fault)
 
     return run_variant(
         plan.spec,

@@ -16,10 +16,12 @@ from align_echo.critic.review import MAX_TOKENS, Review, review
 from align_echo.errors import UsageError
 from align_echo.evaluate.folder import Config, EvaluationFolder
 from align_echo.evaluate.refinement import Refinement, Reviewed, episode_of, refine_rounds, review_all, rounds_table
+from align_echo.intervals import scored
 from align_echo.models.endpoint import base_url_of
 from align_echo.models.recording import weights_of
 from align_echo.prompts import prompt_hash
 from align_echo.rollout import Episode
+from align_echo.trouble import conduct_of, tell
 from align_echo.types import Agent, ChatModel, Trajectory, Usage
 from align_echo.wrappers.data_source import games_of
 
@@ -104,6 +106,7 @@ def refine(
         games=games_of(plan.spec, plan.data_root),
         tasks=tuple(plan.task_ids),
         rounds=tuple(rounds),
+        conduct=conduct_of(scored(work.played)),
         usage=work.usage,
         critic_usage=work.critic_usage,
     )
@@ -117,6 +120,7 @@ class _Work:
         self._player = player
         self._folder = folder
         self._display = display
+        self.played: list[Trajectory] = []
         self.usage, self.critic_usage = Usage(), Usage()
 
     def play(self, number: int, episodes: Sequence[Episode]) -> list[Trajectory]:
@@ -132,6 +136,7 @@ class _Work:
             folder=self._folder,
             display=self._display,
         )
+        self.played += played
         self.usage = sum((one.usage for one in played), self.usage)
         return played
 
@@ -161,6 +166,8 @@ def show_rounds(plan: Plan, player: Agent, rounds: Refinement) -> None:
     """The table of a run, and who played and criticised it."""
     stdout().print(rounds_table(rounds))
     print()
+    for line in tell({rounds.interface: rounds.conduct}):
+        print(line)
     print(about(plan.player, player))
     critic = plan.refining.critic if plan.refining else None
     print(f"critic: {model_on_record(critic)}, form {rounds.critic_form}" if critic else "critic: none, fresh attempts")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from align_echo.cli import options
+from align_echo.cli.agents import MODEL_VARIABLE
 from align_echo.cli.console import new_folder, note, resumable
 from align_echo.errors import MissingExtraError, UsageError
 
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
 EXTRA_PACKAGES = ("torch", "transformers", "peft", "accelerate", "yaml")
 SHOWN = ("policy/reward", "critic/reward", "policy/loss", "gain/all", "zero_variance_share", "policy/entropy", "w_t")
 LOST = (
+    "count/agent_faults",
     *("count/broken_rollouts", "count/broken_critiques", "count/broken_verdicts"),
     *("count/unread_critiques", "count/unread_verdicts", "count/failed_lessons"),
+    "count/interface_failures",
 )
-"""What could not be used, shown where there is any."""
+"""What could not be used or did not work, shown where there is any."""
 
 REFINING = ("echo", "regenerate", "icrl", "critique_grpo")
 DEFAULT_METHOD = "grpo"
@@ -34,7 +37,7 @@ def train(
     ] = None,
     env: Annotated[str | None, typer.Option("--env", help="The environment's name; default: the config's.")] = None,
     model: Annotated[
-        str | None, typer.Option("--model", envvar=options.MODEL_VARIABLE, help="pocket, a folder, transformers:HUB.")
+        str | None, typer.Option("--model", envvar=MODEL_VARIABLE, help="pocket, a folder, transformers:HUB.")
     ] = None,
     interface: Annotated[str | None, typer.Option("--interface", help="none, a shipped name, or a .py file.")] = None,
     config: Annotated[Path | None, typer.Option("--config", help="YAML; may begin with `base: METHOD`.")] = None,

@@ -1,4 +1,4 @@
-"""One agent on the same tasks under several variants of an interface: none, rules only, feedback only, full.
+"""One agent on the same tasks under several variants of an interface: none, its placebo, rules, feedback, full.
 
 Runs the episodes, measures each variant, and pairs variants task by task. Leaves out writing (`folder.py`) and
 printing (`tables.py`).
@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import fmean
 
 import numpy as np
+from pydantic import Field
 
 from align_echo.errors import UsageError
 from align_echo.evaluate.metrics import (
@@ -19,6 +20,7 @@ from align_echo.evaluate.metrics import (
     share_estimate,
     share_of_replies,
 )
+from align_echo.faults import fault_text, faults_by_source
 from align_echo.interface import Interface
 from align_echo.intervals import (
     Estimate,
@@ -32,24 +34,30 @@ from align_echo.intervals import (
 )
 from align_echo.invalid import shown_invalid, steps_in_runs
 from align_echo.rollout import Episode, run_tasks
+from align_echo.trouble import Conduct, conduct_of
 from align_echo.types import Agent, ChoiceCounts, Frozen, Trajectory, Usage
 from align_echo.wrappers.catalogue import EnvironmentSpec, make
 from align_echo.wrappers.data_source import games_of
 
 BASELINE = "none"
-VARIANTS = (BASELINE, "rules", "feedback", "full")
-"""Names of the variants: no interface, InferRules only, WrapStep only, both."""
+PLACEBO = "placebo"
+VARIANTS = (BASELINE, PLACEBO, "rules", "feedback", "full")
+"""Names of the variants: no interface, both halves with neutral words in place of theirs, InferRules only, WrapStep
+only, both. What an interface is worth is what it adds to its placebo."""
 
 Flags = Sequence[Sequence[bool]]
 
 
 class VariantResult(Frozen):
-    """What one variant measured. Rates and shares in percent, scores in [0, 1]; faults are in none of the figures.
+    """What one variant measured. Rates and shares in percent, scores in [0, 1]; faults are in none of the figures:
+    `faults_by_source` counts those of the environment, the model and the agent's own code, `first_fault` tells one.
 
     `consecutive_invalid` replays the agent's own actions in the plain environment (the ALIGN paper's metric);
     `consecutive_invalid_shown` judges what the agent was shown; both are None where no text of the environment tells a
     refusal (`EnvironmentSpec.tells_invalid`). `interface_fallbacks` counts turns on which the
-    interface failed and the raw observation was shown; `violations` counts engine calls that were refused to it.
+    interface failed and the raw observation was shown; `violations` counts engine calls that were refused to it;
+    `forged` turns on which it claimed what the environment did not give. `conduct` tells them by kind: where it says
+    that the interface does not work, the figures are those of the raw environment.
     `unparsed` and `cut_off` are percent of the agent's replies: those that held no action, and those that the model's
     limit of tokens ended. `context_overflows` counts episodes that ended because the model's context was full.
     `choices` counts candidates and verdicts of best-of-N, over all turns; None where there were none.
@@ -58,6 +66,8 @@ class VariantResult(Frozen):
     interface: str
     episodes: int
     faults: int
+    faults_by_source: dict[str, int] = Field(default_factory=dict)
+    first_fault: str = ""
     success_rate: Estimate
     mean_score: Estimate
     consecutive_invalid: Estimate | None
@@ -69,16 +79,18 @@ class VariantResult(Frozen):
     engine_calls: int
     interface_fallbacks: int
     violations: int
+    forged: int = 0
+    conduct: Conduct = Conduct()
     usage: Usage
     choices: ChoiceCounts | None = None
     success_by_type: dict[str, Estimate]
 
 
 class Difference(Frozen):
-    """A variant minus the baseline on the tasks that both finished; intervals by a bootstrap over those tasks.
+    """A variant minus another on the tasks that both finished; intervals by a bootstrap over those tasks.
 
     `success_points` and `invalid_points` are percentage points; `invalid_reduction` is the percent by which the share
-    of consecutive invalid actions falls (negative: it grew; None: the baseline has none). Where the metric is not
+    of consecutive invalid actions falls (negative: it grew; None: the other has none). Where the metric is not
     defined, both are None.
     """
 
@@ -90,7 +102,9 @@ class Difference(Frozen):
 
 
 class Comparison(Frozen):
-    """Every variant on the same tasks. `differences` holds each variant but the baseline against the baseline."""
+    """Every variant on the same tasks. `differences` holds each variant but the baseline against the baseline,
+    `over_placebo` each half and the whole of the interface against its placebo, where that was played.
+    """
 
     environment: str
     split: str
@@ -100,12 +114,14 @@ class Comparison(Frozen):
     tasks: tuple[str, ...]
     variants: dict[str, VariantResult]
     differences: dict[str, Difference]
+    over_placebo: dict[str, Difference] = Field(default_factory=dict)
 
 
 def variants_of(interface: Interface) -> dict[str, Interface | None]:
-    """The four variants of an interface by name, the baseline first."""
+    """The variants of an interface by name, in the order of `VARIANTS`."""
     return {
-        "none": None,
+        BASELINE: None,
+        PLACEBO: interface.model_copy(update={"placebo": True}),
         "rules": interface.model_copy(update={"use_feedback": False}),
         "feedback": interface.model_copy(update={"use_rules": False}),
         "full": interface,
@@ -152,7 +168,7 @@ def compare(
     seed: int = 0,
     data_root: str | Path | None = None,
 ) -> Comparison:
-    """Measure every variant and pair each with the baseline (where there is one) task by task.
+    """Measure every variant and pair each with the baseline and the placebo (where there is one) task by task.
 
     Raises `UsageError` if a variant has no episode without a fault.
     """
@@ -162,11 +178,14 @@ def compare(
     done = {name: scored(played) for name, played in trajectories.items()}
     flags = {name: _flags(spec, played, data_root) for name, played in done.items()}
     results = {name: _measure(spec, played, done[name], flags[name], seed) for name, played in trajectories.items()}
-    differences = {
-        name: _difference(spec, done[BASELINE], flags[BASELINE], done[name], flags[name], seed)
-        for name in done
-        if name != BASELINE and BASELINE in done and _common(done[BASELINE], done[name])
-    }
+
+    def against(other: str, names: Sequence[str]) -> dict[str, Difference]:
+        return {
+            name: _difference(spec, done[other], flags[other], done[name], flags[name], seed)
+            for name in names
+            if other in done and _common(done[other], done[name])
+        }
+
     first = next(iter(done.values()))[0]
     return Comparison(
         environment=spec.name,
@@ -176,7 +195,8 @@ def compare(
         games=games_of(spec, data_root),
         tasks=tuple(dict.fromkeys(one.task_id for played in trajectories.values() for one in played)),
         variants=results,
-        differences=differences,
+        differences=against(BASELINE, [name for name in done if name != BASELINE]),
+        over_placebo=against(PLACEBO, [name for name in done if name not in (BASELINE, PLACEBO)]),
     )
 
 
@@ -199,6 +219,8 @@ def _measure(
         interface=done[0].interface,
         episodes=len(done),
         faults=len(played) - len(done),
+        faults_by_source=faults_by_source(played),
+        first_fault=next((fault_text(one.fault) for one in played if one.fault is not None), ""),
         success_rate=success_rate(done),
         mean_score=mean_score(done, seed=seed),
         consecutive_invalid=share_estimate(done, flags, seed=seed) if told else None,
@@ -211,6 +233,8 @@ def _measure(
         interface_fallbacks=sum(bool(step.interface_error) for step in steps)
         + sum(bool(trajectory.reset_error) for trajectory in done),
         violations=sum(len(step.violations) for step in steps),
+        forged=sum(bool(step.forged) for step in steps),
+        conduct=conduct_of(done),
         usage=sum((trajectory.usage for trajectory in played), Usage()),
         choices=sum(choices, ChoiceCounts()) if choices else None,
         success_by_type={kind: success_rate([one for one in done if one.task_type == kind]) for kind in types},
@@ -269,4 +293,4 @@ def _columns(
 
 def _first_fault(played: Sequence[Trajectory]) -> str:
     fault = next((one.fault for one in played if one.fault is not None), None)
-    return f"first fault: {fault.error}: {fault.message}" if fault else "no task was played"
+    return f"the first: {fault_text(fault)}" if fault else "no task was played"

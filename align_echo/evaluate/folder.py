@@ -21,6 +21,8 @@ from align_echo.errors import UsageError
 from align_echo.evaluate.refinement import Reviewed, episode_of
 from align_echo.interface import write_atomically
 from align_echo.jsonl import JsonlFile
+from align_echo.locking import FolderLock, check_free
+from align_echo.reading import json_object
 from align_echo.rollout import Episode
 from align_echo.types import Frozen, Trajectory
 
@@ -31,7 +33,7 @@ Config = Mapping[str, JsonValue]
 
 
 class EvaluationFolder:
-    """One evaluation's folder. Opening it creates it."""
+    """One evaluation's folder. Opening it creates it, and keeps other processes out until it is forgotten."""
 
     def __init__(self, path: Path, config: Config, *, resume: bool = False) -> None:
         """Raises `UsageError` if the folder holds something else than this evaluation, or anything without `resume`."""
@@ -39,6 +41,8 @@ class EvaluationFolder:
         self.path = path
         self._files: dict[Path, JsonlFile] = {}
         path.mkdir(parents=True, exist_ok=True)
+        self._lock = FolderLock(path)
+        check_folder(path, config, resume=resume)  # again: another process may have begun since
         if not resume:
             clear(path, LEFT_BY_A_FALSE_START)
         write_atomically(path / "config.json", json.dumps(config, indent=2) + "\n")
@@ -83,7 +87,8 @@ def _keep(file: JsonlFile, records: Sequence[BaseModel]) -> None:
 
 
 def check_folder(path: Path, config: Config, *, resume: bool) -> None:
-    """Refuse a folder that cannot take this evaluation, or another run of its kind, without touching it.
+    """Refuse a folder that cannot take this evaluation, or another run of its kind, without touching it, and one that
+    another process works in.
 
     Raises `UsageError`.
 
@@ -95,14 +100,14 @@ def check_folder(path: Path, config: Config, *, resume: bool) -> None:
         return
     if not path.is_dir():
         raise UsageError(f"{path} is a file; --out names a folder")
+    check_free(path)
     if not resume:
         if _finished_nothing(path, config.get("command")):
             return
         raise UsageError(f"{path} is not empty: add --resume to go on with it, or name another --out")
-    try:
-        stored = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} is not the folder of a run: it has no readable config.json") from error
+    stored = json_object(path / "config.json")
+    if stored is None:
+        raise UsageError(f"{path} is not the folder of a run: it has no readable config.json")
     for key in sorted({*config, *stored}):
         if config.get(key) != stored.get(key):
             raise UsageError(
@@ -112,9 +117,6 @@ def check_folder(path: Path, config: Config, *, resume: bool) -> None:
 
 
 def _finished_nothing(path: Path, command: JsonValue) -> bool:
-    try:
-        stored = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    ours = isinstance(stored, dict) and command is not None and stored.get("command") == command
+    stored = json_object(path / "config.json")
+    ours = stored is not None and command is not None and stored.get("command") == command
     return ours and finished_nothing(path, LEFT_BY_A_FALSE_START, "trajectories/*.jsonl")

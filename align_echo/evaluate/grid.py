@@ -1,18 +1,20 @@
 """Environments x agents, without and with an interface: the cells of a grid, its summary and its one table.
 
-A cell is a `Comparison` of the two on the same tasks. Leaves out playing the cells (`cli/grid.py`) and their folders
-(`folder.py`).
+A cell is a `Comparison` of these and the interface's placebo on the same tasks. Leaves out playing the cells
+(`cli/grid.py`) and their folders (`folder.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pydantic import Field
 from rich.table import Table
 
-from align_echo.evaluate.comparison import BASELINE, Comparison, Difference, VariantResult, compare
-from align_echo.evaluate.tables import cell, plain_table
+from align_echo.evaluate.comparison import BASELINE, PLACEBO, Comparison, Difference, VariantResult, compare
+from align_echo.evaluate.tables import WORTH, cell, failed_on, plain_table
 from align_echo.intervals import Estimate, Rate, scored
+from align_echo.trouble import Conduct
 from align_echo.types import Frozen, Trajectory, Usage
 from align_echo.wrappers.catalogue import EnvironmentSpec
 from align_echo.wrappers.data_source import games_of
@@ -24,17 +26,21 @@ CAPTION = (
     "scores in 0 to 1, all else in %, with 95% intervals; change: with minus without, paired by task;\n"
     "consec. invalid: % of actions in runs of >= 2 refused, by replay; as shown: judged on what the agent saw"
 )
+CAPTION_PLACEBO = f"over placebo: with minus placebo, paired by task\n{WORTH}"
 
 
 class Side(Frozen):
-    """A cell without the interface, or with it. None: no episode finished, or the metric is not defined.
+    """A cell without the interface, with it, or with its placebo. None: no episode finished, or not defined.
 
     `score` lies in [0, 1]; `success`, `consecutive_invalid` (by replay) and `consecutive_invalid_shown` are percent.
+    `conduct` tells what went wrong with the interface; where it does not work, the figures are the raw environment's.
     """
 
     interface: str
     episodes: int
     faults: int
+    faults_by_source: dict[str, int] = Field(default_factory=dict)
+    conduct: Conduct = Conduct()
     score: Rate | None = None
     success: Rate | None = None
     consecutive_invalid: Rate | None = None
@@ -42,7 +48,10 @@ class Side(Frozen):
 
 
 class Change(Frozen):
-    """With minus without, on the `tasks` that both finished, paired. All but `score` in percentage points."""
+    """With minus without, or minus the placebo, paired on the `tasks` that both finished.
+
+    All but `score` in percentage points.
+    """
 
     tasks: int
     score: Rate
@@ -51,7 +60,10 @@ class Change(Frozen):
 
 
 class Cell(Frozen):
-    """One environment and one agent. `folder` is an evaluation's, relative to the grid's; `tasks` were asked for."""
+    """One environment and one agent. `folder` is an evaluation's, relative to the grid's; `tasks` were asked for.
+
+    `change` is over no interface, `over_placebo` over the placebo; that and `placebo` are None where none was played.
+    """
 
     environment: str
     split: str
@@ -60,9 +72,17 @@ class Cell(Frozen):
     folder: str
     tasks: int
     without: Side
+    placebo: Side | None = None
     with_interface: Side
     change: Change | None
+    over_placebo: Change | None = None
     usage: Usage
+
+    @property
+    def sides(self) -> dict[str, Side]:
+        """What was played, by the name it has in the table."""
+        middle = {} if self.placebo is None else {PLACEBO: self.placebo}
+        return {"without": self.without, **middle, "with": self.with_interface}
 
 
 class Grid(Frozen):
@@ -96,8 +116,7 @@ def cell_of(
 ) -> Cell:
     """The cell of a comparison. `labels` names the interface of each variant: one of them may have no figure."""
     results = comparison.variants if comparison else {}
-    difference = comparison.differences.get(WITH) if comparison else None
-    without, with_interface = (_side(results.get(name), labels[name], tasks) for name in (BASELINE, WITH))
+    sides = {name: _side(results.get(name), label, tasks) for name, label in labels.items()}
     return Cell(
         environment=spec.name,
         split=spec.test_split,
@@ -105,9 +124,11 @@ def cell_of(
         agent=agent,
         folder=folder,
         tasks=tasks,
-        without=without,
-        with_interface=with_interface,
-        change=None if difference is None else _change(difference),
+        without=sides[BASELINE],
+        placebo=sides.get(PLACEBO),
+        with_interface=sides[WITH],
+        change=_change(comparison.differences) if comparison else None,
+        over_placebo=_change(comparison.over_placebo) if comparison else None,
         usage=sum((one.usage for one in results.values()), Usage()),
     )
 
@@ -119,7 +140,7 @@ def grid_of(cells: Sequence[Cell], *, model: str | None, interface: str, seed: i
         interface=interface,
         seed=seed,
         tasks=tasks,
-        faults=sum(cell.without.faults + cell.with_interface.faults for cell in cells),
+        faults=sum(side.faults for cell in cells for side in cell.sides.values()),
         usage=sum((cell.usage for cell in cells), Usage()),
         cells=tuple(cells),
     )
@@ -132,6 +153,8 @@ def _side(result: VariantResult | None, label: str, tasks: int) -> Side:
         interface=label,
         episodes=result.episodes,
         faults=result.faults,
+        faults_by_source=result.faults_by_source,
+        conduct=result.conduct,
         score=result.mean_score.rate,
         success=result.success_rate.rate,
         consecutive_invalid=_known(result.consecutive_invalid),
@@ -139,7 +162,10 @@ def _side(result: VariantResult | None, label: str, tasks: int) -> Side:
     )
 
 
-def _change(difference: Difference) -> Change:
+def _change(differences: Mapping[str, Difference]) -> Change | None:
+    difference = differences.get(WITH)
+    if difference is None:
+        return None
     return Change(
         tasks=difference.tasks,
         score=difference.score.rate,
@@ -156,28 +182,33 @@ def _known(estimate: Estimate | None) -> Rate | None:
 
 
 def table_of(grid: Grid) -> Table:
-    """One row a cell, of three lines: without the interface, with it, and what it changed."""
+    """One row a cell: a line for each of its sides, and one for what the interface changed over each control."""
     table = plain_table(f"Without and with the interface {grid.interface}")
-    table.caption, table.caption_justify = CAPTION, "left"
+    controlled = any(one.placebo for one in grid.cells)
+    table.caption, table.caption_justify = f"{CAPTION}\n{CAPTION_PLACEBO}" if controlled else CAPTION, "left"
     for heading in ("environment", "agent", "interface"):
         table.add_column(heading, no_wrap=True)
     for heading in ("n", "score", "success", "consec. invalid", "as shown"):
         table.add_column(heading, justify="right", no_wrap=True)
     for one in grid.cells:
-        table.add_row(one.environment, one.agent, "without\nwith\nchange", *_figures(one))
+        lines = [(name, *_figures(side)) for name, side in one.sides.items()]
+        lines += [("change", *_changes(one.change, one.with_interface))]
+        lines += [("over placebo", *_changes(one.over_placebo, one.with_interface, one.placebo))] if one.placebo else []
+        table.add_row(one.environment, one.agent, *("\n".join(column) for column in zip(*lines, strict=True)))
     return table
 
 
-def _figures(one: Cell) -> tuple[str, ...]:
-    before, after, change = one.without, one.with_interface, one.change
-    return (
-        f"{before.episodes}\n{after.episodes}\n{change.tasks if change else 0}",
-        _lines(before.score, after.score, change.score if change else None, digits=3),
-        _lines(before.success, after.success, change.success if change else None),
-        _lines(before.consecutive_invalid, after.consecutive_invalid, change.consecutive_invalid if change else None),
-        f"{cell(before.consecutive_invalid_shown)}\n{cell(after.consecutive_invalid_shown)}",
-    )
+def _figures(side: Side) -> tuple[str, ...]:
+    """A side's n, score, success and shares."""
+    if not side.conduct.works:
+        return (str(side.episodes), "-", failed_on(side.conduct), "-", "-")
+    shares = cell(side.consecutive_invalid), cell(side.consecutive_invalid_shown)
+    return (str(side.episodes), cell(side.score, digits=3), cell(side.success), *shares)
 
 
-def _lines(before: Rate | None, after: Rate | None, change: Rate | None, *, digits: int = 1) -> str:
-    return f"{cell(before, digits=digits)}\n{cell(after, digits=digits)}\n{cell(change, digits=digits, signed=True)}"
+def _changes(change: Change | None, *sides: Side) -> tuple[str, ...]:
+    """What changed in n, score, success and shares; nothing where an interface on either side did not work."""
+    if change is None or not all(side.conduct.works for side in sides):
+        return (str(change.tasks if change else 0), "-", "-", "-", "")
+    figures = cell(change.success, signed=True), cell(change.consecutive_invalid, signed=True)
+    return (str(change.tasks), cell(change.score, digits=3, signed=True), *figures, "")

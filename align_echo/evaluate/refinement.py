@@ -10,14 +10,17 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from pydantic import Field
 from rich.table import Table
 
 from align_echo.critic.review import Review
 from align_echo.errors import ModelError, UsageError
-from align_echo.evaluate.tables import cell, plain_table
+from align_echo.evaluate.tables import cell, failed_on, plain_table
+from align_echo.faults import fault_text, faults_by_source
 from align_echo.halting import Halt, under
 from align_echo.intervals import Rate, mean_score, scored, success_rate
 from align_echo.rollout import HOPELESS, Episode, failed
+from align_echo.trouble import Conduct
 from align_echo.types import Frozen, Trajectory, Usage
 
 Play = Callable[[int, Sequence[Episode]], list[Trajectory]]
@@ -33,9 +36,10 @@ class Round(Frozen):
     Rates and scores are those of the latest attempts; `mean_best_score` is that of the best attempts so far, which
     differs where there are partial scores: a later attempt may be worse. Success is the same by both.
 
-    `played` is how many were, in this round, and `faults` how many of those an engine or a model broke; `episodes` is
-    how many have a score by now. `unread` counts critiques that could not be read: those episodes were played anew
-    without one. `unanswered` counts those whose model broke: those episodes wait for the next round.
+    `played` is how many were, in this round, and `faults` how many of those an engine, a model or the agent's own code
+    broke (`faults_by_source`); `episodes` is how many have a score by now. `unread` counts critiques that could not be
+    read: those episodes were played anew without one. `unanswered` counts those whose model broke: those episodes wait
+    for the next round.
     """
 
     number: int
@@ -45,12 +49,16 @@ class Round(Frozen):
     mean_best_score: Rate
     played: int
     faults: int = 0
+    faults_by_source: dict[str, int] = Field(default_factory=dict)
     unread: int = 0
     unanswered: int = 0
 
 
 class Refinement(Frozen):
-    """A run of rounds. `critic` is None where there was none; `usage` is the agent's, `critic_usage` the critic's."""
+    """A run of rounds. `critic` is None where there was none; `usage` is the agent's, `critic_usage` the critic's.
+
+    `conduct` tells what went wrong with the interface, over all episodes that were played.
+    """
 
     environment: str
     split: str
@@ -62,6 +70,7 @@ class Refinement(Frozen):
     games: str
     tasks: tuple[str, ...]
     rounds: tuple[Round, ...]
+    conduct: Conduct = Conduct()
     usage: Usage
     critic_usage: Usage
 
@@ -89,8 +98,8 @@ def refine_rounds(
     """
     standing = play(0, [Episode(task, sample) for task in tasks for sample in range(samples)])
     if not scored(standing):
-        fault = next((one.fault.message for one in standing if one.fault is not None), "no task was played")
-        raise UsageError(f"no first attempt finished without a fault; the first says: {fault}")
+        fault = next((fault_text(one.fault) for one in standing if one.fault is not None), "no task was played")
+        raise UsageError(f"no first attempt finished without a fault; the first: {fault}")
     best = list(standing)
     results = [_round(0, standing, best, standing, (), seed)]
     for number in range(1, rounds + 1):
@@ -153,7 +162,9 @@ def review_all(
 
 def rounds_table(refinement: Refinement) -> Table:
     """One line a round; what broke only where anything did."""
-    table = plain_table(f"{refinement.environment} {refinement.split}, by round: % with 95% intervals")
+    title = f"{refinement.environment} {refinement.split}, by round: % with 95% intervals"
+    works = refinement.conduct.works
+    table = plain_table(title if works else f"{title}; the interface {failed_on(refinement.conduct)}")
     broken = any(one.faults or one.unanswered for one in refinement.rounds)
     headings = ("round", "n", "success", "score", "best score", "played", "unread critiques")
     for heading in (*headings, *(("faults", "unanswered") if broken else ())):
@@ -182,6 +193,7 @@ def _round(
         mean_best_score=mean_score(best, seed=seed).rate,
         played=len(played),
         faults=len(played) - len(scored(played)),
+        faults_by_source=faults_by_source(played),
         unread=sum(one.critique is None and one.fault is None for one in said),
         unanswered=sum(one.fault is not None for one in said),
     )

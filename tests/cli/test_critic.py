@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -21,7 +22,9 @@ from align_echo.types import Trajectory
 from tests.align.endpoint import serve
 from tests.cli.test_best_of import endpoint
 from tests.flywheel.test_examples import example
+from tests.holder import holder
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
+from tests.play import source
 
 __all__ = ["endpoint"]
 
@@ -100,6 +103,13 @@ def test_collect_train_evaluate_and_use_it(collection, run):
     assert "best of 2 at temperature 1.0 by" in err
 
 
+def test_an_interface_that_fails_in_a_collection_is_told(run):
+    Path("mine.py").write_text(source("raise RuntimeError('no')"))
+    status, out, err = run(*COLLECT, "--tasks", "1", "--candidates", "1", "--interface", "mine.py", "--out", "made")
+    assert status == 0, err
+    assert re.search(r"^the interface failed on \d+ of its turns, .* line 6: RuntimeError: no$", out, re.MULTILINE)
+
+
 def test_a_finished_collection_resumes_to_the_same(collection, run, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(collection, copy)
@@ -169,6 +179,18 @@ def test_a_training_that_wrote_half_a_checkpoint_resumes_and_one_without_any_is_
     status, _, err = run(*command)
     assert (status, err.count("\n")) == (2, 1)
     assert "critic is not empty: add --resume" in err
+
+
+def test_a_training_that_another_process_is_at_work_on_is_left_alone(examples, model, run):
+    Path("critic").mkdir()
+    with holder(Path("critic")):
+        status, _, err = run(*train(examples, model, "--held-out", "0"))
+        assert (status, err.count("\n"), "another process is at work in critic" in err) == (2, 1, True)
+    assert list(Path("critic").iterdir()) == []
+    assert run(*train(examples, model, "--held-out", "0"))[0] == 0
+    with holder(Path("critic")):
+        status, _, err = run(*train(examples, model, "--held-out", "0", "--resume"))
+        assert (status, err.count("\n"), "another process is at work in critic" in err) == (2, 1, True)
 
 
 def test_resume_asks_for_the_same(examples, model, run):

@@ -19,6 +19,7 @@ from align_echo.flywheel.trial import Trial
 from align_echo.jsonl import JsonlFile
 from align_echo.types import Trajectory
 from tests.align.endpoint import Endpoint, Status, serve
+from tests.holder import holder
 
 REASONED = "Reason: it is so\nVerdict: "
 WAVERING = ("--env", "alfworld", "--agent", "vanilla", "--model", "wavering")
@@ -72,6 +73,15 @@ def evaluate(endpoint, collection, run, monkeypatch):
 
 def outcome(folder: str) -> Trial:
     return Trial.model_validate_json(Path(folder, "summary.json").read_text())
+
+
+def test_a_trial_that_another_process_is_at_work_on_is_left_alone(evaluate):
+    Path("trial").mkdir()
+    with holder(Path("trial")):
+        status, _, err = evaluate("picky", "--out", "trial")
+    assert status == 2
+    assert err.splitlines()[-1].startswith("align-echo: another process is at work in trial")
+    assert list(Path("trial").iterdir()) == []
 
 
 def test_a_trial_that_was_stopped_asks_only_about_what_is_left_and_comes_to_the_same(evaluate, endpoint):

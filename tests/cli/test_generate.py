@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import align_echo
 from align_echo.cli import generate_interface as generating
 from align_echo.evaluate.comparison import Comparison
+from align_echo.interface import identity
 from align_echo.models import Call
+from align_echo.wrappers.alfworld.spec import CONTRACT
 from tests.align.endpoint import Endpoint, Reply, Script, Status, serve
+from tests.align.room_world import code, operation
 
 GENERATE = [
     *("generate-interface", "--env", "alfworld", "--agent", "novice"),
@@ -60,10 +65,14 @@ def test_a_stopped_run_goes_on_and_ends_as_an_uninterrupted_one(run, stop_after_
 
 @pytest.fixture
 def endpoint():
-    """Models at a local endpoint: "looker" answers "look", "mumbler" nothing usable, "locked" refuses the key."""
+    """Models at a local endpoint: "looker" answers "look", "mumbler" nothing usable, "locked" refuses the key;
+    "content" finds no misalignment and looks."""
     scripts: dict[str, Script] = {
         "looker": lambda _: Reply("look"),
         "mumbler": lambda _: Reply("hm"),
+        "content": lambda request: Reply(
+            "<misalignments>none</misalignments>" if "misalignment" in str(request["messages"]) else "look"
+        ),
         "locked": lambda _: Status(401),
         "gone": lambda _: Status(400),
     }
@@ -130,20 +139,35 @@ def test_a_command_that_finished_nothing_can_be_repeated_as_it_is(run, endpoint,
     assert "scripted fault" not in Path("run/calls.jsonl").read_text()
 
 
-@pytest.mark.parametrize(
-    "command", [VANILLA, [*GENERATE, "--backend", "llm", "--agent", "vanilla", "--workers", "1", "--out", "run"]]
-)
-def test_the_endpoint_is_on_record_and_a_run_is_not_resumed_at_another(run, endpoint, command, monkeypatch):
+def test_the_endpoint_is_on_record_and_an_evaluation_is_not_resumed_at_another(run, endpoint, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
     monkeypatch.setenv("ALIGN_ECHO_MODEL", "mumbler")
-    status, out, _ = run(*command, "--base-url", endpoint.url)
-    assert status == 0
-    assert command is VANILLA or f"--agent vanilla --model mumbler --base-url {endpoint.url} --compare" in out
+    assert run(*VANILLA, "--base-url", endpoint.url)[0] == 0
     assert endpoint.url in Path("run/config.json").read_text()
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    status, _, err = run(*command, "--resume")
+    status, _, err = run(*VANILLA, "--resume")
     assert (status, "base_url" in err, "http://127.0.0.1:9/v1" in err) == (2, True, True), err
-    assert run(*command, "--resume", "--base-url", endpoint.url)[0] == 0
+    assert run(*VANILLA, "--resume", "--base-url", endpoint.url)[0] == 0
+
+
+LLM = [*GENERATE, "--backend", "llm", "--agent", "vanilla", "--workers", "1", "--out", "run"]
+
+
+def test_a_run_goes_on_with_the_same_models_at_another_address_and_pays_nothing_twice(run, endpoint):
+    mumble = ["--analyzer-model", "mumbler", "--optimizer-model", "content"]
+    status, _, err = run(*LLM, *asks(endpoint, "looker"), *mumble)
+    assert (status, "the analysis of" in err.splitlines()[-1]) == (2, True), err
+    paid = len(endpoint.requests)
+    none = "<misalignments>none</misalignments>"
+    with serve({"looker": lambda _: Reply("look"), "mumbler": lambda _: none}) as moved:
+        status, out, err = run(*LLM, "--resume", "--model", "looker", "--base-url", moved.url, *mumble)
+        assert status == 0, err
+        assert f"were asked at {endpoint.url} and are asked at {moved.url} from here on" in err
+        assert [request["model"] for request in moved.requests] == ["mumbler"]
+        assert f"--agent vanilla --model looker --base-url {moved.url} --compare" in out
+        again = run(*LLM, "--resume", *asks(endpoint, "looker"), *mumble)
+        assert again[0] == 0, again
+    assert len(endpoint.requests) == paid
 
 
 @pytest.mark.parametrize("stray", ["notes.txt", "cache/ab/reply.json", "iterations/1/iteration.json", "summary.json"])
@@ -165,11 +189,94 @@ def test_a_base_url_that_no_model_is_asked_at_is_refused(run):
 
 
 def test_auto_takes_the_llm_backend_when_a_model_is_configured(run, endpoint, monkeypatch):
-    monkeypatch.setenv("ALIGN_ECHO_MODEL", "mumbler")
+    monkeypatch.setenv("ALIGN_ECHO_MODEL", "content")
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
     status, out, err = run(*GENERATE, "--agent", "novice", "--out", "run")
     assert status == 0, err
-    assert "backend: llm (auto: a model is configured), analyzer mumbler, optimizer mumbler" in out
+    assert "backend: llm (auto: a model is configured), analyzer content, optimizer content" in out
+    assert "(no-misalignments): the 2 episodes that failed last showed no new misalignment; 0 misalignments" in out
     assert "no new interface was written" in out
     assert "agent: novice (a scripted stand-in" in out
     assert align_echo.load_interface("run/interface.py").provenance.rules == ()
+
+
+@pytest.mark.parametrize("model", ["mumbler", "gone"])
+def test_an_analysis_that_breaks_is_no_success(run, endpoint, model):
+    status, out, err = run(*GENERATE, "--agent", "novice", "--out", "run", *asks(endpoint, model))
+    assert (status, out) == (2, "")
+    last = err.splitlines()[-1]
+    assert "the analysis of" in last
+    assert "--resume --out run" in last
+    assert not Path("run/summary.json").exists()
+    paid = len(endpoint.requests)
+    status, _, err = run(*GENERATE, "--agent", "novice", "--out", "run", "--resume", *asks(endpoint, model))
+    assert (status, len(endpoint.requests) > paid) == (2, True), err
+
+
+ROLES = ["--analyzer-model", "content", "--optimizer-model", "content"]
+
+
+def test_auto_takes_the_llm_backend_when_its_roles_have_models(run, endpoint):
+    status, out, err = run(*GENERATE, "--out", "run", *ROLES, "--base-url", endpoint.url)
+    assert status == 0, err
+    assert "backend: llm (auto: a model is configured), analyzer content, optimizer content" in out
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (ROLES[:2], "the llm backend needs a chat model: add --optimizer-model NAME (or --model NAME for both)"),
+        (ROLES[2:], "the llm backend needs a chat model: add --analyzer-model NAME (or --model NAME for both)"),
+        (["--backend", "probe", *ROLES], "the probe asks no model: leave --analyzer-model and --optimizer-model out"),
+        (["--backend", "probe", "--model", "gpt-x"], "the agent novice asks no model: leave --model out"),
+    ],
+)
+def test_a_model_that_is_missing_or_not_asked_is_said_in_one_line(run, more, told):
+    status, out, err = run(*GENERATE, *more, "--out", "run")
+    assert (status, out, err.count("\n"), told in err) == (2, "", 1, True), err
+    assert not Path("run").exists()
+
+
+def test_an_agent_that_asks_no_model_refuses_one_that_is_named_and_not_one_of_the_machine(run, monkeypatch):
+    evaluate = ["evaluate", "--env", "alfworld", "--agent", "novice", "--tasks", "1", "--out", "run"]
+    status, out, err = run(*evaluate, "--model", "gpt-x")
+    assert (status, out, err.count("\n")) == (2, "", 1), err
+    assert "the agent novice asks no model: leave --model out" in err
+    assert not Path("run").exists()
+    monkeypatch.setenv("ALIGN_ECHO_MODEL", "gpt-x")
+    assert run(*evaluate)[0] == 0
+
+
+def doubter(request: dict[str, Any]) -> str:
+    """Finds a misalignment in the first failed task, tries it once, and holds every interface for useless."""
+    said = [message["content"] for message in request["messages"]]
+    task = re.search(r"## Task (\S+)|\(task (\S+),", said[1])
+    assert task is not None
+    name, analysing = task[1] or task[2], "# Failed episodes" in said[1]
+    if len(said) == 2 and analysing:
+        return found(name, "")
+    if "(execute_agent_action)" in said[-1]:
+        cites = "<support>2</support>"
+        return found(name, cites) if analysing else "<resolved>no</resolved><refinement>more</refinement>"
+    begun = "(init_simulator)" in said[-1]
+    return operation("execute_agent_action", "sing") if begun else operation("init_simulator", name)
+
+
+def found(task: str, cites: str) -> str:
+    return (
+        f"<misalignments><misalignment><task_id>{task}</task_id><action_type>sing</action_type><action>sing</action>"
+        f"<intent>i</intent><rule>no singing</rule><sufficient_feedback>f</sufficient_feedback><kind>new-logic</kind>"
+        f"{cites}</misalignment></misalignments>"
+    )
+
+
+def test_a_run_that_resolves_nothing_of_what_it_found_is_no_success(run):
+    author = [code(f"{identity(CONTRACT).source}# version {number}\n") for number in range(4)]
+    with serve({"doubter": doubter, "author": author}) as server:
+        models = ["--analyzer-model", "doubter", "--optimizer-model", "author", "--base-url", server.url]
+        status, out, err = run(*GENERATE, *models, "--out", "run")
+    assert status == 2, err
+    assert "1 misalignments found, 0 resolved" in out
+    assert "1 misalignments were found and none was resolved" in err.splitlines()[-1]
+    summary = json.loads(Path("run/summary.json").read_text())
+    assert (summary["misalignments"], summary["resolved"], summary["improved"]) == (1, 0, False)

@@ -15,6 +15,7 @@ from align_echo.types import Trajectory
 from align_echo.wrappers.alfworld.env import AlfworldEnv
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.scienceworld.pool import pool
+from tests.play import source
 
 GRID = ["grid", "--env", "alfworld", "--agent", "novice", "--interface", "probe", "--tasks", "2"]
 TWO_AGENTS = [*GRID, "--agent", "vanilla", "--model", "novice"]
@@ -84,7 +85,10 @@ def test_an_extra_that_is_not_installed_is_said_before_anything_runs(run, monkey
     monkeypatch.setattr("align_echo.wrappers.scienceworld.jvm.find_spec", lambda name: None)
     arguments = ["--env", "scienceworld", "--agent", "expert", "--interface", "given/scienceworld.py"]
     status, _, err = run("grid", *arguments, "--out", "out")
-    assert (status, err) == (2, "align-echo: ScienceWorld needs an extra: pip install 'align-echo[scienceworld]'\n")
+    assert status == 2
+    assert err == (
+        "align-echo: ScienceWorld needs an extra: pip install '.[scienceworld]' in a checkout of align-echo\n"
+    )
     assert not Path("out").exists()
 
 
@@ -93,11 +97,13 @@ def test_one_command_gives_one_table_a_summary_and_a_folder_a_cell(run):
     assert status == 0, err
     assert "a scripted stand-in for a small model, NOT a language model" in out
     assert "agent: vanilla, model novice (scripted, not a language model)" in out
-    for word in ("alfworld", "novice", "vanilla", "without", "with", "change", "consec. invalid", "as shown"):
+    lines = ("without", "placebo", "with", "change", "over placebo")
+    for word in ("alfworld", "novice", "vanilla", *lines, "consec. invalid", "as shown"):
         assert word in out
     assert "faults: none" in out
     assert "…" not in out
-    cell = {"config.json", "summary.json", "trajectories/none.jsonl", "trajectories/full.jsonl"}
+    parts = {f"trajectories/{name}.jsonl" for name in ("none", "placebo", "full")}
+    cell = {"config.json", "summary.json", *parts}
     assert files(Path("run/alfworld/novice")) == cell
     assert files(Path("run/alfworld/vanilla")) == {*cell, "calls.jsonl"}
     assert {path.name for path in Path("run").iterdir()} == {"config.json", "summary.json", "alfworld"}
@@ -146,7 +152,17 @@ def test_a_stopped_grid_goes_on_where_it_stopped(run, stop_after_first_episode):
     status, _, err = run(*TWO_AGENTS, "--resume", "--out", "run")
     assert status == 0, err
     assert Path("run/alfworld/novice/trajectories/none.jsonl").read_text().startswith(kept)
-    assert len(stop_after_first_episode) == 8  # two agents, two sides, two tasks: none twice
+    assert len(stop_after_first_episode) == 12  # two agents, three sides, two tasks: none twice
+
+
+def test_a_grid_without_a_placebo_goes_on_without(run):
+    assert run(*GRID, "--no-placebo", "--out", "run")[0] == 0
+    assert not Path("run/alfworld/novice/trajectories/placebo.jsonl").exists()
+    (cell,) = summary("run").cells
+    assert (cell.placebo, cell.over_placebo) == (None, None)
+    status, out, err = run(*GRID, "--resume", "--out", "run")  # what an older version began has no placebo either
+    assert (status, out, err.count("\n"), "was started with placebo = " in err) == (2, "", 1, True)
+    assert run(*GRID, "--no-placebo", "--resume", "--out", "run")[0] == 0
 
 
 def test_finished_cells_are_not_played_again(run, monkeypatch):
@@ -159,6 +175,21 @@ def test_finished_cells_are_not_played_again(run, monkeypatch):
     assert err.count("finished earlier") == 2
     assert "change" in out
     assert Path("run/summary.json").read_text() == before
+
+
+def test_a_cell_that_an_older_version_finished_is_measured_anew_and_not_played(run, tmp_path):
+    Path("mine.py").write_text(source("raise RuntimeError('no')"))
+    command = [*GRID[:5], "--interface", "mine.py", "--tasks", "1", "--no-placebo", "--out", "run"]
+    assert run(*command)[0] == 1
+    file = Path("run/alfworld/novice/summary.json")
+    older = json.loads(file.read_text())
+    for variant in older["variants"].values():
+        del variant["conduct"], variant["forged"]
+    file.write_text(json.dumps(older))
+    played = {path: path.read_text() for path in Path("run").rglob("*.jsonl")}
+    status, out, err = run(*command, "--resume")
+    assert (status, "did not work: 50 of 50 turns" in out) == (1, True), err
+    assert {path: path.read_text() for path in Path("run").rglob("*.jsonl")} == played
 
 
 @pytest.fixture
@@ -183,9 +214,9 @@ def test_faults_are_counted_kept_out_of_the_figures_and_played_again(run, broken
     broken_on[tasks[0]] = 100
     status, out, err = run(*GRID, "--out", "run")
     assert status == 0, err
-    assert "faults: alfworld novice: 1 without, 1 with" in out
+    assert "faults: alfworld novice: 1 without, 1 placebo, 1 with" in out
     found = summary("run")
-    assert (found.faults, found.cells[0].without.episodes, found.cells[0].without.faults) == (2, 1, 1)
+    assert (found.faults, found.cells[0].without.episodes, found.cells[0].without.faults) == (3, 1, 1)
     lines = Path("run/alfworld/novice/trajectories/none.jsonl").read_text().splitlines()
     faults = [Trajectory.model_validate_json(line).fault for line in lines]
     assert [fault.message for fault in faults if fault] == [
@@ -203,7 +234,7 @@ def test_a_cell_of_nothing_but_faults_is_a_row_without_figures(run, broken_on):
     assert status == 0, err
     (cell,) = summary("run").cells
     assert (cell.without.episodes, cell.without.faults, cell.without.success, cell.change) == (0, 2, None, None)
-    assert "faults: alfworld novice: 2 without, 2 with" in out
+    assert "faults: alfworld novice: 2 without, 2 placebo, 2 with" in out
     broken_on.clear()
     assert run(*GRID, "--resume", "--out", "run")[0] == 0
     assert summary("run") == summary("whole")

@@ -79,6 +79,39 @@ def test_each_variant_and_its_paired_difference():
     assert result.variants["full"].success_by_type["a"].value == 100
 
 
+def test_each_half_and_the_whole_are_paired_with_the_placebo_too():
+    middle = [BEFORE[0], changed(BEFORE[1], won=True, score=1.0)]
+    result = compare(SPEC, {"none": BEFORE, "placebo": middle, "rules": BEFORE, "full": AFTER})
+    assert (list(result.differences), list(result.over_placebo)) == (["placebo", "rules", "full"], ["rules", "full"])
+    assert [one.success_points.value for one in result.differences.values()] == [50, 0, 50]
+    assert [one.success_points.value for one in result.over_placebo.values()] == [-50, 0]
+    text = shown(result)
+    assert [line.split()[0] for line in text.splitlines()[2:6]] == ["none", "placebo", "rules", "both"]
+    assert "Against the placebo, paired by task" in text
+    assert "it is worth what it adds to its placebo" in text
+    assert compare(SPEC, {"none": BEFORE, "full": AFTER}).over_placebo == {}
+
+
+def failing(trajectory: Trajectory, count: int) -> Trajectory:
+    steps = [one.model_copy(update={"interface_error": "line 7: no"}) for one in trajectory.steps[:count]]
+    return changed(trajectory, steps=(*steps, *trajectory.steps[count:]))
+
+
+def test_an_interface_works_that_failed_on_a_tenth_of_its_turns_and_no_more():
+    long = episode(MUG, ["look"] * 20, won=True)
+    told = {count: compare(SPEC, {"none": [long], "full": [failing(long, count)]}) for count in (2, 3)}
+    assert (told[2].variants["full"].conduct.works, told[3].variants["full"].conduct.works) == (True, False)
+    assert "did not work" not in shown(told[2])
+    assert len(re.findall(r"^both +(?:1 +)?did not work: 3 of 20 turns", shown(told[3]), re.MULTILINE)) == 2
+    assert told[3].variants["full"].success_rate.value == 100  # what was measured stays in the summary
+
+
+def test_against_a_placebo_that_did_not_work_nothing_is_shown():
+    long = episode(MUG, ["look"] * 20, won=True)
+    result = compare(SPEC, {"none": [long], "placebo": [failing(long, 20)], "full": [long]})
+    assert "Against the placebo" not in shown(result)
+
+
 def test_pairs_are_made_by_task_and_not_by_position():
     result = compare(SPEC, {"none": BEFORE, "full": AFTER[::-1]})
     # unpaired, the interval of a difference over two tasks could reach -100; paired, nothing got worse
@@ -95,7 +128,7 @@ def test_a_task_with_a_fault_in_one_variant_is_out_of_the_difference_and_counted
 
 
 def test_nothing_but_faults_is_an_error_that_names_the_first():
-    with pytest.raises(UsageError, match="ModelError: gone"):
+    with pytest.raises(UsageError, match="the first: the model broke: gone"):
         compare(SPEC, {"none": [episode(MUG, [], won=False, fault=True)]})
 
 
@@ -118,7 +151,7 @@ def test_variants_switch_off_halves_of_the_same_interface():
     assert list(found) == list(comparing.VARIANTS)
     assert found["none"] is None
     labels = [one.label for one in found.values() if one is not None]
-    assert len(set(labels)) == 3
+    assert len(set(labels)) == 4
     assert len({one.content_hash for one in found.values() if one is not None}) == 1
 
 
@@ -156,6 +189,16 @@ def test_the_summary_reads_back(tmp_path):
     path = EvaluationFolder(tmp_path / "out", CONFIG).finish(result)
     assert Comparison.model_validate_json(path.read_text()) == result
     assert set(json.loads(path.read_text())["variants"]["none"]["success_rate"]) == {"value", "low", "high", "n"}
+
+
+def test_the_summary_of_an_older_version_reads_back():
+    result = compare(SPEC, {"none": BEFORE, "full": AFTER})
+    older = result.model_dump(mode="json", exclude={"over_placebo": True, "variants": {"__all__": NEW_KEYS}})
+    assert not NEW_KEYS & set(older["variants"]["full"])
+    assert shown(Comparison.model_validate(older)) == shown(result)
+
+
+NEW_KEYS = {"conduct", "forged"}
 
 
 def test_a_folder_in_use_or_of_another_run_is_refused_and_left_as_it_was(tmp_path):

@@ -121,3 +121,20 @@ def test_the_table_has_three_lines_a_cell_and_the_summary_reads_back():
     ]
     assert Grid.model_validate_json(found.model_dump_json()) == found
     assert found.usage.prompt_tokens == 320
+
+
+def test_the_placebo_stands_between_and_the_interface_is_set_against_it():
+    middle = [episode(task, ["fly"] * 4, score=0.5) for task in TASK_IDS]
+    comparison, _ = measure(SPEC, {"none": BEFORE, "placebo": middle, "full": AFTER}, seed=0)
+    labels = {"none": "none", "placebo": "mine@1-placebo", "full": "mine@1"}
+    found = cell_of(SPEC, comparison, labels, agent="test", tasks=2, folder="alfworld/test")
+    assert (found.placebo is not None and found.placebo.interface) == "mine@1-placebo"
+    assert found.change is not None
+    assert found.over_placebo is not None
+    assert (found.change.score.value, found.over_placebo.score.value) == (0.5, 0.25)
+    lines = printed(grid(found)).splitlines()[2:7]
+    assert [line.replace("alfworld", "").replace("test", "").split()[0] for line in lines] == [
+        *("without", "placebo", "with", "change"),
+        "over",
+    ]
+    assert "over" not in printed(grid(cell(BEFORE, AFTER)))

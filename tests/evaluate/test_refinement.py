@@ -111,7 +111,7 @@ def test_what_broke_is_counted_and_in_no_figure():
 
 
 def test_rounds_on_nothing_but_faults_are_refused_with_what_broke():
-    with pytest.raises(UsageError, match="the first says: gone"):
+    with pytest.raises(UsageError, match="the first: the model broke: gone"):
         refine_rounds(["a"], Stage(breaks=[0]).play, None, rounds=1)
 
 

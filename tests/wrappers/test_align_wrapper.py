@@ -52,7 +52,7 @@ def test_identity_changes_nothing_the_agent_sees():
     for action in ("look", "dance", *WINNING):
         shown, expected = env.step(action), raw.step(action)
         assert shown[:4] == expected[:4]
-        assert shown[4] == expected[4] | {"interface_error": "", "violations": ()}
+        assert shown[4] == expected[4] | {"interface_error": "", "violations": (), "forged": ()}
 
 
 @pytest.mark.parametrize("layout", sorted(STEP_LAYOUTS))
@@ -150,6 +150,63 @@ def test_surrounding_blanks_do_not_make_another_action():
     env.reset(options={"task": TASK})
     raw.reset(options={"task": TASK})
     assert env.step(" go to study ")[0] == raw.step(" go to study ")[0]
+
+
+class LooseRoom(RoomEnv):
+    """The two-room world with an engine that heeds neither case nor spaces; `heard` is what it was sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[str] = []
+
+    def as_read(self, action: str) -> str:
+        return " ".join(action.lower().split())
+
+    def _act(self, action: str) -> EngineState:
+        self.heard.append(action)
+        return super()._act(self.as_read(action))
+
+
+FORWARDED_IN_LOWER_CASE = "obs, _, done, info = env.step([agent_action.lower().strip()])\nreturn obs[0], False, done[0]"
+
+
+def test_the_agents_action_is_its_own_in_whatever_way_the_engine_reads_alike():
+    base = LooseRoom()
+    env = AlignWrapper(base, interface(source(FORWARDED_IN_LOWER_CASE)))
+    env.reset(options={"task": TASK})
+    shown, _, _, _, info = env.step("Take  MUG 1")
+    assert shown == "You take the mug 1."
+    assert (info["violations"], info["interface_error"], info["engine_calls"]) == ((), "", 1)
+    assert base.heard == ["Take  MUG 1"]
+
+
+def test_a_look_is_one_in_whatever_way_the_engine_reads_it():
+    base = LooseRoom()
+    twice = source("return env.step([' LOOK '])[0][0] + env.step(['Look'])[0][0], False, False")
+    env = AlignWrapper(base, interface(twice))
+    first, _ = env.reset(options={"task": TASK})
+    shown, _, _, _, info = env.step("take mug 1")
+    assert shown == 2 * first.partition(" Your task")[0]
+    assert (info["violations"], info["interface_error"], info["turns"], base.heard) == ((), "", 1, [])
+
+
+@pytest.mark.parametrize("body", ["env.step(['DROP  book 1'])", "env.step([agent_action])\nenv.step(['Take Mug 1'])"])
+def test_what_is_not_the_agents_or_comes_again_is_refused_in_any_case_of_letters(body):
+    env = AlignWrapper(LooseRoom(), interface(source(body + "\nreturn 'never shown', False, False")))
+    env.reset(options={"task": TASK})
+    info = env.step("take mug 1")[4]
+    assert len(info["violations"]) == 1
+    assert info["interface_error"]
+
+
+def test_two_things_that_are_no_action_are_not_the_same_one():
+    class Deaf(LooseRoom):
+        def as_read(self, action: str) -> str:
+            return ""
+
+    env = AlignWrapper(Deaf(), interface(source("env.step(['babble'])\nreturn 'never shown', False, False")))
+    env.reset(options={"task": TASK})
+    assert NOT_ALLOWED in env.step("dance")[4]["interface_error"]
 
 
 # ---------------------------------------------------------------- refused calls
@@ -322,6 +379,16 @@ def test_an_interface_for_another_environment_is_refused():
     other = CONTRACT.model_copy(update={"environment": "alfworld"})
     with pytest.raises(UsageError, match="for alfworld, not for room"):
         AlignWrapper(RoomEnv(), identity(other))
+
+
+M3_ARGUMENTS = ("env", "task_name", "instruction", "agent_action", "logger")
+KNOWN = "a contract cannot have the argument 'task_name'; known: env, logger, init_obs, task, agent_action"
+
+
+def test_a_contract_whose_arguments_nobody_can_pass_is_refused_before_the_first_episode():
+    contract = CONTRACT.model_copy(update={"wrap_step_args": M3_ARGUMENTS})
+    with pytest.raises(InterfaceError, match=f"^{KNOWN}$"):
+        AlignWrapper(RoomEnv(contract=contract), interface(identity_source(contract), contract))
 
 
 def test_source_that_cannot_run_is_refused_with_its_line():

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from align_echo.errors import EngineError, MissingDataError, UsageError
 from align_echo.interface import write_atomically
+from align_echo.reading import parse_json
 from align_echo.wrappers.alfworld import manifest, upstream
 from align_echo.wrappers.alfworld.spec import TASK_TYPES
 from align_echo.wrappers.cache import cache_folder
@@ -112,7 +113,7 @@ def _listed(folder: Path) -> list[str]:
     place = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
     cache = cache_folder() / "alfworld" / "listings" / f"{place}.json"
     try:
-        stored = json.loads(cache.read_text(encoding="utf-8"))
+        stored = parse_json(cache.read_text(encoding="utf-8"))
         if stored["stamp"] == stamp:
             return list(stored["games"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -153,7 +154,7 @@ def _playable(folder: Path) -> bool:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file. Raises `EngineError` if it is not one."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise EngineError(f"cannot read {path}: {error}") from error
     if not isinstance(record, dict):

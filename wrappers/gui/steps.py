@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 STEPS = "steps.jsonl"
 SCREENS = "screens"
+MOST_PIXELS = 50_000_000
+"""Pixels of a screenshot: an 8K screen has 33 million."""
 LONGEST_SIDE = 16384
 """Pixels; a larger picture is no screenshot."""
 
@@ -224,18 +227,28 @@ def _size_of(folder: Path, name: str, where: str) -> tuple[int, int]:
     if not file.is_file():
         raise MissingDataError(f"{where}: there is no {folder / SCREENS / name}")
     try:
-        with Image.open(file, formats=["PNG"]) as image:
-            size = image.size
-            image.verify()
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # refused below
+            with Image.open(file, formats=["PNG"]) as image:
+                size = image.size
+                image.verify()
+    except Image.DecompressionBombError:
+        size = (MOST_PIXELS, MOST_PIXELS)
+    except (OSError, ValueError, SyntaxError) as error:
         raise UsageError(f"{where}: {folder / SCREENS / name} is no PNG picture: {first_line(error)}") from error
+    if size[0] * size[1] > MOST_PIXELS:
+        raise UsageError(f"{where}: {folder / SCREENS / name} has more than {MOST_PIXELS:,} pixels: no screen has")
     return size
 
 
 def _inside(folder: Path, name: str) -> Path:
     """The file of a screenshot. Raises `UsageError` for a link that leads out of the folder."""
-    file = (folder / SCREENS / name).resolve()
-    if not file.is_relative_to(folder.resolve()):
+    try:
+        file, root = (folder / SCREENS / name).resolve(), folder.resolve()
+    except (OSError, RuntimeError) as error:
+        where = folder / SCREENS / name
+        raise UsageError(f"{where} is a link that leads nowhere: put the picture itself there") from error
+    if not file.is_relative_to(root):
         raise UsageError(f"{folder / SCREENS / name} leads out of the folder: put the picture itself there")
     return file
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from align_echo.errors import install_line
 from align_echo.interface import InterfaceContract
 from align_echo.wrappers.gui.actions import ACTION_FORMAT as ACTIONS
 
@@ -27,7 +28,7 @@ STEP_LIMIT = 30
 REFUSAL = "Refused: "
 
 INSTALL_CHROMIUM = "apt-get install --no-install-recommends chromium chromium-driver fonts-liberation"
-INSTALL = f"pip install 'align-echo[miniwob]' and {INSTALL_CHROMIUM}"
+INSTALL = f"{install_line('miniwob')}, and {INSTALL_CHROMIUM}"
 
 
 def is_invalid(observation: str) -> bool:

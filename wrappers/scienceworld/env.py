@@ -23,8 +23,18 @@ NOT_PLAY = ("reset task",)
 """Forms that the engine lists and that are no action of play: this one takes the progress back."""
 
 
+LOST = "Unknown action."
+"""How the engine answers what it cannot take for an answer to its question; any action, and the question is gone."""
+
+TITLE = ("Task Description:", "Task description:")
+"""How the free action heads the task, and how the action itself does."""
+
+
 class ScienceWorldEnv(TextEnv):
-    """One split of ScienceWorld. Holds a simulator from the first reset until `close`. Not shared between threads."""
+    """One split of ScienceWorld. Holds a simulator from the first reset until `close`. Not shared between threads.
+
+    `probe` looks without a trace, for experiments; `look` looks as upstream's users do, for interface code.
+    """
 
     def __init__(self, split: str, step_limit: int | None = None) -> None:
         """Raises `UsageError` for a step limit below 1."""
@@ -61,6 +71,11 @@ class ScienceWorldEnv(TextEnv):
         """In lower case, one space between words, no articles."""
         return as_read(action)
 
+    @property
+    def told_score(self) -> float:
+        """A hundredth of the engine's own: -1 after a wrong focus."""
+        return (self.state.raw_score or 0.0) / 100
+
     def close(self) -> None:
         """Give the simulator back. Only `reset` brings the environment to life again."""
         self._over = True
@@ -81,7 +96,16 @@ class ScienceWorldEnv(TextEnv):
     def _probe(self, action: str) -> str:
         simulator = self._simulator
         looks = {"look around": simulator.look, "inventory": simulator.inventory, "task": simulator.task}
-        return looks[action]()
+        return looks[action]().removesuffix("\n").replace(*TITLE, 1)
+
+    def _answer_look(self, action: str) -> str:
+        """The engine's answer to the action itself, as upstream's users have it. It takes no move, but where the engine
+        has asked which thing is meant: there `look around` and `inventory` are lost, the question and a move with them.
+        """
+        observation = self._simulator.step(action)
+        if observation.startswith(LOST):
+            self._history.append(_Said(action, refused=False))
+        return observation
 
     def _start(self, task: Task) -> EngineState:
         """The first observation is that of `look around`, as upstream's reset has it; it takes no move."""

@@ -13,10 +13,10 @@ import subprocess
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 from align_echo.errors import EngineError, MissingExtraError
+from align_echo.wrappers.cache import cache_folder
 
 OLDEST_JAVA = 17
 ANSWER_WITHIN = 120
@@ -43,22 +43,18 @@ class Simulator:
         from align_echo.wrappers.scienceworld.gateway import Gateway
 
         java = find_java()
-        self._folder = mkdtemp(prefix="align-echo-")  # the engine leaves a table where it runs
         try:
             port, token, self._process = launch_gateway(
                 classpath=JAR_PATH,
                 javaopts=[*SMALL, *REPEATABLE],
-                cwd=self._folder,
+                cwd=_place(),
                 java_path=java,
                 die_on_exit=True,
                 create_new_process_group=True,
                 enable_auth=True,
                 return_proc=True,
             )
-        except BaseException as error:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            if not isinstance(error, OSError | ValueError):
-                raise
+        except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it ended at once"
             raise EngineError(f"the simulator does not start with {java}: {reason}") from error
         parameters = GatewayParameters(
@@ -89,7 +85,6 @@ class Simulator:
         self._process.kill()
         self._process.wait()
         self._process.stdin.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def leave_to_parent(self) -> None:
         """In a process that was forked off: let go of the pipe that keeps the Java process running."""
@@ -179,6 +174,26 @@ class Simulator:
         except KeyboardInterrupt:
             self.close()  # an answer is still to come, which the next call would take for its own
             raise
+
+
+def _place() -> str:
+    """A folder to run in. The engine writes a table where it runs, which nobody reads: there it goes nowhere, so that
+    all simulators share the folder, and a killed process leaves nothing behind. Raises `EngineError`.
+    """
+    folder = cache_folder() / "scienceworld"
+    table = folder / "object_type_ids.tsv"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not table.is_symlink():
+            table.symlink_to(os.devnull)
+    except FileExistsError:  # another process was faster
+        pass
+    except OSError as error:
+        raise EngineError(
+            f"the simulator needs a folder to run in, and {folder} cannot be made ({error.strerror}): "
+            "set ALIGN_ECHO_CACHE to a folder that can be written"
+        ) from error
+    return str(folder)
 
 
 def find_java() -> str:

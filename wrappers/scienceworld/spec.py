@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from align_echo.errors import install_line
 from align_echo.interface import InterfaceContract
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ STEP_LIMIT = 100
 
 REFUSAL = "No known action matches that input."
 
-INSTALL = "pip install 'align-echo[scienceworld]'"
+INSTALL = install_line("scienceworld")
 
 
 def is_invalid(observation: str) -> bool:

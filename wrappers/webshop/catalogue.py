@@ -1,8 +1,8 @@
 """The catalogue of a process: products, goals and search index, built once on disk and shared by all who open it.
 
 A catalogue is a folder in the cache that appears whole or not at all: products as JSON lines with their offsets (mapped
-into memory and read one by one), goals in the order of their indices, the search index. Two processes that build the
-same one at once build it twice; the first to finish wins.
+into memory and read one by one), goals in the order of their indices, the search index, and the checksums of all. Two
+processes that build the same one at once build it twice; the first to finish wins.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Protocol
 import numpy as np
 
 from align_echo.errors import EngineError, UsageError
+from align_echo.reading import parse_json
 from align_echo.wrappers.cache import cache_folder
 from align_echo.wrappers.webshop.generator import EmbeddedProducts
 from align_echo.wrappers.webshop.goals import Goal, Instruction, human_goals, in_order, synthetic_goals, weighted
@@ -30,11 +31,15 @@ from align_echo.wrappers.webshop.products import Node, Product
 from align_echo.wrappers.webshop.search import SearchIndex
 from align_echo.wrappers.webshop.spec import SPLITS
 
-FORMAT = 2
+FORMAT = 3
 """Version of the folder's layout and of how goals are drawn."""
+
+ENDS = 32 * 2**20
+"""Bytes at each end of a file that its checksum is of; a file of up to twice as many is read whole."""
 
 VARIABLE = "WEBSHOP_DATA"
 _PRODUCTS, _OFFSETS, _GOALS, _INDEX = "products.jsonl", "offsets.npy", "goals.json", "index"
+_CHECKSUMS = "checksums.json"
 
 
 class Source(Protocol):
@@ -104,10 +109,11 @@ class Catalogue:
         """Raises `EngineError` if the folder is damaged."""
         self.label = label
         try:
+            _check(folder)
             self._offsets = np.load(folder / _OFFSETS, mmap_mode="r")
             with (folder / _PRODUCTS).open("rb") as stream:
                 self._products = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-            stored = json.loads((folder / _GOALS).read_text(encoding="utf-8"))
+            stored = parse_json((folder / _GOALS).read_text(encoding="utf-8"))
             self._index = SearchIndex(folder / _INDEX)
         except (OSError, ValueError) as error:
             raise EngineError(f"the WebShop catalogue {folder} is damaged ({error}): delete that folder") from error
@@ -158,6 +164,7 @@ def _build(source: Source, folder: Path) -> None:
             goals = _findable(goals, draft)
         record = {"kind": source.goal_kind, "goals": [asdict(goal) for goal in in_order(goals)]}
         (draft / _GOALS).write_text(json.dumps(record), encoding="utf-8")
+        (draft / _CHECKSUMS).write_text(json.dumps(_checksums(draft)), encoding="utf-8")
         try:
             draft.rename(folder)
         except OSError:  # another process was faster
@@ -165,6 +172,33 @@ def _build(source: Source, folder: Path) -> None:
                 raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _check(folder: Path) -> None:
+    """Raises `OSError` or `ValueError` for a file that is not as it was built."""
+    stored = parse_json((folder / _CHECKSUMS).read_text(encoding="utf-8"))
+    if not isinstance(stored, dict):
+        raise ValueError(f"{_CHECKSUMS} is not as it was written")
+    found = _checksums(folder)
+    for name in sorted({*stored, *found}):
+        if stored.get(name) != found.get(name):
+            raise ValueError(f"{name} is not as it was written")
+
+
+def _checksums(folder: Path) -> dict[str, str]:
+    """SHA-256 of each file's size and ends, by its path in the folder."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != _CHECKSUMS)
+    return {str(file.relative_to(folder)): _checksum(file) for file in files}
+
+
+def _checksum(file: Path) -> str:
+    size = file.stat().st_size
+    digest = hashlib.sha256(f"{size} ".encode())
+    with file.open("rb") as stream:
+        digest.update(stream.read(ENDS))
+        stream.seek(max(stream.tell(), size - ENDS))
+        digest.update(stream.read(ENDS))
+    return digest.hexdigest()
 
 
 def _write_products(source: Source, folder: Path) -> list[Goal]:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from align_echo.errors import MissingDataError, UsageError
+from align_echo.reading import parse_json
 from align_echo.wrappers.webshop.goals import Instruction, price_between
 from align_echo.wrappers.webshop.products import NO_ATTRIBUTES, Product
 
@@ -97,7 +97,7 @@ def find_files(root: Path, named: str) -> OfficialFiles:
 
 def _read(path: Path, kind: type) -> Any:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read {path}: {error}") from error
     if not isinstance(content, kind):

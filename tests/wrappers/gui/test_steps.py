@@ -15,7 +15,7 @@ from PIL import Image
 
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.wrappers.gui.actions import Click, Point, Scroll, Type
-from align_echo.wrappers.gui.steps import GuiStep, read_steps, screenshot_of, write_steps
+from align_echo.wrappers.gui.steps import SCREENS, GuiStep, read_steps, screenshot_of, write_steps
 from tests.wrappers.gui.screens import SIZE, recorded, screen
 
 
@@ -120,6 +120,24 @@ def test_a_link_out_of_the_folder_is_not_followed(folder, tmp_path):
     (folder / "screens" / "link.png").symlink_to(tmp_path / "outside.png")
     with pytest.raises(UsageError, match="leads out of the folder"):
         read_steps(changed(folder, screenshot="link.png"))
+
+
+def test_a_loop_of_links_is_told_in_one_line(folder):
+    name = read_steps(folder)[0].screenshot
+    place = folder / SCREENS / name
+    place.unlink()
+    place.symlink_to(place)
+    with pytest.raises(UsageError, match="a link that leads nowhere"):
+        read_steps(folder)
+
+
+@pytest.mark.parametrize("size", [(9_000, 6_000), (15_000, 12_000)])
+def test_a_picture_of_more_pixels_than_any_screen_is_refused(folder, size, recwarn):
+    step = read_steps(folder)[0]
+    Image.new("1", size).save(folder / SCREENS / step.screenshot)
+    with pytest.raises(UsageError, match="more than 50,000,000 pixels"):
+        read_steps(folder)
+    assert not recwarn.list
 
 
 def test_a_folder_without_steps_is_no_dataset(tmp_path):

@@ -57,7 +57,7 @@ def test_missing_fonts_are_one_line_that_says_what_to_install(tmp_path, monkeypa
 
 def test_without_the_extra_the_error_is_its_install_line(monkeypatch):
     monkeypatch.setattr(chromium, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'align-echo\[miniwob\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[miniwob\]'"):
         start_browser()
 
 

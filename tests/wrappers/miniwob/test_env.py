@@ -213,7 +213,7 @@ def test_a_screenshot_before_a_reset_is_refused():
 def test_a_screenshot_without_pillow_tells_what_to_install(env, monkeypatch):
     begin(env, "click-test/0")
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'align-echo\[gui\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[gui\]'"):
         env.screenshot()
 
 

@@ -10,7 +10,7 @@ import pytest
 from align_echo.wrappers.scienceworld.env import ScienceWorldEnv
 
 needs_engine = pytest.mark.skipif(
-    find_spec("scienceworld") is None, reason="the extra is not installed: pip install 'align-echo[scienceworld]'"
+    find_spec("scienceworld") is None, reason="the extra is not installed: pip install '.[scienceworld]'"
 )
 
 

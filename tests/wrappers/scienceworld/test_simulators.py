@@ -90,6 +90,30 @@ def test_a_rollout_plays_the_episode_again_on_a_fresh_simulator():
     assert trajectory.score == 1.0
 
 
+def test_a_killed_run_leaves_no_folder_behind(tmp_path):
+    code = (
+        "import os, signal\n"
+        "from align_echo.wrappers.scienceworld.env import ScienceWorldEnv\n"
+        f"ScienceWorldEnv('test').reset(options={{'task': {TASK!r}}})\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    machine = {**os.environ, "TMPDIR": str(tmp_path / "tmp"), "ALIGN_ECHO_CACHE": str(tmp_path / "cache")}
+    (tmp_path / "tmp").mkdir()
+    for _ in range(2):
+        ended = subprocess.run([sys.executable, "-c", code], env=machine, capture_output=True, text=True, check=False)
+        assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert list((tmp_path / "tmp").iterdir()) == []
+    kept = [one for one in (tmp_path / "cache").rglob("*") if not one.is_dir()]
+    assert [one.readlink() for one in kept] == [Path(os.devnull)], "one link, whatever the engine writes"
+
+
+def test_a_cache_that_cannot_be_written_is_told_in_one_line(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ALIGN_ECHO_CACHE", str(tmp_path / "file"))
+    with pytest.raises(EngineError, match="set ALIGN_ECHO_CACHE"):
+        jvm.Simulator()
+
+
 def test_a_moment_can_be_restored_after_the_simulator_died():
     env = started(ScienceWorldEnv("test"))
     env.step("teleport to kitchen")
@@ -139,7 +163,7 @@ def test_the_simulator_ends_with_its_process_and_leaves_no_file_behind(tmp_path)
     pid, folder, here = done.stdout.split(maxsplit=2)
     assert here.strip() == "[]"
     assert done.stderr == ""
-    assert not Path(folder).exists()
+    assert all(one.is_symlink() for one in Path(folder).iterdir()), "the engine's table goes nowhere"
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid), 0)
 
@@ -177,7 +201,7 @@ def test_without_a_java_the_error_says_what_to_install(tmp_path, monkeypatch):
 
 def test_without_the_extra_the_error_is_its_install_line(monkeypatch):
     monkeypatch.setattr(jvm, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'align-echo\[scienceworld\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[scienceworld\]'"):
         jvm.Simulator()
 
 

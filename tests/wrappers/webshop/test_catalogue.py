@@ -132,6 +132,18 @@ def test_a_damaged_catalogue_says_what_to_delete(tmp_path, embedded, cache, dama
         Catalogue("a copy", folder)
 
 
+@pytest.mark.parametrize("file", ["offsets.npy", "goals.json", "products.jsonl", "index/data.csc.index.npy"])
+@pytest.mark.parametrize("damage", ["one bit", "cut short"])
+def test_a_catalogue_that_is_not_as_it_was_built_is_refused(tmp_path, embedded, cache, file, damage):
+    folder = tmp_path / "copy"
+    subprocess.run(["cp", "-r", str(kept(cache)), str(folder)], check=True)
+    content = bytearray((folder / file).read_bytes())
+    content[len(content) * 2 // 3] ^= 1
+    (folder / file).write_bytes(content if damage == "one bit" else content[:-7])
+    with pytest.raises(EngineError, match=rf"{file} is not as it was written.*delete that folder"):
+        Catalogue("a copy", folder)
+
+
 def test_an_unknown_task_is_refused_with_what_there_is(embedded):
     for wrong in ("goal-99999", "goal--1", "goal-01", "synthetic-0", ""):
         with pytest.raises(UsageError, match="there are goal-0 to goal-"):

@@ -1,0 +1,146 @@
+"""What went wrong with an interface in the episodes that it was in: counted by kind, with the first message of each.
+
+Pure functions over trajectories, and the lines that tell a user. An interface that failed has no figures of its own:
+what was measured is the raw environment. Left out: what one failure does to its turn (`wrappers/align_wrapper.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
+
+from align_echo.sandbox import printable
+from align_echo.types import Frozen, Step, Trajectory
+from align_echo.wrappers.align_wrapper import GIVEN_UP, NOT_LOADED
+
+MOST_FAILURES = 0.1
+"""An interface works if it failed on at most this share of its turns, and at most this share of its resets."""
+
+MAX_MESSAGE = 300
+
+Kind = Literal["not-loaded", "failed", "given-up", "refused", "forged"]
+
+TOLD: dict[Kind, str] = {
+    "not-loaded": "did not load in {} of the episodes",
+    "failed": "failed on {} of its turns, which showed the raw observation",
+    "given-up": "was given up in {} of the episodes",
+    "refused": "was refused {} of its engine calls",
+    "forged": "claimed what the environment did not give (a reward or an end) on {} of its turns",
+}
+"""What each kind of trouble is called, in the order in which they are told; a reset counts as a turn."""
+
+
+class Trouble(Frozen):
+    """One kind of trouble: how often (episodes, turns or calls, see `TOLD`), and what was said first and on which task.
+
+    `first` is one line; it begins with the interface's line number where there is one.
+    """
+
+    kind: Kind
+    count: int
+    first: str
+    task_id: str
+
+
+class Conduct(Frozen):
+    """How an interface behaved. `turns` are those with an action for it; on `failed_turns` it was bypassed.
+
+    `works` is False if it failed on more than a tenth of its turns or of its resets.
+    """
+
+    turns: int = 0
+    failed_turns: int = 0
+    resets: int = 0
+    failed_resets: int = 0
+    works: bool = True
+    troubles: tuple[Trouble, ...] = ()
+
+    @property
+    def failures(self) -> str:
+        """How much of its work it did not do, in words: turns, or resets where it did well enough on its turns."""
+        if few(self.failed_turns, self.turns) and not few(self.failed_resets, self.resets):
+            return f"{self.failed_resets} of {self.resets} resets"
+        return f"{self.failed_turns} of {self.turns} turns"
+
+
+def few(failed: int, asked: int) -> bool:
+    """Whether so many failures let an interface pass as one that works."""
+    return failed <= MOST_FAILURES * asked
+
+
+def conduct_of(trajectories: Sequence[Trajectory]) -> Conduct:
+    """How the interface of these episodes behaved in them."""
+    asked = [step for one in trajectories for step in one.steps if step.action is not None]
+    failed = sum(bool(step.interface_error) for step in asked)
+    resets = sum(bool(one.reset_error) for one in trajectories)
+    return Conduct(
+        turns=len(asked),
+        failed_turns=failed,
+        resets=len(trajectories),
+        failed_resets=resets,
+        works=few(failed, len(asked)) and few(resets, len(trajectories)),
+        troubles=tuple(_troubles(trajectories)),
+    )
+
+
+def tell(conducts: Mapping[str, Conduct]) -> list[str]:
+    """A line for each kind of trouble, over all that have any (name -> conduct): counts, and the first message."""
+    lines = []
+    for kind, words in TOLD.items():
+        met = {name: one for name, conduct in conducts.items() for one in conduct.troubles if one.kind == kind}
+        if met:
+            first = next(iter(met.values()))
+            counts = ", ".join(f"{name}: {one.count}" for name, one in met.items())
+            told = words.format(sum(one.count for one in met.values()))
+            lines.append(f"the interface {told} ({counts}); the first, in {first.task_id}: {first.first}")
+    return lines
+
+
+def verdict(conducts: Mapping[str, Conduct]) -> str:
+    """One line about those that did not work; "" if all did."""
+    broken = [f"{name} ({conduct.failures})" for name, conduct in conducts.items() if not conduct.works]
+    measured = "what was measured is the environment without it"
+    return f"the interface did not work: {', '.join(broken)}; {measured}" if broken else ""
+
+
+def overstepped(conducts: Mapping[str, Conduct]) -> str:
+    """One line about those that did what the contract forbids; "" if none did."""
+    kinds = {name: {trouble.kind for trouble in conduct.troubles} for name, conduct in conducts.items()}
+    names = [name for name, met in kinds.items() if met & {"refused", "forged"}]
+    return f"the interface tried what its contract forbids: {', '.join(names)}; see above" if names else ""
+
+
+# ---------------------------------------------------------------- counting
+
+
+def _troubles(trajectories: Sequence[Trajectory]) -> Iterator[Trouble]:
+    met = {kind: [pair for one in trajectories for pair in _messages(one, kind)] for kind in TOLD}
+    for kind, messages in met.items():
+        if messages:
+            first, task_id = messages[0]
+            yield Trouble(kind=kind, count=len(messages), first=first, task_id=task_id)
+
+
+def _messages(trajectory: Trajectory, kind: Kind) -> list[tuple[str, str]]:
+    """(message, task) of every trouble of a kind in an episode; what lasts to its end is told once."""
+    errors = [trajectory.reset_error, *(step.interface_error for step in trajectory.steps)]
+    said: Iterable[str]
+    if kind == "refused":
+        calls = [*trajectory.reset_violations, *(one for step in trajectory.steps for one in step.violations)]
+        said = [f"{one.action!r}: {one.reason}" for one in calls]
+    elif kind == "forged":
+        said = [_claim(step) for step in trajectory.steps if step.forged]
+    elif kind == "failed":
+        said = [error for error in errors if error and not error.startswith((NOT_LOADED, GIVEN_UP))]
+    else:
+        beginning = f"{NOT_LOADED}: " if kind == "not-loaded" else GIVEN_UP
+        said = [error.removeprefix(f"{NOT_LOADED}: ") for error in errors if error.startswith(beginning)][:1]
+    return [(_one_line(text), trajectory.task_id) for text in said]
+
+
+def _claim(step: Step) -> str:
+    return f"claimed {' and '.join(step.forged)} after {step.action!r}"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(printable(text).split())[:MAX_MESSAGE]

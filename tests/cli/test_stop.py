@@ -1,0 +1,128 @@
+"""Ctrl-C on the real command: nothing is waited for, however many requests are under way, and whenever it comes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.hostile_endpoint.faults import FAULTS, refusal, said
+from benchmarks.hostile_endpoint.server import Answering, Exchange, Server, serving
+
+ROOT = str(Path(__file__).parents[2])
+COMMAND = [sys.executable, "-m", "align_echo_command"]
+SOON = 20.0
+"""Seconds: far more than a stop takes, far less than a deadline or a pause."""
+
+PLAYED = ("--env", "alfworld", "--model", "m", "--out", "run")
+
+
+def stopped(command: list[str], url: str, server: Server, requests: int, folder: Path) -> tuple[int, str]:
+    """Exit status and standard error of a command that is stopped once so many requests came."""
+    variables = {**os.environ, "PYTHONPATH": ROOT, "OPENAI_BASE_URL": url}
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=folder, env=variables
+    ) as process:
+        try:
+            assert server.wait_for(requests)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=SOON)
+        finally:
+            process.kill()
+    return process.returncode, err
+
+
+def _later(answering: Answering, first: int) -> Answering:
+    """The given answer from the request of this number on, "hm" before."""
+
+    def answer(exchange: Exchange) -> None:
+        if exchange.number < first:
+            exchange.answer(said("hm"))
+        else:
+            answering(exchange)
+
+    return answer
+
+
+def _no_several(exchange: Exchange) -> None:
+    if "n" in exchange.request:
+        exchange.answer(refusal("n must be 1"), "400 Bad Request")
+    else:
+        exchange.stall()
+
+
+STALL, DRIP, BUSY = (FAULTS[name].answering for name in ("silent", "dripping headers", "503"))
+ALONE = ("evaluate", *PLAYED, "--agent", "vanilla", "--tasks", "1", "--workers", "1")
+GENERATE = ("generate-interface", *PLAYED, "--backend", "llm", "--iterations", "1", "--tasks-per-iteration", "8")
+CASES: dict[str, tuple[tuple[str, ...], Answering, int]] = {
+    "8 stalled": (("evaluate", *PLAYED, "--agent", "vanilla", "--tasks", "8", "--workers", "8"), STALL, 8),
+    "8 dripping": (("evaluate", *PLAYED, "--agent", "react", "--tasks", "8", "--workers", "8"), DRIP, 8),
+    "1 stalled": (ALONE, STALL, 1),
+    "a pause": (("evaluate", *PLAYED, "--agent", "vanilla", "--tasks", "2", "--workers", "2"), BUSY, 6),
+    "5 samples": ((*ALONE, "--temperature", "1", "--best-of", "5"), _no_several, 6),
+    "8 in generate-interface": ((*GENERATE, "--workers", "8"), STALL, 8),
+    "the analyzer": ((*GENERATE[:-1], "1", "--workers", "1"), _later(STALL, 51), 51),
+}
+"""A command, what it is answered, and after how many requests it is stopped."""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_stop_waits_for_no_request(case, tmp_path):
+    command, answering, requests = CASES[case]
+    with serving(answering) as server:
+        status, err = stopped([*COMMAND, *command], server.url, server, requests, tmp_path)
+    assert (status, err.splitlines()[-1][:8]) == (130, "stopped;")
+    assert "Traceback" not in err
+
+
+def test_stopping_again_and_again_has_no_traceback(tmp_path):
+    command, answering, requests = CASES["8 stalled"]
+    variables = {**os.environ, "PYTHONPATH": ROOT}
+    with serving(answering) as server:
+        variables["OPENAI_BASE_URL"] = server.url
+        with subprocess.Popen(
+            [*COMMAND, *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=tmp_path, env=variables
+        ) as process:
+            try:
+                assert server.wait_for(requests)
+                for _ in range(round(SOON / 0.05)):
+                    process.send_signal(signal.SIGINT)
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(0.05)
+                        break
+            finally:
+                process.kill()
+            assert process.stderr is not None
+            err = process.stderr.read().decode()
+    assert process.returncode in (130, -signal.SIGINT)  # a shell says 130 of both
+    assert "Traceback" not in err
+
+
+WHILE_IMPORTING = """
+import builtins, os, signal
+importing = builtins.__import__
+def stop(name, *rest):
+    if name == "gymnasium":
+        os.kill(os.getpid(), signal.SIGINT)
+    return importing(name, *rest)
+builtins.__import__ = stop
+import align_echo_command
+align_echo_command.run()
+"""
+
+
+def test_a_stop_while_the_command_is_imported_has_no_traceback(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", WHILE_IMPORTING],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+        env={**os.environ, "PYTHONPATH": ROOT},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
