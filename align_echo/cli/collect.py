@@ -33,9 +33,8 @@ from align_echo.evaluate.folder import EvaluationFolder, check_folder
 from align_echo.evaluate.tables import plain_table
 from align_echo.flywheel.collection import PART, Collected, finish, label_all
 from align_echo.flywheel.examples import require_parquet
-from align_echo.intervals import scored
 from align_echo.models.names import is_local
-from align_echo.trouble import conduct_of, tell
+from align_echo.trouble import tell
 from align_echo.types import Agent
 from align_echo.wrappers.catalogue import check_split, environment, make, resolve_interface
 
@@ -169,7 +168,7 @@ def collect_into(
             played, labelled, chat.conversation, path, action_format=spec.action_format, weights=weights, number=number
         )
     _show(collected)
-    for line in tell({chosen.label: conduct_of(scored(played))} if chosen else {}):
+    for line in tell({interface: collected.conduct}):
         print(line)
     print(f"written: {path / 'examples.parquet'}, and the episodes and labels beside it")
     return collected

@@ -25,6 +25,7 @@ from align_echo.critic.labels import Rule
 from align_echo.errors import UsageError
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.flywheel.screens import PREDICTIONS
+from align_echo.trouble import overstepped, verdict
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.catalogue import tasks as list_tasks
 
@@ -93,7 +94,10 @@ def collect(
         data_root=data_root,
         resume=resume,
     )
-    leave(agent_broke="agent" in collected.faults_by_source)
+    conducts = {interface: collected.conduct}
+    leave(
+        agent_broke="agent" in collected.faults_by_source, trouble=verdict(conducts), warning=overstepped(conducts)
+    )
 
 
 @critic.command("train")

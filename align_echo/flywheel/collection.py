@@ -33,6 +33,7 @@ from align_echo.flywheel.labelling import (
 from align_echo.interface import write_atomically
 from align_echo.intervals import Rate, scored, success_rate
 from align_echo.jsonl import JsonlFile
+from align_echo.trouble import Conduct, conduct_of
 from align_echo.types import Frozen, Trajectory
 
 PART = "played"
@@ -49,8 +50,8 @@ class Shares(Frozen):
 
 class Collected(Frozen):
     """What was collected. `examples` are distinct actions in distinct conversations, `proposed` those with repetitions
-    in other episodes; `labels` is by rule. In `unlabelled` turns with candidates the engine broke twice, or the episode
-    did not come out again as it had: they have no examples.
+    in other episodes; `labels` is by rule, `conduct` is the interface's. In `unlabelled` turns with candidates the
+    engine broke twice, or the episode did not come out again as it had: they have no examples.
     """
 
     environment: str
@@ -60,6 +61,7 @@ class Collected(Frozen):
     episodes: int
     faults: int
     faults_by_source: dict[str, int] = Field(default_factory=dict)
+    conduct: Conduct = Conduct()
     success_rate: Rate
     turns: int
     candidates: int
@@ -131,6 +133,7 @@ def finish(
         episodes=len(done),
         faults=len(played) - len(done),
         faults_by_source=faults_by_source(played),
+        conduct=conduct_of(done),
         success_rate=success_rate(done).rate,
         turns=len(steps),
         candidates=sum(len(candidates_of(step)) for step in steps),

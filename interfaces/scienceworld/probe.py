@@ -120,9 +120,16 @@ SPEC = {'bare': True,
  'uninformative': ['No known action matches that input.'],
  'views': ['look around', 'inventory']}
 
-def new_history():
-    """A history that has seen nothing: place -> its view, latest last; the other views; the present place."""
-    return {'place': '', 'seen': {}, 'carried': ''}
+def new_history(text=''):
+    """A history that has seen only the opening text: place -> its view, latest last; the other views; the present
+    place; all that was read so far."""
+    return {'place': '', 'seen': {}, 'carried': '', 'text': text.lower()}
+
+
+def read_text(history, text):
+    """Take in an answer of the engine, whatever it says."""
+    if text.lower() not in history['text']:
+        history['text'] += '\n' + text.lower()
 
 
 def watch(spec, history, texts):
@@ -133,6 +140,8 @@ def watch(spec, history, texts):
     history['seen'].pop(history['place'], None)
     history['seen'][history['place']] = texts[0].lower()
     history['carried'] = '\n'.join(texts[1:]).lower()
+    for text in texts:
+        read_text(history, text)
 
 
 def asks(text):
@@ -232,11 +241,14 @@ def advise(spec, history, action):
 
 
 def advise_on(spec, history, said, template, names):
-    """What to tell of one template with these names, of which it may use some only."""
+    """What to tell of one template with these names, of which it may use some only.
+
+    Of a name that no text has held nothing is said but that; of one that was read and is at hand nowhere, nothing.
+    """
     used = [name for number, name in enumerate(names) if '{' + str(number) + '}' in template]
-    unseen = [name for name in used if not known(spec, history, name)]
-    if unseen:
-        return f'Nothing called `{unseen[0]}` was seen so far. {suggest(spec, said)}'.strip()
+    for name in used:
+        if not known(spec, history, name):
+            return '' if mentions(history['text'], name) else f'Nothing called `{name}` was seen so far.'
     if template in spec['movers'] and template != spec['travel'] and spec['travel'] and (used[0] in spec['places']):
         return f"`{said}` is not possible from here; write `{fill(spec['travel'], used[:1])}` instead."
     wanted = fill(template, names)
@@ -287,10 +299,11 @@ def InferRules(init_obs, task):
 
 def WrapStep(env, init_obs, task, agent_action, logger):
     if not hasattr(env, 'history'):
-        env.history = new_history()
+        env.history = new_history(init_obs + '\n' + task)
         watch(SPEC, env.history, [env.step(view)[0] for view in SPEC['views']])
     obs, _, done, info = env.step(agent_action)
     seen, *rest = obs, done, info['score']
+    read_text(env.history, seen)
     if seen.strip() in SPEC['uninformative']:
         advice = advise(SPEC, env.history, agent_action)
         return (seen + ' ' + advice).strip(), *rest

@@ -106,7 +106,8 @@ def test_collect_train_evaluate_and_use_it(collection, run):
 def test_an_interface_that_fails_in_a_collection_is_told(run):
     Path("mine.py").write_text(source("raise RuntimeError('no')"))
     status, out, err = run(*COLLECT, "--tasks", "1", "--candidates", "1", "--interface", "mine.py", "--out", "made")
-    assert status == 0, err
+    assert status == 1
+    assert "the interface did not work: mine.py" in err
     assert re.search(r"^the interface failed on \d+ of its turns, .* line 6: RuntimeError: no$", out, re.MULTILINE)
 
 

@@ -86,11 +86,7 @@ class Auditor:
 
     def _ends(self, action: str) -> bool:
         """Whether an action would end the episode; such are not said, or there would be little to audit."""
-        here = self._env.snapshot()
-        self._env.step(action)
-        over = self._env.over
-        self._env.restore(here)
-        return over
+        return self._tried(action)[1]
 
     def _walk(self, adversary: Adversary) -> None:
         """One step that leads on: the oracle's, an allowed one, or anything offered."""
@@ -192,10 +188,16 @@ class Auditor:
 
     def _taken(self, action: str) -> bool:
         """Whether the engine takes an action here; tried in a fork."""
-        here = self._env.snapshot()
-        observation = self._env.step(action)[0]
-        self._env.restore(here)
-        return not self._refused(observation)
+        return not self._refused(self._tried(action)[0])
+
+    def _tried(self, action: str) -> tuple[str, bool]:
+        """What the engine answers to an action here, and whether that ends the episode. The state is as it was then; it
+        need not be restored, which may mean a replay, where a refusal left no trace."""
+        here, before = self._env.snapshot(), self._signature()
+        observation, over = self._env.step(action)[0], self._env.over
+        if over or not self._refused(observation) or self._signature() != before:
+            self._env.restore(here)
+        return observation, over
 
     def _is_so(self, action: str, adversary: Adversary) -> bool:
         """Whether something can be done after which the action is taken and all is as it is now."""

@@ -23,6 +23,8 @@ DEPTH = 5
 MAX_NODES = 300
 WALK_LENGTH = 80
 RECENT = 4
+PUT_OFF = 3
+"""So many actions of a walk's next step may be put off since they lead back to where it was."""
 
 
 Slots = dict[str, list[list[str]]]
@@ -182,11 +184,16 @@ def _wide(state: State, related: set[str]) -> list[str]:
 
 
 def walk(lab: Lab, vocabulary: Vocabulary, task_id: str, rng: random.Random, length: int = WALK_LENGTH) -> list[State]:
-    """A walk that prefers what it did least: first the kind of action, then the kinds of things, then the things."""
+    """A walk that prefers what it did least: first the kind of action, then the kinds of things, then the things.
+
+    An action that leads back to where the walk has been is put off for another, `PUT_OFF` times at most: a walk that
+    puts down at once what it took never sees how things are elsewhere with that thing in its hand.
+    """
     done: Counter[str] = Counter()
     state = lab.start(task_id)
     states = [state]
     vocabulary.see(state)
+    been = {state.admissible}
     for _ in range(length):
         options = sorted(state.admissible)
         rng.shuffle(options)
@@ -194,13 +201,16 @@ def walk(lab: Lab, vocabulary: Vocabulary, task_id: str, rng: random.Random, len
         def novelty(action: str) -> tuple[int, int, int]:
             return done[skeleton(action)[0]], done[_kinds(action)], done[action]
 
-        action = min(options, key=novelty)
+        options = sorted(options, key=novelty)[: 1 + PUT_OFF]
+        leading_on = (action for action in options if lab.after(state, action).admissible not in been)
+        action = next(leading_on, options[0])
         done.update((skeleton(action)[0], _kinds(action), action))
         following = lab.after(state, action)
         if following.over:
             break
         vocabulary.see(following)
         vocabulary.try_undo(lab, state, action, following)
+        been.add(following.admissible)
         states.append(following)
         state = following
     return states

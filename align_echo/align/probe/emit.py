@@ -154,6 +154,8 @@ def _step_up_front(spec: dict[str, Any], row: dict[str, Any]) -> str:
         undoes = kind == "active" and place == rest[1] and spec["pairs"][rest[0]][1] == template
         if kind != "name" and not (kind == "at" and rest[1] == template) and kind != "with" and not undoes:
             return ""
+    if [kind for kind, *_ in terms] == ["at"]:
+        return f"repeat the `{_blank(template)}` after which you last read of {_LETTERS[terms[0][1]]}"
     return _step(spec, template, terms, False)
 
 

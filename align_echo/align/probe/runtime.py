@@ -259,7 +259,7 @@ def conclude(spec: dict[str, Any], history: dict[str, Any], then: Any, names: li
     if isinstance(then, str):
         return then
     found = [value(history, term, names) for term in then[1]]
-    if not all(found) or (then[2] and not combined(spec, then[0], found)):
+    if not all(found) or not fitting(spec, then[0], found) or (then[2] and not combined(spec, then[0], found)):
         return ""
     return write(then[0], found)
 

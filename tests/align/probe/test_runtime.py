@@ -54,6 +54,10 @@ def test_the_missing_step_is_named_and_goes_away_once_done():
     assert runtime.advise(SPEC, history, "peer at rock 1") == ""
 
 
+def test_a_step_is_not_named_for_a_thing_of_a_kind_that_its_form_never_took():
+    assert "walk to" not in runtime.advise(SPEC, history_after(), "peer at pole 7")
+
+
 def test_a_refused_action_leaves_no_trace():
     assert "walk to rock 1" in runtime.advise(SPEC, history_after(("walk to rock 1", "No.")), "peer at rock 1")
 

@@ -23,7 +23,7 @@ from align_echo.types import Evidence, Misalignment, Trajectory
 Spec = dict[str, Any]
 
 EMPTY: Spec = {
-    **{part: [] for part in ("uninformative", "templates", "views", "places", "movers", "names")},
+    **{part: [] for part in ("uninformative", "templates", "views", "places", "movers", "names", "before", "after")},
     "forms": {},
     "travel": "",
     "bare": False,
@@ -123,7 +123,7 @@ def _surveyed(
 
 def _merged(before: Spec | None, survey: Survey) -> Spec:
     """The vocabulary that was found, and the forms that were learned before."""
-    old: Spec = before or EMPTY
+    old: Spec = {**EMPTY, **(before or {})}
     travel = survey.travel() or old["travel"]
     return {
         "uninformative": sorted({*old["uninformative"], *survey.uninformative}),
@@ -134,6 +134,8 @@ def _merged(before: Spec | None, survey: Survey) -> Spec:
         "travel": travel,
         "movers": sorted({*old["movers"], *survey.movers()}),
         "names": sorted({*old["names"], *survey.names}),
+        "before": sorted({*old["before"], *survey.before}),
+        "after": sorted({*old["after"], *survey.after}),
         "bare": old["bare"],
     }
 

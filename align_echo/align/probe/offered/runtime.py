@@ -6,7 +6,8 @@ and strings only: it runs in the sandbox.
 `spec` holds what was learned: "uninformative" (observations), "templates" (offered forms, "grab {0} off {1}"), "forms"
 (misused form -> template), "views" (read-only actions whose texts show what is at hand, the one that names the place
 first), "places" (their names), "travel" (the template that leads to any place, or ""), "movers" (all templates that
-lead somewhere), "names" (names that the engine took), "bare" (whether names with further words around are refused).
+lead somewhere), "names" (names that the engine took), "bare" (whether names with further words around are refused),
+"before" and "after" (the words that stand before and after names in the views; "" where none does).
 """
 
 import re
@@ -58,20 +59,30 @@ def mentions(text: str, name: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
 
 
-def at_hand(history: dict[str, Any], name: str) -> bool:
+def stands(spec: dict[str, Any], text: str, name: str) -> bool:
+    """Whether a name stands in a lower-case text by itself, not as a part of a longer one: between words that names
+    were met between."""
+    for found in re.finditer(rf"(?:(\w+) )?(?<!\w){re.escape(name)}(?!\w)(?: (\w+))?", text):
+        before, after = found.group(1) or "", found.group(2) or ""
+        if before in spec["before"] and after in spec["after"]:
+            return True
+    return False
+
+
+def at_hand(spec: dict[str, Any], history: dict[str, Any], name: str) -> bool:
     """Whether a name is in the present views."""
-    return mentions(history["seen"].get(history["place"], ""), name) or mentions(history["carried"], name)
+    return stands(spec, history["seen"].get(history["place"], ""), name) or stands(spec, history["carried"], name)
 
 
-def last_seen(history: dict[str, Any], name: str) -> str:
+def last_seen(spec: dict[str, Any], history: dict[str, Any], name: str) -> str:
     """The place where a name was seen last; "" if nowhere."""
-    places = [place for place, text in history["seen"].items() if place and mentions(text, name)]
+    places = [place for place, text in history["seen"].items() if place and stands(spec, text, name)]
     return str(places[-1]) if places else ""
 
 
 def known(spec: dict[str, Any], history: dict[str, Any], name: str) -> bool:
     """Whether a name was seen anywhere, or is a place."""
-    return name in spec["places"] or at_hand(history, name) or last_seen(history, name) != ""
+    return name in spec["places"] or at_hand(spec, history, name) or last_seen(spec, history, name) != ""
 
 
 def fill(template: str, names: list[str]) -> str:
@@ -105,15 +116,10 @@ def understood(spec: dict[str, Any], history: dict[str, Any], action: str) -> tu
 
 
 def bare(spec: dict[str, Any], history: dict[str, Any], text: str) -> str:
-    """The first name within a text that the engine takes and that was seen, as long as it goes; else the longest words
-    of it that are in sight; "" if there is nothing but the text."""
+    """The first name within a text that the engine takes and that was seen, as long as it goes; "" if there is none."""
     words = text.split(" ")
     parts = [" ".join(words[a:b]) for a in range(len(words)) for b in range(len(words), a, -1)]
-    for part in parts:
-        if part != text and part in spec["names"] and known(spec, history, part):
-            return part
-    seen = [part for part in parts if part != text and len(part) > 3 and at_hand(history, part)]
-    return max(seen, key=len) if seen else ""
+    return next((part for part in parts if part != text and part in spec["names"] and known(spec, history, part)), "")
 
 
 def advise(spec: dict[str, Any], history: dict[str, Any], action: str) -> str:
@@ -136,22 +142,25 @@ def advise(spec: dict[str, Any], history: dict[str, Any], action: str) -> str:
 def advise_on(spec: dict[str, Any], history: dict[str, Any], said: str, template: str, names: list[str]) -> str:
     """What to tell of one template with these names, of which it may use some only.
 
-    Of a name that no text has held nothing is said but that; of one that was read and is at hand nowhere, nothing.
+    Of a name that no text has held nothing is said but that; of one that was read and is at hand nowhere, nothing. A
+    place is only somewhere to go: what else can be done with one, and where else one can go, was not learned.
     """
     used = [name for number, name in enumerate(names) if "{" + str(number) + "}" in template]
     for name in used:
         if not known(spec, history, name):
             return "" if mentions(history["text"], name) else f"Nothing called `{name}` was seen so far."
-    if template in spec["movers"] and template != spec["travel"] and spec["travel"] and used[0] in spec["places"]:
+    if any((name in spec["places"]) != (template in spec["movers"]) for name in used):
+        return ""
+    if template in spec["movers"] and template != spec["travel"] and spec["travel"]:
         return f"`{said}` is not possible from here; write `{fill(spec['travel'], used[:1])}` instead."
     wanted = fill(template, names)
     rewrite = f"`{said}` is not understood; write `{wanted}` instead." if wanted != said else ""
     step = missing_step(spec, history, template, used)
     if step:
         return f"`{wanted}` does not work yet: you need to `{step}` first. {rewrite}".strip()
-    away = [name for name in used if template not in spec["movers"] and not at_hand(history, name)]
+    away = [name for name in used if template not in spec["movers"] and not at_hand(spec, history, name)]
     if away:
-        return f"`{away[0]}` is not here; it was last seen at {last_seen(history, away[0])}. {rewrite}".strip()
+        return f"`{away[0]}` is not here; it was last seen at {last_seen(spec, history, away[0])}. {rewrite}".strip()
     return rewrite
 
 
@@ -160,8 +169,8 @@ def missing_step(spec: dict[str, Any], history: dict[str, Any], template: str, n
     if template in spec["movers"] or not spec["travel"]:
         return ""
     for name in names:
-        if not at_hand(history, name):
-            place = last_seen(history, name)
+        if not at_hand(spec, history, name):
+            place = last_seen(spec, history, name)
             return fill(spec["travel"], [place]) if place else ""
     return ""
 

@@ -7,6 +7,7 @@ an action, and by the engine's refusals; nothing is known of the words.
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +39,10 @@ class Survey:
     tasks: set[str] = field(default_factory=set)
     templates: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
+    before: set[str] = field(default_factory=set)
+    after: set[str] = field(default_factory=set)
+    """The words that stand before and after names in the views; "" where none does."""
+
     places: set[str] = field(default_factory=set)
     views: Counter[str] = field(default_factory=Counter)
     naming: Counter[str] = field(default_factory=Counter)
@@ -146,7 +151,19 @@ def lead(text: str) -> str:
 def learn_names(lab: Lab, survey: Survey, state: State) -> None:
     """Add what the engine offers in a state."""
     survey.templates.update(lab.offered(state).templates)
-    survey.names.update(names_in(lab, state))
+    offered = names_in(lab, state)
+    survey.names.update(offered)
+    for text in view_texts(lab, state, plain_views(lab)):
+        learn_surroundings(survey, text.lower(), offered)
+
+
+def learn_surroundings(survey: Survey, text: str, names: Iterable[str]) -> None:
+    """Add the words around names in a lower-case text; of a name within a longer one, nothing is learned."""
+    for name in sorted(names, key=lambda one: (-len(one), one)):
+        for found in re.finditer(rf"(?:(\w+) )?(?<!\w){re.escape(name)}(?!\w)(?: (\w+))?", text):
+            survey.before.add(found.group(1) or "")
+            survey.after.add(found.group(2) or "")
+        text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "|", text)
 
 
 def _moves_from(

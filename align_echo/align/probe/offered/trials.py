@@ -86,7 +86,7 @@ def _try_reach(
     names = [
         name
         for name in sorted(names_in(lab, first))
-        if runtime.last_seen(history, name) and not runtime.at_hand(history, name) and name not in survey.places
+        if runtime.last_seen(spec, history, name) and not runtime.at_hand(spec, history, name) and name not in survey.places
     ]
     templates = [one for one in sorted(survey.templates) if one.count("{") == 1 and one not in survey.movers()]
     for _ in range(NAMES_TRIED):
@@ -116,7 +116,7 @@ def _try_form(
     runtime.watch(spec, history, view_texts(lab, state, spec["views"]))
     goes = spec["forms"][form] in spec["movers"]
     offers = sorted(survey.places if goes else names_in(lab, state) - survey.places)
-    names = [name for name in offers if (name != history["place"] if goes else runtime.at_hand(history, name))]
+    names = [name for name in offers if (name != history["place"] if goes else runtime.at_hand(spec, history, name))]
     arity = form.count("{")
     for _ in range(NAMES_TRIED):
         if len(names) < arity:
@@ -148,7 +148,7 @@ def try_bare_names(
         taken[state.task_id, wanted] += 1
         if wanted == said or taken[state.task_id, wanted] > 1:
             continue
-        if all(runtime.at_hand(history, name) for name in names):
+        if all(runtime.at_hand(spec, history, name) for name in names):
             held = _leads_on(lab, survey, spec, history, state, found[0], names)
             verdicts.count(BARE, state.task_id, said, held=held)
 

@@ -10,6 +10,7 @@ import pytest
 
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.emit import read_spec
+from align_echo.align.probe.offered.survey import Survey, learn_surroundings
 from align_echo.errors import UsageError
 from align_echo.interface import check_source, identity
 from align_echo.rollout import base_env, run_tasks
@@ -64,6 +65,12 @@ def test_all_places_are_found_and_nothing_else_is_one(found):
 
 def test_the_view_that_names_the_place_leads_and_a_constant_text_is_no_view(found):
     assert spec_of(found)["views"] == ["peer", "pockets"]
+
+
+def test_what_stands_around_a_name_is_learned_of_whole_names_only():
+    survey = Survey(uninformative=())
+    learn_surroundings(survey, "a shed. two: a red wire (that is cut)\n\ttin\na wire is here.", {"red wire", "wire", "tin"})
+    assert (survey.before, survey.after) == ({"", "a"}, {"", "is"})
 
 
 def test_misworded_forms_are_read_by_what_they_would_change(found):

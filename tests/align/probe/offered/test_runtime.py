@@ -29,6 +29,8 @@ SPEC: dict[str, Any] = {
     "movers": ["beam {0}", "stroll {0}"],
     "names": ["lamp", "tin", "stool", "map"],
     "bare": True,
+    "before": ["", "a", "brass", "paper", "the"],
+    "after": [""],
 }
 
 
@@ -111,8 +113,23 @@ def test_numbered_choices_wait_for_an_answer(text: str, expected: bool):
     assert asks(text) is expected
 
 
-def test_words_in_sight_stand_in_for_a_name_that_is_not_known(history: dict[str, Any]):
-    assert bare({**SPEC, "names": []}, history, "the paper map over there") == "paper map"
+def test_words_that_the_engine_never_took_for_a_name_stand_in_for_none(history: dict[str, Any]):
+    assert bare({**SPEC, "names": []}, history, "the paper map over there") == ""
+
+
+@pytest.mark.parametrize("action", ["grasp wilted flower", "grasp pot 1 over there", "grasp flower off roof"])
+def test_a_part_of_a_longer_name_is_not_offered_as_a_name(action: str):
+    spec = {**SPEC, "names": ["flower", "flower pot 1", "pot 1"]}
+    found = new_history()
+    watch(spec, found, ["You stand on the roof. A flower pot 1. A map.", "You have a tin."])
+    assert "write" not in advise(spec, found, action)
+    watch(spec, found, ["You stand on the roof. A flower pot 1. A flower.", "You have a tin."])
+    assert "pot" in action or "write `grasp flower`" in advise(spec, found, action)
+
+
+@pytest.mark.parametrize("action", ["grasp the roof", "lodge tin on attic", "beam stool", "beam the stool"])
+def test_of_places_as_things_and_of_things_as_places_nothing_is_said(history: dict[str, Any], action: str):
+    assert advise(SPEC, history, action) == ""
 
 
 @given(st.text(max_size=60))
