@@ -15,7 +15,7 @@ from align_echo.align.probe.findings import WRONG, nothing_found
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.offered import runtime
 from align_echo.align.probe.offered.emit import BARE_IN_WORDS, form_in_words, reach_in_words
-from align_echo.align.probe.offered.survey import Survey, survey_task
+from align_echo.align.probe.offered.survey import Survey, often, survey_task
 from align_echo.align.probe.offered.trials import BARE, REACH, Verdicts, try_bare_names, try_on_fresh
 from align_echo.align.probe.offered.wording import Form, learn_forms, lifted, lifted_sayings, refused_sayings
 from align_echo.types import Evidence, Misalignment, Trajectory
@@ -134,8 +134,8 @@ def _merged(before: Spec | None, survey: Survey) -> Spec:
         "travel": travel,
         "movers": sorted({*old["movers"], *survey.movers()}),
         "names": sorted({*old["names"], *survey.names}),
-        "before": sorted({*old["before"], *survey.before}),
-        "after": sorted({*old["after"], *survey.after}),
+        "before": sorted({*old["before"], *often(survey.before)}),
+        "after": sorted({*old["after"], *often(survey.after)}),
         "bare": old["bare"],
     }
 

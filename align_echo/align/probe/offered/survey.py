@@ -25,6 +25,9 @@ MAX_IN_COMMON = 0.6
 MIN_CHANGES = 0.02
 """A view changes at least this often, against the one that changes most."""
 
+MIN_SURROUNDS = 0.01
+"""A word stands before names, or after them, if it does so this often: else it is a part of a name that was missed."""
+
 MIN_MOVES = 2
 MIN_TRAVEL = 0.9
 ROUNDS = 12
@@ -39,9 +42,9 @@ class Survey:
     tasks: set[str] = field(default_factory=set)
     templates: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
-    before: set[str] = field(default_factory=set)
-    after: set[str] = field(default_factory=set)
-    """The words that stand before and after names in the views; "" where none does."""
+    before: Counter[str] = field(default_factory=Counter)
+    after: Counter[str] = field(default_factory=Counter)
+    """How often which words stand before and after names in the views; "" where none does."""
 
     places: set[str] = field(default_factory=set)
     views: Counter[str] = field(default_factory=Counter)
@@ -74,6 +77,11 @@ class Survey:
         most = max(self.views.values(), default=0)
         changing = [view for view, count in self.views.items() if count > MIN_CHANGES * most]
         return sorted(changing, key=lambda view: (-self.naming[view], view))
+
+
+def often(words: Counter[str]) -> set[str]:
+    """The words that are no exception."""
+    return {word for word, count in words.items() if count >= MIN_SURROUNDS * words.total()}
 
 
 def names_in(lab: Lab, state: State) -> set[str]:
@@ -161,8 +169,8 @@ def learn_surroundings(survey: Survey, text: str, names: Iterable[str]) -> None:
     """Add the words around names in a lower-case text; of a name within a longer one, nothing is learned."""
     for name in sorted(names, key=lambda one: (-len(one), one)):
         for found in re.finditer(rf"(?:(\w+) )?(?<!\w){re.escape(name)}(?!\w)(?: (\w+))?", text):
-            survey.before.add(found.group(1) or "")
-            survey.after.add(found.group(2) or "")
+            survey.before[found.group(1) or ""] += 1
+            survey.after[found.group(2) or ""] += 1
         text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "|", text)
 
 

@@ -86,7 +86,9 @@ def _try_reach(
     names = [
         name
         for name in sorted(names_in(lab, first))
-        if runtime.last_seen(spec, history, name) and not runtime.at_hand(spec, history, name) and name not in survey.places
+        if name not in survey.places
+        and runtime.last_seen(spec, history, name)
+        and not runtime.at_hand(spec, history, name)
     ]
     templates = [one for one in sorted(survey.templates) if one.count("{") == 1 and one not in survey.movers()]
     for _ in range(NAMES_TRIED):

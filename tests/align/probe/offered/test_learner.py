@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.emit import read_spec
-from align_echo.align.probe.offered.survey import Survey, learn_surroundings
+from align_echo.align.probe.offered.survey import Survey, learn_surroundings, often
 from align_echo.errors import UsageError
 from align_echo.interface import check_source, identity
 from align_echo.rollout import base_env, run_tasks
@@ -69,8 +70,13 @@ def test_the_view_that_names_the_place_leads_and_a_constant_text_is_no_view(foun
 
 def test_what_stands_around_a_name_is_learned_of_whole_names_only():
     survey = Survey(uninformative=())
-    learn_surroundings(survey, "a shed. two: a red wire (that is cut)\n\ttin\na wire is here.", {"red wire", "wire", "tin"})
-    assert (survey.before, survey.after) == ({"", "a"}, {"", "is"})
+    text = "a shed. two: a red wire (that is cut)\n\ttin\na wire is here."
+    learn_surroundings(survey, text, {"red wire", "wire", "tin"})
+    assert (survey.before, survey.after) == ({"": 1, "a": 2}, {"": 2, "is": 1})
+
+
+def test_words_that_stand_around_names_by_exception_are_parts_of_names_that_were_missed():
+    assert often(Counter({"a": 150, "red": 1})) == {"a"}
 
 
 def test_misworded_forms_are_read_by_what_they_would_change(found):
