@@ -2,11 +2,10 @@
 
 import re
 
-SPEC = {'bare': True,
- 'forms': {'go to {0}': 'teleport {0}',
-           'pick up {0} from {1}': 'pick up {0}',
-           'place {0} in {1}': 'move {0} to {1}',
-           'take {0} from {1}': 'pick up {0}'},
+SPEC = {'after': ['', 'door', 'is', 'to'],
+ 'bare': True,
+ 'before': ['', 'a', 'an', 'called', 'glass', 'temperature', 'the'],
+ 'forms': {'go to {0}': 'teleport {0}', 'pick up {0} from {1}': 'pick up {0}', 'take {0} from {1}': 'pick up {0}'},
  'movers': ['go {0}', 'teleport {0}'],
  'names': ['adult adult beaver', 'adult apricot tree', 'agent', 'air', 'anode in battery',
            'anode in blue light bulb', 'anode in buzzer', 'anode in component', 'anode in electric motor',
@@ -165,20 +164,30 @@ def mentions(text, name):
     return re.search(f'(?<!\\w){re.escape(name)}(?!\\w)', text) is not None
 
 
-def at_hand(history, name):
+def stands(spec, text, name):
+    """Whether a name stands in a lower-case text by itself, not as a part of a longer one: between words that names
+    were met between."""
+    for found in re.finditer(f'(?:(\\w+) )?(?<!\\w){re.escape(name)}(?!\\w)(?: (\\w+))?', text):
+        before, after = (found.group(1) or '', found.group(2) or '')
+        if before in spec['before'] and after in spec['after']:
+            return True
+    return False
+
+
+def at_hand(spec, history, name):
     """Whether a name is in the present views."""
-    return mentions(history['seen'].get(history['place'], ''), name) or mentions(history['carried'], name)
+    return stands(spec, history['seen'].get(history['place'], ''), name) or stands(spec, history['carried'], name)
 
 
-def last_seen(history, name):
+def last_seen(spec, history, name):
     """The place where a name was seen last; "" if nowhere."""
-    places = [place for place, text in history['seen'].items() if place and mentions(text, name)]
+    places = [place for place, text in history['seen'].items() if place and stands(spec, text, name)]
     return str(places[-1]) if places else ''
 
 
 def known(spec, history, name):
     """Whether a name was seen anywhere, or is a place."""
-    return name in spec['places'] or at_hand(history, name) or last_seen(history, name) != ''
+    return name in spec['places'] or at_hand(spec, history, name) or last_seen(spec, history, name) != ''
 
 
 def fill(template, names):
@@ -212,15 +221,10 @@ def understood(spec, history, action):
 
 
 def bare(spec, history, text):
-    """The first name within a text that the engine takes and that was seen, as long as it goes; else the longest words
-    of it that are in sight; "" if there is nothing but the text."""
+    """The first name within a text that the engine takes and that was seen, as long as it goes; "" if there is none."""
     words = text.split(' ')
     parts = [' '.join(words[a:b]) for a in range(len(words)) for b in range(len(words), a, -1)]
-    for part in parts:
-        if part != text and part in spec['names'] and known(spec, history, part):
-            return part
-    seen = [part for part in parts if part != text and len(part) > 3 and at_hand(history, part)]
-    return max(seen, key=len) if seen else ''
+    return next((part for part in parts if part != text and part in spec['names'] and known(spec, history, part)), '')
 
 
 def advise(spec, history, action):
@@ -243,22 +247,25 @@ def advise(spec, history, action):
 def advise_on(spec, history, said, template, names):
     """What to tell of one template with these names, of which it may use some only.
 
-    Of a name that no text has held nothing is said but that; of one that was read and is at hand nowhere, nothing.
+    Of a name that no text has held nothing is said but that; of one that was read and is at hand nowhere, nothing. A
+    place is only somewhere to go: what else can be done with one, and where else one can go, was not learned.
     """
     used = [name for number, name in enumerate(names) if '{' + str(number) + '}' in template]
     for name in used:
         if not known(spec, history, name):
             return '' if mentions(history['text'], name) else f'Nothing called `{name}` was seen so far.'
-    if template in spec['movers'] and template != spec['travel'] and spec['travel'] and (used[0] in spec['places']):
+    if any(((name in spec['places']) != (template in spec['movers']) for name in used)):
+        return ''
+    if template in spec['movers'] and template != spec['travel'] and spec['travel']:
         return f"`{said}` is not possible from here; write `{fill(spec['travel'], used[:1])}` instead."
     wanted = fill(template, names)
     rewrite = f'`{said}` is not understood; write `{wanted}` instead.' if wanted != said else ''
     step = missing_step(spec, history, template, used)
     if step:
         return f'`{wanted}` does not work yet: you need to `{step}` first. {rewrite}'.strip()
-    away = [name for name in used if template not in spec['movers'] and (not at_hand(history, name))]
+    away = [name for name in used if template not in spec['movers'] and (not at_hand(spec, history, name))]
     if away:
-        return f'`{away[0]}` is not here; it was last seen at {last_seen(history, away[0])}. {rewrite}'.strip()
+        return f'`{away[0]}` is not here; it was last seen at {last_seen(spec, history, away[0])}. {rewrite}'.strip()
     return rewrite
 
 
@@ -267,8 +274,8 @@ def missing_step(spec, history, template, names):
     if template in spec['movers'] or not spec['travel']:
         return ''
     for name in names:
-        if not at_hand(history, name):
-            place = last_seen(history, name)
+        if not at_hand(spec, history, name):
+            place = last_seen(spec, history, name)
             return fill(spec['travel'], [place]) if place else ''
     return ''
 
@@ -294,7 +301,7 @@ def letters(template):
     return fill(template, ['X', 'Y', 'Z'])
 
 def InferRules(init_obs, task):
-    return 'Learned by experiment in this environment:\n- Only these forms are understood: `activate X`, `close X`, `connect X to Y`, `deactivate X`, `disconnect X`, `dunk X in Y`, `eat X`, `flush X`, `focus on X`, `go X`, `inventory`, `look around`, `look at X`, `look in X`, `mix X`, `move X to Y`, `open X`, `pick up X`, `pour X in Y`, `put down X`, `read X`, `task`, `teleport X`, `use X on Y`, `wait`, `wait1`\n- "No known action matches that input." means that the action was refused; it does not say why\n- Write `teleport X` instead of `go to X`\n- Write `pick up X` instead of `pick up X from Y`\n- Write `move X to Y` instead of `place X in Y`\n- Write `pick up X` instead of `take X from Y`\n- An action is refused when a thing it names is not in sight here: `teleport the place where it was seen` first\n- Places: art studio, bathroom, bedroom, foundry, greenhouse, hallway, kitchen, living room, outside, workshop\n- A thing is named by the words that the engine has for it, without any others around them\n- What is in sight: `look around`, `inventory`'
+    return 'Learned by experiment in this environment:\n- Only these forms are understood: `activate X`, `close X`, `connect X to Y`, `deactivate X`, `disconnect X`, `dunk X in Y`, `eat X`, `flush X`, `focus on X`, `go X`, `inventory`, `look around`, `look at X`, `look in X`, `mix X`, `move X to Y`, `open X`, `pick up X`, `pour X in Y`, `put down X`, `read X`, `task`, `teleport X`, `use X on Y`, `wait`, `wait1`\n- "No known action matches that input." means that the action was refused; it does not say why\n- Write `teleport X` instead of `go to X`\n- Write `pick up X` instead of `pick up X from Y`\n- Write `pick up X` instead of `take X from Y`\n- An action is refused when a thing it names is not in sight here: `teleport the place where it was seen` first\n- Places: art studio, bathroom, bedroom, foundry, greenhouse, hallway, kitchen, living room, outside, workshop\n- A thing is named by the words that the engine has for it, without any others around them\n- What is in sight: `look around`, `inventory`'
 
 
 def WrapStep(env, init_obs, task, agent_action, logger):
