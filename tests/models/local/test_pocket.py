@@ -87,10 +87,10 @@ def test_what_was_recorded_at_sampling_is_what_a_forward_pass_gives(pocket, play
 
 
 def test_it_criticises_in_the_form_that_is_asked_for(pocket, played):
-    lost = [one for one in played if not one.won] or played
+    lost_first = sorted(played, key=lambda one: one.won)
     readable = 0
     for form in ("echo", "icrl"):
-        for one in lost[:4]:
+        for one in lost_first[:4]:
             said = pocket.complete(critic_messages(one, form), temperature=0, max_tokens=160).text
             try:
                 parse_critique(said, form)
