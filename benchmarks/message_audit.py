@@ -37,10 +37,13 @@ def main() -> None:
         games = random.Random(options.seed).sample(games, min(options.games, len(games)))
     env = align_echo.make(spec.name, split=split, step_limit=10**6).unwrapped
     auditor = Auditor(env, interface, spec.is_invalid, seed=options.seed)  # type: ignore[arg-type]
-    for number, game in enumerate(games, 1):
-        auditor.play(game, turns=options.turns, per_state=options.per_state)
-        if number % 10 == 0:
-            print(f"{number} of {len(games)} games: {auditor.findings.messages} messages", file=sys.stderr)
+    played = 0
+    try:
+        for played, game in enumerate(games, 1):
+            auditor.play(game, turns=options.turns, per_state=options.per_state)
+            print(f"{played} of {len(games)} games: {auditor.findings.messages} messages", file=sys.stderr)
+    except KeyboardInterrupt:
+        print(f"stopped in game {played}: what follows is of the games so far", file=sys.stderr)
     found = auditor.findings
     print("\n".join(found.examples))
     print(
@@ -52,7 +55,7 @@ def main() -> None:
                 "n": sum(found.claims.values()),
                 "messages": found.messages,
                 "refusals": found.refusals,
-                "games": len(games),
+                "games": played,
                 "claims": dict(found.claims),
                 "false": dict(found.false),
                 "chains": dict(found.chains),
