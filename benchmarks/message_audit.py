@@ -2,7 +2,8 @@
 
 The adversary names absent things, wrong numbers, things in its hand, wrong places, other words and letters, and says
 things again; between that it walks at random or as the expert does. At each message the state is forked and the claim
-tried; then the adversary obeys, to see whether it is sent in a circle. See `align_echo/align/audit`.
+tried; then the adversary obeys, to see whether it is sent in a circle. See `align_echo/align/audit`. Ctrl-C ends it
+with what was found until then.
 
     python benchmarks/message_audit.py [--interface alfworld/probe] [--split valid_unseen] [--games N] [--turns 30]
 """

@@ -34,9 +34,6 @@ MIN_ACTIONS = 5
 MIN_KINDS = 2
 MIN_TESTS = 3
 MIN_PRECISION = 0.9
-MIN_BARE = 0.8
-"""The same for bare names: further words can hide another cause as well, and the hint does no harm then."""
-
 MIN_DONE = 2
 """A form's rewriting must have done something in so many cases of tasks that it was not learned from."""
 THOROUGH_TASKS = 2
@@ -201,7 +198,7 @@ def _about_reach(before: Spec | None, spec: Spec, verdicts: Verdicts) -> Iterabl
 def _about_bare_names(before: Spec | None, verdicts: Verdicts) -> Iterable[Misalignment]:
     """Names with further words around them, if they were understood without."""
     evidence = verdicts.of(BARE)
-    if evidence.support < MIN_TESTS or evidence.precision < MIN_BARE or (before is not None and before["bare"]):
+    if not stands(evidence) or (before is not None and before["bare"]):
         return
     task_id, action = verdicts.example[BARE]
     yield Misalignment(
