@@ -62,6 +62,7 @@ def test_every_sentence_of_a_message_is_read():
         ("'Nothing called `kitchen` was seen so far.'", "unseen"),
         ("'Nothing called `attic` was seen so far, only loft 1.'", "unseen"),
         ("'`mug 1` was last seen after `go to attic`.'", "after"),
+        ("'Words around a name are not understood: here \"attic\" must stand alone.'", "alone"),
         ("'You should think again.'", "unread"),
         ("'`' + agent_action + '` does not work yet: you need to `look` first.'", "circle"),
     ],
@@ -82,6 +83,20 @@ def test_the_adversary_says_what_is_refused_in_many_ways():
     assert found.refusals > 0.5 * found.utterances
 
 
+class Typographic(RoomEnv):
+    """A room whose engine writes characters that agents are shown plain."""
+
+    def _carry_out(self, action: str) -> str:
+        return f"{super()._carry_out(action)} \u201cHm,\u201d says nobody."
+
+
+def test_what_the_wrapper_makes_plain_is_no_message():
+    auditor = Auditor(Typographic(step_limit=10**6), interface("''"), lambda text: text.startswith("Nothing happens."))
+    auditor.play(TASK_IDS[0], turns=12)
+    assert auditor.findings.utterances > 5
+    assert auditor.findings.messages == 0, auditor.findings.examples
+
+
 def shipped(name: str, games: int, turns: int) -> Auditor:
     spec = environment(name)
     env = align_echo.make(name, split=spec.test_split, step_limit=10**6).unwrapped
@@ -96,6 +111,13 @@ def test_the_shipped_interface_says_nothing_false_on_unseen_games():
     found = shipped("alfworld", games=8, turns=20).findings
     assert found.messages > 200
     assert {"do", "write", "already", "unseen"} <= set(found.claims)
+    assert found.wrong == 0, found.examples
+
+
+@pytest.mark.slow
+def test_the_shipped_interface_of_scienceworld_says_nothing_false_on_unseen_games():
+    found = shipped("scienceworld", games=6, turns=8).findings
+    assert {"do", "write", "unseen", "forms"} <= set(found.claims)
     assert found.wrong == 0, found.examples
 
 

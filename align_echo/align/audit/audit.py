@@ -2,8 +2,8 @@
 
 A claim holds if: the step or wording that it names is taken by the engine there; what it calls "already so" can be
 undone, is allowed then, and leads back to the very same views; what it calls not seen stands in no text so far; what
-it says was seen was. An agent that obeys (does the step, says its own action again) must not come to a state twice,
-and the chain must end: in acceptance, or in silence.
+it says was seen was, by the agent or in a look. An agent that obeys (does the step, says its own action again) must not
+come to a state twice, and the chain must end: in acceptance, or in silence.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from align_echo.align.audit.adversary import Adversary
 from align_echo.align.audit.claims import Claim, read_claims
 from align_echo.align.probe.vocabulary import NAME, skeleton
 from align_echo.interface import Interface
-from align_echo.wrappers.align_wrapper import AlignWrapper
+from align_echo.wrappers.align_wrapper import AlignWrapper, clean
 from align_echo.wrappers.text_env import TextEnv
 
 MAX_CHAIN = 12
@@ -64,6 +64,7 @@ class Auditor:
         self._rng = random.Random(seed)
         self._expert = expert
         self._texts: list[tuple[str, str]] = []
+        self._looked = ""
         self._known: dict[str, set[str]] = {}
         self._kinds: dict[tuple[str, int], set[str]] = {}
 
@@ -72,6 +73,7 @@ class Auditor:
         _, info = self._wrapped.reset(seed=0, options={"task": task_id})
         raw = self._env.state.observation
         self._texts = [("", f"{raw}\n{info['goal']}")]
+        self._looked = "\n".join(self._views()).lower()
         others = sorted({name for task, names in self._known.items() if task != task_id for name in names})
         adversary = Adversary(random.Random(f"{self._rng.random()}/{task_id}"), tuple(others[:400]), self._kinds)
         adversary.see(self._env, raw)
@@ -108,7 +110,9 @@ class Auditor:
         adversary.said.append(action)
         if not self._refused(raw):
             adversary.see(self._env, raw)
-        return shown.removeprefix(raw.strip()).strip() if shown.startswith(raw.strip()) else shown
+            self._looked += "\n".join(self._views()).lower()
+        plain = clean(raw).strip()
+        return "" if plain.startswith(shown.strip()) else shown.removeprefix(plain).strip()
 
     def _say(self, action: str, adversary: Adversary, why: str) -> None:
         """Say something, judge what comes back, and obey it to the end."""
@@ -175,7 +179,11 @@ class Auditor:
             later = "\n".join(text for _, text in self._texts[min(times, default=len(self._texts)) :]).lower()
             return _mentions(later, claim.about) and self._taken(claim.says)
         if claim.kind == "elsewhere":
-            return _mentions(earlier, claim.about) and _mentions(earlier, claim.says)
+            shown = earlier + self._looked
+            return _mentions(shown, claim.about) and _mentions(shown, claim.says)
+        if claim.kind == "alone":
+            names = re.findall(r'"([^"]*)"', claim.about)
+            return all(_mentions(earlier + self._looked, name) for name in names)
         if claim.kind == "forms":
             return True if not adversary.allowed else self._all_forms(claim, adversary.allowed)
         return False
@@ -213,9 +221,12 @@ class Auditor:
 
     def _signature(self) -> Any:
         """What tells states apart: what is allowed and what the views without a name show."""
+        return tuple(sorted(self._env.state.admissible_actions or ())), self._views()
+
+    def _views(self) -> tuple[str, ...]:
+        """What the views without a name show, which an interface may look at though the agent did not."""
         views = [view for view in self._env.contract.read_only_actions if "{}" not in view]
-        texts = tuple(self._env.probe(view) for view in views) if not self._env.over else ()
-        return tuple(sorted(self._env.state.admissible_actions or ())), texts
+        return tuple(self._env.probe(view) for view in views) if not self._env.over else ()
 
 
 def _mentions(text: str, name: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
-Kind = Literal["do", "then", "write", "already", "unseen", "after", "elsewhere", "forms", "unread"]
+Kind = Literal["do", "then", "write", "already", "unseen", "after", "elsewhere", "alone", "forms", "unread"]
 
 _QUOTED = r"`([^`]*)`"
 _SENTENCES: tuple[tuple[Kind, str], ...] = (
@@ -16,6 +16,7 @@ _SENTENCES: tuple[tuple[Kind, str], ...] = (
     ("unseen", rf"Nothing called {_QUOTED} was seen so far(?:, only ([^.`]*))?\."),
     ("after", rf"{_QUOTED} was last seen after {_QUOTED}\."),
     ("elsewhere", rf"{_QUOTED} is not here; it was last seen at ([^.`]*)\."),
+    ("alone", r'Words around a name are not understood: here ("[^.`]*") must stand alone\.'),
     ("forms", rf"(?:The environment knows only these forms: |Write )({_QUOTED}(?:(?:, | or ){_QUOTED})*)\."),
 )
 
@@ -24,8 +25,8 @@ class Claim(NamedTuple):
     """One claim: the action or name that it is about, and what it says of it.
 
     `do`: that step first; `then`, `write`: that action instead; `already`: "" (it is so); `unseen`: the names like it
-    that were seen; `after`: the action after which it was seen; `elsewhere`: the place; `forms`: the forms in a row;
-    `unread`: text that was not understood.
+    that were seen; `after`: the action after which it was seen; `elsewhere`: the place; `alone`: "" (the names are in a
+    row); `forms`: the forms in a row; `unread`: text that was not understood.
     """
 
     kind: Kind

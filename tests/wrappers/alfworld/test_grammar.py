@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -147,6 +149,33 @@ def rule_of(grammar: Grammar, name: str) -> str:
 def test_the_goal_is_read_whatever_it_says(sentence):
     source = upstream.grammar_text().replace("Your task is to: UNKNOWN GOAL.", sentence)
     assert rule_of(Grammar(source), "task") == sentence.replace("#", "")
+
+
+class Meeting(dict[str, Any]):
+    """Rules that are handed out to two threads at once."""
+
+    def __init__(self, rules: Mapping[str, Any]) -> None:
+        super().__init__(rules)
+        self._barrier = threading.Barrier(2)
+
+    def __getitem__(self, name: str) -> Any:
+        self._barrier.wait(timeout=10)
+        return super().__getitem__(name)
+
+
+def test_threads_that_compile_the_same_rule_at_once_do_not_take_it_for_endless():
+    rules = Meeting(plain_rules(grammar_of({"greet": [{"rhs": "hello"}]}), signatures))
+    speaker = Speaker(rules, [], facts_of)
+    with ThreadPoolExecutor(2) as pool:
+        spells = list(pool.map(lambda _: speaker.template(plain("#greet#", signatures), BOUND), range(2)))
+    assert [spell(0, (0,), [0]) for spell in spells] == ["hello", "hello"]
+
+
+def test_a_rule_that_could_not_be_compiled_is_not_taken_for_endless_the_next_time():
+    speaker = speaker_of({"greet": [{"rhs": "{nobody.name}"}]})
+    for _ in range(2):
+        with pytest.raises(EngineError, match="nothing is called so"):
+            speaker.template(plain("#greet#", signatures), BOUND)
 
 
 def test_a_broken_grammar_is_one_clear_line():

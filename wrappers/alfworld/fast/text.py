@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -60,8 +61,15 @@ class Candidates:
     facts: tuple[tuple[int, Values], ...]
 
 
+class _Open(threading.local):
+    """Names of the rules that a thread is compiling, the outermost first."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+
 class Speaker:
-    """The templates of one game over its facts."""
+    """The templates of one game over its facts. Several threads may compile at once; what they find is the same."""
 
     def __init__(
         self,
@@ -73,7 +81,7 @@ class Speaker:
         self._rules = rules
         self._entities = entities
         self._facts = facts
-        self._open: list[str] = []
+        self._open = _Open()
         self._chosen: dict[tuple[str, Bound], Spell] = {}
         self._indices: dict[Shape, Callable[[], dict[Values, Candidates]]] = {}
 
@@ -101,16 +109,18 @@ class Speaker:
         found = self._chosen.get((name, bound))
         if found is not None:
             return found
-        if name in self._open:
+        if name in self._open.names:
             raise EngineError(f"the game's grammar calls #{name}# from itself")
         if name not in self._rules:
             raise EngineError(f"the game's grammar has no rule #{name}#")
-        self._open.append(name)
-        choices = [
-            (None if query is None else self._query(query, bound)[0], self.template(symbols, bound))
-            for query, symbols in self._rules[name]
-        ]
-        self._open.pop()
+        self._open.names.append(name)
+        try:
+            choices = [
+                (None if query is None else self._query(query, bound)[0], self.template(symbols, bound))
+                for query, symbols in self._rules[name]
+            ]
+        finally:
+            self._open.names.pop()
 
         def spell(state: int, values: Values, seen: list[int]) -> str:
             for condition, text in choices:

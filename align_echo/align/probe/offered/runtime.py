@@ -59,14 +59,17 @@ def mentions(text: str, name: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
 
 
+def surroundings(text: str, name: str) -> list[tuple[str, str]]:
+    """The words before and after each occurrence of a name in a lower-case text; "" where none stands."""
+    found = re.finditer(rf"(?:(\w+) )?(?<!\w){re.escape(name)}(?!\w)(?: (\w+))?", text)
+    return [(match.group(1) or "", match.group(2) or "") for match in found]
+
+
 def stands(spec: dict[str, Any], text: str, name: str) -> bool:
     """Whether a name stands in a lower-case text by itself, not as a part of a longer one: between words that names
     were met between."""
-    for found in re.finditer(rf"(?:(\w+) )?(?<!\w){re.escape(name)}(?!\w)(?: (\w+))?", text):
-        before, after = found.group(1) or "", found.group(2) or ""
-        if before in spec["before"] and after in spec["after"]:
-            return True
-    return False
+    around = surroundings(text, name)
+    return any(before in spec["before"] and after in spec["after"] for before, after in around)
 
 
 def at_hand(spec: dict[str, Any], history: dict[str, Any], name: str) -> bool:
@@ -131,20 +134,21 @@ def advise(spec: dict[str, Any], history: dict[str, Any], action: str) -> str:
     form, names = found
     if spec["bare"]:
         names = [name if known(spec, history, name) else bare(spec, history, name) or name for name in names]
-    template = spec["forms"].get(form, form)
-    advice = advise_on(spec, history, said, template, names)
+    advice = advise_on(spec, history, said, form, names)
     if advice or not spec["bare"]:
         return advice
     shorter = [bare(spec, history, name) or name for name in names]
-    return advise_on(spec, history, said, template, shorter)
+    return advise_on(spec, history, said, form, shorter)
 
 
-def advise_on(spec: dict[str, Any], history: dict[str, Any], said: str, template: str, names: list[str]) -> str:
-    """What to tell of one template with these names, of which it may use some only.
+def advise_on(spec: dict[str, Any], history: dict[str, Any], said: str, form: str, names: list[str]) -> str:
+    """What to tell of one form with these names, of which its template may use some only.
 
     Of a name that no text has held nothing is said but that; of one that was read and is at hand nowhere, nothing. A
-    place is only somewhere to go: what else can be done with one, and where else one can go, was not learned.
+    place is only somewhere to go: what else can be done with one, and where else one can go, was not learned. Nor was
+    which things a template takes: an action of its own form with bare names is not promised to be understood.
     """
+    template = spec["forms"].get(form, form)
     used = [name for number, name in enumerate(names) if "{" + str(number) + "}" in template]
     for name in used:
         if not known(spec, history, name):
@@ -155,6 +159,9 @@ def advise_on(spec: dict[str, Any], history: dict[str, Any], said: str, template
         return f"`{said}` is not possible from here; write `{fill(spec['travel'], used[:1])}` instead."
     wanted = fill(template, names)
     rewrite = f"`{said}` is not understood; write `{wanted}` instead." if wanted != said else ""
+    if wanted != said and form == template:
+        alone = " and ".join(f'"{name}"' for name in used)
+        rewrite = f"Words around a name are not understood: here {alone} must stand alone."
     step = missing_step(spec, history, template, used)
     if step:
         return f"`{wanted}` does not work yet: you need to `{step}` first. {rewrite}".strip()
@@ -165,14 +172,17 @@ def advise_on(spec: dict[str, Any], history: dict[str, Any], said: str, template
 
 
 def missing_step(spec: dict[str, Any], history: dict[str, Any], template: str, names: list[str]) -> str:
-    """The way to the first name that is not at hand; "" if there is none to take."""
-    if template in spec["movers"] or not spec["travel"]:
+    """The way to the first name that is not at hand; "" if there is none to take.
+
+    What lies here is left behind on a way: all names must be carried along or have been seen there.
+    """
+    away = [name for name in names if not at_hand(spec, history, name)]
+    if template in spec["movers"] or not spec["travel"] or not away:
         return ""
-    for name in names:
-        if not at_hand(spec, history, name):
-            place = last_seen(spec, history, name)
-            return fill(spec["travel"], [place]) if place else ""
-    return ""
+    place = last_seen(spec, history, away[0])
+    seen = history["seen"].get(place, "")
+    together = all(stands(spec, history["carried"], name) or stands(spec, seen, name) for name in names)
+    return fill(spec["travel"], [place]) if place and together else ""
 
 
 def suggest(spec: dict[str, Any], action: str) -> str:

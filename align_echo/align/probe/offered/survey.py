@@ -168,9 +168,9 @@ def learn_names(lab: Lab, survey: Survey, state: State) -> None:
 def learn_surroundings(survey: Survey, text: str, names: Iterable[str]) -> None:
     """Add the words around names in a lower-case text; of a name within a longer one, nothing is learned."""
     for name in sorted(names, key=lambda one: (-len(one), one)):
-        for found in re.finditer(rf"(?:(\w+) )?(?<!\w){re.escape(name)}(?!\w)(?: (\w+))?", text):
-            survey.before[found.group(1) or ""] += 1
-            survey.after[found.group(2) or ""] += 1
+        for before, after in runtime.surroundings(text, name):
+            survey.before[before] += 1
+            survey.after[after] += 1
         text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "|", text)
 
 
