@@ -76,14 +76,18 @@ class MiniWoBEnv(TextEnv):
     def screenshot(self) -> Image:
         """The page as an RGB picture of 160 by 210 pixels.
 
-        Raises `EngineError`, `UsageError` before a reset, `MissingExtraError` without Pillow.
+        Raises `EngineError`, `UsageError` before a reset and after the end, when the page shows its cover again,
+        `MissingExtraError` without Pillow.
         """
         try:
             from PIL import Image
         except ImportError as error:
             raise MissingExtraError("screenshots", "gui") from error
         self._check_started()
-        return Image.open(io.BytesIO(self._page.screenshot())).convert("RGB")
+        page = self._page
+        if self.over:
+            raise UsageError("the episode is over and its page is gone: take the screenshot before the last action")
+        return Image.open(io.BytesIO(page.screenshot())).convert("RGB")
 
     def as_read(self, action: str) -> str:
         """As it is written; a click by the element that it meets in the present page, unless the very point counts.

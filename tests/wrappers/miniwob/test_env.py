@@ -210,6 +210,15 @@ def test_a_screenshot_before_a_reset_is_refused():
         MiniWoBEnv("test").screenshot()
 
 
+def test_a_screenshot_after_the_end_is_refused(env):
+    begin(env, "click-test/0")
+    action = env.oracle().expert_action()
+    assert action is not None
+    assert env.step(action)[2]
+    with pytest.raises(UsageError, match="the episode is over and its page is gone"):
+        env.screenshot()
+
+
 def test_a_screenshot_without_pillow_tells_what_to_install(env, monkeypatch):
     begin(env, "click-test/0")
     monkeypatch.setitem(sys.modules, "PIL", None)

@@ -32,14 +32,15 @@ print(json.dumps(prints(sys.argv[1:])))
 
 
 def prints(tasks: list[str]) -> dict[str, list[str]]:
-    """Goal, texts and pictures of tasks at the start and after a click and a key, hashed."""
+    """Goal, texts and pictures of tasks at the start and after a click and a key, hashed; no picture after the end."""
     env, found = MiniWoBEnv("test"), {}
     for task in tasks:
         texts = [begin(env, task), env.goal, hashlib.sha256(env.screenshot().tobytes()).hexdigest()]
         click = next(iter(env.state.admissible_actions or ()), "click(80, 130)")
         for action in (click, 'type("a")'):
             if not env.over:
-                texts += [env.step(action)[0], hashlib.sha256(env.screenshot().tobytes()).hexdigest()]
+                texts.append(env.step(action)[0])
+                texts += [] if env.over else [hashlib.sha256(env.screenshot().tobytes()).hexdigest()]
         found[task] = texts
     env.close()
     return found
