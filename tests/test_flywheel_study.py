@@ -52,17 +52,17 @@ def test_the_last_round_is_compared_with_the_first_and_with_log_probability_on_t
 def test_the_table_has_a_row_for_each_rule_and_the_plot_is_the_same_each_time(tmp_path):
     pytest.importorskip("matplotlib")
     found = points([judged(honest, honest)])
-    assert len(table_of(found).splitlines()) == 2 + 8
+    assert len(table_of(found).splitlines()) == 2 + 9
     for name in ("one", "two"):
         plot(found, "a title", tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
 @pytest.mark.parametrize("env", sorted(STUDIES))
-def test_episodes_are_played_with_one_draw_by_logprob_and_under_the_critic_of_each_round(env):
+def test_episodes_are_played_with_one_draw_by_rules_without_a_critic_and_under_the_critic_of_each_round(env):
     study, out = STUDIES[env], Path("out")
     turned, played = wheels(study, [1, 2], 2, out), plays(study, [1, 2], 2, out)
-    arms = ["one draw", "logprob", "round 2", "round 2 tilted", "round 1", "round 1 tilted"]
+    arms = ["one draw", "placebo", "majority", "logprob", "round 2", "round 2 tilted", "round 1", "round 1 tilted"]
     assert [job.arm for job in played] == [arm for arm in arms for _ in (1, 2)]
     judges = [job.measuring[job.measuring.index("--judge") + 1] for job in played if "--judge" in job.measuring]
     assert judges[0] == str(turned[0].folder / "round-2" / "critic" / "critic")

@@ -41,8 +41,13 @@ from align_echo.wrappers.catalogue import check_split, environment, make, resolv
 TOP_K, TOP_P = 30, 0.8
 """GAIA's (paper 3, section 4.1)."""
 
-States = Literal["agent", "expert"]
-"""Whose actions are carried out: the candidates that are sent, or the expert's, as in GAIA's datasets."""
+States = Literal["agent", "expert", "mixed"]
+"""Whose actions are carried out: the candidates that are sent, or the expert's, as in GAIA's datasets; or those of
+either in half of the episodes.
+"""
+
+OWN = {"expert": 0.0, "mixed": 0.5}
+"""Share of the episodes that the agent plays alone, where an expert leads."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,7 @@ def collect_into(
     require_parquet()
     spec = environment(env)
     check_split(spec, split)
-    if drawing.states == "expert":
+    if drawing.states in OWN:
         require_expert(spec, split, task_ids, data_root)
     player = choose_player(agent, model, (spec.name,))
     plan = Plan(
@@ -146,8 +151,9 @@ def collect_into(
         "round": number,
     }
     actor: Agent = made
-    if drawing.states == "expert":
-        actor = Led(made, build_agent("expert", None, spec=spec, split=split, data_root=data_root, seed=seed))
+    if drawing.states in OWN:
+        expert = build_agent("expert", None, spec=spec, split=split, data_root=data_root, seed=seed)
+        actor = Led(made, expert, own=OWN[drawing.states])
     check_folder(path, config, resume=resume)
     try_reset(spec, plan.task_ids[0], split=split, data_root=data_root)
     folder = EvaluationFolder(path, config, resume=resume)

@@ -36,9 +36,13 @@ TopK = Annotated[int | None, typer.Option("--top-k", min=0, help="Of a local mod
 TopP = Annotated[float | None, typer.Option("--top-p", min=0, max=1, help="Of a local model's draws; default 0.8.")]
 WhoseStates = Annotated[
     States,
-    typer.Option("--states", help="Whose actions are carried out: agent (the candidate that is sent) or expert."),
+    typer.Option("--states", help="Whose actions are carried out: agent (the candidate sent), expert, or mixed."),
 ]
 Tasks = Annotated[int, typer.Option("--tasks", min=1, help="How many of the split are played.")]
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", help="YAML of settings, or small or paper-gaia; default: by the model's size."),
+]
 LabelRule = Annotated[
     Rule | None, typer.Option("--rule", help="What is right: expert, nearer or continues; default: the environment's.")
 ]
@@ -117,10 +121,10 @@ def train(
         typer.Option("--model", help="What it begins as: a model's folder, pocket or, on screens, tiny-vl."),
     ] = None,
     rule: LabelRule = None,
-    weights: Annotated[str | None, typer.Option("--weights", help="lora or full; default: lora.")] = None,
-    lr: Annotated[float | None, typer.Option("--lr", help="Learning rate; default 1e-4.")] = None,
-    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Default: 1.")] = None,
-    config: Annotated[Path | None, typer.Option("--config", help="YAML of all settings.")] = None,
+    weights: Annotated[str | None, typer.Option("--weights", help="lora or full; default: the preset's.")] = None,
+    lr: Annotated[float | None, typer.Option("--lr", help="Learning rate; default: the preset's.")] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Default: the preset's.")] = None,
+    config: Config = None,
     held_out: Annotated[float, typer.Option("--held-out", help="Share of the tasks that is not learned from.")] = 0.1,
     reasoning: Annotated[
         bool, typer.Option("--reasoning", help="A critic that writes a reason before its verdict, by GRPO.")
@@ -228,10 +232,10 @@ def flywheel(
     top_p: TopP = None,
     states: WhoseStates = "agent",
     rule: LabelRule = None,
-    weights: Annotated[str | None, typer.Option("--weights", help="lora or full; default: lora.")] = None,
-    lr: Annotated[float | None, typer.Option("--lr", help="Learning rate; default 1e-4.")] = None,
-    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Default: 1.")] = None,
-    config: Annotated[Path | None, typer.Option("--config", help="YAML of all settings of the training.")] = None,
+    weights: Annotated[str | None, typer.Option("--weights", help="lora or full; default: the preset's.")] = None,
+    lr: Annotated[float | None, typer.Option("--lr", help="Learning rate; default: the preset's.")] = None,
+    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Default: the preset's.")] = None,
+    config: Config = None,
     held_out: Annotated[float, typer.Option("--held-out", help="Share of tasks for the calibration.")] = 0.1,
     seed: options.Seed = 0,
     workers: options.Workers = None,

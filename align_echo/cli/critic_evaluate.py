@@ -28,7 +28,7 @@ from align_echo.evaluate.folder import Config, check_folder
 from align_echo.flywheel.collection import read_collection
 from align_echo.flywheel.labelling import Conversation, proposed
 from align_echo.flywheel.opinions import RatedEpisode, distinct, opinions
-from align_echo.flywheel.trial import Trial, states_of, trial
+from align_echo.flywheel.trial import Opinion, Trial, states_of, trial
 from align_echo.interface import write_atomically
 from align_echo.locking import FolderLock
 from align_echo.models import ScriptedModel, load_model
@@ -64,7 +64,8 @@ def evaluate_critic_into(
     episodes = distinct(everything)
     played, labelled = [one.trajectory for one in episodes], [one.labels for one in episodes]
     chosen = rule or rule_for({one.environment for one in played})
-    if not states_of(played, labelled, [{}] * sum(len(one.steps) for one in played), chosen):
+    unasked: list[dict[str, Opinion]] = [{}] * sum(len(one.steps) for one in played)
+    if not any(state.labels for state in states_of(played, labelled, unasked, chosen)):
         raise UsageError(f"no state has candidates that are all labelled by the rule {chosen!r}: try another --rule")
     folder = folder_of(name)
     if folder is not None and _sees(folder):

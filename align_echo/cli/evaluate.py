@@ -10,7 +10,17 @@ import typer
 from align_echo.cli import options
 from align_echo.cli.agents import about, choose_player, refuse_idle_model, workers_for
 from align_echo.cli.console import Display, cost, leave, new_folder, note, resumable, stdout
-from align_echo.cli.plan import Models, Plan, build_player, choose_judge, config_of, play_part, try_reset
+from align_echo.cli.plan import (
+    Models,
+    Plan,
+    build_player,
+    choose_judge,
+    choose_truncation,
+    config_of,
+    drawn_otherwise,
+    play_part,
+    try_reset,
+)
 from align_echo.cli.refine import choose_refining, refine, refining_on_record, show_rounds
 from align_echo.errors import UsageError
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, Comparison, compare, variants_of
@@ -45,6 +55,8 @@ def evaluate(
     pick: options.Pick = "critic",
     reasoning: options.Reasoning = False,
     abstain_below: options.AbstainBelow = 0.0,
+    top_k: options.TopK = None,
+    top_p: options.TopP = None,
     refine_rounds: options.RefineRounds = None,
     critic: options.Critic = None,
     critic_form: options.CriticForm = None,
@@ -64,6 +76,7 @@ def evaluate(
     chosen = choose_player(agent, model, (spec.name,))
     refuse_idle_model(chosen, model)
     refining = choose_refining(refine_rounds, critic, critic_form, chosen, compare_all=compare_all)
+    judged_by = choose_judge(best_of, judge, chosen, pick=pick, abstain_below=abstain_below, reasoning=reasoning)
     plan = Plan(
         spec=spec,
         split=split,
@@ -87,10 +100,11 @@ def evaluate(
         max_tokens=max_tokens,
         samples=episodes_per_task,
         best_of=best_of,
-        judge=choose_judge(best_of, judge, chosen, pick=pick, abstain_below=abstain_below, reasoning=reasoning),
+        judge=judged_by,
         pick=pick,
         reasoning=reasoning,
         abstain_below=abstain_below,
+        truncation=choose_truncation(chosen, judged_by, top_k, top_p),
         refining=refining,
     )
     if resume and out is None:
@@ -103,6 +117,8 @@ def evaluate(
     try_reset(spec, plan.task_ids[0], split=split, data_root=data_root)
     folder = EvaluationFolder(path, config, resume=resume)
     note(about(plan.player, player))
+    for line in drawn_otherwise(plan, player):
+        note(line)
     if plan.refining is None:
         with resumable(path), Display() as display:
             trajectories = play(plan, player, folder, display)
@@ -182,4 +198,7 @@ def _show(plan: Plan, player: Agent, result: Comparison, conducts: Mapping[str, 
     if choices:
         total = sum(choices, ChoiceCounts())
         print(f"verdicts: {total.correct:,} correct, {total.wrong:,} wrong, {total.no_verdict:,} that were none")
+        if total.repeated:
+            print(f"in {total.repeated:,} turns all candidates repeated an action that had changed nothing;", end=" ")
+            print(f"the critic called {total.repeated_wrong:,} of them wrong and had no other to take")
     cost(sum((one.usage for one in result.variants.values()), Usage()))

@@ -12,17 +12,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field
+
 from align_echo.cli.console import note, resumable
-from align_echo.cli.fit_calibrated import fit_calibrated, tell
+from align_echo.cli.fit_calibrated import fit_calibrated, tell, tell_baselines
 from align_echo.cli.fit_folder import CRITIC, asked_of, check_folder, open_folder, read_settings
 from align_echo.cli.train import require_training
 from align_echo.critic.calibration import CriticReport, LabelledVerdict
+from align_echo.critic.drawn import Drawn, write_drawn
 from align_echo.critic.labels import Rule
 from align_echo.critic.verdict import VERDICTS, Verdict
 from align_echo.errors import UsageError
+from align_echo.flywheel.baselines import Compared, compared
 from align_echo.flywheel.examples import Example, check_both, check_share
 from align_echo.flywheel.labelling import rules_of
 from align_echo.flywheel.lessons import Lessons, lessons_of
+from align_echo.flywheel.presets import preset_file, preset_for, presets
 from align_echo.interface import write_atomically
 from align_echo.types import Frozen
 
@@ -38,7 +43,7 @@ class Fitted(Frozen):
     ones were not learned from, as states were weighed and theirs are all right or all wrong.
 
     Held-out actions are half right and half wrong, and the temperature was fitted on them: that the report calls the
-    critic honest at that temperature is no news.
+    critic honest at that temperature is no news. `baselines` judge the same actions without reading.
     """
 
     rule: Rule
@@ -48,6 +53,7 @@ class Fitted(Frozen):
     temperature: float
     held_out: CriticReport | None
     one_sided: int = 0
+    baselines: dict[str, Compared] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,7 @@ class _Material:
     tested: list[Example]
     ids: list[tuple[int, ...]]
     too_long: int
+    drawn: tuple[Drawn, ...]
 
     def fit(self, checkpoints: Path, *, resume: bool, telling: Telling) -> Any:
         import torch
@@ -87,6 +94,7 @@ class _Material:
 
     def save(self, critic: Any, folder: Path) -> None:
         save_critic(critic, self.source, folder)
+        write_drawn(self.drawn, folder)
 
 
 def checked(
@@ -96,14 +104,25 @@ def checked(
     `MissingExtraError` or `MissingDataError` for what is not installed.
     """
     require_training()
-    from align_echo.flywheel.fitting import FitSettings
     from align_echo.train.crew import source_of
 
-    source_of(model)
+    source = source_of(model)
     check_share(share)
     if rule is not None and rule not in rules_of(env):
         raise UsageError(f"{env} is not labelled by the rule {rule}: choose {' or '.join(rules_of(env))}")
-    return read_settings(FitSettings, config, changes)
+    return settings_of(source, config, changes)
+
+
+def settings_of(source: str, config: Path | None, changes: Mapping[str, object]) -> FitSettings:
+    """The settings of a preset by name, or of the one for a model of that size with what a YAML file says; with these
+    changes. Raises `UsageError` for a file that is not there, and for settings that are wrong.
+    """
+    from align_echo.flywheel.fitting import FitSettings
+    from align_echo.train.estimate import parameters_of
+
+    by_name = str(config) in presets()
+    base = str(config) if by_name else preset_for(parameters_of(source))
+    return read_settings(FitSettings, None if by_name else config, changes, base=preset_file(base))
 
 
 def fit_into(
@@ -121,11 +140,10 @@ def fit_into(
     be learned from, or settings that are wrong, and then leaves the folder as it was.
     """
     require_training()
-    from align_echo.flywheel.fitting import FitSettings
     from align_echo.train.crew import source_of
 
-    settings = read_settings(FitSettings, config, changes)
     source = source_of(model)
+    settings = settings_of(source, config, changes)
     lessons = lessons_of(collections, share, rule, seed=settings.seed, balance=settings.balance)
     asked = asked_of(lessons, model, source, share, ["critic/verdict"], settings)
     check_folder(path, asked, resume=resume)
@@ -135,8 +153,13 @@ def fit_into(
     if material.asked.one_sided:
         counts += f", {material.asked.one_sided:,} of states whose actions are all right or all wrong"
     note(f"learning from {len(material.asked.questions):,} actions by the rule {lessons.rule!r}; {counts}")
+    if config is None:
+        rate = f"{settings.weights} weights, rate {settings.lr:g}, {settings.epochs} epochs"
+        note(f"settings for a model of this size: {rate}; name others with --config, such as one of {presets()}")
     with resumable(path):
-        temperature, held_out = fit_calibrated(path, material, settings)
+        temperature, held_out, rows = fit_calibrated(path, material, settings)
+        verdicts = [one.verdict for one in rows]
+        baselines = compared(lessons.learned, material.tested, verdicts, lessons.rule, seed=settings.seed)
         fitted = Fitted(
             rule=lessons.rule,
             learned_from=len(material.asked.questions),
@@ -145,10 +168,12 @@ def fit_into(
             temperature=temperature,
             held_out=held_out,
             one_sided=material.asked.one_sided,
+            baselines=baselines,
         )
         write_atomically(path / "summary.json", fitted.model_dump_json(indent=2) + "\n")
     lock.close()
     tell(held_out, temperature, "task")
+    tell_baselines(baselines)
     print(f"written: {path / CRITIC}, to be named as --judge, --guide or --critic")
     return fitted
 
@@ -184,6 +209,7 @@ def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
         tested=[one for one, _ in fitting],
         ids=[ids for _, ids in fitting],
         too_long=asked.too_long + len(tested) - len(fitting),
+        drawn=lessons.drawn,
     )
 
 

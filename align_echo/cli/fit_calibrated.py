@@ -5,13 +5,13 @@ Left out: critics that reason, which have no temperature (`fit_reasoning.py`), a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from align_echo.cli.console import note
-from align_echo.cli.critic_report import show_report
+from align_echo.cli.critic_report import percent, show_report
 from align_echo.cli.fit_folder import CHECKPOINTS, beside, merged, put_in_place
 from align_echo.critic.calibration import (
     LEAST_TEMPERATURE,
@@ -22,6 +22,7 @@ from align_echo.critic.calibration import (
 )
 from align_echo.critic.scoring import Calibrated, write_calibration
 from align_echo.critic.verdict import Verdict
+from align_echo.flywheel.baselines import Compared
 from align_echo.train.run_folder import newest_checkpoint
 
 if TYPE_CHECKING:
@@ -44,9 +45,17 @@ class Material(Protocol):
         """Write the critic with what encodes its questions."""
 
 
-def fit_calibrated(path: Path, material: Material, settings: LearningSettings) -> tuple[float, CriticReport | None]:
-    """Train, from the last checkpoint that is whole, and put the critic in place: its temperature, and how it does on
-    what it is tested on. Without any of that it is not calibrated: temperature 1, and no report.
+class Calibrating(NamedTuple):
+    """A critic's temperature, how it does on what it was tested on (None without any), and its verdicts there."""
+
+    temperature: float
+    held_out: CriticReport | None
+    rows: list[LabelledVerdict]
+
+
+def fit_calibrated(path: Path, material: Material, settings: LearningSettings) -> Calibrating:
+    """Train, from the last checkpoint that is whole, and put the critic in place. Without anything that it is tested on
+    it is not calibrated: temperature 1, and no report.
     """
     from align_echo.flywheel.verdict_trainer import Telling
 
@@ -63,7 +72,19 @@ def fit_calibrated(path: Path, material: Material, settings: LearningSettings) -
     if rows:
         write_calibration(Calibrated(temperature=temperature, n=len(rows)), folder)
     put_in_place(folder)
-    return temperature, report(rows, temperature, seed=settings.seed) if rows else None
+    return Calibrating(temperature, report(rows, temperature, seed=settings.seed) if rows else None, rows)
+
+
+def tell_baselines(found: Mapping[str, Compared]) -> None:
+    """What judges without reading does on the same actions, and whether the critic is shown to do better."""
+    for name, one in found.items():
+        low, high = one.lead.ci95
+        lead = f"the critic is {one.lead.value:+.1f} points [{low:+.1f}, {high:+.1f}] from it"
+        print(f"{name}: {percent(one.accuracy)}; {lead}")
+    beaten = [name for name, one in found.items() if one.lead.ci95[0] > 0]
+    if found and len(beaten) < len(found):
+        unbeaten = " and ".join(name for name in found if name not in beaten)
+        note(f"warning: this critic is not shown to beat {unbeaten}: collect more, or train longer, before it is used")
 
 
 def tell(held_out: CriticReport | None, temperature: float, unit: str) -> None:

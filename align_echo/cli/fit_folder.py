@@ -33,9 +33,11 @@ SIGNALS = "signals.jsonl"
 Settings = TypeVar("Settings", bound=Frozen)
 
 
-def read_settings(kind: type[Settings], file: Path | None, changes: Mapping[str, object]) -> Settings:
-    """The settings of a YAML file with these changes, which are named as their options. Raises `UsageError` in one line
-    that tells where what is wrong comes from.
+def read_settings(
+    kind: type[Settings], file: Path | None, changes: Mapping[str, object], *, base: Path | None = None
+) -> Settings:
+    """The settings of a YAML file with these changes, which are named as their options; what neither says is as in the
+    file `base`, or else the default. Raises `UsageError` in one line that tells where what is wrong comes from.
     """
     from pydantic import ValidationError
 
@@ -43,7 +45,7 @@ def read_settings(kind: type[Settings], file: Path | None, changes: Mapping[str,
 
     given = {name: one for name, one in changes.items() if one is not None}
     try:
-        return kind.model_validate({**(read_file(file) if file else {}), **given})
+        return kind.model_validate({**(read_file(base) if base else {}), **(read_file(file) if file else {}), **given})
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "settings"

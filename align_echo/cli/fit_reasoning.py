@@ -29,6 +29,7 @@ from align_echo.cli.fit_folder import (
 )
 from align_echo.cli.train import require_training
 from align_echo.critic.calibration import LabelledVerdict, report
+from align_echo.critic.drawn import write_drawn
 from align_echo.critic.labels import Rule
 from align_echo.critic.reasoning import AT_ONCE, Reasoner
 from align_echo.flywheel.examples import Example, check_both
@@ -151,6 +152,7 @@ def _finish(
         learner = learner.merge_and_unload(adapter_names=["critic"])
     check_finite(learner)
     save_critic(learner, source, folder)
+    write_drawn(lessons.drawn, folder)
     put_in_place(folder)
     fitted = Fitted(
         rule=lessons.rule,

@@ -24,6 +24,7 @@ from align_echo.errors import MissingDataError, UsageError
 from align_echo.flywheel.examples import is_held_out
 from align_echo.flywheel.screens import PREDICTIONS, Proposed, read_predictions
 from align_echo.interface import write_atomically
+from align_echo.models.names import POCKET
 from align_echo.prompts import prompt_hash
 from align_echo.types import Frozen
 from align_echo.wrappers.gui.actions import action_type, parse
@@ -125,7 +126,7 @@ def fit_screens_into(
     lock = open_folder(path, asked, resume=resume)
     note(f"learning from {len(learned):,} actions; {len(tested):,} held out")
     with resumable(path):
-        temperature, held_out = fit_calibrated(path, material, settings)
+        temperature, held_out, _ = fit_calibrated(path, material, settings)
         fitted = FittedOnScreens(
             learned_from=len(learned),
             episodes=len({one.step.episode for one in learned}),
@@ -166,10 +167,18 @@ def _begin(model: str, seed: int) -> tuple[Any, Any]:
 
     from align_echo.critic.vision import read_vision
     from align_echo.critic.vision_tiny import tiny_vision
+
+    learner, encoder = tiny_vision(seed) if model == TINY else read_vision(_source(model))
+    return learner.to("cuda" if torch.cuda.is_available() else "cpu"), encoder
+
+
+def _source(model: str) -> str:
+    """Raises `UsageError` as `source_of` does, and for the pocket model, which sees nothing."""
     from align_echo.train.crew import source_of
 
-    learner, encoder = tiny_vision(seed) if model == TINY else read_vision(source_of(model))
-    return learner.to("cuda" if torch.cuda.is_available() else "cpu"), encoder
+    if model == POCKET:
+        raise UsageError(f"the pocket model sees no screens: name {TINY}, a Qwen2.5-VL's folder, or transformers:HUB")
+    return source_of(model, small=TINY)
 
 
 def _contents(files: Sequence[Path]) -> dict[str, Path]:

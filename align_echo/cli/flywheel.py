@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from align_echo import __version__
 from align_echo.cli.agents import choose_player, require_expert
-from align_echo.cli.collect import Drawing, collect_into
+from align_echo.cli.collect import OWN, Drawing, collect_into
 from align_echo.cli.console import note, stdout
 from align_echo.cli.critic_evaluate import evaluate_critic_into
 from align_echo.cli.critic_report import percent
@@ -116,7 +116,7 @@ def turn(path: Path, wheel: Wheel, *, resume: bool) -> Flywheel:
     wheel.drawing.judge(choose_player(wheel.agent, wheel.model, (wheel.env,)))
     tests = _tasks(wheel, wheel.test_split, wheel.test_tasks, 1)
     played = [_tasks(wheel, wheel.split, wheel.tasks, number) for number in range(1, wheel.rounds + 1)]
-    if wheel.drawing.states == "expert":
+    if wheel.drawing.states in OWN:
         for split, chosen in ((wheel.test_split, tests), (wheel.split, played[0])):
             require_expert(environment(wheel.env), split, chosen, None)
     config = json.loads(json.dumps(wheel.on_record()))

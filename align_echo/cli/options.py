@@ -60,6 +60,14 @@ AbstainBelow = Annotated[
     float,
     typer.Option("--abstain-below", min=0, max=1, help="The first candidate if the critic is not so sure of any."),
 ]
+TopK = Annotated[
+    int | None,
+    typer.Option("--top-k", min=0, help="Of a local model's draws, 0 is off; default: as --judge's data was drawn."),
+]
+TopP = Annotated[
+    float | None,
+    typer.Option("--top-p", min=0, max=1, help="Of a local model's draws, 1 is off; default: as --judge's data."),
+]
 RefineRounds = Annotated[
     int | None,
     typer.Option("--refine-rounds", min=1, help="So many times, what failed is criticised and played anew."),

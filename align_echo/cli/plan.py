@@ -21,6 +21,7 @@ from align_echo.cli.agents import (
 )
 from align_echo.cli.console import Display
 from align_echo.critic.best_of import BestOf
+from align_echo.critic.drawn import Drawn, read_drawn
 from align_echo.critic.language import Form
 from align_echo.critic.reasoning import Reasoner
 from align_echo.critic.scoring import Critic, Scorer, read_calibration
@@ -107,6 +108,7 @@ class Plan:
             "base_url": endpoint_on_record(self.player.model, self.base_url),
             "episodes_per_task": self.samples,
             "seed": self.seed,
+            **({"top_k": self.truncation.top_k, "top_p": self.truncation.top_p} if self.truncation else {}),
             "games": games_of(self.spec, self.data_root),
             "data_root": str(self.data_root.absolute()) if self.data_root else None,
         }
@@ -236,6 +238,46 @@ def choose_judge(
         raise UsageError("--abstain-below needs probabilities, which --reasoning has none of: leave one of them out")
     refuse_script("--judge", player.model if judge in (None, SELF) else judge)
     return None if judge in (SELF, player.model) else judge
+
+
+def choose_truncation(player: Player, judge: str | None, top_k: int | None, top_p: float | None) -> Truncation | None:
+    """From which tokens the agent's model draws: those asked for; else those of the data that the judge learned from,
+    where that was drawn in one way; else None, for all. Raises `UsageError` for a model that is asked at an endpoint,
+    and for what is no share.
+    """
+    local = player.model is not None and is_local(player.model)
+    if top_k is not None or top_p is not None:
+        if not local:
+            raise UsageError("--top-k and --top-p are for local models: others draw as their endpoint is set up")
+        if top_p is not None and not 0 < top_p <= 1:
+            raise UsageError(f"--top-p is above 0 and at most 1 (off), not {top_p}")
+        return Truncation(top_k or 0, 1.0 if top_p is None else top_p)
+    ways = {(one.top_k, one.top_p) for one in _drawn(judge)}
+    (way,) = ways if len(ways) == 1 else [(None, None)]
+    return Truncation(way[0], way[1]) if local and way[0] is not None and way[1] is not None else None
+
+
+def drawn_otherwise(plan: Plan, player: Agent) -> list[str]:
+    """A line where candidates are drawn in another way than those that the judge learned from."""
+    learned = _drawn(plan.judge)
+    if not learned or not isinstance(player, BestOf):
+        return []
+    local, cut = plan.player.model is not None and is_local(plan.player.model), plan.truncation or Truncation(0, 1.0)
+    here = Drawn(
+        temperature=player.agent.temperature,
+        top_k=cut.top_k if local else None,
+        top_p=cut.top_p if local else None,
+    )
+    if all(one == here for one in learned):
+        return []
+    told = " and ".join(dict.fromkeys(str(one) for one in learned))
+    mislead = "its verdicts may mislead"
+    return [f"warning: the critic learned from candidates drawn {told}; these are drawn {here}: {mislead}"]
+
+
+def _drawn(judge: str | None) -> tuple[Drawn, ...]:
+    folder = folder_of(judge) if judge else None
+    return read_drawn(folder) if folder else ()
 
 
 def refuse_script(option: str, model: str | None) -> None:

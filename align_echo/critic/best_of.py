@@ -2,7 +2,8 @@
 
 Every turn the agent draws N candidate replies. With the rules "critic" and "tilted" each distinct action is judged;
 equation 4 takes one, or what the verdicts and the agent's own log-probabilities say together. Where all candidates name
-one action there is nothing to judge. Candidates are drawn at once and judged at once, where the models can. The reply
+one action there is nothing to choose, and it is judged only if it repeats one that changed nothing: a loop is then on
+record as such. Candidates are drawn at once and judged at once, where the models can. The reply
 that is taken stays as it was sampled, with its token ids, so that a conversation remains exact to the token. Left out:
 training the critic (`align_echo.flywheel`), and the rules (`selection.py`).
 """
@@ -16,7 +17,7 @@ from typing import Self
 
 from align_echo.agents.conversation import ChatAgent
 from align_echo.critic.scoring import Critic, Scorer
-from align_echo.critic.selection import JUDGING, WEIGHING, Judged, Picking, take
+from align_echo.critic.selection import DRAWING, JUDGING, WEIGHING, Judged, Picking, take
 from align_echo.errors import UsageError
 from align_echo.models.endpoint import base_url_of
 from align_echo.models.recording import weights_of
@@ -28,8 +29,8 @@ class BestOf:
     """An agent that sends the best of several replies of a chat agent, which must draw: its temperature is above 0.
 
     `critic` None is the agent's own model, which reads its conversation by token ids where it is a local one. With
-    `abstain_below` above 0 the first candidate is taken where the critic is not so sure of any. The rule "random" draws
-    by `seed`.
+    `abstain_below` above 0 the first candidate is taken where the critic is not so sure of any. The rules "random" and
+    "placebo" draw by `seed`.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class BestOf:
     def describe(self) -> dict[str, str]:
         """What the agent and the critic are made of."""
         found = {**self._agent.describe(), "best_of": str(self._candidates), "pick": self._pick}
-        if self._pick == "random":
+        if self._pick in DRAWING:
             found["pick_seed"] = str(self._seed)
         return found | self._about_critic() if self._pick in JUDGING else found
 
@@ -101,7 +102,7 @@ class BestOf:
         drawn = self._agent.act_all(view, range(start, start + self._candidates))
         actions = [one.action for one in drawn]
         distinct = list(dict.fromkeys(one for one in actions if one is not None))
-        asked = self._pick in JUDGING and len(distinct) > 1
+        asked = self._pick in JUDGING and (len(distinct) > 1 or any(changed_nothing(view, one) for one in distinct))
         judged = dict(zip(distinct, self._judge(view, distinct), strict=True)) if asked else {}
         taken = self._take(view, drawn, judged)
         choice = Choice(candidates=tuple(_candidate(one, judged) for one in drawn), taken=taken)
@@ -124,6 +125,16 @@ class BestOf:
             dice=Dice(f"{self._seed} {view.task_id} {self._sample} {len(view.turns)}"),
             abstain_below=self._abstain_below,
         )
+
+
+def changed_nothing(view: AgentView, action: str) -> bool:
+    """Whether an action was sent before in the episode and answered by a text that had been read until then."""
+    read = {view.initial_observation}
+    for turn in view.turns:
+        if turn.action == action and turn.observation in read:
+            return True
+        read.add(turn.observation)
+    return False
 
 
 def _candidate(reply: AgentReply, judged: dict[str, Judged]) -> Candidate:

@@ -17,6 +17,7 @@ MAX_TOKENS = 256
 
 class Review(Frozen):
     """What a critic made of an attempt. `critique` is None where there is none to be had, and `problem` says why.
+    `cut` is set if the reply met its bound of tokens.
 
     `fault` is set if the critic's model broke; then the reply is nobody's and must not be learned from.
     """
@@ -26,6 +27,7 @@ class Review(Frozen):
     reply: str = ""
     critique: Critique | None = None
     problem: str = ""
+    cut: bool = False
     fault: Fault | None = None
     usage: Usage = Usage()
     tokens: Tokens | None = None
@@ -68,6 +70,7 @@ def review(
         reply=said.text,
         critique=critique,
         problem=problem,
+        cut=said.finish_reason == "length",
         usage=said.usage,
         tokens=said.tokens,
     )

@@ -21,7 +21,7 @@ from align_echo.types import Usage
 from align_echo.wrappers.dice import Dice
 
 LogprobOf = Literal["reply", "token"]
-Picking = Literal["critic", "tilted", "first", "random", "majority", "logprob"]
+Picking = Literal["critic", "tilted", "first", "random", "placebo", "majority", "logprob"]
 """The rules by which one of several candidates is taken."""
 
 JUDGING: tuple[Picking, ...] = ("critic", "tilted")
@@ -29,6 +29,9 @@ JUDGING: tuple[Picking, ...] = ("critic", "tilted")
 
 WEIGHING: tuple[Picking, ...] = ("tilted", "logprob")
 """Those that need the agent's own log-probabilities."""
+
+DRAWING: tuple[Picking, ...] = ("random", "placebo")
+"""Those that draw, and know nothing of the actions."""
 
 SURE = 1e-12
 """How near to 0 or 1 a probability counts."""
@@ -65,7 +68,7 @@ def take(
     abstain_below: float = 0.0,
 ) -> int:
     """Which candidate a rule takes: `judged` is what those in `JUDGING` go by, `logprobs` what those in `WEIGHING` do,
-    `dice` what "random" does. Raises `UsageError` as the rules below.
+    `dice` what "random" and "placebo" do. Raises `UsageError` as the rules below.
     """
     match rule:
         case "critic":
@@ -76,6 +79,8 @@ def take(
             return first(actions)
         case "random":
             return at_random(actions, dice)
+        case "placebo":
+            return by_placebo(actions, dice)
         case "majority":
             return by_majority(actions)
         case "logprob":
@@ -115,6 +120,17 @@ def at_random(actions: Sequence[str | None], dice: Dice) -> int:
     Raises `UsageError` for no candidate.
     """
     return dice.pick(_usable(actions))
+
+
+def by_placebo(actions: Sequence[str | None], dice: Dice) -> int:
+    """The first candidate of any action, all actions alike likely however often they were drawn: a judge of distinct
+    actions who knows nothing, and so the control of one that is said to know something.
+
+    Raises `UsageError` for no candidate.
+    """
+    usable = _usable(actions)
+    distinct = list(dict.fromkeys(actions[place] for place in usable))
+    return actions.index(dice.pick(distinct))
 
 
 def by_majority(actions: Sequence[str | None]) -> int:

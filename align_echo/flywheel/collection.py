@@ -18,6 +18,7 @@ from typing import get_args
 import gymnasium as gym
 from pydantic import Field
 
+from align_echo.critic.drawn import Drawn
 from align_echo.critic.labels import Rule
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.faults import fault_text, faults_by_source
@@ -33,6 +34,7 @@ from align_echo.flywheel.labelling import (
 from align_echo.interface import write_atomically
 from align_echo.intervals import Rate, scored, success_rate
 from align_echo.jsonl import JsonlFile
+from align_echo.reading import json_object
 from align_echo.trouble import Conduct, conduct_of
 from align_echo.types import Frozen, Trajectory
 
@@ -154,6 +156,18 @@ def finish(
 def _shares(labels: Sequence[str | None]) -> Shares:
     counts = Counter(labels)
     return Shares(correct=counts["correct"], wrong=counts["wrong"], unknown=counts[None])
+
+
+def drawn_of(folder: Path) -> Drawn | None:
+    """How the candidates of a collection were drawn; None where its folder does not say."""
+    config = json_object(folder / "config.json") or {}
+    details, top_k, top_p = config.get("agent_details"), config.get("top_k"), config.get("top_p")
+    if top_k is None and config.get("base_url") is None:
+        top_k, top_p = 0, 1.0
+    try:
+        return Drawn(temperature=float(details["temperature"]), top_k=top_k, top_p=top_p)  # type: ignore[index]
+    except (TypeError, KeyError, ValueError):
+        return None
 
 
 def read_collection(folder: Path) -> tuple[list[Trajectory], list[LabelledEpisode]]:

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from align_echo.critic.drawn import Drawn
 from align_echo.critic.labels import Rule, rule_for
 from align_echo.errors import UsageError
+from align_echo.flywheel.collection import drawn_of
 from align_echo.flywheel.examples import (
     Balance,
     Example,
@@ -25,12 +27,15 @@ from align_echo.flywheel.examples import (
 
 @dataclass(frozen=True)
 class Lessons:
-    """What a critic learns from and is tested on, and by which rule; `collections` by the SHA-256 of their examples."""
+    """What a critic learns from and is tested on, and by which rule; `collections` by the SHA-256 of their examples,
+    and how their candidates were `drawn`, where they say so.
+    """
 
     rule: Rule
     learned: list[Example]
     tested: list[Example]
     collections: dict[str, Path]
+    drawn: tuple[Drawn, ...] = ()
 
 
 def lessons_of(
@@ -45,7 +50,8 @@ def lessons_of(
     examples = deduplicated(example for one in named.values() for example in read_examples(one))
     chosen = rule or rule_for({one.environment for one in examples})
     learned, tested = divided(examples, share, chosen, seed=seed, balance=balance)
-    return Lessons(chosen, learned, tested, named)
+    drawn = [drawn_of(folder) for folder in named.values()]
+    return Lessons(chosen, learned, tested, named, tuple(one for one in drawn if one is not None))
 
 
 def contents(collections: Sequence[Path]) -> dict[str, Path]:

@@ -30,7 +30,7 @@ from align_echo.wrappers.gui.steps import GuiStep, records
 PREDICTIONS = "predictions.jsonl"
 """Their name in the folder of a dataset."""
 
-RULES: tuple[Choosing, ...] = ("critic", "random", "majority", CEILING)
+RULES: tuple[Choosing, ...] = ("critic", "placebo", "random", "majority", CEILING)
 """Who takes one of the candidates. `CEILING` takes the first that succeeds: a critic that never errs, pass@N."""
 
 

@@ -21,7 +21,7 @@ from align_echo.critic.scoring import probability
 from align_echo.critic.selection import JUDGING, Judged, Picking, take
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import UsageError
-from align_echo.flywheel.labelling import LabelledEpisode, candidates_of
+from align_echo.flywheel.labelling import LabelledEpisode, candidates_of, proposed
 from align_echo.intervals import Floats, Rate, bootstrap
 from align_echo.types import Candidate, Frozen, Trajectory
 from align_echo.wrappers.dice import Dice
@@ -85,21 +85,25 @@ def states_of(
     opinions: Sequence[Mapping[str, Opinion]],
     rule: Rule,
 ) -> list[State]:
-    """The states of episodes in which all actions have a label; `opinions` are by turn, over all episodes in order."""
+    """The states of episodes in which all actions have a label; `opinions` are by turn, over all episodes in order.
+
+    A state in which no reply held an action is one as well: no rule can take a right one there.
+    """
     by_turn = iter(opinions)
     found = []
     for trajectory, labels in zip(played, labelled, strict=True):
         for step, actions in zip(trajectory.steps, labels.turns, strict=True):
             said = next(by_turn)
             known = {one.action: label for one in actions if (label := one.label(rule)) is not None}
-            if known and len(known) == len(actions):
+            none = bool(candidates_of(step)) and not proposed(step)
+            if none or (known and len(known) == len(actions)):
                 found.append(State(trajectory.task_id, candidates_of(step), known, said))
     return found
 
 
 def trial(states: Sequence[State], rule: Rule, *, temperature: float = 1.0, seed: int = 0) -> Trial:
     """The report and the curve. Raises `UsageError` where there is no state to look at."""
-    if not states:
+    if not any(state.labels for state in states):
         raise UsageError(f"no state has candidates that are all labelled by the rule {rule!r}")
     rows = [
         LabelledVerdict(state.task, action_type(action), label, said.verdict, said.logit)
@@ -118,7 +122,7 @@ def trial(states: Sequence[State], rule: Rule, *, temperature: float = 1.0, seed
 def curve(states: Sequence[State], *, temperature: float = 1.0, seed: int = 0) -> list[Success]:
     """Every rule at every number of candidates that all states have, one after the other."""
     most = min(len(state.candidates) for state in states)
-    rules: list[Choosing] = ["critic", "random", "majority"]
+    rules: list[Choosing] = ["critic", "placebo", "random", "majority"]
     if all(one.logprob is not None for state in states for one in state.candidates if one.action is not None):
         rules.append("logprob")
         if all(one.logit is not None for state in states for one in state.opinions.values()):
@@ -149,8 +153,8 @@ def picked(
     dice: Dice,
     logprobs: Sequence[Sequence[float] | None] = (),
 ) -> int:
-    """Which candidate a rule takes. `opinions` are what "critic" goes by, `dice` what "random" does, `logprobs` what
-    "logprob" does, and "tilted" by both. Raises `UsageError` as the rules in `selection.py`.
+    """Which candidate a rule takes. `opinions` are what "critic" goes by, `dice` what "random" and "placebo" do,
+    `logprobs` what "logprob" does, and "tilted" goes by both. Raises `UsageError` as the rules in `selection.py`.
     """
     said = opinions if rule in JUDGING else {}
     judged = {action: one.judged(temperature) for action, one in said.items()}

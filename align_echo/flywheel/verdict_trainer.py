@@ -23,10 +23,14 @@ from align_echo.train.backbone import name_layers_in_order
 from align_echo.train.config import Lora, Section
 from align_echo.train.crew import lora_of
 
+MOST_BETWEEN = 50
+"""Steps between checkpoints, where none is asked for."""
+
 
 class LearningSettings(Section):
     """What every training of a critic decides: GAIA's settings are the defaults. LoRA on all linear layers, or with
     `weights` "full" all weights; AdamW, a rate that rises over the share `warmup` of the steps and falls linearly.
+    There is a checkpoint every `save_every` steps; None for four in the whole course, or one every 50 steps.
     """
 
     weights: Literal["lora", "full"] = "lora"
@@ -39,7 +43,7 @@ class LearningSettings(Section):
     batch_size: int = Field(default=16, ge=1)
     bf16: bool = False
     seed: int = 0
-    save_every: int = Field(default=50, ge=1)
+    save_every: int | None = Field(default=None, ge=1)
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ class VerdictTrainer(Trainer):
             bf16=settings.bf16,
             seed=settings.seed,
             log_every=10,
-            save_every=settings.save_every,
+            save_every=settings.save_every or max(1, min(MOST_BETWEEN, len(made) // 4)),
         )
         super().__init__(
             model=learner, args=arguments, train_dataset=_Steps(made), data_collator=_only, callbacks=list(callbacks)

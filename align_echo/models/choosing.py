@@ -21,8 +21,14 @@ from typing import Protocol, runtime_checkable
 from align_echo.errors import ModelError, UsageError
 from align_echo.types import ChatModel, Completion, Message, WordChoice
 
+MARKS = "*_`\"'"
+"""Around a word they emphasise or quote it."""
+
 MAX_TOKENS = 8
 """Of a reply that is to be one word."""
+
+THINKING_TOKENS = 2048
+"""Of one that begins by thinking aloud."""
 
 
 @runtime_checkable
@@ -58,22 +64,41 @@ def check_words(words: Sequence[str]) -> None:
 
 
 def word_choice(reply: Completion, words: Sequence[str]) -> WordChoice:
-    """What a whole reply says: the one word, in any case of letters, with or without a full stop; else none of them."""
-    text = _plain(reply.text)
+    """What a whole reply says: the one word, in any case of letters, with or without a full stop, emphasis or quotation
+    marks, after what it thought aloud; else none of them.
+    """
+    text = _plain(reply.text.rpartition("</think>")[2].strip().strip(MARKS))
     said = next((word for word in words if _plain(word) in (text, text.removesuffix("."))), None)
     return WordChoice(said=said, usage=reply.usage, cached=reply.cached)
 
 
 def listed_choice(listed: Sequence[tuple[str, float]], words: Sequence[str]) -> WordChoice:
-    """What the likeliest first tokens say: `listed` are their texts and natural log-probabilities, at least one."""
+    """What the likeliest first tokens say: `listed` are their texts and natural log-probabilities, at least one.
+
+    A word that is not listed is held as likely as it may be at most: as the last one listed, or all that is left.
+    """
     totals = dict.fromkeys(words, 0.0)
     for token, logprob in listed:
         word = _begun_by(token, words)
         if word is not None:
             totals[word] += math.exp(logprob)
     likeliest, _ = max(listed, key=lambda one: one[1])
-    logprobs = tuple(math.log(min(one, 1.0)) if one else -math.inf for one in totals.values())
+    chances = [math.exp(logprob) for _, logprob in listed]
+    most = max(min(*chances, 1 - math.fsum(chances)), 0.0) if any(totals.values()) else 0.0
+    logprobs = tuple(math.log(min(one or most, 1.0)) if one or most else -math.inf for one in totals.values())
     return WordChoice(said=_begun_by(likeliest, words), logprobs=logprobs)
+
+
+def more_to_read(listed: Sequence[tuple[str, float]], words: Sequence[str]) -> int:
+    """How many tokens of the reply must be read to know the word, where its likeliest first token is none of the words
+    and none is listed: few behind a mark, many behind `<think>`; 0 where the list says all there is.
+    """
+    if any(_begun_by(token, words) for token, _ in listed):
+        return 0
+    first = _plain(max(listed, key=lambda one: one[1])[0])
+    if first.startswith("<"):
+        return THINKING_TOKENS
+    return MAX_TOKENS if not first.strip(MARKS) else 0
 
 
 def _begun_by(token: str, words: Sequence[str]) -> str | None:

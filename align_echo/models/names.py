@@ -31,8 +31,8 @@ def is_local(name: str) -> bool:
 
 
 def is_path(name: str) -> bool:
-    """Whether a name is meant as a path: it begins as one, or leads through folders that are there."""
-    return name.startswith(("/", "./", "../", "~")) or ("/" in name and Path(name).is_dir())
+    """Whether a name is meant as a path: it begins as one, or its first part is a folder that is there."""
+    return name.startswith(("/", "./", "../", "~")) or ("/" in name and Path(name.split("/")[0]).is_dir())
 
 
 def folder_of(name: str) -> Path | None:

@@ -25,7 +25,7 @@ from align_echo.errors import (
     UsageError,
 )
 from align_echo.halting import pause
-from align_echo.models.choosing import MAX_TOKENS, listed_choice, word_choice
+from align_echo.models.choosing import MAX_TOKENS, listed_choice, more_to_read, word_choice
 from align_echo.models.client import Client
 from align_echo.models.endpoint import DEFAULT_BASE_URL, resolve_authorization, resolve_base_url, resolve_timeout
 from align_echo.models.openai_body import CHARACTERS_PER_TOKEN, Body, read_body
@@ -180,6 +180,9 @@ class OpenAICompatibleModel:
             else:
                 spent = self._usage(*body.spent)
                 if listed := body.first_tokens():
+                    if most := more_to_read(listed, words):
+                        reply = self.complete(messages, temperature=0.0, max_tokens=most)
+                        return word_choice(reply.model_copy(update={"usage": spent + reply.usage}), words)
                     return listed_choice(listed, words).model_copy(update={"usage": spent})
                 if why := body.withheld(0):
                     raise self._withheld(why)

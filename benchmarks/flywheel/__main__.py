@@ -2,9 +2,10 @@
 
 The pocket model is the agent, and its critics begin as it. Candidates are drawn in states of the expert's ways (in
 later rounds of those that the critic leads to); steps are measured on held-out tasks of the test split, and episodes
-are played there with one draw a turn and with the best of eight, by the critics and by log-probability. Hours on two
-cores; a study that was stopped goes on with the same command. Writes `summary.json` and `curve.svg` into --out; the
-last line is one JSON object about step success with the last critic.
+are played there with one draw a turn and with one of eight, taken by the critics or by rules that ask none, of which
+the placebo knows nothing of the candidates. Hours on two cores; a study that was stopped goes on with the same command.
+Writes `summary.json` and `curve.svg` into --out; the last line is one JSON object about step success with the last
+critic.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from align_echo.errors import AlignEchoError
 from align_echo.interface import write_atomically
 from benchmarks.flywheel.report import compared, judged_states, plot, points, table_of
-from benchmarks.flywheel.runs import CANDIDATES, LOGPROB, ONE_DRAW, STUDIES, plays, wheels
+from benchmarks.flywheel.runs import CANDIDATES, CONTROLS, ONE_DRAW, STUDIES, plays, wheels
 from benchmarks.learning.report import findings, markdown
 from benchmarks.learning.runs import finish
 
@@ -45,22 +46,20 @@ def main() -> None:
         parser.error("nothing is finished yet")
     judged = [judged_states(folder, given.rounds) for folder in done]
     steps, changes = points(judged), compared(judged)
-    over_draw, over_logprob = (
-        findings([job for job in played if job.finished], baseline=baseline) for baseline in (ONE_DRAW, LOGPROB)
-    )
+    measured = [job for job in played if job.finished]
+    episodes = {baseline: findings(measured, baseline=baseline) for baseline in (ONE_DRAW, *CONTROLS)}
     print(table_of(steps))
     print()
     for one in changes:
         low, high = (100 * end for end in one.gain_ci95)
         print(f"{one.rule}: {100 * one.gain:+.1f} [{low:+.1f}, {high:+.1f}]")
-    for baseline, episodes in ((ONE_DRAW, over_draw), (LOGPROB, over_logprob)):
-        print(f"\nepisodes, over {baseline}\n\n{markdown(episodes)}")
+    for baseline, found in episodes.items():
+        print(f"\nepisodes, over {baseline}\n\n{markdown(found)}")
     record = {
         "seeds": len(done),
         "steps": [one.model_dump() for one in steps],
         "compared": [one.model_dump() for one in changes],
-        "episodes": [one.model_dump() for one in over_draw],
-        "episodes_over_logprob": [one.model_dump() for one in over_logprob],
+        "episodes_over": {baseline: [one.model_dump() for one in found] for baseline, found in episodes.items()},
     }
     write_atomically(out / "summary.json", json.dumps(record, indent=2) + "\n")
     plot(steps, f"{given.env}, pocket model, {len(done)} seeds", out / "curve.svg")

@@ -24,7 +24,7 @@ from benchmarks.flywheel.runs import CANDIDATES, critic_of
 
 Table = npt.NDArray[np.float64]
 BY_ROUND: dict[str, Choosing] = {"round {}": "critic", "round {} tilted": "tilted"}
-BASELINES: tuple[Choosing, ...] = ("random", "majority", "logprob", CEILING)
+BASELINES: tuple[Choosing, ...] = ("placebo", "random", "majority", "logprob", CEILING)
 
 
 class CurvePoint(BaseModel):

@@ -12,7 +12,10 @@ from pathlib import Path
 
 from benchmarks.learning.runs import Job
 
-ONE_DRAW, LOGPROB = "one draw", "logprob"
+ONE_DRAW = "one draw"
+CONTROLS = ("placebo", "majority", "logprob")
+"""Rules that take one of as many candidates and ask no critic; the first knows nothing of them."""
+
 CANDIDATES = 8
 
 
@@ -59,12 +62,12 @@ def _wheel(study: Study, seed: int, rounds: int, folder: Path) -> Job:
 
 
 def plays(study: Study, seeds: Sequence[int], rounds: int, out: Path) -> list[Job]:
-    """Episodes with one draw a turn, with the one of all that the agent itself holds likeliest, and with the best by
-    the critic of each round, alone and tilting the agent's choice; the last round first.
+    """Episodes with one draw a turn, with one of all taken by each of `CONTROLS`, and with the best by the critic of
+    each round, alone and tilting the agent's choice; the last round first.
     """
     best = ("--best-of", str(CANDIDATES))
     made = [_play(study, ONE_DRAW, seed, out, ()) for seed in seeds]
-    made += [_play(study, LOGPROB, seed, out, (*best, "--pick", "logprob")) for seed in seeds]
+    made += [_play(study, rule, seed, out, (*best, "--pick", rule)) for rule in CONTROLS for seed in seeds]
     for number in range(rounds, 0, -1):
         for arm, pick in ((f"round {number}", "critic"), (f"round {number} tilted", "tilted")):
             for seed in seeds:

@@ -14,7 +14,9 @@ pytest.importorskip("datasets")
 
 from align_echo.cli.fit import Fitted
 from align_echo.cli.main import main
+from align_echo.critic.drawn import Drawn, read_drawn
 from align_echo.critic.scoring import read_calibration
+from align_echo.flywheel.baselines import TABLE
 from align_echo.flywheel.collection import Collected, read_collection
 from align_echo.flywheel.examples import Example, Said, is_held_out, read_examples, write_examples
 from align_echo.flywheel.trial import Trial
@@ -85,6 +87,9 @@ def test_collect_train_evaluate_and_use_it(collection, run):
     assert status == 0, err
     assert "no task was held out" in out
     assert "written: critic/critic, to be named as --judge" in out
+    assert read_drawn(Path("critic/critic")) == (Drawn(temperature=1.0, top_k=30, top_p=0.8),)
+    assert json.loads(Path("critic/config.json").read_text())["settings"]["weights"] == "full"
+    assert "settings for a model of this size: full weights" in err
     assert {one.name for one in Path("critic").iterdir()} == {"checkpoints", "config.json", "critic", "summary.json"}
     assert not Path("critic/critic/calibration.json").exists()
     fitted = Fitted.model_validate_json(Path("critic/summary.json").read_text())
@@ -101,6 +106,30 @@ def test_collect_train_evaluate_and_use_it(collection, run):
     status, out, err = run(*guided)
     assert status == 0, err
     assert "best of 2 at temperature 1.0 by" in err
+
+
+def test_a_critic_is_held_against_judges_that_read_nothing_and_told_so(examples, model, run):
+    """The table knows these examples by heart, and a random model learns nothing at this rate."""
+    status, out, err = run(*train(examples, model, "--held-out", "0.3", "--lr", "1e-9"))
+    assert status == 0, err
+    fitted = Fitted.model_validate_json(Path("critic/summary.json").read_text())
+    assert fitted.baselines[TABLE].accuracy.value == 100
+    assert f"{TABLE}: 100.0%" in out
+    assert re.search(rf"^warning: this critic is not shown to beat .*{TABLE}", err, re.MULTILINE)
+
+
+def test_play_draws_as_the_critics_data_was_drawn_unless_told_otherwise(collection, run):
+    assert run("critic", "train", "--examples", collection, "--held-out", "0", "--out", "critic")[0] == 0
+    play = ["evaluate", "--env", "alfworld", "--model", "pocket", "--tasks", "1", "--best-of", "2", "--judge"]
+    play += ["critic/critic", "--temperature", "1"]
+    status, _, err = run(*play, "--out", "alike")
+    assert (status, "warning" in err) == (0, False), err
+    config = json.loads(Path("alike/config.json").read_text())
+    assert (config["top_k"], config["top_p"]) == (30, 0.8)
+    status, _, err = run(*play, "--top-k", "0", "--out", "other")
+    assert status == 0, err
+    assert "the critic learned from candidates drawn at temperature 1 with --top-k 30 --top-p 0.8; these are" in err
+    assert "drawn at temperature 1 from all tokens: its verdicts may mislead" in err
 
 
 def test_an_interface_that_fails_in_a_collection_is_told(run):
@@ -151,7 +180,7 @@ def test_a_stopped_collection_goes_on_where_it_was(collection, run, stop_after_f
 
 
 def test_a_critic_is_calibrated_on_tasks_that_it_did_not_learn_from(examples, model, run):
-    status, out, err = run(*train(examples, model, "--held-out", "0.3"))
+    status, out, err = run(*train(examples, model, "--held-out", "0.3", "--weights", "lora"))
     assert status == 0, err
     fitted = Fitted.model_validate_json(Path("critic/summary.json").read_text())
     assert fitted.held_out is not None
@@ -161,7 +190,7 @@ def test_a_critic_is_calibrated_on_tasks_that_it_did_not_learn_from(examples, mo
     assert Path("critic/critic/adapter/adapter_config.json").is_file()
     assert "held-out tasks" in out
     before = Path("critic/summary.json").read_bytes()
-    assert run(*train(examples, model, "--held-out", "0.3", "--resume"))[0] == 0
+    assert run(*train(examples, model, "--held-out", "0.3", "--weights", "lora", "--resume"))[0] == 0
     assert Path("critic/summary.json").read_bytes() == before
 
 
@@ -299,7 +328,7 @@ def test_another_folder_than_that_of_a_critic_of_text_is_told_what_it_is(collect
         assert not Path("trial").exists()
     status, out, err = run(*train(collection, Path("run"), "--held-out", "0"))
     assert (status, out, err.count("\n")) == (2, "", 1), err
-    assert "run holds no tokenizer: name run/critic, which holds one" in err
+    assert "no model can be loaded from run: name run/critic, which holds one" in err
 
 
 BAD = {
@@ -376,7 +405,7 @@ def test_agents_and_critics_at_endpoints_need_tell_no_probabilities(endpoint, ru
     assert status == 0, err
     result = Trial.model_validate_json(Path("trial/summary.json").read_text())
     assert (result.critic.with_logit, result.critic.auroc, result.critic.unreadable) == (0, None, 0)
-    assert {one.rule for one in result.curve} == {"critic", "random", "majority", "pass"}
+    assert {one.rule for one in result.curve} == {"critic", "placebo", "random", "majority", "pass"}
     assert "area under" not in out
     with serve({"mute": lambda request: "bananas"}) as other:
         for name, message in (("nobody", "is not there (404)"), ("mute", "mute said neither correct nor wrong of any")):

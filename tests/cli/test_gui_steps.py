@@ -62,7 +62,7 @@ def test_train_and_put_on_trial(folder, settings, run):
     assert trial.critic is not None
     assert (trial.critic.n, trial.critic.temperature) == (60, fitted.temperature)
     assert {(one.rule, one.candidates) for one in trial.curve} == {
-        (rule, n) for rule in ("critic", "random", "majority", "pass") for n in (1, 2)
+        (rule, n) for rule in ("critic", "placebo", "random", "majority", "pass") for n in (1, 2)
     }
     assert "30 steps of 30 episodes; 0 of 60 candidates are no actions" in out
     assert "accuracy" in out
@@ -213,7 +213,9 @@ def test_what_cannot_be_used_is_refused_in_one_line_and_leaves_nothing(folder, s
         (["critic", "train", "--steps", folder, "--rule", "expert"], "give --examples"),
         (["critic", "train", "--steps", tmp_path], "there is no"),
         (["critic", "train", "--steps", folder, "--model", "blind"], "sees no screens"),
-        (["critic", "train", "--steps", folder, "--model", "gpt-5"], "cannot be trained"),
+        (["critic", "train", "--steps", folder, "--model", "gpt-5"], "cannot be trained: name tiny-vl"),
+        (["critic", "train", "--steps", folder, "--model", "./a/b"], "there is no folder ./a/b: name tiny-vl"),
+        (["critic", "train", "--steps", folder, "--model", "pocket"], "the pocket model sees no screens: name tiny-vl"),
         (["critic", "train", "--steps", folder, "--predictions", "wrong.jsonl"], "learns from both"),
         (["critic", "train", "--steps", folder, "--held-out", "0.001"], "too few to hold"),
         (["critic", "train", "--steps", folder, "--held-out", "1"], "below 1"),

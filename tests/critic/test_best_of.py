@@ -102,6 +102,37 @@ def test_each_distinct_action_is_judged_once_and_one_alone_not_at_all() -> None:
     assert reply.choice.counts == ChoiceCounts(candidates=2)
 
 
+@pytest.mark.parametrize(
+    ("turns", "asked"),
+    [
+        ([("look", "look", "You are in the kitchen.")], True),
+        ([("look", "look", "A mug.")], False),
+        ([("look", "look", "A mug."), ("look", "look", "A mug.")], True),
+        ([("go", "go", "You are in the kitchen."), ("look", "look", "A mug.")], False),
+    ],
+)
+def test_all_candidates_are_asked_about_where_they_repeat_what_changed_nothing(turns, asked) -> None:
+    judge = judge_of({"look": "wrong"})
+    agent = BestOf(Vanilla(ScriptedModel(["look", "look"]), temperature=1.0), 2, Scorer(judge))
+    reply = agent.act(after(*turns))
+    assert (reply.action, len(judge.requests)) == ("look", int(asked))
+    assert reply.choice is not None
+    counts = ChoiceCounts(candidates=2, wrong=1, repeated=1, repeated_wrong=1) if asked else ChoiceCounts(candidates=2)
+    assert reply.choice.counts == counts
+
+
+def test_the_placebo_judge_asks_nobody_and_takes_distinct_actions_alike_often() -> None:
+    taken = []
+    for sample in range(200):
+        agent = BestOf(Vanilla(ScriptedModel(["a", "a", "a", "b"]), temperature=1.0), 4, pick="placebo", seed=sample)
+        reply = agent.act(VIEW)
+        taken.append(reply.action)
+        assert reply.choice is not None
+        assert reply.choice.counts == ChoiceCounts(candidates=4)
+    assert 70 <= taken.count("b") <= 130
+    assert agent.name.startswith("placebo-of-4")
+
+
 def test_what_a_judge_did_not_say_or_could_not_is_no_verdict_and_counted() -> None:
     down, full = ModelError("down"), ContextOverflowError("full")
     reply, _ = best(["a", "b", "c", "d"], {"a": "perhaps", "b": down, "c": full, "d": "correct"})

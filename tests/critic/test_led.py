@@ -12,7 +12,7 @@ from align_echo.critic.led import Led
 from align_echo.errors import EngineError, ModelError
 from align_echo.models import ScriptedModel
 from align_echo.types import AgentReply, AgentView, Completion, Message
-from tests.agents.views import VIEW
+from tests.agents.views import VIEW, after
 
 
 class Leader:
@@ -107,6 +107,22 @@ def test_another_sample_is_other_candidates_under_the_same_leader(candidates):
     assert len({action for some in drawn[:3] for action in some}) == 3 * candidates
     assert {one.act(VIEW).action for one in (first, first.with_sample(1))} == {"look"}
     assert first.with_sample(1).name == first.name
+
+
+def test_a_share_of_the_episodes_is_the_proposers_own_from_the_first_turn_to_the_last():
+    mixed = Led(BestOf(Vanilla(Numbered(), temperature=1.0), 2, pick="first"), Leader("look"), own=0.5)
+    own = {}
+    for number in range(60):
+        views = [one.model_copy(update={"task_id": str(number)}) for one in (VIEW, after(("look", "look", "A mug.")))]
+        sent = {mixed.act(view).action != "look" for view in views}
+        assert len(sent) == 1
+        own[number] = sent.pop()
+    assert 15 < sum(own.values()) < 45
+    other = mixed.with_sample(1)
+    assert any(
+        (other.act(VIEW.model_copy(update={"task_id": str(number)})).action != "look") != own[number] for number in own
+    )
+    assert mixed.name.endswith("led by leader in 50% of the episodes")
 
 
 def test_what_fails_fails_the_turn():

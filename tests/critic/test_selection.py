@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.critic.selection import Judged, at_random, by_critic, by_logprob, by_majority, by_tilted, pass_at_k
+from align_echo.critic.selection import (
+    Judged,
+    at_random,
+    by_critic,
+    by_logprob,
+    by_majority,
+    by_placebo,
+    by_tilted,
+    pass_at_k,
+)
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import UsageError
 from align_echo.wrappers.dice import Dice
@@ -41,6 +50,14 @@ def test_of_those_judged_correct_the_most_probable_is_taken():
 def test_a_probability_without_the_verdict_is_not_enough():
     judged = {"a": Judged("wrong", 0.9), "b": Judged(None, 0.8), "c": Judged("correct", 0.1)}
     assert by_critic(["a", "b", "c"], judged) == 2
+
+
+def test_a_judge_who_knows_nothing_takes_every_distinct_action_alike_often():
+    actions = ["a", "b", None, "a", "a", "c"]
+    taken = Counter(by_placebo(actions, Dice(f"placebo {number}")) for number in range(600))
+    assert set(taken) == {0, 1, 5}
+    assert all(150 < count < 250 for count in taken.values())
+    assert by_placebo([None, None], Dice("")) == 0
 
 
 def test_ties_go_to_the_first_drawn():

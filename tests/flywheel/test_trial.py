@@ -59,7 +59,7 @@ def test_a_critic_that_never_errs_reaches_what_any_choice_could_at_every_number_
 @given(STATES)
 def test_one_candidate_is_the_same_by_every_rule_and_no_gain(drawn):
     found = by_rule([state(one, contrary) for one in drawn], 1)
-    assert set(found) == {"critic", "random", "majority", "logprob", "tilted", "pass"}
+    assert set(found) == {"critic", "placebo", "random", "majority", "logprob", "tilted", "pass"}
     assert len({one.success.value for one in found.values()}) == 1
     assert {one.gain.value for one in found.values()} == {0.0}
 
@@ -109,7 +109,7 @@ def test_the_report_is_over_distinct_actions_of_all_states():
     assert (result.critic.accuracy.value, result.critic.temperature) == (50.0, 2.0)
 
 
-def test_a_state_counts_only_if_every_action_has_a_label():
+def test_a_state_counts_only_if_every_action_has_a_label_or_no_reply_held_one():
     def step(*actions: str | None) -> Step:
         drawn = tuple(Candidate(action=one) for one in actions)
         return Step(reply="", action=drawn[0].action, observation="", raw_observation="",
@@ -124,6 +124,7 @@ def test_a_state_counts_only_if_every_action_has_a_label():
     found = states_of([played], [labelled], said, "nearer")
     assert [(len(one.candidates), dict(one.labels), next(iter(one.opinions))) for one in found] == [
         (2, {"x": "correct", "y": "wrong"}, "p"),
+        (2, {}, "r"),
         (2, {"x": "correct"}, "s"),
     ]
     with pytest.raises(UsageError, match="continues"):

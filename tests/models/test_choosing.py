@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from align_echo.errors import ContextOverflowError, ModelError, UsageError
 from align_echo.models import ScriptedModel
-from align_echo.models.choosing import MAX_TOKENS, choose, listed_choice, word_choice
+from align_echo.models.choosing import MAX_TOKENS, THINKING_TOKENS, choose, listed_choice, more_to_read, word_choice
 from align_echo.types import ChatModel, Completion, Message, Usage, WordChoice
 
 WORDS = ("correct", "wrong")
@@ -71,7 +71,13 @@ def test_words_that_cannot_be_told_apart_are_refused_in_one_line(words) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["correct", "Correct.", "CORRECT", " correct\n", "correct."])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("correct", "Correct.", "CORRECT", " correct\n"),
+        *("**Correct**", '"correct."', "<think>wrong?</think> Correct"),
+    ],
+)
 def test_a_word_is_read_in_any_case_with_or_without_a_full_stop(text: str) -> None:
     assert word_choice(Completion(text=text), WORDS).said == "correct"
 
@@ -94,7 +100,30 @@ def test_tokens_that_begin_one_word_count_for_it_and_others_for_none() -> None:
 def test_a_token_that_begins_several_words_is_none_of_them() -> None:
     answer = listed_choice([("c", math.log(0.9)), ("co", math.log(0.05))], ("correct", "clear"))
     assert answer.said is None
-    assert answer.logprobs == pytest.approx((math.log(0.05), NEVER))
+    assert answer.logprobs == pytest.approx((math.log(0.05), math.log(0.05)))
+
+
+@pytest.mark.parametrize(
+    ("listed", "least"),
+    [
+        ([("correct", 0.6), ("yes", 0.2), ("no", 0.01)], 0.01),
+        ([("correct", 0.9)], 0.1),
+        ([("correct", 0.9), ("yes", 0.0999)], 0.0001),
+    ],
+)
+def test_a_word_that_is_not_listed_is_as_likely_as_it_may_be_at_most(listed, least) -> None:
+    answer = listed_choice([(token, math.log(share)) for token, share in listed], WORDS)
+    assert answer.said == "correct"
+    assert answer.logprobs == pytest.approx((math.log(listed[0][1]), math.log(least)), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("first", "most"),
+    [("**", MAX_TOKENS), (' "', MAX_TOKENS), ("<think>", THINKING_TOKENS), ("<", THINKING_TOKENS), ("Well", 0)],
+)
+def test_behind_a_mark_or_a_thought_more_is_read(first: str, most: int) -> None:
+    assert more_to_read([(first, -0.1), ("The", -3.0)], WORDS) == most
+    assert more_to_read([(first, -0.1), ("wrong", -3.0)], WORDS) == 0
 
 
 def test_what_is_not_listed_or_listed_as_impossible_has_probability_0() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from align_echo.errors import ContextOverflowError, ModelError, RequestRejectedError, UsageError
-from align_echo.models.choosing import MAX_TOKENS, choose
+from align_echo.models.choosing import MAX_TOKENS, THINKING_TOKENS, choose
 from align_echo.models.drawing import draw, draw_each
 from align_echo.models.openai_model import OpenAICompatibleModel
 from align_echo.models.prices import Price
@@ -175,6 +175,20 @@ def test_the_drawn_token_counts_even_where_the_endpoint_leaves_it_out_of_its_lis
     assert answer.logprobs == pytest.approx((-3.0, -0.1))
 
 
+@pytest.mark.parametrize(
+    ("first", "reply", "most"),
+    [("**", "**Wrong.**", MAX_TOKENS), ("<think>", "<think>It is correct? No.</think>\n\nWrong", THINKING_TOKENS)],
+)
+def test_behind_a_mark_or_a_thought_the_whole_reply_is_read(first: str, reply: str, most: int) -> None:
+    def script(request: dict[str, Any]) -> Answer:
+        return body(first, listed=position((first, -0.1), ("The", -3.0))) if "logprobs" in request else Reply(reply)
+
+    ((answer,), endpoint) = chosen(script)
+    assert isinstance(answer, WordChoice)
+    assert (answer.said, answer.logprobs) == ("wrong", None)
+    assert [request["max_tokens"] for request in endpoint.requests] == [1, most]
+
+
 def refusing(request: dict[str, Any]) -> Answer:
     refused = Status(400, body='{"error": {"message": "logprobs are not supported", "param": "logprobs"}}')
     return refused if "logprobs" in request else Reply("Wrong.")
@@ -222,7 +236,7 @@ def test_a_reply_that_was_filtered_does_not_mean_that_there_are_no_log_probabili
         ((filtered,), (answer,)) = (choose(model, ASKED[:1], WORDS) for _ in range(2))
         assert filtered == WordChoice(said=None, usage=Usage(prompt_tokens=20, completion_tokens=14, cost_usd=48))
         assert isinstance(answer, WordChoice)
-        assert answer.logprobs == pytest.approx((-math.inf, -0.1))
+        assert answer.logprobs == pytest.approx((math.log(1 - math.exp(-0.1)), -0.1))
 
 
 def test_a_model_that_names_its_parameters_otherwise_is_adapted_to_here_too() -> None:
