@@ -149,14 +149,17 @@ class Candidate(Frozen):
 class ChoiceCounts(Frozen):
     """Of one choice or many: candidates, and how many distinct actions were judged correct and wrong.
 
-    `no_verdict` counts those of which the critic broke or said neither. Where all candidates named one action, none was
-    judged.
+    `no_verdict` counts those of which the critic broke or said neither. Where all candidates named one action, it is
+    judged only if it repeats one that changed nothing: `repeated` counts such turns, `repeated_wrong` those in which it
+    was called wrong and there was no other to take.
     """
 
     candidates: int = 0
     correct: int = 0
     wrong: int = 0
     no_verdict: int = 0
+    repeated: int = 0
+    repeated_wrong: int = 0
 
     def __add__(self, other: ChoiceCounts) -> ChoiceCounts:
         return ChoiceCounts(
@@ -164,6 +167,8 @@ class ChoiceCounts(Frozen):
             correct=self.correct + other.correct,
             wrong=self.wrong + other.wrong,
             no_verdict=self.no_verdict + other.no_verdict,
+            repeated=self.repeated + other.repeated,
+            repeated_wrong=self.repeated_wrong + other.repeated_wrong,
         )
 
 
@@ -185,6 +190,8 @@ class Choice(Frozen):
             correct=said.count("correct"),
             wrong=said.count("wrong"),
             no_verdict=said.count("neither"),
+            repeated=len(said) == 1 and said[0] is not None,
+            repeated_wrong=said == ["wrong"],
         )
 
 

@@ -13,7 +13,7 @@ from align_echo.errors import UsageError
 from align_echo.train.config import checked_config, read_file
 from benchmarks.learning import curves, rounds, stack, taught
 from benchmarks.learning.report import findings
-from benchmarks.learning.runs import START, Job, jobs
+from benchmarks.learning.runs import START, Job, at_last_step, jobs
 from benchmarks.learning.studies import STUDIES, study
 from tests.evaluate.test_grid import episode
 
@@ -28,6 +28,7 @@ def measured(folder: Path, arm: str, seed: int, scores: dict[str, list[float]]) 
     lines = [episode(task, ["look"], score=one).model_dump_json() for task, some in scores.items() for one in some]
     file.write_text("\n".join(lines) + "\n")
     (job.folder / "summary.json").write_text(json.dumps({"steps": 4, "environment_steps": 100 * seed}))
+    (job.folder / "signals.jsonl").write_text(json.dumps({"policy/tokens": 10, "critic/tokens": seed}) + "\n")
     return job
 
 
@@ -45,7 +46,8 @@ def test_a_report_weighs_tasks_alike_and_pairs_what_was_gained_by_seed_and_task(
     assert found["grpo"].ci95[0] < 0.75 < found["grpo"].ci95[1]
     assert found["echo"].ci95 == (1.0, 1.0)
     assert (found["grpo"].n, found["grpo"].seeds, found["grpo"].environment_steps) == (4, 2, 150)
-    assert found[START].environment_steps is None
+    assert found["grpo"].tokens == 11.5
+    assert (found[START].environment_steps, found[START].tokens) == (None, None)
 
 
 def test_what_was_gained_is_of_the_seeds_and_tasks_that_both_have(tmp_path):
@@ -70,6 +72,15 @@ def test_seeds_come_one_after_the_other_so_that_a_study_cut_short_is_a_compariso
     todo = jobs(STUDY, ["grpo", "echo"], 2, Path("out"))
     assert [(job.seed, job.arm) for job in todo[:3]] == [(1, START), (1, "grpo"), (1, "echo")]
     assert len({job.folder for job in todo}) == len(todo)
+
+
+def test_the_last_step_is_measured_beside_the_best_one_of_the_same_training():
+    (_, job) = jobs(STUDY, ["grpo"], 1, Path("out"))
+    again = at_last_step(STUDY, job)
+    models = [one.measuring[one.measuring.index("--model") + 1] for one in (job, again)]
+    assert models == ["out/grpo/seed-1/policy", "out/grpo/seed-1/last/policy"]
+    assert (again.training, again.folder, again.arm) == (job.training, job.folder, "grpo, last step")
+    assert again.measured != job.measured
 
 
 @pytest.mark.parametrize("one", STUDIES.values(), ids=list(STUDIES))
@@ -104,7 +115,10 @@ def training(folder: Path, scores: list[float], pairs: list[list[float]]) -> Pat
     """What a run of two steps wrote: held-out scores before and after, and a pair a step."""
     folder.mkdir(parents=True)
     files: dict[str, list[dict[str, object]]] = {
-        "signals": [{"step": 0, "environment_steps": 10, "w_t": 0.5}, {"step": 1, "environment_steps": 30, "w_t": 1.0}],
+        "signals": [
+            {"step": 0, "environment_steps": 10, "log_w_t": -2.0, "count/critiques_of_lost_attempts": 3},
+            {"step": 1, "environment_steps": 30, "log_w_t": 1.0, "count/unread_critiques_of_lost_attempts": 2},
+        ],
         "held_out": [{"step": 2 * place, "score": {"value": one}} for place, one in enumerate(scores)],
         "refinements": [{"step": step, "scores": [pair]} for step, pair in enumerate(pairs)],
     }
@@ -125,7 +139,8 @@ def test_curves_tell_turns_scores_changes_by_band_and_weights(tmp_path):
     assert changes[("first", "0.5-0.75")] == changes[("first", "all")] == (0.0, 2)
     assert (changes[("second", "full")], changes[("second", "0-0.25")]) == ((-1.0, 1), (1.0, 1))
     assert found["spreads"][1].shares == {"0-0.25": {"full": 0.5}, "full": {"0-0.25": 0.5}}
-    assert found["w_t"] == {"icrl": {"first": 0.5, "second": 1.0}}
+    assert found["weights"] == {"icrl": {"first": {"log_w_t": -2.0}, "second": {"log_w_t": 1.0}}}
+    assert found["critiques"] == {"icrl": {"lost": {"asked": 6, "unread": 4, "cut": 0}}}
 
 
 def test_a_seed_that_stopped_early_does_not_bend_the_curve(tmp_path):

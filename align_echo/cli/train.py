@@ -18,11 +18,15 @@ if TYPE_CHECKING:
     from align_echo.train.signals import Signals
 
 EXTRA_PACKAGES = ("torch", "transformers", "peft", "accelerate", "yaml")
-SHOWN = ("policy/reward", "critic/reward", "policy/loss", "gain/all", "zero_variance_share", "policy/entropy", "w_t")
+SHOWN = (
+    *("policy/reward", "critic/reward", "policy/loss", "gain/all", "zero_variance_share", "policy/entropy", "log_w_t"),
+)
 LOST = (
     "count/agent_faults",
     *("count/broken_rollouts", "count/broken_critiques", "count/broken_verdicts"),
-    *("count/unread_critiques", "count/unread_verdicts", "count/failed_lessons"),
+    *("count/unread_critiques_of_lost_attempts", "count/unread_critiques_of_won_attempts"),
+    *("count/cut_critiques_of_lost_attempts", "count/cut_critiques_of_won_attempts"),
+    *("count/unread_verdicts", "count/failed_lessons"),
     "count/interface_failures",
 )
 """What could not be used or did not work, shown where there is any."""

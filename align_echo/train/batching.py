@@ -26,8 +26,8 @@ class Batch:
 
     `prefix` [P] and `ids` [B, T] int64. All else is over targets, [:, t] is about `ids[:, t + 1]`: `mask` [B, T-1] 1 on
     sampled tokens; `sampled` [B, T-1] log-probabilities at sampling time, 0 outside the mask; `advantages` [B, 1];
-    `scale` [B, 1] what one token counts in the step's loss; `moved` and `expert` [B, 1] as in `Row`; `turn` [B, T-1]
-    the number of the turn from 0, -1 outside the mask.
+    `scale` [B, 1] what one token counts in the step's loss; `moved` and `expert` [B, 1] as in `Row`, `won` [B, 1]
+    where the reward is full; `turn` [B, T-1] the number of the turn from 0, -1 outside the mask.
     """
 
     role: Role
@@ -39,6 +39,7 @@ class Batch:
     scale: torch.Tensor
     moved: torch.Tensor
     expert: torch.Tensor
+    won: torch.Tensor
     turn: torch.Tensor
 
     @property
@@ -58,24 +59,26 @@ class Batch:
             scale=self.scale.to(device),
             moved=self.moved.to(device),
             expert=self.expert.to(device),
+            won=self.won.to(device),
             turn=self.turn.to(device),
         )
 
 
-def scales(rows: Sequence[Row], normalisation: Normalisation) -> list[float]:
-    """What one token of each row counts, so that the tokens of every role count 1 together.
+def scales(rows: Sequence[Row], normalisation: Normalisation, *, together: bool = False) -> list[float]:
+    """What one token of each row counts, so that the tokens of every role count 1 together; with `together`, the tokens
+    of both roles do: one mean, for roles that share weights (ICRL, paper 4, equation 6).
 
-    "sequence": every row of a role counts the same (ECHO, paper 1, equation 9). "token": every token of a role counts
-    the same (ICRL, paper 4, equation 6). Rows without a sampled token count 0.
+    "sequence": every row counts the same (ECHO, paper 1, equation 9). "token": every token does (ICRL's equation 6).
+    Rows without a sampled token count 0.
     """
     tokens = [sum(row.tokens.mask) for row in rows]
-    total: dict[Role, int] = defaultdict(int)
-    for row, count in zip(rows, tokens, strict=True):
-        total[row.role] += count if normalisation == "token" else count > 0
+    means = ["both" if together else row.role for row in rows]
+    total: dict[str, int] = defaultdict(int)
+    for mean, count in zip(means, tokens, strict=True):
+        total[mean] += count if normalisation == "token" else count > 0
     per_row = [1 if normalisation == "token" else count for count in tokens]
-    return [
-        1 / (total[row.role] * each) if count else 0.0 for row, count, each in zip(rows, tokens, per_row, strict=True)
-    ]
+    counted = zip(means, tokens, per_row, strict=True)
+    return [1 / (total[mean] * each) if count else 0.0 for mean, count, each in counted]
 
 
 def batches(
@@ -123,4 +126,5 @@ def _batch(start: int, rows: Sequence[Row], advantages: Sequence[float], scale: 
         scale=torch.tensor(scale).unsqueeze(1),
         moved=torch.tensor([row.moved for row in rows]).unsqueeze(1),
         expert=torch.tensor([row.expert for row in rows]).unsqueeze(1),
+        won=torch.tensor([row.reward >= 1 for row in rows]).unsqueeze(1),
     )

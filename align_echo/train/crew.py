@@ -20,7 +20,7 @@ from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.loading import encoder_of, files_of, pocket_folder
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.models.local.weights import read_model, without_bars
-from align_echo.models.names import ADAPTER, POCKET
+from align_echo.models.names import ADAPTER, POCKET, is_path
 from align_echo.train.backbone import ROLES, Adapters, Backbone, Models
 from align_echo.train.config import Lora, TrainConfig
 from align_echo.train.forward import CHECKED_IDS, check_parts
@@ -58,8 +58,9 @@ class Crew:
             engine.close()
 
 
-def source_of(name: str) -> str:
-    """The folder or hub name of a model that can be trained. Raises `UsageError`, or `MissingDataError` for the pocket.
+def source_of(name: str, *, small: str = POCKET) -> str:
+    """The folder or hub name of a model that can be trained. Raises `UsageError`, which names the `small` one that
+    comes along as another choice, or `MissingDataError` for the pocket.
     """
     if name == POCKET:
         return str(pocket_folder())
@@ -68,9 +69,11 @@ def source_of(name: str) -> str:
         raise UsageError(f"{name} names no model: say which after the colon")
     if (Path(source) / ADAPTER).is_file():
         raise UsageError(f"{source} holds an adapter: name a whole model to train, such as the one that it is for")
+    if is_path(name) and not Path(name).exists():
+        raise UsageError(f"there is no folder {name}: name {small}, a model's folder, or transformers:PATH_OR_HUB")
     if name.startswith(TRANSFORMERS) or (Path(name) / "config.json").is_file():
         return source
-    raise UsageError(f"{name!r} cannot be trained: name pocket, a model's folder, or transformers:PATH_OR_HUB")
+    raise UsageError(f"{name!r} cannot be trained: name {small}, a model's folder, or transformers:PATH_OR_HUB")
 
 
 def sources_of(config: TrainConfig) -> dict[Role, str]:

@@ -55,7 +55,7 @@ def estimate(config: TrainConfig) -> Cost:
     replies = played.episodes * turns * collecting.best_of
     rows = {"policy": played.rows, "critic": played.critiques}
     sources = sources_of(config)
-    sizes = {role: _parameters(sources[role]) for role in (ROLES if config.weights == "models" else ROLES[:1])}
+    sizes = {role: parameters_of(sources[role]) for role in (ROLES if config.weights == "models" else ROLES[:1])}
     return Cost(
         episodes=played.episodes,
         lessons=played.lessons,
@@ -103,7 +103,8 @@ def _evaluations(config: TrainConfig) -> int:
     return 2 + math.ceil(config.steps / every) if every else 0
 
 
-def _parameters(source: str) -> int:
+def parameters_of(source: str) -> int:
+    """How many a causal language model has, of which only the configuration is read."""
     make = cast("Any", AutoModelForCausalLM)
     found = files_of(source, lambda: AutoConfig.from_pretrained(source))
     with torch.device("meta"):

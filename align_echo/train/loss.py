@@ -51,7 +51,8 @@ class Objective(Frozen):
 class Lost:
     """`loss` is the batch's share of the step's loss, a scalar with gradient. The rest is without gradient, [B, T-1]:
     `ratio` before clipping, tokens `outside` of its bounds, those of them that are `clipped` (left without gradient),
-    `kl` estimates, `weights` w_t (1 where there are none), `mismatch` |log pi - log pi at sampling|.
+    `kl` estimates, `weights` w_t (1 where there are none), `log_weights` log w_t before its bound (0 where there are
+    none), `mismatch` |log pi - log pi at sampling|.
     """
 
     loss: torch.Tensor
@@ -60,6 +61,7 @@ class Lost:
     clipped: torch.Tensor
     kl: torch.Tensor
     weights: torch.Tensor
+    log_weights: torch.Tensor
     mismatch: torch.Tensor
 
 
@@ -103,5 +105,6 @@ def batch_loss(
         clipped=is_clipped(ratio.detach(), batch.advantages, clip) & compared,
         kl=kl.detach(),
         weights=weights,
+        log_weights=torch.where(compared & batch.moved, old - batch.sampled, 0.0).detach(),
         mismatch=torch.where(as_sampled, (old - batch.sampled).abs(), 0.0),
     )

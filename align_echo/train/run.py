@@ -6,6 +6,7 @@
     refinements.jsonl   one object a harvest: scores before and after each critique
     checkpoints/    as `transformers` keeps them; `<checkpoint>/<role>` is a model's (or adapter's) folder
     policy/, critic/   the trained roles at the end, or at their best evaluation
+    last/           the trained roles at the end, where there were evaluations
     summary.json    written last: recipe, steps, first and last evaluation, seconds
 
 Left out: what is printed.
@@ -67,6 +68,7 @@ REWARDS: dict[str, CriticReward] = {
 
 
 HELD_OUT = "held_out.jsonl"
+LAST = "last"
 
 
 def _unheard(step: int, figures: dict[str, Any]) -> None:
@@ -281,6 +283,7 @@ class Run:
                 *([EarlyStoppingCallback(patience)] if patience else []),
                 *([budget] if config.environment_steps else []),
             ],
+            last=self.folder / LAST,
         )
 
     @property

@@ -129,5 +129,5 @@ def _made_nothing(folder: Path) -> bool:
         on_record(folder)
     except UsageError:
         return False
-    ours = {"config.json", "held_out.jsonl", "signals.jsonl", "refinements.jsonl", "checkpoints"}
+    ours = {"config.json", "held_out.jsonl", "signals.jsonl", "refinements.jsonl", "checkpoints", "last"}
     return {one.name for one in folder.iterdir()} <= ours and not any((folder / "checkpoints").glob("*"))

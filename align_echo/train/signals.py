@@ -23,6 +23,8 @@ from align_echo.types import Trajectory
 BANDS = ((0.0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))
 """Scores of an attempt, the upper end left out; a full score is a band of its own."""
 
+LOG_HALF = math.log(0.5)
+
 TURNS = (0, 1, 5, 10, 20)
 """Where the spans of turns begin over which the mismatch of log-probabilities is shown."""
 
@@ -107,7 +109,9 @@ class Losses:
         self._most(f"{batch.role}/most_log_ratio", lost.ratio[here & ~batch.expert].clamp_min(1e-30).log().abs())
         self._mean(f"{batch.role}/kl", lost.kl[here])
         self._mean(f"{batch.role}/entropy", entropies[here])
-        self._mean("w_t", lost.weights[here & batch.moved & ~batch.expert])
+        revised = lost.log_weights[here & batch.moved & batch.won & ~batch.expert]
+        self._mean("log_w_t", revised)
+        self._mean("w_t_below_half", (revised < LOG_HALF).float())
         sampled = here & ~batch.moved & ~batch.expert
         for first, end in zip(TURNS, (*TURNS[1:], math.inf), strict=True):
             of_turns = sampled & (batch.turn >= first) & (batch.turn < end)

@@ -51,7 +51,7 @@ class StepSettings(Frozen):
 
     objective: Objective = Objective()
     advantage: Literal["group", "reward"] = "group"
-    normalisation: Normalisation = "sequence"
+    normalisation: Normalisation = "token"
     joint: bool = False
     scaled: bool = True
     updates: int = Field(default=1, ge=1)
@@ -95,8 +95,12 @@ class RoleTrainer(Trainer):
         evaluation: Evaluation | None = None,
         tokenizers: Mapping[Role, PreTrainedTokenizerBase] = MappingProxyType({}),
         callbacks: Iterable[TrainerCallback] = (),
+        last: Path | None = None,
     ) -> None:
-        """`tokenizers` are saved beside the weights of their roles: each is a model to be named by its folder."""
+        """`tokenizers` are saved beside the weights of their roles: each is a model to be named by its folder.
+
+        `last` is the folder for the weights of the last step, where the best are loaded at the end.
+        """
         super().__init__(
             model=backbone.module,
             args=arguments,
@@ -119,6 +123,7 @@ class RoleTrainer(Trainer):
         self._norms: dict[Role, torch.Tensor] = {}
         self._signals: Signals = {}
         self._folder = Path(str(arguments.output_dir))
+        self._last = last
 
     # ------------------------------------------------------------ a step
 
@@ -181,7 +186,8 @@ class RoleTrainer(Trainer):
         harvest = self._recipe(number)
         rows = [row for row in harvest.rows if row.role in self._backbone.trained]
         found = self._advantages(rows)
-        scale = scales(rows, self._settings.normalisation)
+        together = len(self._backbone.kept) < len(self._backbone.trained)
+        scale = scales(rows, self._settings.normalisation, together=together)
         made = batches(
             *self._useful(rows, found.values, scale, self._learning(number)),
             tokens_per_batch=self._settings.tokens_per_batch,
@@ -262,6 +268,8 @@ class RoleTrainer(Trainer):
             self._backbone.load(role, Path(resume_from_checkpoint) / role)
 
     def _load_best_model(self) -> None:
+        if self._last is not None:
+            self._save(str(self._last))
         if self.state.best_model_checkpoint is not None:
             self._load_from_checkpoint(self.state.best_model_checkpoint)
 

@@ -3,8 +3,8 @@
 Studies: `alfworld` and, each with one thing changed, `alfworld-low-rate`, `alfworld-n4`, `alfworld-hard` and
 `alfworld-interface`; `webshop`, `webshop-high-rate` and `webshop-taught`. Every arm begins with the same model, ends
 after the same number of turns played in environments and is measured without critique on tasks that were not trained
-on. Hours on two cores; a study that was stopped goes on with the same command. Writes `summary.json` into --out; the
-last line is one JSON object.
+on: with the weights of its best evaluation, and with those of its last step. Hours on two cores; a study that was
+stopped goes on with the same command. Writes `summary.json` into --out; the last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from align_echo.errors import AlignEchoError
 from benchmarks.learning.report import findings, show
-from benchmarks.learning.runs import START, finish, jobs
+from benchmarks.learning.runs import START, at_last_step, finish, jobs
 from benchmarks.learning.studies import STUDIES, study
 
 
@@ -38,9 +38,10 @@ def main() -> None:
         parser.error(f"unknown arms: {', '.join(unknown)}" if unknown else "--seeds and --processes are at least 1")
     out = given.out or Path("runs/learning") / chosen.name
     todo = jobs(chosen, arms, given.seeds, out)
-    if not given.report:
-        finish(todo, processes=given.processes, say=lambda line: print(line, file=sys.stderr, flush=True))
-    done = [job for job in todo if job.finished]
+    at_end = [at_last_step(chosen, job) for job in todo if job.training]
+    for part in () if given.report else (todo, at_end):
+        finish(part, processes=given.processes, say=lambda line: print(line, file=sys.stderr, flush=True))
+    done = [job for job in (*todo, *at_end) if job.finished]
     if not done:
         parser.error("nothing is finished yet")
     found = findings(done, baseline=baseline)

@@ -1,8 +1,9 @@
 """What happened while a study trained: `python -m benchmarks.learning.curves STUDY [--out DIR]`.
 
 Prints, over the seeds that were trained: held-out scores by step; how scores changed from an attempt to the one after
-its critique, by the score before, in the first and the second half of training; where scores went (a density); and
-w_t. Writes `curves/summary.json` into --out; the last line is one JSON object.
+its critique, by the score before, in the first and the second half of training; where scores went (a density);
+critiques that could not be read, by how their attempt had ended; and log w_t of revised episodes that were won.
+Writes `curves/summary.json` into --out; the last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -22,9 +23,14 @@ from align_echo.errors import AlignEchoError
 from align_echo.interface import write_atomically
 from align_echo.intervals import ratio
 from align_echo.train.signals import band
+from benchmarks.learning.report import lines_of
 from benchmarks.learning.studies import STUDIES, study
 
 HALVES = ("first", "second")
+WEIGHTS = ("log_w_t", "w_t_below_half")
+"""Signals about the weights of revised episodes that were won."""
+
+OUTCOMES = ("lost", "won")
 Pairs = list[tuple[float, float]]
 
 
@@ -60,11 +66,6 @@ class Spread(BaseModel):
     arm: str
     half: str
     shares: dict[str, dict[str, float]]
-
-
-def lines_of(file: Path) -> list[dict[str, Any]]:
-    """The objects of a file of lines; none where there is no file."""
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
 
 
 def points(arm: str, runs: Sequence[Path]) -> list[Point]:
@@ -121,15 +122,28 @@ def spread(arm: str, half: str, steps: Sequence[Pairs]) -> Spread:
     return Spread(arm=arm, half=half, shares={name: dict(sorted(to.items())) for name, to in sorted(shares.items())})
 
 
-def weights(runs: Sequence[Path]) -> dict[str, float]:
-    """Mean w_t by half of training; nothing where no row was moved out of its context."""
-    found: dict[str, list[float]] = {half: [] for half in HALVES}
+def weights(runs: Sequence[Path]) -> dict[str, dict[str, float]]:
+    """Means of `WEIGHTS` by half of training; nothing where no row was moved out of its context."""
+    found: dict[str, dict[str, list[float]]] = {half: defaultdict(list) for half in HALVES}
     for run in runs:
         signals = lines_of(run / "signals.jsonl")
-        for place, one in enumerate(signals):
-            if "w_t" in one:
-                found[HALVES[place >= len(signals) / 2]].append(one["w_t"])
-    return {half: float(np.mean(seen)) for half, seen in found.items() if seen}
+        for place, line in enumerate(signals):
+            for name in WEIGHTS:
+                if name in line:
+                    found[HALVES[place >= len(signals) / 2]][name].append(line[name])
+    means = {half: {name: float(np.mean(seen)) for name, seen in by_name.items()} for half, by_name in found.items()}
+    return {half: by_name for half, by_name in means.items() if by_name}
+
+
+def critiques(runs: Sequence[Path]) -> dict[str, dict[str, int]]:
+    """By how the attempt had ended: critiques asked for, those that could not be read, and those that were cut."""
+    lines = [line for run in runs for line in lines_of(run / "signals.jsonl")]
+    found: dict[str, dict[str, int]] = {}
+    for outcome in OUTCOMES:
+        name = f"critiques_of_{outcome}_attempts"
+        names = {"asked": name, "unread": f"unread_{name}", "cut": f"cut_{name}"}
+        found[outcome] = {kind: int(sum(line.get(f"count/{one}", 0) for line in lines)) for kind, one in names.items()}
+    return {outcome: counts for outcome, counts in found.items() if counts["asked"]}
 
 
 def curves(runs: Mapping[str, Sequence[Path]]) -> dict[str, Any]:
@@ -140,7 +154,8 @@ def curves(runs: Mapping[str, Sequence[Path]]) -> dict[str, Any]:
         "points": [one for arm, folders in runs.items() for one in points(arm, folders)],
         "gains": [one for arm, half, steps in some for one in gains(arm, half, steps)],
         "spreads": [spread(arm, half, steps) for arm, half, steps in some],
-        "w_t": {arm: found for arm, folders in runs.items() if (found := weights(folders))},
+        "weights": {arm: found for arm, folders in runs.items() if (found := weights(folders))},
+        "critiques": {arm: asked for arm, folders in runs.items() if (asked := critiques(folders))},
     }
 
 
@@ -159,8 +174,14 @@ def show(found: Mapping[str, Any]) -> None:
         for before, to in one.shares.items():
             where = ", ".join(f"{after}: {100 * share:.1f}" for after, share in to.items())
             print(f"| {one.arm} | {one.half} | {before} | {where} |")
-    for arm, by_half in found["w_t"].items():
-        print(f"\nw_t, {arm}: " + ", ".join(f"{half} half {value:.4f}" for half, value in by_half.items()))
+    for arm, by_outcome in found["critiques"].items():
+        for outcome, counts in by_outcome.items():
+            told = ", ".join(f"{kind} {count}" for kind, count in counts.items())
+            print(f"\ncritiques of {outcome} attempts, {arm}: {told}")
+    for arm, by_half in found["weights"].items():
+        for half, by_name in by_half.items():
+            means = ", ".join(f"{name} {value:.3f}" for name, value in by_name.items())
+            print(f"\nrevised and won, {arm}, {half} half: {means}")
 
 
 def main() -> None:

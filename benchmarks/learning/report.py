@@ -26,7 +26,11 @@ Table = npt.NDArray[np.float64]
 
 
 class Finding(BaseModel):
-    """Mean over seeds and tasks of an arm; `value` and both ends of `ci95` are scores or shares of tasks, 0 to 1."""
+    """Mean over seeds and tasks of an arm; `value` and both ends of `ci95` are scores or shares of tasks, 0 to 1.
+
+    `environment_steps` are turns, `steps` updates of the weights, `tokens` those that the models wrote: means of the
+    seeds.
+    """
 
     arm: str
     measure: str
@@ -38,6 +42,7 @@ class Finding(BaseModel):
     gain_ci95: tuple[float, float] | None = None
     environment_steps: float | None = None
     steps: float | None = None
+    tokens: float | None = None
 
 
 def findings(done: Sequence[Job], *, baseline: str, seed: int = 0) -> list[Finding]:
@@ -70,6 +75,7 @@ def findings(done: Sequence[Job], *, baseline: str, seed: int = 0) -> list[Findi
                     gain_ci95=None if gained is None else interval(gained, seed),
                     environment_steps=_mean_of(runs, "environment_steps"),
                     steps=_mean_of(runs, "steps"),
+                    tokens=_tokens(runs),
                 )
             )
     return found
@@ -110,6 +116,20 @@ def _mean_of(runs: Sequence[Job], key: str) -> float | None:
     return float(np.mean([_summary(job.folder)[key] for job in runs]))
 
 
+def _tokens(runs: Sequence[Job]) -> float | None:
+    """What both roles wrote while an arm was trained."""
+    if not runs[0].training:
+        return None
+    names = ("policy/tokens", "critic/tokens")
+    lines = [line for job in runs for line in lines_of(job.folder / "signals.jsonl")]
+    return float(sum(line.get(name, 0.0) for line in lines for name in names)) / len(runs)
+
+
+def lines_of(file: Path) -> list[dict[str, Any]]:
+    """The objects of a file of lines; none where there is no file."""
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
+
+
 def _summary(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     return found
@@ -122,7 +142,8 @@ def show(found: Sequence[Finding], out: Path) -> None:
 
 
 def markdown(found: Sequence[Finding]) -> str:
-    lines = ["| measure | method | seeds | n | value, % | over the baseline | turns played | steps |", "|---" * 8 + "|"]
+    lines = ["| measure | method | seeds | n | value, % | over the baseline | turns played | updates | tokens |"]
+    lines.append("|---" * 9 + "|")
     for one in found:
         value = f"{100 * one.value:.1f} [{100 * one.ci95[0]:.1f}, {100 * one.ci95[1]:.1f}]"
         gain = ""
@@ -130,5 +151,7 @@ def markdown(found: Sequence[Finding]) -> str:
             gain = f"{100 * one.gain:+.1f} [{100 * one.gain_ci95[0]:+.1f}, {100 * one.gain_ci95[1]:+.1f}]"
         played = "" if one.environment_steps is None else f"{one.environment_steps:,.0f}"
         steps = "" if one.steps is None else f"{one.steps:.0f}"
-        lines.append(f"| {one.measure} | {one.arm} | {one.seeds} | {one.n} | {value} | {gain} | {played} | {steps} |")
+        tokens = "" if one.tokens is None else f"{one.tokens:,.0f}"
+        cells = (one.measure, one.arm, one.seeds, one.n, value, gain, played, steps, tokens)
+        lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)

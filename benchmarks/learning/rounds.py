@@ -23,7 +23,7 @@ from align_echo.errors import AlignEchoError
 from align_echo.interface import write_atomically
 from align_echo.types import Trajectory
 from benchmarks.learning.report import Table, interval
-from benchmarks.learning.runs import START, Job, finish, measuring, trained_seeds
+from benchmarks.learning.runs import START, TEST, Job, finish, measuring, trained_seeds
 from benchmarks.learning.studies import study
 
 NONE = "none"
@@ -67,7 +67,7 @@ def _job(policy: str, critic: str, seed: int, trained: Path, out: Path, rounds: 
     folder = out / f"{policy}-{critic.replace(' ', '-')}" / f"seed-{seed}"
     model = chosen.start if policy == START else str(models / "policy")
     more = ("--refine-rounds", str(rounds), "--critic", asked, *form)
-    return Job(f"{policy}, {critic}", seed, folder, (), measuring(chosen, model, seed, folder, more))
+    return Job(f"{policy}, {critic}", seed, folder, (), measuring(chosen, model, seed, folder / TEST, more))
 
 
 def won_by(job: Job, rounds: int) -> list[dict[str, bool]]:

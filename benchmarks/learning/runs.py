@@ -10,29 +10,35 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.learning.studies import Study
 
 START = "start"
+TEST, TEST_LAST = "test", "test-last"
+LAST_STEP = ", last step"
 COMMAND = "from align_echo.cli.main import main; main()"
 
 
 @dataclass(frozen=True)
 class Job:
-    """An arm under a seed: the arguments of `align-echo` that train it (none: nothing is trained) and measure it."""
+    """An arm under a seed: the arguments of `align-echo` that train it (none: nothing is trained) and measure it.
+
+    `name` is the folder of the measurement within that of the run.
+    """
 
     arm: str
     seed: int
     folder: Path
     training: tuple[str, ...]
     measuring: tuple[str, ...]
+    name: str = TEST
 
     @property
     def measured(self) -> Path:
         """Where the measurement is."""
-        return self.folder / "test"
+        return self.folder / self.name
 
     @property
     def episodes(self) -> Path:
@@ -45,13 +51,13 @@ class Job:
         return (self.measured / "summary.json").is_file()
 
 
-def measuring(study: Study, model: str, seed: int, folder: Path, more: Sequence[str] = ()) -> tuple[str, ...]:
-    """Arguments of `align-echo` that measure a model as a study does, with `more` of them."""
+def measuring(study: Study, model: str, seed: int, out: Path, more: Sequence[str] = ()) -> tuple[str, ...]:
+    """Arguments of `align-echo` that measure a model as a study does, with `more` of them, into the folder `out`."""
     return (
         *("evaluate", "--env", study.env, "--agent", "vanilla", "--model", model),
         *("--split", study.split, "--tasks", str(study.tasks), "--seed", str(seed)),
         *("--temperature", "1", "--episodes-per-task", str(study.samples)),
-        *(*more, "--out", str(folder / "test")),
+        *(*more, "--out", str(out)),
     )
 
 
@@ -66,9 +72,16 @@ def jobs(study: Study, arms: Sequence[str], seeds: int, out: Path) -> list[Job]:
 
 def _job(study: Study, arm: str, seed: int, folder: Path) -> Job:
     if arm == START:
-        return Job(arm, seed, folder, (), measuring(study, study.start, seed, folder))
+        return Job(arm, seed, folder, (), measuring(study, study.start, seed, folder / TEST))
     training = ("train", "--config", str(study.arms[arm]), "--seed", str(seed), "--out", str(folder))
-    return Job(arm, seed, folder, training, measuring(study, str(folder / "policy"), seed, folder))
+    return Job(arm, seed, folder, training, measuring(study, str(folder / "policy"), seed, folder / TEST))
+
+
+def at_last_step(study: Study, job: Job) -> Job:
+    """The same training, measured with the weights of its last step in place of the best ones."""
+    model = str(job.folder / "last" / "policy")
+    again = measuring(study, model, job.seed, job.folder / TEST_LAST)
+    return replace(job, arm=job.arm + LAST_STEP, measuring=again, name=TEST_LAST)
 
 
 def trained_seeds(*arms: Path) -> list[int]:

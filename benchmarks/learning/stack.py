@@ -19,7 +19,7 @@ from pathlib import Path
 
 from align_echo.errors import AlignEchoError
 from benchmarks.learning.report import findings, show
-from benchmarks.learning.runs import START, Job, finish, measuring, trained_seeds
+from benchmarks.learning.runs import START, TEST, Job, finish, measuring, trained_seeds
 from benchmarks.learning.studies import study
 
 INTERFACE, TRAINED, INSIDE, BEST_OF = "interface", "trained", "trained inside", "best-of"
@@ -49,7 +49,7 @@ def _job(
     folder = out / arm.replace(" + ", "-").replace(" ", "-") / f"seed-{seed}"
     model = next((str(models[layer]) for layer in layers if layer in models), chosen.start)
     more = [one for layer in layers for one in options.get(layer, ())]
-    return Job(arm, seed, folder, (), measuring(chosen, model, seed, folder, more))
+    return Job(arm, seed, folder, (), measuring(chosen, model, seed, folder / TEST, more))
 
 
 def main() -> None:

@@ -41,6 +41,12 @@ def test_scales_by_hand():
     assert scales(rows, "token") == pytest.approx([1 / 5, 1 / 5, 0, 1 / 4])
 
 
+def test_scales_of_roles_that_share_weights_are_of_one_mean_by_hand():
+    rows = [row(4, 2), row(4, 3), row(4, 0), row(9, 4, "critic")]
+    assert scales(rows, "sequence", together=True) == pytest.approx([1 / 6, 1 / 9, 0, 1 / 12])
+    assert scales(rows, "token", together=True) == pytest.approx([1 / 9, 1 / 9, 0, 1 / 9])
+
+
 rows_of_two_roles = st.lists(
     st.tuples(st.integers(2, 12), st.integers(0, 11), st.sampled_from(ROLES)).map(
         lambda one: row(one[0], min(one[1], one[0] - 1), one[2])

@@ -4,17 +4,56 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from align_echo.errors import UsageError
-from align_echo.train.config import about, checked_config, merged, method, methods, read_file
+from align_echo.train.config import TrainConfig, about, checked_config, merged, method, methods, read_file
+from benchmarks.learning.studies import STUDIES
 
 
 @pytest.mark.parametrize("name", methods())
 def test_every_method_that_ships_is_a_run_and_says_what_it_is(name):
     assert checked_config(method(name), name).steps > 0
     assert about(name).endswith(".")
+
+
+METHODS_OWN: Any = {
+    **dict.fromkeys(("weights", "trained", "critic"), True),
+    "collecting": {"recipe", "rounds", "states", "critic_reward", "form"},
+    "step": {"joint": True, "critic_warmup": True, "objective": {"reweigh", "most_weight", "expert", "gamma"}},
+    "optimising": {"critic_lr"},
+}
+"""What a method may set because it is that method."""
+
+
+def shared_settings(config: TrainConfig) -> dict[str, Any]:
+    """All that has to be alike where methods are compared."""
+    return config.model_dump(exclude=METHODS_OWN)
+
+
+@pytest.mark.parametrize(
+    "name", [one for one in methods() if not one.startswith("paper-") and one not in ("gspo", "sft", "rcm")]
+)
+def test_methods_are_alike_in_everything_but_the_method(name):
+    assert shared_settings(checked_config(method(name), name)) == shared_settings(checked_config(method("grpo"), ""))
+
+
+@pytest.mark.parametrize("study", sorted(STUDIES))
+def test_the_arms_of_a_study_are_alike_in_everything_but_the_method(study):
+    found = [shared_settings(checked_config(read_file(file), arm)) for arm, file in STUDIES[study].arms.items()]
+    assert len(found) > 0
+    assert all(one == found[0] for one in found)
+
+
+def test_the_papers_settings_have_their_names():
+    icrl, echo = (checked_config(method(f"paper-{name}"), name) for name in ("icrl", "echo"))
+    assert (icrl.optimising.weight_decay, icrl.optimising.betas, icrl.collecting.turns) == (0.1, (0.9, 0.98), 30)
+    assert (icrl.step.normalisation, icrl.step.objective.most_weight, icrl.collecting.rounds) == ("token", 2.0, 2)
+    assert (echo.step.normalisation, echo.step.objective.beta, echo.weights) == ("sequence", 0.001, "models")
+    assert {one.optimising.lr for one in (icrl, echo)} == {1e-6}
+    assert {one.collecting.samples for one in (icrl, echo)} == {8}
 
 
 def test_a_file_changes_single_values_of_its_base(tmp_path: Path):

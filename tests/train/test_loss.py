@@ -18,6 +18,9 @@ from align_echo.train.objective import shaped
 from align_echo.train.rows import Role, Row
 from tests.models.local.tiny import tiny_model
 
+Scaling = tuple[Normalisation, bool]
+"""How rows are averaged, and whether over both roles together."""
+
 
 def row(dice: random.Random, role: Role = "policy", *, moved: bool = False, expert: bool = False) -> Row:
     length = dice.randint(4, 20)
@@ -58,7 +61,7 @@ def some_rows(seed: int = 0) -> tuple[list[Row], list[float]]:
 
 
 def gradients(
-    model: Any, objective: Objective, size: int, sharing: bool, normalisation: Normalisation, shift: float
+    model: Any, objective: Objective, size: int, sharing: bool, scaling: Scaling, shift: float
 ) -> tuple[float, list[torch.Tensor]]:
     """Loss and gradient of a step, its rows in batches of a size, after prefixes that they share or without; `shift`
     moves the old log-probabilities.
@@ -67,7 +70,8 @@ def gradients(
     total = 0.0
     summed = [torch.zeros_like(one) for one in model.parameters()]
     cost = 0.0 if sharing else None
-    made = batches(rows, advantages, scales(rows, normalisation), tokens_per_batch=size, pair_cost=cost)
+    scale = scales(rows, scaling[0], together=scaling[1])
+    made = batches(rows, advantages, scale, tokens_per_batch=size, pair_cost=cost)
     assert {batch.role for batch in made if len(batch.prefix)} == ({"policy", "critic"} if sharing else set())
     for batch in made:
         logprobs, _ = token_logprobs(model, batch.ids, batch.mask, prefix_P=batch.prefix)
@@ -80,27 +84,30 @@ def gradients(
 
 
 def reference(
-    model: Any, objective: Objective, normalisation: Normalisation, shift: float
+    model: Any, objective: Objective, scaling: Scaling, shift: float
 ) -> tuple[float, list[torch.Tensor]]:
     """The same, row by row without padding, from the model's logits, every term written out."""
     rows, advantages = some_rows()
+    normalisation, together = scaling
+    low, high = 1 - objective.clip_low, 1 + objective.clip_high
     roles = [one.role for one in rows]
     total = torch.zeros(())
     for one, advantage in zip(rows, advantages, strict=True):
         ids, places = torch.tensor(one.tokens.ids), [place for place, on in enumerate(one.tokens.mask) if on]
         logprobs = model(input_ids=ids[None]).logits[0].log_softmax(-1)
-        of_role = [other for other, role in zip(rows, roles, strict=True) if role == one.role]
-        scale = 1 / (len(of_role) * len(places))
+        in_mean = [other for other, role in zip(rows, roles, strict=True) if together or role == one.role]
+        scale = 1 / (len(in_mean) * len(places))
         if normalisation == "token":
-            scale = 1 / sum(sum(other.tokens.mask) for other in of_role)
+            scale = 1 / sum(sum(other.tokens.mask) for other in in_mean)
         own = torch.stack([logprobs[place - 1, ids[place]] for place in places])
         ratio = (own - own.detach() - shift).exp()
         if objective.ratio == "sequence":
             ratio = (own - own.detach() - shift).mean().exp().expand(len(places))
         for place, logprob, each in zip(places, own, ratio, strict=True):
-            term = -min(each * advantage, each.clamp(0.8, 1.2) * advantage)
+            term = -min(each * advantage, each.clamp(low, high) * advantage)
             if one.moved and objective.reweigh:
-                term = term * min(2.0, math.exp(float(logprob.detach()) + shift - one.tokens.logprobs[place]))
+                weight = math.exp(float(logprob.detach()) + shift - one.tokens.logprobs[place])
+                term = term * min(objective.most_weight, weight)
             if one.expert:
                 term = -(logprob if objective.expert == "likelihood" else shaped(logprob.exp())) * advantage
             away = (logprob.detach() + shift - 0.3) - logprob
@@ -115,18 +122,20 @@ OBJECTIVES = {
     "k1": Objective(beta=0.1, kl="k1"),
     "gspo": Objective(ratio="sequence"),
     "not reweighed": Objective(reweigh=False),
+    "weights held lower": Objective(most_weight=0.3),
+    "uneven clip": Objective(clip_low=0.1, clip_high=0.18),
     "likelihood": Objective(expert="likelihood"),
 }
 
 
-@pytest.mark.parametrize("normalisation", ["sequence", "token"])
+@pytest.mark.parametrize("scaling", [("sequence", False), ("token", False), ("sequence", True), ("token", True)])
 @pytest.mark.parametrize("shift", [0.0, 0.15, -0.3])
 @pytest.mark.parametrize("name", OBJECTIVES)
-def test_batches_give_the_loss_and_gradient_of_rows_alone(name, shift, normalisation):
+def test_batches_give_the_loss_and_gradient_of_rows_alone(name, shift, scaling):
     model = torch.nn.Module.to(tiny_model(), torch.float64)
-    wanted, wanted_gradients = reference(model, OBJECTIVES[name], normalisation, shift)
+    wanted, wanted_gradients = reference(model, OBJECTIVES[name], scaling, shift)
     for size, sharing in ((20, False), (20, True), (1000, False), (1000, True)):
-        found, found_gradients = gradients(model, OBJECTIVES[name], size, sharing, normalisation, shift)
+        found, found_gradients = gradients(model, OBJECTIVES[name], size, sharing, scaling, shift)
         assert found == pytest.approx(wanted, abs=1e-6)
         for one, other in zip(found_gradients, wanted_gradients, strict=True):
             assert float((one - other).abs().max()) <= 1e-6

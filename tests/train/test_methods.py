@@ -82,7 +82,9 @@ def test_a_critique_that_cannot_be_read_is_not_played_and_earns_the_least():
     found = echo(["a"], stage, refinements=2)
     assert [one.critique for one in stage.played] == ["", "hint"]
     assert sorted(rewards(found, "critic", "a")) == [saturation_gain(0.75, 0.0), 0.0]
-    assert found.counts["unread critiques"] == 1
+    assert found.counts["critiques of lost attempts"] == 2
+    assert found.counts["unread critiques of lost attempts"] == 1
+    assert found.counts["unread critiques of won attempts"] == 0
 
 
 def test_what_broke_earns_neither_policy_nor_critic_anything():

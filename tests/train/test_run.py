@@ -392,7 +392,7 @@ def test_the_estimate_of_a_step_by_hand(model):
     assert estimate(config_of("echo-no-critic", model)).rows == {"policy": 2}
     luffy = estimate(config_of("luffy", model))
     assert (luffy.episodes, luffy.lessons, luffy.most_turns, luffy.rows) == (1, 1, 4, {"policy": 2})
-    assert estimate(config_of("rco", model)).rows == {"critic": 2}
+    assert estimate(config_of("echo-frozen-policy", model)).rows == {"critic": 2}
     assert estimate(config_of("sft", model)).rows == {"policy": 1}
     assert estimate(config_of("rcm", model)).rows == {"critic": 4}
 

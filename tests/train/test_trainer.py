@@ -15,11 +15,12 @@ from transformers import TrainerCallback, TrainingArguments
 
 from align_echo.errors import TrainingError, UsageError
 from align_echo.tokens import TokenSequence
+from align_echo.train.advantages import DELTA
 from align_echo.train.backbone import ROLES, Adapters, Backbone, Models
 from align_echo.train.loss import Objective
 from align_echo.train.rows import Harvest, Role, Row
 from align_echo.train.signals import Signals
-from align_echo.train.trainer import Recipe, RoleTrainer, StepSettings, optimizer_of
+from align_echo.train.trainer import Evaluation, Recipe, RoleTrainer, StepSettings, optimizer_of
 from tests.models.local.tiny import tiny_model
 
 LIKED, OTHER = 40, 41
@@ -58,6 +59,7 @@ def trainer(
     lr: float = 1e-2,
     callbacks: Sequence[TrainerCallback] = (),
     seen: list[tuple[int, Signals]] | None = None,
+    evaluation: Evaluation | None = None,
     **changes: Any,
 ) -> RoleTrainer:
     arguments = TrainingArguments(
@@ -80,7 +82,9 @@ def trainer(
         optimizer=optimizer_of(backbone, dict.fromkeys(ROLES, lr)),
         publish=lambda: None,
         watch=lambda step, signals: seen.append((step, signals)) if seen is not None else None,
+        evaluation=evaluation,
         callbacks=callbacks,
+        last=folder / "last",
     )
 
 
@@ -229,6 +233,41 @@ def test_a_harvest_that_teaches_nothing_changes_nothing(tmp_path):
     assert seen[0][1]["zero_variance_share"] == 1.0
 
 
+@pytest.mark.parametrize("joint", [False, True])
+def test_roles_are_one_group_where_the_settings_say_so_and_nowhere_else(joint, tmp_path):
+    backbone, seen = shared(), list[tuple[int, Signals]]()
+    before = weights_of(backbone)
+    harvest = Harvest(tuple(row(role, token, float(role == "policy")) for role in ROLES for token in (LIKED, OTHER)))
+    trainer(tmp_path, backbone, lambda number: harvest, settings_of(joint=joint), steps=1, seen=seen).train()
+    assert (differing(before, weights_of(backbone)) != set()) is joint
+    assert seen[0][1]["groups"] == (1 if joint else 2)
+    assert seen[0][1]["zero_variance_share"] == (0 if joint else 1)
+
+
+def test_advantages_are_scaled_where_the_settings_say_so(tmp_path):
+    norms = {}
+    for scaled in (False, True):
+        seen = list[tuple[int, Signals]]()
+        settings = settings_of(scaled=scaled)
+        trainer(tmp_path / str(scaled), shared(), settings=settings, steps=1, seen=seen).train()
+        norms[scaled] = seen[0][1]["policy/grad_norm"]
+    deviation = 3**-0.5
+    assert norms[False] / norms[True] == pytest.approx(deviation + DELTA, rel=1e-4)
+
+
+def test_roles_that_share_weights_are_one_mean_and_others_one_each(tmp_path):
+    harvest = Harvest(tuple(one for one in liking(0).rows if one.role == "policy"))
+    extra = tuple(row("critic", token, 0.5, "other") for token in (LIKED, OTHER, 50))
+    for make, share in ((shared, 0.5), (pair, 1.0), (adapters, 1.0)):
+        norms = []
+        for rows in (harvest.rows, (*harvest.rows, *extra)):
+            seen = list[tuple[int, Signals]]()
+            made = Harvest(rows)
+            trainer(tmp_path / f"{make.__name__}{len(rows)}", make(), {0: made}.__getitem__, steps=1, seen=seen).train()
+            norms.append(seen[0][1]["policy/grad_norm"])
+        assert norms[1] / norms[0] == pytest.approx(share, rel=1e-4)
+
+
 def test_a_kl_term_holds_the_model_near_its_start(tmp_path):
     def moved(beta: float) -> float:
         model = tiny_model()
@@ -316,6 +355,27 @@ def test_checkpoints_hold_models_that_can_be_loaded(tmp_path):
     for role, reread in itertools.product(ROLES, [pair()]):
         reread.load(role, tmp_path / "checkpoint-2" / role)
         assert liking_of(reread, role) == pytest.approx(liking_of(backbone, role), abs=1e-6)
+
+
+def test_the_best_weights_are_loaded_at_the_end_and_the_last_ones_kept(tmp_path):
+    backbone, scores = pair(), iter((0.9, 0.1))
+    trainer(
+        tmp_path,
+        backbone,
+        evaluation=lambda: {"score": next(scores)},
+        eval_strategy="steps",
+        eval_steps=2,
+        load_best_model_at_end=True,
+        metric_for_best_model="eval_score",
+        greater_is_better=True,
+    ).train()
+    for role in ROLES:
+        best, last = liking_of(backbone, role), pair()
+        last.load(role, tmp_path / "last" / role)
+        at_two = pair()
+        at_two.load(role, tmp_path / "checkpoint-2" / role)
+        assert best == pytest.approx(liking_of(at_two, role), abs=1e-6)
+        assert liking_of(last, role) > best + 0.01
 
 
 def test_half_precision_is_used_where_it_is_asked_for_and_is_near(tmp_path):

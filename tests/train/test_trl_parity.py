@@ -219,11 +219,21 @@ STEPS: dict[str, tuple[dict[str, Any], StepSettings]] = {
         {"loss_type": "dapo", "scale_rewards": "none"},
         StepSettings(normalisation="token", scaled=False),
     ),
-    "k3": ({"loss_type": "grpo", "beta": 0.2}, StepSettings(objective=Objective(beta=0.2, kl="k3"))),
-    "two updates of a harvest": ({"loss_type": "grpo", "num_iterations": 2}, StepSettings(updates=2)),
+    "k3": (
+        {"loss_type": "grpo", "beta": 0.2},
+        StepSettings(normalisation="sequence", objective=Objective(beta=0.2, kl="k3")),
+    ),
+    "two updates of a harvest": (
+        {"loss_type": "grpo", "num_iterations": 2},
+        StepSettings(normalisation="sequence", updates=2),
+    ),
     "gspo": (
         {"loss_type": "grpo", "num_iterations": 2, "importance_sampling_level": "sequence", "epsilon": 3e-4},
-        StepSettings(updates=2, objective=Objective(ratio="sequence", clip_low=3e-4, clip_high=3e-4)),
+        StepSettings(
+            normalisation="sequence",
+            updates=2,
+            objective=Objective(ratio="sequence", clip_low=3e-4, clip_high=3e-4),
+        ),
     ),
 }
 

@@ -64,5 +64,9 @@ def tally(played: Iterable[Trajectory], refined: Iterable[Refined] = ()) -> Coun
         counts["missing verdicts"] = sum(one.counts.no_verdict for one in choices)
     for one in refined:
         counts["broken critiques"] += one.review.fault is not None
-        counts["unread critiques"] += one.review.fault is None and one.review.critique is None
+        if one.review.fault is None:
+            outcome = "won" if one.attempt.won else "lost"
+            counts[f"critiques of {outcome} attempts"] += 1
+            counts[f"unread critiques of {outcome} attempts"] += one.review.critique is None
+            counts[f"cut critiques of {outcome} attempts"] += one.review.cut
     return counts

@@ -1,0 +1,168 @@
+"""Mutants of the trainer's maths: each must be noticed by the test that is named beside it.
+
+A mutant is the package with one piece of source replaced, in a folder of its own. Slow: every mutant is a process that
+loads torch. Left out: mutants that are equal to the original in all that a user could see.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import align_echo
+
+ROOT = Path(align_echo.__file__).parent.parent
+
+
+class Mutant(NamedTuple):
+    """`old` stands once in `align_echo/train/<file>.py` and becomes `new`; `test` of tests/train must fail then."""
+
+    file: str
+    old: str
+    new: str
+    test: str
+
+
+MUTANTS = [
+    # rewards
+    Mutant("rewards", "(1 - before + eta) / (1 - after + eta)", "(1 - after + eta) / (1 - before + eta)",
+           "test_rewards.py::test_the_gain_by_hand"),
+    Mutant("rewards", "(1 - before + eta) / (1 - after + eta)", "(1 - before) / (1 - after + eta)",
+           "test_rewards.py::test_the_gain_by_hand"),
+    Mutant("rewards", "return math.log((", "return ((", "test_rewards.py::test_the_gain_is_additive_along_a_path"),
+    Mutant("rewards", "return after - before", "return before - after",
+           "test_rewards.py::test_the_linear_gain_is_the_difference"),
+    Mutant("rewards", "if after >= 1 else gain", "if after > 0 else gain",
+           "test_rewards.py::test_a_revision_that_succeeds_earns_1_and_others_their_change"),
+    Mutant("rewards", "1.0 if after >= 1 else gain", "gain",
+           "test_rewards.py::test_a_revision_that_succeeds_earns_1_and_others_their_change"),
+    # advantages
+    Mutant("advantages", "statistics.stdev(group, mean)", "statistics.pstdev(group, mean)",
+           "test_advantages.py::test_two_groups_by_hand"),
+    Mutant("advantages", "statistics.stdev(group, mean) + delta", "statistics.stdev(group, mean)",
+           "test_advantages.py::test_two_groups_by_hand"),
+    Mutant("advantages", "(rewards[place] - mean) / scale", "rewards[place] / scale",
+           "test_advantages.py::test_every_group_has_mean_0_and_keeps_its_order"),
+    Mutant("advantages", "mean = statistics.fmean(group)", "mean = statistics.fmean(rewards)",
+           "test_advantages.py::test_roles_are_not_compared_with_each_other"),
+    Mutant("advantages", "elif max(group) == min(group):", "elif False:",
+           "test_advantages.py::test_groups_that_teach_nothing_have_advantage_0_and_are_counted"),
+    # objective
+    Mutant("objective", "-torch.minimum(ratio_BT * advantages_BT", "-torch.maximum(ratio_BT * advantages_BT",
+           "test_objective.py::test_the_clipped_term_by_hand"),
+    Mutant("objective", "ratio_BT.clamp(1 - clip.low, 1 + clip.high)", "ratio_BT.clamp(1 - clip.low, 1 + clip.low)",
+           "test_objective.py::test_the_clipped_term_by_hand"),
+    Mutant("objective", "difference.sum(-1) / mask_BT.sum(-1).clamp_min(1)", "difference.sum(-1)",
+           "test_objective.py::test_ratios_by_hand"),
+    Mutant("objective", "logprobs_BT - old_BT, 0.0)", "old_BT - logprobs_BT, 0.0)",
+           "test_objective.py::test_ratios_by_hand"),
+    Mutant("objective", "torch.where(mask_BT.bool(), logprobs_BT - old_BT, 0.0)", "(logprobs_BT - old_BT)",
+           "test_objective.py::test_what_stands_outside_the_mask_changes_neither_loss_nor_gradient"),
+    Mutant("objective", "reference_BT - logprobs_BT, 0.0)", "logprobs_BT - reference_BT, 0.0)",
+           "test_objective.py::test_kl_estimates"),
+    Mutant("objective", "d.exp() - d - 1", "d.exp() - d", "test_objective.py::test_kl_estimates"),
+    Mutant("objective", "free_BT - conditioned_BT, 0.0)", "conditioned_BT - free_BT, 0.0)",
+           "test_objective.py::test_calibration_weights_by_hand"),
+    Mutant("objective", "difference.exp().clamp(max=most)", "difference.exp()",
+           "test_objective.py::test_calibration_weights_by_hand"),
+    Mutant("objective", "0.0).detach()\n    return torch.where", "0.0)\n    return torch.where",
+           "test_objective.py::test_calibration_weights_carry_no_gradient"),
+    Mutant("objective", "probabilities / (probabilities + gamma)", "probabilities / (1 + gamma)",
+           "test_objective.py::test_luffys_shaping_lifts_what_is_unlikely"),
+    Mutant("objective", "(ratio_BT < 1 - clip.low) & (advantages_BT < 0)", "(ratio_BT < 1 - clip.low)",
+           "test_objective.py::test_clipped_tokens_and_no_others_are_without_gradient"),
+    # batching
+    Mutant("batching", '["both" if together else row.role for row in rows]', "[row.role for row in rows]",
+           "test_batching.py::test_scales_of_roles_that_share_weights_are_of_one_mean_by_hand"),
+    Mutant("batching", '["both" if together else row.role for row in rows]', '["both" for row in rows]',
+           "test_batching.py::test_scales_by_hand"),
+    Mutant("batching", 'count if normalisation == "token" else count > 0', "count",
+           "test_batching.py::test_scales_by_hand"),
+    Mutant("batching", 'count if normalisation == "token" else count > 0',
+           'count if normalisation == "token" else 1', "test_batching.py::test_scales_by_hand"),
+    Mutant("batching", '1 if normalisation == "token" else count for', "1 for",
+           "test_batching.py::test_scales_by_hand"),
+    Mutant("batching", "mask=mask[:, start + 1 :]", "mask=mask[:, start:-1]",
+           "test_batching.py::test_one_batch_by_hand"),
+    Mutant("batching", "sampled=sampled[:, start + 1 :]", "sampled=sampled[:, start:-1]",
+           "test_batching.py::test_one_batch_by_hand"),
+    # loss
+    Mutant("loss", "batch.sampled, mask, objective.most_weight)", "batch.sampled, mask)",
+           "test_loss.py::test_batches_give_the_loss_and_gradient_of_rows_alone"),
+    Mutant("loss", "torch.where(batch.moved, calibrated, weights)", "calibrated",
+           "test_loss.py::test_batches_give_the_loss_and_gradient_of_rows_alone"),
+    Mutant("loss", "if objective.reweigh:", "if True:",
+           "test_loss.py::test_batches_give_the_loss_and_gradient_of_rows_alone"),
+    Mutant("loss", "Clip(objective.clip_low, objective.clip_high)", "Clip(objective.clip_high, objective.clip_low)",
+           "test_loss.py::test_batches_give_the_loss_and_gradient_of_rows_alone"),
+    Mutant("loss", "calibration_weights(old, batch.sampled", "calibration_weights(logprobs, batch.sampled",
+           "test_loss.py::test_batches_give_the_loss_and_gradient_of_rows_alone"),
+    Mutant("loss", "terms + objective.beta * kl", "terms - objective.beta * kl",
+           "test_loss.py::test_batches_give_the_loss_and_gradient_of_rows_alone"),
+    Mutant("loss", "-liked * batch.advantages", "-liked",
+           "test_loss.py::test_batches_give_the_loss_and_gradient_of_rows_alone"),
+    Mutant("loss", "torch.where(here, terms, 0.0) * batch.scale", "torch.where(here, terms, 0.0)",
+           "test_loss.py::test_batches_give_the_loss_and_gradient_of_rows_alone"),
+    Mutant("loss", "ratio, batch.advantages, clip)\n    weights", "ratio, batch.advantages.abs(), clip)\n    weights",
+           "test_loss.py::test_batches_give_the_loss_and_gradient_of_rows_alone"),
+    # trainer
+    Mutant("trainer", "row.group if self._settings.joint else (row.role, row.group)", "row.group",
+           "test_trainer.py::test_roles_are_one_group_where_the_settings_say_so_and_nowhere_else"),
+    Mutant("trainer", "row.group if self._settings.joint else (row.role, row.group)", "(row.role, row.group)",
+           "test_trainer.py::test_roles_are_one_group_where_the_settings_say_so_and_nowhere_else"),
+    Mutant("trainer", "keys, scaled=self._settings.scaled)", "keys)",
+           "test_trainer.py::test_advantages_are_scaled_where_the_settings_say_so"),
+    Mutant("trainer", "normalisation, together=together)", "normalisation)",
+           "test_trainer.py::test_roles_that_share_weights_are_one_mean_and_others_one_each"),
+    Mutant("trainer", "normalisation, together=together)", "normalisation, together=True)",
+           "test_trainer.py::test_roles_that_share_weights_are_one_mean_and_others_one_each"),
+    Mutant("trainer", "old=kept.old[place], reference=reference)", "reference=reference)",
+           "test_trainer.py::test_a_second_update_uses_the_log_probabilities_of_the_first"),
+]  # fmt: skip
+
+
+def in_a_copy(folder: Path) -> Path:
+    """The project in a folder: `align_echo/train` and the tests as copies of files, all else as links."""
+    for name in ("tests", "pyproject.toml", "prompts"):
+        (folder / name).symlink_to(ROOT / name)
+    package = folder / "align_echo"
+    package.mkdir()
+    for one in (ROOT / "align_echo").iterdir():
+        if one.name not in ("train", "__pycache__"):
+            (package / one.name).symlink_to(one)
+    (package / "train").mkdir()
+    for one in (ROOT / "align_echo" / "train").iterdir():
+        if one.is_file():
+            (package / "train" / one.name).write_bytes(one.read_bytes())
+        elif one.name != "__pycache__":
+            (package / "train" / one.name).symlink_to(one)
+    return folder
+
+
+def outcome(folder: Path, tests: list[str]) -> subprocess.CompletedProcess[str]:
+    """What the tests say in that folder; the first failure ends them."""
+    command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *tests]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
+
+
+@pytest.mark.slow
+def test_the_tests_pass_without_a_mutant(tmp_path: Path):
+    tests = sorted({f"tests/train/{mutant.test}" for mutant in MUTANTS})
+    found = outcome(in_a_copy(tmp_path), tests)
+    assert found.returncode == 0, found.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(MUTANTS)), ids=lambda one: f"{MUTANTS[one].file}-{one}")
+def test_a_mutant_is_noticed(number: int, tmp_path: Path):
+    mutant = MUTANTS[number]
+    file = in_a_copy(tmp_path) / "align_echo" / "train" / f"{mutant.file}.py"
+    source = file.read_text(encoding="utf-8")
+    assert source.count(mutant.old) == 1, "the mutant's place is gone: write the mutant anew"
+    file.write_text(source.replace(mutant.old, mutant.new), encoding="utf-8")
+    found = outcome(tmp_path, [f"tests/train/{mutant.test}"])
+    assert found.returncode == 1, f"alive: {mutant.file}: {mutant.old!r} -> {mutant.new!r}\n{found.stdout[-2000:]}"
