@@ -125,6 +125,23 @@ def _harvest(collecting: Collecting, queries: Sequence[str], stage: Stage) -> Ha
     return icrl(queries, stage, sessions=collecting.samples, rounds=collecting.rounds, reward=reward)
 
 
+def local_stage(config: TrainConfig, crew: Crew, split: str, temperature: float) -> LocalStage:
+    """Where a run of this config plays tasks of a split, with the crew's policy and critic."""
+    return LocalStage(
+        make_env=lambda: make(config.env, split=split, interface=config.interface, step_limit=config.collecting.turns),
+        agent=lambda model: Vanilla(model, temperature=temperature, max_tokens=config.collecting.reply_tokens),
+        policy=crew.models["policy"],
+        critic=crew.models["critic"],
+        split=split,
+        action_format=environment(config.env).action_format,
+        form=config.collecting.form,
+        critic_temperature=config.collecting.temperature,
+        critic_tokens=config.collecting.critique_tokens,
+        rule=default_rule(config.env),
+        workers=config.collecting.workers,
+    )
+
+
 class Run:
     """A run whose every input was checked. `train` may be called once; it goes on where a killed one stopped."""
 
@@ -297,6 +314,9 @@ class Run:
         spent = self._played >= (self.config.environment_steps or math.inf)
         return step_of(self._resume) if spent else self.config.steps
 
+    def _stage(self, crew: Crew, split: str, temperature: float) -> LocalStage:
+        return local_stage(self.config, crew, split, temperature)
+
     def _arguments(self) -> TrainingArguments:
         config, every = self.config, self.config.evaluating.every
         plan = config.optimising.schedule
@@ -324,24 +344,4 @@ class Run:
             remove_unused_columns=False,
             logging_nan_inf_filter=False,
             dataloader_pin_memory=False,
-        )
-
-    def _stage(self, crew: Crew, split: str, temperature: float) -> LocalStage:
-        config = self.config
-        return LocalStage(
-            make_env=lambda: make(
-                config.env, split=split, interface=config.interface, step_limit=config.collecting.turns
-            ),
-            agent=lambda model: Vanilla(
-                model, temperature=temperature, max_tokens=config.collecting.reply_tokens
-            ),
-            policy=crew.models["policy"],
-            critic=crew.models["critic"],
-            split=split,
-            action_format=self._spec.action_format,
-            form=config.collecting.form,
-            critic_temperature=config.collecting.temperature,
-            critic_tokens=config.collecting.critique_tokens,
-            rule=default_rule(config.env),
-            workers=config.collecting.workers,
         )

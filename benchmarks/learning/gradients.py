@@ -16,7 +16,6 @@ from collections.abc import Sequence
 
 import torch
 
-from align_echo.agents.vanilla import Vanilla
 from align_echo.train.advantages import group_advantages
 from align_echo.train.backbone import ROLES
 from align_echo.train.batching import batches, scales
@@ -25,9 +24,8 @@ from align_echo.train.crew import Crew, gather
 from align_echo.train.forward import token_logprobs
 from align_echo.train.loss import batch_loss
 from align_echo.train.rows import Row
-from align_echo.train.run import harvest_with, queries_at
-from align_echo.train.stage import LocalStage
-from align_echo.wrappers.catalogue import environment, make, tasks
+from align_echo.train.run import harvest_with, local_stage, queries_at
+from align_echo.wrappers.catalogue import environment, tasks
 from benchmarks.learning.studies import study
 
 Gradients = dict[str, torch.Tensor]
@@ -49,21 +47,6 @@ def gradients(crew: Crew, rows: Sequence[Row], config: TrainConfig, *, together:
     return by_role | {"both": sum(by_role.values(), torch.zeros(()))}
 
 
-def stage_of(crew: Crew, config: TrainConfig, split: str) -> LocalStage:
-    """Where the policy plays and the critic writes, as in a run of this config."""
-    return LocalStage(
-        make_env=lambda: make(config.env, split=split, step_limit=config.collecting.turns),
-        agent=lambda model: Vanilla(model, temperature=1.0, max_tokens=config.collecting.reply_tokens),
-        policy=crew.models["policy"],
-        critic=crew.models["critic"],
-        split=split,
-        action_format=environment(config.env).action_format,
-        form=config.collecting.form,
-        critic_tokens=config.collecting.critique_tokens,
-        workers=config.collecting.workers,
-    )
-
-
 def figures(of: Gradients) -> dict[str, float]:
     """Norms by role, and the cosine between the policy's gradient and that of both."""
     norms = {f"{role} norm": float(of[role].norm()) for role in ROLES}
@@ -78,10 +61,11 @@ def main() -> None:
     torch.set_num_threads(2)
     split = environment(config.env).train_split
     crew, pool = gather(config), tasks(config.env, split=split)
+    stage = local_stage(config, crew, split, config.collecting.temperature)
     found: dict[str, list[float]] = defaultdict(list)
     for number in range(given.harvests):
         queries = queries_at(number, pool, config.collecting.queries, config.seed)
-        harvest = harvest_with(config.collecting, queries, stage_of(crew, config, split).at_step(number))
+        harvest = harvest_with(config.collecting, queries, stage.at_step(number))
         tokens = {role: sum(sum(row.tokens.mask) for row in harvest.rows if row.role == role) for role in ROLES}
         share = tokens["critic"] / sum(tokens.values())
         print(f"harvest {number}: {len(harvest.rows)} rows, {share:.1%} of the tokens are the critic's")

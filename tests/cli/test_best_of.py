@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from align_echo.evaluate.comparison import Comparison
+from align_echo.flywheel.examples import read_examples
+from align_echo.flywheel.trial import Trial
 from align_echo.models import Call
 from align_echo.types import ChoiceCounts, Trajectory
 from tests.align.endpoint import Endpoint, serve
@@ -95,3 +97,62 @@ def test_bad_input_is_one_line_and_nothing_written(case, run, endpoint):
     assert err.count("\n") == 1, err
     assert message in err
     assert not Path("out").exists()
+
+
+def test_agents_and_critics_at_endpoints_need_tell_no_probabilities(endpoint, run):
+    at = ("--base-url", endpoint.url)
+    agent = ("--agent", "vanilla", "--model", "wavering", "--guide", "picky", "--candidates", "2")
+    status, _, err = run("critic", "collect", "--env", "alfworld", *agent, "--tasks", "1", *at, "--out", "made")
+    assert status == 0, err
+    rows = read_examples(Path("made"))
+    assert {(one.action, one.sent, one.logprob) for one in rows} == {("look", False, None), ("inventory", True, None)}
+    status, out, err = run("critic", "evaluate", "--critic", "picky", "--examples", "made", *at, "--out", "trial")
+    assert status == 0, err
+    result = Trial.model_validate_json(Path("trial/summary.json").read_text())
+    assert (result.critic.with_logit, result.critic.auroc, result.critic.unreadable) == (0, None, 0)
+    assert {one.rule for one in result.curve} == {"critic", "placebo", "random", "majority", "pass"}
+    assert "area under" not in out
+    with serve({"mute": lambda request: "bananas"}) as other:
+        for name, message in (("nobody", "is not there (404)"), ("mute", "mute said neither correct nor wrong of any")):
+            asked = ("--critic", name, "--base-url", other.url)
+            status, out, err = run("critic", "evaluate", *asked, "--examples", "made", "--out", "none")
+            assert (status, out) == (2, "")
+            assert message in err
+            kept = {"nobody": ["config.json"], "mute": ["config.json", "opinions.jsonl"]}
+            assert sorted(one.name for one in Path("none").iterdir()) == kept[name]
+            assert "--resume" not in err
+
+
+def test_evaluate_refuses_a_rule_that_the_model_cannot_serve_before_it_plays(run):
+    far = ("evaluate", "--env", "alfworld", "--agent", "vanilla", "--model", "novice", "--temperature", "1")
+    status, out, err = run(*far, "--best-of", "2", "--pick", "logprob", "--out", "out")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "--pick logprob needs a local model" in err
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize("agent", ["self-consistency", "self-refine"])
+def test_the_likeliest_reply_is_not_asked_of_agents_whose_turn_is_several_replies(agent, run):
+    command = ("evaluate", "--env", "alfworld", "--agent", agent, "--model", "pocket", "--temperature", "1")
+    status, out, err = run(*command, "--best-of", "2", "--pick", "logprob", "--out", "out")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert f"the agent {agent} asks several times a turn" in err
+    assert not Path("out").exists()
+
+
+def test_evaluate_takes_the_action_named_most_often(run):
+    pytest.importorskip("torch")
+    status, out, err = run(
+        *("evaluate", "--env", "alfworld", "--model", "pocket", "--tasks", "1", "--temperature", "1"),
+        *("--best-of", "3", "--pick", "majority", "--out", "run"),
+    )
+    assert status == 0, err
+    assert "best of 3 at temperature 1.0 by the rule 'majority'" in out
+    (played,) = map(Trajectory.model_validate_json, Path("run/trajectories/none.jsonl").read_text().splitlines())
+    for step in played.steps:
+        assert step.choice is not None
+        actions = [one.action for one in step.choice.candidates]
+        assert len(actions) == 3
+        assert {one.verdict for one in step.choice.candidates} == {None}
+        most = max(actions.count(one) for one in actions if one is not None) if any(actions) else 3
+        assert actions.count(step.action) == most
