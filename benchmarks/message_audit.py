@@ -53,11 +53,12 @@ def main() -> None:
                 "name": "false claims of an interface",
                 "value": found.wrong,
                 "unit": "claims that did not hold when tried",
-                "n": sum(found.claims.values()),
+                "n": found.tried,
                 "messages": found.messages,
                 "refusals": found.refusals,
                 "games": played,
                 "claims": dict(found.claims),
+                "untried": dict(found.untried),
                 "false": dict(found.false),
                 "chains": dict(found.chains),
             }

@@ -9,6 +9,8 @@ from align_echo.align.audit.audit import Auditor
 from align_echo.align.audit.claims import read_claims
 from align_echo.interface import Interface, Provenance
 from align_echo.wrappers.catalogue import environment
+from tests import annex_env
+from tests.annex_env import REFUSED, AnnexEnv
 from tests.room_env import CONTRACT, TASK_IDS, RoomEnv
 
 SHELL = '''
@@ -95,6 +97,63 @@ def test_what_the_wrapper_makes_plain_is_no_message():
     auditor.play(TASK_IDS[0], turns=12)
     assert auditor.findings.utterances > 5
     assert auditor.findings.messages == 0, auditor.findings.examples
+
+
+SCORED = '''
+def InferRules(init_obs, task):
+    return ""
+
+
+def WrapStep(env, init_obs, task, agent_action, logger):
+    obs, _, done, info = env.step(agent_action)
+    if obs == "Eh?":
+        obs = obs + " " + {message}
+    return obs, done, info["score"]
+'''
+
+
+def offered_audit(message: str) -> Auditor:
+    """Like `audited`, on a world that lists no allowed actions but offers forms and names."""
+    said = interface("").model_copy(
+        update={"source": SCORED.replace("{message}", message), "contract": annex_env.CONTRACT}
+    )
+    auditor = Auditor(AnnexEnv(step_limit=10**6), said, lambda text: text == REFUSED)
+    for task_id in annex_env.TASK_IDS[:4]:
+        auditor.play(task_id, turns=8)
+    return auditor
+
+
+OFFERED = ", ".join(f"`{form.replace('{0}', 'X').replace('{1}', 'Y')}`" for form in annex_env.TEMPLATES)
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("'The environment knows these forms: `beam X`, `borrow X`.'", "forms"),
+        ("'Write `grasp X` or `lodge X`.'", "forms"),
+        ("'The environment knows only these forms: `beam X`, `peer`.'", "only"),
+        ("'Words around a name are not understood: here \"way to the\" must stand alone.'", "alone"),
+    ],
+)
+def test_what_no_engine_offers_is_found(message: str, kind: str):
+    found = offered_audit(message).findings
+    assert found.false[kind] == found.claims[kind] - found.untried[kind] > 10
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "tried"),
+    [
+        (f"'The environment knows these forms: {OFFERED}.'", "forms", True),
+        (f"'The environment knows only these forms: {OFFERED}.'", "only", True),
+        ("'Write `grasp X` or `lodge X on Y`.'", "forms", True),
+        ("'Some tasks understand `borrow X`, not all.'", "some", False),
+    ],
+)
+def test_forms_that_an_engine_offers_are_let_pass(message: str, kind: str, tried: bool):
+    found = offered_audit(message).findings
+    assert found.wrong == 0, found.examples
+    assert found.claims[kind] > 10
+    assert found.tried == (found.claims[kind] if tried else 0)
 
 
 def shipped(name: str, games: int, turns: int) -> Auditor:

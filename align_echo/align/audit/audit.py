@@ -2,8 +2,10 @@
 
 A claim holds if: the step or wording that it names is taken by the engine there; what it calls "already so" can be
 undone, is allowed then, and leads back to the very same views; what it calls not seen stands in no text so far; what
-it says was seen was, by the agent or in a look. An agent that obeys (does the step, says its own action again) must not
-come to a state twice, and the chain must end: in acceptance, or in silence.
+it says was seen was, by the agent or in a look; the forms that it lists are offered, or those of all that is allowed;
+a name that "must stand alone" is taken by some form without words around it, where it is in sight. An agent that obeys
+(does the step, says its own action again) must not come to a state twice, and the chain must end: in acceptance, or in
+silence. A claim that nothing at hand could refute is counted as untried.
 """
 
 from __future__ import annotations
@@ -15,13 +17,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from align_echo.align.audit.adversary import Adversary
+from align_echo.align.audit.adversary import Adversary, written
 from align_echo.align.audit.claims import Claim, read_claims
 from align_echo.align.probe.vocabulary import NAME, skeleton
 from align_echo.interface import Interface
 from align_echo.wrappers.align_wrapper import AlignWrapper, clean
 from align_echo.wrappers.text_env import TextEnv
 
+LETTERS = ("X", "Y", "Z")
 MAX_CHAIN = 12
 MAX_EXAMPLES = 25
 Refused = Callable[[str], bool]
@@ -35,9 +38,15 @@ class Findings:
     utterances: int = 0
     refusals: int = 0
     claims: Counter[str] = field(default_factory=Counter)
+    untried: Counter[str] = field(default_factory=Counter)
     false: Counter[str] = field(default_factory=Counter)
     chains: Counter[str] = field(default_factory=Counter)
     examples: list[str] = field(default_factory=list)
+
+    @property
+    def tried(self) -> int:
+        """Claims that something at hand could have refuted."""
+        return self.claims.total() - self.untried.total()
 
     @property
     def wrong(self) -> int:
@@ -65,6 +74,7 @@ class Auditor:
         self._expert = expert
         self._texts: list[tuple[str, str]] = []
         self._looked = ""
+        self._ending: set[str] = set()
         self._known: dict[str, set[str]] = {}
         self._kinds: dict[tuple[str, int], set[str]] = {}
 
@@ -87,8 +97,11 @@ class Auditor:
         self._known[task_id] = adversary.names
 
     def _ends(self, action: str) -> bool:
-        """Whether an action would end the episode; such are not said, or there would be little to audit."""
-        return self._tried(action)[1]
+        """Whether an action would end the episode; such are not said, or there would be little to audit.
+
+        It is tried, which may cost a replay, only where an action with the same first word ended an episode before.
+        """
+        return _first_word(action) in self._ending and self._tried(action)[1]
 
     def _walk(self, adversary: Adversary) -> None:
         """One step that leads on: the oracle's, an allowed one, or anything offered."""
@@ -105,6 +118,8 @@ class Auditor:
         shown, _, _, _, info = self._wrapped.step(action)
         if info["interface_error"]:
             self.findings.blame("broken", f"{action}: {info['interface_error']}")
+        if self._env.over:
+            self._ending.add(_first_word(action))
         raw = info["raw_observation"] or ""
         self._texts.append((action, raw))
         adversary.said.append(action)
@@ -160,15 +175,21 @@ class Auditor:
         if self._env.over and claim.kind in ("do", "write", "already", "after"):
             return
         self.findings.claims[claim.kind] += 1
-        if not self._holds(claim, adversary):
+        holds = self._holds(claim, adversary)
+        self.findings.untried[claim.kind] += holds is None
+        if holds is False:
             self.findings.blame(claim.kind, f"{self._env.info(None)['task_id']} {context}: {tuple(claim)}")
 
-    def _holds(self, claim: Claim, adversary: Adversary) -> bool:
+    def _holds(self, claim: Claim, adversary: Adversary) -> bool | None:
+        """Whether a claim holds here; None where nothing at hand could refute it. What comes after "then" is tried by
+        the chain that obeys, and what "some" tasks understand is not told by this one."""
         earlier = "\n".join(text for _, text in self._texts).lower()
         if claim.kind in ("do", "write"):
             return self._taken(claim.says)
-        if claim.kind == "then":
-            return True  # held against the end of the chain
+        if claim.kind in ("then", "some"):
+            return None
+        if claim.kind in ("forms", "only"):
+            return self._forms_hold(claim, adversary.allowed)
         if claim.kind == "already":
             return self._is_so(claim.about, adversary)
         if claim.kind == "unseen":
@@ -183,16 +204,30 @@ class Auditor:
             return _mentions(shown, claim.about) and _mentions(shown, claim.says)
         if claim.kind == "alone":
             names = re.findall(r'"([^"]*)"', claim.about)
-            return all(_mentions(earlier + self._looked, name) for name in names)
-        if claim.kind == "forms":
-            return True if not adversary.allowed else self._all_forms(claim, adversary.allowed)
+            if not all(_mentions(earlier + self._looked, name) for name in names):
+                return False
+            taken = [self._is_name(name) for name in names]
+            return False if False in taken else None if None in taken else True
         return False
 
-    def _all_forms(self, claim: Claim, allowed: Sequence[str]) -> bool:
-        """Whether every allowed action has one of the forms."""
+    def _forms_hold(self, claim: Claim, allowed: Sequence[str]) -> bool | None:
+        """Whether the forms that are told are known here or, if `only` they are, all that is allowed or offered has one
+        of them. Where actions are allowed one by one, a form that none of them has may still be known."""
         told = set(re.findall(r"`([^`]*)`", claim.about))
-        letters = ("X", "Y", "Z")
-        return all(_lettered(action, letters) in told for action in allowed)
+        offered = self._env.offered()
+        known = {written(one, LETTERS) for one in offered.templates} if offered is not None else set()
+        if claim.kind == "forms":
+            return told <= known if known else None
+        here = known | {_lettered(action) for action in allowed}
+        return here <= told if here else None
+
+    def _is_name(self, name: str) -> bool | None:
+        """Whether the engine takes a name alone in some form that it offers; None where it is not in sight."""
+        offered = self._env.offered()
+        if offered is None or self._env.over or not _mentions("\n".join(self._views()).lower(), name):
+            return None
+        forms = [one for one in offered.templates if one.count("{") == 1]
+        return any(self._taken(written(form, [name])) for form in forms)
 
     def _taken(self, action: str) -> bool:
         """Whether the engine takes an action here; tried in a fork."""
@@ -229,11 +264,15 @@ class Auditor:
         return tuple(self._env.probe(view) for view in views) if not self._env.over else ()
 
 
+def _first_word(action: str) -> str:
+    return next(iter(action.lower().split()), "")
+
+
 def _mentions(text: str, name: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(name.lower())}(?!\w)", text) is not None
 
 
-def _lettered(action: str, letters: Sequence[str]) -> str:
+def _lettered(action: str) -> str:
     """An action with its names replaced by letters."""
-    rest = iter(letters)
+    rest = iter(LETTERS)
     return re.sub(NAME, lambda _: next(rest, "?"), action)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
-Kind = Literal["do", "then", "write", "already", "unseen", "after", "elsewhere", "alone", "forms", "unread"]
+Kind = Literal[
+    "do", "then", "write", "already", "unseen", "after", "elsewhere", "alone", "forms", "only", "some", "unread"
+]
 
 _QUOTED = r"`([^`]*)`"
 _SENTENCES: tuple[tuple[Kind, str], ...] = (
@@ -17,7 +19,9 @@ _SENTENCES: tuple[tuple[Kind, str], ...] = (
     ("after", rf"{_QUOTED} was last seen after {_QUOTED}\."),
     ("elsewhere", rf"{_QUOTED} is not here; it was last seen at ([^.`]*)\."),
     ("alone", r'Words around a name are not understood: here ("[^.`]*") must stand alone\.'),
-    ("forms", rf"(?:The environment knows only these forms: |Write )({_QUOTED}(?:(?:, | or ){_QUOTED})*)\."),
+    ("forms", rf"(?:The environment knows these forms: |Write )({_QUOTED}(?:(?:, | or ){_QUOTED})*)\."),
+    ("only", rf"The environment knows only these forms: ({_QUOTED}(?:, {_QUOTED})*)\."),
+    ("some", rf"Some tasks understand ({_QUOTED}(?: or {_QUOTED})*), not all\."),
 )
 
 
@@ -26,7 +30,8 @@ class Claim(NamedTuple):
 
     `do`: that step first; `then`, `write`: that action instead; `already`: "" (it is so); `unseen`: the names like it
     that were seen; `after`: the action after which it was seen; `elsewhere`: the place; `alone`: "" (the names are in a
-    row); `forms`: the forms in a row; `unread`: text that was not understood.
+    row); `forms`, `only`, `some`: the forms in a row, all of which are known here, that are all, or that some tasks
+    know; `unread`: text that was not understood.
     """
 
     kind: Kind
@@ -41,7 +46,7 @@ def read_claims(message: str) -> list[Claim]:
     for kind, pattern in _SENTENCES:
         for found in re.finditer(pattern, message):
             groups = [group or "" for group in found.groups()]
-            about, says = (groups[0], groups[1] if len(groups) > 1 and kind != "forms" else "")
+            about, says = (groups[0], groups[1] if len(groups) > 1 and kind not in ("forms", "only", "some") else "")
             if kind == "write" or kind == "do":
                 about, says = groups[0], groups[1]
             if kind == "then":

@@ -24,10 +24,20 @@ BARE_IN_WORDS = "A thing is named by the words that the engine has for it, witho
 """The rule about names with further words."""
 
 
+def sure_in_words(templates: list[str]) -> str:
+    """The rule about forms that take any name at hand."""
+    return "Whatever is in sight can be named in " + runtime.listed(templates)
+
+
 def rules_text(spec: dict[str, Any]) -> str:
     """What `InferRules` tells an agent up front."""
     lines = ["Learned by experiment in this environment:"]
-    lines.append("- Only these forms are understood: " + runtime.listed(spec["templates"]))
+    lines.append("- These forms are understood: " + runtime.listed(spec["always"]))
+    rare = [template for template in spec["templates"] if template not in spec["always"]]
+    if rare:
+        lines.append("- Some tasks understand these too: " + runtime.listed(rare))
+    if spec["sure"]:
+        lines.append(f"- {sure_in_words(spec['sure'])}")
     for text in spec["uninformative"]:
         lines.append(f'- "{text}" means that the action was refused; it does not say why')
     lines += [f"- {form_in_words(form, template)}" for form, template in sorted(spec["forms"].items())]

@@ -14,16 +14,17 @@ from typing import Any
 from align_echo.align.probe.findings import WRONG, nothing_found
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.offered import runtime
-from align_echo.align.probe.offered.emit import BARE_IN_WORDS, form_in_words, reach_in_words
+from align_echo.align.probe.offered.emit import BARE_IN_WORDS, form_in_words, reach_in_words, sure_in_words
 from align_echo.align.probe.offered.survey import Survey, often, survey_task
-from align_echo.align.probe.offered.trials import BARE, REACH, Verdicts, try_bare_names, try_on_fresh
+from align_echo.align.probe.offered.trials import BARE, REACH, SURE, Verdicts, try_bare_names, try_on_fresh
 from align_echo.align.probe.offered.wording import Form, learn_forms, lifted, lifted_sayings, refused_sayings
 from align_echo.types import Evidence, Misalignment, Trajectory
 
 Spec = dict[str, Any]
 
 EMPTY: Spec = {
-    **{part: [] for part in ("uninformative", "templates", "views", "places", "movers", "names", "before", "after")},
+    **{part: [] for part in ("uninformative", "templates", "always", "sure", "views", "places", "movers")},
+    **{part: [] for part in ("names", "before", "after")},
     "forms": {},
     "travel": "",
     "bare": False,
@@ -34,6 +35,9 @@ MIN_ACTIONS = 5
 MIN_KINDS = 2
 MIN_TESTS = 3
 MIN_PRECISION = 0.9
+MIN_SURE = 20
+"""So often, and never refused, a template must have been taken with names at hand to be promised with any."""
+
 MIN_DONE = 2
 """A form's rewriting must have done something in so many cases of tasks that it was not learned from."""
 THOROUGH_TASKS = 2
@@ -93,6 +97,7 @@ def analyze(
     candidate = {**spec, "forms": {**spec["forms"], **{form: found.reading for form, found in forms.items()}}}
     untouched = [task_id for task_id in fresh if task_id not in tasks][:FRESH_TASKS]
     verdicts = try_on_fresh(lab, survey, candidate, untouched, rng)
+    spec = {**spec, "always": _always(before, survey)}
     elsewhere = [one for one in refused if one[0].task_id not in survey.tasks]
     try_bare_names(lab, survey, {**spec, "names": sorted(surveyed)}, elsewhere, verdicts)
     say(f"{len(untouched)} fresh tasks played ({lab.steps} engine steps so far)")
@@ -100,6 +105,7 @@ def analyze(
         *_about_refusals(before, spec, failed),
         *_about_reach(before, spec, verdicts),
         *_about_bare_names(before, verdicts),
+        *_about_sure(before, spec, verdicts),
         *_about_forms(forms, verdicts),
         *_about_wrong_forms(spec, verdicts),
     ]
@@ -125,6 +131,8 @@ def _merged(before: Spec | None, survey: Survey) -> Spec:
     return {
         "uninformative": sorted({*old["uninformative"], *survey.uninformative}),
         "templates": sorted({*old["templates"], *survey.templates}),
+        "always": _always(before, survey),
+        "sure": old["sure"],
         "forms": old["forms"],
         "views": survey.looks() or old["views"],
         "places": sorted({*old["places"], *survey.places}),
@@ -137,13 +145,18 @@ def _merged(before: Spec | None, survey: Survey) -> Spec:
     }
 
 
+def _always(before: Spec | None, survey: Survey) -> list[str]:
+    """The templates that every task offered, in this iteration and before it."""
+    return [one for one in survey.always() if before is None or one in before["always"]]
+
+
 def resolved(spec: Spec | None, detail: Spec) -> Spec:
     """A spec with one misalignment's detail worked in."""
     if "offered" in detail:
         old = spec or EMPTY
-        return {**detail["offered"], **{part: old[part] for part in ("forms", "travel", "bare")}}
+        return {**detail["offered"], **{part: old[part] for part in ("forms", "travel", "bare", "sure")}}
     assert spec is not None, "the vocabulary comes first"
-    if "travel" in detail or "bare" in detail:
+    if not detail.keys().isdisjoint(("travel", "bare", "sure")):
         return {**spec, **detail}
     forms = {form: template for form, template in spec["forms"].items() if form != detail["form"]}
     return {**spec, "forms": {**forms, detail["form"]: detail["template"]} if detail["template"] else forms}
@@ -154,7 +167,7 @@ def resolved(spec: Spec | None, detail: Spec) -> Spec:
 
 def _about_refusals(before: Spec | None, spec: Spec, failed: Sequence[Trajectory]) -> Iterable[Misalignment]:
     """The first finding: one answer for many different refusals, and the forms that the engine offers."""
-    part = ("uninformative", "templates", "views", "places", "movers")
+    part = ("uninformative", "templates", "always", "views", "places", "movers")
     if before is not None and all(before[name] == spec[name] for name in part):
         return
     refused = [
@@ -210,6 +223,32 @@ def _about_bare_names(before: Spec | None, verdicts: Verdicts) -> Iterable[Misal
         sufficient_feedback="name the action with the bare name",
         evidence=evidence,
         detail=json.dumps({"bare": True}),
+    )
+
+
+def _about_sure(before: Spec | None, spec: Spec, verdicts: Verdicts) -> Iterable[Misalignment]:
+    """Templates that took every name at hand: the same template with the bare name may be promised."""
+    evidence = {template: verdicts.of(SURE + template) for template in spec["always"]}
+    found = [one for one, seen in evidence.items() if seen.support >= MIN_SURE and not seen.refuted]
+    old = before["sure"] if before is not None else []
+    sure = sorted({*found, *(one for one in old if one in evidence and not evidence[one].refuted)})
+    if sure == old:
+        return
+    known = [verdicts.example[SURE + one] for one in [*sure, *old] if SURE + one in verdicts.example]
+    task_id, action = known[0] if known else ("", runtime.letters((sure or old)[0]))
+    yield Misalignment(
+        task_id=task_id,
+        action_type="an action on a thing in sight, with further words around its name",
+        action=action,
+        intent=f"`{action}`",
+        rule=sure_in_words(sure) if sure else f"{WRONG}{sure_in_words(old)}",
+        sufficient_feedback="name the action with the bare name, which is understood",
+        evidence=Evidence(
+            support=sum(evidence[one].support for one in sure),
+            refuted=sum(verdicts.refuted[SURE + one] for one in old),
+            tasks=max((evidence[one].tasks for one in sure), default=0),
+        ),
+        detail=json.dumps({"sure": sure}),
     )
 
 

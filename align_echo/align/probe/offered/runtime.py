@@ -3,11 +3,12 @@
 `emit.py` copies this code into the interface it writes, and the trials run it too. Plain functions over dicts, lists
 and strings only: it runs in the sandbox.
 
-`spec` holds what was learned: "uninformative" (observations), "templates" (offered forms, "grab {0} off {1}"), "forms"
-(misused form -> template), "views" (read-only actions whose texts show what is at hand, the one that names the place
-first), "places" (their names), "travel" (the template that leads to any place, or ""), "movers" (all templates that
-lead somewhere), "names" (names that the engine took), "bare" (whether names with further words around are refused),
-"before" and "after" (the words that stand before and after names in the views; "" where none does).
+`spec` holds what was learned: "uninformative" (observations), "templates" (offered forms, "grab {0} off {1}"),
+"always" (those that every task offered), "sure" (those that took every name at hand), "forms" (misused form ->
+template), "views" (read-only actions whose texts show what is at hand, the one that names the place first), "places"
+(their names), "travel" (the template that leads to any place, or ""), "movers" (all templates that lead somewhere),
+"names" (names that the engine took), "bare" (whether names with further words around are refused), "before" and
+"after" (the words that stand before and after names in the views; "" where none does).
 """
 
 import re
@@ -145,21 +146,26 @@ def advise_on(spec: dict[str, Any], history: dict[str, Any], said: str, form: st
     """What to tell of one form with these names, of which its template may use some only.
 
     Of a name that no text has held nothing is said but that; of one that was read and is at hand nowhere, nothing. A
-    place is only somewhere to go: what else can be done with one, and where else one can go, was not learned. Nor was
-    which things a template takes: an action of its own form with bare names is not promised to be understood.
+    place is only somewhere to go: what else can be done with one, and where else one can go, was not learned. Of most
+    templates it was not learned either which things they take: an action of the template's own form with bare names is
+    promised to be understood only if the template took every name at hand. A template that some tasks lack is promised
+    nowhere.
     """
     template = spec["forms"].get(form, form)
     used = [name for number, name in enumerate(names) if "{" + str(number) + "}" in template]
     for name in used:
         if not known(spec, history, name):
             return "" if mentions(history["text"], name) else f"Nothing called `{name}` was seen so far."
+    if template in spec["templates"] and template not in spec["always"]:
+        return some_tasks([template])
     if any((name in spec["places"]) != (template in spec["movers"]) for name in used):
         return ""
     if template in spec["movers"] and template != spec["travel"] and spec["travel"]:
         return f"`{said}` is not possible from here; write `{fill(spec['travel'], used[:1])}` instead."
     wanted = fill(template, names)
     rewrite = f"`{said}` is not understood; write `{wanted}` instead." if wanted != said else ""
-    if wanted != said and form == template:
+    taken = template in spec["sure"] and all(at_hand(spec, history, name) for name in used)
+    if wanted != said and form == template and not taken:
         alone = " and ".join(f'"{name}"' for name in used)
         rewrite = f"Words around a name are not understood: here {alone} must stand alone."
     step = missing_step(spec, history, template, used)
@@ -186,14 +192,20 @@ def missing_step(spec: dict[str, Any], history: dict[str, Any], template: str, n
 
 
 def suggest(spec: dict[str, Any], action: str) -> str:
-    """The forms that begin with the same word; all of them if none does."""
+    """The forms that begin with the same word; all that every task offers if none does."""
     first = action.split(" ")[0]
     same = [form for form in spec["templates"] if form.split(" ")[0] == first]
-    if same == [first]:
+    always = [form for form in same if form in spec["always"]]
+    if always == [first]:
         return f"`{action}` is not understood; write `{first}` instead."
-    if same:
-        return "Write " + " or ".join(f"`{letters(form)}`" for form in same) + "."
-    return "The environment knows only these forms: " + listed(spec["templates"]) + "."
+    if always:
+        return "Write " + " or ".join(f"`{letters(form)}`" for form in always) + "."
+    return some_tasks(same) if same else "The environment knows these forms: " + listed(spec["always"]) + "."
+
+
+def some_tasks(templates: list[str]) -> str:
+    """What is said of templates that some tasks offer."""
+    return "Some tasks understand " + " or ".join(f"`{letters(one)}`" for one in templates) + ", not all."
 
 
 def listed(templates: list[str]) -> str:

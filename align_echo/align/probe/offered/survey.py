@@ -40,7 +40,10 @@ class Survey:
 
     uninformative: Sequence[str]
     tasks: set[str] = field(default_factory=set)
-    templates: set[str] = field(default_factory=set)
+    asked: set[str] = field(default_factory=set)
+    offered: dict[str, set[str]] = field(default_factory=dict)
+    """By template, the tasks that offer it, of those that were asked."""
+
     names: set[str] = field(default_factory=set)
     before: Counter[str] = field(default_factory=Counter)
     after: Counter[str] = field(default_factory=Counter)
@@ -57,6 +60,15 @@ class Survey:
     def refused(self, state: State) -> bool:
         """Whether the engine's last answer was an uninformative one."""
         return state.observation.strip() in self.uninformative
+
+    @property
+    def templates(self) -> set[str]:
+        """All templates that any task offers."""
+        return set(self.offered)
+
+    def always(self) -> list[str]:
+        """The templates that every task offers which was asked."""
+        return sorted(template for template, tasks in self.offered.items() if tasks == self.asked)
 
     def movers(self) -> list[str]:
         """Templates that lead somewhere."""
@@ -158,7 +170,9 @@ def lead(text: str) -> str:
 
 def learn_names(lab: Lab, survey: Survey, state: State) -> None:
     """Add what the engine offers in a state."""
-    survey.templates.update(lab.offered(state).templates)
+    survey.asked.add(state.task_id)
+    for template in lab.offered(state).templates:
+        survey.offered.setdefault(template, set()).add(state.task_id)
     offered = names_in(lab, state)
     survey.names.update(offered)
     for text in view_texts(lab, state, plain_views(lab)):

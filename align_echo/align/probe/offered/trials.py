@@ -1,8 +1,9 @@
 """What was learned, on trial: on tasks it was not learned from, by doing what the interface would advise.
 
-Three claims are tested. Reach: an action that is refused here because its thing is elsewhere is understood after the
-advised way. Forms: a misworded action is refused, and its rewriting is understood. Bare names: what an agent said with
-further words around a name is understood without them. Trials run `runtime.py`, the code that advises.
+Four claims are tested. Reach: an action that is refused here because its thing is elsewhere is understood after the
+advised way. Forms: a misworded action is refused, and its rewriting is understood. Sure forms: a template takes every
+name at hand. Bare names: what an agent said with further words around a name is understood without them. Trials run
+`runtime.py`, the code that advises.
 """
 
 from __future__ import annotations
@@ -15,13 +16,17 @@ from typing import Any
 
 from align_echo.align.probe.lab import Lab, State
 from align_echo.align.probe.offered import runtime
-from align_echo.align.probe.offered.survey import Survey, names_in, survey_task, view_texts
+from align_echo.align.probe.offered.survey import Survey, compare_views, names_in, survey_task, view_texts
 from align_echo.align.probe.offered.wording import lifted
 from align_echo.types import Evidence
 
-REACH, BARE = "reach", "bare names"
+REACH, BARE, SURE = "reach", "bare names", "takes what is in sight: "
 TRIALS_PER_TASK = 4
 NAMES_TRIED = 12
+SURE_STATES = 2
+SURE_NAMES = 3
+"""States of each task, and names at hand in each, with which a template is tried."""
+
 HINTS = 3
 """How many hints in a row may shorten a name."""
 
@@ -70,6 +75,8 @@ def try_on_fresh(
         for form in sorted(spec["forms"]):
             for _ in range(TRIALS_PER_TASK // 2):
                 _try_form(lab, survey, spec, form, rng.choice(states), rng, verdicts)
+        for state in rng.sample(states, min(SURE_STATES, len(states))):
+            _try_sure(lab, survey, spec, state, rng, verdicts)
     return verdicts
 
 
@@ -131,6 +138,34 @@ def _try_form(
         if survey.refused(lab.after(state, said)):
             verdicts.count(form, state.task_id, said, held=not survey.refused(after))
             return
+
+
+def _try_sure(
+    lab: Lab, survey: Survey, spec: dict[str, Any], state: State, rng: random.Random, verdicts: Verdicts
+) -> None:
+    """Say templates with names at hand; what was refused once takes not every name, and is not tried again.
+
+    As with readings, what changed no view is not undone; a refusal counts only in the state itself.
+    """
+    history = runtime.new_history()
+    runtime.watch(spec, history, view_texts(lab, state, spec["views"]))
+    things = [name for name in spec["names"] if name not in spec["places"]]
+    names = [name for name in things if runtime.at_hand(spec, history, name)]
+    here = state
+    for template in survey.always():
+        if template.count("{") != 1 or template in spec["movers"]:
+            continue
+        for name in rng.sample(names, min(SURE_NAMES, len(names))):
+            if verdicts.refuted[SURE + template]:
+                break
+            action = runtime.fill(template, [name])
+            after = lab.after(here, action)
+            if survey.refused(after) and here is not state:
+                after = lab.after(state, action)
+            verdicts.count(SURE + template, state.task_id, action, held=not survey.refused(after))
+            if not survey.refused(after):
+                changed = after.over or runtime.asks(after.observation) or compare_views(lab, survey, here, after)
+                here = state if changed else after
 
 
 def try_bare_names(

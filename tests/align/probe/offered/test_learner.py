@@ -17,8 +17,8 @@ from align_echo.interface import check_source, identity
 from align_echo.rollout import base_env, run_tasks
 from align_echo.types import AgentReply, AgentView
 from align_echo.wrappers.align_wrapper import AlignWrapper
-from align_echo.wrappers.text_env import EngineState
-from tests.annex_env import CONTRACT, PLACES, TASK_IDS, THINGS, AnnexEnv
+from align_echo.wrappers.text_env import EngineState, Offered
+from tests.annex_env import CONTRACT, PLACES, REFUSED, TASK_IDS, THINGS, AnnexEnv
 
 
 class Bumbler:
@@ -85,8 +85,44 @@ def test_misworded_forms_are_read_by_what_they_would_change(found):
 
 def test_every_rule_held_on_tasks_it_was_not_learned_from(found):
     rules = found[2][1:]
-    assert len(rules) == 3
+    assert len(rules) == 4
     assert all(one.evidence.support >= 3 and one.evidence.precision >= 0.9 for one in rules)
+
+
+def test_forms_that_take_whatever_is_in_sight_are_found(found):
+    assert spec_of(found)["sure"] == ["grasp {0}", "ping {0}"]
+    assert "- Whatever is in sight can be named in `grasp X`, `ping X`" in found[3].source.replace("\\n", "\n")
+
+
+def test_a_form_that_takes_most_of_what_is_in_sight_is_not_promised():
+    class Deaf(AnnexEnv):
+        def _act(self, action: str) -> EngineState:
+            return self._answer(REFUSED) if action == "ping clock" else super()._act(action)
+
+    failed = [one for one in run_tasks(Deaf, Bumbler(), TASK_IDS[:16], split="train") if not one.won]
+    backend = ProbeBackend(lambda: Deaf(step_limit=10**6), TASK_IDS[16:], seed=1)
+    interface = backend.optimize(backend.analyze(failed, [], identity(CONTRACT)), identity(CONTRACT))
+    spec = read_spec(interface.source)
+    assert spec is not None
+    assert spec["sure"] == ["grasp {0}"]
+
+
+def test_forms_that_some_tasks_lack_are_told_apart(found):
+    class Uneven(AnnexEnv):
+        def offered(self) -> Offered:
+            every = super().offered()
+            lacks = int(self.info(None)["task_id"].split("/")[1]) % 3 == 0
+            return Offered(tuple(one for one in every.templates if not (lacks and one == "ping {0}")), every.names)
+
+    failed = [one for one in run_tasks(Uneven, Bumbler(), TASK_IDS[:16], split="train") if not one.won]
+    backend = ProbeBackend(lambda: Uneven(step_limit=10**6), TASK_IDS[16:], seed=1)
+    interface = backend.optimize(backend.analyze(failed, [], identity(CONTRACT)), identity(CONTRACT))
+    spec = read_spec(interface.source)
+    assert spec is not None
+    assert set(spec["templates"]) - set(spec["always"]) == {"ping {0}"}
+    assert spec_of(found)["templates"] == spec_of(found)["always"]
+    assert "- Some tasks understand these too: `ping X`" in interface.source.replace("\\n", "\n")
+    assert "only these" not in interface.source
 
 
 def test_the_source_runs_in_the_sandbox_and_its_advice_works(found):

@@ -22,6 +22,8 @@ from align_echo.align.probe.offered.runtime import (
 SPEC: dict[str, Any] = {
     "uninformative": ["Eh?"],
     "templates": ["beam {0}", "grasp {0}", "lodge {0} on {1}", "rest", "stroll {0}"],
+    "always": ["beam {0}", "grasp {0}", "lodge {0} on {1}", "rest", "stroll {0}"],
+    "sure": [],
     "forms": {"grasp {0} off {1}": "grasp {0}", "stick {0} on {1}": "lodge {0} on {1}"},
     "views": ["peer", "pockets"],
     "places": ["attic", "north attic", "roof"],
@@ -69,8 +71,28 @@ def test_a_refusal_is_explained(history: dict[str, Any], action: str, said: str)
 
 def test_a_verb_of_no_form_gets_all_forms(history: dict[str, Any]):
     assert advise(SPEC, history, "juggle tin") == (
-        "The environment knows only these forms: `beam X`, `grasp X`, `lodge X on Y`, `rest`, `stroll X`."
+        "The environment knows these forms: `beam X`, `grasp X`, `lodge X on Y`, `rest`, `stroll X`."
     )
+
+
+def test_of_a_form_that_some_tasks_lack_nothing_else_is_said(history: dict[str, Any]):
+    spec = {**SPEC, "always": ["beam {0}", "grasp {0}", "rest", "stroll {0}"]}
+    some = "Some tasks understand `lodge X on Y`, not all."
+    for action in ("lodge the tin on the stool", "lodge tin on lamp", "stick tin on stool", "lodge"):
+        assert advise(SPEC, history, action) != some
+        assert advise(spec, history, action) == some
+    assert advise(spec, history, "lodge teapot on stool") == "Nothing called `teapot` was seen so far."
+    assert advise(spec, history, "juggle tin").endswith("forms: `beam X`, `grasp X`, `rest`, `stroll X`.")
+
+
+def test_a_form_that_takes_whatever_is_in_sight_is_promised_with_it(history: dict[str, Any]):
+    spec = {**SPEC, "sure": ["grasp {0}"]}
+    said = "grasp the stool over there"
+    assert advise(spec, history, said) == f"`{said}` is not understood; write `grasp stool` instead."
+    away = advise(spec, history, "grasp the lamp over there")
+    assert "`beam north attic` first" in away
+    assert "alone" in away
+    assert "write" not in away
 
 
 def test_case_and_spaces_do_not_matter(history: dict[str, Any]):
