@@ -3,6 +3,10 @@
 import re
 
 SPEC = {'after': ['', 'door', 'is', 'to'],
+ 'always': ['activate {0}', 'close {0}', 'deactivate {0}', 'dunk {0} in {1}', 'eat {0}', 'flush {0}',
+            'focus on {0}', 'go {0}', 'inventory', 'look around', 'look at {0}', 'look in {0}', 'mix {0}',
+            'move {0} to {1}', 'open {0}', 'pick up {0}', 'pour {0} in {1}', 'put down {0}', 'read {0}', 'task',
+            'teleport {0}', 'use {0} on {1}', 'wait', 'wait1'],
  'bare': True,
  'before': ['', 'a', 'an', 'called', 'glass', 'temperature', 'the'],
  'forms': {'go to {0}': 'teleport {0}', 'pick up {0} from {1}': 'pick up {0}', 'take {0} from {1}': 'pick up {0}'},
@@ -110,6 +114,8 @@ SPEC = {'after': ['', 'door', 'is', 'to'],
            'wood', 'workshop', 'yellow box', 'yellow light bulb', 'yellow paint', 'yellow wire'],
  'places': ['art studio', 'bathroom', 'bedroom', 'foundry', 'greenhouse', 'hallway', 'kitchen', 'living room',
             'outside', 'workshop'],
+ 'sure': ['activate {0}', 'close {0}', 'deactivate {0}', 'eat {0}', 'flush {0}', 'focus on {0}', 'look at {0}',
+          'look in {0}', 'mix {0}', 'open {0}', 'pick up {0}', 'put down {0}', 'read {0}'],
  'templates': ['activate {0}', 'close {0}', 'connect {0} to {1}', 'deactivate {0}', 'disconnect {0}',
                'dunk {0} in {1}', 'eat {0}', 'flush {0}', 'focus on {0}', 'go {0}', 'inventory', 'look around',
                'look at {0}', 'look in {0}', 'mix {0}', 'move {0} to {1}', 'open {0}', 'pick up {0}',
@@ -250,21 +256,26 @@ def advise_on(spec, history, said, form, names):
     """What to tell of one form with these names, of which its template may use some only.
 
     Of a name that no text has held nothing is said but that; of one that was read and is at hand nowhere, nothing. A
-    place is only somewhere to go: what else can be done with one, and where else one can go, was not learned. Nor was
-    which things a template takes: an action of its own form with bare names is not promised to be understood.
+    place is only somewhere to go: what else can be done with one, and where else one can go, was not learned. Of most
+    templates it was not learned either which things they take: an action of the template's own form with bare names is
+    promised to be understood only if the template took every name at hand. A template that some tasks lack is promised
+    nowhere.
     """
     template = spec['forms'].get(form, form)
     used = [name for number, name in enumerate(names) if '{' + str(number) + '}' in template]
     for name in used:
         if not known(spec, history, name):
             return '' if mentions(history['text'], name) else f'Nothing called `{name}` was seen so far.'
+    if template in spec['templates'] and template not in spec['always']:
+        return some_tasks([template])
     if any(((name in spec['places']) != (template in spec['movers']) for name in used)):
         return ''
     if template in spec['movers'] and template != spec['travel'] and spec['travel']:
         return f"`{said}` is not possible from here; write `{fill(spec['travel'], used[:1])}` instead."
     wanted = fill(template, names)
     rewrite = f'`{said}` is not understood; write `{wanted}` instead.' if wanted != said else ''
-    if wanted != said and form == template:
+    taken = template in spec['sure'] and all((at_hand(spec, history, name) for name in used))
+    if wanted != said and form == template and (not taken):
         alone = ' and '.join((f'"{name}"' for name in used))
         rewrite = f'Words around a name are not understood: here {alone} must stand alone.'
     step = missing_step(spec, history, template, used)
@@ -291,14 +302,20 @@ def missing_step(spec, history, template, names):
 
 
 def suggest(spec, action):
-    """The forms that begin with the same word; all of them if none does."""
+    """The forms that begin with the same word; all that every task offers if none does."""
     first = action.split(' ')[0]
     same = [form for form in spec['templates'] if form.split(' ')[0] == first]
-    if same == [first]:
+    always = [form for form in same if form in spec['always']]
+    if always == [first]:
         return f'`{action}` is not understood; write `{first}` instead.'
-    if same:
-        return 'Write ' + ' or '.join((f'`{letters(form)}`' for form in same)) + '.'
-    return 'The environment knows only these forms: ' + listed(spec['templates']) + '.'
+    if always:
+        return 'Write ' + ' or '.join((f'`{letters(form)}`' for form in always)) + '.'
+    return some_tasks(same) if same else 'The environment knows these forms: ' + listed(spec['always']) + '.'
+
+
+def some_tasks(templates):
+    """What is said of templates that some tasks offer."""
+    return 'Some tasks understand ' + ' or '.join((f'`{letters(one)}`' for one in templates)) + ', not all.'
 
 
 def listed(templates):
@@ -311,7 +328,7 @@ def letters(template):
     return fill(template, ['X', 'Y', 'Z'])
 
 def InferRules(init_obs, task):
-    return 'Learned by experiment in this environment:\n- Only these forms are understood: `activate X`, `close X`, `connect X to Y`, `deactivate X`, `disconnect X`, `dunk X in Y`, `eat X`, `flush X`, `focus on X`, `go X`, `inventory`, `look around`, `look at X`, `look in X`, `mix X`, `move X to Y`, `open X`, `pick up X`, `pour X in Y`, `put down X`, `read X`, `task`, `teleport X`, `use X on Y`, `wait`, `wait1`\n- "No known action matches that input." means that the action was refused; it does not say why\n- Write `teleport X` instead of `go to X`\n- Write `pick up X` instead of `pick up X from Y`\n- Write `pick up X` instead of `take X from Y`\n- An action is refused when a thing it names is not in sight here: `teleport the place where it was seen` first\n- Places: art studio, bathroom, bedroom, foundry, greenhouse, hallway, kitchen, living room, outside, workshop\n- A thing is named by the words that the engine has for it, without any others around them\n- What is in sight: `look around`, `inventory`'
+    return 'Learned by experiment in this environment:\n- These forms are understood: `activate X`, `close X`, `deactivate X`, `dunk X in Y`, `eat X`, `flush X`, `focus on X`, `go X`, `inventory`, `look around`, `look at X`, `look in X`, `mix X`, `move X to Y`, `open X`, `pick up X`, `pour X in Y`, `put down X`, `read X`, `task`, `teleport X`, `use X on Y`, `wait`, `wait1`\n- Some tasks understand these too: `connect X to Y`, `disconnect X`\n- Whatever is in sight can be named in `activate X`, `close X`, `deactivate X`, `eat X`, `flush X`, `focus on X`, `look at X`, `look in X`, `mix X`, `open X`, `pick up X`, `put down X`, `read X`\n- "No known action matches that input." means that the action was refused; it does not say why\n- Write `teleport X` instead of `go to X`\n- Write `pick up X` instead of `pick up X from Y`\n- Write `pick up X` instead of `take X from Y`\n- An action is refused when a thing it names is not in sight here: `teleport the place where it was seen` first\n- Places: art studio, bathroom, bedroom, foundry, greenhouse, hallway, kitchen, living room, outside, workshop\n- A thing is named by the words that the engine has for it, without any others around them\n- What is in sight: `look around`, `inventory`'
 
 
 def WrapStep(env, init_obs, task, agent_action, logger):
