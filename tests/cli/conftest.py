@@ -34,6 +34,15 @@ def run(capsys) -> Run:
 
 
 @pytest.fixture
+def few_fresh_tasks(monkeypatch) -> None:
+    """The probe tests what it learned on few tasks, which takes seconds where it takes minutes."""
+    from align_echo.cli import generate_interface
+
+    fresh = generate_interface.fresh_tasks
+    monkeypatch.setattr(generate_interface, "fresh_tasks", lambda *given: fresh(*given)[:9])
+
+
+@pytest.fixture
 def stop_after_first_episode(monkeypatch) -> list[bool]:
     """Ctrl-C once the first episode of the test has ended. Holds what ended, for counting."""
     from align_echo.cli.console import Display

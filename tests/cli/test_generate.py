@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import align_echo
-from align_echo.cli import generate_interface as generating
 from align_echo.evaluate.comparison import Comparison
 from align_echo.interface import identity
 from align_echo.models import Call
@@ -26,10 +25,8 @@ LEARN = [*GENERATE[:-1], "6"]
 """Two games are enough to see what the command line does, six for the probe to find something."""
 
 
-def test_the_probe_writes_an_interface_that_evaluate_takes(run, monkeypatch):
+def test_the_probe_writes_an_interface_that_evaluate_takes(run, few_fresh_tasks):
     """The whole of `make demo`, smaller: fewer games to learn on, and fewer to test the rules on."""
-    fresh = generating.fresh_tasks
-    monkeypatch.setattr(generating, "fresh_tasks", lambda *given: fresh(*given)[:9])
     status, out, err = run(*LEARN, "--out", "run")
     assert status == 0, err
     assert "auto: no language model is configured" in out
@@ -47,7 +44,7 @@ def test_the_probe_writes_an_interface_that_evaluate_takes(run, monkeypatch):
     assert "made by probe" in out
 
 
-def test_a_stopped_run_goes_on_and_ends_as_an_uninterrupted_one(run, stop_after_first_episode):
+def test_a_stopped_run_goes_on_and_ends_as_an_uninterrupted_one(run, few_fresh_tasks, stop_after_first_episode):
     status, _, err = run(*GENERATE, "--out", "run")
     assert status == 130
     assert err.splitlines()[-1].endswith("--resume --out run")

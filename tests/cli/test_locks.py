@@ -17,7 +17,10 @@ ALFWORLD = ("--env", "alfworld", "--agent", "novice")
 VERBS = {
     "evaluate": ("evaluate", *ALFWORLD, "--tasks", "2"),
     "grid": ("grid", *ALFWORLD, "--interface", "probe", "--tasks", "2"),
-    "generate-interface": ("generate-interface", *ALFWORLD, "--iterations", "1", "--tasks-per-iteration", "2"),
+    "generate-interface": (
+        *("generate-interface", "--env", "webshop", "--agent", "novice"),
+        *("--iterations", "1", "--tasks-per-iteration", "2"),
+    ),
     "collect": ("critic", "collect", "--env", "alfworld", "--model", "pocket", "--tasks", "1", "--candidates", "2"),
     "flywheel": ("critic", "flywheel", "--env", "alfworld", "--model", "pocket", "--tasks", "2", "--test-tasks", "2"),
     "train": ("train", "--method", "grpo", "--env", "alfworld", "--model", "model"),
