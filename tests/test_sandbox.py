@@ -188,7 +188,7 @@ def test_one_thread_can_hold_more_sessions_than_there_are_cores():
 def test_sessions_that_nobody_closed_give_their_worker_back():
     text = prepare(identity_source(CONTRACT), CONTRACT)
     workers = set()
-    for _ in range(20):
+    for _ in range(8):
         session = Sandbox().open(text, CONTRACT, "", "", answer)
         assert session._worker.session is not None
         workers.add(session._worker.session.worker_pid)
