@@ -3,53 +3,79 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Any
 
+from align_echo.errors import ModelError
 from align_echo.models.local.engine import Reply, Request
 from align_echo.models.local.slot_attention import Part
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Asked:
-    """A request and who waits for it; `again`: a step failed with it before."""
+    """A request, who waits for it, and the log-probabilities of what was drawn for it so far.
+
+    `most` is how many tokens it may be drawn; `again`: a step failed with it before.
+    """
 
     request: Request
     future: Future[Reply]
-    again: bool = False
-
-
-@dataclass
-class Row:
-    """A request in its slot. `ids` is its context and what was drawn so far; the slot holds the first `done`."""
-
-    asked: Asked
-    slot: int
-    done: int
-    ids: list[int]
     most: int
-    dice: random.Random
+    again: bool = False
     logprobs: list[float] = field(default_factory=list)
     choices: tuple[float, ...] = ()
 
-    @property
-    def request(self) -> Request:
-        return self.asked.request
-
-    @property
-    def drawn(self) -> list[int]:
-        return self.ids[len(self.request.ids) :]
+    def __post_init__(self) -> None:
+        self.dice = random.Random(self.request.sampling.seed)
 
     @property
     def wanted(self) -> tuple[int, ...]:
         """The token ids of which the next position's log-probabilities are asked for."""
         return () if self.logprobs else self.request.sampling.choices
 
+
+@dataclass(eq=False)
+class Row:
+    """Requests with one context and one adapter for which the same tokens were drawn so far: they share a slot.
+
+    `ids` is the context and what was drawn; the slot holds the first `done`. `slot` is -1 as long as there is none.
+    """
+
+    asked: list[Asked]
+    ids: list[int]
+    slot: int = -1
+    done: int = 0
+
+    @property
+    def adapter(self) -> str:
+        return self.asked[0].request.adapter
+
+    @property
+    def context(self) -> tuple[int, ...]:
+        """What the requests began with [T]."""
+        return self.asked[0].request.ids
+
+    @property
+    def drawn(self) -> list[int]:
+        return self.ids[len(self.context) :]
+
     @property
     def reading(self) -> bool:
         """Whether a part of the context is still to be computed."""
-        return self.done < len(self.request.ids)
+        return self.done < len(self.context)
+
+    @property
+    def futures(self) -> list[Future[Reply]]:
+        return [one.future for one in self.asked]
+
+    def leave_cancelled(self) -> None:
+        """Requests that were cancelled meanwhile leave the row."""
+        cancelled = [one for one in self.asked if one.future.cancelled()]
+        for one in cancelled:
+            self.asked.remove(one)
+            one.future.set_running_or_notify_cancel()
 
 
 def parts_of(rows: Sequence[Row], most: int) -> list[tuple[Row, Part]]:
@@ -63,3 +89,10 @@ def parts_of(rows: Sequence[Row], most: int) -> list[tuple[Row, Part]]:
                 parts.append((row, Part(row.slot, row.done, ids)))
                 most -= len(ids)
     return parts
+
+
+def fail(futures: Iterable[Future[Any]], error: ModelError) -> None:
+    """End futures with an error, unless they were cancelled."""
+    for future in futures:
+        if future.set_running_or_notify_cancel():
+            future.set_exception(error)

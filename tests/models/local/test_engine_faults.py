@@ -139,6 +139,30 @@ def test_a_cancelled_request_is_drawn_no_further_whether_under_way_or_waiting(re
     running.close()
 
 
+def test_of_replies_computed_as_one_a_cancelled_one_ends_alone(engine, reference, monkeypatch):
+    forward, steps, begun, hold = engine._model.forward, [], threading.Event(), threading.Event()
+
+    def counted(**options):
+        steps.append(options["input_ids"].shape[1])
+        begun.set()
+        hold.wait(WAIT)
+        return forward(**options)
+
+    monkeypatch.setattr(engine._model, "forward", counted)
+    gone, stays = Request(SHARED, Sampling(0.0, max_tokens=400)), Request(SHARED, Sampling(0.0, max_tokens=9))
+    gate = threading.Event()
+    changing = threading.Thread(target=engine.update, args=(lambda model: gate.wait(WAIT),))
+    changing.start()
+    futures = [engine.submit(gone), engine.submit(stays)]
+    gate.set()
+    assert begun.wait(WAIT)
+    assert futures[0].cancel()
+    hold.set()
+    assert futures[1].result(WAIT).ids == plain_reply(reference, stays)
+    assert sum(steps) == len(SHARED) + 8
+    changing.join()
+
+
 def test_whoever_works_under_a_halt_stops_waiting_when_it_is_set(engine):
     halt, begun = Halt(), threading.Event()
     ended: list[BaseException | None] = []

@@ -21,7 +21,7 @@ from transformers import (
 )
 
 from align_echo.errors import ContextOverflowError, ModelError, UsageError
-from align_echo.models.local.engine import Request, Sampling
+from align_echo.models.local.engine import Reply, Request, Sampling
 from align_echo.models.local.transformers_engine import TransformersEngine
 from tests.models.local.plain_loop import logprobs_of, plain_reply
 from tests.models.local.tiny import tiny_encoder, tiny_model
@@ -155,6 +155,49 @@ def test_requests_that_come_together_read_a_shared_opening_once(monkeypatch):
     running = engine_of(tiny_model(), step_tokens=64)
     computed = count_tokens(running, monkeypatch)
     opening = tuple(range(3, 203))
+    together(running, [Request((*opening, one), Sampling(max_tokens=1)) for one in range(3, 7)])
+    assert sum(computed) == 201 + 3
+    running.close()
+
+
+def test_replies_to_one_context_are_computed_once_until_they_differ(monkeypatch, reference):
+    running = engine_of(tiny_model(), step_tokens=64)
+    computed = count_tokens(running, monkeypatch)
+    context = tuple(range(3, 203))
+    asked = [Request(context, Sampling(temperature=0.0, max_tokens=most)) for most in (6, 6, 2, 6)]
+    replies = together(running, asked)
+    assert [reply.ids for reply in replies] == [plain_reply(reference, one) for one in asked]
+    assert sum(computed) == 200 + 5
+    computed.clear()
+    apart = [Request((*context, 9), Sampling(top_k=2, max_tokens=4, seed=seed)) for seed in range(4)]
+    drawn = [reply.ids for reply in together(running, apart)]
+    assert drawn == [plain_reply(reference, one) for one in apart]
+    begun = {ids[:length] for ids in drawn for length in range(1, 4)}
+    assert len({ids[:1] for ids in drawn}) < len(set(drawn)), "some part only after their first token"
+    assert sum(computed) == 201 + len(begun), "a token for each beginning that some reply has"
+    running.close()
+
+
+@settings(max_examples=20)
+@given(samplings=st.lists(draws(), min_size=2, max_size=9), tail=st.lists(st.integers(3, 280), max_size=30))
+def test_replies_to_one_context_are_those_of_a_plain_loop_even_with_few_slots(few_slots, reference, samplings, tail):
+    asked = [Request((*SHARED, *tail), sampling) for sampling in samplings]
+    replies = together(few_slots, asked)
+    for request, reply in zip(asked, replies, strict=True):
+        assert reply.ids == plain_reply(reference, request)
+        full = logprobs_of(reference, request.ids + reply.ids, request.sampling.temperature)[len(request.ids) - 1 :]
+        assert torch.allclose(torch.tensor(reply.logprobs), full, atol=1e-4, rtol=0)
+
+
+@pytest.fixture(scope="module")
+def few_slots() -> Iterator[TransformersEngine]:
+    running = engine_of(tiny_model(), slots=2)
+    yield running
+    running.close()
+
+
+def together(running: TransformersEngine, asked: list[Request]) -> list[Reply]:
+    """The replies to requests that all wait when the engine looks."""
     begun, hold = threading.Event(), threading.Event()
 
     def pause(model: PreTrainedModel) -> None:
@@ -164,13 +207,10 @@ def test_requests_that_come_together_read_a_shared_opening_once(monkeypatch):
     blocked = threading.Thread(target=running.update, args=(pause,))
     blocked.start()
     assert begun.wait(WAIT)
-    futures = [running.submit(Request(opening, Sampling(max_tokens=1, seed=seed))) for seed in range(4)]
+    futures = [running.submit(request) for request in asked]
     hold.set()
-    for future in futures:
-        future.result(WAIT)
     blocked.join()
-    assert sum(computed) == 200 + 3
-    running.close()
+    return [future.result(WAIT) for future in futures]
 
 
 def count_tokens(running: TransformersEngine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
