@@ -1,10 +1,10 @@
 """Follow docs/critic.md under several seeds, and measure: `python -m benchmarks.judging ENV [--seeds N]`.
 
 Fixed before it was run: the primary contrast is the best of 8 by the critic over the best of 8 by the placebo, who
-takes one of the distinct candidates at random, on all tasks of the test split: ALFWorld's in episodes won, WebShop's
-in the score. All arms draw alike (top-k 30, top-p 0.8, temperature 1); one of them is the policy after it imitated as
-many of the expert's actions as the critic had labels. Hours on two cores; a study that was stopped goes on with the
-same command. Writes `summary.json` into --out; the last line is one JSON object.
+takes one of the distinct candidates at random, on tasks of the test split: 134 games of ALFWorld in episodes won, 200
+goals of WebShop in the score. All arms draw alike (top-k 30, top-p 0.8, temperature 1); one of them is the policy after
+it imitated as many of the expert's actions as the critic had labels. Hours on two cores; a study that was stopped goes
+on with the same command. Writes `summary.json` into --out; the last line is one JSON object.
 """
 
 from __future__ import annotations

@@ -31,11 +31,13 @@ DRAWN = ("--top-k", "30", "--top-p", "0.8")
 
 @dataclass(frozen=True)
 class Study:
-    """The critic is put on trial on tasks of `trial`; `episodes` tasks of `split` are played to the end. The primary
-    contrast is the critic of 8 over the placebo of 8 in `primary`, on those.
+    """Critic and imitation learn from `training`, the critic is put on trial on tasks of `trial`, and `episodes` tasks
+    of `split` are played to the end; the splits share no task. The primary contrast is the critic of 8 over the placebo
+    of 8 in `primary`, on those.
     """
 
     env: str
+    training: str
     trial: str
     split: str
     episodes: int
@@ -45,8 +47,8 @@ class Study:
 STUDIES = {
     one.env: one
     for one in (
-        Study("alfworld", "valid_seen", "valid_unseen", episodes=134, primary="success"),
-        Study("webshop", "eval", "test", episodes=500, primary="score"),
+        Study("alfworld", "train", "valid_seen", "valid_unseen", episodes=134, primary="success"),
+        Study("webshop", "train", "eval", "test", episodes=200, primary="score"),
     )
 }
 
@@ -59,7 +61,7 @@ def collections(study: Study, seed: int, home: Path) -> list[Job]:
     """What the critic learns from, and what it is put on trial on."""
     common = ("critic", "collect", "--env", study.env, "--model", "pocket", "--states", "mixed")
     return [
-        _made("collection", seed, home / "collected", *common, "--tasks", "200"),
+        _made("collection", seed, home / "collected", *common, "--split", study.training, "--tasks", "200"),
         _made("collection to test", seed, home / "to-test", *common, "--split", study.trial, "--tasks", "60"),
     ]
 
@@ -82,10 +84,12 @@ def imitation(study: Study, seed: int, home: Path) -> Job:
     config = {
         "base": "sft",
         "env": study.env,
+        "split": study.training,
         "model": "pocket",
         "steps": labels,
         "environment_steps": labels,
         "optimising": {"schedule": "constant"},
+        "threads": 1,
     }
     file = home / "imitation.yaml"
     file.write_text(yaml.safe_dump(config), encoding="utf-8")

@@ -18,7 +18,7 @@ from benchmarks.learning.studies import Study
 START = "start"
 TEST, TEST_LAST = "test", "test-last"
 LAST_STEP = ", last step"
-COMMAND = "from align_echo.cli.main import main; main()"
+COMMAND = "import sys; from align_echo.cli.main import main; sys.exit(main())"
 
 
 @dataclass(frozen=True)

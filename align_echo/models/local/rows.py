@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -89,6 +89,17 @@ def parts_of(rows: Sequence[Row], most: int) -> list[tuple[Row, Part]]:
                 parts.append((row, Part(row.slot, row.done, ids)))
                 most -= len(ids)
     return parts
+
+
+def parted(row: Row, by_token: Mapping[int, list[Asked]]) -> list[Row]:
+    """The row for each token that was drawn after it, with the requests that it was drawn for: all in the row's slot.
+
+    The last of them goes on with the row's own list of ids, so that a row that stays whole is not copied.
+    """
+    *others, (last, alike) = by_token.items()
+    branches = [Row(asked, [*row.ids, token], row.slot, row.done) for token, asked in others]
+    row.ids.append(last)
+    return [*branches, Row(alike, row.ids, row.slot, row.done)]
 
 
 def fail(futures: Iterable[Future[Any]], error: ModelError) -> None:

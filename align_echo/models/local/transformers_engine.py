@@ -17,7 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -27,7 +27,7 @@ from align_echo.errors import ContextOverflowError, ModelError, UsageError
 from align_echo.halting import result_of
 from align_echo.models.local.engine import Forward, Reply, Request
 from align_echo.models.local.publishing import VERIFICATION, check_weights, model_folder
-from align_echo.models.local.rows import Asked, Row, fail, parts_of
+from align_echo.models.local.rows import Asked, Row, fail, parted, parts_of
 from align_echo.models.local.sampling import draw, logprobs_at
 from align_echo.models.local.slot_attention import PackedStep, forward, use_slots
 from align_echo.models.local.slots import WORTH_COPYING, SlotCache
@@ -323,24 +323,28 @@ class TransformersEngine:
                 row.done += len(part.ids)
             if not ready:
                 return
-            asked = [(place, one) for place, row in enumerate(ready) for one in row.asked]
-            if len(asked) > len(ready):
-                logits_BV = logits_BV[[place for place, _ in asked]]
-            samplings, uniforms = [one.request.sampling for _, one in asked], [one.dice.random() for _, one in asked]
-            tokens, logprobs = draw(logits_BV, samplings, uniforms)
-            choices = logprobs_at(logits_BV, [one.wanted for _, one in asked])
-        parted: list[dict[int, list[Asked]]] = [{} for _ in ready]
-        for (place, one), token, logprob, found in zip(asked, tokens, logprobs, choices, strict=True):
-            one.choices = one.choices or found
-            one.logprobs.append(logprob)
-            parted[place].setdefault(token, []).append(one)
-        self._part(
-            [
-                Row(alike, [*row.ids, token], row.slot, row.done)
-                for row, by_token in zip(ready, parted, strict=True)
-                for token, alike in by_token.items()
-            ]
-        )
+            drawn = self._draw(ready, logits_BV)
+        self._go_on([one for row, by_token in zip(ready, drawn, strict=True) for one in parted(row, by_token)])
+
+    def _draw(self, ready: list[Row], logits_BV: torch.Tensor) -> list[dict[int, list[Asked]]]:
+        """Draw a token for each request of each row, of the row's logits: the requests by token, in the rows' order.
+
+        As many requests at once as there are slots, whose logits there was room for.
+        """
+        found: list[dict[int, list[Asked]]] = [{} for _ in ready]
+        asked = [(place, one) for place, row in enumerate(ready) for one in row.asked]
+        for first in range(0, len(asked), self._cache.slots):
+            some = asked[first : first + self._cache.slots]
+            alone = len(asked) == len(ready) <= self._cache.slots
+            logits_AV = logits_BV if alone else logits_BV[[place for place, _ in some]]
+            uniforms = [one.dice.random() for _, one in some]
+            tokens, logprobs = draw(logits_AV, [one.request.sampling for _, one in some], uniforms)
+            choices = logprobs_at(logits_AV, [one.wanted for _, one in some])
+            for (place, one), token, logprob, of_choices in zip(some, tokens, logprobs, choices, strict=True):
+                one.choices = one.choices or of_choices
+                one.logprobs.append(logprob)
+                found[place].setdefault(token, []).append(one)
+        return found
 
     def _rows_in_turn(self) -> list[Row]:
         """The rows of one adapter, each adapter in its turn; its weights are switched on."""
@@ -349,30 +353,31 @@ class TransformersEngine:
         self._adapters.switch(self._turn)
         return [row for row in self._rows if row.adapter == self._turn]
 
-    def _part(self, branches: list[Row]) -> None:
-        """Put rows that were drawn one token each, apart by that token, in the place of those with their slots.
+    def _go_on(self, branches: list[Row]) -> None:
+        """Put the branches of rows in the place of those, and answer the requests that ended.
 
-        Requests that ended are answered. Of those of one slot the first that goes on keeps it; the others wait for
-        slots of their own, before all that waits.
+        Of the branches in a slot the first that goes on keeps it; the others wait for slots of their own, before all
+        that waits.
         """
         reasons = {id(one): self._reason(one, branch) for branch in branches for one in branch.asked}
-        drawn = {branch.slot for branch in branches}
-        self._rows = [row for row in self._rows if row.slot not in drawn]
-        apart: list[Row] = []
+        slots = {branch.slot for branch in branches}
+        self._rows, apart = [row for row in self._rows if row.slot not in slots], []
         for branch in branches:
-            for one in branch.asked:
-                self._answer(one, branch, reasons[id(one)])
-            branch.asked = [one for one in branch.asked if not reasons[id(one)]]
-            if branch.asked and branch.slot in drawn:
-                drawn.remove(branch.slot)
-                self._rows.append(branch)
-            elif branch.asked:
-                apart.append(Row(branch.asked, branch.ids))
+            onward = [one for one in branch.asked if not reasons[id(one)]]
+            if onward and branch.slot in slots:
+                slots.remove(branch.slot)
+                self._rows.append(replace(branch, asked=onward))
+            elif onward:
+                apart.append(Row(onward, branch.ids))
         self._waiting.extendleft(reversed(apart))
+        ended = [(one, branch) for branch in branches for one in branch.asked if reasons[id(one)]]
+        for one, branch in ended:
+            self._answer(one, branch, reasons[id(one)])
+        for slot in {branch.slot for one, branch in ended if reasons[id(one)] == "broken"}:
+            self._cache.wipe(slot)
 
     def _answer(self, one: Asked, row: Row, reason: _Reason) -> None:
         if reason == "broken":
-            self._cache.wipe(row.slot)
             fail([one.future], ModelError(f"{self._name}: {NO_NUMBERS}"))
         elif reason and one.future.set_running_or_notify_cancel():
             one.future.set_result(Reply(tuple(row.drawn), tuple(one.logprobs), reason, one.choices))

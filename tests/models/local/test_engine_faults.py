@@ -163,6 +163,26 @@ def test_of_replies_computed_as_one_a_cancelled_one_ends_alone(engine, reference
     changing.join()
 
 
+def test_all_are_answered_even_if_clearing_a_broken_slot_fails(engine, reference, monkeypatch):
+    def spoilt(**options):
+        out = forward(**options)
+        out.logits[:] = float("nan")
+        return out
+
+    forward, wiped = engine._model.forward, []
+
+    def wipe(slot: int) -> None:
+        wiped.append(slot)
+        raise RuntimeError("device lost")
+
+    monkeypatch.setattr(engine._cache, "wipe", wipe)
+    futures = three_after(engine, lambda: monkeypatch.setattr(engine._model, "forward", spoilt))
+    assert all("no numbers" in told for told in outcomes(futures))
+    assert wiped
+    monkeypatch.setattr(engine._model, "forward", forward)
+    assert engine.submit(asked(9)).result(WAIT).ids == plain_reply(reference, asked(9))
+
+
 def test_whoever_works_under_a_halt_stops_waiting_when_it_is_set(engine):
     halt, begun = Halt(), threading.Event()
     ended: list[BaseException | None] = []

@@ -22,6 +22,7 @@ from transformers import (
 
 from align_echo.errors import ContextOverflowError, ModelError, UsageError
 from align_echo.models.local.engine import Reply, Request, Sampling
+from align_echo.models.local.sampling import draw
 from align_echo.models.local.transformers_engine import TransformersEngine
 from tests.models.local.plain_loop import logprobs_of, plain_reply
 from tests.models.local.tiny import tiny_encoder, tiny_model
@@ -175,6 +176,21 @@ def test_replies_to_one_context_are_computed_once_until_they_differ(monkeypatch,
     begun = {ids[:length] for ids in drawn for length in range(1, 4)}
     assert len({ids[:1] for ids in drawn}) < len(set(drawn)), "some part only after their first token"
     assert sum(computed) == 201 + len(begun), "a token for each beginning that some reply has"
+    running.close()
+
+
+def test_no_more_are_drawn_at_once_than_there_are_slots(monkeypatch):
+    running = engine_of(tiny_model(), slots=3)
+    sizes: list[int] = []
+
+    def measured(logits, samplings, uniforms):
+        sizes.append(len(logits))
+        return draw(logits, samplings, uniforms)
+
+    monkeypatch.setattr("align_echo.models.local.transformers_engine.draw", measured)
+    replies = together(running, [Request(SHARED, Sampling(max_tokens=1, seed=seed)) for seed in range(20)])
+    assert len(replies) == sum(sizes) == 20
+    assert max(sizes) == 3
     running.close()
 
 
