@@ -12,8 +12,8 @@ pytest.importorskip("yaml")
 from align_echo.errors import UsageError
 from align_echo.train.config import checked_config, read_file
 from benchmarks.learning import curves, rounds, stack, taught
-from benchmarks.learning.report import findings
-from benchmarks.learning.runs import START, Job, at_last_step, jobs
+from benchmarks.learning.report import compared, findings
+from benchmarks.learning.runs import LAST_STEP, START, Job, at_last_step, finish, jobs
 from benchmarks.learning.studies import STUDIES, study
 from tests.evaluate.test_grid import episode
 
@@ -81,6 +81,21 @@ def test_the_last_step_is_measured_beside_the_best_one_of_the_same_training():
     assert models == ["out/grpo/seed-1/policy", "out/grpo/seed-1/last/policy"]
     assert (again.training, again.folder, again.arm) == (job.training, job.folder, "grpo, last step")
     assert again.measured != job.measured
+
+
+def test_last_checkpoints_are_compared_with_the_last_one_of_the_baseline(tmp_path):
+    scores = {START: 0.0, "grpo": 1.0, "echo": 1.0, f"grpo{LAST_STEP}": 0.25, f"echo{LAST_STEP}": 0.5}
+    done = [measured(tmp_path, arm, 1, {"a": [score]}) for arm, score in scores.items()]
+    gains = {one.arm: one.gain for one in compared(done, "grpo") if one.measure == "score"}
+    assert gains == {START: -1.0, "grpo": None, "echo": 0.0, f"grpo{LAST_STEP}": None, f"echo{LAST_STEP}": 0.25}
+    over_start = {one.arm: one.gain for one in compared(done, START) if one.measure == "score"}
+    assert (over_start["grpo"], over_start[f"grpo{LAST_STEP}"]) == (1.0, 0.25)
+
+
+def test_a_command_that_fails_stops_the_study_with_its_own_words(tmp_path):
+    job = Job("critic", 1, tmp_path / "critic", ("critic", "train", "--examples", "nowhere"), ())
+    with pytest.raises(RuntimeError, match=r"critic train --examples nowhere failed: align-echo: .*nowhere"):
+        finish([job], processes=1, say=lambda line: None)
 
 
 @pytest.mark.parametrize("one", STUDIES.values(), ids=list(STUDIES))

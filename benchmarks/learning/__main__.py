@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from align_echo.errors import AlignEchoError
-from benchmarks.learning.report import findings, show
+from benchmarks.learning.report import compared, show
 from benchmarks.learning.runs import START, at_last_step, finish, jobs
 from benchmarks.learning.studies import STUDIES, study
 
@@ -44,7 +44,7 @@ def main() -> None:
     done = [job for job in (*todo, *at_end) if job.finished]
     if not done:
         parser.error("nothing is finished yet")
-    found = findings(done, baseline=baseline)
+    found = compared(done, baseline)
     show(found, out)
     best = max((one for one in found if one.measure == "score"), key=lambda one: one.value)
     start = next((one.value for one in found if one.arm == START and one.measure == "score"), None)

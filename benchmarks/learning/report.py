@@ -20,7 +20,7 @@ from align_echo.errors import UsageError
 from align_echo.interface import write_atomically
 from align_echo.intervals import RESAMPLES
 from align_echo.types import Trajectory
-from benchmarks.learning.runs import Job
+from benchmarks.learning.runs import LAST_STEP, START, Job
 
 Table = npt.NDArray[np.float64]
 
@@ -79,6 +79,15 @@ def findings(done: Sequence[Job], *, baseline: str, seed: int = 0) -> list[Findi
                 )
             )
     return found
+
+
+def compared(done: Sequence[Job], baseline: str) -> list[Finding]:
+    """Best checkpoints beside the baseline's best one, last ones beside its last one."""
+    last = [job for job in done if job.arm.endswith(LAST_STEP)]
+    untrained = [job for job in done if job.arm == START]
+    best = [job for job in done if job not in last]
+    of_last = findings([*untrained, *last], baseline=baseline if baseline == START else baseline + LAST_STEP)
+    return findings(best, baseline=baseline) + [one for one in of_last if one.arm != START]
 
 
 def _means(runs: Sequence[Job], measure: str) -> dict[tuple[int, str], float]:
