@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from benchmarks.judging.runs import ARMS, IMITATION, ONE_DRAW, STUDIES, collecti
 PAGE = Path(__file__).parents[1] / "docs" / "critic.md"
 
 
-def options(arguments):
+def options(arguments: Sequence[str]) -> dict[str, str]:
     """The options of a command with their values, but for where it reads and writes."""
     found = dict(pairwise(arguments))
     return {name: found[name] for name in found if name.startswith("--") and name not in OWN}
@@ -28,7 +29,7 @@ def options(arguments):
 OWN = ("--out", "--examples", "--judge", "--seed", "--critic")
 
 
-def on_the_page(begin):
+def on_the_page(begin: str) -> list[dict[str, str]]:
     text = PAGE.read_text(encoding="utf-8")
     return [options(line.split()) for line in re.findall(rf"^    align-echo ({begin} .+)$", text, flags=re.MULTILINE)]
 
