@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from align_echo.align.experiments import OPERATIONS, WITH_ARGUMENT, Outcome
@@ -151,10 +151,12 @@ def test_evidence_that_does_not_exist_is_refused(cites: str, reason: str) -> Non
 
 
 @given(st.sampled_from(OPERATIONS), content)
+@example("run_task", "NONE")
 def test_an_operation_is_read_with_its_argument(operation: str, argument: str) -> None:
     reply = f"Let me see.\n<operation> {operation} </operation>\n<argument>{argument}</argument>"
+    meant = "" if operation == "run_task" and argument.strip().lower() == "none" else argument.strip()
     for parse in PARSERS[3:]:
-        assert parse(reply) == Request(operation=operation, argument=argument.strip())
+        assert parse(reply) == Request(operation=operation, argument=meant)
 
 
 @pytest.mark.parametrize("operation", WITH_ARGUMENT)
