@@ -2,21 +2,28 @@
 
 from align_echo.evaluate.metrics import consecutive_invalid_share
 from align_echo.interface import Interface, load_interface
+from align_echo.session import Session
 from align_echo.types import Misalignment, Step, Trajectory
-from align_echo.wrappers.catalogue import make, make_vec, register, tasks
+from align_echo.wrappers.catalogue import make, make_vec, register, register_with_gymnasium, tasks
+from align_echo.wrappers.environment import EnvironmentSpec
+from align_echo.wrappers.plain import TextEnvironment
 
 __version__ = "0.1.0"
 
-register()
+register_with_gymnasium()
 
 __all__ = [
+    "EnvironmentSpec",
     "Interface",
     "Misalignment",
+    "Session",
     "Step",
+    "TextEnvironment",
     "Trajectory",
     "consecutive_invalid_share",
     "load_interface",
     "make",
     "make_vec",
+    "register",
     "tasks",
 ]

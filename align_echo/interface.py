@@ -11,9 +11,7 @@ import ast
 import contextlib
 import hashlib
 import json
-import os
 import re
-import secrets
 import threading
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -23,8 +21,8 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from align_echo.errors import InterfaceError
+from align_echo.files import write_atomically
 from align_echo.reading import parse_json
-from align_echo.redaction import without_secrets
 from align_echo.types import Evidence, Frozen, Usage
 
 
@@ -268,20 +266,6 @@ def save_interface(interface: Interface, folder: Path, stem: str) -> Path:
     }
     write_atomically(folder / f"{stem}.json", json.dumps(record, indent=2, ensure_ascii=False) + "\n")
     return write_atomically(folder / f"{stem}.py", interface.source)
-
-
-def write_atomically(path: Path, text: str) -> Path:
-    """Write a file so that a reader sees the old content or the new, never a part. Keys and passwords are left out."""
-    temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}"
-    try:
-        # Not `tempfile`: its files can be read by their owner alone.
-        with temporary.open("x", encoding="utf-8", newline="") as stream:
-            stream.write(without_secrets(text))
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return path
 
 
 def _locate(name_or_path: str | Path) -> tuple[Traversable, str]:

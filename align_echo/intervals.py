@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import model_validator
 
 from align_echo.errors import UsageError
 from align_echo.types import Frozen, Trajectory
@@ -21,30 +23,30 @@ Floats = npt.NDArray[np.float64]
 
 
 class Estimate(Frozen):
-    """A figure with its 95% interval (`low`, `high`) over `n` tasks."""
-
-    value: float
-    low: float
-    high: float
-    n: int
-
-    @property
-    def ci95(self) -> tuple[float, float]:
-        """Both ends of the interval."""
-        return self.low, self.high
-
-    @property
-    def rate(self) -> Rate:
-        """The same figure as summaries of many write it."""
-        return Rate(value=self.value, n=self.n, ci95=self.ci95)
-
-
-class Rate(Frozen):
-    """A figure over `n` tasks with the two ends of its 95% interval."""
+    """A figure over `n` tasks with the two ends of its 95% interval, as every summary writes it."""
 
     value: float
     n: int
     ci95: tuple[float, float]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_older_folders(cls, values: Any) -> Any:
+        """What older versions wrote with both ends apart, `low` and `high`."""
+        if isinstance(values, Mapping) and {"low", "high"} <= values.keys() and "ci95" not in values:
+            rest = {name: value for name, value in values.items() if name not in ("low", "high")}
+            return {**rest, "ci95": (values["low"], values["high"])}
+        return values
+
+    @property
+    def low(self) -> float:
+        """The lower end of the interval."""
+        return self.ci95[0]
+
+    @property
+    def high(self) -> float:
+        """The upper end of the interval."""
+        return self.ci95[1]
 
 
 def scored(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
@@ -57,7 +59,7 @@ def wilson(successes: int, n: int) -> Estimate:
     if n < 1 or not 0 <= successes <= n:
         raise UsageError(f"a rate needs at least one task and 0 <= successes <= n, not {successes} of {n}")
     low, high = _wilson_ends(successes / n, n)
-    return Estimate(value=100 * successes / n, low=low, high=high, n=n)
+    return Estimate(value=100 * successes / n, n=n, ci95=(low, high))
 
 
 def _wilson_ends(rate: float, n: float) -> tuple[float, float]:
@@ -86,7 +88,7 @@ def clustered_rate(successes: Sequence[int], sizes: Sequence[int]) -> Estimate:
         return wilson(0, 0)
     rate = sum(successes) / sum(sizes)
     low, high = _wilson_ends(rate, effective_draws(successes, sizes))
-    return Estimate(value=100 * rate, low=low, high=high, n=len(sizes))
+    return Estimate(value=100 * rate, n=len(sizes), ci95=(low, high))
 
 
 def effective_draws(won: Sequence[int], sizes: Sequence[int]) -> float:
@@ -170,7 +172,7 @@ def _draws(n: int, seed: int, resamples: int) -> npt.NDArray[np.int64]:
 def _percentiles(exact: float, values: Floats, n: int) -> Estimate:
     finite = values[np.isfinite(values)]
     low, high = np.percentile(finite, [2.5, 97.5]) if len(finite) else (exact, exact)
-    return Estimate(value=float(exact), low=float(low), high=float(high), n=n)
+    return Estimate(value=float(exact), n=n, ci95=(float(low), float(high)))
 
 
 def safe_ratio(numerators: Floats, denominators: Floats) -> Floats:

@@ -14,18 +14,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import gymnasium as gym
 
-from align_echo.agents.forms import as_offered
 from align_echo.errors import AgentError, ContextOverflowError, EngineError, ModelError
-from align_echo.faults import agent_of, ask, check_agent, fault_of, stop_if_hopeless
+from align_echo.faults import agent_of, ask, check_agent, stop_if_hopeless
 from align_echo.halting import Halt, under
-from align_echo.types import Agent, AgentReply, AgentView, Step, Trajectory, Turn
-from align_echo.wrappers.align_wrapper import AlignWrapper
-from align_echo.wrappers.text_env import TextEnv
+from align_echo.session import Episode, Session, extend
+from align_echo.types import Agent, AgentReply, AgentView, Step, Trajectory
 
 ATTEMPTS = 2
 """How often an episode is started before an engine's fault is final."""
@@ -35,108 +32,6 @@ HOPELESS = 4
 agent's own code."""
 
 Found = TypeVar("Found")
-
-NO_ACTION = "Your reply held no action: {problem}"
-"""Shown to the agent in place of an observation when its reply could not be parsed."""
-
-
-@dataclass(frozen=True)
-class Episode:
-    """A task to play. `sample` tells draws of the same agent on it apart; `critique` is shown to the agent."""
-
-    task_id: str
-    sample: int = 0
-    critique: str = ""
-
-
-def base_env(env: gym.Env[str, str]) -> TextEnv:
-    """The `TextEnv` below the wrappers."""
-    inner = env.unwrapped
-    if not isinstance(inner, TextEnv):
-        raise TypeError(f"a rollout needs a TextEnv, not {type(inner).__name__}")
-    return inner
-
-
-def interface_label(env: gym.Env[str, str]) -> str:
-    """Name of the interface around an environment; "none" for the raw one."""
-    layer: gym.Env[str, str] = env
-    while isinstance(layer, gym.Wrapper):
-        if isinstance(layer, AlignWrapper):
-            return layer.interface.label
-        layer = layer.env
-    return "none"
-
-
-def start_view(env: gym.Env[str, str], task_id: str, action_format: str, seed: int) -> AgentView:
-    """Reset to a task and say what the agent may know before its first action."""
-    return _view(_reset(env, task_id, seed), Episode(task_id), action_format)
-
-
-def _reset(env: gym.Env[str, str], task_id: str, seed: int) -> dict[str, Any]:
-    _, info = env.reset(seed=seed, options={"task": task_id})
-    return info
-
-
-def _view(info: dict[str, Any], episode: Episode, action_format: str) -> AgentView:
-    return AgentView(
-        task_id=episode.task_id,
-        critique=episode.critique,
-        action_format=action_format,
-        goal=str(info["goal"]),
-        rules=str(info.get("rules", "")),
-        initial_observation=str(info["raw_observation"]),
-    )
-
-
-def take_turn(env: gym.Env[str, str], reply: AgentReply) -> Step:
-    """Carry out one reply of the agent, its action in the spelling that the engine takes (`_as_possible`).
-
-    Raises `EngineError`.
-    """
-    base = base_env(env)
-    before = base.engine_calls
-    reward, action = 0.0, reply.action
-    if action is None:
-        _, _, terminated, truncated, info = base.pass_turn()
-        observation = NO_ACTION.format(problem=reply.problem or "nothing to send to the environment")
-    else:
-        action = _as_possible(base, action)
-        observation, gain, terminated, truncated, info = env.step(action)
-        reward = float(gain)
-    return Step(
-        reply=reply.text,
-        action=action,
-        observation=observation,
-        raw_observation=info["raw_observation"],
-        reward=reward,
-        score=float(info["score"]),
-        terminated=terminated,
-        truncated=truncated,
-        engine_calls=base.engine_calls - before,
-        problem=reply.problem,
-        cut_off=reply.cut_off,
-        interface_error=str(info.get("interface_error", "")),
-        violations=tuple(info.get("violations", ())),
-        forged=tuple(info.get("forged", ())),
-        usage=reply.usage,
-        tokens=reply.tokens,
-        choice=reply.choice,
-    )
-
-
-def _as_possible(base: TextEnv, action: str) -> str:
-    """The action in the engine's spelling, where only that makes it a possible one; else in the agent's own words."""
-    possible = base.state.admissible_actions or ()
-    if not possible or action in possible or base.as_read(action) in map(base.as_read, possible):
-        return action
-    return as_offered(action, possible)
-
-
-def extend(view: AgentView, step: Step) -> AgentView:
-    """The agent's view after a step."""
-    turn = Turn(reply=step.reply, action=step.action, observation=step.observation, tokens=step.tokens)
-    return view.model_copy(update={"turns": (*view.turns, turn)})
-
 
 def view_before(trajectory: Trajectory, turn: int, action_format: str) -> AgentView:
     """What the agent knew before a turn of an episode, counted from 0."""
@@ -162,69 +57,45 @@ def replay(
     episode begins or goes on otherwise than it had: what was found before such a step is not told. Raises
     `EngineError`.
     """
-    view = start_view(env, trajectory.task_id, "", trajectory.seed)
+    session = Session(env, agent=trajectory.agent, seed=trajectory.seed)
+    view = session.reset(trajectory.task_id)
     if view.initial_observation != trajectory.initial_observation:
         return
     for step in trajectory.steps:
         found = look(view, step)
-        again = take_turn(env, AgentReply(text=step.reply, action=step.action, problem=step.problem))
+        if session.over:
+            return
+        again = session.act(AgentReply(text=step.reply, action=step.action, problem=step.problem))
         if again.observation != step.observation:
             return
         yield found
-        view = extend(view, again)
+        view = session.view
 
 
 def run_episode(
     env: gym.Env[str, str], agent: Agent, task: str | Episode, *, split: str, action_format: str = "", seed: int = 0
 ) -> Trajectory:
     """Play one task to its end, at most `ATTEMPTS` times if the engine breaks."""
-    episode = Episode(task) if isinstance(task, str) else task
     check_agent(agent)
+    session = Session(env, agent=agent.name, split=split, action_format=action_format, seed=seed)
     for attempt in range(ATTEMPTS):
-        trajectory = _attempt(env, agent, episode, split, action_format, seed)
+        trajectory = _attempt(session, agent, Episode(task) if isinstance(task, str) else task)
         if trajectory.fault is None or trajectory.fault.source != "environment" or attempt == ATTEMPTS - 1:
             break
     return trajectory
 
 
-def _attempt(
-    env: gym.Env[str, str], agent: Agent, episode: Episode, split: str, action_format: str, seed: int
-) -> Trajectory:
-    base = base_env(env)
-    header: dict[str, Any] = {
-        "environment": base.contract.environment,
-        "split": split,
-        "task_id": episode.task_id,
-        "agent": agent.name,
-        "interface": interface_label(env),
-        "seed": seed,
-        "sample": episode.sample,
-        "critique": episode.critique,
-    }
-    steps: list[Step] = []
-    view: AgentView | None = None
+def _attempt(session: Session, agent: Agent, episode: Episode) -> Trajectory:
     try:
-        info = _reset(env, episode.task_id, seed)
-        header["reset_error"] = str(info.get("interface_error", ""))
-        header["reset_violations"] = tuple(info.get("violations", ()))
-        view = _view(info, episode, action_format)
+        session.reset(episode)
         player = agent_of(agent, episode.sample)
-        while not steps or not (steps[-1].terminated or steps[-1].truncated):
-            steps.append(take_turn(env, ask(player, view)))
-            view = extend(view, steps[-1])
+        while not session.over:
+            session.act(ask(player, session.view))
     except ContextOverflowError:
-        header["context_overflow"] = True
+        session.overflow()
     except (EngineError, ModelError, AgentError) as error:
-        header["fault"] = fault_of(error)
-    if view is not None:
-        header |= {"goal": view.goal, "rules": view.rules, "initial_observation": view.initial_observation}
-        header["task_type"] = base.task_type
-    return Trajectory(
-        **{"goal": "", "initial_observation": "", **header},
-        steps=tuple(steps),
-        score=steps[-1].score if steps else 0.0,
-        won=base.state.won if steps and "fault" not in header else False,
-    )
+        session.fail(error)
+    return session.trajectory()
 
 
 def run_tasks(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from align_echo.sandbox import printable
+from align_echo.sandbox.session import printable
 from align_echo.types import Frozen, Step, Trajectory
 from align_echo.wrappers.align_wrapper import GIVEN_UP, NOT_LOADED
 

@@ -7,7 +7,7 @@ derived properties; nothing here knows an environment by name.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
@@ -92,6 +92,17 @@ class WordChoice(Frozen):
     logprobs: tuple[float, ...] | None = None
     usage: Usage = Usage()
     cached: bool = False
+
+
+@runtime_checkable
+class Described(Protocol):
+    """Something that says what it is made of, for run records and resuming.
+
+    Keys: "model.<role>" a model's name, "base_url.<role>" where it is asked, "weights.<role>" a hash of a local one's,
+    "prompt.<role>/<name>" a prompt's hash; any other key is a setting.
+    """
+
+    def describe(self) -> dict[str, str]: ...
 
 
 class ChatModel(Protocol):

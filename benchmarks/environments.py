@@ -24,8 +24,8 @@ from typing import Any
 import align_echo
 from align_echo.errors import MissingExtraError
 from align_echo.evaluate.selection import pick_tasks
-from align_echo.interface import write_atomically
-from align_echo.rollout import base_env
+from align_echo.files import write_atomically
+from align_echo.session import base_env
 from align_echo.wrappers.catalogue import environment, environments
 from align_echo.wrappers.text_env import TextEnv
 

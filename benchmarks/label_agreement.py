@@ -33,8 +33,8 @@ from align_echo.critic.labels import Rule, default_rule, explores_here, label
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import MissingExtraError
 from align_echo.evaluate.selection import pick_tasks
-from align_echo.interface import write_atomically
-from align_echo.rollout import base_env, extend, start_view, take_turn
+from align_echo.files import write_atomically
+from align_echo.session import base_env, extend, start_view, take_turn
 from align_echo.types import AgentReply, AgentView
 from align_echo.wrappers.catalogue import environment, environments
 from align_echo.wrappers.text_env import TextEnv

@@ -20,9 +20,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from align_echo.dice import Dice
 from align_echo.errors import AlignEchoError
 from align_echo.flywheel.screens import Prediction, read_predictions, write_predictions
-from align_echo.wrappers.dice import Dice
 from align_echo.wrappers.gui.actions import Click, Point, write
 from align_echo.wrappers.gui.steps import Recorded, read_steps, write_steps
 

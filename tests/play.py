@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 
 from align_echo.interface import Interface, InterfaceContract, Provenance
-from align_echo.sandbox import Sandbox, SandboxLimits
+from align_echo.sandbox.session import Sandbox, SandboxLimits
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from tests.room_env import CONTRACT, TASK_IDS, RoomEnv
 

@@ -6,10 +6,13 @@ Task ids are "room/<object>-to-<place>": bring the object to the place. Actions:
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
+from pathlib import Path
 
 from align_echo.errors import UsageError
 from align_echo.interface import InterfaceContract
+from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.text_env import EngineState, TextEnv
 
 ROOMS = ("kitchen", "study")
@@ -133,3 +136,24 @@ class RoomEnv(TextEnv):
 
     def _inventory(self) -> str:
         return f"You are carrying: a {self._held}." if self._held else "You are not carrying anything."
+
+
+class MuteEnv(RoomEnv):
+    """The same rooms, where a failed action is answered with the page as it was: nothing tells a refusal."""
+
+    def _act(self, action: str) -> EngineState:
+        answer = super()._act(action)
+        shown = super()._probe("look") if answer.observation == "Nothing happens." else answer.observation
+        return dataclasses.replace(answer, observation=shown)
+
+
+def instead_of(spec: EnvironmentSpec, kind: type[RoomEnv] = RoomEnv) -> EnvironmentSpec:
+    """An environment's spec whose environments and tasks are those of the two rooms."""
+
+    def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None) -> TextEnv:
+        return kind() if step_limit is None else kind(step_limit)
+
+    def task_ids(*, split: str, data_root: Path | None) -> list[str]:
+        return list(TASK_IDS)
+
+    return dataclasses.replace(spec, make_env=make_env, task_ids=task_ids)

@@ -22,7 +22,7 @@ from align_echo.flywheel.collection import Collected, Shares
 from align_echo.flywheel.examples import Example
 from align_echo.flywheel.screens import Matched, Prediction, ScreenTrial, Taken
 from align_echo.flywheel.trial import Success, Trial
-from align_echo.intervals import Estimate, Rate
+from align_echo.intervals import Estimate
 from align_echo.trouble import Conduct, Trouble
 from align_echo.types import ChoiceCounts
 from align_echo.wrappers.gui.steps import GuiStep
@@ -78,7 +78,7 @@ def test_every_option_of_a_verb_is_documented(verb, capsys):
 
 RECORDS = (
     *(RunSummary, IterationRecord, Comparison, VariantResult, Difference, Estimate, ChoiceCounts),
-    *(Grid, Cell, Side, Change, Rate, Refinement, Round, Conduct, Trouble),
+    *(Grid, Cell, Side, Change, Estimate, Refinement, Round, Conduct, Trouble),
 )
 
 

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from align_echo.errors import InterfaceError
+from align_echo.files import write_atomically
 from align_echo.interface import (
     Interface,
     InterfaceContract,
@@ -31,7 +32,6 @@ from align_echo.interface import (
     parse_source,
     save_interface,
     shipped_interfaces,
-    write_atomically,
 )
 from align_echo.types import Evidence
 from align_echo.wrappers.alfworld.spec import CONTRACT as ALFWORLD

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 LAYERS = (
-    *("types", "redaction", "errors", "reading", "locking", "halting", "tokens", "intervals", "invalid", "interface"),
-    *("jsonl", "sandbox", "wrappers", "trouble", "prompts", "models", "agents", "faults", "rollout", "align", "critic"),
-    *("train", "evaluate", "flywheel", "report", "cli"),
+    *("types", "redaction", "files", "errors", "dice", "registry", "reading", "locking", "halting", "tokens"),
+    *("intervals", "invalid", "interface", "jsonl", "sandbox", "wrappers", "trouble", "prompts", "models", "runs"),
+    *("faults", "progress", "agents", "session", "rollout", "align", "critic", "train", "evaluate", "flywheel", "cli"),
 )
 """From the bottom to the top."""
 
@@ -28,8 +29,7 @@ def library_files() -> list[Path]:
 
 
 def layer_of(file: Path) -> str:
-    name = file.relative_to(ROOT / "align_echo").parts[0].removesuffix(".py")
-    return "sandbox" if name.startswith("sandbox") else name
+    return file.relative_to(ROOT / "align_echo").parts[0].removesuffix(".py")
 
 
 def imported_layers(source: str) -> list[tuple[int, str]]:
@@ -53,10 +53,9 @@ def upward_imports(layer: str, source: str) -> list[str]:
     rank = LAYERS.index(layer)
     wrong = []
     for line, target in imported_layers(source):
-        name = "sandbox" if target.startswith("sandbox") else target
-        if name not in LAYERS:
+        if target not in LAYERS:
             wrong.append(f"line {line}: {target} is in no layer")
-        elif LAYERS.index(name) > rank:
+        elif LAYERS.index(target) > rank:
             wrong.append(f"line {line}: {layer} must not import {target}, which is above it")
     return wrong
 
@@ -67,7 +66,7 @@ def test_a_file_imports_only_from_its_layer_and_below(file):
 
 
 def test_the_check_sees_what_it_should():
-    assert upward_imports("wrappers", "from align_echo.types import Step\nimport align_echo.sandbox_pool") == []
+    assert upward_imports("wrappers", "from align_echo.types import Step\nimport align_echo.sandbox.pool") == []
     assert upward_imports("rollout", "def f():\n    from align_echo.align.loop import generate") == [
         "line 2: rollout must not import align, which is above it"
     ]
@@ -80,3 +79,56 @@ def test_the_check_sees_what_it_should():
 def test_the_files_are_found():
     names = {layer_of(file) for file in library_files()}
     assert {"types", "wrappers", "prompts", "evaluate", "cli"} <= names
+
+
+# ---------------------------------------------------------------- circles
+
+
+def modules() -> dict[str, Path]:
+    """Every module by its name, packages by their own."""
+    found = {}
+    for file in [*library_files(), ROOT / "align_echo" / "__init__.py"]:
+        parts = ["align_echo", *file.relative_to(ROOT / "align_echo").with_suffix("").parts]
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
+    return found
+
+
+def imports_of(source: str, known: Collection[str]) -> set[str]:
+    """The modules that a file imports, wherever in it: lazily and for the type checker alone too."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {name if (name := f"{node.module}.{alias.name}") in known else node.module for alias in node.names}
+    return found & {*known}
+
+
+def circles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
+    """Groups of modules that reach each other."""
+    reached: dict[str, set[str]] = {}
+    for start in graph:
+        seen, ahead = set(), list(graph[start])
+        while ahead:
+            module = ahead.pop()
+            if module not in seen:
+                seen.add(module)
+                ahead += graph.get(module, ())
+        reached[start] = seen
+    found = {tuple(sorted(b for b in reached[a] if a in reached.get(b, ()))) for a in graph}
+    return sorted(map(list, found - {()}))
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    known = modules()
+    assert circles({name: imports_of(file.read_text(), known) - {name} for name, file in known.items()}) == []
+
+
+def test_a_circle_is_seen_however_it_is_hidden():
+    sources = {
+        "a": "def f():\n    import b",
+        "b": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from c import X",
+        "c": "from a import f",
+        "d": "import a",
+    }
+    assert circles({name: imports_of(source, sources) for name, source in sources.items()}) == [["a", "b", "c"]]

@@ -13,7 +13,8 @@ from align_echo.faults import faults_by_source
 from align_echo.interface import identity
 from align_echo.intervals import scored
 from align_echo.jsonl import JsonlFile
-from align_echo.rollout import ATTEMPTS, HOPELESS, Episode, failed, run_episode, run_tasks
+from align_echo.rollout import ATTEMPTS, HOPELESS, failed, run_episode, run_tasks
+from align_echo.session import Episode
 from align_echo.types import AgentReply, AgentView, Trajectory
 from align_echo.wrappers import AlignWrapper
 from tests.room_env import CONTRACT, TASK_IDS, RoomEnv

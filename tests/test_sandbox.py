@@ -14,8 +14,8 @@ import pytest
 
 from align_echo.errors import InterfaceError
 from align_echo.interface import InterfaceContract, identity_source
-from align_echo.sandbox import EngineReply, LogLine, RefusedError, Sandbox, SandboxLimits, SandboxSession
-from align_echo.sandbox_source import prepare
+from align_echo.sandbox.session import EngineReply, LogLine, RefusedError, Sandbox, SandboxLimits, SandboxSession
+from align_echo.sandbox.source import prepare
 from tests.play import source
 from tests.room_env import CONTRACT
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from align_echo.errors import InterfaceError
-from align_echo.sandbox import EngineReply, Sandbox, SandboxSession
-from align_echo.sandbox_source import STOOD_IN, prepare
+from align_echo.sandbox.session import EngineReply, Sandbox, SandboxSession
+from align_echo.sandbox.source import STOOD_IN, prepare
 from tests.play import source
 from tests.room_env import CONTRACT
 

@@ -15,8 +15,8 @@ import gymnasium as gym
 
 from align_echo.errors import InterfaceError, UsageError
 from align_echo.interface import Interface
-from align_echo.sandbox import EngineReply, RefusedError, Returned, Sandbox, SandboxSession
-from align_echo.sandbox_source import prepare
+from align_echo.sandbox.session import EngineReply, RefusedError, Returned, Sandbox, SandboxSession
+from align_echo.sandbox.source import prepare
 from align_echo.types import Violation
 from align_echo.wrappers.placebo import neutral_observation, neutral_rules
 from align_echo.wrappers.text_env import MAX_TEXT, TEXT_CHARACTERS, TextEnv

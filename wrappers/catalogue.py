@@ -1,91 +1,79 @@
-"""The environments that align-echo knows, and `make` / `tasks` over them. Adding one is adding an entry here.
+"""The environments by name, and `make` / `tasks` over them. Ours are registered as everybody's are (`registry.py`).
 
-An entry imports its engine only when it is used, so `import align_echo` stays light.
+A name is resolved once, by `environment`; everything else is handed the `EnvironmentSpec`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import gymnasium as gym
 
 from align_echo.errors import UsageError
-from align_echo.interface import Interface, InterfaceContract, load_interface
-from align_echo.wrappers.align_wrapper import AlignWrapper
+from align_echo.interface import Interface
+from align_echo.registry import OURS, Registry
+from align_echo.wrappers.environment import EnvironmentSpec
+from align_echo.wrappers.plain import TextEnvironment
 from align_echo.wrappers.text_env import TextEnv
 
 
-class EnvironmentModule(Protocol):
-    """What `wrappers/<name>/__init__.py` offers."""
+def _read(name: str, thing: object) -> EnvironmentSpec:
+    """A spec from what somebody registered: a spec, a `TextEnvironment`, or a plain environment's class or factory."""
+    if isinstance(thing, EnvironmentSpec):
+        return thing
+    if isinstance(thing, TextEnvironment):
+        return thing.spec(name)
+    if isinstance(thing, type) and issubclass(thing, TextEnv):
+        raise UsageError(f"{name}: a TextEnv has tasks and splits of its own: give an EnvironmentSpec that makes it")
+    if callable(thing) and not isinstance(thing, gym.Env):
+        return TextEnvironment(thing).spec(name)
+    raise UsageError(
+        f"{name} is a {type(thing).__name__}: an environment is a gymnasium.Env class, a function that makes one, "
+        "an align_echo.TextEnvironment or an EnvironmentSpec"
+    )
 
-    def make_env(
-        self, *, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None
-    ) -> TextEnv: ...
-    def task_ids(self, *, split: str, data_root: Path | None) -> list[str]: ...
-    def training_tasks(self, *, data_root: Path | None, iteration: int, seed: int) -> list[str]: ...
+
+ENVIRONMENTS: Registry[EnvironmentSpec] = Registry("environment", "align_echo.environments", _read)
 
 
-def _always(task_id: str) -> bool:
-    return True
+def environment(name: str | EnvironmentSpec) -> EnvironmentSpec:
+    """The environment of a name: one that is registered ("alfworld"), "module:Name", or a gymnasium id. Raises
+    `UsageError` naming those that are nearest."""
+    if isinstance(name, EnvironmentSpec):
+        return name
+    registered = gym.registry.get(name)
+    ours = None if registered is None else registered.kwargs.get("env_id")
+    if registered is not None and ours is None:
+        return ENVIRONMENTS.get(name) if name in ENVIRONMENTS.entries() else _registered(name)
+    return ENVIRONMENTS.get(ours or name)
 
 
-@dataclass(frozen=True)
-class EnvironmentSpec:
-    """A documented environment.
-
-    `training_tasks` draws ALIGN's tasks of one iteration; `is_invalid` tells from a raw observation that the engine
-    refused the action, for the metric only (the paper, section 4.3): no learner may look at it.
-    `tells_invalid` is False where no raw observation tells that; the metric is then not defined. `measures_distance` is
-    False where the oracle follows one known way and beside it can only try how far the goal is (`TryingOracle`).
-    Neither `task_type(task_id)` needs an engine nor `has_expert(task_id)`, which is False where the oracle knows no
-    action. `engines` names those that a user may choose from, the default first. `partitions` lists groups of splits
-    that share no task (default: all of them); `install` is the line that installs what it needs beyond the base.
-    """
-
-    name: str
-    gym_id: str
-    summary: str
-    splits: tuple[str, ...]
-    train_split: str
-    test_split: str
-    step_limit: int
-    action_format: str
-    contract: InterfaceContract
-    is_invalid: Callable[[str], bool]
-    task_type: Callable[[str], str]
-    module: Callable[[], EnvironmentModule]
-    engines: tuple[str, ...] = ()
-    tells_invalid: bool = True
-    measures_distance: bool = True
-    has_expert: Callable[[str], bool] = _always
-    partitions: tuple[tuple[str, ...], ...] = ()
-    install: str = ""
+def _registered(gym_id: str) -> EnvironmentSpec:
+    """A plain environment that gymnasium knows by an id."""
+    return TextEnvironment(lambda: gym.make(gym_id, disable_env_checker=True)).spec(gym_id)
 
 
 def environments() -> dict[str, EnvironmentSpec]:
-    """All environments by name."""
-    from align_echo.wrappers.alfworld.spec import SPEC as ALFWORLD
-    from align_echo.wrappers.miniwob.spec import SPEC as MINIWOB
-    from align_echo.wrappers.scienceworld.spec import SPEC as SCIENCEWORLD
-    from align_echo.wrappers.webshop.spec import SPEC as WEBSHOP
-
-    return {spec.name: spec for spec in (ALFWORLD, SCIENCEWORLD, WEBSHOP, MINIWOB)}
+    """The environments that come with align-echo, by name."""
+    ours = [entry.name for entry in ENVIRONMENTS.entries().values() if entry.origin.partition(" ")[0] == OURS]
+    return {name: ENVIRONMENTS.get(name) for name in ours}
 
 
-def environment(env_id: str) -> EnvironmentSpec:
-    """The environment of a name ("alfworld") or gymnasium id. Raises `UsageError` naming the known ones."""
-    known = environments()
-    for spec in known.values():
-        if env_id in (spec.name, spec.gym_id):
-            return spec
-    raise UsageError(f"unknown environment {env_id!r}; known: {', '.join(known)}")
+def register(
+    name: str, thing: EnvironmentSpec | TextEnvironment | Callable[[], gym.Env[str, str]]
+) -> EnvironmentSpec:
+    """Let a name stand for an environment in this program: a plain `gymnasium.Env`'s class, a function that makes one,
+    a `TextEnvironment` or an `EnvironmentSpec`. Raises `UsageError` for a name that is taken.
+
+    For every program that is started anew, an installed package names it in an entry point of the group
+    `align_echo.environments`; without either, "module:Name" finds it.
+    """
+    return ENVIRONMENTS.register(name, thing)
 
 
 def make(
-    env_id: str,
+    env_id: str | EnvironmentSpec,
     *,
     split: str | None = None,
     interface: str | Path | Interface | None = None,
@@ -100,12 +88,13 @@ def make(
     Raises `UsageError`, `MissingDataError` or `InterfaceError`, each one line.
     """
     spec = environment(env_id)
-    split = check_split(spec, split or spec.train_split)
-    found = resolve_interface(spec, interface)
-    env = spec.module().make_env(
-        split=split, data_root=_path(data_root), step_limit=step_limit, engine=check_engine(spec, engine)
+    return spec.make(
+        split or spec.train_split,
+        interface=spec.interface(interface),
+        data_root=data_root,
+        step_limit=step_limit,
+        engine=engine,
     )
-    return env if found is None else AlignWrapper(env, found)
 
 
 def make_registered(
@@ -125,7 +114,7 @@ def make_registered(
 
 
 def make_vec(
-    env_id: str,
+    env_id: str | EnvironmentSpec,
     *,
     n: int,
     split: str | None = None,
@@ -142,47 +131,22 @@ def make_vec(
     if n < 1:
         raise UsageError(f"n must be at least 1, not {n}")
 
-    def one() -> gym.Env[str, str]:
+    def make_single() -> gym.Env[str, str]:
         return make(env_id, split=split, interface=interface, data_root=data_root, step_limit=step_limit, engine=engine)
 
-    return gym.vector.SyncVectorEnv([one] * n)
+    return gym.vector.SyncVectorEnv([make_single] * n)
 
 
-def tasks(env_id: str, *, split: str | None = None, data_root: str | Path | None = None) -> list[str]:
+def tasks(
+    env_id: str | EnvironmentSpec, *, split: str | None = None, data_root: str | Path | None = None
+) -> list[str]:
     """Task ids of a split in a fixed order: the same id is the same task in every process."""
     spec = environment(env_id)
-    return spec.module().task_ids(split=check_split(spec, split or spec.train_split), data_root=_path(data_root))
+    return spec.tasks(split or spec.train_split, data_root)
 
 
-def resolve_interface(spec: EnvironmentSpec, interface: str | Path | Interface | None) -> Interface | None:
-    """An `Interface` from what a user may say; None for the raw environment."""
-    if interface is None or interface == "none":
-        return None
-    if isinstance(interface, Interface):
-        return interface
-    name = str(interface)
-    if "/" not in name and not name.endswith(".py"):
-        name = f"{spec.name}/{name}"
-    return load_interface(name, spec.contract)
-
-
-def check_split(spec: EnvironmentSpec, split: str) -> str:
-    """The split, if the environment has it. Raises `UsageError` otherwise."""
-    if split not in spec.splits:
-        raise UsageError(f"{spec.name} has no split {split!r}; it has {', '.join(spec.splits)}")
-    return split
-
-
-def check_engine(spec: EnvironmentSpec, engine: str | None) -> str | None:
-    """The engine, if the environment has it; None is its default. Raises `UsageError` otherwise."""
-    if engine is not None and engine not in spec.engines:
-        known = f"it has {', '.join(spec.engines)}" if spec.engines else "it has only one: leave engine out"
-        raise UsageError(f"{spec.name} has no engine {engine!r}; {known}")
-    return engine
-
-
-def register() -> None:
-    """Register every environment with gymnasium, so that `gymnasium.make("align_echo/ALFWorld-v0")` works."""
+def register_with_gymnasium() -> None:
+    """Let gymnasium know our own environments, so that `gymnasium.make("align_echo/ALFWorld-v0")` works."""
     for spec in environments().values():
         if spec.gym_id not in gym.registry:
             gym.register(
@@ -194,19 +158,15 @@ def register() -> None:
             )
 
 
-def _path(path: str | Path | None) -> Path | None:
-    return None if path is None else Path(path)
-
-
 __all__ = [
+    "ENVIRONMENTS",
     "EnvironmentSpec",
-    "check_split",
     "environment",
     "environments",
     "make",
     "make_registered",
     "make_vec",
     "register",
-    "resolve_interface",
+    "register_with_gymnasium",
     "tasks",
 ]

@@ -70,6 +70,7 @@ class EngineState:
     """What an engine says after reset or an action. `admissible_actions` is None where it does not list them.
 
     `raw_score` is the engine's own score where its range is not [0, 1]; `score` is that one mapped to [0, 1].
+    `truncated`: the engine itself ended the episode before its end.
     """
 
     observation: str
@@ -78,6 +79,7 @@ class EngineState:
     done: bool = False
     admissible_actions: tuple[str, ...] | None = None
     raw_score: float | None = None
+    truncated: bool = False
 
 
 @dataclass(frozen=True)
@@ -300,7 +302,7 @@ class TextEnv(gym.Env[str, str], abc.ABC):
     ) -> tuple[str, float, bool, bool, dict[str, Any]]:
         self._turns += 1
         terminated = self._state.done
-        truncated = not terminated and self._turns >= self.step_limit
+        truncated = not terminated and (self._state.truncated or self._turns >= self.step_limit)
         self._over = terminated or truncated
         return observation, float(reward), terminated, truncated, self.info(raw_observation)
 

@@ -22,7 +22,7 @@ _ITEM = re.compile(r"([0-9]{1,3})[.)]\s+(.+)")
 
 
 class Planning(ChatAgent):
-    """An action that serves a sub-goal of its plan."""
+    """A chat model that plans sub-goals first and then acts on them."""
 
     kind = "planning"
     prompts = ("planning/system", "planning/ask")

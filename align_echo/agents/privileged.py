@@ -12,7 +12,8 @@ import hashlib
 import threading
 from collections.abc import Callable
 
-from align_echo.types import AgentReply, AgentView
+from align_echo.agents.spec import AgentSetting, AgentSpec
+from align_echo.types import Agent, AgentReply, AgentView
 from align_echo.wrappers.text_env import Offered, TextEnv
 
 
@@ -102,3 +103,23 @@ def _filled(offered: Offered, number: int) -> str:
         number, name = divmod(number, max(len(offered.names), 1))
         action = action.replace(f"{{{place}}}", offered.names[name] if offered.names else "")
     return action
+
+
+def _expert(setting: AgentSetting) -> Agent:
+    return Expert(setting.raw_env)
+
+
+def _random(setting: AgentSetting) -> Agent:
+    return RandomChoice(setting.raw_env, seed=setting.seed)
+
+
+EXPERT = AgentSpec(
+    "expert",
+    "the environment's own expert, which sees the hidden state: a ceiling, not an agent",
+    asks_model=False,
+    build=_expert,
+    needs_expert=True,
+)
+RANDOM = AgentSpec(
+    "random", "draws among the actions that the engine accepts or offers: a floor, not an agent", False, _random
+)

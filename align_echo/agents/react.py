@@ -13,7 +13,7 @@ from align_echo.types import AgentView, Turn
 
 
 class ReAct(ChatAgent):
-    """A thought, then one action."""
+    """A chat model that writes a thought and then an action."""
 
     kind = "react"
     prompts = ("react/system",)

@@ -21,7 +21,7 @@ from align_echo.types import AgentReply, AgentView, ChatModel, Turn, Usage
 
 
 class SelfConsistency(ChatAgent):
-    """A vote among samples."""
+    """A chat model that is asked several times; the action named most often is taken."""
 
     kind = "self-consistency"
     prompts = ("vanilla/system",)

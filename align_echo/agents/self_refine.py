@@ -18,7 +18,7 @@ from align_echo.types import AgentReply, AgentView, ChatModel, Message, Turn
 
 
 class SelfRefine(ChatAgent):
-    """An action that its own model has reviewed."""
+    """A chat model that reviews its action and improves it before it acts."""
 
     kind = "self-refine"
     prompts = ("vanilla/system", "self_refine/critique", "self_refine/refine")

@@ -11,7 +11,7 @@ from align_echo.types import AgentView
 
 
 class Vanilla(ChatAgent):
-    """One action alone."""
+    """A chat model that gets the task, the rules and the turns so far, and answers one action."""
 
     kind = "vanilla"
     prompts = ("vanilla/system",)

@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from align_echo.interface import Interface
-from align_echo.types import Misalignment, Trajectory
-
-
-@runtime_checkable
-class Described(Protocol):
-    """Something that says what it is made of, for run records and resuming.
-
-    Keys: "model.<role>" a model's name, "base_url.<role>" where it is asked, "weights.<role>" a hash of a local one's,
-    "prompt.<role>/<name>" a prompt's hash; any other key is a setting.
-    """
-
-    def describe(self) -> dict[str, str]: ...
+from align_echo.types import Described, Misalignment, Trajectory
 
 
 class Backend(Described, Protocol):

@@ -38,4 +38,4 @@ class Event(Frozen):
     fault: Fault | None = None
 
 
-Progress = Callable[[Event], None]
+OnEvent = Callable[[Event], None]

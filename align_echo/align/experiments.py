@@ -15,7 +15,8 @@ import gymnasium as gym
 from align_echo.errors import AgentError, EngineError, InterfaceError, ModelError, RequestRejectedError, UsageError
 from align_echo.faults import BROKE, ask, fault_text
 from align_echo.interface import Interface
-from align_echo.rollout import base_env, extend, run_episode, start_view, take_turn
+from align_echo.rollout import run_episode
+from align_echo.session import base_env, extend, start_view, take_turn
 from align_echo.types import Agent, AgentReply, AgentView, Frozen, Step, Trajectory
 from align_echo.wrappers.align_wrapper import AlignWrapper
 

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from align_echo import rollout
-from align_echo.align.backend import Backend, Described
-from align_echo.align.events import Event, Progress
+from align_echo.agents.players import details_of
+from align_echo.align.backend import Backend
+from align_echo.align.events import Event, OnEvent
 from align_echo.align.run_folder import (
     IterationRecord,
     Outcome,
@@ -26,14 +27,14 @@ from align_echo.align.run_folder import (
     RunFolder,
     RunSummary,
     Stopped,
-    versions,
 )
 from align_echo.align.world import World
 from align_echo.faults import ERRORS, fault_text, faults_by_source
 from align_echo.interface import Interface, identity
+from align_echo.runs import versions
 from align_echo.trouble import conduct_of, tell
 from align_echo.types import Agent, Misalignment, Trajectory, Usage
-from align_echo.wrappers.catalogue import EnvironmentSpec
+from align_echo.wrappers.environment import EnvironmentSpec
 
 ITERATIONS = 8
 """The paper's K."""
@@ -58,7 +59,7 @@ def generate(
     data_root: Path | None = None,
     workers: int = 1,
     resume: bool = False,
-    progress: Progress | None = None,
+    on_event: OnEvent | None = None,
 ) -> Generated:
     """Generate an interface for `agent` in an environment, from the identity.
 
@@ -74,7 +75,7 @@ def generate(
             data_root=str(data_root or ""),
             games=world.games,
             agent=agent.name,
-            agent_details=agent.describe() if isinstance(agent, Described) else {},
+            agent_details=details_of(agent),
             backend=backend.name,
             backend_details=backend.describe(),
             seed=seed,
@@ -83,7 +84,7 @@ def generate(
             versions=versions(),
         ),
         resume=resume,
-        progress=progress,
+        on_event=on_event,
     )
     run = _Run(world, agent, backend, folder, seed, iterations, tasks_per_iteration, workers)
     try:
@@ -258,9 +259,7 @@ class _Run:
 
     def _stamped(self, made: Interface, iteration: int) -> Interface:
         """The interface with what the loop knows about its making; rules and engine steps are the backend's to say."""
-        described = self.backend.describe()
-        if isinstance(self.agent, Described):
-            described = {**self.agent.describe(), **described}
+        described = {**details_of(self.agent), **self.backend.describe()}
         provenance = made.provenance.model_copy(
             update={
                 "environment": self.world.spec.name,

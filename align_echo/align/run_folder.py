@@ -13,28 +13,24 @@ Nothing is created before `start`, so a run that is refused leaves nothing behin
 
 from __future__ import annotations
 
-import platform
-import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Literal, TypeVar
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from align_echo.align.events import Event, Progress
+from align_echo.align.events import Event, OnEvent
 from align_echo.errors import UsageError
-from align_echo.interface import Interface, load_interface, save_interface, write_atomically
+from align_echo.files import write_atomically
+from align_echo.interface import Interface, load_interface, save_interface
 from align_echo.jsonl import JsonlFile
-from align_echo.locking import FolderLock, check_free
+from align_echo.locking import FolderLock
 from align_echo.models.cache import ReplyCache
 from align_echo.models.prices import price_of
 from align_echo.models.recording import Call, RecordingModel
-from align_echo.types import ChatModel, Frozen, Misalignment, Trajectory, Usage
-
-VERSIONED = ("align-echo", "pydantic-monty", "gymnasium", "openai", "alfworld", "textworld")
-"""Packages whose versions a run records, where they are installed."""
+from align_echo.runs import CONFIG, begin_run, check_run, finished_nothing, flat
+from align_echo.types import ChatModel, Frozen, Misalignment, Usage
 
 LEFT_BY_A_FALSE_START = ("config.json", "events.jsonl", "calls.jsonl", "cache", "iterations")
 """What a run may leave behind before it has finished anything."""
@@ -127,7 +123,7 @@ class RunFolder:
         self._calls = JsonlFile(self.path / "calls.jsonl")
         self._cache = ReplyCache(self.path / "cache")
         self._moved: dict[str, tuple[str, str]] = {}
-        self._progress: Progress | None = None
+        self._on_event: OnEvent | None = None
         self._stage = 0
         self._lock: FolderLock | None = None
 
@@ -139,31 +135,20 @@ class RunFolder:
 
         A run in which nothing was finished (no episode, no reply, no iteration) is nothing to lose: it is begun anew.
         """
-        if self.path.exists() and not self.path.is_dir():
-            raise UsageError(f"{self.path} is not a folder")
-        check_free(self.path)
-        if resume and not (self.path / "config.json").exists():
-            raise UsageError(f"there is no run in {self.path} to resume")
-        if not resume and self.path.is_dir() and any(self.path.iterdir()) and not self._finished_nothing():
-            raise UsageError(f"{self.path} is not empty: give another folder, or --resume to go on with the run in it")
+        check_run(self.path, None, resume=resume, unmade=_unmade)
 
-    def start(self, config: RunConfig, *, resume: bool, progress: Progress | None = None) -> None:
+    def start(self, config: RunConfig, *, resume: bool, on_event: OnEvent | None = None) -> None:
         """Create the folder, or check that the run in it is the one asked for; no other process may work in it until
         `release`. Raises `UsageError` naming the first setting that differs. Endpoints may have moved: the same models
         go on at their new address, with a note.
         """
         self.check(resume=resume)
-        self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = FolderLock(self.path)
-        self.check(resume=resume)  # again: another process may have begun since
-        if resume:
-            stored = self._load(RunConfig, "config.json")
-            _check_same(stored, config, self.path)
-            self._moved = _moved(stored, config)
-        else:
-            clear(self.path, LEFT_BY_A_FALSE_START)
-            self._save(config, "config.json")
-        self._progress = progress
+        asked = config.model_dump(mode="json")
+        self._lock = begin_run(
+            self.path, asked, resume=resume, left=LEFT_BY_A_FALSE_START, unmade=_unmade, compared=_compared
+        )
+        self._moved = _moved(self._load(RunConfig, CONFIG), config)
+        self._on_event = on_event
         for old, new in sorted(set(self._moved.values())):
             self.note(f"the models were asked at {old} and are asked at {new} from here on; earlier replies are kept")
 
@@ -197,8 +182,8 @@ class RunFolder:
     def emit(self, event: Event) -> None:
         """Log an event and show it to whoever watches."""
         self._events.append(LoggedEvent(**event.model_dump(), time=datetime.now(UTC).isoformat(timespec="seconds")))
-        if self._progress is not None:
-            self._progress(event)
+        if self._on_event is not None:
+            self._on_event(event)
 
     def note(self, message: str) -> None:
         """Log something worth knowing."""
@@ -270,13 +255,6 @@ class RunFolder:
         old, new = self._moved.get(role, ("", ""))
         return old + identity.removeprefix(new) if new and identity.startswith(new) else identity
 
-    def _finished_nothing(self) -> bool:
-        try:
-            self._load(RunConfig, "config.json")
-        except UsageError:
-            return False
-        return finished_nothing(self.path, LEFT_BY_A_FALSE_START, "iterations/*/trajectories.jsonl")
-
     def _iteration(self, iteration: int) -> Path:
         return self.path / "iterations" / str(iteration)
 
@@ -296,55 +274,6 @@ class RunFolder:
 _MISALIGNMENTS = TypeAdapter(list[Misalignment])
 
 
-def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that shape a run."""
-    found = {"python": platform.python_version()}
-    for name in VERSIONED:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def finished_nothing(path: Path, known: Collection[str], episodes: str) -> bool:
-    """Whether a run's folder holds no reply, no episode that ended well, and nothing but `known` names.
-
-    `episodes` is the pattern of the trajectory files, the only files that may lie in its subfolders.
-    """
-    if {entry.name for entry in path.iterdir()} - {*known}:
-        return False
-    files = set(path.glob(episodes))
-    if any(entry.is_file() and entry.parent != path and entry not in files for entry in path.rglob("*")):
-        return False
-    try:
-        calls = JsonlFile(path / "calls.jsonl").read(Call)
-        played = [one for file in files for one in JsonlFile(file).read(Trajectory)]
-    except UsageError:
-        return False
-    return all(call.reply is None for call in calls) and all(one.fault is not None for one in played)
-
-
-def clear(path: Path, names: Collection[str]) -> None:
-    """Remove the files and folders of these names from a folder."""
-    for name in names:
-        entry = path / name
-        if entry.is_dir():
-            shutil.rmtree(entry)
-        else:
-            entry.unlink(missing_ok=True)
-
-
-def _check_same(stored: RunConfig, asked: RunConfig, path: Path) -> None:
-    old, new = _flat(stored), _flat(asked)
-    for key in sorted(old.keys() | new.keys()):
-        if ".base_url." not in key and old.get(key) != new.get(key):
-            raise UsageError(
-                f"the run in {path} has {key} {old.get(key, 'unset')!r}, not {new.get(key, 'unset')!r}: "
-                "resume it with the same settings, or start another folder"
-            )
-
-
 def _moved(stored: RunConfig, asked: RunConfig) -> dict[str, tuple[str, str]]:
     """By role of a model: where it was asked and where it is asked now, if that differs."""
     old, new = _flat(stored), _flat(asked)
@@ -353,8 +282,18 @@ def _moved(stored: RunConfig, asked: RunConfig) -> dict[str, tuple[str, str]]:
 
 
 def _flat(config: RunConfig) -> dict[str, object]:
-    values = config.model_dump(exclude={"versions"})
-    for name in ("agent_details", "backend_details"):
-        prefix = name.partition("_")[0]
-        values |= {f"{prefix}.{key}": value for key, value in values.pop(name).items()}
-    return values
+    return flat(config.model_dump(exclude={"versions"}))
+
+
+def _compared(key: str) -> bool:
+    """Whether a run is resumed only with the same of a setting: not an endpoint's address."""
+    return ".base_url." not in key and not key.startswith("versions.")
+
+
+def _unmade(path: Path) -> bool:
+    """Whether what is in a folder is a generation that finished nothing."""
+    try:
+        RunConfig.model_validate_json((path / CONFIG).read_bytes())
+    except (OSError, ValidationError):
+        return False
+    return finished_nothing(path, LEFT_BY_A_FALSE_START, "iterations/*/trajectories.jsonl")

@@ -10,10 +10,8 @@ from pathlib import Path
 import gymnasium as gym
 
 from align_echo.interface import Interface
-from align_echo.rollout import base_env
-from align_echo.wrappers.align_wrapper import AlignWrapper
-from align_echo.wrappers.catalogue import EnvironmentSpec
-from align_echo.wrappers.data_source import games_of
+from align_echo.session import base_env
+from align_echo.wrappers.environment import EnvironmentSpec
 
 
 @dataclass(frozen=True)
@@ -31,16 +29,15 @@ class World:
     @property
     def games(self) -> str:
         """Which games are played, for the record. Raises `MissingDataError`."""
-        return games_of(self.spec, self.data_root)
+        return self.spec.games(self.data_root)
 
     def env(self, interface: Interface | None = None) -> gym.Env[str, str]:
         """A new environment, wrapped if an interface is given. Raises `MissingDataError`, `InterfaceError`."""
-        env = self.spec.module().make_env(split=self.split, data_root=self.data_root, step_limit=None)
-        return env if interface is None else AlignWrapper(env, interface)
+        return self.spec.make(self.split, interface=interface, data_root=self.data_root)
 
     def tasks(self, iteration: int, seed: int, limit: int | None = None) -> list[str]:
         """ALIGN's training tasks of an iteration; at most `limit` of them, spread evenly over the task types."""
-        tasks = self.spec.module().training_tasks(data_root=self.data_root, iteration=iteration, seed=seed)
+        tasks = self.spec.training_tasks(data_root=self.data_root, iteration=iteration, seed=seed)
         return tasks if limit is None else spread(tasks, limit, self.spec.task_type)
 
     def gold(self, task_id: str) -> list[tuple[str, str]]:

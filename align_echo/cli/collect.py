@@ -12,31 +12,35 @@ from pathlib import Path
 from typing import Literal
 
 from align_echo.agents.conversation import ChatAgent
-from align_echo.cli.agents import Player, about, build_agent, choose_player, needs_model, require_expert, workers_for
-from align_echo.cli.console import Display, note, resumable, stdout
-from align_echo.cli.plan import (
-    SELF,
-    Models,
-    Plan,
-    Truncation,
-    build_player,
-    config_of,
-    play_part,
-    refuse_script,
-    try_reset,
+from align_echo.agents.players import (
+    Player,
+    about,
+    build_agent,
+    choose_player,
+    details_of,
+    require_expert,
+    workers_for,
 )
+from align_echo.agents.privileged import EXPERT
+from align_echo.agents.spec import AgentSetting
+from align_echo.cli.console import Display, note, resumable, stdout
 from align_echo.critic.best_of import BestOf
 from align_echo.critic.led import Led
+from align_echo.critic.selection import CRITIC, FIRST
 from align_echo.errors import UsageError
+from align_echo.evaluate.cast import Models, build_player, config_of
 from align_echo.evaluate.comparison import BASELINE
 from align_echo.evaluate.folder import EvaluationFolder, check_folder
+from align_echo.evaluate.plan import SELF, Plan, Truncation, refuse_script
+from align_echo.evaluate.playing import play_part
 from align_echo.evaluate.tables import plain_table
 from align_echo.flywheel.collection import PART, Collected, finish, label_all
 from align_echo.flywheel.examples import require_parquet
 from align_echo.models.names import is_local
+from align_echo.session import try_reset
 from align_echo.trouble import tell
 from align_echo.types import Agent
-from align_echo.wrappers.catalogue import check_split, environment, make, resolve_interface
+from align_echo.wrappers.catalogue import environment
 
 TOP_K, TOP_P = 30, 0.8
 """GAIA's (paper 3, section 4.1)."""
@@ -76,8 +80,8 @@ class Drawing:
         """The name of the model that judges candidates, as `choose_judge` gives it. Raises `UsageError` for what cannot
         be drawn or judged so.
         """
-        if not needs_model(player.agent):
-            raise UsageError(f"the agent {player.agent} asks no model, so it cannot draw: name another with --agent")
+        if not player.agent.asks_model:
+            raise UsageError(f"the agent {player.agent.name} asks no model and cannot draw: name another with --agent")
         if not math.isfinite(self.temperature) or (self.candidates > 1 and self.temperature == 0):
             raise UsageError(f"--candidates {self.candidates} needs a --temperature above 0, not {self.temperature}")
         if self.top_p is not None and not 0 < self.top_p <= 1:
@@ -114,7 +118,7 @@ def collect_into(
     """
     require_parquet()
     spec = environment(env)
-    check_split(spec, split)
+    spec.check_split(split)
     if drawing.states in OWN:
         require_expert(spec, split, task_ids, data_root)
     player = choose_player(agent, model, (spec.name,))
@@ -122,7 +126,7 @@ def collect_into(
         spec=spec,
         split=split,
         interface=interface,
-        variants={BASELINE: resolve_interface(spec, interface)},
+        variants={BASELINE: spec.interface(interface)},
         task_ids=list(task_ids),
         player=player,
         base_url=base_url,
@@ -133,13 +137,13 @@ def collect_into(
         samples=samples,
         best_of=drawing.candidates,
         judge=drawing.judge(player),
-        pick="critic" if drawing.guide else "first",
+        pick=CRITIC if drawing.guide else FIRST,
         truncation=drawing.truncation(player.model),
     )
     models = Models(plan, path)
     made = build_player(plan, models)
     if not isinstance(made, BestOf | ChatAgent):
-        raise UsageError(f"the agent {player.agent} asks no model: candidates are drawn from a chat model's replies")
+        raise UsageError(f"the agent {player.agent.name} asks no model: candidates are a chat model's replies")
     chat = made.agent if isinstance(made, BestOf) else made
     truncation = plan.truncation
     config = {
@@ -152,19 +156,19 @@ def collect_into(
     }
     actor: Agent = made
     if drawing.states in OWN:
-        expert = build_agent("expert", None, spec=spec, split=split, data_root=data_root, seed=seed)
+        expert = build_agent(EXPERT, AgentSetting(spec, split, data_root, seed))
         actor = Led(made, expert, own=OWN[drawing.states])
     check_folder(path, config, resume=resume)
     try_reset(spec, plan.task_ids[0], split=split, data_root=data_root)
     folder = EvaluationFolder(path, config, resume=resume)
-    note(about(player, made))
+    note(about(player, details_of(made)))
     (chosen,) = plan.variants.values()
     with resumable(path), Display() as display:
         played = play_part(
-            plan, actor, chosen, plan.episodes, part=PART, title="episodes", folder=folder, display=display
+            plan, actor, chosen, plan.episodes, part=PART, title="episodes", folder=folder, progress=display
         )
         labelled = label_all(
-            lambda: make(env, split=split, interface=chosen, data_root=data_root),
+            lambda: spec.make(split, interface=chosen, data_root=data_root),
             played,
             path,
             on_episode=lambda number: display.status(f"labelling the candidates: episode {number} of {len(played)}"),

@@ -18,8 +18,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from align_echo.errors import AgentError, EngineError, ModelError
+from align_echo.errors import AgentError, EngineError, ModelError, UsageError
 from align_echo.faults import BROKE, fault_text
+from align_echo.runs import CONFIG
 from align_echo.types import Fault, Usage
 
 MIN_WIDTH = 132
@@ -134,6 +135,13 @@ def cost(usage: Usage) -> None:
         print(f"tokens: {tokens:,}; cost: ${usage.cost_usd:.4f} where the price is known")
 
 
+def run_folder(out: Path | None, resume: bool, verb: str, environment: str) -> Path:
+    """The folder that a run goes to. Raises `UsageError` for a run to go on with that is not named."""
+    if resume and out is None:
+        raise UsageError("--resume needs the folder to go on with: add --out DIR")
+    return out or new_folder(verb, environment)
+
+
 def new_folder(verb: str, environment: str) -> Path:
     """A name for a run's folder that tells when it began. Nothing is created."""
     return Path("runs") / f"{verb}-{environment}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
@@ -142,12 +150,15 @@ def new_folder(verb: str, environment: str) -> Path:
 @contextmanager
 def resumable(out: Path) -> Iterator[None]:
     """Turn Ctrl-C into a line that says how to go on and exit status 130; a broken agent, model or engine says it too.
+    A run that had not begun has nothing to go on with.
     """
     hint = f"what is finished is kept; to go on, repeat the command with: --resume --out {out}"
     try:
         yield
     except KeyboardInterrupt:
-        note(f"stopped; {hint}")
+        note(f"stopped; {hint}" if (out / CONFIG).exists() else "stopped before anything was written")
         raise typer.Exit(130) from None
     except (AgentError, EngineError, ModelError) as error:
+        if not (out / CONFIG).exists():
+            raise
         raise type(error)(f"{error}; {hint}") from error

@@ -27,7 +27,6 @@ from align_echo.evaluate.selection import pick_tasks
 from align_echo.flywheel.screens import PREDICTIONS
 from align_echo.trouble import overstepped, verdict
 from align_echo.wrappers.catalogue import environment
-from align_echo.wrappers.catalogue import tasks as list_tasks
 
 critic = typer.Typer(help="Collect labelled actions, train an intuitive critic, put it on trial.", no_args_is_help=True)
 
@@ -80,7 +79,7 @@ def collect(
     path = _folder(out, resume, "collect", env)
     spec = environment(env)
     split = split or spec.train_split
-    all_tasks = list_tasks(env, split=split, data_root=data_root)
+    all_tasks = spec.tasks(split, data_root)
     drawing = Drawing(candidates, temperature, top_k, top_p, guide, states)
     collected = collect_into(
         path,

@@ -10,31 +10,34 @@ Left out: the figures (`flywheel/trial.py`), and how a critic is asked (`critic/
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 from align_echo import __version__
-from align_echo.cli.agents import CHAT_AGENTS, endpoint_on_record
+from align_echo.agents.catalogue import agent_spec
+from align_echo.agents.conversation import ChatAgent
+from align_echo.agents.players import endpoint_on_record
+from align_echo.agents.spec import AgentSetting
 from align_echo.cli.console import note, resumable
 from align_echo.cli.critic_report import show_trial
-from align_echo.cli.plan import refuse_script, scorer_of
 from align_echo.critic.labels import Rule, rule_for
 from align_echo.critic.reasoning import Reasoner
 from align_echo.critic.scoring import Critic, read_calibration
 from align_echo.errors import MissingExtraError, ModelError, UsageError
-from align_echo.evaluate.folder import Config, check_folder
+from align_echo.evaluate.cast import scorer_of
+from align_echo.evaluate.folder import Config, check_folder, open_folder
+from align_echo.evaluate.plan import refuse_script
+from align_echo.files import write_atomically
 from align_echo.flywheel.collection import read_collection
 from align_echo.flywheel.labelling import Conversation, proposed
 from align_echo.flywheel.opinions import RatedEpisode, distinct, opinions
 from align_echo.flywheel.trial import Opinion, Trial, states_of, trial
-from align_echo.interface import write_atomically
-from align_echo.locking import FolderLock
 from align_echo.models import ScriptedModel, load_model
 from align_echo.models.names import folder_of
 from align_echo.models.recording import weights_of
 from align_echo.reading import parse_json
+from align_echo.wrappers.catalogue import environment
 
 COMMAND = "critic evaluate"
 TOLD = 10
@@ -87,9 +90,7 @@ def evaluate_critic_into(
     if len(episodes) < len(everything):
         note(f"{len(everything) - len(episodes)} episodes are in several of the collections: each counts once")
     note(f"asking {name} about {sum(len(proposed(step)) for one in played for step in one.steps):,} actions")
-    path.mkdir(parents=True, exist_ok=True)
-    lock = FolderLock(path)
-    write_atomically(path / "config.json", json.dumps(config, indent=2) + "\n")
+    lock = open_folder(path, config, resume=resume)
     with resumable(path):
         said = opinions(critic, episodes, path, on_episode=lambda done: _tell(done, len(episodes)))
     if not any(one.verdict or one.logit is not None for turn in said for one in turn.values()):
@@ -126,7 +127,11 @@ def episodes_of(collection: Path) -> list[RatedEpisode]:
 def chat_of(collection: Path) -> Conversation:
     """The words in which the agent of a collection is asked. Raises `UsageError` if it is not known here."""
     try:
-        agent = parse_json((collection / "config.json").read_text(encoding="utf-8"))["agent"]
-        return CHAT_AGENTS[agent](ScriptedModel(())).conversation
+        config = parse_json((collection / "config.json").read_text(encoding="utf-8"))
+        agent, env, split = config["agent"], config["environment"], config["split"]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UsageError(f"{collection / 'config.json'} does not say which agent played: collect anew") from error
+    made = agent_spec(agent).build(AgentSetting(environment(env), split, model=ScriptedModel(())))
+    if not isinstance(made, ChatAgent):
+        raise UsageError(f"the agent {agent} of {collection} asks no model: collect anew")
+    return made.conversation

@@ -6,7 +6,7 @@ from align_echo.cli.console import stdout
 from align_echo.critic.calibration import CriticReport
 from align_echo.evaluate.tables import plain_table
 from align_echo.flywheel.trial import Trial
-from align_echo.intervals import Rate
+from align_echo.intervals import Estimate
 
 
 def show_report(report: CriticReport, about: str) -> None:
@@ -41,6 +41,6 @@ def show_trial(trial: Trial) -> None:
     stdout().print(table)
 
 
-def percent(rate: Rate) -> str:
+def percent(rate: Estimate) -> str:
     """With the interval."""
     return f"{rate.value:.1f}% [{rate.ci95[0]:.1f}, {rate.ci95[1]:.1f}]"

@@ -15,16 +15,16 @@ from importlib.util import find_spec
 from rich.text import Text
 
 from align_echo import __version__
-from align_echo.cli.agents import MODEL_VARIABLE, choose_player
+from align_echo.agents.players import MODEL_VARIABLE, choose_player
+from align_echo.align.generation import can_write
 from align_echo.cli.console import stdout
-from align_echo.cli.generate_interface import can_write
 from align_echo.errors import AlignEchoError, install_line
 from align_echo.interface import shipped_interfaces
 from align_echo.models.endpoint import TIMEOUT_VARIABLE, URL_VARIABLE, resolve_base_url, resolve_key, resolve_timeout
 from align_echo.models.names import POCKET, POCKET_ENVIRONMENTS, what_pocket_lacks
 from align_echo.redaction import KEY_VARIABLES
-from align_echo.wrappers.catalogue import EnvironmentSpec, environments, tasks
-from align_echo.wrappers.data_source import games_of
+from align_echo.wrappers.catalogue import environments
+from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.miniwob.chromium import find_chromium, find_fonts
 from align_echo.wrappers.scienceworld.jvm import find_java, java_version
 
@@ -111,7 +111,7 @@ def _local_models() -> Iterator[Finding]:
     yield _extra("vllm", "vllm", "only for models on GPUs with vLLM in this process")
     lacks, plays = what_pocket_lacks(), choose_player(None, os.environ.get(MODEL_VARIABLE) or None)
     where = f" {' and '.join(sorted(POCKET_ENVIRONMENTS))}" if plays.model == POCKET else ""
-    by_default = f"by default {plays.agent}{f' with the model {plays.model}' if plays.model else ''} plays{where}"
+    by_default = f"by default {plays.agent.name}{f' with the model {plays.model}' if plays.model else ''} plays{where}"
     yield Finding("pocket model", f"not usable: {lacks}; {by_default}" if lacks else f"ready; {by_default}", not lacks)
 
 
@@ -167,13 +167,13 @@ def _data_of(spec: EnvironmentSpec) -> Finding:
     counts, missing, reasons = [], [], []
     for split in spec.splits:
         try:
-            counts.append(f"{len(tasks(spec.name, split=split))} {split}")
+            counts.append(f"{len(spec.tasks(split))} {split}")
         except (AlignEchoError, ImportError) as error:
             missing.append(split)
             reasons.append(" ".join(str(error).split()))
     subject, advice = f"{spec.name} tasks", "; ".join(dict.fromkeys(reasons))
     if not counts:
         return Finding(subject, "not available", False, advice)
-    played = games_of(spec, None)
+    played = spec.games(None)
     absent = f"; no {', no '.join(missing)}" if missing else ""
     return Finding(subject, ", ".join(counts) + (f" ({played})" if played else "") + absent, not missing, advice)

@@ -1,22 +1,28 @@
-"""`align-echo envs`: the environments, their splits and the interfaces that come with the package."""
+"""`align-echo envs`: the environments, where each comes from, their splits and their shipped interfaces."""
 
 from __future__ import annotations
 
 from rich.table import Table
 
 from align_echo.cli.console import stdout
+from align_echo.errors import AlignEchoError
 from align_echo.interface import shipped_interfaces
-from align_echo.wrappers.catalogue import environments
+from align_echo.wrappers.catalogue import ENVIRONMENTS, environment
 
 
 def envs() -> None:
-    """List the environments."""
+    """List the environments: ours and those of installed packages. One of your own is --env module:Name."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("name", "what it is", "splits", "step limit", "shipped interfaces"):
+    for heading in ("name", "what it is", "splits", "step limit", "shipped interfaces", "from"):
         table.add_column(heading)
     shipped = shipped_interfaces()
-    for spec in environments().values():
-        names = [name.partition("/")[2] for name in shipped if name.startswith(f"{spec.name}/")]
-        splits = ", ".join(spec.splits)
-        table.add_row(spec.name, spec.summary, splits, str(spec.step_limit), ", ".join(names) or "-")
+    for name, entry in ENVIRONMENTS.entries().items():
+        try:
+            spec = environment(name)
+        except AlignEchoError as error:
+            table.add_row(name, f"cannot be used: {error}", "-", "-", "-", entry.origin)
+            continue
+        interfaces = [one.partition("/")[2] for one in shipped if one.startswith(f"{name}/")]
+        splits, written = ", ".join(spec.splits), ", ".join(interfaces) or "-"
+        table.add_row(name, spec.summary, splits, str(spec.step_limit), written, entry.origin)
     stdout().print(table)

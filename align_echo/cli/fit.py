@@ -23,12 +23,12 @@ from align_echo.critic.drawn import Drawn, write_drawn
 from align_echo.critic.labels import Rule
 from align_echo.critic.verdict import VERDICTS, Verdict
 from align_echo.errors import UsageError
+from align_echo.files import write_atomically
 from align_echo.flywheel.baselines import Compared, compared
 from align_echo.flywheel.examples import Example, check_both, check_share
 from align_echo.flywheel.labelling import rules_of
 from align_echo.flywheel.lessons import Lessons, lessons_of
 from align_echo.flywheel.presets import preset_file, preset_for, presets
-from align_echo.interface import write_atomically
 from align_echo.types import Frozen
 
 if TYPE_CHECKING:

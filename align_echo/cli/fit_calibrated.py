@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from align_echo.cli.console import note
 from align_echo.cli.critic_report import percent, show_report
-from align_echo.cli.fit_folder import CHECKPOINTS, beside, merged, put_in_place
+from align_echo.cli.fit_folder import beside, merged, put_in_place
 from align_echo.critic.calibration import (
     LEAST_TEMPERATURE,
     CriticReport,
@@ -23,7 +23,7 @@ from align_echo.critic.calibration import (
 from align_echo.critic.scoring import Calibrated, write_calibration
 from align_echo.critic.verdict import Verdict
 from align_echo.flywheel.baselines import Compared
-from align_echo.train.run_folder import newest_checkpoint
+from align_echo.runs import CHECKPOINTS, newest_checkpoint
 
 if TYPE_CHECKING:
     from align_echo.flywheel.verdict_trainer import LearningSettings, Telling

@@ -10,25 +10,22 @@ Left out: learning, of text (`fit.py`, `fit_reasoning.py`) and of screens (`fit_
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from align_echo import __version__
-from align_echo.align.run_folder import clear
 from align_echo.errors import UsageError
+from align_echo.files import clear
 from align_echo.flywheel.lessons import Lessons
-from align_echo.interface import write_atomically
-from align_echo.locking import FolderLock, check_free
+from align_echo.locking import FolderLock
 from align_echo.prompts import prompt_hash
-from align_echo.reading import json_object
-from align_echo.train.run_folder import whole_checkpoints
+from align_echo.runs import CHECKPOINTS, CONFIG, begin_run, check_run, drop_unfinished, of_verb, whole_checkpoints
 from align_echo.types import Frozen
 
 COMMAND = "critic train"
 CRITIC = "critic"
-CHECKPOINTS, WARM = "checkpoints", "warm"
+WARM = "warm"
 SIGNALS = "signals.jsonl"
 Settings = TypeVar("Settings", bound=Frozen)
 
@@ -80,27 +77,7 @@ def check_folder(path: Path, asked: Mapping[str, Any], *, resume: bool) -> None:
     checkpoint is begun anew. By what paths the collections and a model whose weights are on record are named is no
     matter. Raises `UsageError`.
     """
-    if path.exists() and not path.is_dir():
-        raise UsageError(f"{path} is a file; --out names a folder")
-    check_free(path)
-    there = path.exists() and any(path.iterdir())
-    if resume and not there:
-        raise UsageError(f"there is no critic's training to resume in {path}")
-    if not there:
-        return
-    stored = json_object(path / "config.json")
-    if stored is not None and stored.get("command") != COMMAND:
-        stored = None
-    if not resume:
-        if stored is not None and _made_nothing(path):
-            return
-        raise UsageError(f"{path} is not empty: add --resume to go on with it, or name another --out")
-    if stored is None:
-        raise UsageError(f"there is no critic's training to resume in {path}")
-    names = {"collections", "model"} if asked.get("weights") else {"collections"}
-    other = sorted(key for key in {*stored, *asked} - names if stored.get(key) != asked.get(key))
-    if other:
-        raise UsageError(f"{path} was started with another {other[0]}: resume with the same, or name another --out")
+    check_run(path, asked, resume=resume, unmade=_made_nothing, compared=_compared(asked))
 
 
 def open_folder(path: Path, asked: Mapping[str, Any], *, resume: bool) -> FolderLock:
@@ -108,14 +85,15 @@ def open_folder(path: Path, asked: Mapping[str, Any], *, resume: bool) -> Folder
 
     Raises `UsageError` if another process works in it, or has begun to since it was checked.
     """
-    path.mkdir(parents=True, exist_ok=True)
-    lock = FolderLock(path)
-    check_folder(path, asked, resume=resume)
-    write_atomically(path / "config.json", json.dumps(asked, indent=2) + "\n")
+    lock = begin_run(path, asked, resume=resume, unmade=_made_nothing, compared=_compared(asked))
     for part in (CHECKPOINTS, WARM):
-        whole = {one.name for one in whole_checkpoints(path / part)}
-        clear(path / part, {one.name for one in (path / part).glob("checkpoint-*")} - whole)
+        drop_unfinished(path / part)
     return lock
+
+
+def _compared(asked: Mapping[str, Any]) -> Callable[[str], bool]:
+    unlike = {"collections", "model"} if asked.get("weights") else {"collections"}
+    return lambda key: key not in unlike
 
 
 def beside(path: Path) -> Path:
@@ -150,6 +128,6 @@ def put_in_place(folder: Path) -> None:
 
 def _made_nothing(path: Path) -> bool:
     """Whether nothing but a training that left no checkpoint is there."""
-    ours = {"config.json", CHECKPOINTS, WARM, SIGNALS}
-    began = [one for part in (CHECKPOINTS, WARM) for one in whole_checkpoints(path / part)]
-    return {one.name for one in path.iterdir()} <= ours and not began
+    ours = {CONFIG, CHECKPOINTS, WARM, SIGNALS}
+    began = [folder for part in (CHECKPOINTS, WARM) for folder in whole_checkpoints(path / part)]
+    return of_verb(path, COMMAND) and {entry.name for entry in path.iterdir()} <= ours and not began

@@ -15,7 +15,6 @@ from align_echo.cli.console import note, resumable
 from align_echo.cli.critic_report import show_report
 from align_echo.cli.fit import Fitted, save_critic
 from align_echo.cli.fit_folder import (
-    CHECKPOINTS,
     CRITIC,
     SIGNALS,
     WARM,
@@ -32,9 +31,9 @@ from align_echo.critic.calibration import LabelledVerdict, report
 from align_echo.critic.drawn import write_drawn
 from align_echo.critic.labels import Rule
 from align_echo.critic.reasoning import AT_ONCE, Reasoner
+from align_echo.files import write_atomically
 from align_echo.flywheel.examples import Example, check_both
 from align_echo.flywheel.lessons import Lessons, lessons_of
-from align_echo.interface import write_atomically
 
 if TYPE_CHECKING:
     from align_echo.flywheel.reasoning_fitting import ReasoningSettings
@@ -102,7 +101,8 @@ def fit_reasoning_into(
 
 def _learn(path: Path, crew: Crew, learned: Sequence[Example], rule: Rule, settings: ReasoningSettings) -> None:
     from align_echo.flywheel.reasoning_fitting import fit_reasoning
-    from align_echo.train.run_folder import append, keep_before, newest_checkpoint, step_of
+    from align_echo.runs import CHECKPOINTS, newest_checkpoint, step_of
+    from align_echo.train.run_folder import append, keep_before
 
     keep_before(path / SIGNALS, step_of(newest_checkpoint(path / CHECKPOINTS)))
 

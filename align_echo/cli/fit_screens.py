@@ -21,9 +21,9 @@ from align_echo.cli.train import require_training
 from align_echo.critic.calibration import CriticReport, LabelledVerdict
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import MissingDataError, UsageError
+from align_echo.files import write_atomically
 from align_echo.flywheel.examples import is_held_out
 from align_echo.flywheel.screens import PREDICTIONS, Proposed, read_predictions
-from align_echo.interface import write_atomically
 from align_echo.models.names import POCKET
 from align_echo.prompts import prompt_hash
 from align_echo.types import Frozen

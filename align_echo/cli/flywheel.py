@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import ValidationError
 
 from align_echo import __version__
-from align_echo.cli.agents import choose_player, require_expert
+from align_echo.agents.players import choose_player, require_expert
 from align_echo.cli.collect import OWN, Drawing, collect_into
 from align_echo.cli.console import note, stdout
 from align_echo.cli.critic_evaluate import evaluate_critic_into
@@ -31,17 +31,16 @@ from align_echo.cli.fit import Fitted, checked, fit_into
 from align_echo.cli.fit_folder import CRITIC
 from align_echo.critic.labels import Rule
 from align_echo.errors import UsageError
-from align_echo.evaluate.folder import check_folder
+from align_echo.evaluate.folder import check_folder, open_folder
 from align_echo.evaluate.selection import tasks_of_round
 from align_echo.evaluate.tables import plain_table
+from align_echo.files import write_atomically
 from align_echo.flywheel.collection import Collected
 from align_echo.flywheel.trial import CEILING, Success, Trial
-from align_echo.interface import write_atomically
-from align_echo.intervals import Rate
-from align_echo.locking import FolderLock
+from align_echo.intervals import Estimate
 from align_echo.types import Frozen
-from align_echo.wrappers.catalogue import EnvironmentSpec, check_split, environment
-from align_echo.wrappers.catalogue import tasks as list_tasks
+from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.environment import EnvironmentSpec
 
 COMMAND = "critic flywheel"
 Made = TypeVar("Made", bound=Frozen)
@@ -105,8 +104,8 @@ class Flywheel(Frozen):
     environment: str
     agent: str
     seed: int
-    single: Rate
-    ceiling: Rate
+    single: Estimate
+    ceiling: Estimate
     rounds: tuple[Turned, ...]
 
 
@@ -121,9 +120,7 @@ def turn(path: Path, wheel: Wheel, *, resume: bool) -> Flywheel:
             require_expert(environment(wheel.env), split, chosen, None)
     config = json.loads(json.dumps(wheel.on_record()))
     check_folder(path, config, resume=resume)
-    path.mkdir(parents=True, exist_ok=True)
-    lock = FolderLock(path)
-    write_atomically(path / "config.json", json.dumps(config, indent=2) + "\n")
+    lock = open_folder(path, config, resume=resume)
     _collect(path / "held-out", _tested(wheel), wheel.test_split, tests, wheel.seed, guide=None)
     rounds: list[Turned] = []
     for number, tasks in enumerate(played, start=1):
@@ -149,8 +146,8 @@ def turn(path: Path, wheel: Wheel, *, resume: bool) -> Flywheel:
 def apart(spec: EnvironmentSpec, split: str, test_split: str) -> None:
     """Raises `UsageError` for a split that is not there, or two that share tasks."""
     for one in (split, test_split):
-        check_split(spec, one)
-    shared = {*list_tasks(spec.name, split=split)} & {*list_tasks(spec.name, split=test_split)}
+        spec.check_split(one)
+    shared = {*spec.tasks(split)} & {*spec.tasks(test_split)}
     if shared:
         raise UsageError(
             f"the splits {split} and {test_split} of {spec.name} share {len(shared)} tasks: test on another one"
@@ -180,8 +177,8 @@ def _tested(wheel: Wheel) -> Wheel:
 
 
 def _tasks(wheel: Wheel, split: str, count: int, number: int) -> list[str]:
-    task_type = environment(wheel.env).task_type
-    return tasks_of_round(list_tasks(wheel.env, split=split), count, number, task_type=task_type, seed=wheel.seed)
+    spec = environment(wheel.env)
+    return tasks_of_round(spec.tasks(split), count, number, task_type=spec.task_type, seed=wheel.seed)
 
 
 def _collect(

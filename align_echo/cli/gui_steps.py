@@ -10,7 +10,6 @@ Left out: the figures (`flywheel/screens.py`), and how a critic looks (`critic/v
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,14 +21,13 @@ from align_echo.cli.critic_report import percent, show_report
 from align_echo.cli.train import require_training
 from align_echo.critic.screen_verdict import Screen
 from align_echo.errors import MissingExtraError, ModelError, UsageError
-from align_echo.evaluate.folder import Config, check_folder
+from align_echo.evaluate.folder import Config, check_folder, open_folder
 from align_echo.evaluate.tables import plain_table
+from align_echo.files import write_atomically
 from align_echo.flywheel.opinions import FILE, SavedOpinion, StepOpinions
 from align_echo.flywheel.screens import Proposed, ScreenTrial, Taken, read_predictions, screen_trial
 from align_echo.flywheel.trial import Opinion
-from align_echo.interface import write_atomically
 from align_echo.jsonl import JsonlFile
-from align_echo.locking import FolderLock
 from align_echo.prompts import prompt_hash
 from align_echo.wrappers.gui.steps import content_of, read_steps, screenshot_of
 
@@ -74,9 +72,7 @@ def gui_steps_into(
     if most is not None and most > fewest:
         note(f"not all steps have {most} candidates: rules choose among {fewest} at most")
     scorer = None if critic is None else _scorer(critic)
-    path.mkdir(parents=True, exist_ok=True)
-    lock = FolderLock(path)
-    write_atomically(path / "config.json", json.dumps(config, indent=2) + "\n")
+    lock = open_folder(path, config, resume=resume)
     if scorer is None:
         result = screen_trial(proposed, most=most, seed=seed)
     else:

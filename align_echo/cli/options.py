@@ -7,15 +7,18 @@ from typing import Annotated
 
 import typer
 
-from align_echo.cli.agents import AGENTS, MODEL_VARIABLE
+from align_echo.agents.catalogue import AGENTS
+from align_echo.agents.players import MODEL_VARIABLE
 from align_echo.critic.language import Form
-from align_echo.critic.selection import Picking
+from align_echo.critic.selection import RULES
 
-Env = Annotated[str, typer.Option("--env", help="The environment's name; `align-echo envs` lists them.")]
+Env = Annotated[str, typer.Option("--env", help="An environment's name (`align-echo envs` lists them) or module:Name.")]
 Agent = Annotated[
     str | None,
     typer.Option(
-        "--agent", help=f"Who plays: {', '.join(AGENTS)}. Default: vanilla with a model or the pocket one, else novice."
+        "--agent",
+        help=f"Who plays: {', '.join(AGENTS.entries())}, or module:Class. Default: vanilla with a model or the pocket "
+        "one, else novice.",
     ),
 ]
 Model = Annotated[
@@ -28,6 +31,7 @@ Model = Annotated[
         "Default: pocket, or novice where torch is not installed.",
     ),
 ]
+Interface = Annotated[str, typer.Option("--interface", help="none, a shipped name, or a .py file.")]
 BaseUrl = Annotated[
     str | None,
     typer.Option("--base-url", help="Endpoint of the model; default: $OPENAI_BASE_URL, else OpenAI's own."),
@@ -50,8 +54,10 @@ Judge = Annotated[
     str | None, typer.Option("--judge", help="Model of --best-of's verdicts, as for --model; default: the agent's own.")
 ]
 Pick = Annotated[
-    Picking,
-    typer.Option("--pick", help="Who takes one of --best-of's candidates: the critic alone, or another rule."),
+    str,
+    typer.Option(
+        "--pick", help=f"Who takes one of --best-of's candidates: {', '.join(RULES.entries())}, or module:NAME."
+    ),
 ]
 Reasoning = Annotated[
     bool, typer.Option("--reasoning", help="The critic writes a reason before each verdict, greedily.")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from align_echo.agents.players import MODEL_VARIABLE
 from align_echo.cli import options
-from align_echo.cli.agents import MODEL_VARIABLE
 from align_echo.cli.console import new_folder, note, resumable
 from align_echo.errors import MissingExtraError, UsageError
 
@@ -31,7 +31,6 @@ LOST = (
 )
 """What could not be used or did not work, shown where there is any."""
 
-REFINING = ("echo", "regenerate", "icrl", "critique_grpo")
 DEFAULT_METHOD = "grpo"
 
 
@@ -109,6 +108,7 @@ def _list_methods() -> None:
 
 def _say_what_it_costs(config: TrainConfig, folder: Path) -> None:
     from align_echo.train.estimate import estimate
+    from align_echo.train.method import METHODS
 
     cost = estimate(config)
     rows = ", ".join(f"{count:,} of the {role}" for role, count in cost.rows.items())
@@ -125,7 +125,7 @@ def _say_what_it_costs(config: TrainConfig, folder: Path) -> None:
     for what, size in cost.memory.items():
         print(f"  {size / 2**20:10,.0f} MiB  {what}")
     held_out = ["held_out.jsonl"] if cost.evaluations else []
-    refined = ["refinements.jsonl"] if config.collecting.recipe in REFINING else []
+    refined = ["refinements.jsonl"] if METHODS.get(config.collecting.recipe).refines else []
     roles = [f"{role}/" for role in (config.trained[:1] if config.weights == "shared" else config.trained)]
     names = ("config.json", *held_out, "signals.jsonl", *refined, "checkpoints/", *roles, "summary.json")
     print(f"would be written to {folder}: {', '.join(names)}")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from align_echo.critic.labels import Rule
 from align_echo.critic.verdict import Verdict
-from align_echo.intervals import Rate, clustered_rate
+from align_echo.intervals import Estimate, clustered_rate
 from align_echo.types import Frozen
 
 ANSWERS = ("correct", "wrong", "none")
@@ -42,7 +42,7 @@ class Agreement(Frozen):
     """
 
     n: int
-    agree: Rate | None
+    agree: Estimate | None
     by_chance: float | None
     counts: dict[str, int]
 
@@ -90,7 +90,7 @@ def _over(rows: Sequence[Labelled]) -> Agreement:
     pairs = Counter(f"{row.first or 'none'}/{row.second or 'none'}" for row in rows)
     return Agreement(
         n=len(both),
-        agree=clustered_rate(hits, sizes).rate if both else None,
+        agree=clustered_rate(hits, sizes) if both else None,
         by_chance=_by_chance(both) if both else None,
         counts={f"{first}/{second}": pairs[f"{first}/{second}"] for first in ANSWERS for second in ANSWERS},
     )

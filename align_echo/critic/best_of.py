@@ -1,6 +1,6 @@
 """Best-of-N (GAIA, paper 3, section 3.2): N candidates at once, one of which is taken by a critic, or by another rule.
 
-Every turn the agent draws N candidate replies. With the rules "critic" and "tilted" each distinct action is judged;
+Every turn the agent draws N candidate replies. With a rule that needs a judge each distinct action is judged;
 equation 4 takes one, or what the verdicts and the agent's own log-probabilities say together. Where all candidates name
 one action there is nothing to choose, and it is judged only if it repeats one that changed nothing: a loop is then on
 record as such. Candidates are drawn at once and judged at once, where the models can. The reply
@@ -17,20 +17,20 @@ from typing import Self
 
 from align_echo.agents.conversation import ChatAgent
 from align_echo.critic.scoring import Critic, Scorer
-from align_echo.critic.selection import DRAWING, JUDGING, WEIGHING, Judged, Picking, take
+from align_echo.critic.selection import CRITIC, CandidateSet, Judged, SelectionRule
+from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.models.endpoint import base_url_of
 from align_echo.models.recording import weights_of
 from align_echo.types import AgentReply, AgentView, Candidate, Choice, Message, Usage
-from align_echo.wrappers.dice import Dice
 
 
 class BestOf:
     """An agent that sends the best of several replies of a chat agent, which must draw: its temperature is above 0.
 
     `critic` None is the agent's own model, which reads its conversation by token ids where it is a local one. With
-    `abstain_below` above 0 the first candidate is taken where the critic is not so sure of any. The rules "random" and
-    "placebo" draw by `seed`.
+    `abstain_below` above 0 the first candidate is taken where the critic is not so sure of any. Rules that
+    draw do so by `seed`.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class BestOf:
         candidates: int,
         critic: Critic | None = None,
         *,
-        pick: Picking = "critic",
+        pick: SelectionRule = CRITIC,
         abstain_below: float = 0.0,
         seed: int = 0,
     ) -> None:
-        """Raises `UsageError` for fewer than one candidate, several that would all be alike, or the rules "logprob" and
-        "tilted" over an agent that asks its model several times a turn.
+        """Raises `UsageError` for fewer than one candidate, several that would all be alike, or a rule that needs
+        log-probabilities over an agent that asks its model several times a turn.
         """
         if candidates < 1:
             raise UsageError(f"there must be at least 1 candidate, not {candidates}")
@@ -52,8 +52,8 @@ class BestOf:
             raise UsageError(f"best of {candidates} needs an agent that draws: a temperature above 0")
         if not 0 <= abstain_below <= 1:
             raise UsageError(f"abstain_below is a probability in [0, 1], not {abstain_below}")
-        if pick in WEIGHING and not agent.asks_once:
-            raise UsageError(f"--pick {pick} compares replies, and the agent {agent.kind} asks several times a turn")
+        if pick.needs_logprobs and not agent.asks_once:
+            raise UsageError(f"--pick {pick.name} compares replies, and {agent.kind} asks several times a turn")
         self._agent = agent
         self._candidates = candidates
         self._critic = critic
@@ -70,7 +70,7 @@ class BestOf:
     @property
     def name(self) -> str:
         """`best-of-<N>(<agent>)`, or `<rule>-of-<N>(<agent>)` for another rule than the critic's."""
-        return f"{'best' if self._pick == 'critic' else self._pick}-of-{self._candidates}({self._agent.name})"
+        return f"{'best' if self._pick == CRITIC else self._pick.name}-of-{self._candidates}({self._agent.name})"
 
     def with_sample(self, sample: int) -> Self:
         """The same agent whose candidates are drawn anew; verdicts are not drawn."""
@@ -80,10 +80,10 @@ class BestOf:
 
     def describe(self) -> dict[str, str]:
         """What the agent and the critic are made of."""
-        found = {**self._agent.describe(), "best_of": str(self._candidates), "pick": self._pick}
-        if self._pick in DRAWING:
+        found = {**self._agent.describe(), "best_of": str(self._candidates), "pick": self._pick.name}
+        if self._pick.draws:
             found["pick_seed"] = str(self._seed)
-        return found | self._about_critic() if self._pick in JUDGING else found
+        return found | self._about_critic() if self._pick.needs_judge else found
 
     def _about_critic(self) -> dict[str, str]:
         critic: Critic = self._critic or Scorer(self._agent.model)
@@ -102,7 +102,7 @@ class BestOf:
         drawn = self._agent.act_all(view, range(start, start + self._candidates))
         actions = [one.action for one in drawn]
         distinct = list(dict.fromkeys(one for one in actions if one is not None))
-        asked = self._pick in JUDGING and (len(distinct) > 1 or any(changed_nothing(view, one) for one in distinct))
+        asked = self._pick.needs_judge and (len(distinct) > 1 or any(changed_nothing(view, one) for one in distinct))
         judged = dict(zip(distinct, self._judge(view, distinct), strict=True)) if asked else {}
         taken = self._take(view, drawn, judged)
         choice = Choice(candidates=tuple(_candidate(one, judged) for one in drawn), taken=taken)
@@ -117,14 +117,14 @@ class BestOf:
         return self._critic.score([one.model_copy(update={"tokens": None}) for one in conversation], actions)
 
     def _take(self, view: AgentView, drawn: Sequence[AgentReply], judged: dict[str, Judged]) -> int:
-        return take(
-            self._pick,
-            [one.action for one in drawn],
+        candidates = CandidateSet(
+            actions=[one.action for one in drawn],
+            dice=Dice(f"{self._seed} {view.task_id} {self._sample} {len(view.turns)}"),
             judged=judged,
             logprobs=[one.tokens.logprobs if one.tokens else None for one in drawn],
-            dice=Dice(f"{self._seed} {view.task_id} {self._sample} {len(view.turns)}"),
             abstain_below=self._abstain_below,
         )
+        return self._pick.take(candidates)
 
 
 def changed_nothing(view: AgentView, action: str) -> bool:

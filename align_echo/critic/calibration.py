@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import MissingExtraError, UsageError
-from align_echo.intervals import Floats, Rate, bootstrap_times, clustered_rate
+from align_echo.intervals import Estimate, Floats, bootstrap_times, clustered_rate
 from align_echo.types import Frozen
 
 MOST_LOGIT = 50.0
@@ -173,10 +173,10 @@ class CriticReport(Frozen):
 
     n: int
     unreadable: int
-    accuracy: Rate
+    accuracy: Estimate
     constant_accuracy: float
     with_logit: int
-    auroc: Rate | None
+    auroc: Estimate | None
     temperature: float
     before: Calibration | None
     after: Calibration | None
@@ -202,7 +202,7 @@ def report(rows: Sequence[LabelledVerdict], temperature: float, *, seed: int = 0
     return CriticReport(
         n=len(rows),
         unreadable=sum(one.verdict is None for one in rows),
-        accuracy=accuracy.rate,
+        accuracy=accuracy,
         constant_accuracy=100 * max(right, len(rows) - right) / len(rows),
         with_logit=len(rated),
         auroc=area_under_roc(logits_M, labels_M, [task for task, _, _ in rated], seed=seed) if rated else None,
@@ -228,7 +228,7 @@ def area_under_roc(
     *,
     seed: int = 0,
     resamples: int = RESAMPLES,
-) -> Rate | None:
+) -> Estimate | None:
     """The share of (correct, wrong) pairs of actions that the logits order rightly, ties half, in [0, 1].
 
     With a percentile interval from resampling whole tasks; resamples of one class alone are left out. `tasks` names
@@ -255,7 +255,7 @@ def area_under_roc(
             return math.nan
         return float(roc_auc_score(truth_M[kept_M], held_M[kept_M], sample_weight=times[task_M][kept_M]))
 
-    return bootstrap_times(area, len(places), seed=seed, resamples=resamples).rate
+    return bootstrap_times(area, len(places), seed=seed, resamples=resamples)
 
 
 def confusion(rows: Sequence[LabelledVerdict]) -> dict[str, Confusion]:

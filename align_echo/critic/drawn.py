@@ -1,7 +1,7 @@
 """How the candidates were drawn that a critic learned from: on record beside its weights, so that play draws alike.
 
 A critic that is asked about kinds of actions that it never learned from may take them for right. Left out: drawing
-(`models/local`), and what is done on a mismatch (`cli/plan.py`).
+(`models/local`), and what is done on a mismatch (`evaluate/cast.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import Field, TypeAdapter, ValidationError
 
 from align_echo.errors import UsageError
-from align_echo.interface import write_atomically
+from align_echo.files import write_atomically
 from align_echo.reading import parse_json
 from align_echo.types import Frozen
 

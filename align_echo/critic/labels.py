@@ -21,7 +21,8 @@ import gymnasium as gym
 from align_echo.agents.novices.household import Belief, name_of, read_goal
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import EngineError, UsageError
-from align_echo.rollout import base_env, replay
+from align_echo.rollout import replay
+from align_echo.session import base_env
 from align_echo.types import AgentView, Step, Trajectory
 from align_echo.wrappers.alfworld.spec import is_invalid
 from align_echo.wrappers.catalogue import environment

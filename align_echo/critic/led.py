@@ -13,8 +13,8 @@ from typing import Self
 
 from align_echo.agents.conversation import ChatAgent
 from align_echo.critic.best_of import BestOf
+from align_echo.dice import Dice
 from align_echo.types import Agent, AgentReply, AgentView, Candidate, Choice
-from align_echo.wrappers.dice import Dice
 
 
 class Led:

@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError
 from align_echo.critic.selection import Judged
 from align_echo.critic.verdict import VERDICTS, verdict_messages
 from align_echo.errors import ContextOverflowError, ModelError, UsageError
-from align_echo.interface import write_atomically
+from align_echo.files import write_atomically
 from align_echo.models.choosing import choose
 from align_echo.prompts import prompt_hash
 from align_echo.reading import parse_json

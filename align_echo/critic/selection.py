@@ -2,7 +2,7 @@
 
 Candidates of one state are given by their actions, in the order drawn: None where a reply held no action, and one
 action may come several times. Every rule gives the index of the candidate that it takes, at least one being given: a
-candidate with an action, or 0 where none has one. Ties go to the first drawn. Pass@N is what a critic that never errs
+candidate with an action, or 0 where none has one. Ties go to the first given. Pass@N is what a critic that never errs
 would reach. Left out: drawing candidates and asking the judge (`best_of.py`), and what a probability is worth
 (`calibration.py`).
 """
@@ -11,28 +11,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from align_echo.critic.verdict import Verdict
+from align_echo.dice import Dice
 from align_echo.errors import UsageError
+from align_echo.registry import Registry
 from align_echo.types import Usage
-from align_echo.wrappers.dice import Dice
 
 LogprobOf = Literal["reply", "token"]
-Picking = Literal["critic", "tilted", "first", "random", "placebo", "majority", "logprob"]
-"""The rules by which one of several candidates is taken."""
-
-JUDGING: tuple[Picking, ...] = ("critic", "tilted")
-"""Those that ask a judge."""
-
-WEIGHING: tuple[Picking, ...] = ("tilted", "logprob")
-"""Those that need the agent's own log-probabilities."""
-
-DRAWING: tuple[Picking, ...] = ("random", "placebo")
-"""Those that draw, and know nothing of the actions."""
-
 SURE = 1e-12
 """How near to 0 or 1 a probability counts."""
 
@@ -58,33 +47,40 @@ class Judged:
             raise UsageError(f"a probability lies in [0, 1], unlike {self.p_correct}")
 
 
-def take(
-    rule: Picking,
-    actions: Sequence[str | None],
-    *,
-    judged: Mapping[str, Judged],
-    logprobs: Sequence[Sequence[float] | None],
-    dice: Dice,
-    abstain_below: float = 0.0,
-) -> int:
-    """Which candidate a rule takes: `judged` is what those in `JUDGING` go by, `logprobs` what those in `WEIGHING` do,
-    `dice` what "random" and "placebo" do. Raises `UsageError` as the rules below.
+@dataclass(frozen=True)
+class CandidateSet:
+    """The candidates of one state, as a rule sees them: their `actions` in the order drawn (None: the reply held none),
+    what the judge said of each distinct action, and each reply's log-probabilities by token, where they are known.
+
+    `dice` is seeded by the state, `abstain_below` a probability in [0, 1] (`by_critic`).
     """
-    match rule:
-        case "critic":
-            return by_critic(actions, judged, abstain_below)
-        case "tilted":
-            return by_tilted(actions, judged, logprobs)
-        case "first":
-            return first(actions)
-        case "random":
-            return at_random(actions, dice)
-        case "placebo":
-            return by_placebo(actions, dice)
-        case "majority":
-            return by_majority(actions)
-        case "logprob":
-            return by_logprob(actions, logprobs)
+
+    actions: Sequence[str | None]
+    dice: Dice
+    judged: Mapping[str, Judged] = field(default_factory=dict)
+    logprobs: Sequence[Sequence[float] | None] = ()
+    abstain_below: float = 0.0
+
+
+@dataclass(frozen=True)
+class SelectionRule:
+    """A rule by its name. `take` gives the index of a candidate. What it does not need is not asked for: a verdict on
+    each distinct action, the log-probabilities of replies. One that `draws` goes by dice alone."""
+
+    name: str
+    take: Callable[[CandidateSet], int]
+    needs_judge: bool = False
+    needs_logprobs: bool = False
+    draws: bool = False
+
+
+def _read(name: str, thing: object) -> SelectionRule:
+    if not isinstance(thing, SelectionRule):
+        raise UsageError(f"{name} is a {type(thing).__name__}, not an align_echo.critic.selection.SelectionRule")
+    return thing
+
+
+RULES: Registry[SelectionRule] = Registry("rule of selection", "align_echo.selection_rules", _read)
 
 
 def by_critic(actions: Sequence[str | None], judged: Mapping[str, Judged], abstain_below: float = 0.0) -> int:
@@ -197,7 +193,7 @@ def pass_at_k(drawn: int, correct: int, k: int) -> float:
 
     The share of subsets of k candidates that hold a correct one (Chen et al. 2021, "Evaluating Large Language Models
     Trained on Code", equation 1). It is counted in integers and divided once, so no count is too large. Raises
-    `UsageError` unless 0 <= correct <= drawn and 1 <= k <= drawn.
+    `UsageError` unless 0 <= correct <= drawn and 1 <= k <= given.
     """
     if not (0 <= correct <= drawn and 1 <= k <= drawn):
         raise UsageError(f"pass@k needs 0 <= correct <= drawn and 1 <= k <= drawn, not {correct} of {drawn} at k = {k}")
@@ -210,3 +206,19 @@ def _usable(actions: Sequence[str | None]) -> list[int]:
     if not actions:
         raise UsageError("there is no candidate to take")
     return [place for place, action in enumerate(actions) if action is not None] or [0]
+
+
+CRITIC = SelectionRule(
+    "critic", lambda given: by_critic(given.actions, given.judged, given.abstain_below), needs_judge=True
+)
+TILTED = SelectionRule(
+    "tilted",
+    lambda given: by_tilted(given.actions, given.judged, given.logprobs),
+    needs_judge=True,
+    needs_logprobs=True,
+)
+FIRST = SelectionRule("first", lambda given: first(given.actions))
+RANDOM = SelectionRule("random", lambda given: at_random(given.actions, given.dice), draws=True)
+PLACEBO = SelectionRule("placebo", lambda given: by_placebo(given.actions, given.dice), draws=True)
+MAJORITY = SelectionRule("majority", lambda given: by_majority(given.actions))
+LOGPROB = SelectionRule("logprob", lambda given: by_logprob(given.actions, given.logprobs), needs_logprobs=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -20,6 +21,7 @@ from align_echo.evaluate.metrics import (
     share_estimate,
     share_of_replies,
 )
+from align_echo.evaluate.refusals import Known, RefusalTest, refusal_test
 from align_echo.faults import fault_text, faults_by_source
 from align_echo.interface import Interface
 from align_echo.intervals import (
@@ -33,11 +35,11 @@ from align_echo.intervals import (
     success_rate,
 )
 from align_echo.invalid import shown_invalid, steps_in_runs
-from align_echo.rollout import Episode, run_tasks
+from align_echo.rollout import run_tasks
+from align_echo.session import Episode
 from align_echo.trouble import Conduct, conduct_of
 from align_echo.types import Agent, ChoiceCounts, Frozen, Trajectory, Usage
-from align_echo.wrappers.catalogue import EnvironmentSpec, make
-from align_echo.wrappers.data_source import games_of
+from align_echo.wrappers.environment import EnvironmentSpec
 
 BASELINE = "none"
 PLACEBO = "placebo"
@@ -54,7 +56,7 @@ class VariantResult(Frozen):
 
     `consecutive_invalid` replays the agent's own actions in the plain environment (the ALIGN paper's metric);
     `consecutive_invalid_shown` judges what the agent was shown; both are None where no text of the environment tells a
-    refusal (`EnvironmentSpec.tells_invalid`). `interface_fallbacks` counts turns on which the
+    refusal (`refusals.py`). `interface_fallbacks` counts turns on which the
     interface failed and the raw observation was shown; `violations` counts engine calls that were refused to it;
     `forged` turns on which it claimed what the environment did not give. `conduct` tells them by kind: where it says
     that the interface does not work, the figures are those of the raw environment.
@@ -103,7 +105,8 @@ class Difference(Frozen):
 
 class Comparison(Frozen):
     """Every variant on the same tasks. `differences` holds each variant but the baseline against the baseline,
-    `over_placebo` each half and the whole of the interface against its placebo, where that was played.
+    `over_placebo` each half and the whole of the interface against its placebo, where that was played. `refusals` tells
+    how it is known what a refused action is; "" where nothing tells.
     """
 
     environment: str
@@ -111,6 +114,7 @@ class Comparison(Frozen):
     agent: str
     seed: int
     games: str = ""
+    refusals: Known | Literal[""] = ""
     tasks: tuple[str, ...]
     variants: dict[str, VariantResult]
     differences: dict[str, Difference]
@@ -148,7 +152,7 @@ def run_variant(
     known = {(one.task_id, one.sample): one for one in finished}
     missing = [one for one in episodes if (one.task_id, one.sample) not in known]
     played = run_tasks(
-        lambda: make(spec.name, split=split, interface=interface, data_root=data_root),
+        lambda: spec.make(split, interface=interface, data_root=data_root),
         agent,
         missing,
         split=split,
@@ -176,12 +180,13 @@ def compare(
         if not scored(played):
             raise UsageError(f"no episode of variant {name!r} finished without a fault; {_first_fault(played)}")
     done = {name: scored(played) for name, played in trajectories.items()}
-    flags = {name: _flags(spec, played, data_root) for name, played in done.items()}
-    results = {name: _measure(spec, played, done[name], flags[name], seed) for name, played in trajectories.items()}
+    refusals = refusal_test(spec, data_root)
+    flags = {name: _flags(spec, refusals, played, data_root) for name, played in done.items()}
+    results = {name: _measure(refusals, played, done[name], flags[name], seed) for name, played in trajectories.items()}
 
     def against(other: str, names: Sequence[str]) -> dict[str, Difference]:
         return {
-            name: _difference(spec, done[other], flags[other], done[name], flags[name], seed)
+            name: _difference(refusals, done[other], flags[other], done[name], flags[name], seed)
             for name in names
             if other in done and _common(done[other], done[name])
         }
@@ -192,7 +197,8 @@ def compare(
         split=first.split,
         agent=first.agent,
         seed=first.seed,
-        games=games_of(spec, data_root),
+        games=spec.games(data_root),
+        refusals="" if refusals is None else refusals.known,
         tasks=tuple(dict.fromkeys(one.task_id for played in trajectories.values() for one in played)),
         variants=results,
         differences=against(BASELINE, [name for name in done if name != BASELINE]),
@@ -200,19 +206,24 @@ def compare(
     )
 
 
-def _flags(spec: EnvironmentSpec, played: Sequence[Trajectory], data_root: str | Path | None) -> Flags:
+def _flags(
+    spec: EnvironmentSpec, refusals: RefusalTest | None, played: Sequence[Trajectory], data_root: str | Path | None
+) -> Flags:
     """Per step, whether it was invalid; never where that is not defined."""
-    if spec.tells_invalid:
-        return replay_all(played, data_root=data_root)
+    if refusals is not None:
+        return replay_all(spec, refusals.is_invalid, played, data_root=data_root)
     return [[False] * len(one.steps) for one in played]
 
 
 def _measure(
-    spec: EnvironmentSpec, played: Sequence[Trajectory], done: Sequence[Trajectory], flags: Flags, seed: int
+    refusals: RefusalTest | None,
+    played: Sequence[Trajectory],
+    done: Sequence[Trajectory],
+    flags: Flags,
+    seed: int,
 ) -> VariantResult:
     steps = [step for trajectory in done for step in trajectory.steps]
-    shown = [shown_invalid(trajectory, spec.is_invalid) for trajectory in done]
-    told = spec.tells_invalid
+    shown = [] if refusals is None else [shown_invalid(trajectory, refusals.is_invalid) for trajectory in done]
     types = sorted({trajectory.task_type for trajectory in done})
     choices = [step.choice.counts for step in steps if step.choice is not None]
     return VariantResult(
@@ -223,8 +234,8 @@ def _measure(
         first_fault=next((fault_text(one.fault) for one in played if one.fault is not None), ""),
         success_rate=success_rate(done),
         mean_score=mean_score(done, seed=seed),
-        consecutive_invalid=share_estimate(done, flags, seed=seed) if told else None,
-        consecutive_invalid_shown=share_estimate(done, shown, seed=seed) if told else None,
+        consecutive_invalid=share_estimate(done, flags, seed=seed) if refusals else None,
+        consecutive_invalid_shown=share_estimate(done, shown, seed=seed) if refusals else None,
         unparsed=share_of_replies(done, lambda step: step.action is None, seed=seed),
         cut_off=share_of_replies(done, lambda step: step.cut_off, seed=seed),
         context_overflows=sum(one.context_overflow for one in done),
@@ -242,7 +253,7 @@ def _measure(
 
 
 def _difference(
-    spec: EnvironmentSpec,
+    refusals: RefusalTest | None,
     before: Sequence[Trajectory],
     before_flags: Flags,
     after: Sequence[Trajectory],
@@ -267,7 +278,7 @@ def _difference(
         tasks=n,
         success_points=bootstrap(sums, lambda s: 100 * (s["new_won"] - s["old_won"]) / n, seed=seed),
         score=bootstrap(sums, lambda s: (s["new_score"] - s["old_score"]) / n, seed=seed),
-        invalid_points=bootstrap(sums, points, seed=seed) if spec.tells_invalid else None,
+        invalid_points=bootstrap(sums, points, seed=seed) if refusals else None,
         invalid_reduction=bootstrap(sums, reduction, seed=seed) if sums["old_bad"].any() else None,
     )
 

@@ -10,20 +10,17 @@ Leaves out the model's reply cache, which lives in `cache/` beside these and bel
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, JsonValue
 
-from align_echo.align.run_folder import clear, finished_nothing
-from align_echo.errors import UsageError
 from align_echo.evaluate.refinement import Reviewed, episode_of
-from align_echo.interface import write_atomically
+from align_echo.files import write_atomically
 from align_echo.jsonl import JsonlFile
-from align_echo.locking import FolderLock, check_free
-from align_echo.reading import json_object
-from align_echo.rollout import Episode
+from align_echo.locking import FolderLock
+from align_echo.runs import begin_run, check_run, finished_nothing, of_verb
+from align_echo.session import Episode
 from align_echo.types import Frozen, Trajectory
 
 LEFT_BY_A_FALSE_START = ("config.json", "calls.jsonl", "cache", "trajectories", "reviews")
@@ -37,15 +34,9 @@ class EvaluationFolder:
 
     def __init__(self, path: Path, config: Config, *, resume: bool = False) -> None:
         """Raises `UsageError` if the folder holds something else than this evaluation, or anything without `resume`."""
-        check_folder(path, config, resume=resume)
+        self._lock = open_folder(path, config, resume=resume)
         self.path = path
         self._files: dict[Path, JsonlFile] = {}
-        path.mkdir(parents=True, exist_ok=True)
-        self._lock = FolderLock(path)
-        check_folder(path, config, resume=resume)  # again: another process may have begun since
-        if not resume:
-            clear(path, LEFT_BY_A_FALSE_START)
-        write_atomically(path / "config.json", json.dumps(config, indent=2) + "\n")
 
     def finished(self, part: str, episodes: Sequence[Episode]) -> list[Trajectory]:
         """Those of the episodes that ended without a fault; what else the part holds is dropped, to be played again."""
@@ -90,33 +81,22 @@ def check_folder(path: Path, config: Config, *, resume: bool) -> None:
     """Refuse a folder that cannot take this evaluation, or another run of its kind, without touching it, and one that
     another process works in.
 
-    Raises `UsageError`.
-
-    An evaluation in which nothing was finished (no episode, no reply) is nothing to lose: it is begun anew.
+    An evaluation in which nothing was finished (no episode, no reply) is nothing to lose: it is begun anew. Raises
+    `UsageError`.
     """
-    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
-        if resume:
-            raise UsageError(f"there is nothing to resume in {path}")
-        return
-    if not path.is_dir():
-        raise UsageError(f"{path} is a file; --out names a folder")
-    check_free(path)
-    if not resume:
-        if _finished_nothing(path, config.get("command")):
-            return
-        raise UsageError(f"{path} is not empty: add --resume to go on with it, or name another --out")
-    stored = json_object(path / "config.json")
-    if stored is None:
-        raise UsageError(f"{path} is not the folder of a run: it has no readable config.json")
-    for key in sorted({*config, *stored}):
-        if config.get(key) != stored.get(key):
-            raise UsageError(
-                f"{path} was started with {key} = {stored.get(key)!r}, not {config.get(key)!r}; "
-                "resume with the same, or name another --out"
-            )
+    check_run(path, config, resume=resume, unmade=_unmade(config))
 
 
-def _finished_nothing(path: Path, command: JsonValue) -> bool:
-    stored = json_object(path / "config.json")
-    ours = stored is not None and command is not None and stored.get("command") == command
-    return ours and finished_nothing(path, LEFT_BY_A_FALSE_START, "trajectories/*.jsonl")
+def open_folder(path: Path, config: Config, *, resume: bool) -> FolderLock:
+    """Make the folder and write its settings; until the lock is closed no other process works in it. Raises as
+    `check_folder`."""
+    return begin_run(path, config, resume=resume, left=LEFT_BY_A_FALSE_START, unmade=_unmade(config))
+
+
+def _unmade(config: Config) -> Callable[[Path], bool]:
+    def unmade(path: Path) -> bool:
+        return of_verb(path, config.get("command")) and finished_nothing(
+            path, LEFT_BY_A_FALSE_START, "trajectories/*.jsonl"
+        )
+
+    return unmade

@@ -13,11 +13,10 @@ from rich.table import Table
 
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, Comparison, Difference, VariantResult, compare
 from align_echo.evaluate.tables import WORTH, cell, failed_on, plain_table
-from align_echo.intervals import Estimate, Rate, scored
+from align_echo.intervals import Estimate, scored
 from align_echo.trouble import Conduct
 from align_echo.types import Frozen, Trajectory, Usage
-from align_echo.wrappers.catalogue import EnvironmentSpec
-from align_echo.wrappers.data_source import games_of
+from align_echo.wrappers.environment import EnvironmentSpec
 
 WITH = "full"
 """The variant that a grid sets against the baseline: both halves of the interface."""
@@ -41,10 +40,10 @@ class Side(Frozen):
     faults: int
     faults_by_source: dict[str, int] = Field(default_factory=dict)
     conduct: Conduct = Conduct()
-    score: Rate | None = None
-    success: Rate | None = None
-    consecutive_invalid: Rate | None = None
-    consecutive_invalid_shown: Rate | None = None
+    score: Estimate | None = None
+    success: Estimate | None = None
+    consecutive_invalid: Estimate | None = None
+    consecutive_invalid_shown: Estimate | None = None
 
 
 class Change(Frozen):
@@ -54,9 +53,9 @@ class Change(Frozen):
     """
 
     tasks: int
-    score: Rate
-    success: Rate
-    consecutive_invalid: Rate | None
+    score: Estimate
+    success: Estimate
+    consecutive_invalid: Estimate | None
 
 
 class Cell(Frozen):
@@ -120,7 +119,7 @@ def cell_of(
     return Cell(
         environment=spec.name,
         split=spec.test_split,
-        games=games_of(spec, None),
+        games=spec.games(None),
         agent=agent,
         folder=folder,
         tasks=tasks,
@@ -155,8 +154,8 @@ def _side(result: VariantResult | None, label: str, tasks: int) -> Side:
         faults=result.faults,
         faults_by_source=result.faults_by_source,
         conduct=result.conduct,
-        score=result.mean_score.rate,
-        success=result.success_rate.rate,
+        score=result.mean_score,
+        success=result.success_rate,
         consecutive_invalid=_known(result.consecutive_invalid),
         consecutive_invalid_shown=_known(result.consecutive_invalid_shown),
     )
@@ -168,14 +167,14 @@ def _change(differences: Mapping[str, Difference]) -> Change | None:
         return None
     return Change(
         tasks=difference.tasks,
-        score=difference.score.rate,
-        success=difference.success_points.rate,
+        score=difference.score,
+        success=difference.success_points,
         consecutive_invalid=_known(difference.invalid_points),
     )
 
 
-def _known(estimate: Estimate | None) -> Rate | None:
-    return None if estimate is None else estimate.rate
+def _known(estimate: Estimate | None) -> Estimate | None:
+    return None if estimate is None else estimate
 
 
 # ---------------------------------------------------------------- the table

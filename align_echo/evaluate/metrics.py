@@ -17,10 +17,13 @@ from statistics import fmean
 
 import gymnasium as gym
 
+from align_echo.errors import UsageError
+from align_echo.evaluate.refusals import refusal_test
 from align_echo.intervals import Estimate, by_task, ratio, scored
 from align_echo.invalid import steps_in_runs
 from align_echo.types import Step, Trajectory
-from align_echo.wrappers.catalogue import environment, make
+from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.environment import EnvironmentSpec
 
 
 def share_of_replies(
@@ -78,17 +81,23 @@ def replay_invalid(env: gym.Env[str, str], is_invalid: Callable[[str], bool], tr
     return flags
 
 
-def replay_all(trajectories: Sequence[Trajectory], *, data_root: str | Path | None = None) -> list[list[bool]]:
-    """`replay_invalid` of every trajectory, in order, in the environments and splits that they name."""
-    envs: dict[tuple[str, str], gym.Env[str, str]] = {}
+def replay_all(
+    spec: EnvironmentSpec,
+    is_invalid: Callable[[str], bool],
+    trajectories: Sequence[Trajectory],
+    *,
+    data_root: str | Path | None = None,
+) -> list[list[bool]]:
+    """`replay_invalid` of trajectories of one environment, in order, in the splits that they name."""
+    envs: dict[str, gym.Env[str, str]] = {}
     limit = max((len(trajectory.steps) for trajectory in trajectories), default=0) + 1
     flags = []
     try:
         for trajectory in trajectories:
-            key = (trajectory.environment, trajectory.split)
-            if key not in envs:
-                envs[key] = make(key[0], split=key[1], data_root=data_root, step_limit=limit)
-            flags.append(replay_invalid(envs[key], environment(key[0]).is_invalid, trajectory))
+            split = trajectory.split
+            if split not in envs:
+                envs[split] = spec.make(split, data_root=data_root, step_limit=limit)
+            flags.append(replay_invalid(envs[split], is_invalid, trajectory))
     finally:
         for env in envs.values():
             env.close()
@@ -100,9 +109,20 @@ def consecutive_invalid_share(trajectories: Sequence[Trajectory], *, data_root: 
 
     The actions are replayed in the plain environment that the trajectories name, without their interface (see the
     module's docstring). `data_root` is the data folder they were made with, if not the default. Trajectories with a
-    fault are left out. Raises `UsageError` for an unknown environment, split or task.
+    fault are left out. Raises `UsageError` for an unknown environment, split or task, and for an environment in which
+    no text tells a refusal.
     """
-    return share_in_runs(replay_all(scored(trajectories), data_root=data_root))
+    groups: dict[str, list[Trajectory]] = {}
+    for trajectory in scored(trajectories):
+        groups.setdefault(trajectory.environment, []).append(trajectory)
+    flags: list[list[bool]] = []
+    for name, played in groups.items():
+        spec = environment(name)
+        test = refusal_test(spec, data_root)
+        if test is None:
+            raise UsageError(f"the metric is not defined in {name}: nothing that it answers tells a refused action")
+        flags += replay_all(spec, test.is_invalid, played, data_root=data_root)
+    return share_in_runs(flags)
 
 
 def first_line(action: str) -> str:
@@ -116,4 +136,5 @@ def mean_length(trajectories: Sequence[Trajectory]) -> float:
 
 
 def _scaled(estimate: Estimate, factor: float) -> Estimate:
-    return Estimate(value=factor * estimate.value, low=factor * estimate.low, high=factor * estimate.high, n=estimate.n)
+    low, high = estimate.ci95
+    return Estimate(value=factor * estimate.value, n=estimate.n, ci95=(factor * low, factor * high))

@@ -18,8 +18,9 @@ from align_echo.errors import ModelError, UsageError
 from align_echo.evaluate.tables import cell, failed_on, plain_table
 from align_echo.faults import fault_text, faults_by_source
 from align_echo.halting import Halt, under
-from align_echo.intervals import Rate, mean_score, scored, success_rate
-from align_echo.rollout import HOPELESS, Episode, failed
+from align_echo.intervals import Estimate, mean_score, scored, success_rate
+from align_echo.rollout import HOPELESS, failed
+from align_echo.session import Episode
 from align_echo.trouble import Conduct
 from align_echo.types import Frozen, Trajectory, Usage
 
@@ -44,9 +45,9 @@ class Round(Frozen):
 
     number: int
     episodes: int
-    success_rate: Rate
-    mean_score: Rate
-    mean_best_score: Rate
+    success_rate: Estimate
+    mean_score: Estimate
+    mean_best_score: Estimate
     played: int
     faults: int = 0
     faults_by_source: dict[str, int] = Field(default_factory=dict)
@@ -188,9 +189,9 @@ def _round(
     return Round(
         number=number,
         episodes=len(scored(standing)),
-        success_rate=success_rate(standing).rate,
-        mean_score=mean_score(standing, seed=seed).rate,
-        mean_best_score=mean_score(best, seed=seed).rate,
+        success_rate=success_rate(standing),
+        mean_score=mean_score(standing, seed=seed),
+        mean_best_score=mean_score(best, seed=seed),
         played=len(played),
         faults=len(played) - len(scored(played)),
         faults_by_source=faults_by_source(played),

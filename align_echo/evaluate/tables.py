@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from rich.table import Table
 
 from align_echo.evaluate.comparison import PLACEBO, Comparison, Difference, VariantResult
-from align_echo.intervals import Estimate, Rate
+from align_echo.intervals import Estimate
 from align_echo.trouble import Conduct
 
 NAMES = {"none": "none", "placebo": "placebo", "rules": "rules", "feedback": "feedback", "full": "both"}
@@ -29,6 +29,8 @@ turns on which the interface failed or forged, of engine calls that it was refus
 
 CAPTION = "consec. invalid: % of actions in runs of >= 2 refused, by replay;\nas shown: judged on what the agent saw"
 
+INFERRED = "refused: inferred from what the environment answers nonsense, it declares no test"
+
 WORTH = "placebo: the same interface with neutral words for its own;\nit is worth what it adds to its placebo"
 
 
@@ -45,7 +47,7 @@ def tables(comparison: Comparison) -> list[Table]:
     return found
 
 
-def cell(figure: Estimate | Rate | None, *, signed: bool = False, digits: int = 1) -> str:
+def cell(figure: Estimate | None, *, signed: bool = False, digits: int = 1) -> str:
     """A figure with its interval to one digit less, "66.7 [39, 86]"; "66.7 -" for one task, "-" for no figure."""
     if figure is None:
         return "-"
@@ -62,7 +64,8 @@ def _variants(comparison: Comparison) -> Table:
     table.add_column("interface", no_wrap=True)
     for heading in ("n", "success", *(("score",) if graded else ()), "consec. invalid", "as shown", "turns"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.caption, table.caption_justify = CAPTION, "left"
+    inferred = f"\n{INFERRED}" if comparison.refusals == "inferred" else ""
+    table.caption, table.caption_justify = CAPTION + inferred, "left"
     told = {heading: count for heading, count in TROUBLES.items() if any(count(one) for one in results.values())}
     for heading in told:
         table.add_column(heading, justify="right", no_wrap=True)

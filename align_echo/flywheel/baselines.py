@@ -17,7 +17,7 @@ import numpy as np
 from align_echo.critic.labels import Rule
 from align_echo.critic.verdict import VERDICTS, Verdict
 from align_echo.flywheel.examples import Example
-from align_echo.intervals import Floats, Rate, bootstrap, clustered_rate
+from align_echo.intervals import Estimate, Floats, bootstrap, clustered_rate
 from align_echo.types import Frozen
 
 CONSTANT, TABLE, LOGPROB = "the better constant answer", "a table of actions without numbers", "the agent's own logprob"
@@ -29,8 +29,8 @@ class Compared(Frozen):
     critic's is higher. Intervals are over tasks.
     """
 
-    accuracy: Rate
-    lead: Rate
+    accuracy: Estimate
+    lead: Estimate
 
 
 def compared(
@@ -105,4 +105,4 @@ def _compared(right: Sequence[bool], guessed: Sequence[bool], tasks: Sequence[st
     sums = {"critic": by_task(right), "baseline": by_task(guessed), "actions": by_task([True] * len(tasks))}
     lead = bootstrap(sums, lambda of: 100 * (of["critic"] - of["baseline"]) / of["actions"], seed=seed)
     accuracy = clustered_rate(sums["baseline"].astype(int).tolist(), sums["actions"].astype(int).tolist())
-    return Compared(accuracy=accuracy.rate, lead=lead.rate)
+    return Compared(accuracy=accuracy, lead=lead)

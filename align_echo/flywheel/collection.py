@@ -22,6 +22,7 @@ from align_echo.critic.drawn import Drawn
 from align_echo.critic.labels import Rule
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.faults import fault_text, faults_by_source
+from align_echo.files import write_atomically
 from align_echo.flywheel.examples import FILE, deduplicated, write_examples
 from align_echo.flywheel.labelling import (
     Conversation,
@@ -31,8 +32,7 @@ from align_echo.flywheel.labelling import (
     label_episode,
     proposed,
 )
-from align_echo.interface import write_atomically
-from align_echo.intervals import Rate, scored, success_rate
+from align_echo.intervals import Estimate, scored, success_rate
 from align_echo.jsonl import JsonlFile
 from align_echo.reading import json_object
 from align_echo.trouble import Conduct, conduct_of
@@ -64,7 +64,7 @@ class Collected(Frozen):
     faults: int
     faults_by_source: dict[str, int] = Field(default_factory=dict)
     conduct: Conduct = Conduct()
-    success_rate: Rate
+    success_rate: Estimate
     turns: int
     candidates: int
     unlabelled: int
@@ -136,7 +136,7 @@ def finish(
         faults=len(played) - len(done),
         faults_by_source=faults_by_source(played),
         conduct=conduct_of(done),
-        success_rate=success_rate(done).rate,
+        success_rate=success_rate(done),
         turns=len(steps),
         candidates=sum(len(candidates_of(step)) for step in steps),
         unlabelled=sum(

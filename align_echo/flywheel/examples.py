@@ -21,9 +21,9 @@ from pydantic import ValidationError
 
 from align_echo.critic.labels import Rule
 from align_echo.critic.verdict import VERDICTS, Verdict
+from align_echo.dice import Dice
 from align_echo.errors import MissingDataError, MissingExtraError, UsageError
 from align_echo.types import Frozen, Message
-from align_echo.wrappers.dice import Dice
 
 FILE = "examples.parquet"
 Balance = Literal["dropped", "weighed"]

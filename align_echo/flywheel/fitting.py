@@ -21,6 +21,7 @@ from transformers import PreTrainedModel, TrainerCallback
 
 from align_echo.critic.labels import Rule
 from align_echo.critic.verdict import VERDICTS, Verdict, verdict_messages
+from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.flywheel.examples import Balance, Example, even_weights
 from align_echo.flywheel.packing import Tree, trees
@@ -28,7 +29,6 @@ from align_echo.flywheel.tree_attention import blocks, over_trees
 from align_echo.flywheel.verdict_trainer import LearningSettings, Part, VerdictTrainer, learner_of
 from align_echo.models.local.chat import first_differing
 from align_echo.models.local.encoding import ChatEncoder
-from align_echo.wrappers.dice import Dice
 
 SAME = 1e-3
 """By how much a logit may change when conversations are computed as a tree."""

@@ -16,7 +16,8 @@ from align_echo.critic.calibration import action_type
 from align_echo.critic.labels import Rule, explores_here, labels
 from align_echo.errors import EngineError
 from align_echo.flywheel.examples import Example, Labels, Said
-from align_echo.rollout import base_env, replay, view_before
+from align_echo.rollout import replay, view_before
+from align_echo.session import base_env
 from align_echo.types import AgentView, Candidate, Frozen, Message, Step, Trajectory
 from align_echo.wrappers.catalogue import environment
 

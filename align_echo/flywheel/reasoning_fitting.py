@@ -24,22 +24,23 @@ from align_echo.critic.reasoned_verdict import (
     write_reasoned_verdict,
 )
 from align_echo.critic.verdict import Verdict
+from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.flywheel.examples import Example
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.prompts import render
+from align_echo.runs import newest_checkpoint
 from align_echo.tokens import TokenSequence
 from align_echo.train.arguments import arguments_of
-from align_echo.train.config import Collecting, Lora, Section, TrainConfig
+from align_echo.train.config import Lora, TrainConfig
 from align_echo.train.crew import Crew
 from align_echo.train.loss import Objective
+from align_echo.train.method import Collecting, Section
 from align_echo.train.methods.rcm import compared
 from align_echo.train.rows import Harvest, Row
-from align_echo.train.run_folder import newest_checkpoint
 from align_echo.train.signals import Signals
 from align_echo.train.trainer import Recipe, RoleTrainer, StepSettings, optimizer_of
-from align_echo.wrappers.dice import Dice
 
 AT_ONCE = 64
 """Replies that are drawn at once."""

@@ -16,13 +16,14 @@ from pathlib import Path
 import numpy as np
 
 from align_echo.critic.calibration import CriticReport, LabelledVerdict, report
+from align_echo.critic.selection import RULES
 from align_echo.critic.verdict import Verdict
+from align_echo.dice import Dice
 from align_echo.errors import ReplyFormatError, UsageError
-from align_echo.flywheel.trial import CEILING, Choosing, Opinion, picked
-from align_echo.interface import write_atomically
-from align_echo.intervals import Rate, bootstrap, clustered_rate
+from align_echo.files import write_atomically
+from align_echo.flywheel.trial import CEILING, Opinion, picked
+from align_echo.intervals import Estimate, bootstrap, clustered_rate
 from align_echo.types import Frozen
-from align_echo.wrappers.dice import Dice
 from align_echo.wrappers.gui.actions import GuiAction, action_type, parse, write
 from align_echo.wrappers.gui.matching import hits, is_grounded, right_type, succeeds, type_matches
 from align_echo.wrappers.gui.steps import GuiStep, records
@@ -30,7 +31,7 @@ from align_echo.wrappers.gui.steps import GuiStep, records
 PREDICTIONS = "predictions.jsonl"
 """Their name in the folder of a dataset."""
 
-RULES: tuple[Choosing, ...] = ("critic", "placebo", "random", "majority", CEILING)
+SCREEN_RULES = ("critic", "placebo", "random", "majority", CEILING)
 """Who takes one of the candidates. `CEILING` takes the first that succeeds: a critic that never errs, pass@N."""
 
 
@@ -72,9 +73,9 @@ class Matched(Frozen):
     taken is of that type; None where there is none.
     """
 
-    type: Rate
-    grounding: Rate | None
-    success: Rate
+    type: Estimate
+    grounding: Estimate | None
+    success: Estimate
 
 
 class Taken(Matched):
@@ -82,9 +83,9 @@ class Taken(Matched):
     points.
     """
 
-    rule: Choosing
+    rule: str
     candidates: int
-    gain: Rate
+    gain: Estimate
 
 
 class ScreenTrial(Frozen):
@@ -180,7 +181,7 @@ def curve(
     """Every rule at every number of candidates that all steps have, up to `most`."""
     first = [one.actions[0] for one in proposed]
     fewest = min(len(one.actions) for one in proposed)
-    rules = [one for one in RULES if opinions is not None or one != "critic"]
+    rules = [one for one in SCREEN_RULES if opinions is not None or one != "critic"]
     said = opinions or [{}] * len(proposed)
     found = []
     for n in range(1, min(fewest, most or fewest) + 1):
@@ -219,13 +220,13 @@ def matched(proposed: Sequence[Proposed], taken: Sequence[GuiAction | None]) -> 
 
 
 def _place(
-    rule: Choosing, one: Proposed, n: int, said: Mapping[str, Opinion], temperature: float, seed: int
+    rule: str, one: Proposed, n: int, said: Mapping[str, Opinion], temperature: float, seed: int
 ) -> int:
     """Which of the first n candidates a rule takes."""
     if rule == CEILING:
         right = [place for place, action in enumerate(one.actions[:n]) if _succeeds(action, one.step)]
         return right[0] if right else 0
-    return picked(rule, one.texts[:n], said, temperature=temperature, dice=Dice(f"{seed} {one.step.id} {n}"))
+    return picked(RULES.get(rule), one.texts[:n], said, temperature=temperature, dice=Dice(f"{seed} {one.step.id} {n}"))
 
 
 def _succeeds(action: GuiAction | None, step: GuiStep) -> bool:
@@ -240,13 +241,13 @@ def _by_episode(values: Sequence[bool], episodes: Sequence[str]) -> tuple[list[i
     return [true[episode] for episode in all_of], list(all_of.values())
 
 
-def _rate(values: Sequence[bool], episodes: Sequence[str]) -> Rate:
-    return clustered_rate(*_by_episode(values, episodes)).rate
+def _rate(values: Sequence[bool], episodes: Sequence[str]) -> Estimate:
+    return clustered_rate(*_by_episode(values, episodes))
 
 
 def _gain(
     proposed: Sequence[Proposed], taken: Sequence[GuiAction | None], first: Sequence[GuiAction | None], seed: int
-) -> Rate:
+) -> Estimate:
     """By how many points success exceeds that of the first candidates."""
     episodes = [one.step.episode for one in proposed]
     sums = {}
@@ -254,4 +255,4 @@ def _gain(
         right = [_succeeds(action, one.step) for one, action in zip(proposed, actions, strict=True)]
         true, sizes = _by_episode(right, episodes)
         sums[name], sums["steps"] = np.asarray(true, dtype=float), np.asarray(sizes, dtype=float)
-    return bootstrap(sums, lambda of: 100 * (of["taken"] - of["first"]) / of["steps"], seed=seed).rate
+    return bootstrap(sums, lambda of: 100 * (of["taken"] - of["first"]) / of["steps"], seed=seed)

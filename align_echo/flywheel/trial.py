@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,20 +18,18 @@ import numpy.typing as npt
 from align_echo.critic.calibration import CriticReport, LabelledVerdict, action_type, report
 from align_echo.critic.labels import Rule
 from align_echo.critic.scoring import probability
-from align_echo.critic.selection import JUDGING, Judged, Picking, take
+from align_echo.critic.selection import RULES, CandidateSet, Judged, SelectionRule
 from align_echo.critic.verdict import Verdict
+from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.flywheel.labelling import LabelledEpisode, candidates_of, proposed
-from align_echo.intervals import Floats, Rate, bootstrap
+from align_echo.intervals import Estimate, Floats, bootstrap
 from align_echo.types import Candidate, Frozen, Trajectory
-from align_echo.wrappers.dice import Dice
 
 Flags = npt.NDArray[np.bool_]
 
 CEILING: Final = "pass"
 """In the place of a rule: pass@N."""
-
-Choosing = Picking | Literal["pass"]
 
 
 @dataclass(frozen=True)
@@ -59,13 +57,13 @@ class State:
 class Success(Frozen):
     """Of the states, in how many a right action is taken of the first `n` candidates: percent, over tasks.
 
-    `rule` is one of `selection.Picking`, or "pass" for pass@n. `gain` is over the first candidate alone, in points.
+    `rule` names one of `selection.RULES`, or "pass" for pass@n. `gain` is over the first candidate alone, in points.
     """
 
     rule: str
     candidates: int
-    success: Rate
-    gain: Rate
+    success: Estimate
+    gain: Estimate
 
 
 class Trial(Frozen):
@@ -122,7 +120,7 @@ def trial(states: Sequence[State], rule: Rule, *, temperature: float = 1.0, seed
 def curve(states: Sequence[State], *, temperature: float = 1.0, seed: int = 0) -> list[Success]:
     """Every rule at every number of candidates that all states have, one after the other."""
     most = min(len(state.candidates) for state in states)
-    rules: list[Choosing] = ["critic", "placebo", "random", "majority"]
+    rules = ["critic", "placebo", "random", "majority"]
     if all(one.logprob is not None for state in states for one in state.candidates if one.action is not None):
         rules.append("logprob")
         if all(one.logit is not None for state in states for one in state.opinions.values()):
@@ -136,16 +134,17 @@ def curve(states: Sequence[State], *, temperature: float = 1.0, seed: int = 0) -
 
 
 def right_of(
-    states: Sequence[State], rule: Choosing, n: int, *, temperature: float = 1.0, seed: int = 0
+    states: Sequence[State], rule: str, n: int, *, temperature: float = 1.0, seed: int = 0
 ) -> Flags:
     """Whether in each state [S] the action is right that a rule takes of the first n; for `CEILING`, whether any is."""
     if rule == CEILING:
         return np.asarray([any(_is_right(state, one) for one in _actions(state, n)) for state in states])
-    return np.asarray([_is_right(state, _taken(rule, state, n, temperature, seed)) for state in states])
+    by = RULES.get(rule)
+    return np.asarray([_is_right(state, _taken(by, state, n, temperature, seed)) for state in states])
 
 
 def picked(
-    rule: Picking,
+    rule: SelectionRule,
     actions: Sequence[str | None],
     opinions: Mapping[str, Opinion],
     *,
@@ -153,15 +152,15 @@ def picked(
     dice: Dice,
     logprobs: Sequence[Sequence[float] | None] = (),
 ) -> int:
-    """Which candidate a rule takes. `opinions` are what "critic" goes by, `dice` what "random" and "placebo" do,
-    `logprobs` what "logprob" does, and "tilted" goes by both. Raises `UsageError` as the rules in `selection.py`.
+    """Which candidate a rule takes. `opinions` are what a rule goes by that needs a judge, `logprobs` one that needs
+    log-probabilities. Raises `UsageError` as the rules in `selection.py`.
     """
-    said = opinions if rule in JUDGING else {}
+    said = opinions if rule.needs_judge else {}
     judged = {action: one.judged(temperature) for action, one in said.items()}
-    return take(rule, actions, judged=judged, logprobs=logprobs, dice=dice)
+    return rule.take(CandidateSet(actions, dice, judged, logprobs))
 
 
-def _taken(rule: Picking, state: State, n: int, temperature: float, seed: int) -> str | None:
+def _taken(rule: SelectionRule, state: State, n: int, temperature: float, seed: int) -> str | None:
     actions = _actions(state, n)
     dice = Dice(f"{seed} {state.task} {actions}")
     logprobs = [None if one.logprob is None else [one.logprob] for one in state.candidates[:n]]
@@ -187,4 +186,4 @@ def _success(rule: str, n: int, states: Sequence[State], right_S: Flags, single_
     sums = {"right": by_task(right_S), "single": by_task(single_S), "states": by_task(every_S)}
     success = bootstrap(sums, lambda of: 100 * of["right"] / of["states"], seed=seed)
     gain = bootstrap(sums, lambda of: 100 * (of["right"] - of["single"]) / of["states"], seed=seed)
-    return Success(rule=rule, candidates=n, success=success.rate, gain=gain.rate)
+    return Success(rule=rule, candidates=n, success=success, gain=gain)

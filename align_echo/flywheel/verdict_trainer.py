@@ -20,8 +20,9 @@ from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerCallb
 from align_echo.models.local.weights import without_bars
 from align_echo.train.arguments import arguments_of
 from align_echo.train.backbone import name_layers_in_order
-from align_echo.train.config import Lora, Section
+from align_echo.train.config import Lora
 from align_echo.train.crew import lora_of
+from align_echo.train.method import Section
 
 MOST_BETWEEN = 50
 """Steps between checkpoints, where none is asked for."""

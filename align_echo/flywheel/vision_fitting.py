@@ -21,12 +21,12 @@ from transformers import TrainerCallback
 from align_echo.critic.screen_verdict import Screen
 from align_echo.critic.verdict import VERDICTS, Verdict
 from align_echo.critic.vision import ScreenEncoder, Sight, next_logits, read_verdicts
+from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.flywheel.examples import balanced_places
 from align_echo.flywheel.screens import Proposed
 from align_echo.flywheel.verdict_trainer import LearningSettings, Part, VerdictTrainer, learner_of
 from align_echo.models.local.weights import load_state, read_model
-from align_echo.wrappers.dice import Dice
 from align_echo.wrappers.gui.actions import parse
 from align_echo.wrappers.gui.steps import GuiStep, screenshot_of
 

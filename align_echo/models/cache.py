@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from align_echo.interface import write_atomically
+from align_echo.files import write_atomically
 from align_echo.types import Completion, Message, WordChoice
 
 Stored = TypeVar("Stored", Completion, WordChoice)

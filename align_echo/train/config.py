@@ -7,6 +7,7 @@ The files of `configs/` are the methods by name, each with all that makes it tha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from importlib import resources
 from importlib.resources.abc import Traversable
 from importlib.util import find_spec
@@ -14,51 +15,21 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from align_echo.critic.language import Form
 from align_echo.errors import UsageError, first_line
+from align_echo.train.method import METHODS, Collecting, Section
 from align_echo.train.rows import Role
 from align_echo.train.trainer import StepSettings
-from align_echo.types import Frozen
 from align_echo.wrappers.catalogue import environment, environments
+from align_echo.wrappers.environment import never
 
 TRACKERS = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow", "trackio": "trackio"}
 """Trackers of `transformers` that a run can report to, and the package that each needs."""
 
-RewardName = Literal["saturation", "linear", "revision"]
-RecipeName = Literal["grpo", "echo", "regenerate", "icrl", "luffy", "critique_grpo", "sft", "rcm"]
 Weights = Literal["shared", "adapters", "models"]
 Momentum = Annotated[float, Field(ge=0, lt=1)]
-
-
-class Section(Frozen):
-    """Settings, or part of them; numbers are finite."""
-
-    model_config = ConfigDict(allow_inf_nan=False)
-
-
-class Collecting(Section):
-    """How a step's rows are played: `queries` tasks, `samples` of each (episodes, refinements, sessions or verdicts).
-
-    `rounds` is ICRL's, `states` how many actions of a query RCM's critic judges. Of `best_of` candidates for an action
-    the policy's own verdict chooses one.
-    """
-
-    recipe: RecipeName
-    queries: int = Field(default=4, ge=1)
-    samples: int = Field(default=8, ge=1)
-    rounds: int = Field(default=2, ge=1)
-    states: int = Field(default=2, ge=1)
-    critic_reward: RewardName = "saturation"
-    form: Form = "echo"
-    temperature: float = Field(default=1.0, gt=0)
-    best_of: int = Field(default=1, ge=1)
-    turns: int | None = Field(default=None, ge=1)
-    reply_tokens: int = Field(default=64, ge=1)
-    critique_tokens: int = Field(default=160, ge=1)
-    workers: int = Field(default=32, ge=1)
 
 
 class Lora(Section):
@@ -140,9 +111,14 @@ def about(name: str) -> str:
 
 
 def method(name: str) -> dict[str, Any]:
-    """The values of a method's file. Raises `UsageError` for an unknown name."""
+    """The values of a method's file; of one without a file, its name alone. Raises `UsageError` for an unknown name."""
     if name not in methods():
-        raise UsageError(f"unknown method {name!r}; known: {', '.join(methods())}")
+        if name in METHODS.entries() or ":" in name:
+            METHODS.get(name)
+            return {"collecting": {"recipe": name}}
+        near = get_close_matches(name, methods(), n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}? " if near else ""
+        raise UsageError(f"unknown method {name!r}; {hint}known: {', '.join(methods())}; your own is module:NAME")
     return _read(_folder().joinpath(f"{name}.yaml").read_text(encoding="utf-8"), name)
 
 
@@ -182,28 +158,38 @@ def _said(error: ErrorDetails) -> str:
     """What pydantic found, where its own words would not help."""
     if error["loc"] == ("collecting",) and error["type"] == "missing":
         return f"nothing says how to train: begin the file with base: METHOD, one of {', '.join(methods())}"
-    return "there is no such setting" if error["type"] == "extra_forbidden" else error["msg"]
+    if error["type"] == "extra_forbidden":
+        return "there is no such setting"
+    return error["msg"].removeprefix("Value error, ")
 
 
 def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
     shared, both = config.weights == "shared", len(set(config.trained)) == 2
-    alone = config.collecting.recipe in ("grpo", "regenerate", "luffy", "critique_grpo", "sft")
-    imitates, judges = config.collecting.recipe == "sft", config.collecting.recipe == "rcm"
+    method, spec = METHODS.get(config.collecting.recipe), environment(config.env)
     every = config.evaluating.every
     return [
         (not config.trained, "trained: name policy, critic or both"),
         (
-            alone and "policy" not in config.trained,
-            f"trained: {config.collecting.recipe} learns as a policy alone: train the policy",
-        ),
-        (judges and "critic" not in config.trained, "trained: rcm learns as a critic alone: train the critic"),
-        (
-            judges and not environment(config.env).measures_distance,
-            f"env: {config.env} labels single actions by trying, too slow to train by: take {' or '.join(_measured())}",
+            method.roles == ("policy",) and "policy" not in config.trained,
+            f"trained: {method.name} learns as a policy alone: train the policy",
         ),
         (
-            imitates != (config.step.advantage == "reward"),
-            "step.advantage: reward is for sft, which compares nothing; every other recipe needs group",
+            method.roles == ("critic",) and "critic" not in config.trained,
+            f"trained: {method.name} learns as a critic alone: train the critic",
+        ),
+        (
+            method.needs == "distances" and not spec.measures_distance,
+            f"env: {config.env} does not measure how far the goal is, by which {method.name} learns: take "
+            f"{' or '.join(_measured())}",
+        ),
+        (
+            method.needs == "expert" and spec.has_expert is never,
+            f"env: {config.env} has no expert to learn from, which {method.name} needs: declare one "
+            "(TextEnvironment(..., expert=...)), or take another method",
+        ),
+        (
+            method.imitates != (config.step.advantage == "reward"),
+            "step.advantage: reward is for methods that imitate and compare nothing (sft); every other needs group",
         ),
         (
             config.critic is not None and config.weights != "models",

@@ -8,15 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from align_echo.models.local.loading import files_of
 from align_echo.train.backbone import ROLES
-from align_echo.train.config import Collecting, RecipeName, TrainConfig
+from align_echo.train.config import TrainConfig
 from align_echo.train.crew import sources_of
+from align_echo.train.method import METHODS
 from align_echo.train.rows import Role
 from align_echo.wrappers.catalogue import environment
 
@@ -51,7 +52,7 @@ def estimate(config: TrainConfig) -> Cost:
     """Upper bounds. Raises what `source_of` does, and `UsageError` for a model or an environment that is not there."""
     collecting = config.collecting
     turns = collecting.turns or environment(config.env).step_limit
-    played = _played(collecting)
+    played = METHODS.get(collecting.recipe).bounds(collecting)
     replies = played.episodes * turns * collecting.best_of
     rows = {"policy": played.rows, "critic": played.critiques}
     sources = sources_of(config)
@@ -70,31 +71,6 @@ def estimate(config: TrainConfig) -> Cost:
         parameters=sum(sizes.values()),
         memory=_memory(config, sizes),
     )
-
-
-class _Played(NamedTuple):
-    episodes: int
-    critiques: int = 0
-    rows: int = 0
-    """Of the policy."""
-    lessons: int = 0
-
-
-def _played(collecting: Collecting) -> _Played:
-    """At most, of one harvest."""
-    queries, samples, rounds = collecting.queries, collecting.samples, collecting.rounds
-    several = queries * samples
-    found: dict[RecipeName, _Played] = {
-        "grpo": _Played(several, rows=several),
-        "luffy": _Played(several - queries, rows=several, lessons=queries),
-        "sft": _Played(0, rows=queries, lessons=queries),
-        "echo": _Played(queries + several, several, several),
-        "regenerate": _Played(queries + several, rows=several),
-        "icrl": _Played(several * rounds, several * (rounds - 1), several * rounds),
-        "critique_grpo": _Played(2 * several, several, several + queries),
-        "rcm": _Played(queries, several * collecting.states),
-    }
-    return found[collecting.recipe]
 
 
 def _evaluations(config: TrainConfig) -> int:

@@ -15,7 +15,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from align_echo.errors import EngineError
 from align_echo.faults import ERRORS, fault_text
 from align_echo.intervals import mean_score, scored, success_rate
-from align_echo.rollout import Episode
+from align_echo.session import Episode
 from align_echo.train.run_folder import append
 from align_echo.train.signals import Signals
 from align_echo.train.stage import Stage
@@ -43,7 +43,7 @@ class HeldOut:
             first = next((one.fault for one in played if one.fault is not None), None)
             kind = ERRORS[first.source] if first else EngineError
             raise kind(f"every held-out episode broke; the first: {fault_text(first) if first else 'there are none'}")
-        score, success = mean_score(done, seed=self.seed).rate, success_rate(done).rate
+        score, success = mean_score(done, seed=self.seed), success_rate(done)
         self.figures = {
             "score": score.model_dump(mode="json"),
             "success": success.model_dump(mode="json"),

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from align_echo.critic.reasoned_verdict import Judgement
 from align_echo.critic.review import Review
 from align_echo.critic.verdict import Verdict
-from align_echo.rollout import Episode
+from align_echo.session import Episode
 from align_echo.train.signals import Signals, of_play
 from align_echo.train.stage import Asked, Lesson, Proposal, Stage
 from align_echo.types import Trajectory

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Literal
 
 from align_echo.errors import UsageError
 
 ETA = 0.1
 """ECHO's smoothing: how far beyond a full score the barrier of the gain stands."""
+
+RewardName = Literal["saturation", "linear", "revision"]
 
 CriticReward = Callable[[float, float], float]
 """(s_o, s_r) -> what the critique between them earned."""
@@ -42,6 +45,14 @@ def revision_reward(before: float, after: float) -> float:
     """
     gain = linear_gain(before, after)
     return 1.0 if after >= 1 else gain
+
+
+REWARDS: dict[RewardName, CriticReward] = {
+    "saturation": saturation_gain,
+    "linear": linear_gain,
+    "revision": revision_reward,
+}
+"""The rewards of a critique by the names that configs have for them."""
 
 
 def _check(before: float, after: float) -> None:

@@ -31,41 +31,27 @@ from align_echo import __version__
 from align_echo.agents.conversation import SHARED_PROMPTS
 from align_echo.agents.vanilla import Vanilla
 from align_echo.critic.labels import default_rule
+from align_echo.dice import Dice
 from align_echo.errors import UsageError
-from align_echo.interface import write_atomically
+from align_echo.files import write_atomically
 from align_echo.locking import FolderLock
 from align_echo.models.local.loading import content_hash
 from align_echo.prompts import prompt_hash
+from align_echo.runs import begin_run, step_of
 from align_echo.train.budget import Budget, played_before
-from align_echo.train.config import Collecting, TrainConfig
+from align_echo.train.config import TrainConfig
 from align_echo.train.crew import Crew, gather, sources_of
 from align_echo.train.held_out import Curve, HeldOut
-from align_echo.train.methods.critique_grpo import critique_grpo
-from align_echo.train.methods.echo import echo
-from align_echo.train.methods.grpo import grpo
-from align_echo.train.methods.icrl import icrl
-from align_echo.train.methods.luffy import luffy
-from align_echo.train.methods.rcm import rcm
-from align_echo.train.methods.regenerate import regenerate
-from align_echo.train.methods.sft import sft
+from align_echo.train.method import METHODS, Collecting
 from align_echo.train.observed import ObservedStage
-from align_echo.train.rewards import CriticReward, linear_gain, revision_reward, saturation_gain
 from align_echo.train.rows import Harvest, Role
-from align_echo.train.run_folder import append, check_run_folder, keep_before, step_of, steps_in
+from align_echo.train.run_folder import append, check_run_folder, keep_before, made_nothing, steps_in
 from align_echo.train.signals import Signals
 from align_echo.train.stage import LocalStage, Stage
 from align_echo.train.trainer import RoleTrainer, optimizer_of
-from align_echo.wrappers.catalogue import check_split, environment, make, resolve_interface, tasks
-from align_echo.wrappers.data_source import games_of
-from align_echo.wrappers.dice import Dice
+from align_echo.wrappers.catalogue import environment
 
 PACKAGES = ("torch", "transformers", "peft", "accelerate")
-REWARDS: dict[str, CriticReward] = {
-    "saturation": saturation_gain,
-    "linear": linear_gain,
-    "revision": revision_reward,
-}
-
 
 HELD_OUT = "held_out.jsonl"
 LAST = "last"
@@ -103,37 +89,21 @@ def harvest_with(
 ) -> Harvest:
     """Play a config's recipe, observed. `is_invalid` tells a refusal in the engine's words; None where nothing does."""
     observed = ObservedStage(stage)
-    return replace(_harvest(collecting, queries, observed), signals=observed.signals(is_invalid))
-
-
-def _harvest(collecting: Collecting, queries: Sequence[str], stage: Stage) -> Harvest:
-    reward = REWARDS[collecting.critic_reward]
-    if collecting.recipe == "grpo":
-        return grpo(queries, stage, samples=collecting.samples)
-    if collecting.recipe == "regenerate":
-        return regenerate(queries, stage, samples=collecting.samples)
-    if collecting.recipe == "luffy":
-        return luffy(queries, stage, samples=collecting.samples)
-    if collecting.recipe == "critique_grpo":
-        return critique_grpo(queries, stage, samples=collecting.samples)
-    if collecting.recipe == "rcm":
-        return rcm(queries, stage, samples=collecting.samples, states=collecting.states)
-    if collecting.recipe == "sft":
-        return sft(queries, stage)
-    if collecting.recipe == "echo":
-        return echo(queries, stage, refinements=collecting.samples, reward=reward)
-    return icrl(queries, stage, sessions=collecting.samples, rounds=collecting.rounds, reward=reward)
+    harvest = METHODS.get(collecting.recipe).harvest(queries, observed, collecting)
+    return replace(harvest, signals=observed.signals(is_invalid))
 
 
 def local_stage(config: TrainConfig, crew: Crew, split: str, temperature: float) -> LocalStage:
     """Where a run of this config plays tasks of a split, with the crew's policy and critic."""
+    spec = environment(config.env)
+    interface = spec.interface(config.interface)
     return LocalStage(
-        make_env=lambda: make(config.env, split=split, interface=config.interface, step_limit=config.collecting.turns),
+        make_env=lambda: spec.make(split, interface=interface, step_limit=config.collecting.turns),
         agent=lambda model: Vanilla(model, temperature=temperature, max_tokens=config.collecting.reply_tokens),
         policy=crew.models["policy"],
         critic=crew.models["critic"],
         split=split,
-        action_format=environment(config.env).action_format,
+        action_format=spec.action_format,
         form=config.collecting.form,
         critic_temperature=config.collecting.temperature,
         critic_tokens=config.collecting.critique_tokens,
@@ -151,10 +121,10 @@ class Run:
         self.config = config
         self.folder = folder
         self._spec = environment(config.env)
-        self._split = check_split(self._spec, config.split or self._spec.train_split)
-        self._held_out = check_split(self._spec, config.evaluating.split or self._spec.test_split)
+        self._split = self._spec.check_split(config.split or self._spec.train_split)
+        self._held_out = self._spec.check_split(config.evaluating.split or self._spec.test_split)
         self.on_record = self._record()
-        self._pool = of_types(config.task_types, tasks(config.env, split=self._split), self._spec.task_type)
+        self._pool = of_types(config.task_types, self._spec.tasks(self._split), self._spec.task_type)
         queries_at(0, self._pool, config.collecting.queries, config.seed)
         self._resuming = resume
         self._resume = check_run_folder(folder, self.on_record, resume=resume)
@@ -162,7 +132,7 @@ class Run:
 
     def _record(self) -> dict[str, Any]:
         """What `config.json` holds; a resumed run must ask for the same."""
-        interface, sources = resolve_interface(self._spec, self.config.interface), sources_of(self.config)
+        interface, sources = self._spec.interface(self.config.interface), sources_of(self.config)
         return {
             "command": "train",
             "align_echo": __version__,
@@ -170,7 +140,7 @@ class Run:
             "packages": {name: metadata.version(name) for name in PACKAGES},
             "split": self._split,
             "held_out": self._held_out,
-            "games": games_of(self._spec, None),
+            "games": self._spec.games(None),
             "interface": interface.label if interface else "none",
             "weights": {role: content_hash(Path(one)) if Path(one).is_dir() else "" for role, one in sources.items()},
             "prompts": {name: prompt_hash(name) for name in self._prompts()},
@@ -225,11 +195,9 @@ class Run:
         """Write what was asked for; drop what is of steps that will be made again. Raises `UsageError` if another
         process works in the folder, or has since it was checked.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        lock = FolderLock(self.folder)
-        if check_run_folder(self.folder, self.on_record, resume=self._resuming) != self._resume:
+        lock = begin_run(self.folder, self.on_record, resume=self._resuming, unmade=made_nothing)
+        if check_run_folder(self.folder, self.on_record, resume=True) != self._resume:
             raise UsageError(f"another process has worked in {self.folder} just now: repeat the command")
-        write_atomically(self.folder / "config.json", json.dumps(self.on_record, indent=2) + "\n")
         step = step_of(self._resume)
         for name in ("signals.jsonl", "refinements.jsonl"):
             keep_before(self.folder / name, step)
@@ -252,7 +220,7 @@ class Run:
 
     def _held_out_tasks(self, crew: Crew) -> HeldOut:
         config = self.config
-        shown = tasks(config.env, split=self._held_out)
+        shown = self._spec.tasks(self._held_out)
         chosen = Dice(f"held-out tasks {config.seed}").shuffled(shown)[: config.evaluating.tasks]
         return HeldOut(self._stage(crew, self._held_out, config.evaluating.temperature), chosen, config.seed)
 
@@ -260,7 +228,7 @@ class Run:
         config = self.config
         plain = self._stage(crew, self._split, config.collecting.temperature)
         stage = replace(plain, best_of=config.collecting.best_of)
-        is_invalid = self._spec.is_invalid if self._spec.tells_invalid else None
+        is_invalid = self._spec.is_invalid
 
         def recipe(harvest: int) -> Harvest:
             queries = queries_at(harvest, self._pool, config.collecting.queries, config.seed)

@@ -18,12 +18,12 @@ import torch
 from torch.utils.data import Dataset
 from transformers import PreTrainedModel, Trainer, TrainerCallback
 
+from align_echo.dice import Dice
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.train.arguments import arguments_of
 from align_echo.train.demonstrations import Demonstration
 from align_echo.train.optimizers import MuonWithAdamW
 from align_echo.types import Frozen
-from align_echo.wrappers.dice import Dice
 
 POOL = 512
 """Chats among which those of like length are put together."""

@@ -22,7 +22,8 @@ from align_echo.critic.review import MAX_TOKENS, Review, review
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import EngineError
 from align_echo.models.local.chat import LocalModel
-from align_echo.rollout import Episode, base_env, run_tasks, view_before
+from align_echo.rollout import run_tasks, view_before
+from align_echo.session import Episode, base_env
 from align_echo.tokens import TokenSequence
 from align_echo.types import Trajectory
 

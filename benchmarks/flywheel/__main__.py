@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from align_echo.errors import AlignEchoError
-from align_echo.interface import write_atomically
+from align_echo.files import write_atomically
 from benchmarks.flywheel.report import compared, judged_states, plot, points, table_of
 from benchmarks.flywheel.runs import CANDIDATES, CONTROLS, ONE_DRAW, STUDIES, plays, wheels
 from benchmarks.learning.report import findings, markdown

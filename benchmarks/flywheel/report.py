@@ -18,13 +18,13 @@ from align_echo.critic.labels import rule_for
 from align_echo.critic.scoring import read_calibration
 from align_echo.flywheel.collection import read_collection
 from align_echo.flywheel.opinions import read_opinions
-from align_echo.flywheel.trial import CEILING, Choosing, State, right_of, states_of
+from align_echo.flywheel.trial import CEILING, State, right_of, states_of
 from align_echo.intervals import RESAMPLES
 from benchmarks.flywheel.runs import CANDIDATES, critic_of
 
 Table = npt.NDArray[np.float64]
-BY_ROUND: dict[str, Choosing] = {"round {}": "critic", "round {} tilted": "tilted"}
-BASELINES: tuple[Choosing, ...] = ("placebo", "random", "majority", "logprob", CEILING)
+BY_ROUND: dict[str, str] = {"round {}": "critic", "round {} tilted": "tilted"}
+BASELINES: tuple[str, ...] = ("placebo", "random", "majority", "logprob", CEILING)
 
 
 class CurvePoint(BaseModel):
@@ -91,11 +91,11 @@ def compared(seeds: Sequence[JudgedStates]) -> list[CurvePoint]:
     return [_point(name, CANDIDATES, right, against) for name, right, against in pairs]
 
 
-def _with_all(seeds: Sequence[JudgedStates], rule: Choosing, number: int) -> list[Table]:
+def _with_all(seeds: Sequence[JudgedStates], rule: str, number: int) -> list[Table]:
     return [_by_task(one.by_round[number - 1], rule, CANDIDATES, one.temperatures[number - 1]) for one in seeds]
 
 
-def _by_task(states: Sequence[State], rule: Choosing, n: int, temperature: float = 1.0) -> Table:
+def _by_task(states: Sequence[State], rule: str, n: int, temperature: float = 1.0) -> Table:
     """[tasks, 2]: right actions, and states."""
     right_S = right_of(states, rule, n, temperature=temperature)
     places = {task: place for place, task in enumerate(dict.fromkeys(state.task for state in states))}

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from align_echo.errors import AlignEchoError
-from align_echo.interface import write_atomically
+from align_echo.files import write_atomically
 from benchmarks.judging.runs import ONE_DRAW, PLACEBO, STUDIES, collections, critics, imitation, plays, trial
 from benchmarks.learning.report import findings, markdown
 from benchmarks.learning.runs import Job, finish

@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from align_echo.errors import AlignEchoError
-from align_echo.interface import write_atomically
+from align_echo.files import write_atomically
 from align_echo.intervals import ratio
 from align_echo.train.signals import band
 from benchmarks.learning.report import lines_of

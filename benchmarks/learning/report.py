@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pydantic import BaseModel
 
 from align_echo.errors import UsageError
-from align_echo.interface import write_atomically
+from align_echo.files import write_atomically
 from align_echo.intervals import RESAMPLES
 from align_echo.types import Trajectory
 from benchmarks.learning.runs import LAST_STEP, START, Job

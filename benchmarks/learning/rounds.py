@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from align_echo.errors import AlignEchoError
-from align_echo.interface import write_atomically
+from align_echo.files import write_atomically
 from align_echo.types import Trajectory
 from benchmarks.learning.report import Table, interval
 from benchmarks.learning.runs import START, TEST, Job, finish, measuring, trained_seeds

@@ -19,15 +19,15 @@ import torch
 
 from align_echo.agents.vanilla import Vanilla
 from align_echo.critic.language import parse_critique
+from align_echo.dice import Dice
 from align_echo.errors import AlignEchoError
 from align_echo.evaluate.comparison import run_variant
-from align_echo.interface import write_atomically
+from align_echo.files import write_atomically
 from align_echo.models import load_model
-from align_echo.rollout import Episode
+from align_echo.session import Episode
 from align_echo.train.pocket.critiques import critique_demonstration
 from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import environment, tasks
-from align_echo.wrappers.dice import Dice
 from benchmarks.learning.report import interval
 
 SPLIT = "test"

@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from align_echo import __version__
 from align_echo.errors import AlignEchoError, UsageError
-from align_echo.interface import write_atomically
+from align_echo.files import write_atomically
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.loading import pocket_folder
 from align_echo.train.pocket.corpus import digest, make_part, read_part

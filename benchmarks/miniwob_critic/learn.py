@@ -17,7 +17,9 @@ from align_echo.critic.calibration import LabelledVerdict, fit_temperature
 from align_echo.critic.scoring import Calibrated, write_calibration
 from align_echo.critic.vision import ScreenEncoder, VisionScorer, load_scorer
 from align_echo.critic.vision_tiny import Shape, tiny_vision
+from align_echo.dice import Dice
 from align_echo.errors import UsageError
+from align_echo.files import write_atomically
 from align_echo.flywheel.examples import is_held_out
 from align_echo.flywheel.screens import PREDICTIONS, Prediction, Proposed, read_predictions
 from align_echo.flywheel.vision_fitting import (
@@ -28,9 +30,7 @@ from align_echo.flywheel.vision_fitting import (
     screen_examples,
     verdicts_on,
 )
-from align_echo.interface import write_atomically
 from align_echo.types import Frozen
-from align_echo.wrappers.dice import Dice
 from align_echo.wrappers.gui.actions import Click, Point, action_type, parse, write
 from align_echo.wrappers.gui.steps import read_steps
 

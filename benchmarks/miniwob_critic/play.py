@@ -15,8 +15,8 @@ from align_echo.critic.vision import VisionScorer
 from align_echo.errors import ReplyFormatError
 from align_echo.flywheel.recording import box_around
 from align_echo.flywheel.screens import Prediction, Proposed
-from align_echo.intervals import Rate, clustered_rate
-from align_echo.rollout import extend, start_view, take_turn
+from align_echo.intervals import Estimate, clustered_rate
+from align_echo.session import extend, start_view, take_turn
 from align_echo.wrappers.gui.actions import GuiAction, parse, write
 from align_echo.wrappers.gui.matching import succeeds
 from align_echo.wrappers.gui.steps import GuiStep
@@ -96,12 +96,12 @@ def play(
     return Played(task, seed, arm, None, expert)
 
 
-def success(episodes: Iterable[Played], *, at_once: bool) -> Rate:
+def success(episodes: Iterable[Played], *, at_once: bool) -> Estimate:
     """Percent of the episodes that were won, at all or in as many actions as the expert takes; tasks are clusters."""
     by_task: dict[str, list[bool]] = {}
     for one in episodes:
         by_task.setdefault(one.task, []).append(one.at_once if at_once else one.won_after is not None)
-    return clustered_rate([sum(group) for group in by_task.values()], [len(group) for group in by_task.values()]).rate
+    return clustered_rate([sum(group) for group in by_task.values()], [len(group) for group in by_task.values()])
 
 
 def _parsed(text: str) -> GuiAction | None:

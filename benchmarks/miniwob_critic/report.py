@@ -16,7 +16,7 @@ import numpy as np
 from align_echo.critic.calibration import LabelledVerdict, area_under_roc, at_share
 from align_echo.critic.verdict import VERDICTS
 from align_echo.errors import UsageError
-from align_echo.intervals import Rate, bootstrap, clustered_rate
+from align_echo.intervals import Estimate, bootstrap, clustered_rate
 from align_echo.types import Frozen
 from benchmarks.miniwob_critic.play import Played, success
 
@@ -37,11 +37,11 @@ class Seen(Frozen):
     `constants`, the trivial answers by name; `gain`, accuracy over the best of them, in points."""
 
     actions: int
-    accuracy: Rate
+    accuracy: Estimate
     accuracies: tuple[float, ...]
     auroc: tuple[float | None, ...]
     constants: dict[str, float]
-    gain: Rate
+    gain: Estimate
 
 
 class Won(Frozen):
@@ -49,10 +49,10 @@ class Won(Frozen):
     the critic gains over the novice in points."""
 
     episodes: int
-    at_once: dict[str, Rate]
-    in_turns: dict[str, Rate]
-    gain_at_once: Rate
-    gain_in_turns: Rate
+    at_once: dict[str, Estimate]
+    in_turns: dict[str, Estimate]
+    gain_at_once: Estimate
+    gain_in_turns: Estimate
 
 
 def page_of(task: str) -> str:
@@ -75,11 +75,11 @@ def seen(rows: Mapping[int, Sequence[LabelledVerdict]]) -> Seen:
     right, sizes = ([int(count) for count in sums[name]] for name in ("right", "all"))
     return Seen(
         actions=len(together) // len(rows),
-        accuracy=clustered_rate(right, sizes).rate,
+        accuracy=clustered_rate(right, sizes),
         accuracies=tuple(100 * sum(o.verdict == o.label for o in said) / len(said) for said in rows.values()),
         auroc=tuple(_area(said) for said in rows.values()),
         constants={name: 100 * sum(answers) / len(together) for name, answers in trivial.items()},
-        gain=bootstrap(sums, lambda of: 100 * (of["right"] - of["trivial"]) / of["all"]).rate,
+        gain=bootstrap(sums, lambda of: 100 * (of["right"] - of["trivial"]) / of["all"]),
     )
 
 
@@ -125,7 +125,7 @@ def won(played: Sequence[Played]) -> Won:
     )
 
 
-def _gain(arms: Mapping[str, Sequence[Played]], *, at_once: bool) -> Rate:
+def _gain(arms: Mapping[str, Sequence[Played]], *, at_once: bool) -> Estimate:
     """Points of success of the critic's arm over the novice's; tasks are resampled whole."""
     tasks = sorted({one.task for one in arms[NOVICE]})
 
@@ -140,7 +140,7 @@ def _gain(arms: Mapping[str, Sequence[Played]], *, at_once: bool) -> Rate:
 
     sums = {arm: by_task(arm) for arm in (NOVICE, CRITIC)}
     sums["all"] = np.asarray([sum(one.task == task for one in arms[NOVICE]) for task in tasks], dtype=float)
-    return bootstrap(sums, lambda of: 100 * (of[CRITIC] - of[NOVICE]) / of["all"]).rate
+    return bootstrap(sums, lambda of: 100 * (of[CRITIC] - of[NOVICE]) / of["all"])
 
 
 def learnable(one: Seen) -> bool:
@@ -174,6 +174,6 @@ def table(
     return "\n".join(lines)
 
 
-def _rate(rate: Rate) -> str:
+def _rate(rate: Estimate) -> str:
     low, high = rate.ci95
     return f"{rate.value:5.1f} [{low:5.1f}, {high:5.1f}]"

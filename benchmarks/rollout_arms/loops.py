@@ -13,7 +13,8 @@ from align_echo.models import ScriptedModel
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.transformers_engine import TransformersEngine
-from align_echo.rollout import extend, run_tasks, take_turn
+from align_echo.rollout import run_tasks
+from align_echo.session import extend, take_turn
 from align_echo.types import AgentView, Message
 from align_echo.wrappers.text_env import TextEnv
 from benchmarks.rollout_arms.setting import (

@@ -19,7 +19,7 @@ from transformers import (
 import align_echo
 from align_echo.agents.vanilla import Vanilla
 from align_echo.models import ScriptedModel
-from align_echo.rollout import base_env, extend, start_view, take_turn
+from align_echo.session import base_env, extend, start_view, take_turn
 from align_echo.train.demonstrations import Demonstration
 from align_echo.train.pocket.build import PocketSettings, new_model
 from align_echo.train.pocket.tokenizer import train_tokenizer

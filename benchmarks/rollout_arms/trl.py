@@ -13,7 +13,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from align_echo.models import ScriptedModel
 from align_echo.models.local.encoding import ChatEncoder
-from align_echo.rollout import extend, take_turn
+from align_echo.session import extend, take_turn
 from benchmarks.rollout_arms.setting import (
     CONTEXT,
     Played,

@@ -13,7 +13,7 @@ from transformers import PrinterCallback
 from align_echo.critic.language import Critique
 from align_echo.critic.review import Review
 from align_echo.models.local.chat import LocalModel
-from align_echo.rollout import Episode
+from align_echo.session import Episode
 from align_echo.train.config import TrainConfig
 from align_echo.train.crew import Crew
 from align_echo.train.run import Run

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import pytest
 
 from align_echo.agents.conversation import ChatAgent
-from align_echo.align.backend import Described
 from align_echo.errors import ModelError
 from align_echo.models import ScriptedModel
 from align_echo.prompts import prompt_hash
 from align_echo.rollout import run_episode
-from align_echo.types import Completion, Message, Usage
+from align_echo.types import Completion, Described, Message, Usage
 from tests.agents.views import FIVE, SPOKEN, VIEW, after
 from tests.room_env import TASK_IDS, RoomEnv
 

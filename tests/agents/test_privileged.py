@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from align_echo.agents.privileged import Expert, RandomChoice
-from align_echo.rollout import extend, run_episode, start_view, take_turn
+from align_echo.rollout import run_episode
+from align_echo.session import extend, start_view, take_turn
 from align_echo.types import AgentReply
 from align_echo.wrappers.text_env import EngineState, Offered
 from tests.room_env import TASK_IDS, RoomEnv

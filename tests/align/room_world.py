@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from align_echo.wrappers.catalogue import EnvironmentSpec
+from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.text_env import TextEnv
 from tests.room_env import CONTRACT, TASK_IDS, RoomEnv
 
@@ -22,24 +22,22 @@ WAYS = {
 }
 
 
-class RoomModule:
-    """What an environment's package offers."""
+def make_env(
+    *, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None
+) -> TextEnv:
+    return RoomEnv(step_limit or STEP_LIMIT)
 
-    def make_env(
-        self, *, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None
-    ) -> TextEnv:
-        return RoomEnv(step_limit or STEP_LIMIT)
 
-    def task_ids(self, *, split: str, data_root: Path | None) -> list[str]:
-        return list(TASK_IDS)
+def task_ids(*, split: str, data_root: Path | None) -> list[str]:
+    return list(TASK_IDS)
 
-    def training_tasks(self, *, data_root: Path | None, iteration: int, seed: int) -> list[str]:
-        return list(TASK_IDS)
+
+def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list[str]:
+    return list(TASK_IDS)
 
 
 SPEC = EnvironmentSpec(
     name="room",
-    gym_id="align_echo/Room-v0",
     summary="two rooms",
     splits=("train",),
     train_split="train",
@@ -49,7 +47,9 @@ SPEC = EnvironmentSpec(
     contract=CONTRACT,
     is_invalid=lambda observation: observation.strip() == "Nothing happens.",
     task_type=lambda task_id: "bring",
-    module=RoomModule,
+    make_env=make_env,
+    task_ids=task_ids,
+    training_tasks=training_tasks,
 )
 
 

@@ -15,17 +15,14 @@ from align_echo.align.run_folder import RunFolder
 from align_echo.interface import Interface, load_interface
 from align_echo.models import ScriptedModel
 from align_echo.types import Misalignment, Trajectory
-from tests.align.room_world import BOOK, MUG, SPEC, RoomModule
+from tests.align.room_world import BOOK, MUG, SPEC
 
 
-class Changing(RoomModule):
-    """Other training tasks in each iteration."""
-
-    def training_tasks(self, *, data_root: Path | None, iteration: int, seed: int) -> list[str]:
-        return [BOOK] if iteration % 2 else [MUG]
+def other_tasks_each_iteration(*, data_root: Path | None, iteration: int, seed: int) -> list[str]:
+    return [BOOK] if iteration % 2 else [MUG]
 
 
-WORLD = replace(SPEC, module=Changing)
+WORLD = replace(SPEC, training_tasks=other_tasks_each_iteration)
 
 
 class Finder:
@@ -69,7 +66,7 @@ def play(path: Path, *, resume: bool = False, stop_after: int = 0) -> tuple[Gene
             raise KeyboardInterrupt
 
     agent = Vanilla(ScriptedModel(lambda messages: "look"))
-    return generate(WORLD, agent, finder, RunFolder(path), iterations=3, resume=resume, progress=watch), finder
+    return generate(WORLD, agent, finder, RunFolder(path), iterations=3, resume=resume, on_event=watch), finder
 
 
 def test_each_iteration_builds_on_the_one_before(tmp_path: Path) -> None:

@@ -216,7 +216,7 @@ def test_experiments_in_another_dress_are_the_same_experiments(tmp_path: Path, d
 def test_the_author_sees_what_the_environment_answers_and_the_analyst_the_goal(tmp_path: Path) -> None:
     events: list[Event] = []
     with serve(scripts()) as endpoint:
-        run(endpoint, tmp_path, progress=events.append)
+        run(endpoint, tmp_path, on_event=events.append)
     writing = endpoint.asked("optimizer")[0]["messages"][1]["content"]
     assert "> take book 1\nObservation: Nothing happens." in writing
     assert "Goal: bring the book 1 to the kitchen" in endpoint.asked("analyzer")[0]["messages"][1]["content"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from align_echo.agents.vanilla import Vanilla
-from align_echo.align.events import Event, Progress
+from align_echo.align.events import Event, OnEvent
 from align_echo.align.llm.backend import LlmBackend
 from align_echo.align.llm.settings import LlmSettings
 from align_echo.align.loop import Generated, generate
@@ -49,7 +49,7 @@ def run(
     path: Path,
     *,
     resume: bool = False,
-    progress: Progress | None = None,
+    on_event: OnEvent | None = None,
     settings: LlmSettings | None = None,
     iterations: int = 3,
     wrap: Wrap = lambda model: model,
@@ -80,7 +80,7 @@ def run(
         folder,
         iterations=iterations,
         resume=resume,
-        progress=progress,
+        on_event=on_event,
         workers=workers,
         seed=seed,
     )
@@ -94,7 +94,7 @@ def notes(path: Path) -> str:
 def test_a_whole_run_finds_proves_and_resolves_the_misalignment(tmp_path: Path) -> None:
     events: list[Event] = []
     with serve(scripts()) as endpoint:
-        made = run(endpoint, tmp_path / "run", progress=events.append)
+        made = run(endpoint, tmp_path / "run", on_event=events.append)
     assert made.summary.stopped == "no-failures"
     assert [(one.outcome, one.failed) for one in made.summary.iterations] == [("improved", 1), ("no-failures", 0)]
     (rule,) = made.interface.provenance.rules
@@ -330,7 +330,7 @@ def test_an_episode_that_breaks_is_left_out_and_counted(tmp_path: Path) -> None:
 
     events: list[Event] = []
     with serve({**scripts(), "agent": agent}) as endpoint:
-        made = run(endpoint, tmp_path, progress=events.append)
+        made = run(endpoint, tmp_path, on_event=events.append)
     episodes = [event for event in events if event.kind == "trajectory"]
     assert [event.won for event in episodes] == [None, False, None, True]
     assert "gave no reply in 4 attempts" in episodes[0].message

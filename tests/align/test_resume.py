@@ -64,7 +64,7 @@ def reference(path: Path) -> tuple[Generated, int, int]:
     """An undisturbed run, how many events it has and how many requests it makes."""
     events: list[Event] = []
     with serve(scripts()) as endpoint:
-        made = run(endpoint, path, progress=events.append)
+        made = run(endpoint, path, on_event=events.append)
     return made, len(events), len(endpoint.requests)
 
 
@@ -81,7 +81,7 @@ def test_killed_at_every_event(tmp_path: Path) -> None:
         folder = tmp_path / str(moment)
         with serve(scripts()) as endpoint:
             with pytest.raises(Killed):
-                run(endpoint, folder, progress=Fuse(moment).touch)
+                run(endpoint, folder, on_event=Fuse(moment).touch)
             made = run(endpoint, folder, resume=True)
             assert_same(made, expected, endpoint, requests)
 
@@ -117,7 +117,7 @@ def test_a_line_that_was_cut_off_is_played_again(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with serve(scripts()) as endpoint:
         with pytest.raises(Killed):
-            run(endpoint, folder, progress=Fuse(4).touch)
+            run(endpoint, folder, on_event=Fuse(4).touch)
         for file in (folder / "iterations/1/trajectories.jsonl", folder / "calls.jsonl", folder / "events.jsonl"):
             file.write_bytes(file.read_bytes()[:-20])
         made = run(endpoint, folder, resume=True)
@@ -128,9 +128,9 @@ def test_a_line_that_was_cut_off_is_played_again(tmp_path: Path) -> None:
 def test_finished_episodes_are_not_played_again(tmp_path: Path) -> None:
     with serve(scripts()) as endpoint:
         with pytest.raises(Killed):
-            run(endpoint, tmp_path, progress=Fuse(3).touch)
+            run(endpoint, tmp_path, on_event=Fuse(3).touch)
         seen: list[Event] = []
-        run(endpoint, tmp_path, resume=True, progress=seen.append)
+        run(endpoint, tmp_path, resume=True, on_event=seen.append)
     (start,) = [event for event in seen if event.kind == "iteration-started" and event.iteration == 1]
     assert (start.done, start.total) == (1, 2)
     assert [event.done for event in seen if event.kind == "trajectory" and event.iteration == 1] == [2]
@@ -153,9 +153,9 @@ def test_several_workers_give_the_same_run(tmp_path: Path) -> None:
 def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
     with serve(scripts()) as endpoint:
         run(endpoint, tmp_path)
-        with pytest.raises(UsageError, match="has seed 0, not 1"):
+        with pytest.raises(UsageError, match="was started with seed = 0, not 1"):
             run(endpoint, tmp_path, resume=True, seed=1)
-        with pytest.raises(UsageError, match="has iterations 3, not 5"):
+        with pytest.raises(UsageError, match="was started with iterations = 3, not 5"):
             run(endpoint, tmp_path, resume=True, iterations=5)
 
 
@@ -167,6 +167,6 @@ def test_a_folder_with_something_in_it_is_refused_and_left_alone(tmp_path: Path)
 
 
 def test_there_must_be_a_run_to_resume(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no run in"):
+    with pytest.raises(UsageError, match="nothing to resume in"):
         RunFolder(tmp_path / "none").check(resume=True)
     assert not (tmp_path / "none").exists()

@@ -36,10 +36,10 @@ def run(capsys) -> Run:
 @pytest.fixture
 def few_fresh_tasks(monkeypatch) -> None:
     """The probe tests what it learned on few tasks, which takes seconds where it takes minutes."""
-    from align_echo.cli import generate_interface
+    from align_echo.align import generation
 
-    fresh = generate_interface.fresh_tasks
-    monkeypatch.setattr(generate_interface, "fresh_tasks", lambda *given: fresh(*given)[:9])
+    fresh = generation.fresh_tasks
+    monkeypatch.setattr(generation, "fresh_tasks", lambda *given: fresh(*given)[:9])
 
 
 @pytest.fixture

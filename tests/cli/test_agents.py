@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.cli import generate_interface as generating
-from align_echo.cli.agents import CHAT_AGENTS, Player, choose_player, workers_for
+from align_echo.agents.catalogue import agent_spec
+from align_echo.agents.players import Player, chat_agents, choose_player, workers_for
+from align_echo.align import generation
 from align_echo.evaluate.comparison import Comparison
 from align_echo.models import Call
 from align_echo.types import Trajectory
@@ -33,7 +34,7 @@ def no_network(monkeypatch):
 
 
 @pytest.mark.usefixtures("no_network")
-@pytest.mark.parametrize("agent", CHAT_AGENTS)
+@pytest.mark.parametrize("agent", chat_agents())
 def test_every_agent_plays_without_key_or_network(agent, run):
     status, out, err = run(*evaluate(agent, "--model", "novice", "--out", "run"))
     assert status == 0, err
@@ -100,7 +101,7 @@ BAD = {
         evaluate("react", "--model", "novice", "--base-url", "http://localhost:1/v1"),
         "--model novice is a script and is asked at no endpoint: leave --base-url out",
     ),
-    "unknown agent": (evaluate("tree-of-thought"), "react, self-consistency, self-refine, planning"),
+    "unknown agent": (evaluate("tree-of-thought"), "known: expert, novice, novice-careful"),
     "a model without a key": (evaluate("planning", "--model", "gpt-x"), "set OPENAI_API_KEY"),
     "a script as the Analyzer": (
         ["generate-interface", "--env", "alfworld", "--backend", "llm", "--model", "novice"],
@@ -122,8 +123,8 @@ def test_bad_input_is_one_line_and_nothing_written(case, run):
 @pytest.mark.usefixtures("no_network")
 def test_a_scripted_model_is_no_reason_to_ask_models_for_an_interface(run, monkeypatch):
     monkeypatch.setenv("ALIGN_ECHO_MODEL", "novice")
-    fresh = generating.fresh_tasks
-    monkeypatch.setattr(generating, "fresh_tasks", lambda *given: fresh(*given)[:2])
+    fresh = generation.fresh_tasks
+    monkeypatch.setattr(generation, "fresh_tasks", lambda *given: fresh(*given)[:2])
     assert "--backend auto takes probe" in run("doctor")[1]
     command = ["generate-interface", "--env", "alfworld", "--iterations", "1", "--tasks-per-iteration", "2"]
     status, out, err = run(*command, "--agent", "react", "--out", "made")
@@ -138,41 +139,42 @@ def test_a_scripted_model_is_no_reason_to_ask_models_for_an_interface(run, monke
 @pytest.mark.parametrize(
     ("asked", "lacks", "chosen"),
     [
-        ((None, None), "", Player("vanilla", "pocket")),
-        ((None, None), "torch not installed", Player("novice", None)),
-        ((None, "gpt-x"), "torch not installed", Player("vanilla", "gpt-x")),
-        ((None, None, ["alfworld", "webshop"]), "", Player("vanilla", "pocket")),
-        ((None, None, ["alfworld", "scienceworld"]), "", Player("novice", None)),
-        ((None, "pocket", ["scienceworld"]), "", Player("vanilla", "pocket")),
-        (("vanilla", None), "", Player("vanilla", "pocket")),
-        (("vanilla", None, ["scienceworld"]), "", Player("vanilla", "novice")),
-        (("react", None), "", Player("react", "novice")),
-        (("react", None), "torch not installed", Player("react", "novice")),
-        (("react", "gpt-x"), "", Player("react", "gpt-x")),
-        (("expert", "gpt-x"), "", Player("expert", None)),
+        ((None, None), "", ("vanilla", "pocket")),
+        ((None, None), "torch not installed", ("novice", None)),
+        ((None, "gpt-x"), "torch not installed", ("vanilla", "gpt-x")),
+        ((None, None, ["alfworld", "webshop"]), "", ("vanilla", "pocket")),
+        ((None, None, ["alfworld", "scienceworld"]), "", ("novice", None)),
+        ((None, "pocket", ["scienceworld"]), "", ("vanilla", "pocket")),
+        (("vanilla", None), "", ("vanilla", "pocket")),
+        (("vanilla", None, ["scienceworld"]), "", ("vanilla", "novice")),
+        (("react", None), "", ("react", "novice")),
+        (("react", None), "torch not installed", ("react", "novice")),
+        (("react", "gpt-x"), "", ("react", "gpt-x")),
+        (("expert", "gpt-x"), "", ("expert", None)),
     ],
 )
 def test_who_plays_if_not_all_is_said(asked, lacks, chosen, monkeypatch):
-    monkeypatch.setattr("align_echo.cli.agents.what_pocket_lacks", lambda: lacks)
-    assert choose_player(*asked) == chosen
+    monkeypatch.setattr("align_echo.agents.players.what_pocket_lacks", lambda: lacks)
+    player = choose_player(*asked)
+    assert (player.agent.name, player.model) == chosen
 
 
 @pytest.mark.parametrize(
-    ("player", "workers"),
+    ("agent", "model", "workers"),
     [
-        (Player("novice", None), 1),
-        (Player("react", "novice"), 1),
-        (Player("react", "gpt-x"), 8),
-        (Player("react", "pocket"), 32),
-        (Player("react", "vllm-server:some/model"), 32),
+        ("novice", None, 1),
+        ("react", "novice", 1),
+        ("react", "gpt-x", 8),
+        ("react", "pocket", 32),
+        ("react", "vllm-server:some/model", 32),
     ],
 )
-def test_episodes_at_once_go_by_where_the_model_runs(player, workers):
-    assert workers_for(player) == workers
+def test_episodes_at_once_go_by_where_the_model_runs(agent, model, workers):
+    assert workers_for(Player(agent_spec(agent), model)) == workers
 
 
 def test_a_run_without_an_agent_says_who_played(run, monkeypatch):
-    monkeypatch.setattr("align_echo.cli.agents.what_pocket_lacks", lambda: "torch not installed")
+    monkeypatch.setattr("align_echo.agents.players.what_pocket_lacks", lambda: "torch not installed")
     status, out, err = run("evaluate", "--env", "alfworld", "--tasks", "1", "--out", "run")
     assert status == 0, err
     assert "agent: novice (a scripted stand-in for a small model, NOT a language model)" in out
@@ -183,7 +185,7 @@ def test_a_run_without_an_agent_says_who_played(run, monkeypatch):
 def test_nothing_that_lists_or_checks_models_imports_torch():
     code = (
         "import sys; from align_echo.cli.main import main; main(['doctor']); "
-        "from align_echo.cli.agents import choose_player; choose_player(None, None); "
+        "from align_echo.agents.players import choose_player; choose_player(None, None); "
         "print([name for name in ('torch', 'transformers', 'vllm') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

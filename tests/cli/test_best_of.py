@@ -136,7 +136,7 @@ def test_the_likeliest_reply_is_not_asked_of_agents_whose_turn_is_several_replie
     command = ("evaluate", "--env", "alfworld", "--agent", agent, "--model", "pocket", "--temperature", "1")
     status, out, err = run(*command, "--best-of", "2", "--pick", "logprob", "--out", "out")
     assert (status, out, err.count("\n")) == (2, "", 1)
-    assert f"the agent {agent} asks several times a turn" in err
+    assert f"compares replies, and {agent} asks several times a turn" in err
     assert not Path("out").exists()
 
 

@@ -41,7 +41,7 @@ BAD = {
     "unknown environment": (["evaluate", "--env", "narnia", "--agent", "novice"], "unknown environment 'narnia'"),
     "unknown environment to learn": (["generate-interface", "--env", "narnia"], "unknown environment 'narnia'"),
     "unknown split": ([*EVALUATE, "--split", "tset"], "no split 'tset'; it has train"),
-    "unknown agent": (["evaluate", "--env", "alfworld", "--agent", "bond"], "unknown agent 'bond'; known: vanilla"),
+    "unknown agent": ([*EVALUATE[:3], "--agent", "bond"], "unknown agent 'bond'; known: expert, novice"),
     "too many tasks": ([*EVALUATE[:-1], "9999"], "ask for 1 to 134"),
     "no tasks": ([*EVALUATE[:-1], "0"], "ask for 1 to 134"),
     "missing data": ([*EVALUATE, "--data-root", "nowhere"], "no ALFWorld games under nowhere"),
@@ -131,7 +131,9 @@ def test_the_installed_command_does_the_same(tmp_path):
     command = [sys.executable, "-m", "align_echo.cli.main", "evaluate", "--env", "narnia", "--agent", "novice"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 2
-    assert done.stderr == f"align-echo: unknown environment 'narnia'; known: {', '.join(environments())}\n"
+    told = f"align-echo: unknown environment 'narnia'; known: {', '.join(environments())}"
+    told += "; one of your own is module:Name\n"
+    assert done.stderr == told
     assert done.stdout == ""
 
 
@@ -214,7 +216,7 @@ def test_the_placebo_can_be_left_out_and_a_run_without_one_goes_on_without(run, 
     kept = Path("run/summary.json").read_text()
     assert list(json.loads(kept)["variants"]) == ["none", "rules", "feedback", "full"]
     status, out, err = run(*compare, "--resume")  # what an older version began has no placebo either
-    assert (status, out, err.count("\n"), "was started with interfaces = " in err) == (2, "", 1, True)
+    assert (status, out, err.count("\n"), "was started with interfaces.placebo = None" in err) == (2, "", 1, True)
     status, _, err = run(*compare, "--resume", "--no-placebo")
     assert (status, Path("run/summary.json").read_text()) == (0, kept), err
 

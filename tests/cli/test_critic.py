@@ -222,7 +222,7 @@ def test_resume_asks_for_the_same(examples, model, run):
     assert run(*train(examples, model, "--held-out", "0"))[0] == 0
     status, _, err = run(*train(examples, model, "--held-out", "0", "--lr", "0.5", "--resume"))
     assert (status, err.count("\n")) == (2, 1)
-    assert "critic was started with another settings" in err
+    assert "critic was started with settings.lr = 0.0006, not 0.5" in err
 
 
 def test_the_model_of_a_resumed_training_is_told_by_its_files_not_by_its_path(examples, model, run):
@@ -234,7 +234,7 @@ def test_the_model_of_a_resumed_training_is_told_by_its_files_not_by_its_path(ex
     tiny_model(seed=1, context=8000).save_pretrained("other")
     status, _, err = run(*train(examples, Path("other"), "--held-out", "0", "--resume"))
     assert (status, err.count("\n")) == (2, 1)
-    assert "critic was started with another weights" in err
+    assert "critic was started with weights = " in err
 
 
 def test_weighed_states_are_learned_from_whole_unless_their_actions_are_all_right_or_all_wrong(model, run):
@@ -342,7 +342,7 @@ BAD = {
         "--top-k and --top-p are for local models",
     ),
     "resume without a folder": ([*COLLECT, "--resume"], "add --out DIR"),
-    "nothing to resume": (["critic", "train", "--examples", "E", "--resume"], "no critic's training to resume"),
+    "nothing to resume": (["critic", "train", "--examples", "E", "--resume"], "there is nothing to resume in out"),
     "no examples": (["critic", "train", "--examples", "nowhere"], "there are no examples in nowhere"),
     "an unknown rule": (["critic", "train", "--examples", "E", "--rule", "best"], "--rule"),
     "another environment's rule": (["critic", "train", "--examples", "E", "--rule", "continues"], "correct and wrong"),

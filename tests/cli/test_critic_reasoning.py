@@ -92,7 +92,7 @@ def test_it_goes_on_where_it_was_by_whatever_path_the_examples_are_named(example
     assert Path("critic/signals.jsonl").read_text() == signals
     status, _, err = run(*train(examples, model, "--held-out", "0", "--lr", "0.5", "--resume"))
     assert (status, err.count("\n")) == (2, 1)
-    assert "critic was started with another settings" in err
+    assert "critic was started with settings.lr = 0.0001, not 0.5" in err
 
 
 def test_what_it_was_taught_by_stays_the_same(examples, model, run, monkeypatch):
@@ -104,7 +104,7 @@ def test_what_it_was_taught_by_stays_the_same(examples, model, run, monkeypatch)
     monkeypatch.setattr("align_echo.cli.fit_folder.prompt_hash", changed)
     status, _, err = run(*train(examples, model, "--held-out", "0", "--resume"))
     assert (status, err.count("\n")) == (2, 1)
-    assert "critic was started with another prompt" in err
+    assert "critic was started with prompt.critic/reason = " in err
 
 
 def test_replies_too_short_for_what_is_to_be_imitated_are_refused(examples, model, run):

@@ -109,7 +109,7 @@ def test_a_finished_run_can_be_resumed_to_more_steps_only_as_another(model, caps
         (["--method", "grpo", "--model", "transformers:"], "say which after the colon"),
         (["--method", "grpo", "--out", "mine.yaml"], "mine.yaml is a file"),
         (["--method", "grpo", "--resume"], "--resume needs the folder"),
-        (["--method", "grpo", "--resume", "--out", "nowhere"], "no training run to resume"),
+        (["--method", "grpo", "--resume", "--out", "nowhere"], "nothing to resume in nowhere"),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_written(arguments, message, model, monkeypatch, capsys):

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from align_echo.errors import MissingDataError, MissingExtraError
-from align_echo.wrappers.catalogue import EnvironmentSpec, environments
+from align_echo.wrappers.catalogue import environments
+from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.text_env import TextEnv
 from tests.conformance.subjects import raw
 

@@ -14,7 +14,8 @@ import sys
 from typing import Any
 
 import align_echo
-from align_echo.wrappers.catalogue import EnvironmentSpec, environment
+from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.environment import EnvironmentSpec
 from tests.conformance.subjects import ROOT, raw, sample, start
 
 SEEDS = range(4)
@@ -26,7 +27,7 @@ def fingerprint(spec: EnvironmentSpec, count: int) -> dict[str, Any]:
     found: dict[str, Any] = {"drawn": [], "starts": {}}
     found["order"] = {split: hashlib.sha256("\n".join(tasks).encode()).hexdigest() for split, tasks in ids.items()}
     found["training"] = [
-        spec.module().training_tasks(data_root=None, iteration=iteration, seed=1) for iteration in range(2)
+        spec.training_tasks(data_root=None, iteration=iteration, seed=1) for iteration in range(2)
     ]
     for split in spec.splits:
         env = raw(spec, split=split)

@@ -14,8 +14,9 @@ from collections import Counter
 from typing import Any
 
 from align_echo.evaluate.selection import pick_tasks
-from align_echo.interface import write_atomically
-from align_echo.wrappers.catalogue import EnvironmentSpec, environment, environments
+from align_echo.files import write_atomically
+from align_echo.wrappers.catalogue import environment, environments
+from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.text_env import TextEnv
 from tests.conformance.subjects import (
     GOLDEN,

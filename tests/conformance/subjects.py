@@ -14,8 +14,8 @@ import gymnasium as gym
 
 import align_echo
 from align_echo.evaluate.selection import pick_tasks
-from align_echo.rollout import base_env
-from align_echo.wrappers.catalogue import EnvironmentSpec
+from align_echo.session import base_env
+from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.text_env import TextEnv
 
 ROOT = Path(__file__).parents[2]

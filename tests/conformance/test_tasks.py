@@ -40,7 +40,7 @@ def test_the_training_split_and_the_test_split_share_no_task(spec):
 
 def test_training_tasks_are_of_the_training_split_and_new_in_the_next_iteration(spec):
     first, second = (
-        spec.module().training_tasks(data_root=None, iteration=iteration, seed=0) for iteration in range(2)
+        spec.training_tasks(data_root=None, iteration=iteration, seed=0) for iteration in range(2)
     )
     assert first
     assert set(first) | set(second) <= set(align_echo.tasks(spec.name, split=spec.train_split))

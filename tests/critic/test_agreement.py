@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from align_echo.critic.agreement import Agreement, Labelled, agreement
 from align_echo.critic.labels import Rule
 from align_echo.critic.verdict import Verdict
-from align_echo.intervals import Rate, wilson
+from align_echo.intervals import Estimate, wilson
 
 RULES: tuple[Rule, Rule] = ("expert", "nearer")
 ANSWERS: dict[str, Verdict | None] = {"c": "correct", "w": "wrong", "-": None}
@@ -25,7 +25,7 @@ def row(said: str, *, task: str = "t", environment: str = "rooms", kind: str = "
     )
 
 
-def share(part: Agreement) -> Rate:
+def share(part: Agreement) -> Estimate:
     """The share of agreement, which is there."""
     assert part.agree is not None
     return part.agree

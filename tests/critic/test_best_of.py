@@ -13,7 +13,7 @@ from align_echo.agents.react import ReAct
 from align_echo.agents.vanilla import Vanilla
 from align_echo.critic.best_of import BestOf
 from align_echo.critic.scoring import Calibrated, Scorer, logit, probability, read_calibration, write_calibration
-from align_echo.critic.selection import Picking
+from align_echo.critic.selection import FIRST, LOGPROB, MAJORITY, PLACEBO, RANDOM, TILTED, SelectionRule
 from align_echo.errors import ContextOverflowError, ModelError, UsageError
 from align_echo.models import ScriptedModel
 from align_echo.types import AgentReply, ChoiceCounts, Completion, Message, Tokens, Usage, WordChoice
@@ -124,7 +124,7 @@ def test_all_candidates_are_asked_about_where_they_repeat_what_changed_nothing(t
 def test_the_placebo_judge_asks_nobody_and_takes_distinct_actions_alike_often() -> None:
     taken = []
     for sample in range(200):
-        agent = BestOf(Vanilla(ScriptedModel(["a", "a", "a", "b"]), temperature=1.0), 4, pick="placebo", seed=sample)
+        agent = BestOf(Vanilla(ScriptedModel(["a", "a", "a", "b"]), temperature=1.0), 4, pick=PLACEBO, seed=sample)
         reply = agent.act(VIEW)
         taken.append(reply.action)
         assert reply.choice is not None
@@ -224,13 +224,13 @@ def told(text: str, *logprobs: float) -> Completion:
     return Completion(text=text, tokens=Tokens(context_ids=(1,), sampled_ids=(2,) * len(logprobs), logprobs=logprobs))
 
 
-@pytest.mark.parametrize(("pick", "taken"), [("first", 0), ("majority", 1), ("logprob", 2)])
-def test_a_baseline_takes_by_its_rule_and_asks_nobody(pick: Picking, taken: int) -> None:
+@pytest.mark.parametrize(("pick", "taken"), [(FIRST, 0), (MAJORITY, 1), (LOGPROB, 2)])
+def test_a_baseline_takes_by_its_rule_and_asks_nobody(pick: SelectionRule, taken: int) -> None:
     drawn: list[Answer] = [told("look", -1.0), told("inventory", -2.0), told("sing", -0.5), told("inventory", -2.0)]
     made = BestOf(Vanilla(ScriptedModel(drawn, name="m"), temperature=1.0), 4, pick=pick)
     reply = made.act(VIEW)
     assert reply.choice is not None
-    assert (reply.choice.taken, reply.choice.counts.correct, made.name) == (taken, 0, f"{pick}-of-4(vanilla(m))")
+    assert (reply.choice.taken, reply.choice.counts.correct, made.name) == (taken, 0, f"{pick.name}-of-4(vanilla(m))")
     assert [one.logprob for one in reply.choice.candidates] == [-1.0, -2.0, -0.5, -2.0]
     assert "model.judge" not in made.describe()
 
@@ -239,7 +239,7 @@ def test_tilted_goes_by_the_critic_and_by_the_agents_own_probability() -> None:
     drawn: list[Answer] = [told("look", -0.1), told("inventory", -1.0), told("sing", -9.0)]
     judge = judge_of({"look": probably(0.2, 0.8), "inventory": probably(0.6, 0.4), "sing": probably(0.9, 0.1)})
     agent = Vanilla(ScriptedModel(drawn, name="m"), temperature=1.0)
-    made = BestOf(agent, 3, Scorer(judge), pick="tilted")
+    made = BestOf(agent, 3, Scorer(judge), pick=TILTED)
     reply = made.act(VIEW)
     assert (reply.action, made.name) == ("inventory", "tilted-of-3(vanilla(m))")
     assert reply.choice is not None
@@ -250,7 +250,7 @@ def test_tilted_goes_by_the_critic_and_by_the_agents_own_probability() -> None:
 def test_a_random_pick_is_the_same_for_the_same_seed_and_not_always_the_first() -> None:
     def taken(seed: int) -> list[int | None]:
         agent = Vanilla(ScriptedModel([str(number) for number in range(48)]), temperature=1.0)
-        player = BestOf(agent, 4, pick="random", seed=seed)
+        player = BestOf(agent, 4, pick=RANDOM, seed=seed)
         replies = [player.with_sample(sample).act(VIEW) for sample in range(12)]
         return [one.choice.taken for one in replies if one.choice is not None]
 

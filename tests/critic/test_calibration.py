@@ -34,7 +34,7 @@ from align_echo.critic.calibration import (
     report,
 )
 from align_echo.errors import MissingExtraError, UsageError
-from align_echo.intervals import Rate, clustered_rate
+from align_echo.intervals import Estimate, clustered_rate
 from align_echo.wrappers.catalogue import environments
 
 logits = st.floats(-60, 60)
@@ -208,7 +208,7 @@ def test_no_probabilities_and_no_bins_are_refused(p, bins):
 # ---------------------------------------------------------------- the report
 
 
-def area(logits_M: npt.ArrayLike, labels_M: npt.ArrayLike, tasks: Sequence[str], resamples: int = 99) -> Rate:
+def area(logits_M: npt.ArrayLike, labels_M: npt.ArrayLike, tasks: Sequence[str], resamples: int = 99) -> Estimate:
     found = area_under_roc(logits_M, labels_M, tasks, resamples=resamples)
     assert found is not None
     return found
@@ -227,7 +227,7 @@ ROWS = [
 def test_the_report_by_hand():
     found = report(ROWS, temperature=2.0)
     assert (found.n, found.unreadable, found.with_logit, found.temperature) == (6, 2, 5, 2.0)
-    assert found.accuracy == clustered_rate([2, 0, 0], [3, 2, 1]).rate
+    assert found.accuracy == clustered_rate([2, 0, 0], [3, 2, 1])
     assert found.accuracy.value == pytest.approx(100 / 3)
     assert found.constant_accuracy == 50.0
     assert found.auroc is not None

@@ -11,7 +11,7 @@ import pytest
 import align_echo
 from align_echo.critic.labels import Rule, default_rule, explores, label, labels
 from align_echo.errors import EngineError, UsageError
-from align_echo.rollout import base_env, extend, start_view, take_turn
+from align_echo.session import base_env, extend, start_view, take_turn
 from align_echo.types import AgentReply
 from tests.critic.episodes import played, way
 

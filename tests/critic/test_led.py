@@ -9,6 +9,7 @@ import pytest
 from align_echo.agents.vanilla import Vanilla
 from align_echo.critic.best_of import BestOf
 from align_echo.critic.led import Led
+from align_echo.critic.selection import FIRST
 from align_echo.errors import EngineError, ModelError
 from align_echo.models import ScriptedModel
 from align_echo.types import AgentReply, AgentView, Completion, Message
@@ -58,7 +59,7 @@ def candidates_of(reply: AgentReply) -> list[str | None]:
 
 def led(replies: Sequence[str | ModelError], leader: str | None, *, candidates: int = 2) -> AgentReply:
     agent = Vanilla(ScriptedModel(replies), temperature=1.0)
-    proposer = BestOf(agent, candidates, pick="first") if candidates > 1 else agent
+    proposer = BestOf(agent, candidates, pick=FIRST) if candidates > 1 else agent
     return Led(proposer, Leader(leader)).act(VIEW)
 
 
@@ -100,7 +101,7 @@ def test_where_nobody_has_an_action_none_is_made_up():
 @pytest.mark.parametrize("candidates", [1, 2])
 def test_another_sample_is_other_candidates_under_the_same_leader(candidates):
     agent = Vanilla(Numbered(), temperature=1.0)
-    proposer = BestOf(agent, candidates, pick="first") if candidates > 1 else agent
+    proposer = BestOf(agent, candidates, pick=FIRST) if candidates > 1 else agent
     first = Led(proposer, Leader("look"))
     drawn = [candidates_of(one.act(VIEW)) for one in (first, first.with_sample(1), first.with_sample(2), first)]
     assert drawn[0] == drawn[3] == [f"go to room {number}" for number in range(candidates)]
@@ -110,7 +111,7 @@ def test_another_sample_is_other_candidates_under_the_same_leader(candidates):
 
 
 def test_a_share_of_the_episodes_is_the_proposers_own_from_the_first_turn_to_the_last():
-    mixed = Led(BestOf(Vanilla(Numbered(), temperature=1.0), 2, pick="first"), Leader("look"), own=0.5)
+    mixed = Led(BestOf(Vanilla(Numbered(), temperature=1.0), 2, pick=FIRST), Leader("look"), own=0.5)
     own = {}
     for number in range(60):
         views = [one.model_copy(update={"task_id": str(number)}) for one in (VIEW, after(("look", "look", "A mug.")))]

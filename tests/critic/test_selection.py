@@ -22,8 +22,8 @@ from align_echo.critic.selection import (
     pass_at_k,
 )
 from align_echo.critic.verdict import Verdict
+from align_echo.dice import Dice
 from align_echo.errors import UsageError
-from align_echo.wrappers.dice import Dice
 
 Actions = list[str | None]
 

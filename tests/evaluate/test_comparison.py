@@ -18,20 +18,15 @@ from align_echo.evaluate.tables import cell, tables
 from align_echo.interface import identity
 from align_echo.intervals import Estimate
 from align_echo.models import ScriptedModel
-from align_echo.rollout import Episode
+from align_echo.session import Episode
 from align_echo.types import Fault, Step, Trajectory
 from align_echo.wrappers.catalogue import environment
-from tests.room_env import CONTRACT, RoomEnv
+from tests.room_env import CONTRACT, MuteEnv, instead_of
 
-SPEC = environment("alfworld")
+SPEC = instead_of(environment("alfworld"))
+"""The replay's environment is the two-room world: the figures are about counting, not about ALFWorld."""
 
-
-@pytest.fixture(autouse=True)
-def _plain_env(monkeypatch):
-    """The replay's environment is the two-room world: the figures are about counting, not about ALFWorld."""
-    monkeypatch.setattr(
-        "align_echo.evaluate.metrics.make", lambda *args, **kwargs: RoomEnv(step_limit=kwargs["step_limit"])
-    )
+MUTE = dataclasses.replace(instead_of(SPEC, MuteEnv), is_invalid=None)
 
 
 def episode(task: str, actions: list[str], *, won: bool, kind: str = "a", fault: bool = False) -> Trajectory:
@@ -56,8 +51,8 @@ AFTER = [episode(MUG, ["look", "fly", "fly", "look"], won=True), episode(BOOK, [
 
 
 def test_a_figure_of_one_task_has_no_interval():
-    assert cell(Estimate(value=84.0, low=84.0, high=84.0, n=1)) == "84.0 -"
-    assert cell(Estimate(value=84.0, low=72.0, high=91.0, n=2)) == "84.0 [72, 91]"
+    assert cell(Estimate(value=84.0, n=1, ci95=(84.0, 84.0))) == "84.0 -"
+    assert cell(Estimate(value=84.0, n=2, ci95=(72.0, 91.0))) == "84.0 [72, 91]"
 
 
 def test_each_variant_and_its_paired_difference():
@@ -132,9 +127,8 @@ def test_nothing_but_faults_is_an_error_that_names_the_first():
         compare(SPEC, {"none": [episode(MUG, [], won=False, fault=True)]})
 
 
-def test_where_no_text_tells_a_refusal_there_is_no_share_and_the_tables_say_so(monkeypatch):
-    monkeypatch.setattr("align_echo.evaluate.metrics.make", lambda *args, **kwargs: pytest.fail("nothing to replay"))
-    result = compare(dataclasses.replace(SPEC, tells_invalid=False), {"none": BEFORE, "full": AFTER})
+def test_where_no_text_tells_a_refusal_there_is_no_share_and_the_tables_say_so():
+    result = compare(MUTE, {"none": BEFORE, "full": AFTER})
     full, difference = result.variants["full"], result.differences["full"]
     assert (full.consecutive_invalid, full.consecutive_invalid_shown) == (None, None)
     assert (difference.invalid_points, difference.invalid_reduction) == (None, None)
@@ -188,7 +182,7 @@ def test_the_summary_reads_back(tmp_path):
     result = compare(SPEC, {"none": BEFORE, "full": AFTER})
     path = EvaluationFolder(tmp_path / "out", CONFIG).finish(result)
     assert Comparison.model_validate_json(path.read_text()) == result
-    assert set(json.loads(path.read_text())["variants"]["none"]["success_rate"]) == {"value", "low", "high", "n"}
+    assert set(json.loads(path.read_text())["variants"]["none"]["success_rate"]) == {"value", "n", "ci95"}
 
 
 def test_the_summary_of_an_older_version_reads_back():

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 
-import pytest
 from rich.console import Console
 
 from align_echo.evaluate.grid import Cell, Grid, cell_of, grid_of, measure, table_of
 from align_echo.types import Fault, Step, Trajectory, Usage
 from align_echo.wrappers.catalogue import environment
-from tests.room_env import TASK_IDS, RoomEnv
+from tests.room_env import TASK_IDS, MuteEnv, instead_of
 
-SPEC = environment("alfworld")
+SPEC = instead_of(environment("alfworld"))
+"""The replay's environment is the two-room world: the figures are about counting, not about ALFWorld."""
+
+MUTE = dataclasses.replace(instead_of(SPEC, MuteEnv), is_invalid=None)
 LABELS = {"none": "none", "full": "mine@1"}
-
-
-@pytest.fixture(autouse=True)
-def _plain_env(monkeypatch):
-    """The replay's environment is the two-room world: the figures are about counting, not about ALFWorld."""
-    monkeypatch.setattr(
-        "align_echo.evaluate.metrics.make", lambda *args, **kwargs: RoomEnv(step_limit=kwargs["step_limit"])
-    )
 
 
 def episode(task: str, actions: list[str], *, score: float, shown: str = "Fine.", fault: bool = False) -> Trajectory:
@@ -85,7 +79,7 @@ def test_every_rate_has_its_n_and_an_interval_around_it():
 
 
 def test_where_no_text_tells_a_refusal_there_is_no_share():
-    found = cell(BEFORE, AFTER, dataclasses.replace(SPEC, tells_invalid=False))
+    found = cell(BEFORE, AFTER, MUTE)
     assert found.change is not None
     shares = (found.without.consecutive_invalid, found.with_interface.consecutive_invalid_shown)
     assert (*shares, found.change.consecutive_invalid) == (None, None, None)

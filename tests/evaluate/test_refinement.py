@@ -11,7 +11,7 @@ from align_echo.critic.review import Review
 from align_echo.errors import ModelError, UsageError
 from align_echo.evaluate.folder import EvaluationFolder
 from align_echo.evaluate.refinement import Reviewed, episode_of, refine_rounds, review_all
-from align_echo.rollout import Episode
+from align_echo.session import Episode
 from align_echo.types import Fault, Trajectory
 
 BROKEN = Fault(source="model", error="ModelError", message="gone")

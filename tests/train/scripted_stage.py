@@ -9,7 +9,7 @@ from align_echo.critic.language import Critique
 from align_echo.critic.reasoned_verdict import Judgement, ReasonedVerdict
 from align_echo.critic.review import Review
 from align_echo.critic.verdict import Verdict
-from align_echo.rollout import Episode
+from align_echo.session import Episode
 from align_echo.tokens import token_sequence
 from align_echo.train.stage import Asked, Lesson, Proposal
 from align_echo.types import Fault, Step, Tokens, Trajectory, Usage

@@ -67,7 +67,7 @@ def test_a_file_changes_single_values_of_its_base(tmp_path: Path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"env": "scienceworld"}, "scienceworld labels single actions by trying, .*: take alfworld or webshop"),
+        ({"env": "scienceworld"}, "scienceworld does not measure .*: take alfworld or miniwob or webshop"),
         ({"trained": ["policy"]}, "rcm learns as a critic alone"),
     ],
 )
@@ -90,8 +90,8 @@ def test_merging_leaves_the_base_as_it_was():
         ({"optimising": {"lr": "fast"}}, "optimising.lr: "),
         ({"trained": []}, "trained: name policy, critic or both"),
         ({"trained": ["critic"]}, "learns as a policy alone"),
-        ({"step": {"advantage": "reward"}}, "reward is for sft"),
-        ({"collecting": {"recipe": "sft"}}, "reward is for sft"),
+        ({"step": {"advantage": "reward"}}, "reward is for methods that imitate"),
+        ({"collecting": {"recipe": "sft"}}, "reward is for methods that imitate"),
         ({"trained": ["policy"], "collecting": {"recipe": "icrl"}}, "shared weights learn both roles"),
         ({"optimising": {"lr": 1e-6, "critic_lr": 1e-5}}, "shared weights have one rate"),
         ({"save_every": 3, "step": {"updates": 2}}, "multiple of step.updates"),

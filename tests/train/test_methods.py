@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align_echo.critic.verdict import Verdict
-from align_echo.rollout import Episode
+from align_echo.dice import Dice
+from align_echo.session import Episode
 from align_echo.train.methods.critique_grpo import critique_grpo
 from align_echo.train.methods.echo import echo
 from align_echo.train.methods.grpo import grpo
@@ -19,7 +20,6 @@ from align_echo.train.methods.sft import sft
 from align_echo.train.rewards import linear_gain, saturation_gain
 from align_echo.train.rows import Harvest, Refinement, Role
 from align_echo.train.stage import Asked, Proposal
-from align_echo.wrappers.dice import Dice
 from tests.train.scripted_stage import BROKEN, OPENING, TOLD_OPENING, ScriptedStage
 
 

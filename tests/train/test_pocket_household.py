@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from align_echo.dice import Dice
 from align_echo.train.pocket.games import DrawnGames, other_goals
 from align_echo.train.pocket.household import CAREFUL, Habits
 from align_echo.train.pocket.household_demonstrations import (
@@ -18,7 +19,6 @@ from align_echo.train.pocket.household_demonstrations import (
 )  # fmt: skip
 from align_echo.wrappers.alfworld.games import read_id
 from align_echo.wrappers.alfworld.problem import Goal
-from align_echo.wrappers.dice import Dice
 
 
 @pytest.fixture(scope="module")

@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 import align_echo
 from align_echo.agents.vanilla import Vanilla
 from align_echo.critic.language import Form, parse_critique
+from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.models.scripted import ScriptedModel
-from align_echo.rollout import Episode, run_episode, run_tasks
+from align_echo.rollout import run_episode, run_tasks
+from align_echo.session import Episode
 from align_echo.train.demonstrations import Demonstration
 from align_echo.train.pocket.shopping import HABITS, Careless, Shopper, read_wish
 from align_echo.train.pocket.shopping_demonstrations import refined_shopping, shopping_demonstrations
 from align_echo.types import Agent, Trajectory
 from align_echo.wrappers.catalogue import environment
-from align_echo.wrappers.dice import Dice
 
 
 def demonstrations(seed: int, count: int) -> list[Demonstration]:

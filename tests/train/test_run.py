@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from align_echo.errors import UsageError
 from align_echo.models import load_model
 from align_echo.models.local.loading import content_hash
-from align_echo.rollout import Episode
+from align_echo.session import Episode
 from align_echo.train.config import TrainConfig, checked_config, merged, method, methods
 from align_echo.train.crew import Crew
 from align_echo.train.estimate import estimate
@@ -343,7 +343,7 @@ def test_a_folder_that_holds_something_else_is_refused(model, tmp_path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(UsageError, match="is not empty"):
         Run(config, tmp_path)
-    with pytest.raises(UsageError, match="no training run to resume"):
+    with pytest.raises(UsageError, match="not the folder of a run"):
         Run(config, tmp_path, resume=True)
     trained(config, tmp_path / "run")
     with pytest.raises(UsageError, match=r"was started with config\.seed = 0, not 5"):

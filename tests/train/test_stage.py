@@ -12,7 +12,7 @@ pytest.importorskip("transformers")
 from align_echo.agents.vanilla import Vanilla
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.transformers_engine import TransformersEngine
-from align_echo.rollout import Episode
+from align_echo.session import Episode
 from align_echo.tokens import token_sequence
 from align_echo.train.rows import critic_row, policy_row, without_critique
 from align_echo.train.stage import Asked, LocalStage, Proposal

@@ -18,9 +18,9 @@ import pytest
 
 from align_echo.agents.novices import make_novice
 from align_echo.interface import Interface, InterfaceContract, load_interface
-from align_echo.rollout import extend, start_view, take_turn
-from align_echo.sandbox import Engine, EngineReply, LogLine, RefusedError, Returned, Sandbox, SandboxSession
-from align_echo.sandbox_source import PreparedSource
+from align_echo.sandbox.session import Engine, EngineReply, LogLine, RefusedError, Returned, Sandbox, SandboxSession
+from align_echo.sandbox.source import PreparedSource
+from align_echo.session import extend, start_view, take_turn
 from align_echo.types import Agent, AgentReply, AgentView, Step
 from align_echo.wrappers import catalogue
 from align_echo.wrappers.align_wrapper import AlignWrapper

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from align_echo.wrappers.alfworld.spec import TASK_TYPES, task_type
+from align_echo.wrappers.alfworld.spec import ACTION_FORMAT, CONTRACT, STEP_LIMIT, TASK_TYPES, is_invalid, task_type
+from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.text_env import TextEnv
 
 DEFAULT_ENGINE = "fast"
@@ -46,7 +47,7 @@ def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list
 
     Raises `UsageError` for a negative iteration, `MissingDataError` if `data_root` holds no games.
     """
-    from align_echo.wrappers.dice import drawn
+    from align_echo.dice import drawn
 
     ids = task_ids(split="train", data_root=data_root)
     tasks = []
@@ -55,3 +56,23 @@ def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list
         seed_text = f"training tasks {seed} {kind}"
         tasks += drawn(of_kind, iteration=iteration, count=TASKS_PER_TYPE, seed=seed_text)
     return tasks
+
+
+SPEC = EnvironmentSpec(
+    name="alfworld",
+    gym_id="align_echo/ALFWorld-v0",
+    summary="household tasks in text (ALFWorld 0.4.2)",
+    splits=("train", "valid_seen", "valid_unseen"),
+    train_split="train",
+    test_split="valid_unseen",
+    step_limit=STEP_LIMIT,
+    action_format=ACTION_FORMAT,
+    contract=CONTRACT,
+    is_invalid=is_invalid,
+    task_type=task_type,
+    make_env=make_env,
+    task_ids=task_ids,
+    training_tasks=training_tasks,
+    data_source=data_source,
+    engines=("fast", "textworld"),
+)

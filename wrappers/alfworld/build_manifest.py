@@ -15,14 +15,15 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from align_echo.interface import write_atomically
-from align_echo.wrappers.alfworld.engine import Engine, Game, make_engine
+from align_echo.dice import Dice
+from align_echo.files import write_atomically
+from align_echo.wrappers.alfworld.engine import Engine, Game
+from align_echo.wrappers.alfworld.engines import make_engine
 from align_echo.wrappers.alfworld.floorplans import SEEN, UNSEEN, floor_plan
 from align_echo.wrappers.alfworld.games import GENERATOR_VERSION, game_id, goals_for, write_game
 from align_echo.wrappers.alfworld.manifest import FILE, Entry, Manifest, digest, encode
 from align_echo.wrappers.alfworld.oracle import Oracle
 from align_echo.wrappers.alfworld.spec import STEP_LIMIT, TASK_TYPES
-from align_echo.wrappers.dice import Dice
 
 SIZES = {
     "train": dict.fromkeys(TASK_TYPES, 40),

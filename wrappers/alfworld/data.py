@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from align_echo.errors import EngineError, MissingDataError, UsageError
-from align_echo.interface import write_atomically
+from align_echo.files import write_atomically
 from align_echo.reading import parse_json
 from align_echo.wrappers.alfworld import manifest, upstream
 from align_echo.wrappers.alfworld.spec import TASK_TYPES

@@ -1,17 +1,11 @@
-"""What plays a game of ALFWorld: the surface that its two engines share, and the choice between them.
-
-"fast" is a compiled game (`fast/`); "textworld" is the unmodified engine of TextWorld and ALFWorld (`reference.py`),
-some thousand times slower. Both answer the same, byte for byte; tests play them side by side.
-"""
+"""What plays a game of ALFWorld: the surface that its two engines share. The choice between them is in `engines.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
-
-from align_echo.errors import UsageError
 
 NOTHING_HAPPENS = "Nothing happens."
 
@@ -76,25 +70,3 @@ class Engine(Protocol):
 
     def restore(self, snapshot: Any) -> None:
         """Go to a state."""
-
-
-def _fast() -> Engine:
-    from align_echo.wrappers.alfworld.fast.engine import FastEngine
-
-    return FastEngine()
-
-
-def _textworld() -> Engine:
-    from align_echo.wrappers.alfworld.reference import ReferenceEngine
-
-    return ReferenceEngine()
-
-
-_ENGINES: dict[str, Callable[[], Engine]] = {"fast": _fast, "textworld": _textworld}
-
-
-def make_engine(name: str) -> Engine:
-    """An engine by name. Raises `UsageError` naming the known ones."""
-    if name not in _ENGINES:
-        raise UsageError(f"ALFWorld has no engine {name!r}; it has {', '.join(_ENGINES)}")
-    return _ENGINES[name]()

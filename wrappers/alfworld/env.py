@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 from align_echo.errors import EngineError, UsageError
 from align_echo.wrappers.alfworld.data import GameFolder, Source, read_json
-from align_echo.wrappers.alfworld.engine import Game, make_engine
+from align_echo.wrappers.alfworld.engine import Game
+from align_echo.wrappers.alfworld.engines import make_engine
 from align_echo.wrappers.alfworld.oracle import Moment, Oracle
 from align_echo.wrappers.alfworld.spec import CONTRACT, STEP_LIMIT
 from align_echo.wrappers.cache import cache_folder

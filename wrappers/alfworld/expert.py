@@ -14,9 +14,9 @@ from typing import Any
 
 from textworld.logic import Proposition, Variable
 
+from align_echo.dice import Dice
 from align_echo.wrappers.alfworld import upstream
 from align_echo.wrappers.alfworld.task import TaskParameters
-from align_echo.wrappers.dice import Dice
 
 FACTS_READ = ("holds", "inreceptacle", "ishot", "iscool", "isclean")
 """The only facts that the expert looks at."""

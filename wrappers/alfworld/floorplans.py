@@ -10,8 +10,8 @@ import functools
 import json
 from dataclasses import dataclass
 
+from align_echo.dice import Dice
 from align_echo.wrappers.alfworld import upstream
-from align_echo.wrappers.dice import Dice
 
 ROOMS = {
     "Kitchen": range(1, 31),

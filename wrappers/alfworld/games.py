@@ -12,12 +12,12 @@ import json
 import re
 from dataclasses import dataclass
 
+from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.wrappers.alfworld import problem, upstream
 from align_echo.wrappers.alfworld.floorplans import FloorPlan, Receptacle, coordinates, floor_plan
 from align_echo.wrappers.alfworld.problem import Goal, Room, Thing
 from align_echo.wrappers.alfworld.spec import TASK_TYPES
-from align_echo.wrappers.dice import Dice
 
 GENERATOR_VERSION = 1
 

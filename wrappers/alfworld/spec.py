@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from align_echo.interface import InterfaceContract
-
-if TYPE_CHECKING:
-    from align_echo.wrappers.catalogue import EnvironmentModule, EnvironmentSpec
 
 TASK_TYPES = (
     "pick_and_place_simple",
@@ -45,32 +40,3 @@ def task_type(task_id: str) -> str:
     """One of `TASK_TYPES`, read off `<split>/<type>-.../<trial>`."""
     folder = task_id.split("/")[-2] if "/" in task_id else task_id
     return folder.split("-")[0]
-
-
-def _module() -> EnvironmentModule:
-    from align_echo.wrappers import alfworld
-
-    return alfworld
-
-
-def _spec() -> EnvironmentSpec:
-    from align_echo.wrappers.catalogue import EnvironmentSpec
-
-    return EnvironmentSpec(
-        name="alfworld",
-        gym_id="align_echo/ALFWorld-v0",
-        summary="household tasks in text (ALFWorld 0.4.2)",
-        splits=("train", "valid_seen", "valid_unseen"),
-        train_split="train",
-        test_split="valid_unseen",
-        step_limit=STEP_LIMIT,
-        action_format=ACTION_FORMAT,
-        contract=CONTRACT,
-        is_invalid=is_invalid,
-        task_type=task_type,
-        module=_module,
-        engines=("fast", "textworld"),
-    )
-
-
-SPEC = _spec()

@@ -5,6 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from align_echo.errors import UsageError
+from align_echo.wrappers.environment import EnvironmentSpec
+from align_echo.wrappers.miniwob.spec import (
+    ACTION_FORMAT,
+    CONTRACT,
+    INSTALL,
+    STEP_LIMIT,
+    has_expert,
+    is_invalid,
+    task_type,
+)
 from align_echo.wrappers.text_env import TextEnv
 
 TRAINING_TASKS = 24
@@ -37,7 +47,7 @@ def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list
 
     Raises `UsageError` for a negative iteration or a `data_root`.
     """
-    from align_echo.wrappers.dice import drawn
+    from align_echo.dice import drawn
 
     ids = task_ids(split="train", data_root=data_root)
     return drawn(ids, iteration=iteration, count=TRAINING_TASKS, seed=f"training tasks {seed}")
@@ -46,3 +56,24 @@ def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list
 def _refuse_data(data_root: Path | None) -> None:
     if data_root is not None:
         raise UsageError("miniwob has no data of its own: leave out the data folder")
+
+
+SPEC = EnvironmentSpec(
+    name="miniwob",
+    gym_id="align_echo/MiniWoB-v0",
+    summary="web pages in a real browser (MiniWoB++ 1.1.0)",
+    splits=("train", "test", "expert_train", "expert_test"),
+    train_split="train",
+    test_split="test",
+    step_limit=STEP_LIMIT,
+    action_format=ACTION_FORMAT,
+    contract=CONTRACT,
+    is_invalid=is_invalid,
+    task_type=task_type,
+    make_env=make_env,
+    task_ids=task_ids,
+    training_tasks=training_tasks,
+    has_expert=has_expert,
+    partitions=(("train", "test"), ("expert_train", "expert_test")),
+    install=INSTALL,
+)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from align_echo.errors import install_line
 from align_echo.interface import InterfaceContract
 from align_echo.wrappers.gui.actions import ACTION_FORMAT as ACTIONS
-
-if TYPE_CHECKING:
-    from align_echo.wrappers.catalogue import EnvironmentModule, EnvironmentSpec
 
 ACTION_FORMAT = f"""\
 One action a turn, written exactly in one of these forms (the screen is 160 pixels wide and 210 high):
@@ -46,34 +41,3 @@ def has_expert(task_id: str) -> bool:
     from align_echo.wrappers.miniwob.tasks import WITH_EXPERT
 
     return task_type(task_id) in WITH_EXPERT
-
-
-def _module() -> EnvironmentModule:
-    from align_echo.wrappers import miniwob
-
-    return miniwob
-
-
-def _spec() -> EnvironmentSpec:
-    from align_echo.wrappers.catalogue import EnvironmentSpec
-
-    return EnvironmentSpec(
-        name="miniwob",
-        gym_id="align_echo/MiniWoB-v0",
-        summary="web pages in a real browser (MiniWoB++ 1.1.0)",
-        splits=("train", "test", "expert_train", "expert_test"),
-        train_split="train",
-        test_split="test",
-        step_limit=STEP_LIMIT,
-        action_format=ACTION_FORMAT,
-        contract=CONTRACT,
-        is_invalid=is_invalid,
-        task_type=task_type,
-        module=_module,
-        has_expert=has_expert,
-        partitions=(("train", "test"), ("expert_train", "expert_test")),
-        install=INSTALL,
-    )
-
-
-SPEC = _spec()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from align_echo.errors import UsageError
+from align_echo.wrappers.environment import EnvironmentSpec
+from align_echo.wrappers.scienceworld.spec import ACTION_FORMAT, CONTRACT, INSTALL, STEP_LIMIT, is_invalid, task_type
 from align_echo.wrappers.text_env import TextEnv
 
 
@@ -34,7 +36,7 @@ def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list
 
     None is drawn twice while there are fresh ones. Raises `UsageError` for a negative iteration or a `data_root`.
     """
-    from align_echo.wrappers.dice import drawn
+    from align_echo.dice import drawn
     from align_echo.wrappers.scienceworld.tasks import VARIATIONS, variations
 
     _refuse_data(data_root)
@@ -49,3 +51,24 @@ def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list
 def _refuse_data(data_root: Path | None) -> None:
     if data_root is not None:
         raise UsageError("scienceworld has no data of its own: leave out the data folder")
+
+
+SPEC = EnvironmentSpec(
+    name="scienceworld",
+    gym_id="align_echo/ScienceWorld-v0",
+    summary="school experiments in text (ScienceWorld 1.2.3)",
+    splits=("train", "dev", "test", "align_test"),
+    train_split="train",
+    test_split="align_test",
+    step_limit=STEP_LIMIT,
+    action_format=ACTION_FORMAT,
+    contract=CONTRACT,
+    is_invalid=is_invalid,
+    task_type=task_type,
+    make_env=make_env,
+    task_ids=task_ids,
+    training_tasks=training_tasks,
+    measures_distance=False,
+    partitions=(("train", "dev", "test"), ("train", "dev", "align_test")),
+    install=INSTALL,
+)

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from align_echo.errors import install_line
 from align_echo.interface import InterfaceContract
-
-if TYPE_CHECKING:
-    from align_echo.wrappers.catalogue import EnvironmentModule, EnvironmentSpec
 
 ACTION_FORMAT = """\
 One action a turn, written exactly in one of these forms (OBJ is a thing that you see or carry, LOC a room):
@@ -47,34 +42,3 @@ def as_read(action: str) -> str:
 def task_type(task_id: str) -> str:
     """The task's name, which a task id begins with."""
     return task_id.partition("/")[0]
-
-
-def _module() -> EnvironmentModule:
-    from align_echo.wrappers import scienceworld
-
-    return scienceworld
-
-
-def _spec() -> EnvironmentSpec:
-    from align_echo.wrappers.catalogue import EnvironmentSpec
-
-    return EnvironmentSpec(
-        name="scienceworld",
-        gym_id="align_echo/ScienceWorld-v0",
-        summary="school experiments in text (ScienceWorld 1.2.3)",
-        splits=("train", "dev", "test", "align_test"),
-        train_split="train",
-        test_split="align_test",
-        step_limit=STEP_LIMIT,
-        action_format=ACTION_FORMAT,
-        contract=CONTRACT,
-        is_invalid=is_invalid,
-        task_type=task_type,
-        module=_module,
-        measures_distance=False,
-        partitions=(("train", "dev", "test"), ("train", "dev", "align_test")),
-        install=INSTALL,
-    )
-
-
-SPEC = _spec()

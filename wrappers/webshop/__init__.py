@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.text_env import TextEnv
-from align_echo.wrappers.webshop.spec import MODES
+from align_echo.wrappers.webshop.spec import ACTION_FORMAT, CONTRACT, MODES, SPLITS, STEP_LIMIT, task_type
 
 TRAINING_TASKS = 20
 """ALIGN trains each iteration on so many tasks of its training split (appendix C.1)."""
@@ -44,7 +45,28 @@ def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list
 
     Raises `UsageError` for a negative iteration, `MissingDataError` if `data_root` holds no catalogue.
     """
-    from align_echo.wrappers.dice import drawn
+    from align_echo.dice import drawn
 
     ids = task_ids(split="align_train", data_root=data_root)
     return drawn(ids, iteration=iteration, count=TRAINING_TASKS, seed=f"training tasks {seed}")
+
+
+SPEC = EnvironmentSpec(
+    name="webshop",
+    gym_id="align_echo/WebShop-v0",
+    summary="shopping by instruction (WebShop)",
+    splits=tuple(SPLITS),
+    train_split="align_train",
+    test_split="align_test",
+    step_limit=STEP_LIMIT,
+    action_format=ACTION_FORMAT,
+    contract=CONTRACT,
+    is_invalid=None,
+    task_type=task_type,
+    make_env=make_env,
+    task_ids=task_ids,
+    training_tasks=training_tasks,
+    data_source=data_source,
+    engines=MODES,
+    partitions=(("test", "eval", "train"), ("align_test", "align_train")),
+)

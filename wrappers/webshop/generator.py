@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from align_echo.wrappers.dice import Dice
+from align_echo.dice import Dice
 from align_echo.wrappers.webshop.goals import Instruction, price_between
 from align_echo.wrappers.webshop.products import Product
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from align_echo.wrappers.dice import Dice
+from align_echo.dice import Dice
 from align_echo.wrappers.webshop.products import Product
 
 NO_BOUND = 1_000_000.0

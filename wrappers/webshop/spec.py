@@ -5,12 +5,7 @@ Leaves out what counts as an invalid action: the engine answers one with the pag
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from align_echo.interface import InterfaceContract
-
-if TYPE_CHECKING:
-    from align_echo.wrappers.catalogue import EnvironmentModule, EnvironmentSpec
 
 SPLITS = {
     "test": (0, 500),
@@ -37,42 +32,6 @@ CONTRACT = InterfaceContract(
 STEP_LIMIT = 30
 
 
-def is_invalid(observation: str) -> bool:
-    """Never: a refused action is answered with the same page, so no observation tells (`tells_invalid`)."""
-    return False
-
-
 def task_type(task_id: str) -> str:
     """The kind of goal, read off `<kind>-<index>`: "goal" (written by a person) or "synthetic"."""
     return task_id.partition("-")[0]
-
-
-def _module() -> EnvironmentModule:
-    from align_echo.wrappers import webshop
-
-    return webshop
-
-
-def _spec() -> EnvironmentSpec:
-    from align_echo.wrappers.catalogue import EnvironmentSpec
-
-    return EnvironmentSpec(
-        name="webshop",
-        gym_id="align_echo/WebShop-v0",
-        summary="shopping by instruction (WebShop)",
-        splits=tuple(SPLITS),
-        train_split="align_train",
-        test_split="align_test",
-        step_limit=STEP_LIMIT,
-        action_format=ACTION_FORMAT,
-        contract=CONTRACT,
-        is_invalid=is_invalid,
-        task_type=task_type,
-        module=_module,
-        engines=MODES,
-        tells_invalid=False,
-        partitions=(("test", "eval", "train"), ("align_test", "align_train")),
-    )
-
-
-SPEC = _spec()

@@ -6,6 +6,7 @@ is a function of the view: same view, same action.
 
 from __future__ import annotations
 
+from align_echo.agents.spec import AgentSetting, AgentSpec
 from align_echo.errors import UsageError
 from align_echo.types import Agent
 
@@ -32,3 +33,15 @@ def make_novice(environment: str, kind: str = "novice", *, seed: int = 0) -> Age
 
         return miniwob.Novice(miniwob.STUBBORN if kind == "novice-stubborn" else None, seed=seed, name=kind)
     raise UsageError(f"there is no scripted {kind} for {environment}; use another --agent or --model")
+
+
+def _spec(kind: str, about: str) -> AgentSpec:
+    def build(setting: AgentSetting) -> Agent:
+        return make_novice(setting.spec.name, kind, seed=setting.seed)
+
+    return AgentSpec(kind, about, False, build)
+
+
+NOVICE = _spec("novice", "a scripted stand-in for a small model, NOT a language model")
+CAREFUL = _spec("novice-careful", "a scripted novice that goes to places first; NOT a language model")
+STUBBORN = _spec("novice-stubborn", "a scripted novice that never takes a hint; NOT a language model")

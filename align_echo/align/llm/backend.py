@@ -14,7 +14,7 @@ from align_echo.interface import Interface
 from align_echo.models.endpoint import base_url_of
 from align_echo.models.recording import weights_of
 from align_echo.prompts import prompt_hash
-from align_echo.rollout import base_env, take_turn
+from align_echo.session import base_env, take_turn
 from align_echo.types import Agent, AgentReply, ChatModel, Misalignment, Trajectory, Violation
 from align_echo.wrappers.text_env import TextEnv
 

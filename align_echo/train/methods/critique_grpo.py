@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from align_echo.rollout import Episode
+from align_echo.session import Episode
+from align_echo.train.method import Bounds, Collecting, Method
 from align_echo.train.methods.refining import refine, scores, tally
 from align_echo.train.rows import Harvest, policy_row, without_critique
 from align_echo.train.stage import Asked, Stage
@@ -46,3 +47,15 @@ def best_of_each(played: Sequence[Trajectory]) -> list[Trajectory]:
         if one.fault is None and one.steps and (known is None or one.score > known.score):
             found[one.task_id] = one
     return list(found.values())
+
+
+def _harvest(queries: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
+    return critique_grpo(queries, stage, samples=collecting.samples)
+
+
+def _bounds(collecting: Collecting) -> Bounds:
+    several = collecting.queries * collecting.samples
+    return Bounds(2 * several, several, several + collecting.queries)
+
+
+METHOD = Method("critique_grpo", _harvest, _bounds, refines=True)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from align_echo.rollout import Episode
+from align_echo.session import Episode
+from align_echo.train.method import Bounds, Collecting, Method
 from align_echo.train.methods.refining import critic_rows, refine, scores, tally
-from align_echo.train.rewards import CriticReward, saturation_gain
+from align_echo.train.rewards import REWARDS, CriticReward, saturation_gain
 from align_echo.train.rows import Harvest, policy_row
 from align_echo.train.stage import Asked, Stage
 
@@ -41,3 +42,15 @@ def echo(
         counts=tally([*attempts, *after], refined),
         steps=sum(len(one.steps) for one in (*attempts, *after)),
     )
+
+
+def _harvest(queries: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
+    return echo(queries, stage, refinements=collecting.samples, reward=REWARDS[collecting.critic_reward])
+
+
+def _bounds(collecting: Collecting) -> Bounds:
+    several = collecting.queries * collecting.samples
+    return Bounds(collecting.queries + several, several, several)
+
+
+METHOD = Method("echo", _harvest, _bounds, roles=("policy", "critic"), refines=True)

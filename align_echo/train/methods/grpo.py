@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from align_echo.rollout import Episode
+from align_echo.session import Episode
+from align_echo.train.method import Collecting, Method, episodes_alone
 from align_echo.train.methods.refining import tally
 from align_echo.train.rows import Harvest, policy_row
 from align_echo.train.stage import Stage
@@ -23,3 +24,10 @@ def grpo(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Har
         counts=tally(played),
         steps=sum(len(one.steps) for one in played),
     )
+
+
+def _harvest(queries: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
+    return grpo(queries, stage, samples=collecting.samples)
+
+
+METHOD = Method("grpo", _harvest, episodes_alone)

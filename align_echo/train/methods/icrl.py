@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from align_echo.rollout import Episode
+from align_echo.session import Episode
+from align_echo.train.method import Bounds, Collecting, Method
 from align_echo.train.methods.refining import Refined, critic_rows, refine, scores, tally
-from align_echo.train.rewards import CriticReward, revision_reward
+from align_echo.train.rewards import REWARDS, CriticReward, revision_reward
 from align_echo.train.rows import Harvest, Row, policy_row, without_critique
 from align_echo.train.stage import Asked, Stage
 from align_echo.types import Trajectory
@@ -52,3 +53,16 @@ def icrl(
 def _row(attempt: Trajectory, stage: Stage) -> Row:
     row = policy_row(attempt, attempt.task_id)
     return without_critique(row, attempt, stage.opening(attempt)) if attempt.critique else row
+
+
+def _harvest(queries: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
+    reward = REWARDS[collecting.critic_reward]
+    return icrl(queries, stage, sessions=collecting.samples, rounds=collecting.rounds, reward=reward)
+
+
+def _bounds(collecting: Collecting) -> Bounds:
+    several, rounds = collecting.queries * collecting.samples, collecting.rounds
+    return Bounds(several * rounds, several * (rounds - 1), several * rounds)
+
+
+METHOD = Method("icrl", _harvest, _bounds, roles=("policy", "critic"), refines=True)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from align_echo.rollout import Episode
+from align_echo.session import Episode
+from align_echo.train.method import Bounds, Collecting, Method
 from align_echo.train.methods.refining import tally
 from align_echo.train.rows import Harvest, Row, policy_row
 from align_echo.train.stage import Stage
@@ -33,3 +34,15 @@ def luffy(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Ha
         counts=counts,
         steps=sum(len(one.steps) for one in (*played, *(lesson.trajectory for lesson in lessons))),
     )
+
+
+def _harvest(queries: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
+    return luffy(queries, stage, samples=collecting.samples)
+
+
+def _bounds(collecting: Collecting) -> Bounds:
+    several = collecting.queries * collecting.samples
+    return Bounds(several - collecting.queries, rows=several, lessons=collecting.queries)
+
+
+METHOD = Method("luffy", _harvest, _bounds, needs="expert")

@@ -11,12 +11,13 @@ from dataclasses import replace
 
 from align_echo.critic.reasoned_verdict import Judgement
 from align_echo.critic.verdict import Verdict
-from align_echo.rollout import Episode
+from align_echo.dice import Dice
+from align_echo.session import Episode
+from align_echo.train.method import Bounds, Collecting, Method
 from align_echo.train.methods.refining import tally
 from align_echo.train.rows import Harvest, Row, critic_row
 from align_echo.train.stage import Proposal, Stage
 from align_echo.types import Trajectory
-from align_echo.wrappers.dice import Dice
 
 SAMPLES = 8
 STATES = 2
@@ -93,3 +94,13 @@ def _labelled(played: Sequence[Trajectory], labels: Sequence[Sequence[Verdict | 
         if label is not None
     ]
 
+
+def _harvest(queries: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
+    return rcm(queries, stage, samples=collecting.samples, states=collecting.states)
+
+
+def _bounds(collecting: Collecting) -> Bounds:
+    return Bounds(collecting.queries, collecting.queries * collecting.samples * collecting.states)
+
+
+METHOD = Method("rcm", _harvest, _bounds, roles=("critic",), needs="distances")

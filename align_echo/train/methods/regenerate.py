@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from align_echo.rollout import Episode
+from align_echo.session import Episode
+from align_echo.train.method import Bounds, Collecting, Method
 from align_echo.train.methods.refining import tally
 from align_echo.train.rows import Harvest, Refinement, policy_row
 from align_echo.train.stage import Stage
@@ -28,3 +29,15 @@ def regenerate(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES) 
         counts=tally([*attempts, *again]),
         steps=sum(len(one.steps) for one in (*attempts, *again)),
     )
+
+
+def _harvest(queries: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
+    return regenerate(queries, stage, samples=collecting.samples)
+
+
+def _bounds(collecting: Collecting) -> Bounds:
+    several = collecting.queries * collecting.samples
+    return Bounds(collecting.queries + several, rows=several)
+
+
+METHOD = Method("regenerate", _harvest, _bounds, refines=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from align_echo.train.method import Bounds, Collecting, Method
 from align_echo.train.rows import Harvest, Row
 from align_echo.train.stage import Stage
 
@@ -29,3 +30,14 @@ def sft(queries: Sequence[str], stage: Stage) -> Harvest:
         ),
         steps=sum(len(one.trajectory.steps) for one in lessons),
     )
+
+
+def _harvest(queries: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:
+    return sft(queries, stage)
+
+
+def _bounds(collecting: Collecting) -> Bounds:
+    return Bounds(0, rows=collecting.queries, lessons=collecting.queries)
+
+
+METHOD = Method("sft", _harvest, _bounds, needs="expert", imitates=True)

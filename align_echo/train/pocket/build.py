@@ -15,7 +15,7 @@ from pydantic import Field
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
 
 from align_echo import __version__
-from align_echo.interface import write_atomically
+from align_echo.files import write_atomically
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.prompts import render
 from align_echo.train.pocket.corpus import digest, make_part, read_part

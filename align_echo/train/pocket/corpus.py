@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from align_echo.interface import write_atomically
+from align_echo.dice import Dice
+from align_echo.files import write_atomically
 from align_echo.train.demonstrations import Demonstration
 from align_echo.train.pocket.critic_demonstrations import judged, reviewed
 from align_echo.train.pocket.drills import drills, glances
@@ -23,7 +24,6 @@ from align_echo.train.pocket.household import CARELESS
 from align_echo.train.pocket.household_demonstrations import Rooms, episodes_of, play
 from align_echo.train.pocket.shopping_demonstrations import refined_shopping, shopping_demonstrations
 from align_echo.wrappers.alfworld.games import read_id
-from align_echo.wrappers.dice import Dice
 
 GLANCES_A_PART = 7000
 DRILLS_A_PART = 1000

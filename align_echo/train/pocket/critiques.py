@@ -5,13 +5,13 @@ from __future__ import annotations
 from align_echo.agents.conversation import said
 from align_echo.critic.language import Critique, Form, critic_messages, write_critique
 from align_echo.critic.transcript import one_line
+from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.train.demonstrations import Demonstration
 from align_echo.train.pocket.household_review import review_household
 from align_echo.train.pocket.review import Advice, Review
 from align_echo.train.pocket.shopping_review import review_shopping
 from align_echo.types import Trajectory
-from align_echo.wrappers.dice import Dice
 
 REVIEWS = {"alfworld": review_household, "webshop": review_shopping}
 

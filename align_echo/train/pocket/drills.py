@@ -12,11 +12,11 @@ import itertools
 import string
 from collections.abc import Callable, Iterator
 
+from align_echo.dice import Dice
 from align_echo.train.demonstrations import Demonstration
 from align_echo.types import Message
 from align_echo.wrappers.alfworld import upstream
 from align_echo.wrappers.alfworld.floorplans import SEEN, floor_plan
-from align_echo.wrappers.dice import Dice
 
 ROUNDS = 8
 """Questions of a chat."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.wrappers.alfworld.data import GAME, TRAJECTORY, GameFolder
 from align_echo.wrappers.alfworld.floorplans import SEEN, floor_plan
 from align_echo.wrappers.alfworld.games import game_id, goals_for, read_id, write_game
 from align_echo.wrappers.alfworld.problem import Goal
 from align_echo.wrappers.alfworld.spec import TASK_TYPES
-from align_echo.wrappers.dice import Dice
 
 FIRST_NUMBER = 100_000
 

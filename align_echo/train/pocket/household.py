@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from align_echo.agents.novices.household import APPLIANCES, Belief, name_of, read_goal
+from align_echo.dice import Dice
 from align_echo.types import AgentReply, AgentView
 from align_echo.wrappers.alfworld import upstream
-from align_echo.wrappers.dice import Dice
 
 REFUSAL = "Nothing happens."
 GIVES_UP = "look"

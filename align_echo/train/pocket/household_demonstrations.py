@@ -12,20 +12,20 @@ import gymnasium as gym
 
 from align_echo.agents.conversation import said
 from align_echo.agents.vanilla import Vanilla
+from align_echo.dice import Dice
 from align_echo.models.scripted import ScriptedModel
-from align_echo.rollout import extend, start_view, take_turn, view_before
+from align_echo.rollout import view_before
+from align_echo.session import extend, start_view, take_turn
 from align_echo.train.demonstrations import Demonstration
 from align_echo.train.pocket.games import other_goals
 from align_echo.train.pocket.household import CAREFUL, CARELESS, TOLD, Habits, Teacher
 from align_echo.types import AgentView, Step, Trajectory
+from align_echo.wrappers.alfworld import SPEC
 from align_echo.wrappers.alfworld.data import Source
 from align_echo.wrappers.alfworld.env import TASK_PREFIX, AlfworldEnv
 from align_echo.wrappers.alfworld.games import sentence
 from align_echo.wrappers.alfworld.problem import Goal
-from align_echo.wrappers.alfworld.spec import SPEC
 from align_echo.wrappers.align_wrapper import AlignWrapper
-from align_echo.wrappers.catalogue import resolve_interface
-from align_echo.wrappers.dice import Dice
 
 INTERFACE = "probe"
 """The shipped interface whose rules and feedback the model learns to heed."""
@@ -63,7 +63,7 @@ class Rooms:
     @classmethod
     def of(cls, games: Source) -> Rooms:
         """One engine each."""
-        found = resolve_interface(SPEC, INTERFACE)
+        found = SPEC.interface(INTERFACE)
         if found is None:
             raise ValueError(f"there is no interface {INTERFACE!r} of {SPEC.name}")
         without_rules = found.model_copy(update={"use_rules": False})

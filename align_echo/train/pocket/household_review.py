@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from align_echo.agents.novices.household import APPLIANCES, Belief, Goal, name_of, read_goal
+from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.train.pocket.household import REFUSAL, holdable
 from align_echo.train.pocket.review import Finding, Review, listed, then
 from align_echo.types import Step, Trajectory
-from align_echo.wrappers.dice import Dice
 
 MOST_PLACES = 4
 OPENED = frozenset(("cabinet", "drawer", "fridge", "microwave", "safe"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from align_echo.wrappers.dice import Dice
+from align_echo.dice import Dice
 
 
 @dataclass(frozen=True)

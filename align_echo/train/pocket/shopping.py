@@ -12,8 +12,8 @@ import re
 from dataclasses import dataclass
 
 from align_echo.agents.novices.webshop import Sight, read_page
+from align_echo.dice import Dice
 from align_echo.types import AgentReply, AgentView
-from align_echo.wrappers.dice import Dice
 
 _OPENING = re.compile(
     r"(?:i need|i am looking for|i'm looking for|looking for|(?:can you )?find me|please get me|i would like|"

@@ -12,16 +12,17 @@ import gymnasium as gym
 from align_echo.agents.conversation import said
 from align_echo.agents.vanilla import Vanilla
 from align_echo.critic.language import Form, parse_critique
+from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.models.scripted import ScriptedModel
-from align_echo.rollout import Episode, run_episode, view_before
+from align_echo.rollout import run_episode, view_before
+from align_echo.session import Episode
 from align_echo.train.demonstrations import Demonstration
 from align_echo.train.pocket.critiques import critique_demonstration
 from align_echo.train.pocket.shopping import HABITS, Careless, Shopper, Slipping
 from align_echo.types import Agent, Trajectory
 from align_echo.wrappers.catalogue import make, tasks
-from align_echo.wrappers.dice import Dice
-from align_echo.wrappers.webshop.spec import SPEC
+from align_echo.wrappers.webshop import SPEC
 
 SPLIT = "train"
 MISTAKES = 0.14

@@ -9,7 +9,8 @@ import pytest
 from align_echo.errors import EngineError
 from align_echo.wrappers.alfworld import upstream
 from align_echo.wrappers.alfworld.data import EmbeddedGames, read_json
-from align_echo.wrappers.alfworld.engine import Engine, Game, make_engine
+from align_echo.wrappers.alfworld.engine import Engine, Game
+from align_echo.wrappers.alfworld.engines import make_engine
 from align_echo.wrappers.alfworld.fast import store
 from align_echo.wrappers.alfworld.fast.engine import FastEngine
 from align_echo.wrappers.alfworld.fast.planner import plan

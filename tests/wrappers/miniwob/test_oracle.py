@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from align_echo.critic.labels import default_rule, label, labels
-from align_echo.rollout import start_view
+from align_echo.session import start_view
 from align_echo.wrappers.gui.actions import Click, Point, parse
 from align_echo.wrappers.miniwob.tasks import WITH_EXPERT
 from tests.wrappers.miniwob.conftest import begin, needs_browser

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 
 from align_echo.errors import EngineError, UsageError
-from align_echo.wrappers.webshop import generator, task_ids, training_tasks
+from align_echo.wrappers.webshop import SPEC, generator, task_ids, training_tasks
 from align_echo.wrappers.webshop.catalogue import Catalogue, open_catalogue
 from align_echo.wrappers.webshop.generator import EmbeddedProducts
 from align_echo.wrappers.webshop.oracle import Oracle
 from align_echo.wrappers.webshop.pages import Page, Shop
-from align_echo.wrappers.webshop.spec import SPEC
 
 DIGEST_OF_VERSION_1 = "56a7d1e347fcd5bc25efa050485a3f46ca38f2c8ecb007e765b0ddc0851d3213"
 """Of all products and goals. If it changes, so do tasks behind their ids: then `generator.VERSION` counts up."""

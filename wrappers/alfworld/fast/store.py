@@ -14,7 +14,7 @@ import zlib
 from dataclasses import asdict
 from importlib import metadata
 
-from align_echo.interface import write_atomically
+from align_echo.files import write_atomically
 from align_echo.wrappers.alfworld.engine import Game
 from align_echo.wrappers.alfworld.fast.compiled import Compiled, Schema
 from align_echo.wrappers.alfworld.fast.program import Program

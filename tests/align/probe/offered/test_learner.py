@@ -14,7 +14,8 @@ from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.offered.survey import Survey, learn_surroundings, often
 from align_echo.errors import UsageError
 from align_echo.interface import check_source, identity
-from align_echo.rollout import base_env, run_tasks
+from align_echo.rollout import run_tasks
+from align_echo.session import base_env
 from align_echo.types import AgentReply, AgentView
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from align_echo.wrappers.text_env import EngineState, Offered

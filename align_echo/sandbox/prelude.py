@@ -1,6 +1,6 @@
 """Runs inside the sandbox before interface code: its `env` and `logger`, and what rewritten source calls.
 
-Nothing imports this file: its text is sent to the interpreter (`sandbox.py`), followed by that of `sandbox_stdlib.py`.
+Nothing imports this file: its text is sent to the interpreter (`sandbox.py`), followed by that of `stdlib.py`.
 Both keep to what the interpreter runs: no inheritance, no `del`, no `yield`, no attributes on functions. All names
 start with `_align_` so that interface code does not meet them by chance; if it meddles with them on purpose it only
 spoils its own text: what counts (engine calls, reward, the end of the episode) is judged outside.

@@ -1,65 +1,58 @@
-"""`align-echo evaluate --refine-rounds`: what failed is criticised and played anew, for some rounds.
+"""Playing rounds of refinement into a folder: what failed is criticised and played anew.
 
 Parts of the folder are rounds: `trajectories/round-0.jsonl`, `reviews/round-1.jsonl` ... Left out: who is played again
-and how it counts (`align_echo.evaluate.refinement`).
+and how it counts (`refinement.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from align_echo.cli.agents import Player, about, model_on_record
-from align_echo.cli.console import Display, cost, stdout
-from align_echo.cli.plan import SELF, Models, Plan, Refining, play_part, refuse_script
+from align_echo.agents.players import about, details_of
 from align_echo.critic.language import Form
 from align_echo.critic.review import MAX_TOKENS, Review, review
-from align_echo.errors import UsageError
-from align_echo.evaluate.folder import Config, EvaluationFolder
-from align_echo.evaluate.refinement import Refinement, Reviewed, episode_of, refine_rounds, review_all, rounds_table
+from align_echo.evaluate.cast import Models, build_player, config_of, drawn_otherwise
+from align_echo.evaluate.folder import Config, EvaluationFolder, check_folder
+from align_echo.evaluate.plan import Plan, Refining
+from align_echo.evaluate.playing import play_part
+from align_echo.evaluate.refinement import Refinement, Reviewed, episode_of, refine_rounds, review_all
 from align_echo.intervals import scored
 from align_echo.models.endpoint import base_url_of
 from align_echo.models.recording import weights_of
+from align_echo.progress import SILENT, Progress
 from align_echo.prompts import prompt_hash
-from align_echo.rollout import Episode
-from align_echo.trouble import conduct_of, tell
+from align_echo.session import Episode, try_reset
+from align_echo.trouble import conduct_of
 from align_echo.types import Agent, ChatModel, Trajectory, Usage
-from align_echo.wrappers.data_source import games_of
 
-NO_CRITIC = "none"
 CRITIC_TEMPERATURE = 1.0
-DEFAULT_FORM: Form = "echo"
 
 
-def choose_refining(
-    rounds: int | None, critic: str | None, form: Form | None, player: Player, *, compare_all: bool
-) -> Refining | None:
-    """The rounds that were asked for; None for none. Raises `UsageError` for options that contradict each other."""
-    if rounds is None:
-        if critic is not None or form is not None:
-            raise UsageError("--critic and --critic-form are for rounds of refinement: add --refine-rounds K")
-        return None
-    if compare_all:
-        raise UsageError("--refine-rounds plays one variant: leave --compare out")
+def refine(
+    plan: Plan, refining: Refining, path: Path, *, resume: bool = False, progress: Progress = SILENT
+) -> Refinement:
+    """Play all rounds of a plan of one variant; what is finished in the folder is neither played nor criticised again.
+
+    Raises as `play`.
+    """
+    models = Models(plan, path)
+    player = build_player(plan, models)
+    critic = models.of("critic", refining.critic) if refining.critic else None
+    config = {**config_of(plan, player), **_on_record(refining, critic)}
+    check_folder(path, config, resume=resume)
+    try_reset(plan.spec, plan.task_ids[0], split=plan.split, data_root=plan.data_root)
+    folder = EvaluationFolder(path, config, resume=resume)
+    progress.say("\n".join((about(plan.player, details_of(player)), *drawn_otherwise(plan, player))))
+    result = _play_rounds(plan, refining, player, critic, folder, progress)
+    folder.finish(result)
+    return result
+
+
+def _on_record(refining: Refining, critic: ChatModel | None) -> Config:
+    """What `config.json` holds of rounds of refinement."""
     if critic is None:
-        raise UsageError("--refine-rounds needs a critic: add --critic self, a model's NAME, or none")
-    if critic == NO_CRITIC:
-        if form is not None:
-            raise UsageError("--critic none asks nobody: leave --critic-form out")
-        return Refining(rounds, None, DEFAULT_FORM)
-    chosen = player.model if critic == SELF else critic
-    if chosen is None:
-        raise UsageError(f"the agent {player.agent} has no model of its own: name one with --critic, or none")
-    refuse_script("--critic", chosen)
-    return Refining(rounds, chosen, form or DEFAULT_FORM)
-
-
-def refining_on_record(refining: Refining | None, models: Models) -> Config:
-    """What `config.json` holds of rounds of refinement; nothing where there are none."""
-    if refining is None:
-        return {}
-    if refining.critic is None:
         return {"refine_rounds": refining.rounds, "critic_details": None}
-    critic = models.of("critic", refining.critic)
     weights = weights_of(critic)
     return {
         "refine_rounds": refining.rounds,
@@ -75,12 +68,15 @@ def refining_on_record(refining: Refining | None, models: Models) -> Config:
     }
 
 
-def refine(
-    plan: Plan, refining: Refining, player: Agent, models: Models, folder: EvaluationFolder, display: Display
+def _play_rounds(
+    plan: Plan,
+    refining: Refining,
+    player: Agent,
+    critic: ChatModel | None,
+    folder: EvaluationFolder,
+    progress: Progress,
 ) -> Refinement:
-    """Play all rounds; what is finished in the folder is neither played nor criticised again."""
-    critic = models.of("critic", refining.critic) if refining.critic else None
-    work = _Work(plan, player, folder, display)
+    work = _Rounds(plan, player, folder, progress)
 
     def reviews(number: int, attempts: Sequence[Trajectory]) -> list[Review]:
         assert critic is not None
@@ -103,7 +99,7 @@ def refine(
         critic=critic.name if critic else None,
         critic_form=refining.form if critic else None,
         seed=plan.seed,
-        games=games_of(plan.spec, plan.data_root),
+        games=plan.spec.games(plan.data_root),
         tasks=tuple(plan.task_ids),
         rounds=tuple(rounds),
         conduct=conduct_of(scored(work.played)),
@@ -112,14 +108,14 @@ def refine(
     )
 
 
-class _Work:
+class _Rounds:
     """Plays and criticises rounds into a folder; adds up what both cost."""
 
-    def __init__(self, plan: Plan, player: Agent, folder: EvaluationFolder, display: Display) -> None:
+    def __init__(self, plan: Plan, player: Agent, folder: EvaluationFolder, progress: Progress) -> None:
         self._plan = plan
         self._player = player
         self._folder = folder
-        self._display = display
+        self._progress = progress
         self.played: list[Trajectory] = []
         self.usage, self.critic_usage = Usage(), Usage()
 
@@ -134,7 +130,7 @@ class _Work:
             part=f"round-{number}",
             title=f"round {number}",
             folder=self._folder,
-            display=self._display,
+            progress=self._progress,
         )
         self.played += played
         self.usage = sum((one.usage for one in played), self.usage)
@@ -146,7 +142,7 @@ class _Work:
         known = {one.attempt: one.review for one in self._folder.reviewed(part, attempts)}
         missing = [one for one in attempts if episode_of(one) not in known]
         kind = f"critiques before round {number}"
-        self._display.status(f"{kind}: {len(known)} of {len(attempts)}")
+        self._progress.status(f"{kind}: {len(known)} of {len(attempts)}")
 
         def ask(attempt: Trajectory) -> Review:
             return review(critic, attempt, form, sample=attempt.sample, temperature=CRITIC_TEMPERATURE)
@@ -154,25 +150,9 @@ class _Work:
         def came(attempt: Trajectory, said: Review) -> None:
             self._folder.add_review(part, Reviewed(attempt=episode_of(attempt), review=said))
             known[episode_of(attempt)] = said
-            self._display.status(f"{kind}: {len(known)} of {len(attempts)}")
+            self._progress.status(f"{kind}: {len(known)} of {len(attempts)}")
 
         review_all(ask, missing, workers=self._plan.workers, on_review=came)
         said = [known[episode_of(one)] for one in attempts]
         self.critic_usage = sum((one.usage for one in said), self.critic_usage)
         return said
-
-
-def show_rounds(plan: Plan, player: Agent, rounds: Refinement) -> None:
-    """The table of a run, and who played and criticised it."""
-    stdout().print(rounds_table(rounds))
-    print()
-    for line in tell({rounds.interface: rounds.conduct}):
-        print(line)
-    print(about(plan.player, player))
-    critic = plan.refining.critic if plan.refining else None
-    print(f"critic: {model_on_record(critic)}, form {rounds.critic_form}" if critic else "critic: none, fresh attempts")
-    if rounds.interface != "none":
-        print(f"interface: {rounds.interface}")
-    if rounds.games:
-        print(f"games: {rounds.games}")
-    cost(rounds.usage + rounds.critic_usage)

@@ -1,7 +1,7 @@
-"""Runs inside the sandbox after `sandbox_prelude.py`: stand-ins for modules that interface code imports.
+"""Runs inside the sandbox after `prelude.py`: stand-ins for modules that interface code imports.
 
 The interpreter lacks these modules, or names of theirs that interface code uses; imports of them become look-ups here
-(`sandbox_source.py`, whose `STOOD_IN` lists them). Nothing imports this file. Only what interface code was seen to use
+(`source.py`, whose `STOOD_IN` lists them). Nothing imports this file. Only what interface code was seen to use
 is here.
 """
 
@@ -11,7 +11,7 @@ import re as _align_re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from align_echo.sandbox_prelude import _AlignLogger
+    from align_echo.sandbox.prelude import _AlignLogger
 
 
 class _AlignModule:

@@ -1,11 +1,11 @@
 """Runs interface code: one interpreter session per episode, in a worker process without files, network or processes.
 
-The interpreter is pydantic-monty (Rust); `sandbox_pool.py` keeps its workers. Interface code reaches the outside
+The interpreter is pydantic-monty (Rust); `pool.py` keeps its workers. Interface code reaches the outside
 through one door only, the engine call, which the caller serves (`Engine`); what it logs is collected and bounded, and
 so is all text that passes between it and this process, whose own work for it counts against its seconds.
 Whatever goes wrong inside is an `InterfaceError` here. Not here: which engine calls are allowed and what an episode
 does after a failure (`wrappers/align_wrapper.py`), and how source is made ready for the interpreter
-(`sandbox_source.py`; `sandbox_prelude.py` and `sandbox_stdlib.py` run inside).
+(`source.py`; `prelude.py` and `stdlib.py` run inside).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from align_echo.errors import InterfaceError
 from align_echo.interface import InterfaceContract
-from align_echo.sandbox_pool import Worker
-from align_echo.sandbox_source import PreparedSource, prepare
+from align_echo.sandbox.pool import Worker
+from align_echo.sandbox.source import PreparedSource, prepare
 from align_echo.types import Frozen
 
 if TYPE_CHECKING:
@@ -299,8 +299,8 @@ def _call(function: str, arguments: tuple[str, ...]) -> str:
 
 @functools.cache
 def _prelude() -> str:
-    folder = resources.files("align_echo")
-    parts = (folder.joinpath(f"sandbox_{part}.py").read_text(encoding="utf-8") for part in ("prelude", "stdlib"))
+    folder = resources.files("align_echo.sandbox")
+    parts = (folder.joinpath(f"{part}.py").read_text(encoding="utf-8") for part in ("prelude", "stdlib"))
     return "\n".join(parts)
 
 

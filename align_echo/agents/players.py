@@ -1,0 +1,151 @@
+"""Who plays: an agent and the name of its model, chosen by what the user says, and how both are made.
+
+A name is looked up once, by `choose_player`; what is handed on is the agent's `AgentSpec`. Left out: agents whose
+candidates a critic chooses from (`evaluate/cast.py`).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from align_echo.agents.catalogue import AGENTS, agent_spec
+from align_echo.agents.novice_model import SCRIPTED_MODELS, NoviceModel, scripted_name
+from align_echo.agents.spec import AgentSetting, AgentSpec
+from align_echo.agents.vanilla import Vanilla
+from align_echo.errors import UsageError
+from align_echo.models.endpoint import resolve_base_url
+from align_echo.models.names import POCKET, POCKET_ENVIRONMENTS, has_endpoint, is_local, what_pocket_lacks
+from align_echo.registry import OURS
+from align_echo.types import Agent, ChatModel, Described
+from align_echo.wrappers.environment import EnvironmentSpec
+
+NOVICE = "novice"
+MODEL_VARIABLE = "ALIGN_ECHO_MODEL"
+"""Names the model of commands that name none."""
+
+WORKERS_WITH_ENDPOINT = 8
+WORKERS_WITH_LOCAL_MODEL = 32
+
+
+@dataclass(frozen=True)
+class Player:
+    """Who plays: the agent, and the name of its model; None where it asks none."""
+
+    agent: AgentSpec
+    model: str | None
+
+
+def choose_player(
+    agent: str | None, model: str | None, environments: Collection[str] = POCKET_ENVIRONMENTS
+) -> Player:
+    """The agent and model asked for, or the defaults. Raises `UsageError` for an agent that is not known.
+
+    Without either, the vanilla agent plays with the pocket model where that can run and learned to act in the
+    environments, else the scripted novice by itself. Other agents without a model get the scripted novice as one.
+    """
+    ready = not what_pocket_lacks() and POCKET_ENVIRONMENTS.issuperset(environments)
+    chosen = agent_spec(agent or (Vanilla.kind if model or ready else NOVICE))
+    if not chosen.asks_model:
+        return Player(chosen, None)
+    return Player(chosen, model or (POCKET if ready and chosen.name == Vanilla.kind else NOVICE))
+
+
+def refuse_idle_model(player: Player, model: str | None) -> None:
+    """Raises `UsageError` for a model that the command names and nobody would ask. One that the environment variable
+    names is there for other commands."""
+    if player.model is None and model is not None and model != os.environ.get(MODEL_VARIABLE):
+        raise UsageError(
+            f"the agent {player.agent.name} asks no model: leave --model out, or name an agent that asks one with "
+            f"--agent ({', '.join(chat_agents())})"
+        )
+
+
+def chat_agents() -> list[str]:
+    """The agents that ask a chat model and come with align-echo: the five of the paper."""
+    ours = [name for name, entry in AGENTS.entries().items() if entry.origin.startswith(OURS)]
+    return [name for name in ours if agent_spec(name).asks_model]
+
+
+def is_scripted(model: str | None) -> bool:
+    """Whether a model's name stands for a scripted novice, which is no language model and has no endpoint."""
+    return model in SCRIPTED_MODELS
+
+
+def workers_for(player: Player) -> int:
+    """How many episodes to play at once if the user does not say: a model is waited for, a script is not."""
+    if player.model is None or is_scripted(player.model):
+        return 1
+    return WORKERS_WITH_LOCAL_MODEL if is_local(player.model) else WORKERS_WITH_ENDPOINT
+
+
+def chat_model(name: str, *, spec: EnvironmentSpec, base_url: str | None, seed: int) -> ChatModel:
+    """The agent's chat model: what `load_model` finds, or a scripted novice of the environment for one of its names.
+
+    Raises what `load_model` does, and `UsageError` when there is no such novice.
+    """
+    if not is_scripted(name):
+        from align_echo.models import load_model
+
+        return load_model(name, base_url=base_url, seed=seed)
+    if base_url:
+        raise UsageError(f"--model {name} is a script and is asked at no endpoint: leave --base-url out")
+    return NoviceModel(spec.name, name, seed=seed)
+
+
+def model_on_record(name: str | None) -> str | None:
+    """How a run's files name a model."""
+    return scripted_name(name) if name is not None and is_scripted(name) else name
+
+
+def endpoint_on_record(name: str | None, base_url: str | None) -> str | None:
+    """Where a model is asked; None for a script or a model in this process, or without a model."""
+    return None if name is None or is_scripted(name) or not has_endpoint(name) else resolve_base_url(base_url)
+
+
+def build_agent(agent: AgentSpec, setting: AgentSetting) -> Agent:
+    """The agent, made for a setting.
+
+    Raises `UsageError` if it lacks its model, or has none to set a temperature or a limit of tokens of, or the
+    temperature is no number.
+    """
+    if setting.temperature is not None and not math.isfinite(setting.temperature):
+        raise UsageError(f"--temperature must be a number, not {setting.temperature}")
+    for option, value in (("--temperature", setting.temperature), ("--max-tokens", setting.max_tokens)):
+        if value is not None and not agent.asks_model:
+            raise UsageError(f"the agent {agent.name} asks no model: leave {option} out")
+    return agent.build(setting)
+
+
+def require_expert(spec: EnvironmentSpec, split: str, task_ids: Sequence[str], data_root: Path | None) -> None:
+    """Raises `UsageError` where tasks of a split have no expert, naming a part of it in which all have one."""
+    lacking = sum(not spec.has_expert(task) for task in task_ids)
+    if not lacking:
+        return
+    whole = set(spec.tasks(split, data_root))
+    others = {name: spec.tasks(name, data_root) for name in spec.splits if name != split}
+    fit = [name for name, ids in others.items() if whole.issuperset(ids) and all(map(spec.has_expert, ids))]
+    told = f"; all of the split {fit[0]} have one" if fit else ""
+    raise UsageError(f"{lacking} of {len(task_ids)} tasks of {spec.name}'s split {split} have no expert{told}")
+
+
+def details_of(agent: Agent) -> dict[str, str]:
+    """What an agent says it is made of; empty for one that does not say."""
+    return agent.describe() if isinstance(agent, Described) else {}
+
+
+def about(player: Player, details: Mapping[str, str]) -> str:
+    """One line for the record: which agent, which model, which weights where they are known."""
+    name = player.agent.name
+    if not player.agent.asks_model:
+        return f"agent: {name} ({player.agent.about})"
+    line = f"agent: {name}, model {model_on_record(player.model)}"
+    line += f", weights {details['weights.agent'][:12]}" if "weights.agent" in details else ""
+    if "best_of" not in details:
+        return line
+    judge, rule = details.get("model.judge"), f"the rule {details['pick']!r}"
+    by = judge if judge and details["pick"] == "critic" else f"{rule} and {judge}" if judge else rule
+    return f"{line}, best of {details['best_of']} at temperature {details['temperature']} by {by}"

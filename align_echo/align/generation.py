@@ -1,0 +1,273 @@
+"""A run of ALIGN in a folder: what was asked for, checked (`Generation`), its agent, its backend and its models.
+
+Left out: the loop (`loop.py`), the backends (`probe`, `llm`), and what is printed of a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from align_echo.agents.players import (
+    Player,
+    about,
+    build_agent,
+    chat_model,
+    choose_player,
+    details_of,
+    endpoint_on_record,
+    is_scripted,
+    model_on_record,
+    refuse_idle_model,
+    workers_for,
+)
+from align_echo.agents.spec import NO_STEP_LIMIT, AgentSetting
+from align_echo.align.backend import Backend
+from align_echo.align.events import Event, OnEvent
+from align_echo.align.llm.backend import LlmBackend
+from align_echo.align.llm.settings import LlmSettings
+from align_echo.align.loop import ITERATIONS, Generated, generate
+from align_echo.align.probe.backend import ProbeBackend
+from align_echo.align.run_folder import RunFolder
+from align_echo.align.world import World
+from align_echo.errors import UsageError
+from align_echo.models.names import POCKET, has_endpoint
+from align_echo.progress import SILENT, Progress
+from align_echo.session import try_reset
+from align_echo.types import Agent, ChatModel
+from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.environment import EnvironmentSpec
+
+BackendName = Literal["auto", "probe", "llm"]
+Chosen = Literal["probe", "llm"]
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Names of the chat models by role; None where a role needs none."""
+
+    agent: str | None
+    analyzer: str | None
+    optimizer: str | None
+    base_url: str | None
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A run of ALIGN whose every input was checked. `asked` is the backend that was asked for, `chosen` the one that it
+    came to; `fresh` are the training tasks that rules are tested on.
+    """
+
+    world: World
+    player: Player
+    asked: BackendName
+    chosen: Chosen
+    roles: Roles
+    fresh: list[str]
+    iterations: int = ITERATIONS
+    tasks_per_iteration: int | None = None
+    max_tokens: int | None = None
+    seed: int = 0
+    workers: int = 1
+
+    @property
+    def about_backend(self) -> str:
+        """One line for the record: which backend, why, and which models."""
+        if self.chosen == "llm":
+            why = " (auto: a model is configured)" if self.asked == "auto" else ""
+            return f"backend: llm{why}, analyzer {self.roles.analyzer}, optimizer {self.roles.optimizer}"
+        why = "auto: no language model is configured; " if self.asked == "auto" else ""
+        return f"backend: probe ({why}no language model is asked)"
+
+
+def plan_generation(
+    env: str | EnvironmentSpec,
+    *,
+    backend: BackendName = "auto",
+    model: str | None = None,
+    analyzer_model: str | None = None,
+    optimizer_model: str | None = None,
+    base_url: str | None = None,
+    max_tokens: int | None = None,
+    agent: str | None = None,
+    iterations: int = ITERATIONS,
+    tasks_per_iteration: int | None = None,
+    seed: int = 0,
+    workers: int | None = None,
+    data_root: Path | None = None,
+) -> Generation:
+    """The run of `align-echo generate-interface` with options of these names, all names looked up, all options checked.
+
+    Raises `UsageError` for names that nobody has and options that contradict each other, `MissingDataError` for an
+    environment whose data is not there.
+    """
+    spec = environment(env)
+    chosen = choose_backend(backend, model, analyzer_model, optimizer_model)
+    player = choose_player(agent, model, (spec.name,))
+    roles = choose_roles(chosen, player, model, analyzer_model, optimizer_model, base_url)
+    if chosen == "probe":
+        refuse_idle_model(player, model)
+    if max_tokens and not (roles.agent or roles.analyzer):
+        raise UsageError("this run asks no model: leave --max-tokens out")
+    world = World(spec, data_root)
+    return Generation(
+        world=world,
+        player=player,
+        asked=backend,
+        chosen=chosen,
+        roles=roles,
+        fresh=fresh_tasks(world, iterations, seed),
+        iterations=iterations,
+        tasks_per_iteration=tasks_per_iteration,
+        max_tokens=max_tokens,
+        seed=seed,
+        workers=workers or workers_for(player),
+    )
+
+
+def generate_interface(plan: Generation, path: Path, *, resume: bool = False, progress: Progress = SILENT) -> Generated:
+    """Find misalignments in failed episodes by experiment and write the interface that resolves them to a folder.
+
+    Raises `UsageError` for a folder of something else, before anything is written; `AgentError`, `EngineError` and
+    `ModelError` for what goes on breaking.
+    """
+    folder = RunFolder(path)
+    folder.check(resume=resume)
+    world = plan.world
+    tokens = plan.max_tokens if plan.roles.agent else None
+    setting = AgentSetting(
+        world.spec, world.split, world.data_root, plan.seed, _agent_model(folder, plan), max_tokens=tokens
+    )
+    agent = build_agent(plan.player.agent, setting)
+    try_reset(world.spec, plan.fresh[0], split=world.split, data_root=world.data_root)
+    return generate(
+        world.spec,
+        agent,
+        _backend(plan, agent, folder, progress),
+        folder,
+        seed=plan.seed,
+        iterations=plan.iterations,
+        tasks_per_iteration=plan.tasks_per_iteration,
+        data_root=world.data_root,
+        workers=plan.workers,
+        resume=resume,
+        on_event=_shown_on(progress, (plan.about_backend, about(plan.player, details_of(agent)))),
+    )
+
+
+def fresh_tasks(world: World, iterations: int, seed: int) -> list[str]:
+    """Training tasks for testing rules on: three draws that none of the loop's iterations (1 to `iterations`) uses."""
+    draws = (0, iterations + 1, iterations + 2)
+    return list(dict.fromkeys(task_id for draw in draws for task_id in world.tasks(draw, seed)))
+
+
+def choose_backend(
+    asked: BackendName, model: str | None, analyzer: str | None = None, optimizer: str | None = None
+) -> Chosen:
+    """The backend that was asked for; for auto, llm when a language model is named for one of its roles or for all, and
+    probe otherwise. Raises `UsageError` for a role's model that the probe would not ask.
+    """
+    named = [name for name in (analyzer, optimizer) if name]
+    if asked == "probe" and named:
+        raise UsageError("the probe asks no model: leave --analyzer-model and --optimizer-model out")
+    if asked != "auto":
+        return asked
+    return "llm" if named or (model and can_write(model)) else "probe"
+
+
+def can_write(model: str) -> bool:
+    """Whether a model may be Analyzer and Optimizer: a script and the pocket model can only play."""
+    return not is_scripted(model) and model != POCKET
+
+
+def choose_roles(
+    backend: Chosen,
+    played_by: Player,
+    model: str | None,
+    analyzer: str | None,
+    optimizer: str | None,
+    base_url: str | None,
+) -> Roles:
+    """The models by role. Raises `UsageError` if a role of the llm backend has none."""
+    llm = backend == "llm"
+    roles = Roles(
+        agent=played_by.model,
+        analyzer=(analyzer or model) if llm else None,
+        optimizer=(optimizer or model) if llm else None,
+        base_url=base_url,
+    )
+    names = filter(None, (roles.agent, roles.analyzer, roles.optimizer))
+    if base_url and not any(endpoint_on_record(name, base_url) for name in names):
+        raise UsageError("no model of this run is asked at an endpoint: leave --base-url out")
+    if llm and not (roles.analyzer and roles.optimizer):
+        lacking = "--optimizer-model" if roles.analyzer else "--analyzer-model" if roles.optimizer else "--model"
+        others = "" if lacking == "--model" else " (or --model NAME for both)"
+        raise UsageError(f"the llm backend needs a chat model: add {lacking} NAME{others} or set ALIGN_ECHO_MODEL")
+    for name in filter(None, (roles.analyzer, roles.optimizer)):
+        if not can_write(name):
+            raise UsageError(
+                f"the model {model_on_record(name)} can only play: add --analyzer-model and --optimizer-model, "
+                "or --backend probe"
+            )
+    return roles
+
+
+def _agent_model(folder: RunFolder, plan: Generation) -> ChatModel | None:
+    """The agent's model; None for an agent that asks none."""
+    name, base_url = plan.roles.agent, plan.roles.base_url
+    if name is None:
+        return None
+    url = base_url if endpoint_on_record(name, base_url) else None
+    return folder.record(chat_model(name, spec=plan.world.spec, base_url=url, seed=plan.seed), "agent")
+
+
+def _model(folder: RunFolder, plan: Generation, name: str | None, role: str) -> ChatModel | None:
+    """A model whose replies are kept in the run's folder; None where the role needs none."""
+    if name is None:
+        return None
+    from align_echo.models import load_model
+
+    base_url = plan.roles.base_url if has_endpoint(name) else None
+    return folder.record(load_model(name, base_url=base_url, seed=plan.seed), role)
+
+
+def _backend(plan: Generation, agent: Agent, folder: RunFolder, progress: Progress) -> Backend:
+    analyzer = _model(folder, plan, plan.roles.analyzer, "analyzer")
+    optimizer = _model(folder, plan, plan.roles.optimizer, "optimizer")
+    world = plan.world
+    if analyzer is not None and optimizer is not None:
+        return LlmBackend(
+            world,
+            agent,
+            analyzer_model=analyzer,
+            optimizer_model=optimizer,
+            settings=LlmSettings(max_tokens=plan.max_tokens) if plan.max_tokens else None,
+            seed=plan.seed,
+            note=folder.note,
+        )
+    return ProbeBackend(
+        lambda: world.spec.make_env(split=world.split, data_root=world.data_root, step_limit=NO_STEP_LIMIT),
+        plan.fresh,
+        seed=plan.seed,
+        on_progress=progress.status,
+    )
+
+
+def _shown_on(progress: Progress, made_of: Sequence[str]) -> OnEvent:
+    """Events of the loop told as progress. What the run is made of is said once it has begun."""
+
+    def show(event: Event) -> None:
+        if event.kind == "run-started":
+            progress.say("\n".join(made_of))
+        elif event.kind == "iteration-started":
+            progress.stage(f"iteration {event.iteration}", event.total, event.done)
+        elif event.kind == "trajectory":
+            progress.episode(bool(event.won))
+            if event.fault is not None:
+                progress.broke(event.task_id, event.fault)
+        elif event.kind != "run-finished":
+            progress.say(event.message)
+
+    return show

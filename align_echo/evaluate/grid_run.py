@@ -1,0 +1,241 @@
+"""Playing a grid: environments x agents, each without an interface, with its placebo and with it.
+
+Every cell is an evaluation's folder, `<out>/<environment>/<agent>/`; what is finished there is not played again. Left
+out: the grid's figures (`grid.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from align_echo import __version__
+from align_echo.agents.players import (
+    Player,
+    about,
+    choose_player,
+    details_of,
+    endpoint_on_record,
+    model_on_record,
+    workers_for,
+)
+from align_echo.errors import UsageError
+from align_echo.evaluate.cast import Models, build_player, config_of
+from align_echo.evaluate.comparison import BASELINE, PLACEBO, Comparison, variants_of
+from align_echo.evaluate.folder import Config, EvaluationFolder, check_folder, open_folder
+from align_echo.evaluate.grid import WITH, Cell, Grid, cell_of, grid_of, measure
+from align_echo.evaluate.plan import Plan
+from align_echo.evaluate.playing import play_variants
+from align_echo.evaluate.selection import pick_tasks
+from align_echo.files import write_atomically
+from align_echo.interface import Interface
+from align_echo.progress import SILENT, Progress
+from align_echo.session import try_reset
+from align_echo.types import Agent
+from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.environment import EnvironmentSpec
+
+
+@dataclass(frozen=True)
+class Axes:
+    """What was asked for, checked. Interfaces and tasks are by environment."""
+
+    environments: tuple[EnvironmentSpec, ...]
+    players: tuple[Player, ...]
+    interface: str
+    interfaces: dict[str, Interface]
+    tasks: dict[str, list[str]]
+    base_url: str | None
+    seed: int
+    temperature: float | None = None
+    placebo: bool = True
+    max_tokens: int | None = None
+    workers: int | None = None
+
+    @property
+    def model(self) -> str | None:
+        """The one model of all agents that ask one."""
+        return next((player.model for player in self.players if player.model), None)
+
+    @property
+    def config(self) -> Config:
+        """What the grid's `config.json` holds; the cells have their own."""
+        return {
+            "command": "grid",
+            "align_echo": __version__,
+            "environments": [spec.name for spec in self.environments],
+            "agents": [player.agent.name for player in self.players],
+            "interfaces": {name: interface.label for name, interface in self.interfaces.items()},
+            "tasks": {name: list(ids) for name, ids in self.tasks.items()},
+            "model": model_on_record(self.model),
+            "base_url": endpoint_on_record(self.model, self.base_url),
+            "seed": self.seed,
+            **({} if self.temperature is None else {"temperature": self.temperature}),
+            **({"placebo": True} if self.placebo else {}),
+            **({} if self.max_tokens is None else {"max_tokens": self.max_tokens}),
+        }
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A cell to play: its evaluation, its agent, its folder."""
+
+    plan: Plan
+    agent: Agent
+    path: Path
+
+    @property
+    def about(self) -> str:
+        return about(self.plan.player, details_of(self.agent))
+
+    @property
+    def config(self) -> Config:
+        return config_of(self.plan, self.agent)
+
+    @property
+    def begun(self) -> bool:
+        return (self.path / "config.json").exists()
+
+
+def play_grid(axes: Axes, path: Path, *, resume: bool = False, progress: Progress = SILENT) -> tuple[Grid, list[str]]:
+    """Play every cell that is not finished in the folder: the grid, and a line about each agent that played.
+
+    Raises as `playing.play`; what can be refused is refused before anything is written.
+    """
+    check_folder(path, axes.config, resume=resume)
+    cells = [_planned(axes, spec, player, path) for spec in axes.environments for player in axes.players]
+    for planned in cells:
+        if planned.begun:
+            check_folder(planned.path, planned.config, resume=True)
+    for spec in axes.environments:
+        try_reset(spec, axes.tasks[spec.name][0], split=spec.test_split, data_root=None)
+    lock = open_folder(path, axes.config, resume=resume)
+    played = []
+    for number, planned in enumerate(cells, start=1):
+        progress.say(f"cell {number} of {len(cells)}: {planned.plan.spec.name}, {planned.about}")
+        played.append(_play_cell(planned, path, progress))
+    grid = grid_of(
+        played,
+        model=model_on_record(axes.model),
+        interface=axes.interface,
+        seed=axes.seed,
+        tasks=max(map(len, axes.tasks.values())),
+    )
+    write_atomically(path / "summary.json", grid.model_dump_json(indent=2) + "\n")
+    lock.close()
+    return grid, list(dict.fromkeys(planned.about for planned in cells))
+
+
+def read_axes(
+    env: Sequence[str],
+    agent: Sequence[str],
+    interface: str,
+    *,
+    tasks: int,
+    model: str | None,
+    base_url: str | None,
+    seed: int,
+    temperature: float | None = None,
+    placebo: bool = True,
+    max_tokens: int | None = None,
+    workers: int | None = None,
+) -> Axes:
+    """What was asked for, checked: every environment has the interface and the tasks, every agent its model.
+
+    Raises `UsageError`, `InterfaceError`.
+    """
+    specs = tuple(environment(name) for name in env)
+    for axis, names in (("--env", [spec.name for spec in specs]), ("--agent", agent)):
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if twice:
+            raise UsageError(f"{axis} {twice[0]} is there twice: name each once")
+    players = tuple(choose_player(name, model, [spec.name for spec in specs]) for name in agent)
+    if temperature is not None and not any(player.model for player in players):
+        raise UsageError("no agent of this grid asks a model: leave --temperature out")
+    return Axes(
+        environments=specs,
+        players=players,
+        interface=interface,
+        interfaces={spec.name: _interface(spec, interface) for spec in specs},
+        tasks={spec.name: _tasks(spec, tasks, seed) for spec in specs},
+        base_url=base_url,
+        seed=seed,
+        temperature=temperature,
+        placebo=placebo,
+        max_tokens=max_tokens,
+        workers=workers,
+    )
+
+
+def _interface(spec: EnvironmentSpec, name: str) -> Interface:
+    interface = spec.interface(name)
+    if interface is None:
+        raise UsageError("a grid plays without and with an interface: name one, e.g. --interface probe")
+    return interface
+
+
+def _tasks(spec: EnvironmentSpec, count: int, seed: int) -> list[str]:
+    ids = spec.tasks(spec.test_split)
+    try:
+        return pick_tasks(ids, count, task_type=spec.task_type, seed=seed)
+    except UsageError as error:
+        raise UsageError(f"{spec.name}: {error}") from error
+
+
+def _planned(axes: Axes, spec: EnvironmentSpec, player: Player, path: Path) -> Planned:
+    interface = axes.interfaces[spec.name]
+    sides = (BASELINE, PLACEBO, WITH) if axes.placebo else (BASELINE, WITH)
+    plan = Plan(
+        spec=spec,
+        split=spec.test_split,
+        task_ids=axes.tasks[spec.name],
+        interface=interface.name,
+        variants={name: variant for name, variant in variants_of(interface).items() if name in sides},
+        player=player,
+        base_url=axes.base_url,
+        seed=axes.seed,
+        workers=axes.workers or workers_for(player),
+        data_root=None,
+        temperature=axes.temperature if player.model else None,
+        max_tokens=axes.max_tokens if player.model else None,
+    )
+    folder = path / spec.name / player.agent.name
+    return Planned(plan, build_player(plan, Models(plan, folder)), folder)
+
+
+def _play_cell(planned: Planned, path: Path, progress: Progress) -> Cell:
+    """Play what is not finished of a cell, and measure it."""
+    plan = planned.plan
+    comparison = _measured(planned)
+    if comparison is not None:
+        progress.say("finished earlier")
+    else:
+        folder = EvaluationFolder(planned.path, planned.config, resume=planned.begun)
+        trajectories = play_variants(plan, planned.agent, folder, progress)
+        progress.status("replaying the actions in the plain environment")
+        comparison, whole = measure(plan.spec, trajectories, seed=plan.seed)
+        if comparison is not None and whole:
+            folder.finish(comparison)
+    return cell_of(
+        plan.spec,
+        comparison,
+        {name: interface.label if interface else BASELINE for name, interface in plan.variants.items()},
+        agent=plan.player.agent.name,
+        tasks=len(plan.task_ids),
+        folder=str(planned.path.relative_to(path)),
+    )
+
+
+def _measured(planned: Planned) -> Comparison | None:
+    """What an earlier run measured, unless an episode broke then: those are played again.
+
+    An older version did not look at the interface's conduct: what it played is measured anew.
+    """
+    try:
+        comparison = Comparison.model_validate_json((planned.path / "summary.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    incomplete = any(variant.faults or not variant.conduct.resets for variant in comparison.variants.values())
+    return None if incomplete else comparison

@@ -1,0 +1,301 @@
+"""What an evaluation is: everything that was asked for, checked and looked up once (`Plan`).
+
+`plan_evaluation` reads names and options; the other verbs that play make their plan themselves. Left out: who plays and
+judges (`cast.py`), and playing (`playing.py`, `rounds.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from align_echo import __version__
+from align_echo.agents.players import (
+    Player,
+    choose_player,
+    endpoint_on_record,
+    is_scripted,
+    model_on_record,
+    refuse_idle_model,
+    workers_for,
+)
+from align_echo.critic.drawn import Drawn, read_drawn
+from align_echo.critic.language import Form
+from align_echo.critic.selection import CRITIC, RULES, SelectionRule
+from align_echo.errors import UsageError
+from align_echo.evaluate.comparison import BASELINE, PLACEBO, variants_of
+from align_echo.evaluate.folder import Config
+from align_echo.evaluate.selection import pick_tasks
+from align_echo.interface import Interface
+from align_echo.models.names import folder_of, is_local
+from align_echo.session import Episode
+from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.environment import EnvironmentSpec
+
+SELF = "self"
+"""In the place of a model's name: the agent's own."""
+
+NO_CRITIC = "none"
+DEFAULT_FORM: Form = "echo"
+
+
+@dataclass(frozen=True)
+class Refining:
+    """Rounds of refinement that were asked for. `critic` is a model's name; None for fresh attempts without one."""
+
+    rounds: int
+    critic: str | None
+    form: Form
+
+
+@dataclass(frozen=True)
+class Truncation:
+    """Which tokens a local model draws from: the `top_k` likeliest (0: all), and of them those that make up `top_p`."""
+
+    top_k: int
+    top_p: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An evaluation whose every input was checked.
+
+    `interface` is what the variants' interface is called; `judge` names the model that judges candidates, None for the
+    agent's own, or where nothing is judged.
+    """
+
+    spec: EnvironmentSpec
+    split: str
+    task_ids: list[str]
+    interface: str
+    variants: dict[str, Interface | None]
+    player: Player
+    base_url: str | None = None
+    seed: int = 0
+    workers: int = 1
+    data_root: Path | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    samples: int = 1
+    best_of: int = 1
+    judge: str | None = None
+    pick: SelectionRule = CRITIC
+    reasoning: bool = False
+    abstain_below: float = 0.0
+    truncation: Truncation | None = None
+    refining: Refining | None = None
+
+    @property
+    def models(self) -> list[str]:
+        """Names of all models that are asked, the agent's first."""
+        critic = self.refining.critic if self.refining else None
+        return list(dict.fromkeys(filter(None, (self.player.model, self.judge, critic))))
+
+    @property
+    def episodes(self) -> list[Episode]:
+        """Every episode of a variant, task by task."""
+        return [Episode(task, sample) for task in self.task_ids for sample in range(self.samples)]
+
+    @property
+    def config(self) -> Config:
+        """What `config.json` holds, but for what the agent is made of and rounds of refinement."""
+        return {
+            "command": "evaluate",
+            "align_echo": __version__,
+            "environment": self.spec.name,
+            "split": self.split,
+            "tasks": list(self.task_ids),
+            "interfaces": {
+                name: interface.label if interface else "none" for name, interface in self.variants.items()
+            },
+            "agent": self.player.agent.name,
+            "model": model_on_record(self.player.model),
+            "base_url": endpoint_on_record(self.player.model, self.base_url),
+            "episodes_per_task": self.samples,
+            "seed": self.seed,
+            **({"top_k": self.truncation.top_k, "top_p": self.truncation.top_p} if self.truncation else {}),
+            "games": self.spec.games(self.data_root),
+            "data_root": str(self.data_root.absolute()) if self.data_root else None,
+        }
+
+
+def plan_evaluation(
+    env: str | EnvironmentSpec,
+    *,
+    agent: str | None = None,
+    interface: str = "none",
+    rules: bool = True,
+    feedback: bool = True,
+    compare_all: bool = False,
+    placebo: bool = True,
+    split: str | None = None,
+    tasks: int | None = None,
+    episodes_per_task: int = 1,
+    best_of: int = 1,
+    judge: str | None = None,
+    pick: str = CRITIC.name,
+    reasoning: bool = False,
+    abstain_below: float = 0.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    refine_rounds: int | None = None,
+    critic: str | None = None,
+    critic_form: Form | None = None,
+    model: str | None = None,
+    base_url: str | None = None,
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+    seed: int = 0,
+    workers: int | None = None,
+    data_root: Path | None = None,
+) -> Plan:
+    """The plan of `align-echo evaluate` with options of these names, every name looked up and every option checked.
+
+    Raises `UsageError` for names that nobody has and options that contradict each other, `InterfaceError` for an
+    interface that cannot be loaded, `MissingDataError` for an environment whose data is not there.
+    """
+    spec = environment(env)
+    split = spec.check_split(split or spec.test_split)
+    player = choose_player(agent, model, (spec.name,))
+    refuse_idle_model(player, model)
+    refining = choose_refining(refine_rounds, critic, critic_form, player, compare_all=compare_all)
+    rule = RULES.get(pick)
+    judged_by = choose_judge(best_of, judge, player, pick=rule, abstain_below=abstain_below, reasoning=reasoning)
+    variants = choose_variants(
+        spec.interface(interface), rules=rules, feedback=feedback, compare_all=compare_all, placebo=placebo
+    )
+    return Plan(
+        spec=spec,
+        split=split,
+        task_ids=pick_tasks(spec.tasks(split, data_root), tasks, task_type=spec.task_type, seed=seed),
+        interface=interface,
+        variants=variants,
+        player=player,
+        base_url=base_url,
+        seed=seed,
+        workers=workers or workers_for(player),
+        data_root=data_root,
+        temperature=temperature,
+        max_tokens=max_tokens,
+        samples=episodes_per_task,
+        best_of=best_of,
+        judge=judged_by,
+        pick=rule,
+        reasoning=reasoning,
+        abstain_below=abstain_below,
+        truncation=choose_truncation(player, judged_by, top_k, top_p),
+        refining=refining,
+    )
+
+
+def choose_variants(
+    interface: Interface | None, *, rules: bool, feedback: bool, compare_all: bool, placebo: bool = True
+) -> dict[str, Interface | None]:
+    """The variants to play, by name. Raises `UsageError` for switches that leave nothing to play or to compare."""
+    if not placebo and not compare_all:
+        raise UsageError("--no-placebo leaves a variant of --compare out: add --compare")
+    if compare_all and not (rules and feedback):
+        raise UsageError("--compare plays every variant: leave out --no-rules and --no-feedback")
+    if interface is None:
+        if compare_all:
+            raise UsageError("--compare needs an interface to compare with: add --interface NAME or PATH")
+        if not (rules and feedback):
+            raise UsageError("--no-rules and --no-feedback need an interface: add --interface NAME or PATH")
+        return {BASELINE: None}
+    if not rules and not feedback:
+        raise UsageError("with --no-rules and --no-feedback nothing is left: say --interface none")
+    variants = variants_of(interface)
+    if compare_all:
+        return {name: variant for name, variant in variants.items() if placebo or name != PLACEBO}
+    name = "full" if rules and feedback else "rules" if rules else "feedback"
+    return {name: variants[name]}
+
+
+def choose_refining(
+    rounds: int | None, critic: str | None, form: Form | None, player: Player, *, compare_all: bool
+) -> Refining | None:
+    """The rounds that were asked for; None for none. Raises `UsageError` for options that contradict each other."""
+    if rounds is None:
+        if critic is not None or form is not None:
+            raise UsageError("--critic and --critic-form are for rounds of refinement: add --refine-rounds K")
+        return None
+    if compare_all:
+        raise UsageError("--refine-rounds plays one variant: leave --compare out")
+    if critic is None:
+        raise UsageError("--refine-rounds needs a critic: add --critic self, a model's NAME, or none")
+    if critic == NO_CRITIC:
+        if form is not None:
+            raise UsageError("--critic none asks nobody: leave --critic-form out")
+        return Refining(rounds, None, DEFAULT_FORM)
+    chosen = player.model if critic == SELF else critic
+    if chosen is None:
+        raise UsageError(f"the agent {player.agent.name} has no model of its own: name one with --critic, or none")
+    refuse_script("--critic", chosen)
+    return Refining(rounds, chosen, form or DEFAULT_FORM)
+
+
+def choose_judge(
+    best_of: int,
+    judge: str | None,
+    player: Player,
+    *,
+    pick: SelectionRule,
+    abstain_below: float,
+    reasoning: bool = False,
+) -> str | None:
+    """The name of the model that judges candidates; None for the agent's own, or where nothing is judged.
+
+    Raises `UsageError` for a judge of nothing, and for a script, which can only play.
+    """
+    asked = {
+        "--judge": judge is not None,
+        "--pick": pick != CRITIC,
+        "--reasoning": reasoning,
+        "--abstain-below": abstain_below > 0,
+    }
+    option = next((option for option, there in asked.items() if there), None)
+    if best_of == 1:
+        if option is not None:
+            raise UsageError(f"{option} needs candidates to choose from: add --best-of N")
+        return None
+    if pick.needs_logprobs and not (player.model and is_local(player.model)):
+        raise UsageError(f"--pick {pick.name} needs a local model, which tells how probable its replies are")
+    if not pick.needs_judge:
+        if judge is not None or abstain_below > 0 or reasoning:
+            raise UsageError(f"--pick {pick.name} asks no critic: leave --judge, --reasoning and --abstain-below out")
+        return None
+    if pick.needs_logprobs and (reasoning or abstain_below > 0):
+        raise UsageError(f"--pick {pick.name} goes by probabilities alone: leave --reasoning and --abstain-below out")
+    if reasoning and abstain_below > 0:
+        raise UsageError("--abstain-below needs probabilities, which --reasoning has none of: leave one of them out")
+    refuse_script("--judge", player.model if judge in (None, SELF) else judge)
+    return None if judge in (SELF, player.model) else judge
+
+
+def choose_truncation(player: Player, judge: str | None, top_k: int | None, top_p: float | None) -> Truncation | None:
+    """From which tokens the agent's model draws: those asked for; else those of the data that the judge learned from,
+    where that was drawn in one way; else None, for all. Raises `UsageError` for a model that is asked at an endpoint,
+    and for what is no share.
+    """
+    local = player.model is not None and is_local(player.model)
+    if top_k is not None or top_p is not None:
+        if not local:
+            raise UsageError("--top-k and --top-p are for local models: others draw as their endpoint is set up")
+        if top_p is not None and not 0 < top_p <= 1:
+            raise UsageError(f"--top-p is above 0 and at most 1 (off), not {top_p}")
+        return Truncation(top_k or 0, 1.0 if top_p is None else top_p)
+    ways = {(drawn.top_k, drawn.top_p) for drawn in drawn_for(judge)}
+    (way,) = ways if len(ways) == 1 else [(None, None)]
+    return Truncation(way[0], way[1]) if local and way[0] is not None and way[1] is not None else None
+
+
+def drawn_for(judge: str | None) -> tuple[Drawn, ...]:
+    """How the candidates were drawn that a judge learned from; empty where its folder does not tell."""
+    folder = folder_of(judge) if judge else None
+    return read_drawn(folder) if folder else ()
+
+
+def refuse_script(option: str, model: str | None) -> None:
+    """Raises `UsageError` for a model's name that stands for a scripted novice."""
+    if is_scripted(model):
+        raise UsageError(f"the model {model_on_record(model)} can only play: name another with {option}")

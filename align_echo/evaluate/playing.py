@@ -1,0 +1,93 @@
+"""Playing a plan into a folder: every variant on the same tasks, and the comparison of them.
+
+Left out: rounds of refinement (`rounds.py`), grids (`grid_run.py`), and what is printed of a result (`tables.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from align_echo.agents.players import about, details_of
+from align_echo.evaluate.cast import Models, build_player, config_of, drawn_otherwise
+from align_echo.evaluate.comparison import Comparison, compare, run_variant
+from align_echo.evaluate.folder import EvaluationFolder, check_folder
+from align_echo.evaluate.plan import Plan
+from align_echo.evaluate.tables import NAMES
+from align_echo.interface import Interface
+from align_echo.progress import SILENT, Progress
+from align_echo.session import Episode, try_reset
+from align_echo.types import Agent, Trajectory
+
+
+def play(plan: Plan, path: Path, *, resume: bool = False, progress: Progress = SILENT) -> Comparison:
+    """Play every variant of a plan on its tasks and compare them; what is finished in the folder is not played again.
+
+    Raises `UsageError` for what cannot be played so and for a folder of something else, before anything is written;
+    `AgentError`, `EngineError` and `ModelError` for what goes on breaking.
+    """
+    player = build_player(plan, Models(plan, path))
+    config = config_of(plan, player)
+    check_folder(path, config, resume=resume)
+    try_reset(plan.spec, plan.task_ids[0], split=plan.split, data_root=plan.data_root)
+    folder = EvaluationFolder(path, config, resume=resume)
+    progress.say("\n".join((about(plan.player, details_of(player)), *drawn_otherwise(plan, player))))
+    trajectories = play_variants(plan, player, folder, progress)
+    progress.status("replaying the actions in the plain environment")
+    comparison = compare(plan.spec, trajectories, seed=plan.seed, data_root=plan.data_root)
+    folder.finish(comparison)
+    return comparison
+
+
+def play_variants(
+    plan: Plan, agent: Agent, folder: EvaluationFolder, progress: Progress
+) -> dict[str, list[Trajectory]]:
+    """Play every variant of the plan that is not finished in the folder; all episodes by variant."""
+    return {
+        name: play_part(
+            plan,
+            agent,
+            interface,
+            plan.episodes,
+            part=name,
+            title=f"interface: {NAMES[name]}",
+            folder=folder,
+            progress=progress,
+        )
+        for name, interface in plan.variants.items()
+    }
+
+
+def play_part(
+    plan: Plan,
+    player: Agent,
+    interface: Interface | None,
+    episodes: Sequence[Episode],
+    *,
+    part: str,
+    title: str,
+    folder: EvaluationFolder,
+    progress: Progress,
+) -> list[Trajectory]:
+    """The episodes of a part of a folder, in order, shown and kept as they end; what is in the folder is not played."""
+    finished = folder.finished(part, episodes)
+    progress.stage(title, len(episodes), len(finished))
+
+    def ended(trajectory: Trajectory) -> None:
+        folder.add(part, trajectory)
+        progress.episode(trajectory.won)
+        if trajectory.fault is not None:
+            progress.broke(trajectory.task_id, trajectory.fault)
+
+    return run_variant(
+        plan.spec,
+        player,
+        interface,
+        episodes,
+        split=plan.split,
+        seed=plan.seed,
+        workers=plan.workers,
+        data_root=plan.data_root,
+        finished=finished,
+        on_trajectory=ended,
+    )

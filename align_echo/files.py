@@ -1,0 +1,38 @@
+"""Files that appear whole or not at all, and folders that are cleared.
+
+Left out: JSON (`reading.py`), lines of records (`jsonl.py`), and the folder of a run (`runs.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+
+from align_echo.redaction import without_secrets
+
+
+def write_atomically(path: Path, text: str) -> Path:
+    """Write a file so that a reader sees the old content or the new, never a part. Keys and passwords are left out."""
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}"
+    try:
+        # Not `tempfile`: its files can be read by their owner alone.
+        with temporary.open("x", encoding="utf-8", newline="") as stream:
+            stream.write(without_secrets(text))
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return path
+
+
+def clear(path: Path, names: Collection[str]) -> None:
+    """Remove the files and folders of these names from a folder."""
+    for name in names:
+        entry = path / name
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink(missing_ok=True)

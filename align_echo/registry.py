@@ -1,0 +1,152 @@
+"""Things that are found by name: ours, an installed package's, one that a program registers, or "module:Name".
+
+One `Registry` for each kind (environments, agents, methods, forms of critics, rules of selection). All are reached by
+the same three ways, ours too:
+
+- an entry point of an installed package, in the registry's group (`align_echo.environments`, `align_echo.agents`, ...);
+- `Registry.register(name, thing)` in a running program;
+- "module:Name", which imports the module and takes the name from it. A module in the current folder is found.
+
+Listing imports nothing; only the thing that is asked for is imported. Left out: what a kind is and what it needs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib import metadata
+from typing import Generic, NamedTuple, TypeVar
+
+from align_echo.errors import AlignEchoError, UsageError, first_line
+
+OURS = "align-echo"
+"""The distribution whose entry points are our own."""
+
+PREFIX = "align_echo."
+"""What the groups of entry points begin with."""
+
+Thing = TypeVar("Thing")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One name and where it came from. `target` is "module:Name", "" for a thing that was registered in the program;
+    `origin` names the package and its version, or "this program"."""
+
+    name: str
+    target: str
+    origin: str
+
+
+class _Point(NamedTuple):
+    """An entry point in one of our groups."""
+
+    group: str
+    name: str
+    target: str
+    package: str
+    version: str
+
+
+@cache
+def _entry_points() -> tuple[_Point, ...]:
+    """Those of every installed package, in the order of `sys.path`.
+
+    Read from all that is found of a package: a checkout may hold an old `.egg-info` of itself, which would hide what is
+    installed (`importlib.metadata.entry_points` reads the first of a name alone).
+    """
+    return tuple(
+        _Point(point.group, point.name, point.value.replace(" ", ""), package.name, package.version)
+        for package in metadata.distributions()
+        for point in package.entry_points
+        if point.group.startswith(PREFIX)
+    )
+
+
+class Registry(Generic[Thing]):
+    """The things of one kind by name.
+
+    `kind` is the word for it in messages, `group` that of its entry points. `read(name, object)` makes a thing of
+    what a module holds, or raises `UsageError`.
+    """
+
+    def __init__(self, kind: str, group: str, read: Callable[[str, object], Thing]) -> None:
+        self.kind = kind
+        self.group = group
+        self._read = read
+        self._known: dict[str, Thing] = {}
+        self._registered: dict[str, Entry] = {}
+
+    def register(self, name: str, thing: object) -> Thing:
+        """Let a name stand for a thing from now on. Raises `UsageError` for a name that is taken, and for a thing of
+        another kind."""
+        if name in self._registered or name in self._installed:
+            raise UsageError(f"there is already an {self.kind} {name!r}, of {self.entries()[name].origin}")
+        found = self._read(name, thing)
+        self._registered[name] = Entry(name, "", "this program")
+        self._known[name] = found
+        return found
+
+    def entries(self) -> dict[str, Entry]:
+        """Every name that is known, ours first. Imports nothing."""
+        return {**self._installed, **self._registered}
+
+    def get(self, name: str) -> Thing:
+        """The thing of a name or of "module:Name". Raises `UsageError` with the nearest names, or with what keeps its
+        module from being imported."""
+        entry = self.entries().get(name)
+        target = entry.target if entry is not None else name
+        known = self._known.get(name)
+        if known is not None:
+            return known
+        if ":" not in target:
+            raise UsageError(self.unknown(name))
+        named = next((one.name for one in self.entries().values() if one.target == target), name)
+        self._known[named] = self._known[name] = self._read(named, self._load(target))
+        return self._known[name]
+
+    def unknown(self, name: str) -> str:
+        """What is said of a name that nothing has."""
+        names = list(self.entries())
+        if not names:
+            return f"no {self.kind} is registered: install align-echo anew (pip install -e . in a checkout)"
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}? " if near else ""
+        return f"unknown {self.kind} {name!r}; {hint}known: {', '.join(names)}; one of your own is module:Name"
+
+    @cached_property
+    def _installed(self) -> dict[str, Entry]:
+        """Names of entry points. One name of two packages is the first one's, ours before all."""
+        ours_first = sorted(_entry_points(), key=lambda point: (point.package != OURS, point.package))
+        found: dict[str, Entry] = {}
+        for point in ours_first:
+            if point.group == self.group:
+                found.setdefault(point.name, Entry(point.name, point.target, f"{point.package} {point.version}"))
+        return found
+
+    def _load(self, target: str) -> object:
+        module_name, _, attribute = target.partition(":")
+        if os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())  # `python -m` does so too; a console script does not
+        try:
+            found: object = importlib.import_module(module_name)
+        except AlignEchoError:
+            raise
+        except Exception as error:
+            raise UsageError(
+                f"the module {module_name} of the {self.kind} {target!r} cannot be imported: "
+                f"{type(error).__name__}: {first_line(error)}"
+            ) from error
+        for part in attribute.split("."):
+            if not hasattr(found, part):
+                names = [one for one in vars(found) if not one.startswith("_")]
+                near = difflib.get_close_matches(part, names, n=1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                raise UsageError(f"the module {module_name} has no {attribute}{hint}")
+            found = getattr(found, part)
+        return found

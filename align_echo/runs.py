@@ -1,0 +1,213 @@
+"""The folder of a run, whatever its verb: whether it may be begun or gone on with, its lock, settings and checkpoints.
+
+    config.json      what was asked for; a resumed run must ask for the same
+    checkpoints/     of a run that trains: `checkpoint-<step>`, as `transformers` writes them
+    summary.json     what came of it, written last
+
+Nothing is created before a run is begun, so one that is refused leaves nothing behind, and one process at a time works
+in a folder. A run that has made nothing yet is nothing to lose: it is begun anew. Left out: what a verb keeps beside
+these (`align/run_folder.py`, `evaluate/folder.py`, `train/run.py`), and lines of records (`jsonl.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import zipfile
+from collections.abc import Callable, Collection, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from align_echo.errors import UsageError, first_line
+from align_echo.files import clear, write_atomically
+from align_echo.jsonl import JsonlFile
+from align_echo.locking import FolderLock, check_free
+from align_echo.models.recording import Call
+from align_echo.reading import json_object, parse_json
+from align_echo.types import Trajectory
+
+CONFIG, SUMMARY, CHECKPOINTS = "config.json", "summary.json", "checkpoints"
+
+VERSIONED = ("align-echo", "pydantic-monty", "gymnasium", "openai", "alfworld", "textworld")
+"""Packages whose versions a run records, where they are installed."""
+
+FINISHED = "trainer_state.json"
+"""What `transformers` writes last of a checkpoint; after it only older ones are deleted."""
+
+LONGEST_VALUE = 120
+"""Characters of a setting in a message."""
+
+
+def keeps_nothing(path: Path) -> bool:
+    """Of a run that is never begun anew over what there is: False."""
+    return False
+
+
+def every_key(key: str) -> bool:
+    """Of a run that is resumed with all the same settings: True."""
+    return True
+
+
+def check_run(
+    path: Path,
+    config: Mapping[str, Any] | None,
+    *,
+    resume: bool,
+    unmade: Callable[[Path], bool] = keeps_nothing,
+    compared: Callable[[str], bool] = every_key,
+) -> None:
+    """Refuse a folder that cannot take this run, without touching it, and one that another process works in.
+
+    `config` None is not known yet. `unmade(path)` says of a folder whether what is there is a run of this verb that has
+    made nothing yet. Settings are compared by their dotted names, those of which `compared(name)` is True. Raises
+    `UsageError` in one line.
+    """
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{path} is a file; --out names a folder")
+    if not path.exists() or not any(path.iterdir()):
+        if resume:
+            raise UsageError(f"there is nothing to resume in {path}")
+        return
+    check_free(path)
+    if not resume:
+        if unmade(path):
+            return
+        raise UsageError(f"{path} is not empty: add --resume to go on with it, or name another --out")
+    stored = json_object(path / CONFIG)
+    if stored is None:
+        raise UsageError(f"{path} is not the folder of a run: it has no readable {CONFIG}")
+    if config is not None:
+        _check_same(path, flat(stored), flat(config), compared)
+
+
+def begin_run(
+    path: Path,
+    config: Mapping[str, Any],
+    *,
+    resume: bool,
+    left: Collection[str] = (),
+    unmade: Callable[[Path], bool] = keeps_nothing,
+    compared: Callable[[str], bool] = every_key,
+) -> FolderLock:
+    """Make the folder and keep other processes out of it until the lock is closed. A run that is begun writes its
+    settings, and loses what a false start `left`; one that is resumed keeps them as they are.
+
+    Raises as `check_run`, also if another process has begun since.
+    """
+    check_run(path, config, resume=resume, unmade=unmade, compared=compared)
+    path.mkdir(parents=True, exist_ok=True)
+    lock = FolderLock(path)
+    check_run(path, config, resume=resume, unmade=unmade, compared=compared)
+    if not resume:
+        clear(path, left)
+        write_atomically(path / CONFIG, json.dumps(config, indent=2) + "\n")
+    return lock
+
+
+def _check_same(path: Path, stored: dict[str, Any], asked: dict[str, Any], compared: Callable[[str], bool]) -> None:
+    for key in sorted(filter(compared, stored.keys() | asked.keys())):
+        if stored.get(key) != asked.get(key):
+            old, new = (repr(values.get(key))[:LONGEST_VALUE] for values in (stored, asked))
+            raise UsageError(
+                f"{path} was started with {key} = {old}, not {new}; resume with the same, or name another --out"
+            )
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested values by dotted names."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        found |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    return found
+
+
+def agent_details(path: Path) -> dict[str, str]:
+    """What the agent of a run is made of, as its folder tells."""
+    config = json_object(path / CONFIG) or {}
+    details = config.get("agent_details")
+    return details if isinstance(details, dict) else {}
+
+
+def of_verb(path: Path, command: object) -> bool:
+    """Whether what is in a folder is a run of a verb."""
+    stored = json_object(path / CONFIG)
+    return stored is not None and command is not None and stored.get("command") == command
+
+
+def finished_nothing(path: Path, known: Collection[str], episodes: str) -> bool:
+    """Whether a run's folder holds no reply, no episode that ended well, and nothing but `known` names.
+
+    `episodes` is the pattern of the trajectory files, the only files that may lie in its subfolders.
+    """
+    if {entry.name for entry in path.iterdir()} - {*known}:
+        return False
+    files = set(path.glob(episodes))
+    if any(entry.is_file() and entry.parent != path and entry not in files for entry in path.rglob("*")):
+        return False
+    try:
+        calls = JsonlFile(path / "calls.jsonl").read(Call)
+        played = [trajectory for file in files for trajectory in JsonlFile(file).read(Trajectory)]
+    except UsageError:
+        return False
+    return all(call.reply is None for call in calls) and all(one.fault is not None for one in played)
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that shape a run."""
+    found = {"python": platform.python_version()}
+    for name in VERSIONED:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+# ---------------------------------------------------------------- checkpoints
+
+
+def step_of(checkpoint: str) -> int:
+    """How many steps a checkpoint has behind it; 0 for none."""
+    return int(checkpoint.rpartition("-")[2] or 0)
+
+
+def whole_checkpoints(checkpoints: Path) -> list[Path]:
+    """Those that were written to their end, oldest first."""
+    found = [folder for folder in checkpoints.glob("checkpoint-*") if (folder / FINISHED).is_file()]
+    return sorted(found, key=lambda folder: step_of(str(folder)))
+
+
+def drop_unfinished(checkpoints: Path) -> None:
+    """Remove checkpoints that were not written to their end."""
+    whole = {folder.name for folder in whole_checkpoints(checkpoints)}
+    clear(checkpoints, {folder.name for folder in checkpoints.glob("checkpoint-*")} - whole)
+
+
+def newest_checkpoint(checkpoints: Path) -> str:
+    """The last that was written to its end; "" for none. Raises `UsageError` if a file of it was cut short since."""
+    newest = next(reversed(whole_checkpoints(checkpoints)), None)
+    if newest is None:
+        return ""
+    for file in sorted(newest.rglob("*")):
+        damage = damage_of(file)
+        if damage:
+            raise UsageError(f"{file} is damaged ({damage}): delete {newest}, and --resume goes on from before it")
+    return str(newest)
+
+
+def damage_of(file: Path) -> str:
+    """What is wrong with a file of a checkpoint, as far as its ends tell; "" if nothing is."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        if file.suffix == ".safetensors":
+            with safe_open(file, framework="numpy"):
+                return ""
+        if file.suffix == ".json":
+            parse_json(file.read_text(encoding="utf-8"))
+        if file.suffix in (".pt", ".pth", ".bin") and not zipfile.is_zipfile(file):
+            return "it ends too early"
+    except (OSError, ValueError, SafetensorError) as error:
+        return first_line(error)
+    return ""

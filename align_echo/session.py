@@ -1,0 +1,290 @@
+"""One episode, driven from outside: reset to a task, read what the agent may know, act, and take the trajectory.
+
+    with Session.open("alfworld", split="valid_unseen", interface="probe", agent="my loop") as session:
+        session.reset(task)
+        while not session.over:
+            session.step(my_policy(session.view))
+        trajectory = session.trajectory()
+
+`rollout.py` drives one with an `Agent`, with what is tried again and in batches; a loop of your own drives one with
+whatever decides. What the environment breaks is raised to whoever drives, and is on the trajectory as a `Fault`. A
+session belongs to one thread at a time: environments are not shared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import gymnasium as gym
+
+from align_echo.agents.forms import as_offered
+from align_echo.errors import AgentError, EngineError, ModelError, UsageError
+from align_echo.faults import fault_of
+from align_echo.interface import Interface
+from align_echo.types import AgentReply, AgentView, Step, Trajectory, Turn
+from align_echo.wrappers.align_wrapper import AlignWrapper
+from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.environment import EnvironmentSpec
+from align_echo.wrappers.text_env import TextEnv
+
+NO_ACTION = "Your reply held no action: {problem}"
+"""Shown to the agent in place of an observation when its reply could not be parsed."""
+
+
+@dataclass(frozen=True)
+class Episode:
+    """A task to play. `sample` tells draws of the same agent on it apart; `critique` is shown to the agent."""
+
+    task_id: str
+    sample: int = 0
+    critique: str = ""
+
+
+class Session:
+    """An environment and the episode that is played in it. `agent` is how the trajectory names who decides."""
+
+    def __init__(
+        self,
+        env: gym.Env[str, str],
+        *,
+        agent: str,
+        split: str = "",
+        action_format: str = "",
+        seed: int = 0,
+    ) -> None:
+        """`env` is a `TextEnv`, wrapped in an interface or not; `action_format` is what the view says of actions.
+
+        Raises `UsageError` for another environment.
+        """
+        self._base = base_env(env)
+        self._env = env
+        self._agent = agent
+        self._split = split
+        self._action_format = action_format
+        self._seed = seed
+        self._header: dict[str, Any] = {}
+        self._view: AgentView | None = None
+        self._steps: list[Step] = []
+
+    @classmethod
+    def open(
+        cls,
+        env: str | EnvironmentSpec,
+        *,
+        agent: str,
+        split: str | None = None,
+        interface: str | Path | Interface | None = None,
+        data_root: str | Path | None = None,
+        step_limit: int | None = None,
+        engine: str | None = None,
+        seed: int = 0,
+    ) -> Session:
+        """A session in an environment by name, as `align_echo.make` makes it; `split` None is the training split.
+
+        Raises `UsageError`, `MissingDataError` or `InterfaceError`, each one line.
+        """
+        spec = environment(env)
+        split = split or spec.train_split
+        wrapped = spec.make(
+            split, interface=spec.interface(interface), data_root=data_root, step_limit=step_limit, engine=engine
+        )
+        return cls(wrapped, agent=agent, split=split, action_format=spec.action_format, seed=seed)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ------------------------------------------------------------ playing
+
+    def reset(self, task: str | Episode) -> AgentView:
+        """Begin a task: what may be known before the first action. What was played before is forgotten.
+
+        Raises `UsageError` for an unknown task, `EngineError` if the environment breaks.
+        """
+        episode = Episode(task) if isinstance(task, str) else task
+        self._view, self._steps = None, []
+        self._header = {
+            "environment": self._base.contract.environment,
+            "split": self._split,
+            "task_id": episode.task_id,
+            "agent": self._agent,
+            "interface": interface_label(self._env),
+            "seed": self._seed,
+            "sample": episode.sample,
+            "critique": episode.critique,
+        }
+        try:
+            _, info = self._env.reset(seed=self._seed, options={"task": episode.task_id})
+        except EngineError as error:
+            self.fail(error)
+            raise
+        self._header["reset_error"] = str(info.get("interface_error", ""))
+        self._header["reset_violations"] = tuple(info.get("violations", ()))
+        self._view = AgentView(
+            task_id=episode.task_id,
+            critique=episode.critique,
+            action_format=self._action_format,
+            goal=str(info["goal"]),
+            rules=str(info.get("rules", "")),
+            initial_observation=str(info["raw_observation"]),
+        )
+        return self._view
+
+    @property
+    def view(self) -> AgentView:
+        """All that may be known before the next action. Raises `UsageError` before a reset."""
+        if self._view is None:
+            raise UsageError("call reset(task) before anything else of a session")
+        return self._view
+
+    @property
+    def over(self) -> bool:
+        """No action can be taken: the episode has ended or broke, or none was begun."""
+        ended = bool(self._steps) and (self._steps[-1].terminated or self._steps[-1].truncated)
+        return self._view is None or ended or "fault" in self._header or "context_overflow" in self._header
+
+    def step(self, action: str) -> Step:
+        """Take one turn with an action. `step.observation` is what the agent is shown. Raises as `act`."""
+        return self.act(AgentReply(text=action, action=action))
+
+    def act(self, reply: AgentReply) -> Step:
+        """Take one turn with an agent's reply; one that holds no action costs its turn, and the agent is told so.
+
+        Raises `UsageError` before a reset and once the episode is over, `EngineError` if the environment breaks.
+        """
+        view = self.view
+        if self.over:
+            raise UsageError("the episode is over: call reset(task) to begin another")
+        try:
+            taken = take_turn(self._env, reply)
+        except EngineError as error:
+            self.fail(error)
+            raise
+        self._steps.append(taken)
+        self._view = extend(view, taken)
+        return taken
+
+    # ------------------------------------------------------------ its end
+
+    def fail(self, error: EngineError | ModelError | AgentError) -> None:
+        """The episode is broken, and by whom: it has no score, and its trajectory a `Fault`."""
+        self._header["fault"] = fault_of(error)
+
+    def overflow(self) -> None:
+        """The conversation outgrew the context of whoever decides: the episode ends here, and it is no fault."""
+        self._header["context_overflow"] = True
+
+    def trajectory(self) -> Trajectory:
+        """The episode so far. Raises `UsageError` before a reset."""
+        if not self._header:
+            raise UsageError("call reset(task) before anything else of a session")
+        told: dict[str, Any] = {"goal": "", "initial_observation": ""}
+        if self._view is not None:
+            view = self._view
+            told = {"goal": view.goal, "rules": view.rules, "initial_observation": view.initial_observation}
+            told["task_type"] = self._base.task_type
+        return Trajectory(
+            **told,
+            **self._header,
+            steps=tuple(self._steps),
+            score=self._steps[-1].score if self._steps else 0.0,
+            won=self._base.state.won if self._steps and "fault" not in self._header else False,
+        )
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._env.close()
+
+
+# ---------------------------------------------------------------- one turn
+
+
+def base_env(env: gym.Env[str, str]) -> TextEnv:
+    """The `TextEnv` below the wrappers. Raises `UsageError` where there is none."""
+    inner = env.unwrapped
+    if not isinstance(inner, TextEnv):
+        raise UsageError(
+            f"this needs a text environment of align-echo, not a {type(inner).__name__}: align_echo.make(...) makes one"
+        )
+    return inner
+
+
+def interface_label(env: gym.Env[str, str]) -> str:
+    """Name of the interface around an environment; "none" for the raw one."""
+    layer: gym.Env[str, str] = env
+    while isinstance(layer, gym.Wrapper):
+        if isinstance(layer, AlignWrapper):
+            return layer.interface.label
+        layer = layer.env
+    return "none"
+
+
+def take_turn(env: gym.Env[str, str], reply: AgentReply) -> Step:
+    """Carry out one reply of the agent, its action in the spelling that the engine takes (`_as_possible`).
+
+    Raises `EngineError`.
+    """
+    base = base_env(env)
+    before = base.engine_calls
+    reward, action = 0.0, reply.action
+    if action is None:
+        _, _, terminated, truncated, info = base.pass_turn()
+        observation = NO_ACTION.format(problem=reply.problem or "nothing to send to the environment")
+    else:
+        action = _as_possible(base, action)
+        observation, gain, terminated, truncated, info = env.step(action)
+        reward = float(gain)
+    return Step(
+        reply=reply.text,
+        action=action,
+        observation=observation,
+        raw_observation=info["raw_observation"],
+        reward=reward,
+        score=float(info["score"]),
+        terminated=terminated,
+        truncated=truncated,
+        engine_calls=base.engine_calls - before,
+        problem=reply.problem,
+        cut_off=reply.cut_off,
+        interface_error=str(info.get("interface_error", "")),
+        violations=tuple(info.get("violations", ())),
+        forged=tuple(info.get("forged", ())),
+        usage=reply.usage,
+        tokens=reply.tokens,
+        choice=reply.choice,
+    )
+
+
+def _as_possible(base: TextEnv, action: str) -> str:
+    """The action in the engine's spelling, where only that makes it a possible one; else in the agent's own words."""
+    possible = base.state.admissible_actions or ()
+    if not possible or action in possible or base.as_read(action) in map(base.as_read, possible):
+        return action
+    return as_offered(action, possible)
+
+
+def extend(view: AgentView, step: Step) -> AgentView:
+    """The agent's view after a step."""
+    turn = Turn(reply=step.reply, action=step.action, observation=step.observation, tokens=step.tokens)
+    return view.model_copy(update={"turns": (*view.turns, turn)})
+
+
+def start_view(env: gym.Env[str, str], task_id: str, action_format: str, seed: int) -> AgentView:
+    """Reset to a task and say what the agent may know before its first action."""
+    return Session(env, agent="", action_format=action_format, seed=seed).reset(task_id)
+
+
+def try_reset(spec: EnvironmentSpec, task: str, *, split: str, data_root: Path | None) -> None:
+    """Start a task: what an environment lacks is said before anything is written. Raises what it raises."""
+    env = spec.make(split, data_root=data_root)
+    try:
+        env.reset(options={"task": task})
+    finally:
+        env.close()

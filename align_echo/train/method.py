@@ -1,0 +1,99 @@
+"""What a method of training is: how a harvest is collected, what it costs at most, and what it needs.
+
+A method is a file that ends in a `Method`. Ours are in `methods/`; another's is named in a config as
+`collecting: {recipe: "module:NAME"}`, or by the name of its entry point in the group `align_echo.methods`.
+Left out: learning from what was collected (`trainer.py`), and the settings that go with a method (`configs/`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field
+
+from align_echo.critic.language import Form
+from align_echo.errors import UsageError
+from align_echo.registry import Registry
+from align_echo.train.rewards import RewardName
+from align_echo.train.rows import Harvest, Role
+from align_echo.train.stage import Stage
+from align_echo.types import Frozen
+
+
+class Section(Frozen):
+    """Settings, or part of them; numbers are finite."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+
+def _known(name: str) -> str:
+    METHODS.get(name)
+    return name
+
+
+class Collecting(Section):
+    """How a step's rows are played: `queries` tasks, `samples` of each (episodes, refinements, sessions or verdicts).
+
+    `recipe` names the `Method`. `rounds` is ICRL's, `states` how many actions of a query RCM's critic judges. Of
+    `best_of` candidates for an action the policy's own verdict chooses one.
+    """
+
+    recipe: Annotated[str, AfterValidator(_known)]
+    queries: int = Field(default=4, ge=1)
+    samples: int = Field(default=8, ge=1)
+    rounds: int = Field(default=2, ge=1)
+    states: int = Field(default=2, ge=1)
+    critic_reward: RewardName = "saturation"
+    form: Form = "echo"
+    temperature: float = Field(default=1.0, gt=0)
+    best_of: int = Field(default=1, ge=1)
+    turns: int | None = Field(default=None, ge=1)
+    reply_tokens: int = Field(default=64, ge=1)
+    critique_tokens: int = Field(default=160, ge=1)
+    workers: int = Field(default=32, ge=1)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What one harvest costs at most: the policy's `episodes` and the expert's `lessons`, what the critic writes, and
+    the policy's `rows` to learn from."""
+
+    episodes: int
+    critiques: int = 0
+    rows: int = 0
+    lessons: int = 0
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method by name. `harvest(queries, stage, collecting)` plays and gives the rows to learn from.
+
+    `roles` are those that it makes rows of. `needs` is what the environment must have: an "expert", "distances" to the
+    goal, or nothing (""). `refines` is True where critiques are followed by new attempts, whose scores are kept;
+    `imitates` where a row's reward is compared with no other's (`step.advantage: reward`).
+    """
+
+    name: str
+    harvest: Callable[[Sequence[str], Stage, Collecting], Harvest]
+    bounds: Callable[[Collecting], Bounds]
+    roles: tuple[Role, ...] = ("policy",)
+    needs: Literal["", "expert", "distances"] = ""
+    refines: bool = False
+    imitates: bool = False
+
+
+def _read(name: str, thing: object) -> Method:
+    if not isinstance(thing, Method):
+        raise UsageError(f"{name} is a {type(thing).__name__}: a method is an align_echo.train.method.Method")
+    return thing
+
+
+METHODS: Registry[Method] = Registry("recipe", "align_echo.methods", _read)
+
+
+def episodes_alone(collecting: Collecting) -> Bounds:
+    """Of a method that plays `samples` episodes of each of its queries and learns from all."""
+    count = collecting.queries * collecting.samples
+    return Bounds(count, rows=count)

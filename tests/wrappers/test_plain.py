@@ -1,0 +1,236 @@
+"""A plain `gymnasium.Env` over strings plays like our own: tasks, scores, forks, and what it lacks."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import align_echo
+from align_echo.errors import EngineError, UsageError
+from align_echo.evaluate.refusals import refusal_test
+from align_echo.interface import identity_source
+from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.environment import EnvironmentSpec
+from align_echo.wrappers.plain import GOAL, PlainEnv, TextEnvironment
+from tests.doors import REFUSED, Doors
+
+RANGE = (-4.0, 2.0)
+DOORS = TextEnvironment(Doors, return_range=RANGE)
+
+
+def made(declared: TextEnvironment = DOORS, split: str = "train") -> PlainEnv:
+    env = declared.spec("doors").make(split)
+    assert isinstance(env, PlainEnv)
+    return env
+
+
+def right_door(opening: str) -> str:
+    return "open red" if "red one leads" in opening else "open green"
+
+
+def wrong_door(opening: str) -> str:
+    return "open green" if "red one leads" in opening else "open red"
+
+
+def test_a_task_is_a_seed_and_the_same_in_every_environment():
+    openings = [made().reset(options={"task": str(seed)})[0] for seed in range(12)]
+    assert [made().reset(options={"task": str(seed)})[0] for seed in range(12)] == openings
+    assert len(set(openings)) == 2
+    spec = DOORS.spec("doors")
+    assert not set(spec.tasks("train")) & set(spec.tasks("test"))
+    with pytest.raises(UsageError, match="no task 'x'"):
+        made().reset(options={"task": "x"})
+
+
+def test_the_score_is_the_return_scaled_by_the_declared_range():
+    env = made()
+    opening, info = env.reset(options={"task": "1"})
+    assert info["score"] == pytest.approx(4 / 6)
+    assert info["goal"] == GOAL
+    _, reward, terminated, _, info = env.step(wrong_door(opening))
+    assert (info["raw_score"], terminated, info["won"]) == (-1.0, False, False)
+    assert reward == pytest.approx(-1 / 6)
+    _, _, terminated, _, info = env.step(right_door(opening))
+    assert (info["raw_score"], terminated, info["won"]) == (1.0, True, False)
+    opening, _ = env.reset(options={"task": "1"})
+    _, _, terminated, _, info = env.step(right_door(opening))
+    assert (info["score"], terminated, info["won"]) == (1.0, True, True)
+
+
+def test_won_is_a_declared_threshold():
+    env = made(TextEnvironment(Doors, return_range=RANGE, won_at=1.0))
+    opening, _ = env.reset(options={"task": "1"})
+    env.step(wrong_door(opening))
+    assert env.step(right_door(opening))[4]["won"]
+
+
+def test_a_return_outside_of_the_range_says_what_to_declare():
+    env = made(TextEnvironment(Doors))
+    opening, _ = env.reset(options={"task": "0"})
+    with pytest.raises(UsageError, match=r"return 2, outside of 0 to 1: declare .*return_range"):
+        env.step(right_door(opening))
+
+
+def test_an_end_by_the_environment_itself_is_truncation():
+    env = made()
+    opening, _ = env.reset(options={"task": "0"})
+    ends = [env.step(wrong_door(opening))[2:4] for _ in range(4)]
+    assert ends == [(False, False)] * 3 + [(False, True)]
+    with pytest.raises(EngineError, match="over"):
+        env.step("open red")
+
+
+def test_a_state_is_come_back_to_by_playing_again():
+    env = made()
+    opening, _ = env.reset(options={"task": "0"})
+    env.step(wrong_door(opening))
+    here = env.snapshot()
+    env.step(wrong_door(opening))
+    env.step(right_door(opening))
+    env.restore(here)
+    assert (env.info(None)["turns"], env.state.raw_score, env.over) == (1, -1.0, False)
+    assert env.unwrapped._inner.opened == [wrong_door(opening).split()[1]]  # type: ignore[attr-defined]
+    env.reset(options={"task": "5"})
+    env.restore(here)
+    assert env.info(None)["task_id"] == "0"
+    assert env.step(right_door(opening))[4]["raw_score"] == 1.0
+
+
+class Restless(Doors):
+    """Its words are drawn by nobody's seed."""
+
+    count = itertools.count()
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        said, *rest = super().step(action)
+        return (f"{said} ({next(self.count)})", *rest)  # type: ignore[return-value]
+
+
+def test_what_does_not_repeat_itself_is_played_and_not_forked():
+    env = made(TextEnvironment(Restless, return_range=RANGE))
+    env.reset(options={"task": "0"})
+    env.step("wait")
+    here = env.snapshot()
+    env.step("wait")
+    with pytest.raises(EngineError, match="does not repeat itself"):
+        env.restore(here)
+
+
+class Told(Doors):
+    """With all that info may hold, and levels in place of seeds."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=0)
+        self.right = (options or {})["level"]
+        return f"The {self.right} one leads out.", self.info()
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        return (*super().step(action)[:4], self.info())
+
+    def info(self) -> dict[str, Any]:
+        return {"goal": f"open the {self.right} door", "moves": ["open red", "open green"]}
+
+
+LEVELS = {"train": ["red"], "test": ["green"]}
+TOLD = TextEnvironment(
+    Told,
+    splits=LEVELS,
+    option="level",
+    return_range=RANGE,
+    admissible="moves",
+    read_only_actions=("listen",),
+    task_type=lambda task: f"{task} doors",
+    expert=lambda env: f"open {env.right}",
+    distance=lambda env: 1,
+)
+
+
+def test_what_info_and_the_declaration_tell_is_used():
+    spec = TOLD.spec("told")
+    assert (spec.tasks("test"), spec.has_expert("green"), spec.measures_distance) == (["green"], True, True)
+    env = made(TOLD, "test")
+    _, info = env.reset(options={"task": "green"})
+    assert (info["goal"], info["task_type"]) == ("open the green door", "green doors")
+    assert info["admissible_actions"] == ("open green", "open red")
+    assert (env.oracle().expert_action(), env.oracle().distance()) == ("open green", 1)
+    assert env.probe("listen") == REFUSED
+    assert (env.info(None)["turns"], env.state.raw_score) == (0, 0.0)
+
+
+def test_without_a_declaration_there_is_no_oracle():
+    spec = DOORS.spec("doors")
+    assert not spec.has_expert("0")
+    assert not spec.measures_distance
+    env = made()
+    env.reset(options={"task": "0"})
+    assert env.oracle().expert_action() is None
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"return_range": (1.0, 1.0)}, "return_range"),
+        ({"splits": {"train": [1]}}, "no split 'test'"),
+        ({"splits": {"train": [1, 1], "test": [2]}}, "names a task twice"),
+        ({"splits": {"train": ["a"], "test": ["b"]}}, "no seeds"),
+    ],
+)
+def test_a_declaration_that_nothing_can_follow_is_refused(given, told):
+    with pytest.raises(UsageError, match=told):
+        TextEnvironment(Doors, **given)
+
+
+class Numbers(gym.Env[Any, Any]):
+    """Shows no text."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        return np.zeros(3), {}
+
+
+def test_an_environment_that_shows_no_text_says_what_to_do():
+    with pytest.raises(UsageError, match=r"shows a ndarray, not text: wrap it in a gymnasium\.ObservationWrapper"):
+        align_echo.make("tests.wrappers.test_plain:Numbers").reset()
+
+
+def test_a_gymnasium_id_is_a_name():
+    gym.register("Doors-v0", entry_point="tests.doors:Doors")
+    env = align_echo.make("Doors-v0")
+    assert "Two doors" in env.reset(options={"task": "0"})[0]
+    assert environment("Doors-v0").name == "Doors-v0"
+
+
+def test_refusals_are_inferred_from_what_nonsense_is_answered():
+    test = refusal_test(DOORS.spec("doors"))
+    assert test is not None
+    assert test.known == "inferred"
+    assert test.is_invalid(REFUSED)
+    assert not test.is_invalid("A broom cupboard.")
+
+
+@pytest.mark.parametrize("name", ["alfworld"])
+def test_what_is_inferred_of_our_own_is_what_they_declare(name):
+    spec = environment(name)
+    declared = refusal_test(spec)
+    inferred = refusal_test(EnvironmentSpec(**{**spec.__dict__, "is_invalid": None}))
+    assert declared is not None
+    assert inferred is not None
+    assert (declared.known, inferred.known) == ("declared", "inferred")
+    for said in ("Nothing happens.", "You are in the middle of a room.", ""):
+        assert inferred.is_invalid(said) == declared.is_invalid(said)
+
+
+def test_where_nonsense_changes_nothing_no_refusal_is_inferred():
+    assert refusal_test(environment("webshop")) is None
+
+
+def test_an_interface_goes_around_it(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(identity_source(DOORS.spec("doors").contract))
+    spec = DOORS.spec("doors")
+    env = spec.make("train", interface=spec.interface(path))
+    opening, _ = env.reset(options={"task": "0"})
+    assert env.step(right_door(opening))[0] == "You are out."

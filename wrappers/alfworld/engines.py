@@ -1,0 +1,34 @@
+"""The two engines of ALFWorld by name.
+
+"fast" is a compiled game (`fast/`); "textworld" is the unmodified engine of TextWorld and ALFWorld (`reference.py`),
+some thousand times slower. Both answer the same, byte for byte; tests play them side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from align_echo.errors import UsageError
+from align_echo.wrappers.alfworld.engine import Engine
+
+
+def _fast() -> Engine:
+    from align_echo.wrappers.alfworld.fast.engine import FastEngine
+
+    return FastEngine()
+
+
+def _textworld() -> Engine:
+    from align_echo.wrappers.alfworld.reference import ReferenceEngine
+
+    return ReferenceEngine()
+
+
+_ENGINES: dict[str, Callable[[], Engine]] = {"fast": _fast, "textworld": _textworld}
+
+
+def make_engine(name: str) -> Engine:
+    """An engine by name. Raises `UsageError` naming the known ones."""
+    if name not in _ENGINES:
+        raise UsageError(f"ALFWorld has no engine {name!r}; it has {', '.join(_ENGINES)}")
+    return _ENGINES[name]()

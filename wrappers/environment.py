@@ -1,0 +1,150 @@
+"""What is known of an environment before one is made: `EnvironmentSpec`. Knows no environment by name.
+
+Left out: finding one by name and making one (`catalogue.py`), and one for a plain `gymnasium.Env` (`plain.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import gymnasium as gym
+
+from align_echo.errors import UsageError
+from align_echo.interface import Interface, InterfaceContract, load_interface
+from align_echo.wrappers.align_wrapper import AlignWrapper
+from align_echo.wrappers.text_env import TextEnv
+
+
+class MakeEnv(Protocol):
+    """Makes an environment of a split. `data_root` None: where the environment looks by itself; `step_limit` None: its
+    own. Raises `MissingDataError`, and `UsageError` for what the environment does not have."""
+
+    def __call__(
+        self, *, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None
+    ) -> TextEnv: ...
+
+
+class TaskIds(Protocol):
+    """Names the tasks of a split in a fixed order. Raises as `MakeEnv`."""
+
+    def __call__(self, *, split: str, data_root: Path | None) -> list[str]: ...
+
+
+class TrainingTasks(Protocol):
+    """Draws ALIGN's tasks of one iteration, counted from 0. Raises as `MakeEnv`."""
+
+    def __call__(self, *, data_root: Path | None, iteration: int, seed: int) -> list[str]: ...
+
+
+class DataSource(Protocol):
+    """Says in words which collection of tasks is played, where an environment has several. Raises as `MakeEnv`."""
+
+    def __call__(self, *, data_root: Path | None) -> str: ...
+
+
+def always(task_id: str) -> bool:
+    """True for every task."""
+    return True
+
+
+def never(task_id: str) -> bool:
+    """True for no task."""
+    return False
+
+
+@dataclass(frozen=True)
+class EnvironmentSpec:
+    """An environment as everything else knows it.
+
+    `is_invalid` tells from a raw observation that the engine refused the action, for the metric only (the ALIGN paper,
+    section 4.3): no learner may look at it. It is None where no raw observation tells that; the metric is then not
+    defined. `measures_distance` is False where the oracle follows one known way and beside it can only try how far the
+    goal is (`TryingOracle`). Neither `task_type(task_id)` needs an engine nor `has_expert(task_id)`, which is False
+    where the oracle knows no action. `engines` names those that a user may choose from, the default first.
+    `partitions` lists groups of splits that share no task (default: all of them); `install` is the line that installs
+    what it needs beyond the base; `gym_id` is its name for gymnasium, "" for none.
+    """
+
+    name: str
+    summary: str
+    splits: tuple[str, ...]
+    train_split: str
+    test_split: str
+    step_limit: int
+    action_format: str
+    contract: InterfaceContract
+    is_invalid: Callable[[str], bool] | None
+    task_type: Callable[[str], str]
+    make_env: MakeEnv
+    task_ids: TaskIds
+    training_tasks: TrainingTasks
+    data_source: DataSource | None = None
+    gym_id: str = ""
+    engines: tuple[str, ...] = ()
+    measures_distance: bool = True
+    has_expert: Callable[[str], bool] = always
+    partitions: tuple[tuple[str, ...], ...] = ()
+    install: str = ""
+
+    def check_split(self, split: str) -> str:
+        """The split, if the environment has it. Raises `UsageError` otherwise."""
+        if split not in self.splits:
+            raise UsageError(f"{self.name} has no split {split!r}; it has {', '.join(self.splits)}")
+        return split
+
+    def check_engine(self, engine: str | None) -> str | None:
+        """The engine, if the environment has it; None is its default. Raises `UsageError` otherwise."""
+        if engine is not None and engine not in self.engines:
+            known = f"it has {', '.join(self.engines)}" if self.engines else "it has only one: leave engine out"
+            raise UsageError(f"{self.name} has no engine {engine!r}; {known}")
+        return engine
+
+    def tasks(self, split: str, data_root: str | Path | None = None) -> list[str]:
+        """Task ids of a split in a fixed order. Raises `UsageError` for no such split, `MissingDataError`."""
+        return self.task_ids(split=self.check_split(split), data_root=as_path(data_root))
+
+    def make(
+        self,
+        split: str,
+        *,
+        interface: Interface | None = None,
+        data_root: str | Path | None = None,
+        step_limit: int | None = None,
+        engine: str | None = None,
+    ) -> gym.Env[str, str]:
+        """An environment of a split, wrapped in an interface if one is given.
+
+        Raises `UsageError`, `MissingDataError` or `InterfaceError`, each one line.
+        """
+        env = self.make_env(
+            split=self.check_split(split),
+            data_root=as_path(data_root),
+            step_limit=step_limit,
+            engine=self.check_engine(engine),
+        )
+        return env if interface is None else AlignWrapper(env, interface)
+
+    def interface(self, given: str | Path | Interface | None) -> Interface | None:
+        """An `Interface` from what a user may say: a shipped name, a path to a `.py` file, or an `Interface`; None for
+        the raw environment (None or "none"). Raises `InterfaceError`."""
+        if given is None or given == "none":
+            return None
+        if isinstance(given, Interface):
+            return given
+        name = str(given)
+        if "/" not in name and not name.endswith(".py"):
+            name = f"{self.name}/{name}"
+        return load_interface(name, self.contract)
+
+    def games(self, data_root: str | Path | None) -> str:
+        """The collection of games that is played; "" for an environment that has only its own. Raises
+        `MissingDataError`."""
+        return "" if self.data_source is None else self.data_source(data_root=as_path(data_root))
+
+
+def as_path(path: str | Path | None) -> Path | None:
+    """A path, if one is given."""
+    return None if path is None else Path(path)

@@ -1,0 +1,272 @@
+"""Any `gymnasium.Env` over strings as a text environment: what somebody else's environment needs, which is two methods.
+
+`reset(seed=, options=)` gives a first text and `step(action)` the next one, a reward, terminated and truncated; `info`
+may be empty. All else is declared in a `TextEnvironment`, and what is not declared is done without:
+
+- a task is a seed, or a value of one of `reset`'s options;
+- the score is the return (the sum of rewards) scaled from `return_range` to [0, 1], and an episode is won from a return
+  of `won_at`;
+- a state is come back to by playing the episode's actions again from its reset. What answers otherwise the second time
+  is refused: such an environment can be played and measured, and not forked;
+- admissible actions are taken from `info`, where it lists them.
+
+Left out: finding an environment by name (`catalogue.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+
+from align_echo.dice import drawn
+from align_echo.errors import EngineError, UsageError
+from align_echo.interface import InterfaceContract
+from align_echo.wrappers.environment import EnvironmentSpec, always, never
+from align_echo.wrappers.text_env import MAX_TEXT, EngineState, Oracle, TextEnv
+
+ACTION_FORMAT = "One action a turn: a short command in plain text."
+GOAL = "Get the highest return that this environment gives."
+"""What an agent is told of its goal where nothing else is known: true of every environment."""
+
+TRAINING_TASKS = 20
+"""Tasks of one iteration of ALIGN, as in its WebShop runs (appendix C.1)."""
+
+
+def _seeds() -> dict[str, Sequence[object]]:
+    return {"train": range(200), "test": range(200, 250)}
+
+
+def _one_type(task_id: str) -> str:
+    return "task"
+
+
+@dataclass(frozen=True)
+class TextEnvironment:
+    """What is declared of somebody's `gymnasium.Env` over strings. `make` makes one: its class, or a function.
+
+    `splits` maps a split to its tasks: seeds of `reset`, or with `option` the values of that option of `reset`. Tasks
+    are drawn for learning from `train_split` and measured on `test_split`. `info[admissible]` is where the environment
+    lists what it would accept. `is_invalid` tells from an observation that an action was refused; without it that is
+    inferred from what it answers nonsense (`evaluate/refusals.py`). `read_only_actions` change nothing (`{}` stands for
+    an object). `expert(env)` gives the next action of an expert in the present state, None for none;
+    `distance(env)` the least number of actions to the goal.
+    """
+
+    make: Callable[[], gym.Env[str, str]]
+    splits: Mapping[str, Sequence[object]] = field(default_factory=_seeds)
+    option: str = ""
+    train_split: str = "train"
+    test_split: str = "test"
+    return_range: tuple[float, float] = (0.0, 1.0)
+    won_at: float | None = None
+    step_limit: int = 50
+    summary: str = ""
+    goal: str = GOAL
+    action_format: str = ACTION_FORMAT
+    admissible: str = "admissible_actions"
+    read_only_actions: tuple[str, ...] = ()
+    task_type: Callable[[str], str] = _one_type
+    is_invalid: Callable[[str], bool] | None = None
+    expert: Callable[[Any], str | None] | None = None
+    distance: Callable[[Any], int | None] | None = None
+
+    def __post_init__(self) -> None:
+        """Raises `UsageError` for a declaration that no episode could follow."""
+        low, high = self.return_range
+        if not low < high:
+            raise UsageError(f"return_range goes from a lower to a higher return, not from {low} to {high}")
+        for split in (self.train_split, self.test_split):
+            if split not in self.splits:
+                raise UsageError(f"there is no split {split!r} among the declared {', '.join(self.splits)}")
+        for split, values in self.splits.items():
+            if len({str(value) for value in values}) != len(values) or not values:
+                raise UsageError(f"the split {split!r} names a task twice, or none")
+            if not self.option and not all(isinstance(value, int) for value in values):
+                raise UsageError(f"tasks of the split {split!r} are no seeds: name the option of reset that takes them")
+
+    def spec(self, name: str) -> EnvironmentSpec:
+        """The environment as everything else knows it."""
+        contract = InterfaceContract(
+            environment=name,
+            infer_rules_args=("init_obs", "task"),
+            wrap_step_args=("env", "init_obs", "task", "agent_action", "logger"),
+            step_layout="single",
+            read_only_actions=self.read_only_actions,
+        )
+
+        def make_env(
+            *, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None
+        ) -> TextEnv:
+            return PlainEnv(self, contract, split, self.step_limit if step_limit is None else step_limit)
+
+        def task_ids(*, split: str, data_root: Path | None) -> list[str]:
+            if data_root is not None:
+                raise UsageError(f"{name} has no data of its own: leave out the data folder")
+            return [str(value) for value in self.splits[split]]
+
+        def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list[str]:
+            ids = task_ids(split=self.train_split, data_root=data_root)
+            return drawn(ids, iteration=iteration, count=TRAINING_TASKS, seed=f"training tasks {seed}")
+
+        return EnvironmentSpec(
+            name=name,
+            summary=self.summary or _summary_of(self.make),
+            splits=tuple(self.splits),
+            train_split=self.train_split,
+            test_split=self.test_split,
+            step_limit=self.step_limit,
+            action_format=self.action_format,
+            contract=contract,
+            is_invalid=self.is_invalid,
+            task_type=self.task_type,
+            make_env=make_env,
+            task_ids=task_ids,
+            training_tasks=training_tasks,
+            measures_distance=self.distance is not None,
+            has_expert=always if self.expert is not None else never,
+        )
+
+
+def _summary_of(make: Callable[[], gym.Env[str, str]]) -> str:
+    """The first line of what stands in an environment's docstring."""
+    text = (make.__doc__ or "").strip() if isinstance(make, type) else ""
+    return text.partition("\n")[0].rstrip(".") or "a gymnasium environment over text"
+
+
+@dataclass(frozen=True)
+class _Played:
+    """An episode so far: the first text, then each action and what came of it."""
+
+    opening: str
+    turns: tuple[tuple[str, str], ...] = ()
+
+
+class _Declared:
+    """The oracle that was declared; it knows nothing where nothing was."""
+
+    def __init__(self, declared: TextEnvironment, env: gym.Env[str, str]) -> None:
+        self._declared = declared
+        self._env = env
+
+    def expert_action(self) -> str | None:
+        """The declared expert's next action."""
+        return None if self._declared.expert is None else self._declared.expert(self._env.unwrapped)
+
+    def distance(self) -> int | None:
+        """The declared distance."""
+        return None if self._declared.distance is None else self._declared.distance(self._env.unwrapped)
+
+
+class PlainEnv(TextEnv):
+    """A plain environment behind the contract of every text environment. Not shared between threads."""
+
+    def __init__(self, declared: TextEnvironment, contract: InterfaceContract, split: str, step_limit: int) -> None:
+        """Raises `UsageError` if what is made is no `gymnasium.Env`."""
+        self._tasks = {str(value): value for value in declared.splits[split]}
+        super().__init__(tuple(self._tasks), contract, step_limit)
+        self._declared = declared
+        self._inner = declared.make()
+        if not isinstance(self._inner, gym.Env):
+            raise UsageError(f"{contract.environment} makes a {type(self._inner).__name__}, not a gymnasium.Env")
+        self._goal = declared.goal
+        self._return = 0.0
+        self._played = _Played("")
+
+    @property
+    def goal(self) -> str:
+        return self._goal
+
+    @property
+    def task_type(self) -> str:
+        return self._declared.task_type(self._task_id)
+
+    def oracle(self) -> Oracle:
+        return _Declared(self._declared, self._inner)
+
+    def close(self) -> None:
+        """Close the plain environment."""
+        self._over = True
+        self._inner.close()
+
+    # ------------------------------------------------------------ the engine
+
+    def _load(self, task_id: str) -> EngineState:
+        if task_id not in self._tasks:
+            raise UsageError(f"there is no task {task_id!r} in this split; see tasks() for the ids")
+        value, option = self._tasks[task_id], self._declared.option
+        if option:
+            observation, info = self._inner.reset(seed=0, options={option: value})
+        else:
+            observation, info = self._inner.reset(seed=int(str(value)))
+        self._return = 0.0
+        self._goal = info["goal"] if isinstance(info.get("goal"), str) else self._declared.goal
+        text = self._text(observation)
+        self._played = _Played(text)
+        return EngineState(text, self._score(), self._won, False, self._listed(info), self._return)
+
+    def _act(self, action: str) -> EngineState:
+        observation, reward, terminated, truncated, info = self._inner.step(action)
+        self._return += float(reward)
+        text = self._text(observation)
+        self._played = _Played(self._played.opening, (*self._played.turns, (action, text)))
+        return EngineState(
+            text, self._score(), self._won, bool(terminated), self._listed(info), self._return, bool(truncated)
+        )
+
+    def _probe(self, action: str) -> str:
+        """The answer to a read-only action, after which the episode is played up to here again."""
+        here = self._played
+        text = self._act(action).observation
+        self._play_again(self._task_id, here)
+        return text
+
+    def _save(self) -> _Played:
+        return self._played
+
+    def _restore(self, task_id: str, saved: _Played) -> None:
+        if task_id != self._task_id or saved != self._played:
+            self._play_again(task_id, saved)
+
+    def _play_again(self, task_id: str, played: _Played) -> None:
+        """Play an episode up to a moment again. Raises `EngineError` where it goes on otherwise than it did."""
+        same = self._load(task_id).observation == played.opening
+        for action, text in played.turns:
+            same = same and self._act(action).observation == text
+        if not same:
+            raise EngineError(
+                f"{self.contract.environment} does not repeat itself: the same task and actions gave another text, "
+                "so its states cannot be come back to; let reset(seed=...) seed all of its chance"
+            )
+
+    # ------------------------------------------------------------ what it says
+
+    def _text(self, observation: object) -> str:
+        if not isinstance(observation, str):
+            raise UsageError(
+                f"{self.contract.environment} shows a {type(observation).__name__}, not text: wrap it in a "
+                "gymnasium.ObservationWrapper that writes its observations as strings"
+            )
+        return str(observation)[:MAX_TEXT]
+
+    def _score(self) -> float:
+        low, high = self._declared.return_range
+        score = (self._return - low) / (high - low)
+        if not -1e-6 <= score <= 1 + 1e-6:
+            raise UsageError(
+                f"an episode of {self.contract.environment} has the return {self._return:g}, outside of {low:g} to "
+                f"{high:g}: declare the range of its returns, TextEnvironment(..., return_range=(lowest, highest))"
+            )
+        return min(max(score, 0.0), 1.0)
+
+    @property
+    def _won(self) -> bool:
+        high = self._declared.return_range[1]
+        return self._return >= (high if self._declared.won_at is None else self._declared.won_at) - 1e-9
+
+    def _listed(self, info: Mapping[str, Any]) -> tuple[str, ...] | None:
+        listed = info.get(self._declared.admissible)
+        return None if listed is None else tuple(sorted(map(str, listed)))
