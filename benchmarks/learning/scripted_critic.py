@@ -25,10 +25,10 @@ from align_echo.evaluate.comparison import run_variant
 from align_echo.files import write_atomically
 from align_echo.models import load_model
 from align_echo.session import Episode
-from align_echo.train.pocket.critiques import critique_demonstration
 from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import environment, tasks
 from benchmarks.learning.report import interval
+from benchmarks.pocket.critiques import critique_demonstration
 
 SPLIT = "test"
 WORKERS = 32

@@ -23,8 +23,8 @@ from align_echo.errors import AlignEchoError, UsageError
 from align_echo.files import write_atomically
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.loading import pocket_folder
-from align_echo.train.pocket.corpus import digest, make_part, read_part
 from align_echo.train.sft import SftSettings, encode, fine_tune
+from benchmarks.pocket.corpus import digest, make_part, read_part
 
 PARTS = {"shopping-critics": 30, "shopping": 4}
 SEED = 7

@@ -21,11 +21,11 @@ from align_echo.agents.vanilla import Vanilla
 from align_echo.models import ScriptedModel
 from align_echo.session import base_env, extend, start_view, take_turn
 from align_echo.train.demonstrations import Demonstration
-from align_echo.train.pocket.build import PocketSettings, new_model
-from align_echo.train.pocket.tokenizer import train_tokenizer
 from align_echo.types import AgentReply, AgentView, Completion
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.text_env import TextEnv
+from benchmarks.pocket.build import PocketSettings, new_model
+from benchmarks.pocket.tokenizer import train_tokenizer
 
 SPEC = environment("alfworld")
 SPLIT = "train"

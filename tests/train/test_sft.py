@@ -12,9 +12,9 @@ from transformers import Qwen3Config, Qwen3ForCausalLM, TrainerCallback
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.train.demonstrations import Demonstration
 from align_echo.train.optimizers import MuonWithAdamW, split_parameters
-from align_echo.train.pocket.tokenizer import train_tokenizer
 from align_echo.train.sft import Chat, SftSettings, batches, encode, fine_tune, pad, schedule, weighted_loss
 from align_echo.types import Message
+from benchmarks.pocket.tokenizer import train_tokenizer
 
 
 def chat(length: int, kind: str = "x") -> Chat:

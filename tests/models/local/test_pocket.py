@@ -24,8 +24,8 @@ from align_echo.models.names import what_pocket_lacks
 from align_echo.rollout import run_tasks, view_before
 from align_echo.session import Episode
 from align_echo.tokens import token_sequence
-from align_echo.train.pocket.build import PocketSettings
 from align_echo.wrappers.catalogue import environment
+from benchmarks.pocket.build import PocketSettings
 
 SPEC = environment("alfworld")
 MOST_BYTES = 16 * 2**20

@@ -17,13 +17,13 @@ from pathlib import Path
 from align_echo.dice import Dice
 from align_echo.files import write_atomically
 from align_echo.train.demonstrations import Demonstration
-from align_echo.train.pocket.critic_demonstrations import judged, reviewed
-from align_echo.train.pocket.drills import drills, glances
-from align_echo.train.pocket.games import DrawnGames, other_goals
-from align_echo.train.pocket.household import CARELESS
-from align_echo.train.pocket.household_demonstrations import Rooms, episodes_of, play
-from align_echo.train.pocket.shopping_demonstrations import refined_shopping, shopping_demonstrations
 from align_echo.wrappers.alfworld.games import read_id
+from benchmarks.pocket.critic_demonstrations import judged, reviewed
+from benchmarks.pocket.drills import drills, glances
+from benchmarks.pocket.games import DrawnGames, other_goals
+from benchmarks.pocket.household import CARELESS
+from benchmarks.pocket.household_demonstrations import Rooms, episodes_of, play
+from benchmarks.pocket.shopping_demonstrations import refined_shopping, shopping_demonstrations
 
 GLANCES_A_PART = 7000
 DRILLS_A_PART = 1000

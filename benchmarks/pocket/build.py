@@ -10,6 +10,7 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import jinja2
 import torch
 from pydantic import Field
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
@@ -17,12 +18,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen3Config, 
 from align_echo import __version__
 from align_echo.files import write_atomically
 from align_echo.models.local.encoding import ChatEncoder
-from align_echo.prompts import render
-from align_echo.train.pocket.corpus import digest, make_part, read_part
-from align_echo.train.pocket.start import build_in_lookups
-from align_echo.train.pocket.tokenizer import train_tokenizer
 from align_echo.train.sft import Chat, SftSettings, encode, fine_tune
 from align_echo.types import Frozen
+from benchmarks.pocket.corpus import digest, make_part, read_part
+from benchmarks.pocket.start import build_in_lookups
+from benchmarks.pocket.tokenizer import train_tokenizer
 
 CONTEXT = 4096
 PARTS = {"glances": 1, "drills": 6, "household": 50, "critics": 10, "shopping": 12, "shopping-critics": 5}
@@ -128,7 +128,9 @@ def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, facts: dict
     model.save_pretrained(made)
     tokenizer.save_pretrained(made)
     write_atomically(made / "making.json", json.dumps(facts, indent=1) + "\n")
-    write_atomically(made / "README.md", render("pocket/card", {"facts": facts}))
+    template = Path(__file__).with_name("card.j2").read_text(encoding="utf-8")
+    card = jinja2.Template(template, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    write_atomically(made / "README.md", card.render(facts=facts).strip())
     shutil.rmtree(folder, ignore_errors=True)
     made.rename(folder)
     return folder

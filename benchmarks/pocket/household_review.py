@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from align_echo.agents.novices.household import APPLIANCES, Belief, Goal, name_of, read_goal
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
-from align_echo.train.pocket.household import REFUSAL, holdable
-from align_echo.train.pocket.review import Finding, Review, listed, then
 from align_echo.types import Step, Trajectory
+from benchmarks.pocket.household import REFUSAL, holdable
+from benchmarks.pocket.review import Finding, Review, listed, then
 
 MOST_PLACES = 4
 OPENED = frozenset(("cabinet", "drawer", "fridge", "microwave", "safe"))

@@ -1,4 +1,4 @@
-"""`python -m align_echo.train.pocket --out FOLDER`: make the pocket model from nothing. An hour on two cores."""
+"""`python -m benchmarks.pocket --out FOLDER`: make the pocket model from nothing. An hour on two cores."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def make(out: Path, settings: Path | None, *, resume: bool) -> Path:
     """The folder of the model. Raises `MissingExtraError`, `UsageError`."""
     if util.find_spec("torch") is None or util.find_spec("transformers") is None:
         raise MissingExtraError("making the pocket model", "train")
-    from align_echo.train.pocket.build import PocketSettings, build
+    from benchmarks.pocket.build import PocketSettings, build
 
     try:
         wanted = PocketSettings.model_validate_json(settings.read_bytes()) if settings else PocketSettings()

@@ -17,8 +17,6 @@ from align_echo.models.scripted import ScriptedModel
 from align_echo.rollout import view_before
 from align_echo.session import extend, start_view, take_turn
 from align_echo.train.demonstrations import Demonstration
-from align_echo.train.pocket.games import other_goals
-from align_echo.train.pocket.household import CAREFUL, CARELESS, TOLD, Habits, Teacher
 from align_echo.types import AgentView, Step, Trajectory
 from align_echo.wrappers.alfworld import SPEC
 from align_echo.wrappers.alfworld.data import Source
@@ -26,6 +24,8 @@ from align_echo.wrappers.alfworld.env import TASK_PREFIX, AlfworldEnv
 from align_echo.wrappers.alfworld.games import sentence
 from align_echo.wrappers.alfworld.problem import Goal
 from align_echo.wrappers.align_wrapper import AlignWrapper
+from benchmarks.pocket.games import other_goals
+from benchmarks.pocket.household import CAREFUL, CARELESS, TOLD, Habits, Teacher
 
 INTERFACE = "probe"
 """The shipped interface whose rules and feedback the model learns to heed."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from align_echo.agents.novices.webshop import Sight, read_page
 from align_echo.dice import Dice
-from align_echo.train.pocket.review import Finding, Review, listed, then
-from align_echo.train.pocket.shopping import BUY, Listed, Wish, in_order, merit, query, read_wish
 from align_echo.types import Step, Trajectory
+from benchmarks.pocket.review import Finding, Review, listed, then
+from benchmarks.pocket.shopping import BUY, Listed, Wish, in_order, merit, query, read_wish
 
 REASONS = {
     "vain": (

@@ -18,11 +18,11 @@ from align_echo.models.scripted import ScriptedModel
 from align_echo.rollout import run_episode, view_before
 from align_echo.session import Episode
 from align_echo.train.demonstrations import Demonstration
-from align_echo.train.pocket.critiques import critique_demonstration
-from align_echo.train.pocket.shopping import HABITS, Careless, Shopper, Slipping
 from align_echo.types import Agent, Trajectory
 from align_echo.wrappers.catalogue import make, tasks
 from align_echo.wrappers.webshop import SPEC
+from benchmarks.pocket.critiques import critique_demonstration
+from benchmarks.pocket.shopping import HABITS, Careless, Shopper, Slipping
 
 SPLIT = "train"
 MISTAKES = 0.14

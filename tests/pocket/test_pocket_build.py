@@ -9,11 +9,11 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from align_echo.models.local import load_local
-from align_echo.train.pocket import corpus
-from align_echo.train.pocket.build import PocketSettings, build
-from align_echo.train.pocket.corpus import digest, make_part, read_part
 from align_echo.train.sft import SftSettings
 from align_echo.types import Message
+from benchmarks.pocket import corpus
+from benchmarks.pocket.build import PocketSettings, build
+from benchmarks.pocket.corpus import digest, make_part, read_part
 
 TOY = PocketSettings(
     parts={"glances": 1, "household": 1, "shopping": 1},

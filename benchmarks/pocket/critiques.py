@@ -8,10 +8,10 @@ from align_echo.critic.transcript import one_line
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.train.demonstrations import Demonstration
-from align_echo.train.pocket.household_review import review_household
-from align_echo.train.pocket.review import Advice, Review
-from align_echo.train.pocket.shopping_review import review_shopping
 from align_echo.types import Trajectory
+from benchmarks.pocket.household_review import review_household
+from benchmarks.pocket.review import Advice, Review
+from benchmarks.pocket.shopping_review import review_shopping
 
 REVIEWS = {"alfworld": review_household, "webshop": review_shopping}
 

@@ -19,10 +19,10 @@ from align_echo.models.scripted import ScriptedModel
 from align_echo.rollout import run_episode, run_tasks
 from align_echo.session import Episode
 from align_echo.train.demonstrations import Demonstration
-from align_echo.train.pocket.shopping import HABITS, Careless, Shopper, read_wish
-from align_echo.train.pocket.shopping_demonstrations import refined_shopping, shopping_demonstrations
 from align_echo.types import Agent, Trajectory
 from align_echo.wrappers.catalogue import environment
+from benchmarks.pocket.shopping import HABITS, Careless, Shopper, read_wish
+from benchmarks.pocket.shopping_demonstrations import refined_shopping, shopping_demonstrations
 
 
 def demonstrations(seed: int, count: int) -> list[Demonstration]:

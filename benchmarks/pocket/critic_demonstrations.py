@@ -13,13 +13,13 @@ from align_echo.dice import Dice
 from align_echo.rollout import view_before
 from align_echo.session import base_env
 from align_echo.train.demonstrations import Demonstration
-from align_echo.train.pocket.critiques import critique_demonstration
-from align_echo.train.pocket.household import CAREFUL, CARELESS
-from align_echo.train.pocket.household_demonstrations import demonstration, play
-from align_echo.train.pocket.verdicts import verdict_demonstration
 from align_echo.types import Trajectory
 from align_echo.wrappers.alfworld import SPEC
 from align_echo.wrappers.alfworld.problem import Goal
+from benchmarks.pocket.critiques import critique_demonstration
+from benchmarks.pocket.household import CAREFUL, CARELESS
+from benchmarks.pocket.household_demonstrations import demonstration, play
+from benchmarks.pocket.verdicts import verdict_demonstration
 
 FEWEST_TURNS, MOST_TURNS = 8, 30
 LATEST_VERDICT = 10

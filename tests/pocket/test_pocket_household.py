@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from align_echo.dice import Dice
-from align_echo.train.pocket.games import DrawnGames, other_goals
-from align_echo.train.pocket.household import CAREFUL, Habits
-from align_echo.train.pocket.household_demonstrations import (
+from align_echo.wrappers.alfworld.games import read_id
+from align_echo.wrappers.alfworld.problem import Goal
+from benchmarks.pocket.games import DrawnGames, other_goals
+from benchmarks.pocket.household import CAREFUL, Habits
+from benchmarks.pocket.household_demonstrations import (
     OTHER_WORDS,
     SHOWN_AFTER,
     Played,
@@ -17,8 +19,6 @@ from align_echo.train.pocket.household_demonstrations import (
     play,
     reword,
 )  # fmt: skip
-from align_echo.wrappers.alfworld.games import read_id
-from align_echo.wrappers.alfworld.problem import Goal
 
 
 @pytest.fixture(scope="module")

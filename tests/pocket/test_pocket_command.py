@@ -1,4 +1,4 @@
-"""`python -m align_echo.train.pocket`: what it refuses."""
+"""`python -m benchmarks.pocket`: what it refuses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("torch")
 
 from align_echo.errors import UsageError
-from align_echo.train.pocket.__main__ import make
+from benchmarks.pocket.__main__ import make
 
 
 @pytest.mark.parametrize(
