@@ -29,7 +29,7 @@ import gymnasium as gym
 import align_echo
 from align_echo.agents.novices import make_novice
 from align_echo.critic.agreement import Agreement, EnvironmentAgreement, Labelled, agreement
-from align_echo.critic.labels import Rule, default_rule, explores_here, label
+from align_echo.critic.labels import Rule, default_rule, label
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import MissingExtraError
 from align_echo.evaluate.selection import pick_tasks
@@ -55,7 +55,7 @@ class Labels:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.default = default_rule(name)
+        self.default = default_rule(environment(name))
         self.rules: tuple[Rule, ...] = ("expert", "nearer", "continues")
         if self.default != "nearer":
             self.rules = ("expert", "continues")
@@ -87,7 +87,7 @@ class Labels:
                 action_type=action_type(self.name, action),
                 first=None,
                 second=None,
-                explores=explores_here(env, view, action),
+                explores=base_env(env).explores(view, action),
             )
         )
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from align_echo.errors import AlignEchoError, EngineError, UsageError
 from align_echo.interface import InterfaceContract
+from align_echo.types import AgentView
 
 MAX_TEXT = 100_000
 """Longest observation or action, in characters; longer ones are refused (actions) or cut (observations)."""
@@ -166,6 +167,17 @@ class TextEnv(gym.Env[str, str], abc.ABC):
     @abc.abstractmethod
     def _restore(self, task_id: str, saved: Any) -> None:
         """Bring the engine back to a saved state."""
+
+    def refuses(self, observation: str) -> bool:
+        """Whether an observation says that the engine refused the action; False where no text tells."""
+        return False
+
+    def explores(self, view: AgentView, action: str, observation: str | None = None) -> bool:
+        """Whether an action in the present state searches for what the task needs and nobody can know the place of: a
+        look where nobody looked yet. The state stays as it is. `observation` is what the action is answered with, where
+        that is known. False in worlds where nothing has to be searched for.
+        """
+        return False
 
     def offered(self) -> Offered | None:
         """The templates and the names of the present state; None where the engine's API has none."""

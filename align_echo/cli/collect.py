@@ -25,6 +25,7 @@ from align_echo.agents.privileged import EXPERT
 from align_echo.agents.spec import AgentSetting
 from align_echo.cli.console import Display, note, resumable, stdout
 from align_echo.critic.best_of import BestOf
+from align_echo.critic.labels import rules_of
 from align_echo.critic.led import Led
 from align_echo.critic.selection import CRITIC, FIRST
 from align_echo.errors import UsageError
@@ -171,6 +172,7 @@ def collect_into(
             lambda: spec.make(split, interface=chosen, data_root=data_root),
             played,
             path,
+            rules=rules_of(spec),
             on_episode=lambda number: display.status(f"labelling the candidates: episode {number} of {len(played)}"),
         )
         weights = made.describe().get("weights.agent", "")

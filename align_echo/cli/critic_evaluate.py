@@ -66,7 +66,7 @@ def evaluate_critic_into(
     everything = [one for collection in collections for one in episodes_of(collection)]
     episodes = distinct(everything)
     played, labelled = [one.trajectory for one in episodes], [one.labels for one in episodes]
-    chosen = rule or rule_for({one.environment for one in played})
+    chosen = rule or rule_for([environment(name) for name in {one.environment for one in played}])
     unasked: list[dict[str, Opinion]] = [{}] * sum(len(one.steps) for one in played)
     if not any(state.labels for state in states_of(played, labelled, unasked, chosen)):
         raise UsageError(f"no state has candidates that are all labelled by the rule {chosen!r}: try another --rule")

@@ -20,16 +20,16 @@ from align_echo.cli.fit_folder import CRITIC, asked_of, check_folder, open_folde
 from align_echo.cli.train import require_training
 from align_echo.critic.calibration import CriticReport, LabelledVerdict
 from align_echo.critic.drawn import Drawn, write_drawn
-from align_echo.critic.labels import Rule
+from align_echo.critic.labels import Rule, rules_of
 from align_echo.critic.verdict import VERDICTS, Verdict
 from align_echo.errors import UsageError
 from align_echo.files import write_atomically
 from align_echo.flywheel.baselines import Compared, compared
 from align_echo.flywheel.examples import Example, check_both, check_share
-from align_echo.flywheel.labelling import rules_of
 from align_echo.flywheel.lessons import Lessons, lessons_of
 from align_echo.flywheel.presets import preset_file, preset_for, presets
 from align_echo.types import Frozen
+from align_echo.wrappers.catalogue import environment
 
 if TYPE_CHECKING:
     from align_echo.flywheel.fitting import Asked, FitSettings
@@ -108,8 +108,9 @@ def checked(
 
     source = source_of(model)
     check_share(share)
-    if rule is not None and rule not in rules_of(env):
-        raise UsageError(f"{env} is not labelled by the rule {rule}: choose {' or '.join(rules_of(env))}")
+    rules = rules_of(environment(env))
+    if rule is not None and rule not in rules:
+        raise UsageError(f"{env} is not labelled by the rule {rule}: choose {' or '.join(rules)}")
     return settings_of(source, config, changes)
 
 

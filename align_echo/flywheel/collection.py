@@ -79,9 +79,10 @@ def label_all(
     played: Sequence[Trajectory],
     folder: Path,
     *,
+    rules: Sequence[Rule],
     on_episode: Callable[[int], None] = lambda number: None,
 ) -> list[LabelledEpisode]:
-    """The labels of all episodes without a fault, in order; those that the folder has are not made again.
+    """The labels of all episodes without a fault by these rules, in order; those that the folder has are not made anew.
 
     `on_episode` is told the number of each one that is labelled, from 1.
     """
@@ -94,7 +95,7 @@ def label_all(
             labelled = known.get((one.task_id, one.sample))
             if labelled is None or not labelled.belongs_to(one):
                 on_episode(number)
-                labelled = label_episode(env, one)
+                labelled = label_episode(env, one, rules)
                 file.append(labelled)
             found.append(labelled)
     finally:

@@ -13,13 +13,12 @@ from functools import partial
 import gymnasium as gym
 
 from align_echo.critic.calibration import action_type
-from align_echo.critic.labels import Rule, explores_here, labels
+from align_echo.critic.labels import Rule, labels
 from align_echo.errors import EngineError
 from align_echo.flywheel.examples import Example, Labels, Said
 from align_echo.rollout import replay, view_before
 from align_echo.session import base_env
 from align_echo.types import AgentView, Candidate, Frozen, Message, Step, Trajectory
-from align_echo.wrappers.catalogue import environment
 
 ATTEMPTS = 2
 """How often an episode is played again to be labelled, where the engine breaks."""
@@ -65,21 +64,16 @@ def proposed(step: Step) -> list[str]:
     return list(dict.fromkeys(one.action for one in candidates_of(step) if one.action is not None))
 
 
-def rules_of(name: str) -> tuple[Rule, ...]:
-    """The rules that an environment's actions are labelled by. Raises `UsageError` for an unknown environment."""
-    return ("expert", "nearer") if environment(name).measures_distance else ("expert", "continues")
-
-
-def label_episode(env: gym.Env[str, str], trajectory: Trajectory) -> LabelledEpisode:
-    """The labels of an episode, which is played again in `env`, an environment like the one it was made in.
+def label_episode(env: gym.Env[str, str], trajectory: Trajectory, rules: Sequence[Rule]) -> LabelledEpisode:
+    """The labels of an episode by these rules; it is played again in `env`, an environment like the one it was made in.
 
     Where the engine breaks, the episode is played once more; if it breaks again, there are no labels from there on.
     """
     turns: list[tuple[LabelledAction, ...]] = []
     for _ in range(ATTEMPTS):
         try:
-            for number, found in enumerate(replay(env, trajectory, partial(_label_turn, env))):
-                turns += [found] if number == len(turns) else []
+            for number, labelled in enumerate(replay(env, trajectory, partial(_label_turn, env, rules))):
+                turns += [labelled] if number == len(turns) else []
             break
         except EngineError:
             continue
@@ -87,17 +81,18 @@ def label_episode(env: gym.Env[str, str], trajectory: Trajectory) -> LabelledEpi
     return LabelledEpisode(task_id=trajectory.task_id, sample=trajectory.sample, turns=tuple(turns))
 
 
-def _label_turn(env: gym.Env[str, str], view: AgentView, step: Step) -> tuple[LabelledAction, ...]:
+def _label_turn(
+    env: gym.Env[str, str], rules: Sequence[Rule], view: AgentView, step: Step
+) -> tuple[LabelledAction, ...]:
     actions = proposed(step)
-    name = base_env(env).contract.environment
-    by_rule = {rule: labels(env, view, actions, rule) for rule in rules_of(name)} if actions else {}
+    by_rule = {rule: labels(env, view, actions, rule) for rule in rules} if actions else {}
     return tuple(
         LabelledAction(
             action=action,
-            explores=explores_here(env, view, action),
-            **{rule: found[place] for rule, found in by_rule.items()},
+            explores=base_env(env).explores(view, action),
+            **{rule: verdicts[index] for rule, verdicts in by_rule.items()},
         )
-        for place, action in enumerate(actions)
+        for index, action in enumerate(actions)
     )
 
 

@@ -23,6 +23,7 @@ from align_echo.flywheel.examples import (
     held_out,
     read_examples,
 )
+from align_echo.wrappers.catalogue import environment
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def lessons_of(
     """
     named = contents(collections)
     examples = deduplicated(example for one in named.values() for example in read_examples(one))
-    chosen = rule or rule_for({one.environment for one in examples})
+    chosen = rule or rule_for([environment(name) for name in {example.environment for example in examples}])
     learned, tested = divided(examples, share, chosen, seed=seed, balance=balance)
     drawn = [drawn_of(folder) for folder in named.values()]
     return Lessons(chosen, learned, tested, named, tuple(one for one in drawn if one is not None))

@@ -50,6 +50,7 @@ from align_echo.train.signals import Signals
 from align_echo.train.stage import LocalStage, Stage
 from align_echo.train.trainer import RoleTrainer, optimizer_of
 from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.environment import EnvironmentSpec
 
 PACKAGES = ("torch", "transformers", "peft", "accelerate")
 
@@ -93,9 +94,10 @@ def harvest_with(
     return replace(harvest, signals=observed.signals(is_invalid))
 
 
-def local_stage(config: TrainConfig, crew: Crew, split: str, temperature: float) -> LocalStage:
+def local_stage(
+    config: TrainConfig, spec: EnvironmentSpec, crew: Crew, split: str, temperature: float
+) -> LocalStage:
     """Where a run of this config plays tasks of a split, with the crew's policy and critic."""
-    spec = environment(config.env)
     interface = spec.interface(config.interface)
     return LocalStage(
         make_env=lambda: spec.make(split, interface=interface, step_limit=config.collecting.turns),
@@ -107,7 +109,7 @@ def local_stage(config: TrainConfig, crew: Crew, split: str, temperature: float)
         form=config.collecting.form,
         critic_temperature=config.collecting.temperature,
         critic_tokens=config.collecting.critique_tokens,
-        rule=default_rule(config.env),
+        rule=default_rule(spec),
         workers=config.collecting.workers,
     )
 
@@ -283,7 +285,7 @@ class Run:
         return step_of(self._resume) if spent else self.config.steps
 
     def _stage(self, crew: Crew, split: str, temperature: float) -> LocalStage:
-        return local_stage(self.config, crew, split, temperature)
+        return local_stage(self.config, self._spec, crew, split, temperature)
 
     def _arguments(self) -> TrainingArguments:
         config, every = self.config, self.config.evaluating.every

@@ -20,6 +20,7 @@ from align_echo.flywheel.collection import read_collection
 from align_echo.flywheel.opinions import read_opinions
 from align_echo.flywheel.trial import CEILING, State, right_of, states_of
 from align_echo.intervals import RESAMPLES
+from align_echo.wrappers.catalogue import environment
 from benchmarks.flywheel.runs import CANDIDATES, critic_of
 
 Table = npt.NDArray[np.float64]
@@ -53,7 +54,7 @@ class JudgedStates:
 def judged_states(wheel: Path, rounds: int) -> JudgedStates:
     """Of a finished flywheel."""
     played, labelled = read_collection(wheel / "held-out")
-    rule = rule_for({one.environment for one in played})
+    rule = rule_for([environment(name) for name in {episode.environment for episode in played}])
     found = [
         states_of(played, labelled, read_opinions(played, wheel / f"round-{number}" / "trial"), rule)
         for number in range(1, rounds + 1)

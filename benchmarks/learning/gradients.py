@@ -59,9 +59,10 @@ def main() -> None:
     given = parser.parse_args()
     config = checked_config(read_file(study("alfworld").arms["icrl"]), "icrl")
     torch.set_num_threads(2)
-    split = environment(config.env).train_split
+    spec = environment(config.env)
+    split = spec.train_split
     crew, pool = gather(config), tasks(config.env, split=split)
-    stage = local_stage(config, crew, split, config.collecting.temperature)
+    stage = local_stage(config, spec, crew, split, config.collecting.temperature)
     found: dict[str, list[float]] = defaultdict(list)
     for number in range(given.harvests):
         queries = queries_at(number, pool, config.collecting.queries, config.seed)

@@ -16,10 +16,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from align_echo.agents.novices.household import APPLIANCES, Belief, name_of, read_goal
 from align_echo.dice import Dice
 from align_echo.types import AgentReply, AgentView
 from align_echo.wrappers.alfworld import upstream
+from align_echo.wrappers.alfworld.household import APPLIANCES, Belief, name_of, read_goal
 
 REFUSAL = "Nothing happens."
 GIVES_UP = "look"

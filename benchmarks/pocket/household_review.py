@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from align_echo.agents.novices.household import APPLIANCES, Belief, Goal, name_of, read_goal
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.types import Step, Trajectory
+from align_echo.wrappers.alfworld.household import APPLIANCES, Belief, Goal, name_of, read_goal
 from benchmarks.pocket.household import REFUSAL, holdable
 from benchmarks.pocket.review import Finding, Review, listed, then
 

@@ -9,10 +9,12 @@ import gymnasium as gym
 import pytest
 
 import align_echo
-from align_echo.critic.labels import Rule, default_rule, explores, label, labels
+from align_echo.critic.labels import Rule, default_rule, label, labels
 from align_echo.errors import EngineError, UsageError
 from align_echo.session import base_env, extend, start_view, take_turn
 from align_echo.types import AgentReply
+from align_echo.wrappers.alfworld.searching import explores
+from align_echo.wrappers.catalogue import environment
 from tests.critic.episodes import played, way
 
 needs_java = pytest.mark.skipif(find_spec("scienceworld") is None, reason="the extra scienceworld is not installed")
@@ -288,9 +290,8 @@ def test_where_an_expert_plans_going_on_and_coming_nearer_are_one(made):
 
 
 def test_the_default_rule_is_nearer_where_distance_is_measured():
-    assert [default_rule(name) for name in ("alfworld", "webshop", "scienceworld")] == ["nearer", "nearer", "continues"]
-    with pytest.raises(UsageError, match="unknown environment"):
-        default_rule("chess")
+    specs = [environment(name) for name in ("alfworld", "webshop", "scienceworld")]
+    assert [default_rule(spec) for spec in specs] == ["nearer", "nearer", "continues"]
 
 
 @pytest.mark.parametrize(

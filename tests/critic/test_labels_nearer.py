@@ -9,7 +9,7 @@ import pytest
 
 import align_echo
 from align_echo.agents.vanilla import Vanilla
-from align_echo.critic.labels import explores_here, label, labels_of
+from align_echo.critic.labels import label, labels_of
 from align_echo.errors import EngineError
 from align_echo.models import ScriptedModel
 from align_echo.rollout import run_episode
@@ -141,14 +141,14 @@ def test_examining_what_stands_beside_is_right_until_it_was_seen_what_is_there(h
 def test_what_is_known_to_be_closed_or_is_out_of_reach_is_not_looked_into_by_examining(house) -> None:
     task, way_there, other = side_by_side(house, "drawer")
     view = played(house, task, way_there)
-    assert explores_here(house, view, f"examine {other}")
+    assert base_env(house).explores(view, f"examine {other}")
     view = played(house, task, way_there, f"examine {other}")
     assert "is closed" in view.turns[-1].observation
-    assert not explores_here(house, view, f"examine {other}")
+    assert not base_env(house).explores(view, f"examine {other}")
     assert label(house, view, f"open {other}", "nearer") == "correct"
     view = played(house, task)
     assert label(house, view, f"examine {other}", "nearer") == "wrong"
-    assert not explores_here(house, view, f"examine {other}")
+    assert not base_env(house).explores(view, f"examine {other}")
 
 
 def test_wandering_is_wrong_once_all_is_in_sight(house: gym.Env[str, str]) -> None:

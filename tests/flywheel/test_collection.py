@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("datasets")
 
 import align_echo
+from align_echo.critic.labels import Rule
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.flywheel.collection import LABELS, PART, Collected, Shares, finish, label_all, read_collection
 from align_echo.flywheel.examples import read_examples
@@ -21,6 +22,8 @@ from tests.flywheel.test_labelling import chat, env, episode
 __all__ = ["env"]
 
 TURNS = (["look", "inventory", "look"], ["inventory", None, "dance"])
+
+RULES: tuple[Rule, ...] = ("expert", "nearer")
 
 
 def episodes(env: gym.Env[str, str]) -> list[Trajectory]:
@@ -50,13 +53,13 @@ class Engines:
 def test_labels_that_the_folder_has_are_not_made_again(env, tmp_path):
     played, engines = episodes(env), Engines()
     told: list[int] = []
-    (first,) = label_all(engines, played[:1], tmp_path, on_episode=told.append)
+    (first,) = label_all(engines, played[:1], tmp_path, on_episode=told.append, rules=RULES)
     assert (engines.resets, told) == (1, [1])
     with (tmp_path / LABELS).open("a") as file:
         file.write('{"task_id": "cut o')
-    both = label_all(engines, played, tmp_path, on_episode=told.append)
+    both = label_all(engines, played, tmp_path, on_episode=told.append, rules=RULES)
     assert (engines.resets, told) == (2, [1, 2])
-    assert label_all(engines, played, tmp_path) == both
+    assert label_all(engines, played, tmp_path, rules=RULES) == both
     assert engines.resets == 2
     assert [one.sample for one in both] == [0, 1]
     assert both[0] == first
@@ -64,15 +67,15 @@ def test_labels_that_the_folder_has_are_not_made_again(env, tmp_path):
 
 
 def test_labels_of_an_episode_that_was_played_differently_are_made_again(env, tmp_path):
-    (old,) = label_all(Engines(), [episode(env, ["look", "dance"])], tmp_path)
+    (old,) = label_all(Engines(), [episode(env, ["look", "dance"])], tmp_path, rules=RULES)
     other, engines = episode(env, ["inventory"]), Engines()
-    (new,) = label_all(engines, [other], tmp_path)
+    (new,) = label_all(engines, [other], tmp_path, rules=RULES)
     assert engines.resets == 1
     assert ([one.action for one in old.turns[0]], [one.action for one in new.turns[0]]) == (
         ["look", "dance"],
         ["inventory"],
     )
-    assert label_all(engines, [other], tmp_path) == [new]
+    assert label_all(engines, [other], tmp_path, rules=RULES) == [new]
     assert engines.resets == 1
 
 
@@ -80,7 +83,7 @@ def whole(env: gym.Env[str, str], folder: Path) -> Collected:
     played = episodes(env)
     for one in played:
         JsonlFile(folder / "trajectories" / f"{PART}.jsonl").append(one)
-    labelled = label_all(Engines(), played, folder)
+    labelled = label_all(Engines(), played, folder, rules=RULES)
     return finish(played, labelled, chat, folder, action_format="", weights="w")
 
 
@@ -101,7 +104,7 @@ def test_turns_that_do_not_come_out_again_have_no_labels_and_are_counted(env, tm
     steps = (first.steps[0], first.steps[1].model_copy(update={"observation": "?"}))
     played = [first, first.model_copy(update={"sample": 1, "steps": steps})]
     collected = finish(
-        played, label_all(Engines(), played, tmp_path), chat, tmp_path, action_format="", weights=""
+        played, label_all(Engines(), played, tmp_path, rules=RULES), chat, tmp_path, action_format="", weights=""
     )
     assert (collected.turns, collected.unlabelled) == (4, 1)
 
@@ -126,7 +129,7 @@ def test_a_collection_is_read_as_it_was_made_and_a_part_of_one_is_refused(env, t
 
 def test_nothing_is_written_where_every_episode_broke(env, tmp_path):
     broken = episodes(env)[2:]
-    assert label_all(Engines(), broken, tmp_path) == []
+    assert label_all(Engines(), broken, tmp_path, rules=RULES) == []
     with pytest.raises(UsageError, match="all 1 episodes broke"):
         finish(broken, [], chat, tmp_path, action_format="", weights="")
     assert list(tmp_path.iterdir()) == []

@@ -9,7 +9,7 @@ import gymnasium as gym
 import pytest
 
 import align_echo
-from align_echo.critic.labels import label, labels_of
+from align_echo.critic.labels import Rule, label, labels_of, rules_of
 from align_echo.errors import EngineError
 from align_echo.flywheel.labelling import (
     LabelledAction,
@@ -18,12 +18,13 @@ from align_echo.flywheel.labelling import (
     examples_of,
     label_episode,
     proposed,
-    rules_of,
 )
 from align_echo.rollout import run_episode
 from align_echo.types import AgentReply, AgentView, Candidate, Choice, Fault, Message, Tokens, Trajectory
+from align_echo.wrappers.catalogue import environment
 from tests.critic.episodes import played, way
 
+RULES: tuple[Rule, ...] = ("expert", "nearer")
 BATS = "train/look_at_obj_in_light-BaseballBat-None-DeskLamp-327/trial_G1_016"
 
 
@@ -64,7 +65,7 @@ def test_what_was_not_sent_is_labelled_in_the_state_in_which_it_was_proposed(env
     played(env, BATS)
     first, second, *_ = way(env)
     trajectory = episode(env, [first, "look", first, None], ["look", second, "dance"])
-    labelled = label_episode(env, trajectory)
+    labelled = label_episode(env, trajectory, RULES)
     view = played(env, BATS)
     assert [[one.action for one in turn] for turn in labelled.turns] == [[first, "look"], ["look", second, "dance"]]
     for one in labelled.turns[0]:
@@ -77,7 +78,7 @@ def test_what_was_not_sent_is_labelled_in_the_state_in_which_it_was_proposed(env
 
 
 def test_a_turn_in_which_no_reply_held_an_action_has_no_labels_and_the_next_has(env):
-    labelled = label_episode(env, episode(env, [None, None], ["look"]))
+    labelled = label_episode(env, episode(env, [None, None], ["look"]), RULES)
     assert [len(turn) for turn in labelled.turns] == [0, 1]
 
 
@@ -85,14 +86,14 @@ def test_an_episode_that_does_not_come_out_again_has_no_labels_from_there_on(env
     trajectory = episode(env, ["look", "inventory"], ["inventory", "look"], ["look"])
     other = trajectory.steps[1].model_copy(update={"observation": "You carry a unicorn."})
     steps = (trajectory.steps[0], other, trajectory.steps[2])
-    labelled = label_episode(env, trajectory.model_copy(update={"steps": steps}))
+    labelled = label_episode(env, trajectory.model_copy(update={"steps": steps}), RULES)
     assert [len(turn) for turn in labelled.turns] == [2, 0, 0]
 
 
 def test_an_episode_that_begins_otherwise_has_no_labels(env):
     trajectory = episode(env, ["look"], ["look"])
     other = trajectory.model_copy(update={"initial_observation": "You are at sea."})
-    assert [len(turn) for turn in label_episode(env, other).turns] == [0, 0]
+    assert [len(turn) for turn in label_episode(env, other, RULES).turns] == [0, 0]
     assert labels_of(env, other, "nearer") == [None, None]
 
 
@@ -116,12 +117,12 @@ class Breaking(gym.Wrapper[str, str, str, str]):
 @pytest.mark.parametrize(("breaks", "labels"), [([2], [1, 1, 1]), ([2, 4], [1, 0, 0]), ([3, 4], [1, 1, 0])])
 def test_an_episode_that_breaks_the_engine_twice_has_no_labels_from_there_on(env, breaks, labels):
     trajectory = episode(env, ["look"], ["look"], ["look"])
-    assert [len(turn) for turn in label_episode(Breaking(env, breaks), trajectory).turns] == labels
+    assert [len(turn) for turn in label_episode(Breaking(env, breaks), trajectory, RULES).turns] == labels
 
 
 def test_a_broken_episode_gives_no_example(env):
     trajectory = episode(env, ["look", "inventory"])
-    labelled = label_episode(env, trajectory)
+    labelled = label_episode(env, trajectory, RULES)
     fault = Fault(source="model", error="ModelError", message="gone")
     assert len(examples_of(trajectory, labelled, chat, action_format="")) == 2
     assert examples_of(trajectory.model_copy(update={"fault": fault}), labelled, chat, action_format="") == []
@@ -129,7 +130,7 @@ def test_a_broken_episode_gives_no_example(env):
 
 def test_an_example_says_what_was_read_before_it_how_often_it_was_drawn_and_whether_it_was_sent(env):
     trajectory = episode(env, ["look"], ["look", "inventory", "look"])
-    made = examples_of(trajectory, label_episode(env, trajectory), chat, action_format="", weights="w", number=3)
+    made = examples_of(trajectory, label_episode(env, trajectory, RULES), chat, action_format="", weights="w", number=3)
     told = [(one.turn, one.messages[0].content, one.action, one.drawn, one.sent, one.logprob) for one in made]
     assert told == [
         (0, "turn 0", "look", 1, True, 0.0),
@@ -159,4 +160,5 @@ def test_a_reply_that_was_not_chosen_among_several_is_its_own_only_candidate(env
 
 
 def test_an_environment_without_distances_is_labelled_by_trying():
-    assert (rules_of("alfworld"), rules_of("scienceworld")) == (("expert", "nearer"), ("expert", "continues"))
+    rules = [rules_of(environment(name)) for name in ("alfworld", "scienceworld")]
+    assert rules == [("expert", "nearer"), ("expert", "continues")]

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 import align_echo
 from align_echo.agents.novices.alfworld import Novice
-from align_echo.agents.novices.household import Belief
 from align_echo.critic.language import Critique, Form, parse_critique
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.rollout import run_episode
 from align_echo.types import AgentReply, AgentView, Fault, Step, Trajectory
+from align_echo.wrappers.alfworld.household import Belief
 from benchmarks.pocket import household_review, shopping_review
 from benchmarks.pocket.critiques import critique_demonstration
 from benchmarks.pocket.household import CARELESS, Teacher

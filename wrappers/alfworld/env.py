@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from align_echo.errors import EngineError, UsageError
+from align_echo.types import AgentView
 from align_echo.wrappers.alfworld.data import GameFolder, Source, read_json
 from align_echo.wrappers.alfworld.engine import Game
 from align_echo.wrappers.alfworld.engines import make_engine
 from align_echo.wrappers.alfworld.oracle import Moment, Oracle
-from align_echo.wrappers.alfworld.spec import CONTRACT, STEP_LIMIT
+from align_echo.wrappers.alfworld.searching import EXAMINE, explores
+from align_echo.wrappers.alfworld.spec import CONTRACT, STEP_LIMIT, is_invalid
 from align_echo.wrappers.cache import cache_folder
 from align_echo.wrappers.text_env import EngineState, TextEnv
 
@@ -65,6 +67,22 @@ class AlfworldEnv(TextEnv):
         if self._oracle is None:
             raise UsageError("call reset() before oracle()")
         return self._oracle
+
+    def refuses(self, observation: str) -> bool:
+        """Whether the engine's text is that of a refusal."""
+        return is_invalid(observation)
+
+    def explores(self, view: AgentView, action: str, observation: str | None = None) -> bool:
+        """Whether an action looks into new furniture while something that the task needs was never seen. Examining is
+        tried, where its answer is not known: what it shows decides. Raises `EngineError`.
+        """
+        if observation is None and action.strip().startswith(EXAMINE) and not self.over:
+            here = self.snapshot()
+            try:
+                observation, _, _, _, _ = self.step(action)
+            finally:
+                self.restore(here)
+        return explores(view, action, observation or "")
 
     def opening(self, observation: str) -> tuple[str, str]:
         """The line that lists the furniture and the line that states the task, as ALIGN's own runs pass them."""

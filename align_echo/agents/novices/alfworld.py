@@ -13,8 +13,8 @@ import re
 from dataclasses import dataclass
 
 from align_echo.agents.novices.habits import ScriptedNovice, chance, times_followed
-from align_echo.agents.novices.household import APPLIANCES, ENTITY, Belief, Goal, name_of, read_goal
 from align_echo.types import AgentView
+from align_echo.wrappers.alfworld.household import APPLIANCES, ENTITY, Belief, Goal, name_of, read_goal
 
 _THE = r"(?:the )?"
 _COMMANDS = re.compile(

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align_echo.agents.novices.alfworld import CAREFUL, STUBBORN, Habits, Novice, read_rules
-from align_echo.agents.novices.household import Goal, read_goal
 from align_echo.types import AgentView, Turn
+from align_echo.wrappers.alfworld.household import Goal, read_goal
 
 INTRO = (
     "You are in the middle of a room. Looking quickly around you, you see a cabinet 1, a countertop 1, "

@@ -6,6 +6,7 @@ import pytest
 
 from align_echo.critic.labels import default_rule, label, labels
 from align_echo.session import start_view
+from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.gui.actions import Click, Point, parse
 from align_echo.wrappers.miniwob.tasks import WITH_EXPERT
 from tests.wrappers.miniwob.conftest import begin, needs_browser
@@ -71,7 +72,7 @@ def test_every_rule_labels_and_leaves_the_page_as_it_was(env):
     actions = [own, beside, "click(5, 205)", early, "press_home()", "clack"]
     before, moment = env.state.observation, env.snapshot()
     right = ["correct", "correct", "wrong", "wrong", "wrong", "wrong"]
-    assert default_rule("miniwob") == "nearer"
+    assert default_rule(environment("miniwob")) == "nearer"
     for rule in ("expert", "nearer", "continues"):
         assert labels(env, view, actions, rule) == right, rule
     assert (env.state.observation, env.snapshot()) == (before, moment)

@@ -1,6 +1,7 @@
 """What a player can know of a household task from its text alone: the goal, the places, what was seen where, its hands.
 
-Used by the scripted novice only. It reads ALFWorld's own sentences; it never asks the engine.
+It reads ALFWorld's own sentences and never asks the engine. The scripted novice plays by it, and labels of actions go
+by it where a look was worth its turn.
 """
 
 from __future__ import annotations
