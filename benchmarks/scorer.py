@@ -31,7 +31,7 @@ from align_echo.critic.labels import Rule
 from align_echo.critic.reasoning import Reasoner
 from align_echo.critic.scoring import Critic, Scorer
 from align_echo.critic.verdict import VERDICTS, verdict_messages
-from align_echo.flywheel.examples import Example, balanced, read_examples
+from align_echo.gaia.examples import Example, balanced, read_examples
 from align_echo.models import load_model
 from align_echo.models.drawing import draw
 from align_echo.models.local import load_local

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING
 
 from align_echo.dice import Dice
 from align_echo.errors import AlignEchoError
-from align_echo.flywheel.screens import Prediction, read_predictions, write_predictions
+from align_echo.gui.screens import Prediction, read_predictions, write_predictions
 from align_echo.wrappers.gui.actions import Click, Point, write
 from align_echo.wrappers.gui.steps import Recorded, read_steps, write_steps
 
 if TYPE_CHECKING:
-    from align_echo.flywheel.vision_fitting import ScreenExample, VisionSettings
+    from align_echo.gui.learning import ScreenExample, VisionSettings
 
 COLOURS = {
     "red": (220, 30, 30),
@@ -97,27 +97,27 @@ def dataset(
 
 def examples_in(folder: Path) -> list[ScreenExample]:
     """Every click of the folder with its label."""
-    from align_echo.flywheel.vision_fitting import screen_examples
+    from align_echo.gui.learning import screen_examples
 
     return screen_examples(folder, read_predictions(folder / "predictions.jsonl", read_steps(folder)))
 
 
 def settings_of(examples: int) -> VisionSettings:
     """What the tiny critic learns by: all weights, small steps, one pass."""
-    from align_echo.flywheel.vision_fitting import VisionSettings
+    from align_echo.gui.learning import VisionSettings
 
     return VisionSettings(weights="full", lr=3e-3, batch_size=8, at_once=8, save_every=examples)
 
 
 def learn(folder: Path, tested: Path, out: Path) -> tuple[float, float]:
     """(accuracy in percent on `tested`, seconds of learning) of a critic that learned from `folder`."""
-    from align_echo.critic.vision_tiny import tiny_vision
-    from align_echo.flywheel.vision_fitting import fit, verdicts_on
+    from align_echo.gui.learning import learn_on_screens, verdicts_on
+    from align_echo.gui.vision_tiny import tiny_vision
 
     examples, held_out = examples_in(folder), examples_in(tested)
     model, encoder = tiny_vision()
     started = time.process_time()
-    learned = fit(model, encoder, examples, settings_of(len(examples)), out)
+    learned = learn_on_screens(model, encoder, examples, settings_of(len(examples)), out)
     seconds = time.process_time() - started
     said = verdicts_on(learned, encoder, held_out, at_once=8)
     right = [(logit > 0) == (one.label == "correct") for one, (_, logit) in zip(held_out, said, strict=True)]

@@ -9,19 +9,19 @@ import pytest
 from pydantic import BaseModel
 
 from align_echo.align.run_folder import IterationRecord, RunSummary
-from align_echo.cli.fit import Fitted
-from align_echo.cli.fit_screens import FittedOnScreens
-from align_echo.cli.flywheel import Flywheel, Turned
 from align_echo.cli.main import main
 from align_echo.critic.calibration import Calibration, Confusion, CriticReport
 from align_echo.critic.scoring import Calibrated
 from align_echo.evaluate.comparison import Comparison, Difference, VariantResult
 from align_echo.evaluate.grid import Cell, Change, Grid, Side
 from align_echo.evaluate.refinement import Refinement, Round
-from align_echo.flywheel.collection import Collected, Shares
-from align_echo.flywheel.examples import Example
-from align_echo.flywheel.screens import Matched, Prediction, ScreenTrial, Taken
-from align_echo.flywheel.trial import Success, Trial
+from align_echo.gaia.collection import Collected, Shares
+from align_echo.gaia.examples import Example
+from align_echo.gaia.figures import Success, Trial
+from align_echo.gaia.fit.intuitive import Fitted
+from align_echo.gaia.flywheel import Flywheel, Turned
+from align_echo.gui.fit import FittedOnScreens
+from align_echo.gui.screens import Matched, Prediction, ScreenTrial, Taken
 from align_echo.intervals import Estimate
 from align_echo.trouble import Conduct, Trouble
 from align_echo.types import ChoiceCounts
@@ -106,10 +106,10 @@ def test_every_field_and_key_about_screens_is_documented(record: type[BaseModel]
 def test_every_setting_of_a_critics_training_is_documented():
     pytest.importorskip("peft")
     pytest.importorskip("PIL")
-    from align_echo.flywheel.fitting import FitSettings
-    from align_echo.flywheel.reasoning_fitting import ReasoningSettings
-    from align_echo.flywheel.verdict_trainer import LearningSettings
-    from align_echo.flywheel.vision_fitting import VisionSettings
+    from align_echo.gaia.fit.learning import FitSettings
+    from align_echo.gaia.fit.reasoning_steps import ReasoningSettings
+    from align_echo.gaia.fit.trainer import LearningSettings
+    from align_echo.gui.learning import VisionSettings
 
     settings = {*FitSettings.model_fields, *ReasoningSettings.model_fields}
     assert settings - words_in_code(ROOT / "docs" / "critic.md") == set()

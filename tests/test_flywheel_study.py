@@ -8,15 +8,15 @@ import pytest
 
 pytest.importorskip("sklearn")
 
-from align_echo.cli.fit_folder import read_settings
 from align_echo.critic.verdict import Verdict
-from align_echo.flywheel.fitting import FitSettings
-from align_echo.flywheel.trial import Opinion, State
+from align_echo.gaia.figures import Opinion, State
+from align_echo.gaia.fit.folder import read_settings
+from align_echo.gaia.fit.learning import FitSettings
 from align_echo.types import Candidate
 from benchmarks.flywheel.report import JudgedStates, compared, plot, points, table_of
 from benchmarks.flywheel.runs import STUDIES, plays, wheels
 from benchmarks.flywheel.wordings import LEAST, auroc, by_wording
-from tests.flywheel.test_trial import Say, contrary, honest, state
+from tests.gaia.test_trial import Say, contrary, honest, state
 
 DRAWN = ("xxxxxxxA", "Axxxxxxx", "xxxxxxxx", "xAxxxxxx")
 

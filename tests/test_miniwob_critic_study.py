@@ -17,8 +17,8 @@ pytest.importorskip("sklearn")
 
 from align_echo.critic.calibration import LabelledVerdict
 from align_echo.critic.verdict import Verdict
-from align_echo.flywheel.recording import box_around
-from align_echo.flywheel.screens import PREDICTIONS, read_predictions, screen_trial
+from align_echo.gui.recording import box_around
+from align_echo.gui.screens import PREDICTIONS, read_predictions, screen_trial
 from align_echo.wrappers.gui.actions import Point
 from align_echo.wrappers.gui.matching import hits
 from align_echo.wrappers.gui.steps import read_steps, screenshot_of

@@ -1,32 +1,53 @@
 """`align-echo critic`: collect labelled actions, train an intuitive critic on them, and put it on trial (GAIA).
 
-Left out: the work of each verb (`collect.py`, `fit.py`, `critic_evaluate.py`; on screens `gui_record.py`,
-`fit_screens.py` and `gui_steps.py`).
+Left out: the work (`align_echo/gaia`, on screens `align_echo/gui`), and how what came of it is shown
+(`critic_report.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from align_echo.agents.players import choose_player
 from align_echo.cli import options
-from align_echo.cli.collect import Drawing, States, collect_into
-from align_echo.cli.console import leave, new_folder
-from align_echo.cli.critic_evaluate import evaluate_critic_into
-from align_echo.cli.fit import fit_into
-from align_echo.cli.fit_reasoning import fit_reasoning_into
-from align_echo.cli.fit_screens import fit_screens_into
-from align_echo.cli.flywheel import Begin, Wheel, turn
-from align_echo.cli.gui_record import gui_record_into
-from align_echo.cli.gui_steps import gui_steps_into
+from align_echo.cli.console import Display, leave, note, resumable, run_folder
+from align_echo.cli.critic_report import (
+    show_collected,
+    show_fitted,
+    show_flywheel,
+    show_held_out,
+    show_part,
+    show_recording,
+    show_report,
+    show_screens,
+    show_trial,
+)
 from align_echo.critic.labels import Rule
 from align_echo.errors import UsageError
 from align_echo.evaluate.selection import pick_tasks
-from align_echo.flywheel.screens import PREDICTIONS
-from align_echo.trouble import overstepped, verdict
+from align_echo.gaia import collect as collecting
+from align_echo.gaia import flywheel as wheels
+from align_echo.gaia.collect import Drawing, States, plan_collection
+from align_echo.gaia.fit.folder import CRITIC, read_settings
+from align_echo.gaia.fit.intuitive import fit, settings_of
+from align_echo.gaia.fit.reasoning import fit_reasoning
+from align_echo.gaia.flywheel import Begin, Wheel, critic_of
+from align_echo.gaia.presets import presets
+from align_echo.gaia.trial import trial
+from align_echo.gui.fit import TINY, fit_screens
+from align_echo.gui.record import record_episodes
+from align_echo.gui.trial import trial_on_screens
+from align_echo.models.names import POCKET
+from align_echo.train.needs import require_training
+from align_echo.trouble import overstepped, tell, verdict
 from align_echo.wrappers.catalogue import environment
+
+Changes = Mapping[str, object]
+"""Settings by their options' names, None for those that were not given."""
 
 critic = typer.Typer(help="Collect labelled actions, train an intuitive critic, put it on trial.", no_args_is_help=True)
 
@@ -62,9 +83,9 @@ def collect(
     temperature: Annotated[float, typer.Option("--temperature", min=0, help="Of the agent's model.")] = 1.0,
     top_k: TopK = None,
     top_p: TopP = None,
-    guide: Annotated[
+    judge: Annotated[
         str | None,
-        typer.Option("--guide", help="A critic that takes the candidate to send, or self; default: the first is sent."),
+        typer.Option("--judge", help="A critic that takes the candidate to send, or self; default: the first is sent."),
     ] = None,
     states: WhoseStates = "agent",
     interface: Annotated[str, typer.Option("--interface", help="none, a shipped name, or a .py file.")] = "none",
@@ -76,28 +97,30 @@ def collect(
     data_root: options.DataRoot = None,
 ) -> None:
     """Play tasks with several candidates a turn, label every one by the environment's oracle, write them as Parquet."""
-    path = _folder(out, resume, "collect", env)
     spec = environment(env)
     split = split or spec.train_split
-    all_tasks = spec.tasks(split, data_root)
-    drawing = Drawing(candidates, temperature, top_k, top_p, guide, states)
-    collected = collect_into(
-        path,
-        env,
-        agent=agent,
-        model=model,
+    path = run_folder(out, resume, "collect", spec.name)
+    drawing = Drawing(candidates, temperature, top_k, top_p, judge, states)
+    plan = plan_collection(
+        spec,
+        choose_player(agent, model, (spec.name,)),
+        drawing,
         split=split,
-        task_ids=pick_tasks(all_tasks, tasks, task_type=spec.task_type, seed=seed),
+        task_ids=pick_tasks(spec.tasks(split, data_root), tasks, task_type=spec.task_type, seed=seed),
         samples=episodes_per_task,
-        drawing=drawing,
         interface=interface,
         base_url=base_url,
         seed=seed,
         workers=workers,
         data_root=data_root,
-        resume=resume,
     )
+    with resumable(path), Display() as display:
+        collected = collecting.collect(plan, drawing, path, resume=resume, progress=display)
+    show_collected(collected)
     conducts = {interface: collected.conduct}
+    for line in tell(conducts):
+        print(line)
+    print(f"written: {path / 'examples.parquet'}, and the episodes and labels beside it")
     leave(
         agent_broke="agent" in collected.faults_by_source, trouble=verdict(conducts), warning=overstepped(conducts)
     )
@@ -108,12 +131,12 @@ def train(
     examples: Annotated[
         list[Path] | None, typer.Option("--examples", help="A collection's folder; may be given several times.")
     ] = None,
-    steps: Annotated[
-        Path | None, typer.Option("--steps", help="Instead: a step dataset's folder, for a critic on screens.")
+    recording: Annotated[
+        Path | None, typer.Option("--recording", help="Instead: a step dataset's folder, for a critic on screens.")
     ] = None,
     predictions: Annotated[
         list[Path] | None,
-        typer.Option("--predictions", help="On --steps; may be given several times. Default: its predictions.jsonl."),
+        typer.Option("--predictions", help="Of --recording; may be given repeatedly. Default: its predictions.jsonl."),
     ] = None,
     model: Annotated[
         str | None,
@@ -133,29 +156,103 @@ def train(
     resume: options.Resume = False,
 ) -> None:
     """Train a critic on collected actions, one token each, and calibrate it on tasks that it did not learn from."""
-    if bool(examples) == bool(steps) or (predictions and not steps) or (rule and steps):
-        raise UsageError("give --examples, with a --rule if need be, or --steps, with --predictions if need be")
-    if reasoning and steps:
+    if bool(examples) == bool(recording) or (predictions and not recording) or (rule and recording):
+        raise UsageError("give --examples, with a --rule if need be, or --recording, with --predictions if need be")
+    if reasoning and recording:
         raise UsageError("a critic that reasons reads text: --reasoning is for --examples")
     if reasoning and epochs is not None:
         raise UsageError("--epochs is not for --reasoning, which counts steps: set `steps` in --config")
-    begun = model or ("tiny-vl" if steps else "pocket")
-    path = _folder(out, resume, "critic", Path(begun).name)
+    require_training()
+    begun = model or (TINY if recording else POCKET)
+    path = run_folder(out, resume, "critic", Path(begun).name)
     changes = {"weights": weights, "lr": lr, "seed": seed, **({} if reasoning else {"epochs": epochs})}
-    if steps:
-        fit_screens_into(
-            path, steps, predictions or (), model=begun, config=config, changes=changes, share=held_out, resume=resume
+    if recording:
+        _train_on_screens(path, recording, predictions or [], begun, config, changes, held_out, resume)
+    elif reasoning:
+        _train_to_reason(path, examples or [], begun, rule, config, changes, held_out, resume)
+    else:
+        _train(path, examples or [], begun, rule, config, changes, held_out, resume)
+
+
+def _train(
+    path: Path,
+    examples: list[Path],
+    model: str,
+    rule: Rule | None,
+    config: Path | None,
+    changes: Changes,
+    share: float,
+    resume: bool,
+) -> None:
+    from align_echo.train.crew import source_of
+
+    settings = settings_of(source_of(model), config, changes)
+    if config is None:
+        rate = f"{settings.weights} weights, rate {settings.lr:g}, {settings.epochs} epochs"
+        note(f"settings for a model of this size: {rate}; name others with --config, such as one of {presets()}")
+    with resumable(path), Display() as display:
+        fitted = fit(
+            examples, path, model=model, rule=rule, settings=settings, share=share, resume=resume, progress=display
         )
-        return
-    fitting = fit_reasoning_into if reasoning else fit_into
-    fitting(
-        path, examples or (), model=begun, rule=rule, config=config, changes=changes, share=held_out, resume=resume
-    )
+    show_fitted(fitted)
+    print(f"written: {path / CRITIC}, to be named as --judge")
+
+
+def _train_to_reason(
+    path: Path,
+    examples: list[Path],
+    model: str,
+    rule: Rule | None,
+    config: Path | None,
+    changes: Changes,
+    share: float,
+    resume: bool,
+) -> None:
+    from align_echo.gaia.fit.reasoning_steps import ReasoningSettings
+
+    settings = read_settings(ReasoningSettings, config, changes)
+    with resumable(path), Display() as display:
+        fitted = fit_reasoning(
+            examples, path, model=model, rule=rule, settings=settings, share=share, resume=resume, progress=display
+        )
+    if fitted.held_out is None:
+        print("no task was held out: the critic is not tested")
+    else:
+        show_report(fitted.held_out, "held-out tasks, as many correct as wrong ones")
+    print(f"written: {path / CRITIC}, to be named as --judge with --reasoning")
+
+
+def _train_on_screens(
+    path: Path,
+    recording: Path,
+    predictions: list[Path],
+    model: str,
+    config: Path | None,
+    changes: Changes,
+    share: float,
+    resume: bool,
+) -> None:
+    from align_echo.gui.learning import VisionSettings
+
+    settings = read_settings(VisionSettings, config, changes)
+    with resumable(path), Display() as display:
+        fitted = fit_screens(
+            recording,
+            path,
+            predictions=predictions,
+            model=model,
+            settings=settings,
+            share=share,
+            resume=resume,
+            progress=display,
+        )
+    show_held_out(fitted.held_out, fitted.temperature, "episode")
+    print(f"written: {path / CRITIC}, to be named as --judge of align-echo critic gui-steps")
 
 
 @critic.command("evaluate")
 def evaluate(
-    judge: Annotated[str, typer.Option("--critic", help="The critic: a model's name or folder.")],
+    judge: Annotated[str, typer.Option("--judge", help="The critic: a model's name or folder.")],
     examples: Examples,
     rule: LabelRule = None,
     reasoning: options.Reasoning = False,
@@ -170,9 +267,21 @@ def evaluate(
     """How right a critic is on collected actions, and what best-of-N under it would have sent, for every N."""
     if votes is not None and not reasoning:
         raise UsageError("--votes counts reasoned verdicts: add --reasoning")
-    path = _folder(out, resume, "trial", "critic")
-    asked = (votes or 1) if reasoning else None
-    evaluate_critic_into(path, judge, examples, rule=rule, base_url=base_url, seed=seed, votes=asked, resume=resume)
+    path = run_folder(out, resume, "trial", "critic")
+    with resumable(path), Display() as display:
+        result = trial(
+            judge,
+            examples,
+            path,
+            rule=rule,
+            base_url=base_url,
+            seed=seed,
+            votes=(votes or 1) if reasoning else None,
+            resume=resume,
+            progress=display,
+        )
+    show_trial(result)
+    print(f"written: {path / 'summary.json'}")
 
 
 @critic.command("gui-record")
@@ -181,7 +290,10 @@ def gui_record(
     out: Annotated[Path, typer.Option("--out", help="The step dataset: a folder that is not there yet.")],
 ) -> None:
     """Play episodes on MiniWoB again and write their turns as a step dataset, with screenshots and predictions."""
-    gui_record_into(out, episodes)
+    with Display() as display:
+        recording = record_episodes(episodes, out, progress=display)
+    show_recording(recording)
+    print(f"written: {out}, for align-echo critic gui-steps and critic train --recording")
 
 
 @critic.command("gui-steps")
@@ -190,7 +302,7 @@ def gui_steps(
     predictions: Annotated[
         Path | None, typer.Option("--predictions", help="What an agent proposed; default: predictions.jsonl there.")
     ] = None,
-    judge: Annotated[Path | None, typer.Option("--critic", help="The folder of a critic on screens.")] = None,
+    judge: Annotated[Path | None, typer.Option("--judge", help="The folder of a critic on screens.")] = None,
     candidates: Annotated[
         int | None, typer.Option("--candidates", min=1, help="At most so many of a step; default: as all steps have.")
     ] = None,
@@ -199,9 +311,20 @@ def gui_steps(
     resume: options.Resume = False,
 ) -> None:
     """Score predicted actions on a step dataset: type, grounding, success, and best-of-N under a critic."""
-    path = _folder(out, resume, "gui-steps", folder.name)
-    file = predictions or folder / PREDICTIONS
-    gui_steps_into(path, folder, file, critic=judge, most=candidates, seed=seed, resume=resume)
+    path = run_folder(out, resume, "gui-steps", folder.name)
+    with resumable(path), Display() as display:
+        result = trial_on_screens(
+            folder,
+            path,
+            predictions=predictions,
+            judge=judge,
+            candidates=candidates,
+            seed=seed,
+            resume=resume,
+            progress=display,
+        )
+    show_screens(result)
+    print(f"written: {path / 'summary.json'}")
 
 
 @critic.command("flywheel")
@@ -210,10 +333,10 @@ def flywheel(
     agent: options.Agent = None,
     model: options.Model = None,
     critic_model: Annotated[
-        str, typer.Option("--critic", help="What the critic begins as: pocket or a model's folder.")
-    ] = "pocket",
+        str, typer.Option("--critic-model", help="What the critic begins as: pocket or a model's folder.")
+    ] = POCKET,
     begin: Annotated[
-        Begin, typer.Option("--begin", help="In later rounds: start, as --critic, or last, as the critic before.")
+        Begin, typer.Option("--begin", help="In later rounds: start, as --critic-model, or last, as the critic before.")
     ] = "start",
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often it turns.")] = 2,
     split: Annotated[str | None, typer.Option("--split", help="Default: the environment's training split.")] = None,
@@ -242,32 +365,32 @@ def flywheel(
     resume: options.Resume = False,
 ) -> None:
     """Collect, train, put on trial; then again under the critic that came out, for some rounds."""
-    path = _folder(out, resume, "flywheel", env)
+    require_training()
+    from align_echo.train.crew import source_of
+
+    spec = environment(env)
+    path = run_folder(out, resume, "flywheel", spec.name)
+    changes: Changes = {"weights": weights, "lr": lr, "epochs": epochs, "seed": seed}
     wheel = Wheel(
-        env=env,
-        agent=agent,
-        model=model,
+        spec=spec,
+        player=choose_player(agent, model, (spec.name,)),
+        settings=settings_of(source_of(critic_model), config, changes),
         critic=critic_model,
-        begin=begin,
-        rounds=rounds,
-        split=split or environment(env).train_split,
-        tasks=tasks,
-        test_split=test_split or environment(env).test_split,
-        test_tasks=test_tasks,
+        split=split or spec.train_split,
+        test_split=test_split or spec.test_split,
         drawing=Drawing(candidates, temperature, top_k, top_p, None, states),
         test_candidates=test_candidates or candidates,
+        rounds=rounds,
+        tasks=tasks,
+        test_tasks=test_tasks,
+        begin=begin,
         rule=rule,
-        config=config,
-        settings={"weights": weights, "lr": lr, "epochs": epochs, "seed": seed},
         share=held_out,
         seed=seed,
         workers=workers,
     )
-    turned = turn(path, wheel, resume=resume)
-    leave(agent_broke=any("agent" in one.collected.faults_by_source for one in turned.rounds))
-
-
-def _folder(out: Path | None, resume: bool, verb: str, what: str) -> Path:
-    if resume and out is None:
-        raise UsageError("--resume needs the folder to go on with: add --out DIR")
-    return out or new_folder(verb, what)
+    with resumable(path), Display() as display:
+        turned = wheels.turn(wheel, path, resume=resume, progress=display, watch=show_part)
+    show_flywheel(turned)
+    print(f"written: {path / 'summary.json'}; the last critic is {critic_of(path, rounds)}")
+    leave(agent_broke=any("agent" in turn.collected.faults_by_source for turn in turned.rounds))

@@ -1,12 +1,75 @@
-"""How a critic's report and its trial are shown. Left out: the figures."""
+"""How what the critic's verbs made is shown. Left out: the figures."""
 
 from __future__ import annotations
 
-from align_echo.cli.console import stdout
-from align_echo.critic.calibration import CriticReport
+from collections.abc import Mapping
+
+from align_echo.cli.console import note, stdout
+from align_echo.critic.calibration import LEAST_TEMPERATURE, CriticReport
 from align_echo.evaluate.tables import plain_table
-from align_echo.flywheel.trial import Trial
+from align_echo.gaia.baselines import Compared
+from align_echo.gaia.collection import Collected
+from align_echo.gaia.figures import Trial
+from align_echo.gaia.fit.intuitive import Fitted
+from align_echo.gaia.flywheel import Flywheel
+from align_echo.gui.recording import Recording
+from align_echo.gui.screens import ScreenTrial, Taken
 from align_echo.intervals import Estimate
+
+
+def show_part(part: Collected | Fitted | Trial) -> None:
+    """A part of a flywheel."""
+    if isinstance(part, Collected):
+        show_collected(part)
+    elif isinstance(part, Fitted):
+        show_fitted(part)
+    else:
+        show_trial(part)
+
+
+def show_fitted(fitted: Fitted) -> None:
+    """How a critic of one word does on what was held out."""
+    show_held_out(fitted.held_out, fitted.temperature, "task")
+    show_baselines(fitted.baselines)
+
+
+def show_collected(collected: Collected) -> None:
+    """How the episodes went, and the labels by rule."""
+    rate = collected.success_rate
+    played = f"{collected.episodes} episodes of {collected.tasks} tasks ({collected.faults} more broke)"
+    print(f"{played}, {rate.value:.1f}% [{rate.ci95[0]:.0f}, {rate.ci95[1]:.0f}] won")
+    print(f"{collected.turns:,} turns, {collected.candidates:,} candidates, {collected.examples:,} distinct examples")
+    if collected.unlabelled:
+        print(f"{collected.unlabelled:,} turns have no labels: they did not come out again as they had, or broke twice")
+    table = plain_table("labels by rule")
+    for head in ("rule", "correct", "wrong", "cannot tell"):
+        table.add_column(head)
+    for rule, shares in collected.labels.items():
+        if shares.correct or shares.wrong:
+            table.add_row(rule, f"{shares.correct:,}", f"{shares.wrong:,}", f"{shares.unknown:,}")
+    stdout().print(table)
+
+
+def show_baselines(baselines: Mapping[str, Compared]) -> None:
+    """What judges without reading does on the same actions, and whether the critic is shown to do better."""
+    for name, compared in baselines.items():
+        low, high = compared.lead.ci95
+        lead = f"the critic is {compared.lead.value:+.1f} points [{low:+.1f}, {high:+.1f}] from it"
+        print(f"{name}: {percent(compared.accuracy)}; {lead}")
+    beaten = [name for name, compared in baselines.items() if compared.lead.ci95[0] > 0]
+    if len(beaten) < len(baselines):
+        unbeaten = " and ".join(name for name in baselines if name not in beaten)
+        note(f"warning: this critic is not shown to beat {unbeaten}: collect more, or train longer, before it is used")
+
+
+def show_held_out(held_out: CriticReport | None, temperature: float, unit: str) -> None:
+    """How a critic does on what was held out, which is counted by `unit`: "task" or "episode"."""
+    if held_out is None:
+        print(f"no {unit} was held out: the critic is neither tested nor calibrated, its temperature is 1")
+        return
+    show_report(held_out, f"held-out {unit}s, as many correct as wrong ones")
+    if temperature < 2 * LEAST_TEMPERATURE:
+        note("its logits separate the held-out actions: these are too few to calibrate on, hold out more")
 
 
 def show_report(report: CriticReport, about: str) -> None:
@@ -44,3 +107,56 @@ def show_trial(trial: Trial) -> None:
 def percent(rate: Estimate) -> str:
     """With the interval."""
     return f"{rate.value:.1f}% [{rate.ci95[0]:.1f}, {rate.ci95[1]:.1f}]"
+
+
+def show_flywheel(summary: Flywheel) -> None:
+    """What the flywheel started from, and its rounds."""
+    print(f"held-out states: a single draw is right in {percent(summary.single)}, pass@N {percent(summary.ceiling)}")
+    table = plain_table("rounds, on held-out tasks")
+    heads = ("round", "learned from", "accuracy", "AUROC", "calibration error", "right action taken", "over one draw")
+    for head in heads:
+        table.add_column(head)
+    for turned in summary.rounds:
+        report = turned.trial.critic
+        table.add_row(
+            str(turned.number),
+            f"{turned.fitted.learned_from:,}",
+            percent(report.accuracy),
+            "-" if report.auroc is None else f"{report.auroc.value:.3f}",
+            "-" if report.after is None else f"{report.after.ece:.3f}",
+            percent(turned.best.success),
+            f"{turned.best.gain.value:+.1f} [{turned.best.gain.ci95[0]:+.1f}, {turned.best.gain.ci95[1]:+.1f}]",
+        )
+    stdout().print(table)
+
+
+def show_screens(trial: ScreenTrial) -> None:
+    """The figures of the first candidates, the critic's report, and every rule by number of candidates."""
+    print(f"{trial.steps:,} steps of {trial.episodes:,} episodes; {trial.unparsed} of {trial.candidates:,} candidates "
+          "are no actions")
+    if trial.critic is not None:
+        show_report(trial.critic, "episodes, every distinct action")
+    table = plain_table("% of the steps (GR: of those with a click of the right type)")
+    for head in ("candidates", "rule", "Type", "GR", "SR", "SR gain"):
+        table.add_column(head)
+    for taken in trial.curve:
+        if taken.candidates > 1 or taken is trial.curve[0]:
+            table.add_row(*_row(taken))
+    stdout().print(table)
+
+
+def _row(taken: Taken) -> tuple[str, ...]:
+    rule = "first" if taken.candidates == 1 else taken.rule
+    grounding = "-" if taken.grounding is None else percent(taken.grounding)
+    rates = percent(taken.type), grounding, percent(taken.success)
+    return str(taken.candidates), rule, *rates, f"{taken.gain.value:+.1f}"
+
+
+def show_recording(recording: Recording) -> None:
+    """What became of the episodes that were played again."""
+    print(f"{recording.steps:,} steps of {recording.episodes:,} episodes;", end=" ")
+    print(f"in {recording.no_expert:,} turns the expert knows no action")
+    if recording.changed:
+        print(f"{recording.changed} of {recording.episodes} episodes did not come out again as they had, and end there")
+    if recording.broken:
+        print(f"in {recording.broken} of {recording.episodes} episodes the browser failed, and they end there")

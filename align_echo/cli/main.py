@@ -22,6 +22,15 @@ from align_echo.cli.train import train
 from align_echo.errors import AlignEchoError
 from align_echo.models.local import close_local
 
+RENAMED = {
+    ("critic collect", "--guide"): "--judge",
+    ("critic evaluate", "--critic"): "--judge",
+    ("critic gui-steps", "--critic"): "--judge",
+    ("critic train", "--steps"): "--recording",
+    ("critic flywheel", "--critic"): "--critic-model",
+}
+"""Options by what they were called, with what they are called now: one option means one thing in every verb."""
+
 app = typer.Typer(
     name="align-echo",
     help="Find, prove and fix misalignments between agents and environments.",
@@ -64,7 +73,7 @@ def _status(arguments: Sequence[str] | None) -> int:
         status = app(args=arguments, prog_name="align-echo", standalone_mode=False)
         sys.stdout.flush()
     except typer.TyperException as error:
-        return _fail(error.format_message(), "; see align-echo --help")
+        return _fail(_renamed(error) or error.format_message(), "; see align-echo --help")
     except AlignEchoError as error:
         return _fail(str(error))
     except BrokenPipeError:
@@ -78,6 +87,14 @@ def _status(arguments: Sequence[str] | None) -> int:
     finally:
         close_local()
     return status if isinstance(status, int) else 0
+
+
+def _renamed(error: typer.TyperException) -> str:
+    """What to say to an option by its old name; empty for another error."""
+    option, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
+    verb = context.command_path.removeprefix("align-echo ") if context else ""
+    new = RENAMED.get((verb, str(option)))
+    return f"{option} of {verb} is called {new} now" if new else ""
 
 
 def _fail(message: str, hint: str = "") -> int:

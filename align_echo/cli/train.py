@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,14 +9,14 @@ import typer
 
 from align_echo.agents.players import MODEL_VARIABLE
 from align_echo.cli import options
-from align_echo.cli.console import new_folder, note, resumable
-from align_echo.errors import MissingExtraError, UsageError
+from align_echo.cli.console import note, resumable, run_folder
+from align_echo.errors import UsageError
+from align_echo.train.needs import require_training
 
 if TYPE_CHECKING:
     from align_echo.train.config import TrainConfig
     from align_echo.train.signals import Signals
 
-EXTRA_PACKAGES = ("torch", "transformers", "peft", "accelerate", "yaml")
 SHOWN = (
     *("policy/reward", "critic/reward", "policy/loss", "gain/all", "zero_variance_share", "policy/entropy", "log_w_t"),
 )
@@ -55,12 +54,10 @@ def train(
     if method == "list":
         _list_methods()
         return
-    if resume and out is None:
-        raise UsageError("--resume needs the folder to go on with: add --out DIR")
     changes = {"env": env, "model": model, "interface": interface, "steps": steps, "seed": seed}
     asked = {name: value for name, value in changes.items() if value is not None}
     found = _stored(out, asked) if out and resume and not method and not config else _config(method, config, asked)
-    folder = out or new_folder("train", found.env)
+    folder = run_folder(out, resume, "train", found.env)
     from align_echo.train.run import Run
 
     run = Run(found, folder, resume=resume)
@@ -73,12 +70,6 @@ def train(
             lambda step, figures: note(_held_out(step, figures)),
         )
     print(f"written: {summary} and the trained models beside it")
-
-
-def require_training() -> None:
-    """Raises `MissingExtraError` where packages that training needs are not installed."""
-    if any(find_spec(name) is None for name in EXTRA_PACKAGES):
-        raise MissingExtraError("training", "train")
 
 
 def _config(method: str | None, file: Path | None, changes: dict[str, Any]) -> TrainConfig:

@@ -5,7 +5,7 @@ equation 4 takes one, or what the verdicts and the agent's own log-probabilities
 one action there is nothing to choose, and it is judged only if it repeats one that changed nothing: a loop is then on
 record as such. Candidates are drawn at once and judged at once, where the models can. The reply
 that is taken stays as it was sampled, with its token ids, so that a conversation remains exact to the token. Left out:
-training the critic (`align_echo.flywheel`), and the rules (`selection.py`).
+training the critic (`align_echo.gaia`), and the rules (`selection.py`).
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from pydantic import BaseModel
 
 from align_echo.critic.labels import rule_for
 from align_echo.critic.scoring import read_calibration
-from align_echo.flywheel.collection import read_collection
-from align_echo.flywheel.opinions import read_opinions
-from align_echo.flywheel.trial import CEILING, State, right_of, states_of
+from align_echo.gaia.collection import read_collection
+from align_echo.gaia.figures import CEILING, State, right_of, states_of
+from align_echo.gaia.opinions import read_opinions
 from align_echo.intervals import RESAMPLES
 from align_echo.wrappers.catalogue import environment
 from benchmarks.flywheel.runs import CANDIDATES, critic_of

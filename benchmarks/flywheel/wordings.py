@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from align_echo.errors import AlignEchoError
-from align_echo.flywheel.trial import State
+from align_echo.gaia.figures import State
 from benchmarks.flywheel.report import judged_states
 from benchmarks.flywheel.runs import STUDIES
 

@@ -74,7 +74,7 @@ def critics(seed: int, home: Path) -> list[Job]:
 
 def trial(home: Path, seed: int) -> Job:
     """What the critic is worth in single steps."""
-    asked = ("critic", "evaluate", "--critic", str(_critic(home)), "--examples", str(home / "to-test"))
+    asked = ("critic", "evaluate", "--judge", str(_critic(home)), "--examples", str(home / "to-test"))
     return Job("trial", seed, home / "trial", (*asked, "--out", str(home / "trial")), ())
 
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from align_echo.critic.calibration import LabelledVerdict
-from align_echo.critic.vision import VisionScorer
 from align_echo.files import write_atomically
-from align_echo.flywheel.vision_fitting import ScreenExample
+from align_echo.gui.learning import ScreenExample
+from align_echo.gui.vision import VisionScorer
 from align_echo.wrappers.miniwob.env import MiniWoBEnv
 from align_echo.wrappers.miniwob.tasks import SEEDS
 from benchmarks.miniwob_critic.learn import evened, examples_of, learn, shares, verdicts

@@ -15,21 +15,21 @@ from typing import Any
 
 from align_echo.critic.calibration import LabelledVerdict, fit_temperature
 from align_echo.critic.scoring import Calibrated, write_calibration
-from align_echo.critic.vision import ScreenEncoder, VisionScorer, load_scorer
-from align_echo.critic.vision_tiny import Shape, tiny_vision
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.files import write_atomically
-from align_echo.flywheel.examples import is_held_out
-from align_echo.flywheel.screens import PREDICTIONS, Prediction, Proposed, read_predictions
-from align_echo.flywheel.vision_fitting import (
+from align_echo.gaia.examples import is_held_out
+from align_echo.gui.learning import (
     ScreenExample,
     VisionSettings,
     balanced,
-    fit,
+    learn_on_screens,
     screen_examples,
     verdicts_on,
 )
+from align_echo.gui.screens import PREDICTIONS, Prediction, Proposed, read_predictions
+from align_echo.gui.vision import ScreenEncoder, VisionScorer, load_scorer
+from align_echo.gui.vision_tiny import Shape, tiny_vision
 from align_echo.types import Frozen
 from align_echo.wrappers.gui.actions import Click, Point, action_type, parse, write
 from align_echo.wrappers.gui.steps import read_steps
@@ -103,7 +103,7 @@ def learn(folder: Path, train: Path, *, seed: int, epochs: int, explore: int) ->
         weights="full", lr=RATE, batch_size=8, at_once=8, epochs=epochs, seed=seed, save_every=10**6
     )
     model, encoder = tiny_vision(seed, SHAPE)
-    critic = fit(model, encoder, material, settings, folder / CHECKPOINTS)
+    critic = learn_on_screens(model, encoder, material, settings, folder / CHECKPOINTS)
     seconds = time.process_time() - started
     how = How(seed=seed, epochs=epochs, explored=explore, actions=len(material), seconds=seconds)
     return keep(folder, critic, encoder, held_out, how), how

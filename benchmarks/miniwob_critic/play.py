@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from align_echo.critic.screen_verdict import Screen
 from align_echo.critic.selection import by_critic
-from align_echo.critic.vision import VisionScorer
 from align_echo.errors import ReplyFormatError
-from align_echo.flywheel.recording import box_around
-from align_echo.flywheel.screens import Prediction, Proposed
+from align_echo.gui.recording import box_around
+from align_echo.gui.screen_verdict import Screen
+from align_echo.gui.screens import Prediction, Proposed
+from align_echo.gui.vision import VisionScorer
 from align_echo.intervals import Estimate, clustered_rate
 from align_echo.session import extend, start_view, take_turn
 from align_echo.wrappers.gui.actions import GuiAction, parse, write

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from align_echo.agents.novices.miniwob import Novice
-from align_echo.flywheel.recording import step_at
-from align_echo.flywheel.screens import PREDICTIONS, Prediction, write_predictions
+from align_echo.gui.recording import step_at
+from align_echo.gui.screens import PREDICTIONS, Prediction, write_predictions
 from align_echo.session import extend, start_view, take_turn
 from align_echo.types import AgentReply, AgentView
 from align_echo.wrappers.gui.actions import Click

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from align_echo.evaluate.comparison import Comparison
-from align_echo.flywheel.examples import read_examples
-from align_echo.flywheel.trial import Trial
+from align_echo.gaia.examples import read_examples
+from align_echo.gaia.figures import Trial
 from align_echo.models import Call
 from align_echo.types import ChoiceCounts, Trajectory
 from tests.align.endpoint import Endpoint, serve
@@ -101,12 +101,12 @@ def test_bad_input_is_one_line_and_nothing_written(case, run, endpoint):
 
 def test_agents_and_critics_at_endpoints_need_tell_no_probabilities(endpoint, run):
     at = ("--base-url", endpoint.url)
-    agent = ("--agent", "vanilla", "--model", "wavering", "--guide", "picky", "--candidates", "2")
+    agent = ("--agent", "vanilla", "--model", "wavering", "--judge", "picky", "--candidates", "2")
     status, _, err = run("critic", "collect", "--env", "alfworld", *agent, "--tasks", "1", *at, "--out", "made")
     assert status == 0, err
     rows = read_examples(Path("made"))
     assert {(one.action, one.sent, one.logprob) for one in rows} == {("look", False, None), ("inventory", True, None)}
-    status, out, err = run("critic", "evaluate", "--critic", "picky", "--examples", "made", *at, "--out", "trial")
+    status, out, err = run("critic", "evaluate", "--judge", "picky", "--examples", "made", *at, "--out", "trial")
     assert status == 0, err
     result = Trial.model_validate_json(Path("trial/summary.json").read_text())
     assert (result.critic.with_logit, result.critic.auroc, result.critic.unreadable) == (0, None, 0)
@@ -114,7 +114,7 @@ def test_agents_and_critics_at_endpoints_need_tell_no_probabilities(endpoint, ru
     assert "area under" not in out
     with serve({"mute": lambda request: "bananas"}) as other:
         for name, message in (("nobody", "is not there (404)"), ("mute", "mute said neither correct nor wrong of any")):
-            asked = ("--critic", name, "--base-url", other.url)
+            asked = ("--judge", name, "--base-url", other.url)
             status, out, err = run("critic", "evaluate", *asked, "--examples", "made", "--out", "none")
             assert (status, out) == (2, "")
             assert message in err

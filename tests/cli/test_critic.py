@@ -12,15 +12,15 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("datasets")
 
-from align_echo.cli.fit import Fitted
 from align_echo.cli.main import main
 from align_echo.critic.drawn import Drawn, read_drawn
 from align_echo.critic.scoring import read_calibration
-from align_echo.flywheel.baselines import TABLE
-from align_echo.flywheel.collection import Collected, read_collection
-from align_echo.flywheel.examples import Example, Said, is_held_out, read_examples, write_examples
-from align_echo.flywheel.trial import Trial
-from tests.flywheel.test_examples import example
+from align_echo.gaia.baselines import TABLE
+from align_echo.gaia.collection import Collected, read_collection
+from align_echo.gaia.examples import Example, Said, is_held_out, read_examples, write_examples
+from align_echo.gaia.figures import Trial
+from align_echo.gaia.fit.intuitive import Fitted
+from tests.gaia.test_examples import example
 from tests.holder import holder
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 from tests.play import source
@@ -90,14 +90,14 @@ def test_collect_train_evaluate_and_use_it(collection, run):
     fitted = Fitted.model_validate_json(Path("critic/summary.json").read_text())
     assert (fitted.rule, fitted.temperature, fitted.held_out, fitted.too_long) == ("nearer", 1.0, None, 0)
     status, out, err = run(
-        "critic", "evaluate", "--critic", "critic/critic", "--examples", collection, "--out", "trial"
+        "critic", "evaluate", "--judge", "critic/critic", "--examples", collection, "--out", "trial"
     )
     assert status == 0, err
     result = Trial.model_validate_json(Path("trial/summary.json").read_text())
     assert result.critic.n == result.critic.with_logit
     assert {one.candidates for one in result.curve} == {1, 2}
     assert "right action taken" in out
-    guided = [*COLLECT, "--candidates", "2", "--tasks", "1", "--guide", "critic/critic", "--out", "guided"]
+    guided = [*COLLECT, "--candidates", "2", "--tasks", "1", "--judge", "critic/critic", "--out", "guided"]
     status, out, err = run(*guided)
     assert status == 0, err
     assert "best of 2 at temperature 1.0 by" in err
@@ -164,7 +164,7 @@ def test_a_stopped_collection_goes_on_where_it_was(collection, run, stop_after_f
     assert status == 130
     assert "--resume --out run" in err
     assert not Path("run/summary.json").exists()
-    status, out, err = run("critic", "evaluate", "--critic", "pocket", "--examples", "run", "--out", "trial")
+    status, out, err = run("critic", "evaluate", "--judge", "pocket", "--examples", "run", "--out", "trial")
     assert (status, out) == (2, "")
     assert "no finished collection" in err
     status, _, err = run(*command, "--resume")
@@ -305,7 +305,7 @@ def test_a_wrong_value_is_told_by_where_it_comes_from(examples, model, run):
 
 def test_another_folder_than_that_of_a_critic_of_text_is_told_what_it_is(collection, model, run):
     pytest.importorskip("PIL")
-    from align_echo.critic.vision_tiny import tiny_vision
+    from align_echo.gui.vision_tiny import tiny_vision
 
     made = Path("run/critic")
     shutil.copytree(model, made)
@@ -317,7 +317,7 @@ def test_another_folder_than_that_of_a_critic_of_text_is_told_what_it_is(collect
         ("run", "no model can be loaded from run: name run/critic, which holds one"),
         ("./eyes", "eyes is a critic on screens: put it on trial with align-echo critic gui-steps"),
     ):
-        status, out, err = run("critic", "evaluate", "--critic", name, "--examples", collection, "--out", "trial")
+        status, out, err = run("critic", "evaluate", "--judge", name, "--examples", collection, "--out", "trial")
         assert (status, out, err.count("\n")) == (2, "", 1), err
         assert told in err
         assert not Path("trial").exists()
@@ -330,10 +330,10 @@ BAD = {
     "an agent without a model": ([*COLLECT[:4], "--agent", "expert"], "the agent expert asks no model"),
     "candidates that would be alike": ([*COLLECT, "--temperature", "0"], "--candidates 8 needs a --temperature"),
     "nothing to draw from": ([*COLLECT, "--top-p", "0"], "--top-p is above 0"),
-    "a guide of nothing": ([*COLLECT, "--candidates", "1", "--guide", "self"], "--guide needs candidates"),
-    "a script as a guide": ([*COLLECT, "--guide", "novice"], "can only play: name another with --guide"),
+    "a guide of nothing": ([*COLLECT, "--candidates", "1", "--judge", "self"], "--judge needs candidates"),
+    "a script as a guide": ([*COLLECT, "--judge", "novice"], "can only play: name another with --judge"),
     "a script as a critic": (
-        ["critic", "evaluate", "--critic", "novice", "--examples", "."],
+        ["critic", "evaluate", "--judge", "novice", "--examples", "."],
         "can only play: name another with --critic",
     ),
     "an unknown environment": (["critic", "collect", "--env", "chess"], "chess"),
@@ -350,7 +350,7 @@ BAD = {
     "a share of too few": (["critic", "train", "--examples", "E", "--held-out", "0.001"], "the tasks are too few"),
     "no learning rate": (["critic", "train", "--examples", "E", "--lr", "-1"], "lr: Input should be greater than 0"),
     "a model that cannot learn": (["critic", "train", "--examples", "E", "--model", "gpt"], "cannot be trained"),
-    "only examples": (["critic", "evaluate", "--critic", "pocket", "--examples", "E"], "no finished collection"),
+    "only examples": (["critic", "evaluate", "--judge", "pocket", "--examples", "E"], "no finished collection"),
 }
 
 
@@ -384,6 +384,6 @@ def test_a_collection_that_does_not_say_who_played_is_refused(collection, run, t
     shutil.copytree(collection, copy)
     for text in ("[]", '{"agent": "expert"}', "no json"):
         (copy / "config.json").write_text(text)
-        status, out, err = run("critic", "evaluate", "--critic", "pocket", "--examples", copy, "--out", "trial")
+        status, out, err = run("critic", "evaluate", "--judge", "pocket", "--examples", copy, "--out", "trial")
         assert (status, out, err.count("\n")) == (2, "", 1)
         assert "does not say which agent played" in err

@@ -14,8 +14,8 @@ pytest.importorskip("sklearn")
 pytest.importorskip("datasets")
 
 from align_echo.cli.main import main
-from align_echo.flywheel.opinions import EpisodeOpinions
-from align_echo.flywheel.trial import Trial
+from align_echo.gaia.figures import Trial
+from align_echo.gaia.opinions import EpisodeOpinions
 from align_echo.jsonl import JsonlFile
 from align_echo.types import Trajectory
 from tests.align.endpoint import Endpoint, Status, serve
@@ -64,7 +64,7 @@ def evaluate(endpoint, collection, run, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "k")
 
     def call(critic: str, *more: object) -> tuple[int, str, str]:
-        command = ("critic", "evaluate", "--critic", critic, "--examples", collection, "--base-url", endpoint.url)
+        command = ("critic", "evaluate", "--judge", critic, "--examples", collection, "--base-url", endpoint.url)
         found: tuple[int, str, str] = run(*command, *more)
         return found
 
@@ -180,7 +180,7 @@ def test_the_best_of_several_by_a_critic_that_reasons(endpoint, run, monkeypatch
 
 
 PLAY = ("evaluate", "--env", "alfworld", "--model", "pocket", "--temperature", "1")
-RATE = ("critic", "evaluate", "--critic", "x", "--examples", ".")
+RATE = ("critic", "evaluate", "--judge", "x", "--examples", ".")
 BAD = {
     "votes of one word": ((*RATE, "--votes", "2"), "add --reasoning"),
     "reasons about nothing": ((*PLAY, "--reasoning"), "--reasoning needs candidates to choose from"),

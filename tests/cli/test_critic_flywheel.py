@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("datasets")
 
-from align_echo.cli.flywheel import Flywheel, apart
-from align_echo.flywheel.examples import read_examples
+from align_echo.gaia.examples import read_examples
+from align_echo.gaia.flywheel import Flywheel, apart
 from align_echo.wrappers.catalogue import environment
 
 FLYWHEEL = [
@@ -70,7 +70,7 @@ BAD = {
     "weights that are none": (["--weights", "some"], "--weights: Input should be 'lora' or 'full'"),
     "a rate that is none": (["--lr", "-1"], "--lr: Input should be greater than 0"),
     "a share that is none": (["--held-out", "7"], "at least 0 and below 1, not 7.0"),
-    "a critic that is none": (["--critic", "nowhere"], "'nowhere' cannot be trained"),
+    "a critic that is none": (["--critic-model", "nowhere"], "'nowhere' cannot be trained"),
     "a rule that is not the environment's": (["--rule", "continues"], "choose expert or nearer"),
     "settings that are no text": (["--config", "noise.yaml"], "noise.yaml"),
     "an agent without a model": (["--agent", "expert"], "the agent expert asks no model"),

@@ -13,8 +13,8 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("datasets")
 
-from align_echo.cli.fit import Fitted
 from align_echo.critic.reasoned_verdict import Judgement, judge
+from align_echo.gaia.fit.intuitive import Fitted
 from align_echo.models import load_model
 from align_echo.prompts import prompt_hash
 from align_echo.types import ChatModel, Message
@@ -101,7 +101,7 @@ def test_what_it_was_taught_by_stays_the_same(examples, model, run, monkeypatch)
     def changed(name: str) -> str:
         return "another" if name == "critic/reason" else prompt_hash(name)
 
-    monkeypatch.setattr("align_echo.cli.fit_folder.prompt_hash", changed)
+    monkeypatch.setattr("align_echo.gaia.fit.folder.prompt_hash", changed)
     status, _, err = run(*train(examples, model, "--held-out", "0", "--resume"))
     assert (status, err.count("\n")) == (2, 1)
     assert "critic was started with prompt.critic/reason = " in err

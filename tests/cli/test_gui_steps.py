@@ -14,13 +14,13 @@ pytest.importorskip("PIL")
 
 from transformers.utils import logging as transformers_logging
 
-from align_echo.cli.fit_screens import FittedOnScreens
 from align_echo.critic.scoring import read_calibration
-from align_echo.critic.screen_verdict import Screen
 from align_echo.critic.selection import Judged
-from align_echo.critic.vision import VisionScorer
-from align_echo.critic.vision_tiny import tiny_vision
-from align_echo.flywheel.screens import ScreenTrial
+from align_echo.gui.fit import FittedOnScreens
+from align_echo.gui.screen_verdict import Screen
+from align_echo.gui.screens import ScreenTrial
+from align_echo.gui.vision import VisionScorer
+from align_echo.gui.vision_tiny import tiny_vision
 from benchmarks.vision_critic import dataset
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 
@@ -38,7 +38,7 @@ def settings(tmp_path_factory) -> Path:
 
 
 def train(folder: Path, settings: Path, *more: object) -> list[object]:
-    return ["critic", "train", "--steps", folder, "--config", settings, "--held-out", "0.3", "--out", "made", *more]
+    return ["critic", "train", "--recording", folder, "--config", settings, "--held-out", "0.3", "--out", "made", *more]
 
 
 def one_line(error: str) -> bool:
@@ -56,7 +56,7 @@ def test_train_and_put_on_trial(folder, settings, run):
     assert (calibrated.temperature, calibrated.n) == (fitted.temperature, fitted.held_out.n)
     assert "accuracy" in out
 
-    status, out, err = run("critic", "gui-steps", folder, "--critic", "made/critic", "--out", "trial")
+    status, out, err = run("critic", "gui-steps", folder, "--judge", "made/critic", "--out", "trial")
     assert status == 0, err
     trial = ScreenTrial.model_validate_json(Path("trial/summary.json").read_text())
     assert trial.critic is not None
@@ -133,7 +133,7 @@ def test_a_trial_that_was_stopped_asks_only_about_what_is_left_and_comes_to_the_
     monkeypatch.setattr(VisionScorer, "score", counted)
     show: Callable[[], None] = transformers_logging.enable_progress_bar
     show()
-    command = ["critic", "gui-steps", folder, "--critic", critic, "--seed", 3]
+    command = ["critic", "gui-steps", folder, "--judge", critic, "--seed", 3]
     status, _, err = run(*command, "--out", "whole")
     assert status == 0, err
     assert len(asked) == 30
@@ -144,7 +144,7 @@ def test_a_trial_that_was_stopped_asks_only_about_what_is_left_and_comes_to_the_
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("align_echo.cli.gui_steps.note", stop)
+        patch.setattr("align_echo.gui.trial.note", stop)
         status, _, err = run(*command, "--out", "trial")
     assert (status, one_line(err)) == (130, True), err
     assert not Path("trial/summary.json").exists()
@@ -187,7 +187,7 @@ def test_predictions_that_are_named_twice_count_once_and_hostile_ones_are_no_act
 
 
 def test_predictions_are_scored_without_a_critic_and_without_a_model(folder, run, monkeypatch):
-    monkeypatch.setattr("align_echo.cli.gui_steps.require_training", lambda: pytest.fail("torch is not needed"))
+    monkeypatch.setattr("align_echo.gui.trial.require_training", lambda: pytest.fail("torch is not needed"))
     lines = (folder / "predictions.jsonl").read_text().splitlines()
     worse = [json.loads(line) | {"candidates": ["I do not know", json.loads(line)["candidates"][0]]} for line in lines]
     Path("worse.jsonl").write_text("".join(json.dumps(one) + "\n" for one in worse))
@@ -208,20 +208,20 @@ def test_what_cannot_be_used_is_refused_in_one_line_and_leaves_nothing(folder, s
     (tmp_path / "wrong.jsonl").write_text(json.dumps(wrong) + "\n")
     for arguments, said in (
         (["critic", "train"], "give --examples"),
-        (["critic", "train", "--steps", folder, "--examples", "x"], "give --examples"),
+        (["critic", "train", "--recording", folder, "--examples", "x"], "give --examples"),
         (["critic", "train", "--examples", "x", "--predictions", "x"], "give --examples"),
-        (["critic", "train", "--steps", folder, "--rule", "expert"], "give --examples"),
-        (["critic", "train", "--steps", tmp_path], "there is no"),
-        (["critic", "train", "--steps", folder, "--model", "blind"], "sees no screens"),
-        (["critic", "train", "--steps", folder, "--model", "gpt-5"], "cannot be trained: name tiny-vl"),
-        (["critic", "train", "--steps", folder, "--model", "./a/b"], "there is no folder ./a/b: name tiny-vl"),
-        (["critic", "train", "--steps", folder, "--model", "pocket"], "the pocket model sees no screens: name tiny-vl"),
-        (["critic", "train", "--steps", folder, "--predictions", "wrong.jsonl"], "learns from both"),
-        (["critic", "train", "--steps", folder, "--held-out", "0.001"], "too few to hold"),
-        (["critic", "train", "--steps", folder, "--held-out", "1"], "below 1"),
+        (["critic", "train", "--recording", folder, "--rule", "expert"], "give --examples"),
+        (["critic", "train", "--recording", tmp_path], "there is no"),
+        (["critic", "train", "--recording", folder, "--model", "blind"], "sees no screens"),
+        (["critic", "train", "--recording", folder, "--model", "gpt-5"], "cannot be trained: name tiny-vl"),
+        (["critic", "train", "--recording", folder, "--model", "./a/b"], "there is no folder ./a/b: name tiny-vl"),
+        (["critic", "train", "--recording", folder, "--model", "pocket"], "the pocket model sees no screens"),
+        (["critic", "train", "--recording", folder, "--predictions", "wrong.jsonl"], "learns from both"),
+        (["critic", "train", "--recording", folder, "--held-out", "0.001"], "too few to hold"),
+        (["critic", "train", "--recording", folder, "--held-out", "1"], "below 1"),
         (["critic", "gui-steps", folder, "--predictions", "none.jsonl"], "lacks 30 of 30 steps"),
-        (["critic", "gui-steps", folder, "--critic", "nowhere"], "is no folder"),
-        (["critic", "gui-steps", folder, "--critic", "blind"], "sees no screens"),
+        (["critic", "gui-steps", folder, "--judge", "nowhere"], "is no folder"),
+        (["critic", "gui-steps", folder, "--judge", "blind"], "sees no screens"),
     ):
         status, _, err = run(*arguments, "--out", "new")
         assert (status, one_line(err)) == (2, True), err

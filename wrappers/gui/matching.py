@@ -9,7 +9,7 @@
 GAIA (paper 3, section 4.1) measures as OS-Atlas (Wu et al., ICLR 2025) does, whose published scripts give the details:
 the distance is Euclidean, x and y each as a share of the screen; texts are alike by the F1 of their sets of words. They
 know no boxes, and on AndroidControl they compare a text by its first word alone; here it is the whole text. Left out:
-figures over steps (`align_echo.flywheel.screens`).
+figures over steps (`align_echo.gui.screens`).
 """
 
 from __future__ import annotations

@@ -1,0 +1,192 @@
+"""Collecting for a critic: tasks are played with several candidates a turn, all are labelled, examples are written.
+
+Left out: what the folder holds (`collection.py`), and learning from it (`fit`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from align_echo.agents.conversation import ChatAgent
+from align_echo.agents.players import Player, about, build_agent, details_of, require_expert, workers_for
+from align_echo.agents.privileged import EXPERT
+from align_echo.agents.spec import AgentSetting
+from align_echo.critic.best_of import BestOf
+from align_echo.critic.labels import rules_of
+from align_echo.critic.led import Led
+from align_echo.critic.selection import CRITIC, FIRST
+from align_echo.errors import UsageError
+from align_echo.evaluate.cast import Models, build_player, config_of
+from align_echo.evaluate.comparison import BASELINE
+from align_echo.evaluate.folder import EvaluationFolder, check_folder
+from align_echo.evaluate.plan import SELF, Plan, Truncation, refuse_script
+from align_echo.evaluate.playing import play_part
+from align_echo.gaia.collection import PART, Collected, finish, label_all
+from align_echo.gaia.examples import require_parquet
+from align_echo.models.names import is_local
+from align_echo.progress import SILENT, Progress
+from align_echo.session import try_reset
+from align_echo.types import Agent
+from align_echo.wrappers.environment import EnvironmentSpec
+
+TOP_K, TOP_P = 30, 0.8
+"""GAIA's (paper 3, section 4.1)."""
+
+States = Literal["agent", "expert", "mixed"]
+"""Whose actions are carried out: the candidates that are sent, or the expert's, as in GAIA's datasets; or those of
+either in half of the episodes.
+"""
+
+OWN = {"expert": 0.0, "mixed": 0.5}
+"""Share of the episodes that the agent plays alone, where an expert leads."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How candidates are drawn; `judge` names the critic that takes one of them, "self" the agent's own model, None for
+    the first.
+
+    `top_k` and `top_p` None are the paper's for a local model; at an endpoint they are its own.
+    """
+
+    candidates: int
+    temperature: float
+    top_k: int | None
+    top_p: float | None
+    judge: str | None
+    states: States = "agent"
+
+    def truncation(self, model: str | None) -> Truncation | None:
+        """What a model of a name draws from; None for all."""
+        asked = self.top_k is not None or self.top_p is not None
+        if not asked and (model is None or not is_local(model)):
+            return None
+        return Truncation(TOP_K if self.top_k is None else self.top_k, TOP_P if self.top_p is None else self.top_p)
+
+    def judged_by(self, player: Player) -> str | None:
+        """The name of the model that judges candidates, as `choose_judge` gives it. Raises `UsageError` for what cannot
+        be drawn or judged so.
+        """
+        if not player.agent.asks_model:
+            raise UsageError(f"the agent {player.agent.name} asks no model and cannot draw: name another with --agent")
+        if not math.isfinite(self.temperature) or (self.candidates > 1 and self.temperature == 0):
+            raise UsageError(f"--candidates {self.candidates} needs a --temperature above 0, not {self.temperature}")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise UsageError(f"--top-p is above 0 and at most 1 (off), not {self.top_p}")
+        if self.judge is None:
+            return None
+        if self.candidates == 1:
+            raise UsageError("--judge needs candidates to take from: --candidates above 1")
+        refuse_script("--judge", player.model if self.judge == SELF else self.judge)
+        return None if self.judge in (SELF, player.model) else self.judge
+
+
+def plan_collection(
+    spec: EnvironmentSpec,
+    player: Player,
+    drawing: Drawing,
+    *,
+    split: str,
+    task_ids: Sequence[str],
+    samples: int = 1,
+    interface: str = "none",
+    base_url: str | None = None,
+    seed: int = 0,
+    workers: int | None = None,
+    data_root: Path | None = None,
+) -> Plan:
+    """What is played to collect from tasks of a split. Raises `UsageError` for what cannot be drawn, judged or labelled
+    so, `MissingExtraError` where the extra for examples is not installed, `InterfaceError`.
+    """
+    require_parquet()
+    spec.check_split(split)
+    if drawing.states in OWN:
+        require_expert(spec, split, task_ids, data_root)
+    return Plan(
+        spec=spec,
+        split=split,
+        interface=interface,
+        variants={BASELINE: spec.interface(interface)},
+        task_ids=list(task_ids),
+        player=player,
+        base_url=base_url,
+        seed=seed,
+        workers=workers or workers_for(player),
+        data_root=data_root,
+        temperature=drawing.temperature,
+        samples=samples,
+        best_of=drawing.candidates,
+        judge=drawing.judged_by(player),
+        pick=CRITIC if drawing.judge else FIRST,
+        truncation=drawing.truncation(player.model),
+    )
+
+
+def collect(
+    plan: Plan,
+    drawing: Drawing,
+    path: Path,
+    *,
+    resume: bool = False,
+    number: int = 1,
+    progress: Progress = SILENT,
+) -> Collected:
+    """Play a plan, label and write a collection; what the folder has is not made again. `number` is the round of a
+    flywheel.
+
+    Raises as `evaluate.playing.play`.
+    """
+    agent = build_player(plan, Models(plan, path))
+    if not isinstance(agent, BestOf | ChatAgent):
+        raise UsageError(f"the agent {plan.player.agent.name} asks no model: candidates are a chat model's replies")
+    config = {
+        **config_of(plan, agent),
+        "command": "critic collect",
+        "top_k": plan.truncation.top_k if plan.truncation else None,
+        "top_p": plan.truncation.top_p if plan.truncation else None,
+        "states": drawing.states,
+        "round": number,
+    }
+    check_folder(path, config, resume=resume)
+    try_reset(plan.spec, plan.task_ids[0], split=plan.split, data_root=plan.data_root)
+    folder = EvaluationFolder(path, config, resume=resume)
+    progress.say(about(plan.player, details_of(agent)))
+    (interface,) = plan.variants.values()
+    played = play_part(
+        plan,
+        _led(plan, drawing, agent),
+        interface,
+        plan.episodes,
+        part=PART,
+        title="episodes",
+        folder=folder,
+        progress=progress,
+    )
+    labelled = label_all(
+        lambda: plan.spec.make(plan.split, interface=interface, data_root=plan.data_root),
+        played,
+        path,
+        rules=rules_of(plan.spec),
+        on_episode=lambda episode: progress.status(f"labelling the candidates: episode {episode} of {len(played)}"),
+    )
+    return finish(
+        played,
+        labelled,
+        (agent.agent if isinstance(agent, BestOf) else agent).conversation,
+        path,
+        action_format=plan.spec.action_format,
+        weights=agent.describe().get("weights.agent", ""),
+        number=number,
+    )
+
+
+def _led(plan: Plan, drawing: Drawing, agent: BestOf | ChatAgent) -> Agent:
+    """The agent itself, or behind an expert whose actions are carried out."""
+    if drawing.states not in OWN:
+        return agent
+    expert = build_agent(EXPERT, AgentSetting(plan.spec, plan.split, plan.data_root, plan.seed))
+    return Led(agent, expert, own=OWN[drawing.states])

@@ -1,0 +1,187 @@
+"""A collection: episodes whose candidates are all on record, their labels, and the examples made of both.
+
+    config.json, trajectories/played.jsonl    as an evaluation's folder has them (`evaluate/folder.py`)
+    labels.jsonl                              one `LabelledEpisode` a line, appended as each is labelled
+    examples.parquet                          distinct actions as `Example` rows
+    summary.json                              `Collected`, written last
+
+Left out: playing (`collect.py`), and learning (`fit`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import get_args
+
+import gymnasium as gym
+from pydantic import Field
+
+from align_echo.critic.drawn import Drawn
+from align_echo.critic.labels import Rule
+from align_echo.errors import MissingDataError, UsageError
+from align_echo.faults import fault_text, faults_by_source
+from align_echo.files import write_atomically
+from align_echo.gaia.examples import FILE, deduplicated, write_examples
+from align_echo.gaia.labelling import (
+    Conversation,
+    LabelledEpisode,
+    candidates_of,
+    examples_of,
+    label_episode,
+    proposed,
+)
+from align_echo.intervals import Estimate, scored, success_rate
+from align_echo.jsonl import JsonlFile
+from align_echo.reading import json_object
+from align_echo.trouble import Conduct, conduct_of
+from align_echo.types import Frozen, Trajectory
+
+PART = "played"
+LABELS = "labels.jsonl"
+
+
+class Shares(Frozen):
+    """How many distinct actions a rule calls correct and wrong, and of how many it cannot tell."""
+
+    correct: int
+    wrong: int
+    unknown: int
+
+
+class Collected(Frozen):
+    """What was collected. `examples` are distinct actions in distinct conversations, `proposed` those with repetitions
+    in other episodes; `labels` is by rule, `conduct` is the interface's. In `unlabelled` turns with candidates the
+    engine broke twice, or the episode did not come out again as it had: they have no examples.
+    """
+
+    environment: str
+    split: str
+    agent: str
+    tasks: int
+    episodes: int
+    faults: int
+    faults_by_source: dict[str, int] = Field(default_factory=dict)
+    conduct: Conduct = Conduct()
+    success_rate: Estimate
+    turns: int
+    candidates: int
+    unlabelled: int
+    proposed: int
+    examples: int
+    exploring: int
+    labels: dict[str, Shares]
+
+
+def label_all(
+    make_env: Callable[[], gym.Env[str, str]],
+    played: Sequence[Trajectory],
+    folder: Path,
+    *,
+    rules: Sequence[Rule],
+    on_episode: Callable[[int], None] = lambda number: None,
+) -> list[LabelledEpisode]:
+    """The labels of all episodes without a fault by these rules, in order; those that the folder has are not made anew.
+
+    `on_episode` is told the number of each one that is labelled, from 1.
+    """
+    file = JsonlFile(folder / LABELS)
+    known = {(one.task_id, one.sample): one for one in file.read(LabelledEpisode)}
+    found: list[LabelledEpisode] = []
+    env = make_env()
+    try:
+        for number, one in enumerate(scored(played), start=1):
+            labelled = known.get((one.task_id, one.sample))
+            if labelled is None or not labelled.belongs_to(one):
+                on_episode(number)
+                labelled = label_episode(env, one, rules)
+                file.append(labelled)
+            found.append(labelled)
+    finally:
+        env.close()
+    return found
+
+
+def finish(
+    played: Sequence[Trajectory],
+    labelled: Sequence[LabelledEpisode],
+    conversation: Conversation,
+    folder: Path,
+    *,
+    action_format: str,
+    weights: str,
+    number: int = 1,
+) -> Collected:
+    """Write the examples and the summary. Raises `UsageError` if no episode was played to its end."""
+    done = scored(played)
+    if not done:
+        fault = next((fault_text(one.fault) for one in played if one.fault is not None), "none was played")
+        raise UsageError(f"all {len(played)} episodes broke, so there is nothing to learn from; the first: {fault}")
+    made = [
+        example
+        for one, labels in zip(done, labelled, strict=True)
+        for example in examples_of(
+            one, labels, conversation, action_format=action_format, weights=weights, number=number
+        )
+    ]
+    distinct = deduplicated(made)
+    write_examples(distinct, folder / FILE)
+    steps = [step for one in done for step in one.steps]
+    collected = Collected(
+        environment=done[0].environment,
+        split=done[0].split,
+        agent=done[0].agent,
+        tasks=len({one.task_id for one in done}),
+        episodes=len(done),
+        faults=len(played) - len(done),
+        faults_by_source=faults_by_source(played),
+        conduct=conduct_of(done),
+        success_rate=success_rate(done),
+        turns=len(steps),
+        candidates=sum(len(candidates_of(step)) for step in steps),
+        unlabelled=sum(
+            bool(proposed(step)) and not found
+            for one, labels in zip(done, labelled, strict=True)
+            for step, found in zip(one.steps, labels.turns, strict=True)
+        ),
+        proposed=len(made),
+        examples=len(distinct),
+        exploring=sum(one.explores for one in distinct),
+        labels={rule: _shares([one.label(rule) for one in distinct]) for rule in get_args(Rule)},
+    )
+    write_atomically(folder / "summary.json", collected.model_dump_json(indent=2) + "\n")
+    return collected
+
+
+def _shares(labels: Sequence[str | None]) -> Shares:
+    counts = Counter(labels)
+    return Shares(correct=counts["correct"], wrong=counts["wrong"], unknown=counts[None])
+
+
+def drawn_of(folder: Path) -> Drawn | None:
+    """How the candidates of a collection were drawn; None where its folder does not say."""
+    config = json_object(folder / "config.json") or {}
+    details, top_k, top_p = config.get("agent_details"), config.get("top_k"), config.get("top_p")
+    if top_k is None and config.get("base_url") is None:
+        top_k, top_p = 0, 1.0
+    try:
+        return Drawn(temperature=float(details["temperature"]), top_k=top_k, top_p=top_p)  # type: ignore[index]
+    except (TypeError, KeyError, ValueError):
+        return None
+
+
+def read_collection(folder: Path) -> tuple[list[Trajectory], list[LabelledEpisode]]:
+    """The episodes without a fault and their labels, in the same order.
+
+    Raises `MissingDataError` for a part of a collection, `UsageError` for files that are damaged.
+    """
+    if not (folder / "summary.json").is_file() or not (folder / LABELS).is_file():
+        raise MissingDataError(f"{folder} holds no finished collection: run align-echo critic collect --out {folder}")
+    played = scored(JsonlFile(folder / "trajectories" / f"{PART}.jsonl").read(Trajectory))
+    known = {(one.task_id, one.sample): one for one in JsonlFile(folder / LABELS).read(LabelledEpisode)}
+    pairs = [(one, known.get((one.task_id, one.sample))) for one in played]
+    found = [labels for one, labels in pairs if labels is not None and labels.belongs_to(one)]
+    if not found or len(found) < len(played):
+        raise MissingDataError(f"{folder} lacks labels of episodes: go on with align-echo critic collect --resume")
+    return played, found

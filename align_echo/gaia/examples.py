@@ -1,0 +1,245 @@
+"""What critics of actions learn from: proposed actions with what they were proposed in and their labels, as Parquet.
+
+One row is one distinct action in one conversation. Rows of several collections are put together without duplicates,
+divided by task, so that no task is learned from and tested on, and balanced between correct and wrong: by leaving some
+out (GAIA, paper 3, section 3.1), or by how much each counts within its state. Left out: proposing and labelling
+(`labelling.py`), and learning (`fit`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from align_echo.critic.labels import Rule
+from align_echo.critic.verdict import VERDICTS, Verdict
+from align_echo.dice import Dice
+from align_echo.errors import MissingDataError, MissingExtraError, UsageError
+from align_echo.types import Frozen, Message
+
+FILE = "examples.parquet"
+Balance = Literal["dropped", "weighed"]
+"""How as much comes from correct as from wrong actions: some of the class that has more are dropped, or each counts by
+`even_weights`.
+"""
+BUCKETS = 2**32
+
+
+class Said(Frozen):
+    """One message of a conversation, without token ids: critics of another model read it too."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class Labels(Frozen):
+    """Of one action by each rule, None where a rule cannot tell or is not the environment's; `explores` is True for a
+    look into what was not looked into.
+    """
+
+    expert: Verdict | None = None
+    nearer: Verdict | None = None
+    continues: Verdict | None = None
+    explores: bool = False
+
+    def label(self, rule: Rule) -> Verdict | None:
+        """The label by a rule."""
+        return {"expert": self.expert, "nearer": self.nearer, "continues": self.continues}[rule]
+
+
+class Example(Labels):
+    """One proposed action. `messages` is what the agent had read and said before it, `turn` counts from 0.
+
+    It was drawn in `drawn` of the candidates of its turn; `logprob` is the sum of the agent's own log-probabilities of
+    the first such reply, `sent` whether the action was carried out. `round` is that of the flywheel, from 1;
+    `p_correct` what the critic that guided the round said of it, None where none did.
+    """
+
+    environment: str
+    split: str
+    task_id: str
+    task_type: str
+    sample: int
+    turn: int
+    messages: tuple[Said, ...]
+    action: str
+    action_type: str
+    drawn: int
+    logprob: float | None
+    sent: bool
+    agent: str
+    weights: str
+    round: int
+    p_correct: float | None
+
+    @property
+    def key(self) -> str:
+        """The same for the same action in the same conversation: SHA-256 in hex."""
+        return hashlib.sha256(json.dumps([*self._state, self.action]).encode()).hexdigest()
+
+    @property
+    def state(self) -> str:
+        """The same for the same conversation: SHA-256 in hex."""
+        return hashlib.sha256(json.dumps(self._state).encode()).hexdigest()
+
+    @property
+    def conversation(self) -> list[Message]:
+        """The messages for a chat model."""
+        return [Message(role=one.role, content=one.content) for one in self.messages]
+
+    @property
+    def _state(self) -> list[Any]:
+        return [self.environment, [[one.role, one.content] for one in self.messages]]
+
+
+def deduplicated(examples: Iterable[Example]) -> list[Example]:
+    """The first of those that are the same action in the same conversation; it was drawn as often as all together."""
+    found: dict[str, Example] = {}
+    for one in examples:
+        same = found.get(one.key)
+        found[one.key] = one if same is None else same.model_copy(update={"drawn": same.drawn + one.drawn})
+    return list(found.values())
+
+
+def held_out(examples: Sequence[Example], share: float, *, seed: int = 0) -> tuple[list[Example], list[Example]]:
+    """(to learn from, to test on): about `share` of the tasks are tested on, with all that belongs to them.
+
+    Whether a task is tested on depends on its id and the seed alone, so that it stays so when more is collected.
+    Raises `UsageError` unless 0 <= share < 1.
+    """
+    check_share(share)
+    tested = {task for task in {one.task_id for one in examples} if is_held_out(task, share, seed=seed)}
+    learned = [one for one in examples if one.task_id not in tested]
+    return learned, [one for one in examples if one.task_id in tested]
+
+
+def check_share(share: float) -> None:
+    """Raises `UsageError` for what is no share of tasks to hold out."""
+    if not 0 <= share < 1:
+        raise UsageError(f"the share of tasks that are held out is at least 0 and below 1, not {share}")
+
+
+def is_held_out(task: str, share: float, *, seed: int = 0) -> bool:
+    """Whether a task is tested on: by its name and the seed alone, true for about `share` of all names."""
+    digest = hashlib.blake2b(f"{seed} {task}".encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big") / BUCKETS < share
+
+
+def balanced(examples: Sequence[Example], rule: Rule, *, seed: int = 0) -> list[Example]:
+    """As many correct as wrong ones by a rule, in the order given: of the class that has more, some drawn at random.
+
+    What the rule cannot tell is left out. Raises `UsageError` where a class has none.
+    """
+    kept = set(balanced_places([one.label(rule) for one in examples], seed=seed))
+    if not kept:
+        labels = {one.label(rule) for one in examples}
+        missing = " and ".join(label for label in VERDICTS if label not in labels)
+        raise UsageError(f"no action is {missing} by the rule {rule!r}: collect more, or take another rule")
+    return [one for place, one in enumerate(examples) if place in kept]
+
+
+def balanced_places(labels: Sequence[Verdict | None], *, seed: int = 0) -> list[int]:
+    """Which labels are kept so that as many are "correct" as "wrong", in order: none where a class has none."""
+    by_label = {label: [place for place, one in enumerate(labels) if one == label] for label in VERDICTS}
+    count = min(len(places) for places in by_label.values())
+    return sorted(place for places in by_label.values() for place in Dice(f"balance {seed}").shuffled(places)[:count])
+
+
+def even_weights(examples: Sequence[Example], rule: Rule) -> list[float]:
+    """What each example counts: in every state the correct ones together as much as the wrong ones, and a state as much
+    as it has examples, so that the mean of a state is 1. States without both count nothing, as best-of-N has no choice
+    there; nor does what the rule cannot tell.
+    """
+    kinds = [(one.state, one.label(rule)) for one in examples]
+    counts = Counter(kinds)
+    found = []
+    for state, label in kinds:
+        both = [counts[state, side] for side in VERDICTS]
+        found.append(sum(both) / (2 * counts[state, label]) if label is not None and all(both) else 0.0)
+    return found
+
+
+def check_both(labels: Collection[Verdict | None], longest: int) -> None:
+    """Raises `UsageError` if the actions whose conversations fit into `longest` tokens are not both right and wrong."""
+    missing = [label for label in VERDICTS if label not in labels]
+    if missing:
+        about = f" about a {missing[0]} action" if len(missing) == 1 else ""
+        raise UsageError(f"no conversation{about} fits into {longest} tokens: set `longest`, or take another model")
+
+
+# ---------------------------------------------------------------- Parquet
+
+
+def write_examples(examples: Sequence[Example], file: Path) -> None:
+    """A Parquet file with the fields of `Example` as columns; it appears whole or not at all.
+
+    Raises `MissingExtraError` without `datasets`, `UsageError` for no example.
+    """
+    if not examples:
+        raise UsageError(f"there is no example to write to {file}")
+    datasets = _datasets()
+    table = datasets.Dataset.from_list([one.model_dump(mode="json") for one in examples], features=_features(datasets))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    beside = file.with_name(f".{file.name}.partial")
+    table.to_parquet(str(beside))
+    beside.replace(file)
+
+
+def examples_file(path: Path) -> Path:
+    """A Parquet file, or the one in a collection's folder. Raises `MissingDataError` if there is none."""
+    file = path / FILE if path.is_dir() else path
+    if not file.is_file():
+        raise MissingDataError(f"there are no examples in {path}: first run align-echo critic collect --out {path}")
+    return file
+
+
+def read_examples(path: Path) -> list[Example]:
+    """The examples of a Parquet file, or of the one in a collection's folder.
+
+    Raises `MissingDataError` if there is none, `UsageError` for a file of another kind, `MissingExtraError`.
+    """
+    file = examples_file(path)
+    datasets = _datasets()
+    try:
+        with tempfile.TemporaryDirectory() as cache:
+            table = datasets.Dataset.from_parquet(str(file), keep_in_memory=True, cache_dir=cache)
+            return [Example.model_validate(row) for row in table]
+    except (ValidationError, ValueError, OSError, datasets.exceptions.DatasetsError) as error:
+        raise UsageError(f"{file} holds no examples of actions: {type(error).__name__}") from error
+
+
+def require_parquet() -> None:
+    """Raises `MissingExtraError` where the package that reads and writes Parquet is not installed."""
+    if find_spec("datasets") is None:
+        raise MissingExtraError("examples as Parquet", "train")
+
+
+def _datasets() -> Any:
+    try:
+        import datasets
+    except ImportError as error:
+        raise MissingExtraError("examples as Parquet", "train") from error
+    datasets.disable_progress_bars()
+    return datasets
+
+
+def _features(datasets: Any) -> Any:
+    """The columns, so that one in which all is None has a type as well."""
+    text, number, real, flag = (datasets.Value(kind) for kind in ("string", "int64", "float64", "bool"))
+    kinds = {
+        **dict.fromkeys(("environment", "split", "task_id", "task_type", "action", "action_type"), text),
+        **dict.fromkeys(("expert", "nearer", "continues", "agent", "weights"), text),
+        **dict.fromkeys(("sample", "turn", "drawn", "round"), number),
+        **dict.fromkeys(("logprob", "p_correct"), real),
+        **dict.fromkeys(("sent", "explores"), flag),
+        "messages": [{"role": text, "content": text}],
+    }
+    return datasets.Features({name: kinds[name] for name in Example.model_fields})

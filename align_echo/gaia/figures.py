@@ -1,0 +1,189 @@
+"""A critic on trial: its verdicts on labelled actions, and what best-of-N under it would have sent in the same states.
+
+Every rule of selection chooses among the first n of the same candidates, so that rules and numbers of candidates are
+compared state by state. A step succeeds if the action taken is right; GAIA (paper 3, figure 4) sets that against
+pass@N, what a critic that never errs would reach. Left out: playing on under a critic, where states are no longer the
+same (`align-echo evaluate --best-of`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from align_echo.critic.calibration import CriticReport, LabelledVerdict, action_type, report
+from align_echo.critic.labels import Rule
+from align_echo.critic.scoring import probability
+from align_echo.critic.selection import RULES, CandidateSet, Judged, SelectionRule
+from align_echo.critic.verdict import Verdict
+from align_echo.dice import Dice
+from align_echo.errors import UsageError
+from align_echo.gaia.labelling import LabelledEpisode, candidates_of, proposed
+from align_echo.intervals import Estimate, Floats, bootstrap
+from align_echo.types import Candidate, Frozen, Trajectory
+
+Flags = npt.NDArray[np.bool_]
+
+CEILING: Final = "pass"
+"""In the place of a rule: pass@N."""
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """What a critic says of an action: its verdict (None: neither word), and its logit (None: no probabilities)."""
+
+    verdict: Verdict | None
+    logit: float | None = None
+
+    def judged(self, temperature: float) -> Judged:
+        """What a rule of selection sees of it."""
+        return Judged(self.verdict, None if self.logit is None else probability(self.logit, temperature))
+
+
+@dataclass(frozen=True)
+class State:
+    """A moment with candidates. `labels` are those of the actions that have one, `opinions` the critic's."""
+
+    task: str
+    candidates: tuple[Candidate, ...]
+    labels: Mapping[str, Verdict]
+    opinions: Mapping[str, Opinion]
+
+
+class Success(Frozen):
+    """Of the states, in how many a right action is taken of the first `n` candidates: percent, over tasks.
+
+    `rule` names one of `selection.RULES`, or "pass" for pass@n. `gain` is over the first candidate alone, in points.
+    """
+
+    rule: str
+    candidates: int
+    success: Estimate
+    gain: Estimate
+
+
+class Trial(Frozen):
+    """A critic on the candidates of `states`, each of which has a label for every action, and what it is worth in
+    selection: by rule and number of candidates, up to the most that all states have.
+    """
+
+    label_rule: Rule
+    critic: CriticReport
+    states: int
+    curve: tuple[Success, ...]
+
+
+def states_of(
+    played: Sequence[Trajectory],
+    labelled: Sequence[LabelledEpisode],
+    opinions: Sequence[Mapping[str, Opinion]],
+    rule: Rule,
+) -> list[State]:
+    """The states of episodes in which all actions have a label; `opinions` are by turn, over all episodes in order.
+
+    A state in which no reply held an action is one as well: no rule can take a right one there.
+    """
+    by_turn = iter(opinions)
+    found = []
+    for trajectory, labels in zip(played, labelled, strict=True):
+        for step, actions in zip(trajectory.steps, labels.turns, strict=True):
+            said = next(by_turn)
+            known = {one.action: label for one in actions if (label := one.label(rule)) is not None}
+            none = bool(candidates_of(step)) and not proposed(step)
+            if none or (known and len(known) == len(actions)):
+                found.append(State(trajectory.task_id, candidates_of(step), known, said))
+    return found
+
+
+def measured(states: Sequence[State], rule: Rule, *, temperature: float = 1.0, seed: int = 0) -> Trial:
+    """The report and the curve. Raises `UsageError` where there is no state to look at."""
+    if not any(state.labels for state in states):
+        raise UsageError(f"no state has candidates that are all labelled by the rule {rule!r}")
+    rows = [
+        LabelledVerdict(state.task, action_type(action), label, said.verdict, said.logit)
+        for state in states
+        for action, label in state.labels.items()
+        if (said := state.opinions.get(action)) is not None
+    ]
+    return Trial(
+        label_rule=rule,
+        critic=report(rows, temperature, seed=seed),
+        states=len(states),
+        curve=tuple(curve(states, temperature=temperature, seed=seed)),
+    )
+
+
+def curve(states: Sequence[State], *, temperature: float = 1.0, seed: int = 0) -> list[Success]:
+    """Every rule at every number of candidates that all states have, one after the other."""
+    most = min(len(state.candidates) for state in states)
+    rules = ["critic", "placebo", "random", "majority"]
+    if all(one.logprob is not None for state in states for one in state.candidates if one.action is not None):
+        rules.append("logprob")
+        if all(one.logit is not None for state in states for one in state.opinions.values()):
+            rules.append("tilted")
+    single = right_of(states, "first", 1)
+    return [
+        _success(rule, n, states, right_of(states, rule, n, temperature=temperature, seed=seed), single, seed)
+        for n in range(1, most + 1)
+        for rule in (*rules, CEILING)
+    ]
+
+
+def right_of(
+    states: Sequence[State], rule: str, n: int, *, temperature: float = 1.0, seed: int = 0
+) -> Flags:
+    """Whether in each state [S] the action is right that a rule takes of the first n; for `CEILING`, whether any is."""
+    if rule == CEILING:
+        return np.asarray([any(_is_right(state, one) for one in _actions(state, n)) for state in states])
+    by = RULES.get(rule)
+    return np.asarray([_is_right(state, _taken(by, state, n, temperature, seed)) for state in states])
+
+
+def picked(
+    rule: SelectionRule,
+    actions: Sequence[str | None],
+    opinions: Mapping[str, Opinion],
+    *,
+    temperature: float,
+    dice: Dice,
+    logprobs: Sequence[Sequence[float] | None] = (),
+) -> int:
+    """Which candidate a rule takes. `opinions` are what a rule goes by that needs a judge, `logprobs` one that needs
+    log-probabilities. Raises `UsageError` as the rules in `selection.py`.
+    """
+    said = opinions if rule.needs_judge else {}
+    judged = {action: one.judged(temperature) for action, one in said.items()}
+    return rule.take(CandidateSet(actions, dice, judged, logprobs))
+
+
+def _taken(rule: SelectionRule, state: State, n: int, temperature: float, seed: int) -> str | None:
+    actions = _actions(state, n)
+    dice = Dice(f"{seed} {state.task} {actions}")
+    logprobs = [None if one.logprob is None else [one.logprob] for one in state.candidates[:n]]
+    return actions[picked(rule, actions, state.opinions, temperature=temperature, dice=dice, logprobs=logprobs)]
+
+
+def _actions(state: State, n: int) -> list[str | None]:
+    return [one.action for one in state.candidates[:n]]
+
+
+def _is_right(state: State, action: str | None) -> bool:
+    return action is not None and state.labels.get(action) == "correct"
+
+
+def _success(rule: str, n: int, states: Sequence[State], right_S: Flags, single_S: Flags, seed: int) -> Success:
+    places = {task: place for place, task in enumerate(dict.fromkeys(state.task for state in states))}
+    task_S = np.asarray([places[state.task] for state in states])
+
+    def by_task(values_S: Flags) -> Floats:
+        return np.bincount(task_S, weights=values_S.astype(np.float64), minlength=len(places)).astype(np.float64)
+
+    every_S = np.ones(len(states), dtype=np.bool_)
+    sums = {"right": by_task(right_S), "single": by_task(single_S), "states": by_task(every_S)}
+    success = bootstrap(sums, lambda of: 100 * of["right"] / of["states"], seed=seed)
+    gain = bootstrap(sums, lambda of: 100 * (of["right"] - of["single"]) / of["states"], seed=seed)
+    return Success(rule=rule, candidates=n, success=success, gain=gain)

@@ -1,0 +1,205 @@
+"""Training a critic of one word: collections in, a calibrated critic out.
+
+Left out: the folder (`folder.py`), the course of the training (`calibrated.py`), how a critic learns (`learning.py`),
+critics that reason (`reasoning.py`), and what a critic is worth in selection (`gaia/trial.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from align_echo.critic.calibration import CriticReport, LabelledVerdict
+from align_echo.critic.drawn import Drawn, write_drawn
+from align_echo.critic.labels import Rule
+from align_echo.critic.verdict import VERDICTS, Verdict
+from align_echo.files import write_atomically
+from align_echo.gaia.baselines import Compared, compared
+from align_echo.gaia.examples import Example, check_both
+from align_echo.gaia.fit.calibrated import fit_calibrated
+from align_echo.gaia.fit.folder import asked_of, check_folder, open_folder, read_settings
+from align_echo.gaia.lessons import Lessons, lessons_of
+from align_echo.gaia.presets import preset_file, preset_for, presets
+from align_echo.models.names import POCKET
+from align_echo.progress import SILENT, Progress
+from align_echo.train.needs import require_training
+from align_echo.types import Frozen
+
+if TYPE_CHECKING:
+    from align_echo.gaia.fit.learning import Asked, FitSettings
+    from align_echo.gaia.fit.trainer import Telling
+    from align_echo.models.local.encoding import ChatEncoder
+
+
+class Fitted(Frozen):
+    """A critic that was trained: how many actions of how many `tasks` it learned from, and how it does on `held_out`
+    tasks, None without any. `too_long` actions were left out of both, as the conversation does not fit, and `one_sided`
+    ones were not learned from, as states were weighed and theirs are all right or all wrong.
+
+    Held-out actions are half right and half wrong, and the temperature was fitted on them: that the report calls the
+    critic honest at that temperature is no news. `baselines` judge the same actions without reading.
+    """
+
+    rule: Rule
+    learned_from: int
+    tasks: int
+    too_long: int
+    temperature: float
+    held_out: CriticReport | None
+    one_sided: int = 0
+    baselines: dict[str, Compared] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Material:
+    """A model with its encoder, what it learns from, and what it is tested on with `ids` [M][T] of each question."""
+
+    source: str
+    settings: FitSettings
+    rule: Rule
+    model: Any
+    encoder: ChatEncoder
+    asked: Asked
+    tasks: int
+    tested: list[Example]
+    ids: list[tuple[int, ...]]
+    too_long: int
+    drawn: tuple[Drawn, ...]
+
+    def fit(self, checkpoints: Path, *, resume: bool, telling: Telling) -> Any:
+        import torch
+
+        from align_echo.gaia.fit.learning import learn
+
+        model = self.model.to("cuda" if torch.cuda.is_available() else "cpu")
+        asked = self.asked.questions
+        return learn(model, self.encoder, asked, self.settings, checkpoints, resume=resume, callbacks=[telling])
+
+    def unjudged(self) -> list[LabelledVerdict]:
+        return [
+            LabelledVerdict(example.task_id, example.action_type, example.label(self.rule) or "wrong", None)
+            for example in self.tested
+        ]
+
+    def verdicts(self, critic: Any) -> list[tuple[Verdict | None, float]]:
+        from align_echo.gaia.fit.learning import read_verdicts
+
+        tokens = self.settings.tokens_per_tree
+        return read_verdicts(critic, self.encoder, self.ids, tokens_per_tree=tokens, device=critic.device)
+
+    def save(self, critic: Any, folder: Path) -> None:
+        save_critic(critic, self.source, folder)
+        write_drawn(self.drawn, folder)
+
+
+def settings_of(source: str, config: Path | None, changes: Mapping[str, object]) -> FitSettings:
+    """The settings of a preset by name, or of the one for a model of that size with what a YAML file says; with these
+    changes. Raises `UsageError` for a file that is not there, and for settings that are wrong.
+    """
+    from align_echo.gaia.fit.learning import FitSettings
+    from align_echo.train.estimate import parameters_of
+
+    by_name = str(config) in presets()
+    base = str(config) if by_name else preset_for(parameters_of(source))
+    return read_settings(FitSettings, None if by_name else config, changes, base=preset_file(base))
+
+
+def fit(
+    collections: Sequence[Path],
+    path: Path,
+    *,
+    model: str = POCKET,
+    rule: Rule | None = None,
+    settings: FitSettings | None = None,
+    share: float = 0.1,
+    resume: bool = False,
+    progress: Progress = SILENT,
+) -> Fitted:
+    """Train and calibrate a critic on collections; with `share` 0 of the tasks held out it stays uncalibrated. Without
+    `settings` they are those for a model of that size, without a `rule` it is the environments' default.
+
+    Raises `UsageError` for examples that cannot be learned from, and then leaves the folder as it was.
+    """
+    require_training()
+    from align_echo.train.crew import source_of
+
+    source = source_of(model)
+    chosen = settings or settings_of(source, None, {})
+    lessons = lessons_of(collections, share, rule, seed=chosen.seed, balance=chosen.balance)
+    asked = asked_of(lessons, model, source, share, ["critic/verdict"], chosen)
+    check_folder(path, asked, resume=resume)
+    material = _prepare(source, chosen, lessons)
+    lock = open_folder(path, asked, resume=resume)
+    _say_what_it_learns_from(material, lessons, progress)
+    temperature, held_out, rows = fit_calibrated(path, material, chosen, progress)
+    fitted = Fitted(
+        rule=lessons.rule,
+        learned_from=len(material.asked.questions),
+        tasks=material.tasks,
+        too_long=material.too_long,
+        temperature=temperature,
+        held_out=held_out,
+        one_sided=material.asked.one_sided,
+        baselines=compared(
+            lessons.learned, material.tested, [row.verdict for row in rows], lessons.rule, seed=chosen.seed
+        ),
+    )
+    write_atomically(path / "summary.json", fitted.model_dump_json(indent=2) + "\n")
+    lock.close()
+    return fitted
+
+
+def _say_what_it_learns_from(material: _Material, lessons: Lessons, progress: Progress) -> None:
+    counts = f"{len(material.ids):,} held out, {material.too_long:,} too long"
+    if material.asked.one_sided:
+        counts += f", {material.asked.one_sided:,} of states whose actions are all right or all wrong"
+    questions = len(material.asked.questions)
+    progress.say(f"learning from {questions:,} actions by the rule {lessons.rule!r}; {counts}")
+
+
+def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
+    """Everything in tokens. Raises `UsageError` where no right or no wrong action fits."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from align_echo.gaia.fit.learning import question_ids, questions
+    from align_echo.models.local.loading import encoder_of, files_of
+    from align_echo.models.local.weights import read_model, without_bars
+
+    without_bars()
+    encoder = encoder_of(source)
+    model: Any = files_of(source, lambda: read_model(AutoModelForCausalLM, source, torch.float32))
+    context = int(getattr(model.config, "max_position_embeddings", 0) or settings.longest)
+    longest = min(settings.longest, context)
+    learned, tested = lessons.learned, lessons.tested
+    asked = questions(learned, encoder, lessons.rule, longest=longest, balance=settings.balance)
+    fitting = [(example, ids) for example in tested if len(ids := question_ids(example, encoder)) <= longest]
+    check_both({VERDICTS[question.target] for question in asked.questions}, longest)
+    if tested:
+        check_both({example.label(lessons.rule) for example, _ in fitting}, longest)
+    return _Material(
+        source=source,
+        settings=settings,
+        rule=lessons.rule,
+        model=model,
+        encoder=encoder,
+        asked=asked,
+        tasks=len({question.task for question in asked.questions}),
+        tested=[example for example, _ in fitting],
+        ids=[ids for _, ids in fitting],
+        too_long=asked.too_long + len(tested) - len(fitting),
+        drawn=lessons.drawn,
+    )
+
+
+def save_critic(learner: Any, source: str, folder: Path) -> None:
+    """Write the critic with its tokenizer."""
+    from transformers import AutoTokenizer
+
+    learner.config.use_cache = True
+    learner.save_pretrained(str(folder))
+    AutoTokenizer.from_pretrained(source).save_pretrained(str(folder))

@@ -1,0 +1,211 @@
+"""A causal language model becomes an intuitive critic: cross-entropy on one token (GAIA, paper 3, section 3.2).
+
+What is learned from is the agent's conversation with the question about an action, and of the answer the one token that
+tells "correct" from "wrong". All actions of an episode are computed as one tree (`train/trees.py`), so that what was
+read before them is read once. Left out: the trainer (`trainer.py`), where examples come from (`gaia/collection.py`),
+and how good the critic is (`gaia/trial.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import PeftModel
+from pydantic import Field
+from transformers import PreTrainedModel, TrainerCallback
+
+from align_echo.critic.labels import Rule
+from align_echo.critic.verdict import VERDICTS, Verdict, verdict_messages
+from align_echo.dice import Dice
+from align_echo.errors import UsageError
+from align_echo.gaia.examples import Balance, Example, even_weights
+from align_echo.gaia.fit.trainer import LearningSettings, Part, VerdictTrainer, learner_of
+from align_echo.models.local.chat import first_differing
+from align_echo.models.local.encoding import ChatEncoder
+from align_echo.train.tree_attention import blocks, over_trees
+from align_echo.train.trees import Tree, trees
+
+SAME = 1e-3
+"""By how much a logit may change when conversations are computed as a tree."""
+
+
+class FitSettings(LearningSettings):
+    """Of critics that read. A step learns from whole episodes, of which it takes as many as give it `batch_size`
+    examples (the paper: 16, of any episodes). `tokens_per_tree` bounds what is in memory at once; `longest` is the
+    longest conversation in tokens that is learned from. `balance` "dropped" is the paper's; "weighed" learns from every
+    action of states that have right and wrong ones, and so to tell candidates apart rather than states.
+    """
+
+    batch_size: int = Field(default=64, ge=1)
+    tokens_per_tree: int = Field(default=6000, ge=1)
+    longest: int = Field(default=4096, ge=1)
+    balance: Balance = "dropped"
+
+
+@dataclass(frozen=True)
+class Question:
+    """An example in tokens: `ids` [T] end before the verdict, which `target` is the number of in `VERDICTS`. `task` is
+    what it is of, `weight` what it counts.
+    """
+
+    ids: tuple[int, ...]
+    target: int
+    task: str
+    episode: str
+    weight: float = 1.0
+
+
+def question_ids(example: Example, encoder: ChatEncoder) -> tuple[int, ...]:
+    """The conversation and the question about the action, up to where the verdicts begin to differ [T]."""
+    start, _ = verdict_tokens(encoder)
+    return encoder.opening(verdict_messages(example.conversation, example.action)) + start
+
+
+def verdict_tokens(encoder: ChatEncoder) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The ids that both verdicts begin with, and the one in which each first differs. Raises `UsageError` if none."""
+    return first_differing([encoder.plain(word) for word in VERDICTS], VERDICTS)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is learned from, and how many actions are not: `too_long`, and `one_sided`, those of states of which all
+    actions are right or all are wrong, where states are weighed.
+    """
+
+    questions: list[Question]
+    too_long: int
+    one_sided: int
+
+
+def questions(
+    examples: Sequence[Example], encoder: ChatEncoder, rule: Rule, *, longest: int, balance: Balance = "dropped"
+) -> Asked:
+    """Those of the examples that the rule labels, that are not too long and that count.
+
+    Raises `UsageError` where nothing counts.
+    """
+    known = [(one, label) for one in examples if (label := one.label(rule)) is not None]
+    short = [(one, label, ids) for one, label in known if len(ids := question_ids(one, encoder)) <= longest]
+    weights = even_weights([one for one, _, _ in short], rule) if balance == "weighed" else [1.0] * len(short)
+    if short and not any(weights):
+        raise UsageError("no state has right and wrong actions to weigh: collect with more --candidates")
+    found = [
+        Question(ids, VERDICTS.index(label), one.task_id, f"{one.task_id} {one.sample} {one.round}", weight)
+        for (one, label, ids), weight in zip(short, weights, strict=True)
+        if weight
+    ]
+    return Asked(found, too_long=len(known) - len(short), one_sided=len(short) - len(found))
+
+
+def steps(asked: Sequence[Question], settings: FitSettings) -> list[list[int]]:
+    """Which questions each step of an epoch learns from, for all epochs: whole episodes, in an order by the seed."""
+    by_episode: dict[str, list[int]] = {}
+    for place, one in enumerate(asked):
+        by_episode.setdefault(one.episode, []).append(place)
+    made: list[list[int]] = []
+    for epoch in range(settings.epochs):
+        step: list[int] = []
+        for episode in Dice(f"fit {settings.seed} {epoch}").shuffled(sorted(by_episode)):
+            step += by_episode[episode]
+            if len(step) >= settings.batch_size:
+                made.append(step)
+                step = []
+        made += [step] if step else []
+    return made
+
+
+def tree_logits(model: Any, one: Tree, device: torch.device) -> torch.Tensor:
+    """What the model says after each conversation of the tree [R, V], in the order of `one.rows`, with gradient.
+
+    The model has to be `over_trees`.
+    """
+    logits: torch.Tensor = model(
+        input_ids=torch.tensor(one.ids, device=device)[None],
+        position_ids=torch.tensor(one.positions, device=device)[None],
+        logits_to_keep=torch.tensor(one.last, device=device),
+        use_cache=False,
+        tree_blocks=blocks(torch.tensor(one.ends, device=device), _dtype(model)),
+    ).logits[0]
+    return logits
+
+
+def _dtype(model: Any) -> torch.dtype:
+    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+        return torch.get_autocast_dtype("cuda" if torch.is_autocast_enabled("cuda") else "cpu")
+    found: torch.dtype = model.dtype
+    return found
+
+
+@torch.no_grad()
+def check_trees(model: Any, ids_T: Sequence[int], device: torch.device) -> None:
+    """Raise `UsageError` if the model makes something else of conversations as a tree than of each alone.
+
+    So do models with a sliding window or a recurrent state. Tried on conversations made of the ids given: those of the
+    longest one, as a window that is wider than what is read does no harm.
+    """
+    half = len(ids_T) // 2
+    tried = [tuple(ids_T), tuple(ids_T[:half]), (*ids_T[:half], *reversed(ids_T[half:]))]
+    one = trees(tried, most_tokens=sum(map(len, tried)))[0]
+    each = [torch.tensor(tried[row], device=device) for row in one.rows]
+    alone = torch.stack([model(input_ids=ids[None], logits_to_keep=1, use_cache=False).logits[0, -1] for ids in each])
+    with over_trees(model):
+        together = tree_logits(model, one, device)
+    if not torch.allclose(together.float(), alone.float(), atol=SAME, rtol=SAME):
+        raise UsageError(f"{type(model).__name__} cannot read conversations as a tree: its attention is not standard")
+
+
+def learn(
+    model: PreTrainedModel,
+    encoder: ChatEncoder,
+    asked: Sequence[Question],
+    settings: FitSettings,
+    folder: Path,
+    *,
+    resume: bool = False,
+    callbacks: Iterable[TrainerCallback] = (),
+) -> PreTrainedModel | PeftModel:
+    """Train, checkpoints in `folder`; the model that learned, with its adapter where it has one. `resume` goes on from
+    the last checkpoint. Raises `UsageError` if there is nothing to learn from, or the model cannot learn so.
+    """
+    if not asked:
+        raise UsageError("there is no labelled action to learn from")
+    model.config.use_cache = False
+    check_trees(model, max((one.ids for one in asked), key=len), model.device)
+    learner = learner_of(model, settings)
+    words = verdict_tokens(encoder)[1]
+
+    def parts(step: Sequence[Question]) -> Iterator[Part]:
+        for one in trees([question.ids for question in step], most_tokens=settings.tokens_per_tree):
+            targets = [words[step[row].target] for row in one.rows]
+            weights = [step[row].weight for row in one.rows]
+            yield Part(partial(tree_logits, one=one, device=learner.device), targets, weights)
+
+    made = [[asked[place] for place in step] for step in steps(asked, settings)]
+    trainer = VerdictTrainer(learner, made, parts, settings, folder, callbacks)
+    with over_trees(learner):
+        learned: PreTrainedModel | PeftModel = trainer.learned(resume=resume)
+    return learned
+
+
+@torch.no_grad()
+def read_verdicts(
+    model: Any, encoder: ChatEncoder, asked: Sequence[Sequence[int]], *, tokens_per_tree: int, device: torch.device
+) -> list[tuple[Verdict | None, float]]:
+    """For the ids of each question, in order, the verdict that is its likeliest next token (None: it is neither), and
+    the logit log P(correct) - log P(wrong).
+    """
+    words = verdict_tokens(encoder)[1]
+    found: dict[int, tuple[Verdict | None, float]] = {}
+    with over_trees(model):
+        for one in trees(asked, most_tokens=tokens_per_tree):
+            logits_RV = tree_logits(model, one, device).float()
+            likeliest = logits_RV.argmax(dim=-1).tolist()
+            between = (logits_RV[:, words[0]] - logits_RV[:, words[1]]).tolist()
+            for row, token, logit in zip(one.rows, likeliest, between, strict=True):
+                found[row] = (VERDICTS[words.index(token)] if token in words else None, logit)
+    return [found[row] for row in range(len(asked))]

@@ -1,0 +1,169 @@
+"""Training a critic that reasons: collections in, a critic that writes a reason and then judges out.
+
+The folder is that of `folder.py`, with `warm/` and `signals.jsonl` (a step of GRPO each). Left out: how the critic
+learns (`reasoning_steps.py`), and probabilities: such a critic has no temperature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from align_echo.critic.calibration import LabelledVerdict, report
+from align_echo.critic.drawn import write_drawn
+from align_echo.critic.labels import Rule
+from align_echo.critic.reasoning import AT_ONCE, Reasoner
+from align_echo.files import write_atomically
+from align_echo.gaia.examples import Example, check_both
+from align_echo.gaia.fit.folder import (
+    SIGNALS,
+    WARM,
+    asked_of,
+    beside,
+    check_finite,
+    check_folder,
+    open_folder,
+    put_in_place,
+)
+from align_echo.gaia.fit.intuitive import Fitted, save_critic
+from align_echo.gaia.lessons import Lessons, lessons_of
+from align_echo.models.names import POCKET
+from align_echo.progress import SILENT, Progress
+from align_echo.train.needs import require_training
+
+if TYPE_CHECKING:
+    from align_echo.gaia.fit.reasoning_steps import ReasoningSettings
+    from align_echo.train.crew import Crew
+    from align_echo.train.signals import Signals
+
+SHOWN = 5
+"""Every so many steps a line."""
+
+
+def fit_reasoning(
+    collections: Sequence[Path],
+    path: Path,
+    *,
+    model: str = POCKET,
+    rule: Rule | None = None,
+    settings: ReasoningSettings | None = None,
+    share: float = 0.1,
+    resume: bool = False,
+    progress: Progress = SILENT,
+) -> Fitted:
+    """Train a reasoning critic on collections, of whose tasks a `share` is held out. Raises `UsageError` as `fit` does,
+    and then leaves the folder as it was.
+    """
+    require_training()
+    from align_echo.gaia.fit.reasoning_steps import (
+        ReasoningSettings,
+        crew_config,
+        fitting_examples,
+        imitated,
+        labelled,
+    )
+    from align_echo.train.crew import gather, source_of
+
+    settings = settings or ReasoningSettings()
+    source = source_of(model)
+    lessons = lessons_of(collections, share, rule, seed=settings.seed)
+    asked = asked_of(lessons, model, source, share, ["critic/reasoned_verdict", "critic/reason"], settings)
+    check_folder(path, asked, resume=resume)
+    crew = gather(crew_config(model, settings))
+    try:
+        critic = crew.models["critic"]
+        longest = min(settings.longest, critic.engine.context)
+        room = {"longest": longest, "reply_tokens": settings.reply_tokens}
+        learned = fitting_examples(lessons.learned, critic.encoder, **room)
+        tested = fitting_examples(lessons.tested, critic.encoder, **room)
+        check_both({example.label(lessons.rule) for example in learned}, longest)
+        if lessons.tested:
+            check_both({example.label(lessons.rule) for example in tested}, longest)
+        imitated(labelled(learned, lessons.rule), critic.encoder, settings)
+        lock = open_folder(path, asked, resume=resume)
+        held_out = f"{len(tested):,} held out"
+        progress.say(f"learning from {len(learned):,} actions by the rule {lessons.rule!r}; {held_out}")
+        _learn(path, crew, learned, lessons.rule, settings, progress)
+        too_long = len(lessons.learned) + len(lessons.tested) - len(learned) - len(tested)
+        fitted = _finish(path, crew, source, settings, lessons, learned, tested, too_long)
+        lock.close()
+    finally:
+        crew.close()
+    return fitted
+
+
+def _learn(
+    path: Path,
+    crew: Crew,
+    learned: Sequence[Example],
+    rule: Rule,
+    settings: ReasoningSettings,
+    progress: Progress,
+) -> None:
+    from align_echo.gaia.fit.reasoning_steps import learn_to_reason
+    from align_echo.runs import CHECKPOINTS, newest_checkpoint, step_of
+    from align_echo.train.run_folder import append, keep_before
+
+    keep_before(path / SIGNALS, step_of(newest_checkpoint(path / CHECKPOINTS)))
+
+    def told(step: int, signals: Signals) -> None:
+        append(path / SIGNALS, {"step": step, **signals})
+        if (step + 1) % SHOWN == 0:
+            unread = f"{signals.get('count/unread_verdicts', 0):g} unread of {signals['rows']:g}"
+            progress.say(f"step {step + 1}/{settings.steps}: reward {signals.get('critic/reward', 0):.3f}, {unread}")
+
+    def warmed(step: int, signals: Signals) -> None:
+        if (step + 1) % SHOWN == 0:
+            progress.say(f"warm start, step {step + 1}: loss {signals.get('critic/loss', 0):.3f}")
+
+    learn_to_reason(
+        crew,
+        learned,
+        rule,
+        settings,
+        path / CHECKPOINTS,
+        warm=path / WARM,
+        watch=told,
+        watch_warm=warmed,
+    )
+
+
+def _finish(
+    path: Path,
+    crew: Crew,
+    source: str,
+    settings: ReasoningSettings,
+    lessons: Lessons,
+    learned: Sequence[Example],
+    tested: Sequence[Example],
+    too_long: int,
+) -> Fitted:
+    reasoner = Reasoner(crew.models["critic"], max_tokens=settings.reply_tokens)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        scored = pool.map(lambda example: reasoner.score(example.conversation, [example.action]), tested)
+        said = [score for (score,) in scored]
+    rows = [
+        LabelledVerdict(example.task_id, example.action_type, example.label(lessons.rule) or "wrong", score.verdict)
+        for example, score in zip(tested, said, strict=True)
+    ]
+    folder = beside(path)
+    learner: Any = crew.backbone.activate("critic")
+    if settings.weights == "lora":
+        crew.backbone.save("critic", folder / "adapter")
+        learner = learner.merge_and_unload(adapter_names=["critic"])
+    check_finite(learner)
+    save_critic(learner, source, folder)
+    write_drawn(lessons.drawn, folder)
+    put_in_place(folder)
+    fitted = Fitted(
+        rule=lessons.rule,
+        learned_from=len(learned),
+        tasks=len({example.task_id for example in learned}),
+        too_long=too_long,
+        temperature=1.0,
+        held_out=report(rows, 1.0, seed=settings.seed) if rows else None,
+    )
+    write_atomically(path / "summary.json", fitted.model_dump_json(indent=2) + "\n")
+    return fitted

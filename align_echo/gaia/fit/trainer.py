@@ -1,0 +1,152 @@
+"""How a critic of one word learns, whatever it reads: cross-entropy on the token that tells "correct" from "wrong".
+
+On `transformers.Trainer` and PEFT: checkpoints, resume and devices are theirs. Left out: what a step is made of, for
+text (`learning.py`) and for screens (`gui/learning.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from peft import get_peft_model
+from pydantic import Field
+from torch.utils.data import Dataset
+from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerCallback
+
+from align_echo.models.local.weights import without_bars
+from align_echo.train.arguments import arguments_of
+from align_echo.train.backbone import name_layers_in_order
+from align_echo.train.config import Lora
+from align_echo.train.crew import lora_of
+from align_echo.train.method import Section
+
+MOST_BETWEEN = 50
+"""Steps between checkpoints, where none is asked for."""
+
+
+class LearningSettings(Section):
+    """What every training of a critic decides: GAIA's settings are the defaults. LoRA on all linear layers, or with
+    `weights` "full" all weights; AdamW, a rate that rises over the share `warmup` of the steps and falls linearly.
+    There is a checkpoint every `save_every` steps; None for four in the whole course, or one every 50 steps.
+    """
+
+    weights: Literal["lora", "full"] = "lora"
+    rank: int = Field(default=8, ge=1)
+    alpha: int = Field(default=32, ge=1)
+    lr: float = Field(default=1e-4, gt=0)
+    warmup: float = Field(default=0.05, ge=0, lt=1)
+    weight_decay: float = Field(default=0.0, ge=0)
+    epochs: int = Field(default=1, ge=1)
+    batch_size: int = Field(default=16, ge=1)
+    bf16: bool = False
+    seed: int = 0
+    save_every: int | None = Field(default=None, ge=1)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some questions of a step, computed at once: `logits` gives what a model says after each [R, V], with gradient,
+    and `words` [R] are the tokens that it should have said. `weights` [R] are what each counts, about 1 on average.
+    """
+
+    logits: Callable[[Any], torch.Tensor]
+    words: list[int]
+    weights: list[float]
+
+
+def learner_of(model: PreTrainedModel, settings: LearningSettings) -> Any:
+    """The model with a fresh adapter on all linear layers, or the model itself where all weights learn."""
+    if settings.weights == "full":
+        return model
+    torch.manual_seed(settings.seed)
+    return name_layers_in_order(get_peft_model(model, lora_of(Lora(rank=settings.rank, alpha=settings.alpha))))
+
+
+class VerdictTrainer(Trainer):
+    """The weighted mean cross-entropy of a step's verdicts over the whole vocabulary, part by part."""
+
+    def __init__(
+        self,
+        learner: Any,
+        made: Sequence[Sequence[Any]],
+        parts: Callable[[Sequence[Any]], Iterator[Part]],
+        settings: LearningSettings,
+        folder: Path,
+        callbacks: Iterable[TrainerCallback],
+    ) -> None:
+        """`made` holds the questions of each step, which `parts` divides; checkpoints go to `folder`."""
+        without_bars()
+        arguments = arguments_of(
+            folder,
+            steps=len(made),
+            lr=settings.lr,
+            schedule="linear",
+            warmup=settings.warmup,
+            weight_decay=settings.weight_decay,
+            bf16=settings.bf16,
+            seed=settings.seed,
+            log_every=10,
+            save_every=settings.save_every or max(1, min(MOST_BETWEEN, len(made) // 4)),
+        )
+        super().__init__(
+            model=learner, args=arguments, train_dataset=_Steps(made), data_collator=_only, callbacks=list(callbacks)
+        )
+        self.remove_callback(PrinterCallback)
+        self._learner, self._parts = learner, parts
+
+    def learned(self, *, resume: bool) -> Any:
+        """The model when it has learned, with its adapter where it has one; `resume` goes on from the last checkpoint.
+        """
+        self.train(resume_from_checkpoint=resume or None)
+        self._learner.eval()
+        return self._learner
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
+        """Accumulate the gradient of one step; its loss, detached."""
+        step = inputs["step"]
+        device = self.args.device
+        total = torch.zeros((), device=device)
+        model.train()
+        for one in self._parts(step):
+            target_R = torch.tensor(one.words, device=device)
+            weight_R = torch.tensor(one.weights, device=device)
+            with self.compute_loss_context_manager():
+                logits_RV = one.logits(model).float()
+                losses_R = torch.nn.functional.cross_entropy(logits_RV, target_R, reduction="none")
+            loss = (weight_R * losses_R).sum() / len(step)
+            self.accelerator.backward(loss)
+            total += loss.detach()
+        return total
+
+
+class _Steps(Dataset[Sequence[Any]]):
+    """Ready steps."""
+
+    def __init__(self, made: Sequence[Sequence[Any]]) -> None:
+        self._made = made
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def __getitem__(self, number: int) -> Sequence[Any]:
+        return self._made[number]
+
+
+def _only(items: list[Sequence[Any]]) -> dict[str, Sequence[Any]]:
+    return {"step": items[0]}
+
+
+class Telling(TrainerCallback):
+    """Tells the loss, whenever it is logged, in one line."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        """Called by the trainer."""
+        if logs and "loss" in logs:
+            self._say(f"step {state.global_step}/{state.max_steps}: loss {float(logs['loss']):.3f}")

@@ -1,0 +1,143 @@
+"""Every candidate of an episode gets its labels: the episode is played again, and the oracle is asked in each state.
+
+From an episode and its labels come the examples that critics learn from (`examples.py`) and the choices that rules of
+selection are compared on (`figures.py`). Left out: what is right (`align_echo.critic.labels`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import gymnasium as gym
+
+from align_echo.critic.calibration import action_type
+from align_echo.critic.labels import Rule, labels
+from align_echo.errors import EngineError
+from align_echo.gaia.examples import Example, Labels, Said
+from align_echo.rollout import replay, view_before
+from align_echo.session import base_env
+from align_echo.types import AgentView, Candidate, Frozen, Message, Step, Trajectory
+
+ATTEMPTS = 2
+"""How often an episode is played again to be labelled, where the engine breaks."""
+
+Conversation = Callable[[AgentView], Sequence[Message]]
+"""The chat of an agent before its next reply."""
+
+
+class LabelledAction(Labels):
+    """One distinct action of a turn and its labels."""
+
+    action: str
+
+
+class LabelledEpisode(Frozen):
+    """The distinct actions that were proposed in each turn of an episode.
+
+    A turn from which on the episode did not come out again as it had has none.
+    """
+
+    task_id: str
+    sample: int
+    turns: tuple[tuple[LabelledAction, ...], ...]
+
+    def belongs_to(self, trajectory: Trajectory) -> bool:
+        """Whether these are labels of the actions that were proposed in an episode."""
+        mine, theirs = (self.task_id, self.sample), (trajectory.task_id, trajectory.sample)
+        if mine != theirs or len(self.turns) != len(trajectory.steps):
+            return False
+        turns = zip(trajectory.steps, self.turns, strict=True)
+        return all(not found or [one.action for one in found] == proposed(step) for step, found in turns)
+
+
+def candidates_of(step: Step) -> tuple[Candidate, ...]:
+    """What the turn's reply was chosen from: itself alone where nothing was chosen."""
+    if step.choice:
+        return step.choice.candidates
+    return (Candidate(action=step.action, logprob=math.fsum(step.tokens.logprobs) if step.tokens else None),)
+
+
+def proposed(step: Step) -> list[str]:
+    """The distinct actions of the turn's candidates, in the order drawn."""
+    return list(dict.fromkeys(one.action for one in candidates_of(step) if one.action is not None))
+
+
+def label_episode(env: gym.Env[str, str], trajectory: Trajectory, rules: Sequence[Rule]) -> LabelledEpisode:
+    """The labels of an episode by these rules; it is played again in `env`, an environment like the one it was made in.
+
+    Where the engine breaks, the episode is played once more; if it breaks again, there are no labels from there on.
+    """
+    turns: list[tuple[LabelledAction, ...]] = []
+    for _ in range(ATTEMPTS):
+        try:
+            for number, labelled in enumerate(replay(env, trajectory, partial(_label_turn, env, rules))):
+                turns += [labelled] if number == len(turns) else []
+            break
+        except EngineError:
+            continue
+    turns += [()] * (len(trajectory.steps) - len(turns))
+    return LabelledEpisode(task_id=trajectory.task_id, sample=trajectory.sample, turns=tuple(turns))
+
+
+def _label_turn(
+    env: gym.Env[str, str], rules: Sequence[Rule], view: AgentView, step: Step
+) -> tuple[LabelledAction, ...]:
+    actions = proposed(step)
+    by_rule = {rule: labels(env, view, actions, rule) for rule in rules} if actions else {}
+    return tuple(
+        LabelledAction(
+            action=action,
+            explores=base_env(env).explores(view, action),
+            **{rule: verdicts[index] for rule, verdicts in by_rule.items()},
+        )
+        for index, action in enumerate(actions)
+    )
+
+
+def examples_of(
+    trajectory: Trajectory,
+    labelled: LabelledEpisode,
+    conversation: Conversation,
+    *,
+    action_format: str,
+    weights: str = "",
+    number: int = 1,
+) -> list[Example]:
+    """An example for each distinct action of each turn; `number` is the round of the flywheel, `weights` the hash of
+    the agent's. A broken episode has none.
+    """
+    if trajectory.fault is not None:
+        return []
+    found = []
+    for turn, (step, actions) in enumerate(zip(trajectory.steps, labelled.turns, strict=True)):
+        chat = conversation(view_before(trajectory, turn, action_format)) if actions else ()
+        said = tuple(Said(role=one.role, content=one.content) for one in chat)
+        for one in actions:
+            drawn = [other for other in candidates_of(step) if other.action == one.action]
+            found.append(
+                Example(
+                    environment=trajectory.environment,
+                    split=trajectory.split,
+                    task_id=trajectory.task_id,
+                    task_type=trajectory.task_type,
+                    sample=trajectory.sample,
+                    turn=turn,
+                    messages=said,
+                    action=one.action,
+                    action_type=action_type(one.action),
+                    drawn=len(drawn),
+                    logprob=drawn[0].logprob,
+                    sent=step.action == one.action,
+                    expert=one.expert,
+                    nearer=one.nearer,
+                    continues=one.continues,
+                    explores=one.explores,
+                    agent=trajectory.agent,
+                    weights=weights,
+                    round=number,
+                    p_correct=drawn[0].p_correct,
+                )
+            )
+    return found

@@ -1,0 +1,83 @@
+"""Collections become what a critic learns from and is tested on: no example twice, divided by task, balanced.
+
+Left out: examples themselves (`examples.py`), and learning from them (`fit`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from align_echo.critic.drawn import Drawn
+from align_echo.critic.labels import Rule, rule_for
+from align_echo.errors import UsageError
+from align_echo.gaia.collection import drawn_of
+from align_echo.gaia.examples import (
+    Balance,
+    Example,
+    balanced,
+    deduplicated,
+    examples_file,
+    held_out,
+    read_examples,
+)
+from align_echo.wrappers.catalogue import environment
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """What a critic learns from and is tested on, and by which rule; `collections` by the SHA-256 of their examples,
+    and how their candidates were `drawn`, where they say so.
+    """
+
+    rule: Rule
+    learned: list[Example]
+    tested: list[Example]
+    collections: dict[str, Path]
+    drawn: tuple[Drawn, ...] = ()
+
+
+def lessons_of(
+    collections: Sequence[Path], share: float, rule: Rule | None, *, seed: int, balance: Balance = "dropped"
+) -> Lessons:
+    """Of all collections together; a `share` of the tasks is tested on, and without a `rule` it is the environments'
+    default. What is to be "weighed" is all there, its weights are to come.
+
+    Raises `UsageError` for examples that cannot be learned from, `MissingDataError` for a collection without.
+    """
+    named = contents(collections)
+    examples = deduplicated(example for one in named.values() for example in read_examples(one))
+    chosen = rule or rule_for([environment(name) for name in {example.environment for example in examples}])
+    learned, tested = divided(examples, share, chosen, seed=seed, balance=balance)
+    drawn = [drawn_of(folder) for folder in named.values()]
+    return Lessons(chosen, learned, tested, named, tuple(one for one in drawn if one is not None))
+
+
+def contents(collections: Sequence[Path]) -> dict[str, Path]:
+    """The collections by the SHA-256 of their examples: one that is named twice, by whatever path, is there once.
+
+    Raises `MissingDataError` for one without examples.
+    """
+    found: dict[str, Path] = {}
+    for one in collections:
+        found.setdefault(hashlib.sha256(examples_file(one).read_bytes()).hexdigest(), one)
+    return found
+
+
+def divided(
+    examples: Sequence[Example], share: float, rule: Rule, *, seed: int, balance: Balance = "dropped"
+) -> tuple[list[Example], list[Example]]:
+    """(to learn from, to test on), each balanced, but for what is to be learned from where that is "weighed".
+
+    Raises `UsageError` for a side without correct or wrong actions.
+    """
+    balanced(examples, rule, seed=seed)
+    learned, tested = held_out(examples, share, seed=seed)
+    try:
+        dropped = balanced(learned, rule, seed=seed)
+        return dropped if balance == "dropped" else learned, balanced(tested, rule, seed=seed) if share else []
+    except UsageError as error:
+        few = "choose another --held-out, or 0 to learn from all and leave the critic uncalibrated"
+        raise UsageError(f"the tasks are too few to hold {share} of them out: collect more, {few}") from error

@@ -1,0 +1,171 @@
+"""What a critic says of every candidate of played episodes, kept on disk so that a stopped trial asks nothing twice.
+
+    opinions.jsonl    one `EpisodeOpinions` a line, appended as each episode was asked about; on screens one
+                      `StepOpinions` a line, appended as each step was
+
+Left out: what it is worth (`figures.py`, `gui/screens.py`), and which critic it is (a run's folder is of one critic).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ConfigDict
+
+from align_echo.critic.scoring import Critic
+from align_echo.critic.verdict import Verdict
+from align_echo.errors import MissingDataError
+from align_echo.gaia.figures import Opinion
+from align_echo.gaia.labelling import Conversation, LabelledEpisode, proposed
+from align_echo.halting import together
+from align_echo.jsonl import JsonlFile
+from align_echo.rollout import view_before
+from align_echo.types import Frozen, Trajectory
+from align_echo.wrappers.catalogue import environment
+
+FILE = "opinions.jsonl"
+WORKERS = 8
+"""Episodes that are asked about at once."""
+
+
+@dataclass(frozen=True)
+class RatedEpisode:
+    """An episode with its labels, in the chat of the agent that played it."""
+
+    trajectory: Trajectory
+    labels: LabelledEpisode
+    chat: Conversation
+
+    @property
+    def digest(self) -> str:
+        """What tells the episode from others."""
+        return digest_of(self.trajectory)
+
+
+def digest_of(trajectory: Trajectory) -> str:
+    """SHA-256 of all that was played: the same for a copy of the episode."""
+    return hashlib.sha256(trajectory.model_dump_json().encode()).hexdigest()
+
+
+class SavedOpinion(Frozen):
+    """`trial.Opinion` of one action, and whether the critic's model broke over it; a logit may be infinite."""
+
+    model_config = ConfigDict(ser_json_inf_nan="constants")
+
+    action: str
+    verdict: Verdict | None
+    logit: float | None
+    broken: bool = False
+
+
+class EpisodeOpinions(Frozen):
+    """What was said of the distinct candidates of each turn of the episode with this digest."""
+
+    model_config = ConfigDict(ser_json_inf_nan="constants")
+
+    episode: str
+    turns: tuple[tuple[SavedOpinion, ...], ...]
+
+    @property
+    def by_turn(self) -> list[Mapping[str, Opinion]]:
+        """For each turn the opinion of each action."""
+        return [_by_action(turn) for turn in self.turns]
+
+    @property
+    def complete(self) -> bool:
+        """Whether the model broke over no action. A reply that cannot be read is an answer: it would come again."""
+        return not any(one.broken for turn in self.turns for one in turn)
+
+
+class StepOpinions(Frozen):
+    """What was said of the distinct actions that were proposed in the step of a dataset with this id."""
+
+    model_config = ConfigDict(ser_json_inf_nan="constants")
+
+    step: str
+    said: tuple[SavedOpinion, ...]
+
+    @property
+    def by_action(self) -> Mapping[str, Opinion]:
+        """The opinion of each action."""
+        return _by_action(self.said)
+
+
+def _by_action(said: Sequence[SavedOpinion]) -> dict[str, Opinion]:
+    return {one.action: Opinion(one.verdict, one.logit) for one in said}
+
+
+def distinct(episodes: Sequence[RatedEpisode]) -> list[RatedEpisode]:
+    """Each episode once, in order, however many collections hold it."""
+    return list({one.digest: one for one in reversed(episodes)}.values())[::-1]
+
+
+def opinions(
+    critic: Critic,
+    episodes: Sequence[RatedEpisode],
+    folder: Path,
+    *,
+    on_episode: Callable[[int], None] = lambda done: None,
+) -> list[Mapping[str, Opinion]]:
+    """The critic's opinions by turn, over all episodes in order. What the folder has is not asked for again.
+
+    The file appears with the first episode over which the critic's model did not break. `on_episode` is told how many
+    are done.
+    """
+    file = JsonlFile(folder / FILE)
+    known = {one.episode: one for one in file.read(EpisodeOpinions)}
+
+    def ask(one: RatedEpisode) -> EpisodeOpinions:
+        digest = one.digest
+        if digest in known:
+            return known[digest]
+        found = EpisodeOpinions(episode=digest, turns=tuple(_asked(critic, one)))
+        if found.complete:
+            file.append(found)
+        return found
+
+    pool = ThreadPoolExecutor(WORKERS)
+    said: list[Mapping[str, Opinion]] = []
+    try:
+        with together():
+            asked = [pool.submit(copy_context().run, ask, one) for one in episodes]
+            for done, one in enumerate(asked, start=1):
+                said += one.result().by_turn
+                on_episode(done)
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return said
+
+
+def read_opinions(played: Sequence[Trajectory], folder: Path) -> list[Mapping[str, Opinion]]:
+    """What a finished trial's folder holds of these episodes, by turn, over all in order.
+
+    Raises `MissingDataError` where an episode is not in it.
+    """
+    known = {one.episode: one for one in JsonlFile(folder / FILE).read(EpisodeOpinions)}
+    found = [known.get(digest_of(one)) for one in played]
+    if None in found:
+        raise MissingDataError(f"{folder} lacks opinions of episodes: go on with align-echo critic evaluate --resume")
+    return [turn for one in found if one is not None for turn in one.by_turn]
+
+
+def _asked(critic: Critic, one: RatedEpisode) -> list[tuple[SavedOpinion, ...]]:
+    action_format = environment(one.trajectory.environment).action_format
+    found = []
+    for turn, step in enumerate(one.trajectory.steps):
+        actions = proposed(step)
+        view = view_before(one.trajectory, turn, action_format)
+        told = [message.model_copy(update={"tokens": None}) for message in one.chat(view)] if actions else []
+        said = critic.score(told, actions) if actions else []
+        found.append(
+            tuple(
+                SavedOpinion(action=action, verdict=judged.verdict, logit=judged.logit, broken=judged.broken)
+                for action, judged in zip(actions, said, strict=True)
+            )
+        )
+    return found

@@ -1,0 +1,135 @@
+"""A critic on trial: its opinion of every candidate of a collection, and what selection by it would have sent.
+
+    config.json       what was asked for; a resumed trial must ask for the same
+    opinions.jsonl    what the critic said, episode by episode (`opinions.py`)
+    summary.json      `Trial`, written last
+
+Left out: the figures (`figures.py`), and how a critic is asked (`critic/scoring.py`, `critic/reasoning.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from align_echo import __version__
+from align_echo.agents.catalogue import agent_spec
+from align_echo.agents.conversation import ChatAgent
+from align_echo.agents.players import endpoint_on_record
+from align_echo.agents.spec import AgentSetting
+from align_echo.critic.labels import Rule, rule_for
+from align_echo.critic.reasoning import Reasoner
+from align_echo.critic.scoring import Critic, read_calibration
+from align_echo.errors import ModelError, UsageError
+from align_echo.evaluate.cast import scorer_of
+from align_echo.evaluate.folder import Config, check_folder, open_folder
+from align_echo.evaluate.plan import refuse_script
+from align_echo.files import write_atomically
+from align_echo.gaia.collection import read_collection
+from align_echo.gaia.figures import Opinion, Trial, measured, states_of
+from align_echo.gaia.labelling import Conversation, proposed
+from align_echo.gaia.opinions import RatedEpisode, distinct, opinions
+from align_echo.models import ScriptedModel, load_model
+from align_echo.models.names import folder_of
+from align_echo.models.recording import weights_of
+from align_echo.progress import SILENT, Progress
+from align_echo.reading import parse_json
+from align_echo.train.needs import require_reports
+from align_echo.wrappers.catalogue import environment
+
+COMMAND = "critic evaluate"
+TOLD = 10
+"""A line after every so many episodes."""
+
+
+def trial(
+    judge: str,
+    collections: Sequence[Path],
+    path: Path,
+    *,
+    rule: Rule | None = None,
+    base_url: str | None = None,
+    seed: int = 0,
+    votes: int | None = None,
+    resume: bool = False,
+    progress: Progress = SILENT,
+) -> Trial:
+    """Put the critic on trial over all collections together, each episode once; writes `summary.json`, a `Trial`.
+
+    `judge` is a model's name or folder; `votes` is how often a reasoning critic is asked about an action; None for a
+    critic of one word. Raises `UsageError`, also where the rule labels nothing, and `ModelError` if the critic never
+    gives a verdict.
+    """
+    require_reports()
+    refuse_script("--judge", judge)
+    everything = [episode for collection in collections for episode in episodes_of(collection)]
+    episodes = distinct(everything)
+    played, labelled = [episode.trajectory for episode in episodes], [episode.labels for episode in episodes]
+    chosen = rule or rule_for([environment(name) for name in {trajectory.environment for trajectory in played}])
+    unasked: list[dict[str, Opinion]] = [{}] * sum(len(trajectory.steps) for trajectory in played)
+    if not any(state.labels for state in states_of(played, labelled, unasked, chosen)):
+        raise UsageError(f"no state has candidates that are all labelled by the rule {chosen!r}: try another --rule")
+    folder = folder_of(judge)
+    if folder is not None and _sees(folder):
+        raise UsageError(f"{judge} is a critic on screens: put it on trial with align-echo critic gui-steps")
+    temperature = read_calibration(folder).temperature if folder and votes is None else 1.0
+    model = load_model(judge, base_url=base_url, seed=seed)
+    critic: Critic = scorer_of(model, judge) if votes is None else Reasoner(model, votes)
+    config: Config = {
+        "command": COMMAND,
+        "align_echo": __version__,
+        "critic": weights_of(model) or judge,
+        "base_url": endpoint_on_record(judge, base_url),
+        "asked": {**critic.describe()},
+        "rule": chosen,
+        "seed": seed,
+        "episodes": hashlib.sha256(" ".join(episode.digest for episode in episodes).encode()).hexdigest(),
+    }
+    check_folder(path, config, resume=resume)
+    if len(episodes) < len(everything):
+        progress.say(f"{len(everything) - len(episodes)} episodes are in several of the collections: each counts once")
+    asked = sum(len(proposed(step)) for trajectory in played for step in trajectory.steps)
+    progress.say(f"asking {judge} about {asked:,} actions")
+    lock = open_folder(path, config, resume=resume)
+    said = opinions(critic, episodes, path, on_episode=lambda done: _tell(progress, done, len(episodes)))
+    if not any(opinion.verdict or opinion.logit is not None for turn in said for opinion in turn.values()):
+        raise ModelError(f"{judge} said neither correct nor wrong of any action: it cannot be put on trial")
+    result = measured(states_of(played, labelled, said, chosen), chosen, temperature=temperature, seed=seed)
+    write_atomically(path / "summary.json", result.model_dump_json(indent=2) + "\n")
+    lock.close()
+    return result
+
+
+def _sees(folder: Path) -> bool:
+    """Whether the model of a folder looks at pictures."""
+    try:
+        config = parse_json((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(config, dict) and "vision_config" in config
+
+
+def _tell(progress: Progress, done: int, count: int) -> None:
+    if done % TOLD == 0 and done < count:
+        progress.say(f"{done} of {count} episodes")
+
+
+def episodes_of(collection: Path) -> list[RatedEpisode]:
+    """The episodes of a finished collection. Raises as `read_collection` and `chat_of` do."""
+    played, labelled = read_collection(collection)
+    chat = chat_of(collection)
+    return [RatedEpisode(trajectory, labels, chat) for trajectory, labels in zip(played, labelled, strict=True)]
+
+
+def chat_of(collection: Path) -> Conversation:
+    """The words in which the agent of a collection is asked. Raises `UsageError` if it is not known here."""
+    try:
+        config = parse_json((collection / "config.json").read_text(encoding="utf-8"))
+        agent, env, split = config["agent"], config["environment"], config["split"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UsageError(f"{collection / 'config.json'} does not say which agent played: collect anew") from error
+    made = agent_spec(agent).build(AgentSetting(environment(env), split, model=ScriptedModel(())))
+    if not isinstance(made, ChatAgent):
+        raise UsageError(f"the agent {agent} of {collection} asks no model: collect anew")
+    return made.conversation

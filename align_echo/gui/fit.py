@@ -1,0 +1,189 @@
+"""Training a critic on screens: predictions on a step dataset in, a calibrated critic out.
+
+The folder is that of a critic of text (`gaia/fit/folder.py`), with the image processor beside the tokenizer;
+`summary.json` is `FittedOnScreens`. Episodes are held out as tasks are there. Left out: how it learns
+(`learning.py`), and what it is worth in selection (`trial.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from align_echo import __version__
+from align_echo.critic.calibration import CriticReport, LabelledVerdict
+from align_echo.critic.verdict import Verdict
+from align_echo.errors import MissingDataError, UsageError
+from align_echo.files import write_atomically
+from align_echo.gaia.examples import is_held_out
+from align_echo.gaia.fit.calibrated import fit_calibrated
+from align_echo.gaia.fit.folder import COMMAND, check_folder, open_folder
+from align_echo.gui.screens import PREDICTIONS, Proposed, read_predictions
+from align_echo.models.names import POCKET
+from align_echo.progress import SILENT, Progress
+from align_echo.prompts import prompt_hash
+from align_echo.train.needs import require_training
+from align_echo.types import Frozen
+from align_echo.wrappers.gui.actions import action_type, parse
+from align_echo.wrappers.gui.steps import content_of, read_steps
+
+if TYPE_CHECKING:
+    from align_echo.gaia.fit.trainer import Telling
+    from align_echo.gui.learning import ScreenExample, VisionSettings
+    from align_echo.gui.vision import ScreenEncoder
+
+TINY = "tiny-vl"
+
+
+class FittedOnScreens(Frozen):
+    """A critic on screens that was trained: how many actions of how many `episodes` it learned from, how many
+    candidates were no actions (`unparsed`) and are in neither part, and how it does on `held_out` episodes, None
+    without any.
+
+    Held-out actions are balanced like those learned from, and the temperature was fitted on them.
+    """
+
+    learned_from: int
+    episodes: int
+    unparsed: int
+    temperature: float
+    held_out: CriticReport | None
+
+
+@dataclass(frozen=True)
+class _ScreenMaterial:
+    """A model with its encoder, what it learns from, and what it is tested on."""
+
+    settings: VisionSettings
+    model: Any
+    encoder: ScreenEncoder
+    learned: list[ScreenExample]
+    tested: list[ScreenExample]
+
+    def fit(self, checkpoints: Path, *, resume: bool, telling: Telling) -> Any:
+        from align_echo.gui.learning import learn_on_screens
+
+        return learn_on_screens(
+            self.model, self.encoder, self.learned, self.settings, checkpoints, resume=resume, callbacks=[telling]
+        )
+
+    def unjudged(self) -> list[LabelledVerdict]:
+        return [
+            LabelledVerdict(example.step.episode, action_type(parse(example.action)), example.label, None)
+            for example in self.tested
+        ]
+
+    def verdicts(self, critic: Any) -> list[tuple[Verdict | None, float]]:
+        from align_echo.gui.learning import verdicts_on
+
+        return verdicts_on(critic, self.encoder, self.tested, at_once=self.settings.at_once)
+
+    def save(self, critic: Any, folder: Path) -> None:
+        critic.save_pretrained(str(folder))
+        self.encoder.save(folder)
+
+
+def fit_screens(
+    folder: Path,
+    path: Path,
+    *,
+    predictions: Sequence[Path] = (),
+    model: str = TINY,
+    settings: VisionSettings | None = None,
+    share: float = 0.1,
+    resume: bool = False,
+    progress: Progress = SILENT,
+) -> FittedOnScreens:
+    """Train and calibrate a critic on the steps of `folder`; with `share` 0 it stays uncalibrated. `predictions` are
+    those of the folder itself where none are named.
+
+    Raises `UsageError` or `MissingDataError` for what cannot be learned from, and then leaves `path` as it was.
+    """
+    require_training()
+    from align_echo.gui.learning import VisionSettings
+
+    settings = settings or VisionSettings()
+    steps = read_steps(folder)
+    files = _contents(predictions or [folder / PREDICTIONS])
+    proposed = [step for file in files.values() for step in read_predictions(file, steps, every=False)]
+    asked = {
+        "command": COMMAND,
+        "align_echo": __version__,
+        **content_of(folder, steps),
+        "predictions": list(files),
+        "collections": [str(folder), *map(str, files.values())],
+        "model": model,
+        "held_out": share,
+        "prompt": prompt_hash("critic/screen_verdict"),
+        "settings": settings.model_dump(mode="json"),
+    }
+    check_folder(path, asked, resume=resume)
+    learned, tested = _divided(folder, proposed, share, settings.seed)
+    learner, encoder = _begin(model, settings.seed)
+    material = _ScreenMaterial(settings, learner, encoder, learned, tested)
+    lock = open_folder(path, asked, resume=resume)
+    progress.say(f"learning from {len(learned):,} actions; {len(tested):,} held out")
+    temperature, held_out, _ = fit_calibrated(path, material, settings, progress)
+    fitted = FittedOnScreens(
+        learned_from=len(learned),
+        episodes=len({example.step.episode for example in learned}),
+        unparsed=sum(step.actions.count(None) for step in proposed),
+        temperature=temperature,
+        held_out=held_out,
+    )
+    write_atomically(path / "summary.json", fitted.model_dump_json(indent=2) + "\n")
+    lock.close()
+    return fitted
+
+
+def _divided(
+    folder: Path, proposed: Sequence[Proposed], share: float, seed: int
+) -> tuple[list[ScreenExample], list[ScreenExample]]:
+    """(to learn from, to test on), each balanced. Raises `UsageError` for a side without right or wrong actions."""
+    from align_echo.gui.learning import balanced, screen_examples
+
+    if not 0 <= share < 1:
+        raise UsageError(f"the share of episodes that are held out is at least 0 and below 1, not {share}")
+    distinct = {(example.step.id, example.action): example for example in screen_examples(folder, proposed)}
+    examples = list(distinct.values())
+    balanced(examples, seed=seed)
+    tested = [example for example in examples if is_held_out(example.step.episode, share, seed=seed)]
+    learned = [example for example in examples if not is_held_out(example.step.episode, share, seed=seed)]
+    try:
+        return balanced(learned, seed=seed), balanced(tested, seed=seed) if share else []
+    except UsageError as error:
+        few = "add predictions, choose another --held-out, or 0 to learn from all and leave the critic uncalibrated"
+        raise UsageError(f"the episodes are too few to hold {share} of them out: {few}") from error
+
+
+def _begin(model: str, seed: int) -> tuple[Any, Any]:
+    """The model that learns, and its encoder. Raises `UsageError` or `MissingDataError` for one that cannot."""
+    import torch
+
+    from align_echo.gui.vision import read_vision
+    from align_echo.gui.vision_tiny import tiny_vision
+
+    learner, encoder = tiny_vision(seed) if model == TINY else read_vision(_source(model))
+    return learner.to("cuda" if torch.cuda.is_available() else "cpu"), encoder
+
+
+def _source(model: str) -> str:
+    """Raises `UsageError` as `source_of` does, and for the pocket model, which sees nothing."""
+    from align_echo.train.crew import source_of
+
+    if model == POCKET:
+        raise UsageError(f"the pocket model sees no screens: name {TINY}, a Qwen2.5-VL's folder, or transformers:HUB")
+    return source_of(model, small=TINY)
+
+
+def _contents(files: Sequence[Path]) -> dict[str, Path]:
+    """The files by their SHA-256: one that is named twice is there once. Raises `MissingDataError` for none."""
+    by_hash: dict[str, Path] = {}
+    for file in files:
+        if not file.is_file():
+            raise MissingDataError(f"there is no {file}")
+        by_hash.setdefault(hashlib.sha256(file.read_bytes()).hexdigest(), file)
+    return by_hash

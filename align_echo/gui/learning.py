@@ -1,0 +1,130 @@
+"""A Qwen2.5-VL becomes an intuitive critic on screens: cross-entropy on one token (GAIA, paper 3, section 3.2).
+
+What is learned from are the distinct actions that agents proposed on the steps of datasets, right where they succeed by
+the matching rules. Each is read by itself, with its own picture; pictures are opened when they are needed, so that
+memory holds a batch of them. Left out: the trainer (`gaia/fit/trainer.py`), several devices, gradient
+checkpointing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import PeftModel
+from pydantic import Field
+from transformers import TrainerCallback
+
+from align_echo.critic.verdict import VERDICTS, Verdict
+from align_echo.dice import Dice
+from align_echo.errors import UsageError
+from align_echo.gaia.examples import balanced_places
+from align_echo.gaia.fit.trainer import LearningSettings, Part, VerdictTrainer, learner_of
+from align_echo.gui.screen_verdict import Screen
+from align_echo.gui.screens import Proposed
+from align_echo.gui.vision import ScreenEncoder, Sight, next_logits, read_verdicts
+from align_echo.models.local.weights import load_state, read_model
+from align_echo.wrappers.gui.actions import parse
+from align_echo.wrappers.gui.steps import GuiStep, screenshot_of
+
+
+class VisionSettings(LearningSettings):
+    """Of critics that look. A step learns from `batch_size` actions, of which `at_once` are in memory together."""
+
+    at_once: int = Field(default=4, ge=1)
+
+
+@dataclass(frozen=True)
+class ScreenExample:
+    """A proposed action on a step of the dataset in `folder`, and what is true of it."""
+
+    folder: Path
+    step: GuiStep
+    action: str
+    label: Verdict
+
+    def sight(self, encoder: ScreenEncoder) -> Sight:
+        """The question about it. Raises `UsageError` for a picture that cannot be read."""
+        screen = Screen(screenshot_of(self.folder, self.step), self.step.instruction, self.step.history)
+        return encoder.sight(screen, parse(self.action))
+
+
+def screen_examples(folder: Path, proposed: Iterable[Proposed]) -> list[ScreenExample]:
+    """The distinct actions of the steps of a dataset, in order."""
+    return [
+        ScreenExample(folder, one.step, action, label) for one in proposed for action, label in one.labels.items()
+    ]
+
+
+def balanced(examples: Sequence[ScreenExample], *, seed: int = 0) -> list[ScreenExample]:
+    """As many correct as wrong ones, in order; some of the class that has more are left out. Raises `UsageError` where
+    a class has none.
+    """
+    kept = balanced_places([one.label for one in examples], seed=seed)
+    if not kept:
+        raise UsageError("the predictions hold no right action, or no wrong one: a critic learns from both")
+    return [examples[place] for place in kept]
+
+
+def learn_on_screens(
+    model: Any,
+    encoder: ScreenEncoder,
+    examples: Sequence[ScreenExample],
+    settings: VisionSettings,
+    folder: Path,
+    *,
+    resume: bool = False,
+    callbacks: Iterable[TrainerCallback] = (),
+) -> Any:
+    """Train, checkpoints in `folder`; the model that learned, with its adapter where it has one. `resume` goes on from
+    the last checkpoint. Raises `UsageError` if there is nothing to learn from, or a picture cannot be read.
+    """
+    if not examples:
+        raise UsageError("there is no labelled action to learn from")
+    learner = learner_of(model, settings)
+
+    def parts(step: Sequence[ScreenExample]) -> Iterator[Part]:
+        for first in range(0, len(step), settings.at_once):
+            part = step[first : first + settings.at_once]
+            batch = encoder.batch([one.sight(encoder) for one in part], learner.device)
+            words = [encoder.words[VERDICTS.index(one.label)] for one in part]
+            yield Part(partial(next_logits, batch=batch), words, [1.0] * len(part))
+
+    made = [[examples[place] for place in step] for step in steps(len(examples), settings)]
+    return _VisionTrainer(learner, made, parts, settings, folder, callbacks).learned(resume=resume)
+
+
+def steps(count: int, settings: VisionSettings) -> list[list[int]]:
+    """Which of `count` examples each step learns from, for all epochs, in an order by the seed."""
+    made: list[list[int]] = []
+    for epoch in range(settings.epochs):
+        order = Dice(f"fit {settings.seed} {epoch}").shuffled(range(count))
+        made += [order[first : first + settings.batch_size] for first in range(0, count, settings.batch_size)]
+    return made
+
+
+def verdicts_on(
+    model: Any, encoder: ScreenEncoder, examples: Sequence[ScreenExample], *, at_once: int
+) -> list[tuple[Verdict | None, float]]:
+    """What the model says of each example: its verdict (None: neither word), and the logit."""
+    found: list[tuple[Verdict | None, float]] = []
+    for first in range(0, len(examples), at_once):
+        sights = [one.sight(encoder) for one in examples[first : first + at_once]]
+        found += read_verdicts(model, encoder, sights, model.device)
+    return found
+
+
+class _VisionTrainer(VerdictTrainer):
+    """Which can read checkpoints of a Qwen2.5-VL."""
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        """Weights of a Qwen2.5-VL are stored under older names, which `transformers` 5.23 skips here with a warning."""
+        learner: Any = self.model
+        if isinstance(learner, PeftModel):
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+        else:
+            load_state(learner, read_model(type(learner), resume_from_checkpoint, torch.float32).state_dict())

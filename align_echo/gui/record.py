@@ -1,0 +1,64 @@
+"""Episodes on MiniWoB in, a step dataset with screenshots and predictions out.
+
+Left out: what a step is made of (`recording.py`), and scoring (`trial.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from align_echo.errors import MissingDataError, UsageError
+from align_echo.gui.recording import Recording, record
+from align_echo.intervals import scored
+from align_echo.jsonl import JsonlFile
+from align_echo.progress import SILENT, Progress
+from align_echo.types import Trajectory
+from align_echo.wrappers.miniwob.env import MiniWoBEnv
+
+ENVIRONMENT = "miniwob"
+TOLD = 20
+"""A line after every so many episodes."""
+
+
+def record_episodes(episodes: Path, out: Path, *, progress: Progress = SILENT) -> Recording:
+    """Record the episodes of a folder of `critic collect` or `evaluate`, or of a file of it.
+
+    Raises `MissingDataError` for no episodes, `UsageError` for episodes that cannot be played again on screens.
+    """
+    file = _file_of(episodes)
+    played = scored(JsonlFile(file).read(Trajectory))
+    if not played:
+        raise MissingDataError(f"{file} holds no episode that was played to its end")
+    others = {trajectory.environment for trajectory in played} - {ENVIRONMENT}
+    if others:
+        raise UsageError(f"{file} holds episodes of {', '.join(sorted(others))}: screens are those of {ENVIRONMENT}")
+    if any(trajectory.interface != "none" for trajectory in played):
+        raise UsageError(f"{file} holds episodes under an interface: record those of the environment alone")
+    if len({trajectory.split for trajectory in played}) > 1:
+        raise UsageError(f"{file} holds episodes of several splits: record those of one")
+    counts = Counter((trajectory.task_id, trajectory.sample) for trajectory in played)
+    twice = [episode for episode, count in counts.items() if count > 1]
+    if twice:
+        task, sample = twice[0]
+        raise UsageError(f"{file} holds sample {sample} of {task} twice: an episode is recorded once")
+
+    def tell(number: int) -> None:
+        if number == 1:
+            progress.say(f"playing {len(played)} episodes again")
+        if number % TOLD == 0:
+            progress.say(f"{number} of {len(played)} episodes")
+
+    return record(lambda: MiniWoBEnv(played[0].split), played, out, on_episode=tell)
+
+
+def _file_of(episodes: Path) -> Path:
+    """The one file of trajectories. Raises `MissingDataError` for none, `UsageError` for several."""
+    if episodes.is_file():
+        return episodes
+    files = sorted((episodes / "trajectories").glob("*.jsonl"))
+    if not files:
+        raise MissingDataError(f"{episodes} holds no trajectories: name a folder of critic collect or evaluate")
+    if len(files) > 1:
+        raise UsageError(f"{episodes} holds several kinds of episodes: name one of {', '.join(map(str, files))}")
+    return files[0]

@@ -1,0 +1,258 @@
+"""Predicted actions on a step dataset: Type, grounding and step success, and what best-of-N would have taken.
+
+Predictions are a file beside the dataset, one line a step with the texts that an agent proposed there. A text that is
+no action counts as a wrong one. The same file is what a critic on screens learns from: each distinct action, right if
+it succeeds by the matching rules (`wrappers/gui/matching.py`), which are GAIA's (paper 3, sections 3.2 and 4.1). Left
+out: the critic itself (`gui/vision.py`), and drawing candidates.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from align_echo.critic.calibration import CriticReport, LabelledVerdict, report
+from align_echo.critic.selection import RULES
+from align_echo.critic.verdict import Verdict
+from align_echo.dice import Dice
+from align_echo.errors import ReplyFormatError, UsageError
+from align_echo.files import write_atomically
+from align_echo.gaia.figures import CEILING, Opinion, picked
+from align_echo.intervals import Estimate, bootstrap, clustered_rate
+from align_echo.types import Frozen
+from align_echo.wrappers.gui.actions import GuiAction, action_type, parse, write
+from align_echo.wrappers.gui.matching import hits, is_grounded, right_type, succeeds, type_matches
+from align_echo.wrappers.gui.steps import GuiStep, records
+
+PREDICTIONS = "predictions.jsonl"
+"""Their name in the folder of a dataset."""
+
+SCREEN_RULES = ("critic", "placebo", "random", "majority", CEILING)
+"""Who takes one of the candidates. `CEILING` takes the first that succeeds: a critic that never errs, pass@N."""
+
+
+class Prediction(Frozen):
+    """What an agent proposed in a step, in the order drawn: texts of any form."""
+
+    step: str
+    candidates: tuple[str, ...]
+    agent: str = ""
+
+
+class Proposed:
+    """A step and its candidates; `actions` are these, None where a text is no action."""
+
+    def __init__(self, step: GuiStep, prediction: Prediction) -> None:
+        self.step, self.agent = step, prediction.agent
+        self.actions = tuple(_parsed(text) for text in prediction.candidates)
+
+    @cached_property
+    def texts(self) -> tuple[str | None, ...]:
+        """The actions as they are written, so that the same action is the same text."""
+        return tuple(None if one is None else write(one) for one in self.actions)
+
+    @cached_property
+    def labels(self) -> dict[str, Verdict]:
+        """The distinct actions, and whether each succeeds."""
+        found: dict[str, Verdict] = {}
+        for text, action in zip(self.texts, self.actions, strict=True):
+            if text is not None and action is not None:
+                found[text] = "correct" if succeeds(action, self.step) else "wrong"
+        return found
+
+
+class Matched(Frozen):
+    """Percent of the steps in which the action taken is of the right type, hits, and succeeds; intervals are over
+    episodes.
+
+    As in OS-Atlas, `grounding` is over the steps whose right action is a click or long press and in which the action
+    taken is of that type; None where there is none.
+    """
+
+    type: Estimate
+    grounding: Estimate | None
+    success: Estimate
+
+
+class Taken(Matched):
+    """The same for what a `rule` takes of the first `candidates`. `gain` of success is over the first candidate, in
+    points.
+    """
+
+    rule: str
+    candidates: int
+    gain: Estimate
+
+
+class ScreenTrial(Frozen):
+    """Predictions on a step dataset. `unparsed` of all `candidates` are no actions. `first` is the agent with one draw.
+    `critic` is the report on all distinct actions, None without a critic; `curve` has every rule at every number of
+    candidates that all steps have.
+    """
+
+    steps: int
+    episodes: int
+    candidates: int
+    unparsed: int
+    right_types: dict[str, int]
+    first: Matched
+    critic: CriticReport | None
+    curve: tuple[Taken, ...]
+
+
+# ---------------------------------------------------------------- predictions
+
+
+def read_predictions(file: Path, steps: Sequence[GuiStep], *, every: bool = True) -> list[Proposed]:
+    """The predictions of a file with their steps, in the order of `steps`.
+
+    Raises `MissingDataError` if there is none, `UsageError` with file and line for a line that is no prediction, for a
+    step that is not among `steps` or comes twice; and, if predictions for `every` step are asked for, for one without.
+    """
+    known = {one.id: one for one in steps}
+    found: dict[str, Proposed] = {}
+    for number, one in records(file, Prediction):
+        if one.step not in known:
+            raise UsageError(f"{file} line {number}: the dataset has no step {one.step!r}")
+        if one.step in found:
+            raise UsageError(f"{file} line {number}: the step {one.step!r} came before: put all candidates in one line")
+        if not one.candidates:
+            raise UsageError(f"{file} line {number}: the step {one.step!r} has no candidate")
+        found[one.step] = Proposed(known[one.step], one)
+    missing = [name for name in known if name not in found]
+    if every and missing:
+        raise UsageError(f"{file} lacks {len(missing)} of {len(known)} steps, such as {missing[0]!r}")
+    return [found[name] for name in known if name in found]
+
+
+def write_predictions(predictions: Sequence[Prediction], file: Path) -> Path:
+    """The file that `read_predictions` reads; it appears whole."""
+    return write_atomically(file, "".join(one.model_dump_json() + "\n" for one in predictions))
+
+
+def _parsed(text: str) -> GuiAction | None:
+    try:
+        return parse(text)
+    except ReplyFormatError:
+        return None
+
+
+# ---------------------------------------------------------------- the trial
+
+
+def screen_trial(
+    proposed: Sequence[Proposed],
+    opinions: Sequence[Mapping[str, Opinion]] | None = None,
+    *,
+    temperature: float = 1.0,
+    most: int | None = None,
+    seed: int = 0,
+) -> ScreenTrial:
+    """The figures, with at most `most` candidates of each step; `opinions` are a critic's, by step and action.
+
+    Raises `UsageError` for no step, or `most` below 1.
+    """
+    if not proposed or (most is not None and most < 1):
+        raise UsageError("a trial needs at least one step and one candidate")
+    return ScreenTrial(
+        steps=len(proposed),
+        episodes=len({one.step.episode for one in proposed}),
+        candidates=sum(len(one.actions) for one in proposed),
+        unparsed=sum(one.actions.count(None) for one in proposed),
+        right_types=dict(sorted(Counter(right_type(one.step) for one in proposed).items())),
+        first=matched(proposed, [one.actions[0] for one in proposed]),
+        critic=None if opinions is None else report(verdicts(proposed, opinions), temperature, seed=seed),
+        curve=tuple(curve(proposed, opinions, temperature=temperature, most=most, seed=seed)),
+    )
+
+
+def curve(
+    proposed: Sequence[Proposed],
+    opinions: Sequence[Mapping[str, Opinion]] | None = None,
+    *,
+    temperature: float = 1.0,
+    most: int | None = None,
+    seed: int = 0,
+) -> list[Taken]:
+    """Every rule at every number of candidates that all steps have, up to `most`."""
+    first = [one.actions[0] for one in proposed]
+    fewest = min(len(one.actions) for one in proposed)
+    rules = [one for one in SCREEN_RULES if opinions is not None or one != "critic"]
+    said = opinions or [{}] * len(proposed)
+    found = []
+    for n in range(1, min(fewest, most or fewest) + 1):
+        for rule in rules:
+            places = [
+                _place(rule, one, n, about, temperature, seed) for one, about in zip(proposed, said, strict=True)
+            ]
+            taken = [one.actions[place] for one, place in zip(proposed, places, strict=True)]
+            gain = _gain(proposed, taken, first, seed)
+            found.append(Taken(rule=rule, candidates=n, gain=gain, **dict(matched(proposed, taken))))
+    return found
+
+
+def verdicts(proposed: Sequence[Proposed], opinions: Sequence[Mapping[str, Opinion]]) -> list[LabelledVerdict]:
+    """What a critic said of the distinct actions of all steps, and what is true."""
+    return [
+        LabelledVerdict(one.step.episode, action_type(parse(text)), label, said[text].verdict, said[text].logit)
+        for one, said in zip(proposed, opinions, strict=True)
+        for text, label in one.labels.items()
+        if text in said
+    ]
+
+
+def matched(proposed: Sequence[Proposed], taken: Sequence[GuiAction | None]) -> Matched:
+    """Type, grounding and success of one action a step; None is an action that could not be read, which is wrong."""
+    pairs = [(one.step, action) for one, action in zip(proposed, taken, strict=True)]
+    typed = [action is not None and type_matches(action, step) for step, action in pairs]
+    pointed = [place for place, (step, _) in enumerate(pairs) if typed[place] and is_grounded(step)]
+    episodes = [step.episode for step, _ in pairs]
+    hit = [action is not None and hits(action, step) for step, action in pairs]
+    return Matched(
+        type=_rate(typed, episodes),
+        grounding=_rate([hit[place] for place in pointed], [episodes[place] for place in pointed]) if pointed else None,
+        success=_rate([_succeeds(action, step) for step, action in pairs], episodes),
+    )
+
+
+def _place(
+    rule: str, one: Proposed, n: int, said: Mapping[str, Opinion], temperature: float, seed: int
+) -> int:
+    """Which of the first n candidates a rule takes."""
+    if rule == CEILING:
+        right = [place for place, action in enumerate(one.actions[:n]) if _succeeds(action, one.step)]
+        return right[0] if right else 0
+    return picked(RULES.get(rule), one.texts[:n], said, temperature=temperature, dice=Dice(f"{seed} {one.step.id} {n}"))
+
+
+def _succeeds(action: GuiAction | None, step: GuiStep) -> bool:
+    return action is not None and succeeds(action, step)
+
+
+def _by_episode(values: Sequence[bool], episodes: Sequence[str]) -> tuple[list[int], list[int]]:
+    """(how many are true, how many there are) in each episode."""
+    true, all_of = Counter[str](), Counter(episodes)
+    for value, episode in zip(values, episodes, strict=True):
+        true[episode] += value
+    return [true[episode] for episode in all_of], list(all_of.values())
+
+
+def _rate(values: Sequence[bool], episodes: Sequence[str]) -> Estimate:
+    return clustered_rate(*_by_episode(values, episodes))
+
+
+def _gain(
+    proposed: Sequence[Proposed], taken: Sequence[GuiAction | None], first: Sequence[GuiAction | None], seed: int
+) -> Estimate:
+    """By how many points success exceeds that of the first candidates."""
+    episodes = [one.step.episode for one in proposed]
+    sums = {}
+    for name, actions in (("taken", taken), ("first", first)):
+        right = [_succeeds(action, one.step) for one, action in zip(proposed, actions, strict=True)]
+        true, sizes = _by_episode(right, episodes)
+        sums[name], sums["steps"] = np.asarray(true, dtype=float), np.asarray(sizes, dtype=float)
+    return bootstrap(sums, lambda of: 100 * (of["taken"] - of["first"]) / of["steps"], seed=seed)

@@ -1,0 +1,135 @@
+"""A step dataset on trial: predictions on it are scored, and a critic on screens chooses among them.
+
+    config.json       what was asked for; a resumed run must ask for the same
+    opinions.jsonl    what the critic said, step by step (`gaia/opinions.py`)
+    summary.json      `ScreenTrial`, written last
+
+Left out: the figures (`screens.py`), and how a critic looks (`vision.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from align_echo import __version__
+from align_echo.errors import ModelError, UsageError
+from align_echo.evaluate.folder import Config, check_folder, open_folder
+from align_echo.files import write_atomically
+from align_echo.gaia.figures import Opinion
+from align_echo.gaia.opinions import FILE, SavedOpinion, StepOpinions
+from align_echo.gui.screen_verdict import Screen
+from align_echo.gui.screens import PREDICTIONS, Proposed, ScreenTrial, read_predictions, screen_trial
+from align_echo.jsonl import JsonlFile
+from align_echo.progress import SILENT, Progress
+from align_echo.prompts import prompt_hash
+from align_echo.train.needs import require_reports, require_training
+from align_echo.wrappers.gui.steps import content_of, read_steps, screenshot_of
+
+if TYPE_CHECKING:
+    from align_echo.gui.vision import VisionScorer
+
+
+COMMAND = "critic gui-steps"
+TOLD = 20
+"""A line after every so many screens."""
+
+
+def trial_on_screens(
+    folder: Path,
+    path: Path,
+    *,
+    predictions: Path | None = None,
+    judge: Path | None = None,
+    candidates: int | None = None,
+    seed: int = 0,
+    resume: bool = False,
+    progress: Progress = SILENT,
+) -> ScreenTrial:
+    """Score predictions on the steps of `folder`, its own where none are named, and put the critic of the folder
+    `judge` on trial over them, of each step at most so many `candidates`; writes `summary.json`.
+
+    Raises `UsageError` or `MissingDataError` for files that are not as they should be, and `ModelError` if the critic
+    never gives a verdict.
+    """
+    file = predictions or folder / PREDICTIONS
+    steps = read_steps(folder)
+    proposed = read_predictions(file, steps)
+    config: Config = {
+        "command": COMMAND,
+        "align_echo": __version__,
+        **content_of(folder, steps),
+        "predictions": hashlib.sha256(file.read_bytes()).hexdigest(),
+        "critic": None if judge is None else _weights(judge),
+        "prompt": prompt_hash("critic/screen_verdict"),
+        "candidates": candidates,
+        "seed": seed,
+    }
+    check_folder(path, config, resume=resume)
+    fewest = min(len(step.actions) for step in proposed)
+    if candidates is not None and candidates > fewest:
+        progress.say(f"not all steps have {candidates} candidates: rules choose among {fewest} at most")
+    scorer = None if judge is None else _scorer(judge)
+    lock = open_folder(path, config, resume=resume)
+    if scorer is None:
+        result = screen_trial(proposed, most=candidates, seed=seed)
+    else:
+        opinions = opinions_of(scorer, folder, proposed, path / FILE, progress)
+        if not any(opinion.verdict or opinion.logit is not None for step in opinions for opinion in step.values()):
+            raise ModelError("the critic said nothing of any action: there is none to ask it about")
+        result = screen_trial(proposed, opinions, temperature=scorer.temperature, most=candidates, seed=seed)
+    write_atomically(path / "summary.json", result.model_dump_json(indent=2) + "\n")
+    lock.close()
+    return result
+
+
+def _weights(critic: Path) -> str:
+    """The hash of the critic's files. Raises `UsageError` or `MissingExtraError` where it cannot be asked."""
+    require_training()
+    require_reports()
+    if not critic.is_dir():
+        raise UsageError(f"{critic} is no folder: --judge names the critic/ of align-echo critic train --recording")
+    from align_echo.models.local.loading import content_hash
+
+    return content_hash(critic)
+
+
+def _scorer(critic: Path) -> VisionScorer:
+    from align_echo.gui.vision import load_scorer
+
+    return load_scorer(critic)
+
+
+def opinions_of(
+    scorer: VisionScorer, folder: Path, proposed: Sequence[Proposed], file: Path, progress: Progress = SILENT
+) -> list[Mapping[str, Opinion]]:
+    """What the critic says of the distinct actions of each step. It is not asked again for what `file` has."""
+    kept = JsonlFile(file)
+    known = {record.step: record for record in kept.read(StepOpinions)}
+    progress.say(f"asking about {sum(len(step.labels) for step in proposed):,} actions on {len(proposed):,} screens")
+    opinions: list[Mapping[str, Opinion]] = []
+    for done, step in enumerate(proposed, start=1):
+        said = known.get(step.step.id)
+        if said is None:
+            said = _asked(scorer, folder, step)
+            kept.append(said)
+        opinions.append(said.by_action)
+        if done % TOLD == 0 and done < len(proposed):
+            progress.say(f"{done} of {len(proposed)} screens")
+    return opinions
+
+
+def _asked(scorer: VisionScorer, folder: Path, proposed: Proposed) -> StepOpinions:
+    step = proposed.step
+    screen = Screen(screenshot_of(folder, step), step.instruction, step.history)
+    actions = list(proposed.labels)
+    said = scorer.score(screen, actions) if actions else []
+    return StepOpinions(
+        step=step.id,
+        said=tuple(
+            SavedOpinion(action=action, verdict=of.verdict, logit=of.logit, broken=of.broken)
+            for action, of in zip(actions, said, strict=True)
+        ),
+    )

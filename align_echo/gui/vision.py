@@ -1,0 +1,165 @@
+"""An intuitive critic that looks at the screen: a Qwen2.5-VL whose next token is "correct" or "wrong" (GAIA, paper 3).
+
+As `scoring.py` does for text: the logit between the two verdicts, divided by the temperature beside the weights. All
+candidates of a screen go through the model at once, each with a picture of its own, as the circle is elsewhere: they
+share no prefix, and each is read whole. The processor of `transformers` is not used, since it needs torchvision; its
+image processor on Pillow is. Left out: other families of models, models at endpoints, and learning
+(`align_echo.gui.learning`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase, Qwen2_5_VLForConditionalGeneration
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+from align_echo.critic.scoring import logit, probability, read_calibration
+from align_echo.critic.selection import Judged
+from align_echo.critic.verdict import VERDICTS, Verdict
+from align_echo.errors import ReplyFormatError, UsageError
+from align_echo.gui.screen_verdict import Screen, marked, question
+from align_echo.models.local.chat import first_differing
+from align_echo.models.local.encoding import ChatEncoder
+from align_echo.models.local.loading import files_of
+from align_echo.models.local.weights import read_model, without_bars
+from align_echo.types import Usage
+from align_echo.wrappers.gui.actions import GuiAction, parse
+
+FAMILY = "qwen2_5_vl"
+AT_ONCE = 8
+"""Candidates in one forward pass."""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """One question in numbers: `ids` [T] end where the verdicts differ; of the picture `pixels` [P, D], `grid` [3]."""
+
+    ids: tuple[int, ...]
+    pixels: torch.Tensor
+    grid: torch.Tensor
+
+
+class ScreenEncoder:
+    """Screens and questions as a Qwen2.5-VL takes them: the picture, then the text, in one message of the user.
+
+    `config` is the model's own, which names the tokens of pictures. Raises `UsageError` if the tokenizer cannot be
+    used, or cannot tell the verdicts apart.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, pictures: Qwen2VLImageProcessorPil, config: Any) -> None:
+        chat = ChatEncoder(tokenizer)
+        self._tokenizer, self._chat, self._pictures = tokenizer, chat, pictures
+        self._around = (int(config.vision_start_token_id), int(config.vision_end_token_id))
+        self._image = int(config.image_token_id)
+        self._start, self.words = first_differing([chat.plain(word) for word in VERDICTS], VERDICTS)
+
+    def save(self, folder: Path) -> None:
+        """Put tokenizer and image processor beside a model's weights."""
+        self._tokenizer.save_pretrained(str(folder))
+        self._pictures.save_pretrained(str(folder))
+
+    def sight(self, screen: Screen, action: GuiAction) -> Sight:
+        """The question about one action. Raises `UsageError` for a picture that the model cannot take."""
+        try:
+            seen = self._pictures([marked(screen.screenshot, action)], return_tensors="pt")
+        except ValueError as error:
+            raise UsageError(f"the model cannot take the screenshot: {error}") from error
+        pixels, grid = seen["pixel_values"], seen["image_grid_thw"][0]
+        count = int(grid.prod()) // int(self._pictures.merge_size) ** 2
+        ahead = (self._around[0], *[self._image] * count, self._around[1])
+        return Sight(self._chat.opening_after(ahead, question(screen, action)) + self._start, pixels, grid)
+
+    def batch(self, sights: Sequence[Sight], device: torch.device) -> dict[str, torch.Tensor]:
+        """B questions as the model's arguments; shorter ones are padded on the left, so that all end alike."""
+        longest = max(len(one.ids) for one in sights)
+        ids_BT = torch.zeros((len(sights), longest), dtype=torch.long)
+        mask_BT = torch.zeros_like(ids_BT)
+        for row, one in enumerate(sights):
+            ids_BT[row, longest - len(one.ids) :] = torch.tensor(one.ids)
+            mask_BT[row, longest - len(one.ids) :] = 1
+        made = {
+            "input_ids": ids_BT,
+            "attention_mask": mask_BT,
+            "mm_token_type_ids": ((ids_BT == self._image) & (mask_BT == 1)).int(),
+            "pixel_values": torch.cat([one.pixels for one in sights]),
+            "image_grid_thw": torch.stack([one.grid for one in sights]),
+        }
+        return {name: one.to(device) for name, one in made.items()}
+
+
+def next_logits(model: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    """What the model says after each question [B, V], with gradient."""
+    logits: torch.Tensor = model(**batch, logits_to_keep=1, use_cache=False).logits[:, -1]
+    return logits
+
+
+@torch.no_grad()
+def read_verdicts(
+    model: Any, encoder: ScreenEncoder, sights: Sequence[Sight], device: torch.device
+) -> list[tuple[Verdict | None, float]]:
+    """The verdict that is the likeliest next token (None: it is neither), and log P(correct) - log P(wrong), in order.
+    """
+    if not sights:
+        return []
+    logprobs_BV = next_logits(model, encoder.batch(sights, device)).float().log_softmax(dim=-1)
+    found: list[tuple[Verdict | None, float]] = []
+    for row_V in logprobs_BV:
+        likeliest = int(row_V.argmax())
+        verdict = VERDICTS[encoder.words.index(likeliest)] if likeliest in encoder.words else None
+        correct, wrong = (float(row_V[word]) for word in encoder.words)
+        found.append((verdict, logit(correct, wrong) or 0.0))
+    return found
+
+
+@dataclass(frozen=True)
+class VisionScorer:
+    """A critic on screens: a model with its encoder, and the temperature of its probabilities."""
+
+    model: Any
+    encoder: ScreenEncoder
+    temperature: float = 1.0
+    at_once: int = AT_ONCE
+
+    def score(self, screen: Screen, actions: Sequence[str]) -> list[Judged]:
+        """What it says of each action that is proposed on a screen, in order; nothing of a text that is no action.
+
+        Raises `UsageError` for a picture that the model cannot take.
+        """
+        sights: dict[int, Sight] = {}
+        for place, action in enumerate(actions):
+            try:
+                sights[place] = self.encoder.sight(screen, parse(action))
+            except ReplyFormatError:
+                continue
+        places = list(sights)
+        found = [Judged(None)] * len(actions)
+        for first in range(0, len(places), self.at_once):
+            part = places[first : first + self.at_once]
+            said = read_verdicts(self.model, self.encoder, [sights[place] for place in part], self.model.device)
+            for place, (verdict, between) in zip(part, said, strict=True):
+                usage = Usage(prompt_tokens=len(sights[place].ids), completion_tokens=1)
+                found[place] = Judged(verdict, probability(between, self.temperature), usage, between)
+        return found
+
+
+def read_vision(source: str, dtype: torch.dtype | str = torch.float32) -> tuple[Any, ScreenEncoder]:
+    """The model of a folder or hub name, and its encoder. Raises `UsageError` or `MissingDataError` for another."""
+    without_bars()
+    config = files_of(source, lambda: AutoConfig.from_pretrained(source))
+    if config.model_type != FAMILY:
+        raise UsageError(f"{source} holds a {config.model_type}, which sees no screens: name a Qwen2.5-VL")
+    pictures = files_of(source, lambda: Qwen2VLImageProcessorPil.from_pretrained(source))
+    encoder = ScreenEncoder(files_of(source, lambda: AutoTokenizer.from_pretrained(source)), pictures, config)
+    return files_of(source, lambda: read_model(Qwen2_5_VLForConditionalGeneration, source, dtype)), encoder
+
+
+def load_scorer(folder: Path) -> VisionScorer:
+    """The critic of a folder with its calibration, on a GPU where there is one. Raises what `read_vision` does."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model, encoder = read_vision(str(folder), torch.float32 if device == "cpu" else "auto")
+    return VisionScorer(model.to(device).eval(), encoder, read_calibration(folder).temperature)

@@ -1,0 +1,131 @@
+"""A critic on trial: an oracle reaches pass@N, one that errs does not, and one candidate is the same by every rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from align_echo.critic.verdict import Verdict
+from align_echo.errors import UsageError
+from align_echo.gaia.figures import Opinion, State, Success, curve, measured, states_of
+from align_echo.gaia.labelling import LabelledAction, LabelledEpisode
+from align_echo.types import Candidate, Choice, Step, Trajectory
+
+pytest.importorskip("sklearn")
+
+Say = Callable[[Verdict], Opinion]
+
+
+def honest(label: Verdict) -> Opinion:
+    return Opinion(label, 2.0 if label == "correct" else -2.0)
+
+
+def contrary(label: Verdict) -> Opinion:
+    return honest("wrong" if label == "correct" else "correct")
+
+
+def silent(label: Verdict) -> Opinion:
+    return Opinion(None)
+
+
+def state(actions: str, say: Say = honest, task: str = "a", logprob: float | None = -1.0) -> State:
+    """A letter is an action, right where it is a capital; "-" is a reply without one."""
+    drawn = tuple(Candidate(action=None if one == "-" else one, logprob=logprob) for one in actions)
+    labels: dict[str, Verdict] = {one: "correct" if one.isupper() else "wrong" for one in actions if one != "-"}
+    return State(task, drawn, labels, {action: say(label) for action, label in labels.items()})
+
+
+def by_rule(states: Sequence[State], n: int) -> dict[str, Success]:
+    return {one.rule: one for one in curve(states) if one.candidates == n}
+
+
+STATES = st.lists(st.text("xyzABC-", min_size=4, max_size=4).filter(lambda one: one != "----"), min_size=1, max_size=12)
+
+
+@settings(max_examples=10)
+@given(STATES)
+def test_a_critic_that_never_errs_reaches_what_any_choice_could_at_every_number_of_candidates(drawn):
+    states = [state(one, task=str(place % 3)) for place, one in enumerate(drawn)]
+    for n in range(1, 5):
+        found = by_rule(states, n)
+        assert found["critic"].success == found["pass"].success
+        assert max(one.success.value for one in found.values()) == found["pass"].success.value
+
+
+@settings(max_examples=10)
+@given(STATES)
+def test_one_candidate_is_the_same_by_every_rule_and_no_gain(drawn):
+    found = by_rule([state(one, contrary) for one in drawn], 1)
+    assert set(found) == {"critic", "placebo", "random", "majority", "logprob", "tilted", "pass"}
+    assert len({one.success.value for one in found.values()}) == 1
+    assert {one.gain.value for one in found.values()} == {0.0}
+
+
+def test_a_critic_that_always_errs_takes_what_is_wrong_and_its_gain_is_a_loss():
+    found = by_rule([state("Ax", contrary, "a"), state("By", contrary, "b")], 2)
+    assert (found["critic"].success.value, found["critic"].gain.value) == (0.0, -100.0)
+    assert (found["pass"].success.value, found["pass"].gain.value) == (100.0, 0.0)
+
+
+def test_a_critic_without_verdicts_sends_the_first_candidate_with_an_action():
+    found = by_rule([state("-xA", silent), state("-Ax", silent)], 3)
+    assert (found["critic"].success.value, found["pass"].success.value) == (50.0, 100.0)
+
+
+def test_the_gain_is_over_the_first_candidate_and_intervals_take_tasks_as_one():
+    mixed = [state("xA", task="a")] * 3 + [state("Bx", task="b")]
+    found = by_rule(mixed, 2)["critic"]
+    assert (found.success.value, found.gain.value) == (100.0, 75.0)
+    assert found.gain.n == 2
+    assert found.gain.ci95[0] <= 75.0 <= found.gain.ci95[1]
+
+
+def test_the_majority_is_counted_among_the_first_candidates_alone():
+    states = [state("xAA")]
+    assert [by_rule(states, n)["majority"].success.value for n in (1, 2, 3)] == [0.0, 0.0, 100.0]
+
+
+def test_the_agents_own_probabilities_are_a_rule_only_where_all_candidates_have_them():
+    assert not {"logprob", "tilted"} & {*by_rule([state("xA"), state("xA", logprob=None)], 2)}
+
+
+def test_the_critic_tilts_the_agents_probabilities_only_where_it_gives_its_own():
+    assert by_rule([state("xxA")], 3)["tilted"].success.value == 100.0
+    found = by_rule([state("xA"), state("xA", silent)], 2)
+    assert "logprob" in found
+    assert "tilted" not in found
+
+
+def test_the_curve_ends_where_the_state_with_the_fewest_candidates_does():
+    assert {one.candidates for one in curve([state("xA"), state("xABy")])} == {1, 2}
+
+
+def test_the_report_is_over_distinct_actions_of_all_states():
+    result = measured([state("xxA"), state("y-B", contrary, "b")], "nearer", temperature=2.0)
+    assert (result.states, result.label_rule, result.critic.n) == (2, "nearer", 4)
+    assert (result.critic.accuracy.value, result.critic.temperature) == (50.0, 2.0)
+
+
+def test_a_state_counts_only_if_every_action_has_a_label_or_no_reply_held_one():
+    def step(*actions: str | None) -> Step:
+        drawn = tuple(Candidate(action=one) for one in actions)
+        return Step(reply="", action=drawn[0].action, observation="", raw_observation="",
+                    choice=Choice(candidates=drawn, taken=0))
+
+    played = Trajectory(environment="alfworld", split="train", task_id="t", agent="a", goal="", initial_observation="",
+                        steps=(step("x", "y"), step("x", "y"), step(None, None), step("x", "x")))
+    right, wrong = LabelledAction(action="x", nearer="correct"), LabelledAction(action="y", nearer="wrong")
+    turns = ((right, wrong), (right, LabelledAction(action="y", expert="wrong")), (), (right,))
+    labelled = LabelledEpisode(task_id="t", sample=0, turns=turns)
+    said = [{name: Opinion("correct")} for name in "pqrs"]
+    found = states_of([played], [labelled], said, "nearer")
+    assert [(len(one.candidates), dict(one.labels), next(iter(one.opinions))) for one in found] == [
+        (2, {"x": "correct", "y": "wrong"}, "p"),
+        (2, {}, "r"),
+        (2, {"x": "correct"}, "s"),
+    ]
+    with pytest.raises(UsageError, match="continues"):
+        measured(states_of([played], [labelled], said, "continues"), "continues")

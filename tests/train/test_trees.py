@@ -1,0 +1,65 @@
+"""Trees of conversations: nothing is lost, what is alike is there once, and a model makes the same of it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from align_echo.errors import UsageError
+from align_echo.train.tree_attention import blocks
+from align_echo.train.trees import tree, trees
+
+CONVERSATIONS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=1, max_size=12)
+
+
+def ancestors(ends: tuple[int, ...]) -> torch.Tensor:
+    """Which tokens each token attends to [N, N]: itself and those above it."""
+    return torch.tensor([[other <= place < end for other, end in enumerate(ends)] for place in range(len(ends))])
+
+
+def path_to(mask: torch.Tensor, ids: tuple[int, ...], place: int) -> list[int]:
+    return [ids[other] for other in range(len(ids)) if mask[place, other]]
+
+
+@given(CONVERSATIONS)
+def test_every_conversation_is_a_path_of_the_tree_and_every_beginning_is_there_once(conversations):
+    found = tree(conversations)
+    mask = ancestors(found.ends)
+    assert sorted(found.rows) == list(range(len(conversations)))
+    for row, place in zip(found.rows, found.last, strict=True):
+        assert path_to(mask, found.ids, place) == conversations[row]
+        assert found.positions[place] == len(conversations[row]) - 1
+    beginnings = {tuple(one[: end + 1]) for one in conversations for end in range(len(one))}
+    assert len(found.ids) == len(beginnings)
+    assert mask.sum(dim=1).tolist() == [position + 1 for position in found.positions]
+
+
+@given(CONVERSATIONS, st.integers(1, 9))
+def test_blocks_look_where_their_tokens_look_and_nowhere_else(conversations, size):
+    found = tree(conversations)
+    wanted = ancestors(found.ends)
+    made = blocks(torch.tensor(found.ends), torch.float32, size)
+    assert [place for one in made for place in range(one.first, one.end)] == list(range(len(found.ids)))
+    for one in made:
+        seen = torch.zeros(one.end - one.first, len(found.ids), dtype=torch.bool)
+        seen[:, one.keys] = one.bias == 0
+        assert torch.equal(seen, wanted[one.first : one.end])
+        assert seen.any(dim=0).sum() == len(one.keys)
+
+
+@given(CONVERSATIONS, st.integers(1, 20))
+def test_trees_hold_all_conversations_and_stay_within_the_limit(conversations, most):
+    found = trees(conversations, most_tokens=most)
+    assert sorted(row for one in found for row in one.rows) == list(range(len(conversations)))
+    for one in found:
+        assert len(one.ids) <= most or len({tuple(conversations[row]) for row in one.rows}) == 1
+
+
+def test_a_tree_by_hand():
+    found = tree([[5, 6, 7], [5, 6], [5, 8]])
+    assert (found.ids, found.positions, found.ends) == ((5, 6, 7, 8), (0, 1, 2, 1), (4, 3, 3, 4))
+    assert (found.rows, found.last) == ((1, 0, 2), (1, 2, 3))
+    with pytest.raises(UsageError, match="without tokens"):
+        tree([[1], []])
