@@ -12,7 +12,8 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (
     *("types", "redaction", "files", "errors", "dice", "registry", "reading", "locking", "halting", "tokens"),
     *("intervals", "invalid", "interface", "jsonl", "sandbox", "wrappers", "trouble", "prompts", "models", "runs"),
-    *("faults", "progress", "agents", "session", "rollout", "align", "critic", "train", "evaluate", "gaia", "gui", "cli"),
+    *("faults", "progress", "agents", "session", "rollout", "align", "critic", "train", "evaluate", "gaia", "gui"),
+    "cli",
 )
 """From the bottom to the top."""
 

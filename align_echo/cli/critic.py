@@ -14,7 +14,7 @@ import typer
 
 from align_echo.agents.players import choose_player
 from align_echo.cli import options
-from align_echo.cli.console import Display, leave, note, resumable, run_folder
+from align_echo.cli.console import Display, leave, resumable, run_folder
 from align_echo.cli.critic_report import (
     show_collected,
     show_fitted,
@@ -36,7 +36,6 @@ from align_echo.gaia.fit.folder import CRITIC, read_settings
 from align_echo.gaia.fit.intuitive import fit, settings_of
 from align_echo.gaia.fit.reasoning import fit_reasoning
 from align_echo.gaia.flywheel import Begin, Wheel, critic_of
-from align_echo.gaia.presets import presets
 from align_echo.gaia.trial import trial
 from align_echo.gui.fit import TINY, fit_screens
 from align_echo.gui.record import record_episodes
@@ -186,10 +185,8 @@ def _train(
 ) -> None:
     from align_echo.train.crew import source_of
 
-    settings = settings_of(source_of(model), config, changes)
-    if config is None:
-        rate = f"{settings.weights} weights, rate {settings.lr:g}, {settings.epochs} epochs"
-        note(f"settings for a model of this size: {rate}; name others with --config, such as one of {presets()}")
+    named = config is not None or any(value is not None for value in changes.values())
+    settings = settings_of(source_of(model), config, changes) if named else None
     with resumable(path), Display() as display:
         fitted = fit(
             examples, path, model=model, rule=rule, settings=settings, share=share, resume=resume, progress=display

@@ -21,7 +21,7 @@ from align_echo.agents.spec import AgentSetting
 from align_echo.critic.labels import Rule, rule_for
 from align_echo.critic.reasoning import Reasoner
 from align_echo.critic.scoring import Critic, read_calibration
-from align_echo.errors import ModelError, UsageError
+from align_echo.errors import UsageError
 from align_echo.evaluate.cast import scorer_of
 from align_echo.evaluate.folder import Config, check_folder, open_folder
 from align_echo.evaluate.plan import refuse_script
@@ -58,8 +58,8 @@ def trial(
     """Put the critic on trial over all collections together, each episode once; writes `summary.json`, a `Trial`.
 
     `judge` is a model's name or folder; `votes` is how often a reasoning critic is asked about an action; None for a
-    critic of one word. Raises `UsageError`, also where the rule labels nothing, and `ModelError` if the critic never
-    gives a verdict.
+    critic of one word. Raises `UsageError`, also where the rule labels nothing or the critic never gives a
+    verdict, and `ModelError` for one that cannot be asked.
     """
     require_reports()
     refuse_script("--judge", judge)
@@ -94,7 +94,7 @@ def trial(
     lock = open_folder(path, config, resume=resume)
     said = opinions(critic, episodes, path, on_episode=lambda done: _tell(progress, done, len(episodes)))
     if not any(opinion.verdict or opinion.logit is not None for turn in said for opinion in turn.values()):
-        raise ModelError(f"{judge} said neither correct nor wrong of any action: it cannot be put on trial")
+        raise UsageError(f"{judge} said neither correct nor wrong of any action: it cannot be put on trial")
     result = measured(states_of(played, labelled, said, chosen), chosen, temperature=temperature, seed=seed)
     write_atomically(path / "summary.json", result.model_dump_json(indent=2) + "\n")
     lock.close()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align_echo import __version__
-from align_echo.errors import ModelError, UsageError
+from align_echo.errors import UsageError
 from align_echo.evaluate.folder import Config, check_folder, open_folder
 from align_echo.files import write_atomically
 from align_echo.gaia.figures import Opinion
@@ -51,8 +51,8 @@ def trial_on_screens(
     """Score predictions on the steps of `folder`, its own where none are named, and put the critic of the folder
     `judge` on trial over them, of each step at most so many `candidates`; writes `summary.json`.
 
-    Raises `UsageError` or `MissingDataError` for files that are not as they should be, and `ModelError` if the critic
-    never gives a verdict.
+    Raises `UsageError` or `MissingDataError` for files that are not as they should be, also if the critic never gives
+    a verdict.
     """
     file = predictions or folder / PREDICTIONS
     steps = read_steps(folder)
@@ -78,7 +78,7 @@ def trial_on_screens(
     else:
         opinions = opinions_of(scorer, folder, proposed, path / FILE, progress)
         if not any(opinion.verdict or opinion.logit is not None for step in opinions for opinion in step.values()):
-            raise ModelError("the critic said nothing of any action: there is none to ask it about")
+            raise UsageError("the critic said nothing of any action: there is none to ask it about")
         result = screen_trial(proposed, opinions, temperature=scorer.temperature, most=candidates, seed=seed)
     write_atomically(path / "summary.json", result.model_dump_json(indent=2) + "\n")
     lock.close()

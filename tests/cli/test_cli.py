@@ -404,3 +404,19 @@ def test_ctrl_c_on_the_installed_command(tmp_path):
     assert 10 <= len(kept) < 40
     for line in kept:
         Trajectory.model_validate_json(line)
+
+
+@pytest.mark.parametrize(
+    ("command", "old", "new"),
+    [
+        (("critic", "collect", "--env", "alfworld"), "--guide", "--judge"),
+        (("critic", "evaluate", "--examples", "E"), "--critic", "--judge"),
+        (("critic", "gui-steps", "steps"), "--critic", "--judge"),
+        (("critic", "train",), "--steps", "--recording"),
+        (("critic", "flywheel", "--env", "alfworld"), "--critic", "--critic-model"),
+    ],
+)
+def test_an_option_by_its_old_name_is_answered_with_its_new_one(command, old, new, run):
+    status, out, err = run(*command, old, "x")
+    assert (status, out) == (2, "")
+    assert err == f"align-echo: {old} of {' '.join(command[:2])} is called {new} now; see align-echo --help\n"

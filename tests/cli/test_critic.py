@@ -334,7 +334,7 @@ BAD = {
     "a script as a guide": ([*COLLECT, "--judge", "novice"], "can only play: name another with --judge"),
     "a script as a critic": (
         ["critic", "evaluate", "--judge", "novice", "--examples", "."],
-        "can only play: name another with --critic",
+        "can only play: name another with --judge",
     ),
     "an unknown environment": (["critic", "collect", "--env", "chess"], "chess"),
     "truncation at an endpoint": (

@@ -34,7 +34,7 @@ def train(examples: Path, model: Path, *more: object) -> list[object]:
 def test_it_writes_a_model_that_can_be_asked_and_what_it_is_worth_on_tasks_it_did_not_learn_from(examples, model, run):
     status, out, err = run(*train(examples, model, "--held-out", "0.3"))
     assert status == 0, err
-    assert "to be named as --judge or --critic with --reasoning" in out
+    assert "to be named as --judge with --reasoning" in out
     fitted = Fitted.model_validate_json(Path("critic/summary.json").read_text())
     assert fitted.held_out is not None
     assert (fitted.learned_from + fitted.held_out.n, fitted.tasks + fitted.held_out.accuracy.n) == (16, 8)

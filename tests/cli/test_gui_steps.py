@@ -14,6 +14,7 @@ pytest.importorskip("PIL")
 
 from transformers.utils import logging as transformers_logging
 
+from align_echo.cli.console import Display
 from align_echo.critic.scoring import read_calibration
 from align_echo.critic.selection import Judged
 from align_echo.gui.fit import FittedOnScreens
@@ -88,13 +89,12 @@ def test_a_training_that_was_stopped_ends_as_one_that_was_not_and_only_on_the_sa
     assert status == 0, err
     whole = Path("made").rename("whole")
 
-    def stop(line: str) -> None:
+    def stop(display: Display, line: str) -> None:
         if line.startswith("step 10/"):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        for module in ("fit_screens", "fit_calibrated"):
-            patch.setattr(f"align_echo.cli.{module}.note", stop)
+        patch.setattr(Display, "say", stop)
         status, _, err = run(*train(folder, Path("often.yaml")))
     assert (status, one_line(err)) == (130, True), err
     assert "repeat the command with: --resume" in err
@@ -139,12 +139,12 @@ def test_a_trial_that_was_stopped_asks_only_about_what_is_left_and_comes_to_the_
     assert len(asked) == 30
     assert err.splitlines() == ["asking about 60 actions on 30 screens", "20 of 30 screens"], "and no bar of weights"
 
-    def stop(line: str) -> None:
+    def stop(display: Display, line: str) -> None:
         if line == "20 of 30 screens":
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("align_echo.gui.trial.note", stop)
+        patch.setattr(Display, "say", stop)
         status, _, err = run(*command, "--out", "trial")
     assert (status, one_line(err)) == (130, True), err
     assert not Path("trial/summary.json").exists()

@@ -135,6 +135,10 @@ def fit(
     material = _prepare(source, chosen, lessons)
     lock = open_folder(path, asked, resume=resume)
     _say_what_it_learns_from(material, lessons, progress)
+    if settings is None:
+        rate = f"{chosen.weights} weights, rate {chosen.lr:g}, {chosen.epochs} epochs"
+        others = " or ".join(presets())
+        progress.say(f"settings for a model of this size: {rate}; others are named with --config, such as {others}")
     temperature, held_out, rows = fit_calibrated(path, material, chosen, progress)
     fitted = Fitted(
         rule=lessons.rule,
