@@ -5,6 +5,7 @@ Results go to standard output, progress and notes to standard error.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -143,8 +144,10 @@ def run_folder(out: Path | None, resume: bool, verb: str, environment: str) -> P
 
 
 def new_folder(verb: str, environment: str) -> Path:
-    """A name for a run's folder that tells when it began. Nothing is created."""
-    return Path("runs") / f"{verb}-{environment}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    """A name for a run's folder that tells when it began, of characters that every file system takes. Nothing is made.
+    """
+    plain = re.sub(r"[^\w.-]+", "-", environment)
+    return Path("runs") / f"{verb}-{plain}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
 
 @contextmanager

@@ -15,15 +15,19 @@ from importlib.util import find_spec
 from rich.text import Text
 
 from align_echo import __version__
+from align_echo.agents.catalogue import AGENTS
 from align_echo.agents.players import MODEL_VARIABLE, choose_player
 from align_echo.align.generation import can_write
 from align_echo.cli.console import stdout
+from align_echo.critic.selection import RULES
 from align_echo.errors import AlignEchoError, install_line
 from align_echo.interface import shipped_interfaces
 from align_echo.models.endpoint import TIMEOUT_VARIABLE, URL_VARIABLE, resolve_base_url, resolve_key, resolve_timeout
 from align_echo.models.names import POCKET, POCKET_ENVIRONMENTS, what_pocket_lacks
 from align_echo.redaction import KEY_VARIABLES
-from align_echo.wrappers.catalogue import environments
+from align_echo.registry import OURS
+from align_echo.train.method import METHODS
+from align_echo.wrappers.catalogue import ENVIRONMENTS, environments
 from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.miniwob.chromium import find_chromium, find_fonts
 from align_echo.wrappers.scienceworld.jvm import find_java, java_version
@@ -58,7 +62,8 @@ def doctor() -> None:
     """Say what is installed, which data and keys are found, and what to install for what is missing."""
     settings = [_setting(name) for name in SETTINGS]  # before the engine is loaded: it sets some of its own
     console = stdout()
-    for finding in (*_installed(), *_science(), *_browser(), *_local_models(), *_keys(), *settings, *_data()):
+    found = (*_installed(), *_science(), *_browser(), *_local_models(), *_keys(), *settings, *_data(), *_of_others())
+    for finding in found:
         mark = Text("ok", style="green") if finding.good else Text("--", style="yellow")
         line = Text.assemble(mark, f"  {finding.subject}: {finding.found}")
         console.print(line, soft_wrap=True)
@@ -158,8 +163,23 @@ def _setting(name: str) -> Finding:
 
 
 def _data() -> Iterator[Finding]:
-    for spec in environments().values():
-        yield _data_of(spec)
+    for name in environments():
+        yield _data_of(ENVIRONMENTS.get(name))
+
+
+def _of_others() -> Iterator[Finding]:
+    """What installed packages of others bring, and whether it can be used."""
+    for registry in (ENVIRONMENTS, AGENTS, METHODS, RULES):
+        for name, entry in registry.entries().items():
+            if entry.origin.startswith(OURS):
+                continue
+            subject = f"{registry.kind} {name}"
+            try:
+                registry.get(name)
+            except AlignEchoError as error:
+                yield Finding(subject, f"of {entry.origin}, cannot be used", False, str(error))
+            else:
+                yield Finding(subject, f"of {entry.origin}")
 
 
 def _data_of(spec: EnvironmentSpec) -> Finding:

@@ -104,6 +104,11 @@ def plan_collection(
     """
     require_parquet()
     spec.check_split(split)
+    if not spec.measures_distance and not any(map(spec.has_expert, task_ids)):
+        raise UsageError(
+            f"{spec.name} has no oracle to label actions by: declare its expert, or a distance to the goal, in an "
+            "align_echo.TextEnvironment"
+        )
     if drawing.states in OWN:
         require_expert(spec, split, task_ids, data_root)
     return Plan(
