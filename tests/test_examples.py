@@ -11,6 +11,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,7 +127,7 @@ def test_a_strangers_environment_goes_through_every_verb(example: Place):
 class Model(Analyst):
     """Analyzer and optimizer in one: asked for code it writes some, else it looks into what went wrong."""
 
-    def __call__(self, request: dict) -> str:
+    def __call__(self, request: dict[str, Any]) -> str:
         if "<code>" in json.dumps(request["messages"]):
             return code(self._lesson.good)
         return super().__call__(request)

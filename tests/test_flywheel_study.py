@@ -16,6 +16,7 @@ from align_echo.types import Candidate
 from benchmarks.flywheel.report import JudgedStates, compared, plot, points, table_of
 from benchmarks.flywheel.runs import STUDIES, plays, wheels
 from benchmarks.flywheel.wordings import LEAST, auroc, by_wording
+from benchmarks.learning.verbs import asked_of
 from tests.gaia.test_trial import Say, contrary, honest, state
 
 DRAWN = ("xxxxxxxA", "Axxxxxxx", "xxxxxxxx", "xAxxxxxx")
@@ -64,7 +65,7 @@ def test_episodes_are_played_with_one_draw_by_rules_without_a_critic_and_under_t
     turned, played = wheels(study, [1, 2], 2, out), plays(study, [1, 2], 2, out)
     arms = ["one draw", "placebo", "majority", "logprob", "round 2", "round 2 tilted", "round 1", "round 1 tilted"]
     assert [job.arm for job in played] == [arm for arm in arms for _ in (1, 2)]
-    judges = [job.measuring[job.measuring.index("--judge") + 1] for job in played if "--judge" in job.measuring]
+    judges = list(filter(None, (asked_of(job.measuring)["judge"] for job in played)))
     assert judges[0] == str(turned[0].folder / "round-2" / "critic" / "critic")
     assert len({job.folder for job in played}) == len(played)
 
@@ -72,7 +73,8 @@ def test_episodes_are_played_with_one_draw_by_rules_without_a_critic_and_under_t
 @pytest.mark.parametrize("env", sorted(STUDIES))
 def test_a_critic_learns_all_weights_in_every_round(env, tmp_path):
     wheel = wheels(STUDIES[env], [1], 2, tmp_path)[0]
-    config = Path(wheel.training[wheel.training.index("--config") + 1])
+    config = asked_of(wheel.training)["config"]
+    assert isinstance(config, Path)
     assert read_settings(FitSettings, config, {}).weights == "full"
 
 

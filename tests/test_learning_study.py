@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from benchmarks.learning import curves, rounds, stack, taught
 from benchmarks.learning.report import compared, findings
 from benchmarks.learning.runs import LAST_STEP, START, Job, at_last_step, finish, jobs
 from benchmarks.learning.studies import STUDIES, study
+from benchmarks.learning.verbs import asked_of, train, train_critic
 from tests.evaluate.test_grid import episode
 
 STUDY = study("alfworld")
@@ -22,7 +24,7 @@ STUDY = study("alfworld")
 
 def measured(folder: Path, arm: str, seed: int, scores: dict[str, list[float]]) -> Job:
     """A run that is finished, with these scores of a task's episodes."""
-    job = Job(arm, seed, folder / arm / f"seed-{seed}", () if arm == START else ("train",), ())
+    job = Job(arm, seed, folder / arm / f"seed-{seed}", None if arm == START else partial(train), None)
     file = job.measured / "trajectories" / "none.jsonl"
     file.parent.mkdir(parents=True)
     lines = [episode(task, ["look"], score=one).model_dump_json() for task, some in scores.items() for one in some]
@@ -77,7 +79,7 @@ def test_seeds_come_one_after_the_other_so_that_a_study_cut_short_is_a_compariso
 def test_the_last_step_is_measured_beside_the_best_one_of_the_same_training():
     (_, job) = jobs(STUDY, ["grpo"], 1, Path("out"))
     again = at_last_step(STUDY, job)
-    models = [one.measuring[one.measuring.index("--model") + 1] for one in (job, again)]
+    models = [asked_of(measured.measuring)["model"] for measured in (job, again)]
     assert models == ["out/grpo/seed-1/policy", "out/grpo/seed-1/last/policy"]
     assert (again.training, again.folder, again.arm) == (job.training, job.folder, "grpo, last step")
     assert again.measured != job.measured
@@ -93,8 +95,9 @@ def test_last_checkpoints_are_compared_with_the_last_one_of_the_baseline(tmp_pat
 
 
 def test_a_command_that_fails_stops_the_study_with_its_own_words(tmp_path):
-    job = Job("critic", 1, tmp_path / "critic", ("critic", "train", "--examples", "nowhere"), ())
-    with pytest.raises(RuntimeError, match=r"critic train --examples nowhere failed: align-echo: .*nowhere"):
+    missing = partial(train_critic, examples=(Path("nowhere"),), model="pocket", seed=1)
+    job = Job("critic", 1, tmp_path / "critic", missing, None)
+    with pytest.raises(RuntimeError, match=r"critic, seed 1: training failed: there are no examples in nowhere.*"):
         finish([job], processes=1, say=lambda line: None)
 
 
@@ -117,10 +120,10 @@ def test_a_stack_is_every_combination_of_its_layers_on_the_same_tasks():
     assert (arms[0], arms[-1], len(set(arms))) == (START, "interface + trained inside + best-of", 10)
     assert len({job.folder for job in todo}) == 20
     for job in todo:
-        model = job.measuring[job.measuring.index("--model") + 1]
+        asked = asked_of(job.measuring)
         named = "inside" if "inside" in job.arm else "trained" if "trained" in job.arm else ""
-        assert model == (f"{named}/seed-{job.seed}/policy" if named else "pocket")
-        assert ("--interface" in job.measuring, "--best-of" in job.measuring) == (
+        assert asked["model"] == (f"{named}/seed-{job.seed}/policy" if named else "pocket")
+        assert (asked["interface"] == "probe", asked["best_of"] == 4) == (
             "interface" in job.arm,
             "best-of" in job.arm,
         )
@@ -167,7 +170,7 @@ def test_a_seed_that_stopped_early_does_not_bend_the_curve(tmp_path):
 
 def attempts(folder: Path, arm: str, seed: int, by_round: list[dict[str, bool]]) -> Job:
     """A finished run of rounds: which tasks were played in each, and won."""
-    job = Job(arm, seed, folder / arm / f"seed-{seed}", (), ())
+    job = Job(arm, seed, folder / arm / f"seed-{seed}", None, None)
     (job.measured / "trajectories").mkdir(parents=True)
     for number, played in enumerate(by_round):
         lines = [episode(task, ["look"], score=float(won)).model_dump_json() for task, won in played.items()]
@@ -191,7 +194,7 @@ def test_rounds_are_compared_with_as_many_attempts_without_a_critic(tmp_path):
 
 def test_rounds_ask_the_critic_that_was_trained_with_the_policy_of_its_seed():
     todo = rounds.jobs(Path("trained"), [1, 2], Path("out"), rounds=2)
-    asked = {(job.arm, job.seed): job.measuring[job.measuring.index("--critic") + 1] for job in todo}
+    asked = {(job.arm, job.seed): asked_of(job.measuring)["critic"] for job in todo}
     assert len(asked) == len(todo) == len({job.folder for job in todo}) == 14
     assert asked["echo, own critic", 2] == "trained/echo/seed-2/critic"
     assert (asked["echo, start", 1], asked["start, self", 1], asked["icrl, none", 2]) == ("pocket", "self", "none")

@@ -18,10 +18,11 @@ from align_echo.critic.labels import rule_for
 from align_echo.critic.scoring import read_calibration
 from align_echo.gaia.collection import read_collection
 from align_echo.gaia.figures import CEILING, State, right_of, states_of
+from align_echo.gaia.flywheel import critic_of
 from align_echo.gaia.opinions import read_opinions
 from align_echo.intervals import RESAMPLES
 from align_echo.wrappers.catalogue import environment
-from benchmarks.flywheel.runs import CANDIDATES, critic_of
+from benchmarks.flywheel.runs import CANDIDATES
 
 Table = npt.NDArray[np.float64]
 BY_ROUND: dict[str, str] = {"round {}": "critic", "round {} tilted": "tilted"}

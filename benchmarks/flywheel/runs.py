@@ -1,16 +1,20 @@
 """What is run: a flywheel for each seed, then whole episodes with one draw a turn and with the best of all.
 
-Every part is a command of its own in a folder of its own: what is finished is not done again. Left out: what comes of
-it (`report.py`).
+Every part has a folder of its own: what is finished is not done again. Candidates are drawn of all that the agent would
+say: under GAIA's truncation the pocket model says the same eight times. Left out: what comes of it (`report.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from align_echo.evaluate.plan import plan_evaluation
+from align_echo.gaia.flywheel import Begin, critic_of
 from benchmarks.learning.runs import Job
+from benchmarks.learning.verbs import evaluate, turn
 
 ONE_DRAW = "one draw"
 CONTROLS = ("placebo", "majority", "logprob")
@@ -31,7 +35,7 @@ class Study:
     split: str
     tasks: int
     drawn: int
-    begin: str
+    begin: Begin
     held_out: int
     episodes: int
 
@@ -40,10 +44,7 @@ _ALFWORLD = Study(
     "alfworld", "train", "valid_unseen", tasks=120, drawn=8, begin="start", held_out=60, episodes=134
 )
 _WEBSHOP = Study("webshop", "train", "test", tasks=150, drawn=32, begin="last", held_out=80, episodes=500)
-STUDIES = {one.env: one for one in (_ALFWORLD, _WEBSHOP)}
-DRAWING = ("--temperature", "1", "--top-k", "0", "--top-p", "1")
-"""Of all that the agent would say: under GAIA's truncation the pocket model says the same eight times."""
-
+STUDIES = {study.env: study for study in (_ALFWORLD, _WEBSHOP)}
 
 def wheels(study: Study, seeds: Sequence[int], rounds: int, out: Path) -> list[Job]:
     """A flywheel for each seed, whose first round and tests are in states of the expert's ways."""
@@ -51,41 +52,51 @@ def wheels(study: Study, seeds: Sequence[int], rounds: int, out: Path) -> list[J
 
 
 def _wheel(study: Study, seed: int, rounds: int, folder: Path) -> Job:
-    arguments = (
-        *("critic", "flywheel", "--env", study.env, "--model", "pocket", "--rounds", str(rounds)),
-        *("--begin", study.begin, "--split", study.training, "--test-split", study.split),
-        *("--tasks", str(study.tasks), "--test-tasks", str(study.held_out), "--states", "expert"),
-        *("--candidates", str(study.drawn), "--test-candidates", str(CANDIDATES), *DRAWING),
-        *("--config", str(Path(__file__).with_name(f"{study.env}.yaml")), "--seed", str(seed), "--out", str(folder)),
+    turning = partial(
+        turn,
+        env=study.env,
+        rounds=rounds,
+        begin=study.begin,
+        split=study.training,
+        test_split=study.split,
+        tasks=study.tasks,
+        test_tasks=study.held_out,
+        candidates=study.drawn,
+        test_candidates=CANDIDATES,
+        config=Path(__file__).with_name(f"{study.env}.yaml"),
+        seed=seed,
     )
-    return Job("flywheel", seed, folder, arguments, ())
+    return Job("flywheel", seed, folder, turning, None)
 
 
 def plays(study: Study, seeds: Sequence[int], rounds: int, out: Path) -> list[Job]:
     """Episodes with one draw a turn, with one of all taken by each of `CONTROLS`, and with the best by the critic of
     each round, alone and tilting the agent's choice; the last round first.
     """
-    best = ("--best-of", str(CANDIDATES))
-    made = [_play(study, ONE_DRAW, seed, out, ()) for seed in seeds]
-    made += [_play(study, rule, seed, out, (*best, "--pick", rule)) for rule in CONTROLS for seed in seeds]
+    made = [_play(study, ONE_DRAW, seed, out) for seed in seeds]
+    made += [_play(study, rule, seed, out, pick=rule) for rule in CONTROLS for seed in seeds]
     for number in range(rounds, 0, -1):
         for arm, pick in ((f"round {number}", "critic"), (f"round {number} tilted", "tilted")):
             for seed in seeds:
                 judge = critic_of(out / "flywheel" / f"seed-{seed}", number)
-                made.append(_play(study, arm, seed, out, (*best, "--pick", pick, "--judge", str(judge))))
+                made.append(_play(study, arm, seed, out, pick=pick, judge=judge))
     return made
 
 
-def critic_of(wheel: Path, number: int) -> Path:
-    """The critic of a round of a flywheel."""
-    return wheel / f"round-{number}" / "critic" / "critic"
-
-
-def _play(study: Study, arm: str, seed: int, out: Path, more: Sequence[str]) -> Job:
-    folder = out / arm.replace(" ", "-") / f"seed-{seed}"
-    measuring = (
-        *("evaluate", "--env", study.env, "--agent", "vanilla", "--model", "pocket", "--temperature", "1"),
-        *("--split", study.split, "--tasks", str(study.episodes), "--seed", str(seed), *more),
-        *("--out", str(folder / "test")),
+def _play(
+    study: Study, arm: str, seed: int, out: Path, *, pick: str | None = None, judge: Path | None = None
+) -> Job:
+    plan = partial(
+        plan_evaluation,
+        env=study.env,
+        agent="vanilla",
+        model="pocket",
+        temperature=1.0,
+        split=study.split,
+        tasks=study.episodes,
+        seed=seed,
+        best_of=1 if pick is None else CANDIDATES,
+        pick=pick or "critic",
+        judge=None if judge is None else str(judge),
     )
-    return Job(arm, seed, folder, (), measuring)
+    return Job(arm, seed, out / arm.replace(" ", "-") / f"seed-{seed}", None, partial(evaluate, plan))

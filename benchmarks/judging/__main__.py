@@ -17,7 +17,7 @@ from pathlib import Path
 
 from align_echo.errors import AlignEchoError
 from align_echo.files import write_atomically
-from benchmarks.judging.runs import ONE_DRAW, PLACEBO, STUDIES, collections, critics, imitation, plays, trial
+from benchmarks.judging.runs import ONE_DRAW, PLACEBO, STUDIES, collections, critics, imitation, plays, trial_of
 from benchmarks.learning.report import findings, markdown
 from benchmarks.learning.runs import Job, finish
 
@@ -45,7 +45,7 @@ def main() -> None:
         do(job for seed, home in homes.items() for job in critics(seed, home))
         do(imitation(study, seed, home) for seed, home in homes.items())
         do(played)
-        do(trial(home, seed) for seed, home in homes.items())
+        do(trial_of(home, seed) for seed, home in homes.items())
     measured = [job for job in played if job.finished]
     if not measured:
         parser.error("nothing is finished yet")

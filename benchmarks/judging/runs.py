@@ -1,19 +1,21 @@
 """What is run: the commands that open docs/critic.md for each seed, the policy that imitates the expert, and the plays.
 
-Every part is a command of its own in a folder of its own: what is finished is not done again. Sizes are the page's, and
+Every part has a folder of its own: what is finished is not done again. Sizes are the page's, and
 what the page leaves to a default is left to it here. Left out: what comes of it (`__main__.py`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import yaml
 
+from align_echo.evaluate.plan import plan_evaluation
 from benchmarks.learning.runs import Job
+from benchmarks.learning.verbs import collect, evaluate, train, train_critic, trial
 
 ONE_DRAW, PLACEBO, IMITATION = "one draw", "placebo of 8", "imitation, one draw"
 ARMS = {
@@ -25,8 +27,8 @@ ARMS = {
 }
 """Each rule of `evaluate --pick`, and whether it asks the critic."""
 
-DRAWN = ("--top-k", "30", "--top-p", "0.8")
-"""How `critic collect` draws, and so `evaluate --judge`; arms without a judge are told."""
+DRAWN = (30, 0.8)
+"""How `critic collect` draws (`top_k`, `top_p`), and so `evaluate --judge`; arms without a judge are told."""
 
 
 @dataclass(frozen=True)
@@ -45,37 +47,33 @@ class Study:
 
 
 STUDIES = {
-    one.env: one
-    for one in (
+    study.env: study
+    for study in (
         Study("alfworld", "train", "valid_seen", "valid_unseen", episodes=134, primary="success"),
         Study("webshop", "train", "eval", "test", episodes=200, primary="score"),
     )
 }
 
 
-def _made(name: str, seed: int, folder: Path, *arguments: str) -> Job:
-    return Job(name, seed, folder, (*arguments, "--seed", str(seed), "--out", str(folder)), ())
-
-
 def collections(study: Study, seed: int, home: Path) -> list[Job]:
     """What the critic learns from, and what it is put on trial on."""
-    common = ("critic", "collect", "--env", study.env, "--model", "pocket", "--states", "mixed")
+    common = partial(collect, env=study.env, model="pocket", states="mixed", seed=seed)
+    learned, tried = home / "collected", home / "to-test"
     return [
-        _made("collection", seed, home / "collected", *common, "--split", study.training, "--tasks", "200"),
-        _made("collection to test", seed, home / "to-test", *common, "--split", study.trial, "--tasks", "60"),
+        Job("collection", seed, learned, partial(common, split=study.training, tasks=200), None),
+        Job("collection to test", seed, tried, partial(common, split=study.trial, tasks=60), None),
     ]
 
 
 def critics(seed: int, home: Path) -> list[Job]:
     """The critic, by the defaults."""
-    data = ("--examples", str(home / "collected"))
-    return [_made("critic", seed, home / "critic", "critic", "train", *data, "--model", "pocket")]
+    training = partial(train_critic, examples=(home / "collected",), model="pocket", seed=seed)
+    return [Job("critic", seed, home / "critic", training, None)]
 
 
-def trial(home: Path, seed: int) -> Job:
+def trial_of(home: Path, seed: int) -> Job:
     """What the critic is worth in single steps."""
-    asked = ("critic", "evaluate", "--judge", str(_critic(home)), "--examples", str(home / "to-test"))
-    return Job("trial", seed, home / "trial", (*asked, "--out", str(home / "trial")), ())
+    return Job("trial", seed, home / "trial", partial(trial, judge=_critic(home), examples=(home / "to-test",)), None)
 
 
 def imitation(study: Study, seed: int, home: Path) -> Job:
@@ -93,17 +91,16 @@ def imitation(study: Study, seed: int, home: Path) -> Job:
     }
     file = home / "imitation.yaml"
     file.write_text(yaml.safe_dump(config), encoding="utf-8")
-    return _made("imitation", seed, home / "imitation", "train", "--config", str(file))
+    return Job("imitation", seed, home / "imitation", partial(train, config=file, seed=seed), None)
 
 
 def plays(study: Study, seed: int, home: Path) -> list[Job]:
     """Whole episodes by every rule; the primary contrast first."""
     made = []
     for arm, (pick, asks) in sorted(ARMS.items(), key=lambda item: item[0] not in (PLACEBO, "critic of 8")):
-        judge = ("--judge", str(_critic(home))) if asks else DRAWN
-        made.append(_play(study, arm, seed, home, "pocket", ("--best-of", "8", "--pick", pick, *judge)))
-    made.append(_play(study, ONE_DRAW, seed, home, "pocket", DRAWN))
-    made.append(_play(study, IMITATION, seed, home, str(home / "imitation" / "policy"), DRAWN))
+        made.append(_play(study, arm, seed, home, "pocket", pick=pick, judge=_critic(home) if asks else None))
+    made.append(_play(study, ONE_DRAW, seed, home, "pocket"))
+    made.append(_play(study, IMITATION, seed, home, str(home / "imitation" / "policy")))
     return made
 
 
@@ -111,11 +108,30 @@ def _critic(home: Path) -> Path:
     return home / "critic" / "critic"
 
 
-def _play(study: Study, arm: str, seed: int, home: Path, model: str, more: Sequence[str]) -> Job:
-    folder = home / arm.replace(", ", "-").replace(" ", "-")
-    measuring = (
-        *("evaluate", "--env", study.env, "--model", model, "--temperature", "1", *more),
-        *("--split", study.split, "--tasks", str(study.episodes), "--seed", str(seed)),
-        *("--out", str(folder / "test")),
+def _play(
+    study: Study,
+    arm: str,
+    seed: int,
+    home: Path,
+    model: str,
+    *,
+    pick: str | None = None,
+    judge: Path | None = None,
+) -> Job:
+    top_k, top_p = DRAWN if judge is None else (None, None)
+    plan = partial(
+        plan_evaluation,
+        env=study.env,
+        model=model,
+        temperature=1.0,
+        split=study.split,
+        tasks=study.episodes,
+        seed=seed,
+        best_of=1 if pick is None else 8,
+        pick=pick or "critic",
+        judge=None if judge is None else str(judge),
+        top_k=top_k,
+        top_p=top_p,
     )
-    return Job(arm, seed, folder, (), measuring)
+    folder = home / arm.replace(", ", "-").replace(" ", "-")
+    return Job(arm, seed, folder, None, partial(evaluate, plan))

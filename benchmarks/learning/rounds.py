@@ -19,11 +19,12 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel
 
+from align_echo.critic.language import Form
 from align_echo.errors import AlignEchoError
 from align_echo.files import write_atomically
 from align_echo.types import Trajectory
 from benchmarks.learning.report import Table, interval
-from benchmarks.learning.runs import START, TEST, Job, finish, measuring, trained_seeds
+from benchmarks.learning.runs import START, Job, finish, measuring, trained_seeds
 from benchmarks.learning.studies import study
 
 NONE = "none"
@@ -63,11 +64,11 @@ def _job(policy: str, critic: str, seed: int, trained: Path, out: Path, rounds: 
     chosen = replace(study("alfworld"), samples=1)
     models = trained / policy / f"seed-{seed}"
     asked = {START: chosen.start, "own critic": str(models / "critic")}.get(critic, critic)
-    form = ("--critic-form", "icrl") if (policy, critic) == ("icrl", "self") else ()
+    form: Form | None = "icrl" if (policy, critic) == ("icrl", "self") else None
     folder = out / f"{policy}-{critic.replace(' ', '-')}" / f"seed-{seed}"
     model = chosen.start if policy == START else str(models / "policy")
-    more = ("--refine-rounds", str(rounds), "--critic", asked, *form)
-    return Job(f"{policy}, {critic}", seed, folder, (), measuring(chosen, model, seed, folder / TEST, more))
+    measured = measuring(chosen, model, seed, refine_rounds=rounds, critic=asked, critic_form=form)
+    return Job(f"{policy}, {critic}", seed, folder, None, measured)
 
 
 def won_by(job: Job, rounds: int) -> list[dict[str, bool]]:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from align_echo.errors import AlignEchoError
 from benchmarks.learning.report import findings, show
-from benchmarks.learning.runs import START, TEST, Job, finish, measuring, trained_seeds
+from benchmarks.learning.runs import START, Job, finish, measuring, trained_seeds
 from benchmarks.learning.studies import study
 
 INTERFACE, TRAINED, INSIDE, BEST_OF = "interface", "trained", "trained inside", "best-of"
@@ -36,20 +36,27 @@ def jobs(trained: Path, inside: Path, seeds: Sequence[int], out: Path, *, interf
     made = []
     for seed in seeds:
         models = {TRAINED: trained / f"seed-{seed}" / "policy", INSIDE: inside / f"seed-{seed}" / "policy"}
-        options = {INTERFACE: ("--interface", interface), BEST_OF: ("--best-of", str(best_of))}
-        made += [_job([one for one in layers if one], seed, out, models, options) for layers in COMBINATIONS]
+        for layers in COMBINATIONS:
+            chosen = [layer for layer in layers if layer]
+            made.append(_job(chosen, seed, out, models, interface=interface, best_of=best_of))
     return made
 
 
 def _job(
-    layers: Sequence[str], seed: int, out: Path, models: Mapping[str, Path], options: Mapping[str, tuple[str, str]]
+    layers: Sequence[str], seed: int, out: Path, models: Mapping[str, Path], *, interface: str, best_of: int
 ) -> Job:
     chosen = replace(study("alfworld"), samples=1)
     arm = " + ".join(layers) or START
     folder = out / arm.replace(" + ", "-").replace(" ", "-") / f"seed-{seed}"
     model = next((str(models[layer]) for layer in layers if layer in models), chosen.start)
-    more = [one for layer in layers for one in options.get(layer, ())]
-    return Job(arm, seed, folder, (), measuring(chosen, model, seed, folder / TEST, more))
+    measured = measuring(
+        chosen,
+        model,
+        seed,
+        interface=interface if INTERFACE in layers else "none",
+        best_of=best_of if BEST_OF in layers else 1,
+    )
+    return Job(arm, seed, folder, None, measured)
 
 
 def main() -> None:
