@@ -1,5 +1,6 @@
 """align-echo: agents that act in environments, the interfaces between them, and learning from both."""
 
+from align_echo.critic.language import Critique, CritiqueForm
 from align_echo.evaluate.metrics import consecutive_invalid_share
 from align_echo.interface import Interface, load_interface
 from align_echo.session import Session
@@ -13,6 +14,8 @@ __version__ = "0.1.0"
 register_with_gymnasium()
 
 __all__ = [
+    "Critique",
+    "CritiqueForm",
     "EnvironmentSpec",
     "Interface",
     "Misalignment",

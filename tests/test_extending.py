@@ -28,8 +28,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_page_has_what_is_run_here():
-    assert {"lockers.py", "lockers_agent.py", "tool_loop.py", "first_two.py", "shortest.py"} <= set(FILES)
-    assert len(COMMANDS) == 5
+    assert {"lockers.py", "lockers_agent.py", "tool_loop.py", "measure.py"} <= set(FILES)
+    assert {"first_two.py", "shortest.py", "one_line.py"} <= set(FILES)
+    assert len(COMMANDS) == 6
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -46,8 +47,17 @@ def test_a_command_of_the_page_runs(command: str, folder: Path):
     assert done.returncode == 0, done.stderr
     if "--agent" in arguments:
         assert "100.0" in done.stdout
+    if "--critic-form" in arguments:
+        assert json.loads((folder / "run" / "config.json").read_text())["critic_details"]["form"] == "one_line:ONE_LINE"
     if "--pick" in arguments:
         assert "shortest" in (folder / "run" / "config.json").read_text()
+
+
+def test_the_verbs_run_in_python(folder: Path):
+    command = [sys.executable, "measure.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert done.stdout == "no-failures 100.0\n"
 
 
 def test_the_loop_plays_with_tool_calls(folder: Path):

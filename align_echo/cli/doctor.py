@@ -19,6 +19,7 @@ from align_echo.agents.catalogue import AGENTS
 from align_echo.agents.players import MODEL_VARIABLE, choose_player
 from align_echo.align.generation import can_write
 from align_echo.cli.console import stdout
+from align_echo.critic.language import FORMS
 from align_echo.critic.selection import RULES
 from align_echo.errors import AlignEchoError, install_line
 from align_echo.interface import shipped_interfaces
@@ -169,7 +170,7 @@ def _data() -> Iterator[Finding]:
 
 def _of_others() -> Iterator[Finding]:
     """What installed packages of others bring, and whether it can be used."""
-    for registry in (ENVIRONMENTS, AGENTS, METHODS, RULES):
+    for registry in (ENVIRONMENTS, AGENTS, METHODS, RULES, FORMS):
         for name, entry in registry.entries().items():
             if entry.origin.startswith(OURS):
                 continue

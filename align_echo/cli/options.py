@@ -9,7 +9,7 @@ import typer
 
 from align_echo.agents.catalogue import AGENTS
 from align_echo.agents.players import MODEL_VARIABLE
-from align_echo.critic.language import Form
+from align_echo.critic.language import FORMS
 from align_echo.critic.selection import RULES
 
 Env = Annotated[str, typer.Option("--env", help="An environment's name (`align-echo envs` lists them) or module:Name.")]
@@ -83,7 +83,10 @@ Critic = Annotated[
     typer.Option("--critic", help="Of --refine-rounds: a model as for --model, self, or none for fresh attempts."),
 ]
 CriticForm = Annotated[
-    Form | None, typer.Option("--critic-form", help="echo or icrl: what the critic is asked. Default: echo.")
+    str | None,
+    typer.Option(
+        "--critic-form", help=f"What the critic is asked: {', '.join(FORMS.entries())}, or module:NAME. Default: echo."
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of every draw.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder of the run; default: a new one under runs/.")]

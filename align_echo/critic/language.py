@@ -1,18 +1,23 @@
-"""The language critic: what it reads of an attempt, and the strict reading of its reply, in two forms.
+"""The language critic: what it reads of an attempt, and the strict reading of its reply, by its form.
 
-"echo" is ECHO's critic (another model, or another role, reviews the agent), "icrl" is ICRL's (the model criticises its
-own failed attempt). Both are one user message and give a reason and at most two suggestions, or "none".
+Two forms are ours, and one of somebody else's is a `CritiqueForm`, found by name (`FORMS`). "echo" is ECHO's critic
+(another model, or another role, reviews the agent), "icrl" is ICRL's (the model criticises its own failed attempt).
+Both are one user message and give a reason and at most two suggestions, or "none".
 """
 
 from __future__ import annotations
 
 import re
-from typing import Literal, get_args
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
 
 from align_echo.agents.parsing import after_label, reply_lines, visible_text
 from align_echo.critic.transcript import BUDGET, clipped, plain, transcript
 from align_echo.errors import ReplyFormatError, UsageError
 from align_echo.prompts import render
+from align_echo.registry import Registry
 from align_echo.types import Frozen, Message, Trajectory
 
 Form = Literal["echo", "icrl"]
@@ -42,17 +47,38 @@ class Critique(Frozen):
         return "\n".join(self.suggestions)
 
 
+@dataclass(frozen=True)
+class CritiqueForm:
+    """What a critic is asked about an attempt, and how its reply is read.
+
+    `ask(trajectory)` raises `UsageError` for an attempt that has no score, `read(reply)` raises `ReplyFormatError` that
+    says what is wrong. `prompts` are the templates that it renders, whose hashes a run records.
+    """
+
+    name: str
+    ask: Callable[[Trajectory], list[Message]]
+    read: Callable[[str], Critique]
+    prompts: tuple[str, ...] = ()
+
+
+def _form_of(name: str, thing: object) -> CritiqueForm:
+    if not isinstance(thing, CritiqueForm):
+        raise UsageError(f"{name} is a {type(thing).__name__}: a critic's form is an align_echo.CritiqueForm")
+    return replace(thing, name=name)
+
+
+FORMS: Registry[CritiqueForm] = Registry("critic form", "align_echo.critic_forms", _form_of)
+
+
 def critic_messages(
     trajectory: Trajectory, form: Form = "echo", *, criteria: str = CRITERIA, budget: int = BUDGET
 ) -> list[Message]:
     """What the critic is asked about an attempt; `budget` bounds the characters of its turns (see `transcript`).
 
-    Raises `UsageError` for a trajectory that was broken by a fault (it has no score) and for an unknown form.
+    Raises `UsageError` for a trajectory that was broken by a fault (it has no score)
     """
     if trajectory.fault is not None:
         raise UsageError(f"{trajectory.task_id} was broken by a fault and has no score: there is nothing to criticise")
-    if form not in get_args(Form):
-        raise UsageError(f"there is no critique of the form {form!r}; known: {', '.join(get_args(Form))}")
     values = {
         "goal": plain(trajectory.goal),
         "rules": plain(trajectory.rules),
@@ -116,3 +142,17 @@ def _icrl_parts(reply: str) -> tuple[str, list[str]]:
     if reason is None or any(line is None for line in lines):
         raise ReplyFormatError('the reply must be one line "Mistake: ..." and then lines "Next time: ...", no more')
     return reason.strip(), [line.strip() for line in lines if line and line.strip()]
+
+
+ECHO = CritiqueForm(
+    name="echo",
+    ask=partial(critic_messages, form="echo"),
+    read=partial(parse_critique, form="echo"),
+    prompts=("critic/echo", "critic/attempt"),
+)
+ICRL = CritiqueForm(
+    name="icrl",
+    ask=partial(critic_messages, form="icrl"),
+    read=partial(parse_critique, form="icrl"),
+    prompts=("critic/icrl", "critic/attempt"),
+)

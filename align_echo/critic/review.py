@@ -7,7 +7,7 @@ a reply is read (`align_echo.critic.language`), and what a critique is worth (`a
 from __future__ import annotations
 
 from align_echo.agents.parsing import whole_text
-from align_echo.critic.language import Critique, Form, critic_messages, parse_critique
+from align_echo.critic.language import ECHO, Critique, CritiqueForm
 from align_echo.errors import ContextOverflowError, ModelError, ReplyFormatError
 from align_echo.models.drawing import sample_of
 from align_echo.types import ChatModel, Fault, Frozen, Tokens, Trajectory, Usage
@@ -22,7 +22,7 @@ class Review(Frozen):
     `fault` is set if the critic's model broke; then the reply is nobody's and must not be learned from.
     """
 
-    form: Form
+    form: str
     sample: int = 0
     reply: str = ""
     critique: Critique | None = None
@@ -41,7 +41,7 @@ class Review(Frozen):
 def review(
     model: ChatModel,
     attempt: Trajectory,
-    form: Form = "echo",
+    form: CritiqueForm = ECHO,
     *,
     sample: int = 0,
     temperature: float = 1.0,
@@ -49,23 +49,23 @@ def review(
 ) -> Review:
     """Ask once. `sample` tells several critiques of one attempt apart.
 
-    Raises `UsageError` for an attempt without a score (see `critic_messages`).
+    Raises `UsageError` for an attempt without a score (see `CritiqueForm`).
     """
-    asked = critic_messages(attempt, form)
+    asked = form.ask(attempt)
     try:
         said = sample_of(model, sample).complete(asked, temperature=temperature, max_tokens=max_tokens)
     except ContextOverflowError as error:
-        return Review(form=form, sample=sample, problem=str(error))
+        return Review(form=form.name, sample=sample, problem=str(error))
     except ModelError as error:
         fault = Fault(source="model", error=type(error).__name__, message=str(error))
-        return Review(form=form, sample=sample, problem=str(error), fault=fault)
+        return Review(form=form.name, sample=sample, problem=str(error), fault=fault)
     critique, problem = None, ""
     try:
-        critique = parse_critique(whole_text(said, max_tokens), form)
+        critique = form.read(whole_text(said, max_tokens))
     except ReplyFormatError as error:
         problem = str(error)
     return Review(
-        form=form,
+        form=form.name,
         sample=sample,
         reply=said.text,
         critique=critique,

@@ -20,7 +20,7 @@ from align_echo.agents.players import (
     workers_for,
 )
 from align_echo.critic.drawn import Drawn, read_drawn
-from align_echo.critic.language import Form
+from align_echo.critic.language import ECHO, FORMS, CritiqueForm
 from align_echo.critic.selection import CRITIC, RULES, SelectionRule
 from align_echo.errors import UsageError
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, variants_of
@@ -36,7 +36,6 @@ SELF = "self"
 """In the place of a model's name: the agent's own."""
 
 NO_CRITIC = "none"
-DEFAULT_FORM: Form = "echo"
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Refining:
 
     rounds: int
     critic: str | None
-    form: Form
+    form: CritiqueForm
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ def plan_evaluation(
     top_p: float | None = None,
     refine_rounds: int | None = None,
     critic: str | None = None,
-    critic_form: Form | None = None,
+    critic_form: str | None = None,
     model: str | None = None,
     base_url: str | None = None,
     temperature: float | None = None,
@@ -212,7 +211,7 @@ def choose_variants(
 
 
 def choose_refining(
-    rounds: int | None, critic: str | None, form: Form | None, player: Player, *, compare_all: bool
+    rounds: int | None, critic: str | None, form: str | None, player: Player, *, compare_all: bool
 ) -> Refining | None:
     """The rounds that were asked for; None for none. Raises `UsageError` for options that contradict each other."""
     if rounds is None:
@@ -226,12 +225,12 @@ def choose_refining(
     if critic == NO_CRITIC:
         if form is not None:
             raise UsageError("--critic none asks nobody: leave --critic-form out")
-        return Refining(rounds, None, DEFAULT_FORM)
+        return Refining(rounds, None, ECHO)
     chosen = player.model if critic == SELF else critic
     if chosen is None:
         raise UsageError(f"the agent {player.agent.name} has no model of its own: name one with --critic, or none")
     refuse_script("--critic", chosen)
-    return Refining(rounds, chosen, form or DEFAULT_FORM)
+    return Refining(rounds, chosen, FORMS.get(form) if form else ECHO)
 
 
 def choose_judge(

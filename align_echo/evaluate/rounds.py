@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from align_echo.agents.players import about, details_of
-from align_echo.critic.language import Form
+from align_echo.critic.language import CritiqueForm
 from align_echo.critic.review import MAX_TOKENS, Review, review
 from align_echo.evaluate.cast import Models, build_player, config_of, drawn_otherwise
 from align_echo.evaluate.folder import Config, EvaluationFolder, check_folder
@@ -60,10 +60,10 @@ def _on_record(refining: Refining, critic: ChatModel | None) -> Config:
             "model.critic": critic.name,
             "base_url.critic": base_url_of(critic),
             **({"weights.critic": weights} if weights else {}),
-            "form": refining.form,
+            "form": refining.form.name,
             "temperature": str(CRITIC_TEMPERATURE),
             "max_tokens": str(MAX_TOKENS),
-            **{f"prompt.{name}": prompt_hash(name) for name in (f"critic/{refining.form}", "critic/attempt")},
+            **{f"prompt.{name}": prompt_hash(name) for name in refining.form.prompts},
         },
     }
 
@@ -97,7 +97,7 @@ def _play_rounds(
         agent=player.name,
         interface=interface.label if interface else "none",
         critic=critic.name if critic else None,
-        critic_form=refining.form if critic else None,
+        critic_form=refining.form.name if critic else None,
         seed=plan.seed,
         games=plan.spec.games(plan.data_root),
         tasks=tuple(plan.task_ids),
@@ -136,7 +136,9 @@ class _Rounds:
         self.usage = sum((one.usage for one in played), self.usage)
         return played
 
-    def review(self, number: int, attempts: Sequence[Trajectory], critic: ChatModel, form: Form) -> list[Review]:
+    def review(
+        self, number: int, attempts: Sequence[Trajectory], critic: ChatModel, form: CritiqueForm
+    ) -> list[Review]:
         """The critiques before a round; a sample of the critic's own for each sample of the agent's."""
         part = f"round-{number}"
         known = {one.attempt: one.review for one in self._folder.reviewed(part, attempts)}

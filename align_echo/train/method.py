@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from align_echo.critic.language import Form
+from align_echo.critic.language import FORMS
 from align_echo.errors import UsageError
 from align_echo.registry import Registry
 from align_echo.train.rewards import RewardName
@@ -33,6 +33,11 @@ def _known(name: str) -> str:
     return name
 
 
+def _known_form(name: str) -> str:
+    FORMS.get(name)
+    return name
+
+
 class Collecting(Section):
     """How a step's rows are played: `queries` tasks, `samples` of each (episodes, refinements, sessions or verdicts).
 
@@ -46,7 +51,7 @@ class Collecting(Section):
     rounds: int = Field(default=2, ge=1)
     states: int = Field(default=2, ge=1)
     critic_reward: RewardName = "saturation"
-    form: Form = "echo"
+    form: Annotated[str, AfterValidator(_known_form)] = "echo"
     temperature: float = Field(default=1.0, gt=0)
     best_of: int = Field(default=1, ge=1)
     turns: int | None = Field(default=None, ge=1)

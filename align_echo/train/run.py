@@ -31,6 +31,7 @@ from align_echo import __version__
 from align_echo.agents.conversation import SHARED_PROMPTS
 from align_echo.agents.vanilla import Vanilla
 from align_echo.critic.labels import default_rule
+from align_echo.critic.language import FORMS
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.files import write_atomically
@@ -106,7 +107,7 @@ def local_stage(
         critic=crew.models["critic"],
         split=split,
         action_format=spec.action_format,
-        form=config.collecting.form,
+        form=FORMS.get(config.collecting.form),
         critic_temperature=config.collecting.temperature,
         critic_tokens=config.collecting.critique_tokens,
         rule=default_rule(spec),
@@ -151,8 +152,8 @@ class Run:
 
     def _prompts(self) -> tuple[str, ...]:
         """Names of the templates of the agent, and of the critics."""
-        critics = (f"critic/{self.config.collecting.form}", "critic/attempt", "critic/verdict")
-        return (*SHARED_PROMPTS, *Vanilla.prompts, *critics, "critic/reasoned_verdict")
+        critics = (*FORMS.get(self.config.collecting.form).prompts, "critic/verdict", "critic/reasoned_verdict")
+        return (*SHARED_PROMPTS, *Vanilla.prompts, *critics)
 
     def train(
         self, watch: Callable[[int, Signals], None], evaluated: Callable[[int, dict[str, Any]], None] = _unheard

@@ -16,7 +16,7 @@ from align_echo.agents.conversation import ChatAgent, said
 from align_echo.agents.privileged import Expert
 from align_echo.critic.best_of import BestOf
 from align_echo.critic.labels import Rule, labels_of
-from align_echo.critic.language import Form
+from align_echo.critic.language import ECHO, CritiqueForm
 from align_echo.critic.reasoned_verdict import Judgement, judge
 from align_echo.critic.review import MAX_TOKENS, Review, review
 from align_echo.critic.verdict import Verdict
@@ -101,7 +101,7 @@ class LocalStage:
     critic: LocalModel
     split: str
     action_format: str
-    form: Form = "echo"
+    form: CritiqueForm = ECHO
     critic_temperature: float = 1.0
     critic_tokens: int = MAX_TOKENS
     best_of: int = 1

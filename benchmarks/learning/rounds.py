@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel
 
-from align_echo.critic.language import Form
 from align_echo.errors import AlignEchoError
 from align_echo.files import write_atomically
 from align_echo.types import Trajectory
@@ -64,7 +63,7 @@ def _job(policy: str, critic: str, seed: int, trained: Path, out: Path, rounds: 
     chosen = replace(study("alfworld"), samples=1)
     models = trained / policy / f"seed-{seed}"
     asked = {START: chosen.start, "own critic": str(models / "critic")}.get(critic, critic)
-    form: Form | None = "icrl" if (policy, critic) == ("icrl", "self") else None
+    form = "icrl" if (policy, critic) == ("icrl", "self") else None
     folder = out / f"{policy}-{critic.replace(' ', '-')}" / f"seed-{seed}"
     model = chosen.start if policy == START else str(models / "policy")
     measured = measuring(chosen, model, seed, refine_rounds=rounds, critic=asked, critic_form=form)

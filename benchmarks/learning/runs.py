@@ -14,7 +14,6 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from align_echo.critic.language import Form
 from align_echo.errors import AlignEchoError
 from align_echo.evaluate.plan import plan_evaluation
 from benchmarks.learning.studies import Study
@@ -64,7 +63,7 @@ def measuring(
     best_of: int = 1,
     refine_rounds: int | None = None,
     critic: str | None = None,
-    critic_form: Form | None = None,
+    critic_form: str | None = None,
 ) -> Work:
     """Measures a model as a study does, with what is asked for beside it."""
     plan = partial(

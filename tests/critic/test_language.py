@@ -9,6 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align_echo.critic.language import (
+    FORMS as REGISTERED,
+)
+from align_echo.critic.language import (
     Critique,
     Form,
     critic_messages,
@@ -75,7 +78,9 @@ def test_an_attempt_that_was_broken_by_a_fault_is_not_criticised() -> None:
 
 def test_an_unknown_form_is_refused() -> None:
     with pytest.raises(UsageError, match="known: echo, icrl"):
-        critic_messages(attempt(), "haiku")  # type: ignore[arg-type]
+        REGISTERED.get("haiku")
+    with pytest.raises(UsageError, match="is a Pattern: a critic's form is"):
+        REGISTERED.get("align_echo.critic.language:_ECHO")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from align_echo.critic.language import Critique
+from align_echo.critic.language import ICRL, Critique
 from align_echo.critic.review import review
 from align_echo.errors import ContextOverflowError, ModelError
 from align_echo.types import Completion, Tokens
@@ -13,14 +13,14 @@ REPLY = "Mistake: You never looked.\nNext time: Look into"
 
 
 def test_a_reply_in_its_form_becomes_advice() -> None:
-    said = review(Answering(Completion(text=REPLY, tokens=CALL)), attempt(), "icrl")
+    said = review(Answering(Completion(text=REPLY, tokens=CALL)), attempt(), ICRL)
     assert said.critique == Critique(reason="You never looked.", suggestions=("Look into",))
     assert (said.advice, said.tokens, said.problem) == ("Look into", CALL, "")
 
 
 def test_a_reply_that_was_cut_off_is_kept_and_not_read_as_advice() -> None:
     cut = Completion(text=REPLY, finish_reason="length", tokens=CALL)
-    said = review(Answering(cut), attempt(), "icrl", max_tokens=9)
+    said = review(Answering(cut), attempt(), ICRL, max_tokens=9)
     assert (said.critique, said.advice, said.fault) == (None, "", None)
     assert (said.reply, said.tokens) == (REPLY, CALL)
     assert "cut off at 9 tokens" in said.problem
