@@ -18,11 +18,11 @@ from collections import Counter
 from typing import Any
 
 import align_echo
-from align_echo.agents.novices.alfworld import Novice
+from align_echo.agents.novices.alfworld import HouseNovice
 from align_echo.align.probe import runtime
 from align_echo.align.probe.cases import situation, try_case
 from align_echo.align.probe.emit import read_spec
-from align_echo.align.probe.lab import Lab, State
+from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.vocabulary import skeleton
 from align_echo.intervals import wilson
 from align_echo.rollout import run_tasks
@@ -43,7 +43,7 @@ def main() -> None:
     games = random.Random(0).sample(align_echo.tasks("alfworld", split=SPLIT), options.games)
     played = run_tasks(
         lambda: align_echo.make("alfworld", split=SPLIT, interface=interface),
-        Novice(seed=options.agent_seed),
+        HouseNovice(seed=options.agent_seed),
         games,
         split=SPLIT,
     )
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def judge_hint(
-    lab: Lab, spec: dict[str, Any], state: State, said: str, rng: random.Random, counts: Counter[str]
+    lab: Lab, spec: dict[str, Any], state: LabState, said: str, rng: random.Random, counts: Counter[str]
 ) -> str:
     """Count one refusal; returns the verdict."""
     history = situation(lab, spec, state, said)

@@ -29,7 +29,7 @@ import align_echo
 from align_echo.wrappers.text_env import TextEnv
 from align_echo.wrappers.webshop.env import WebShopEnv
 from align_echo.wrappers.webshop.page_view import html
-from align_echo.wrappers.webshop.pages import Page, Shop
+from align_echo.wrappers.webshop.pages import Shop, ShopPage
 
 SPLIT = "train"
 ENDLESS = 10**9
@@ -59,7 +59,7 @@ class Played:
     processor: float = 0.0
     steps: list[float] = field(default_factory=list)
     resets: list[float] = field(default_factory=list)
-    pages: list[tuple[Shop, Page]] = field(default_factory=list)
+    pages: list[tuple[Shop, ShopPage]] = field(default_factory=list)
 
 
 def play(env: WebShopEnv, tasks: list[str], steps: int) -> Played:
@@ -138,7 +138,7 @@ def _read_buttons(page: str) -> list[str | None]:
     return _read(page).buttons
 
 
-def stock_seconds(pages: list[tuple[Shop, Page]]) -> tuple[str, float, float, float]:
+def stock_seconds(pages: list[tuple[Shop, ShopPage]]) -> tuple[str, float, float, float]:
     """The parser, and processor seconds a page to render, to read as text, to read what can be clicked."""
     name, text, buttons = stock_parsers()
     times = [time.thread_time()]

@@ -133,3 +133,31 @@ def test_a_circle_is_seen_however_it_is_hidden():
         "d": "import a",
     }
     assert circles({name: imports_of(source, sources) for name, source in sources.items()}) == [["a", "b", "c"]]
+
+
+# ---------------------------------------------------------------- names
+
+
+def classes_by_name(sources: Mapping[str, str]) -> dict[str, list[str]]:
+    """Where each class is defined, by its name."""
+    found: dict[str, list[str]] = {}
+    for module, source in sources.items():
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(module)
+    return found
+
+
+def test_no_two_classes_have_one_name():
+    defined = classes_by_name({name: file.read_text() for name, file in modules().items()})
+    assert {name: where for name, where in defined.items() if len(where) > 1} == {}
+
+
+def test_a_name_that_is_there_twice_is_seen():
+    sources = {"a": "class Page: ...", "b": "def f():\n    class Page: ...", "c": "class Goal: ..."}
+    assert classes_by_name(sources) == {"Page": ["a", "b"], "Goal": ["c"]}
+
+
+def test_the_command_line_is_thin():
+    lines = sum(len(file.read_text().splitlines()) for file in (ROOT / "align_echo" / "cli").glob("*.py"))
+    assert lines <= 1800, "what a verb does belongs below the command line"

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
 
 
-class Engine(Protocol):
+class PooledProcess(Protocol):
     """A process that can be asked for as long as it is alive, by the process that started it."""
 
     @property
@@ -24,7 +24,7 @@ class Engine(Protocol):
     def leave_to_parent(self) -> None: ...
 
 
-E = TypeVar("E", bound=Engine)
+E = TypeVar("E", bound=PooledProcess)
 
 
 class Pool(Generic[E]):

@@ -29,7 +29,7 @@ LONGEST_LINE = 300
 """In characters: what is longer has no form."""
 
 
-class Form(NamedTuple):
+class ActionForm(NamedTuple):
     """One form. `literals` stand around its blanks, one more than these; a blank is `closed` if a sign ends it.
 
     A blank is `free` if it holds text of the agent's own, whose letters stay as they are.
@@ -46,7 +46,7 @@ class Form(NamedTuple):
 
 
 @cache
-def forms_in(action_format: str) -> tuple[Form, ...]:
+def forms_in(action_format: str) -> tuple[ActionForm, ...]:
     """The forms that an action format lists."""
     blank = _blank(action_format)
     forms = [_form(piece.strip(), blank) for line in _lists(action_format) for piece in line.split(BAR)]
@@ -62,7 +62,7 @@ def is_listing(line: str, action_format: str) -> bool:
     return whole or (said in pieces and _blank(action_format).search(said) is not None)
 
 
-def has_form(line: str, forms: tuple[Form, ...]) -> bool:
+def has_form(line: str, forms: tuple[ActionForm, ...]) -> bool:
     """Whether a line, in whatever case, has one of the forms and nothing more."""
     return any(_values(line, form) is not None for form in forms)
 
@@ -98,7 +98,7 @@ def _loosely(action: str) -> tuple[str, ...]:
     return tuple(said.casefold().split())
 
 
-def _without_stop(action: str, forms: tuple[Form, ...], view: AgentView) -> str:
+def _without_stop(action: str, forms: tuple[ActionForm, ...], view: AgentView) -> str:
     bare = action[:-1].rstrip()
     for form in forms:
         values = _values(bare, form)
@@ -107,7 +107,7 @@ def _without_stop(action: str, forms: tuple[Form, ...], view: AgentView) -> str:
     return action
 
 
-def _spelled(form: Form, values: tuple[str, ...], view: AgentView) -> str:
+def _spelled(form: ActionForm, values: tuple[str, ...], view: AgentView) -> str:
     said = [form.literals[0]]
     for value, closed, free, literal in zip(values, form.closed, form.free, form.literals[1:], strict=True):
         seen = set() if closed or free else _spellings(value, view)
@@ -137,14 +137,14 @@ def _blank(action_format: str) -> re.Pattern[str]:
     return re.compile("|".join([MARKED, *(rf"\b{re.escape(word)}\b" for word in explained)]))
 
 
-def _form(text: str, blank: re.Pattern[str]) -> Form:
+def _form(text: str, blank: re.Pattern[str]) -> ActionForm:
     literals = blank.split(text)
     closed = [bool(after) and not after[0].isspace() for after in literals[1:]]
     free = [FREE.search(name) is not None for name in blank.findall(text)]
-    return Form(tuple(literals), tuple(closed), tuple(free))
+    return ActionForm(tuple(literals), tuple(closed), tuple(free))
 
 
-def _values(line: str, form: Form) -> tuple[str, ...] | None:
+def _values(line: str, form: ActionForm) -> tuple[str, ...] | None:
     """What fills the blanks of a form; None if the line does not have it."""
     found = _pattern(form).fullmatch(line) if len(line) <= LONGEST_LINE else None
     if found is None:
@@ -160,6 +160,6 @@ def _fits(value: str, closed: bool) -> bool:
 
 
 @cache
-def _pattern(form: Form) -> re.Pattern[str]:
+def _pattern(form: ActionForm) -> re.Pattern[str]:
     spaced = [r"\s+".join(map(re.escape, re.split(r"\s+", literal))) for literal in form.literals]
     return re.compile("(.+?)".join(spaced), re.IGNORECASE)

@@ -86,7 +86,7 @@ class NoviceModel:
         reply = make_novice(self._environment, self._kind, seed=seed).act(view)
         return reply.action or reply.text
 
-    def _review(self, asked: Request, digest: str) -> str:
+    def _review(self, asked: NoviceRequest, digest: str) -> str:
         proposed, turns = asked.proposals[-1], asked.view.turns
         answers = [turn.observation for turn in turns]
         vain = any(turn.action == proposed and answers.count(turn.observation) > 1 for turn in turns)
@@ -94,7 +94,7 @@ class NoviceModel:
             return "This was sent before and got an answer that other turns got too.\nVerdict: change"
         return "The scripted novice has no objection.\nVerdict: keep"
 
-    def _another(self, asked: Request, digest: str) -> str:
+    def _another(self, asked: NoviceRequest, digest: str) -> str:
         for number in range(OTHER_SEEDS):
             action = self._action(asked.view, self._other_seed(digest, number))
             if action not in asked.proposals:
@@ -113,7 +113,7 @@ class NoviceModel:
 
 
 @dataclass(frozen=True)
-class Request:
+class NoviceRequest:
     """What the messages ask for: "action", "critique" or "refine", after which proposals of this turn, in which form.
     """
 
@@ -123,7 +123,7 @@ class Request:
     proposals: tuple[str, ...] = ()
 
 
-def read_request(messages: Sequence[Message], agents: Sequence[ChatAgent]) -> Request:
+def read_request(messages: Sequence[Message], agents: Sequence[ChatAgent]) -> NoviceRequest:
     """The request behind messages that one of `agents` wrote. Raises `ModelError` for any other."""
     reviews = {ask_for(step).content: step for step in ("critique", "refine")}
     chat, proposals, wanted = list(messages), [], "action"
@@ -136,7 +136,7 @@ def read_request(messages: Sequence[Message], agents: Sequence[ChatAgent]) -> Re
     for agent in agents:
         view = view_of(chat, agent)
         if view is not None:
-            return Request(view, agent, wanted, tuple(reversed(proposals)))
+            return NoviceRequest(view, agent, wanted, tuple(reversed(proposals)))
     raise ModelError("the scripted novice, which is no language model, reads only the prompts of align-echo's agents")
 
 
@@ -211,7 +211,7 @@ def _between(text: str, literals: list[str]) -> list[str] | None:
 # ---------------------------------------------------------------- answering
 
 
-def _in_form(action: str, asked: Request) -> str:
+def _in_form(action: str, asked: NoviceRequest) -> str:
     """An action as the prompt asks for it."""
     if isinstance(asked.agent, ReAct):
         return f"Thought: none; this is a script, not a language model.\nAction: {action}"

@@ -22,7 +22,7 @@ from align_echo.models.names import folder_of, is_local
 from align_echo.types import Agent, ChatModel
 
 
-class Models:
+class Cast:
     """The chat models of a plan, by role. One that has several roles is loaded once.
 
     Replies from an endpoint are cached and logged in the run's folder, by role. Those of a local model cost nothing to
@@ -54,7 +54,7 @@ class Models:
         return None if at_endpoint and name not in at_endpoint else url
 
 
-def build_player(plan: Plan, models: Models) -> Agent:
+def build_player(plan: Plan, models: Cast) -> Agent:
     """The plan's agent. Raises `UsageError`, also if it would play every episode of a task alike, and for the expert
     in tasks that have none.
     """
@@ -93,7 +93,7 @@ def build_player(plan: Plan, models: Models) -> Agent:
     )
 
 
-def _critic(plan: Plan, models: Models, player: ChatAgent) -> Critic | None:
+def _critic(plan: Plan, models: Cast, player: ChatAgent) -> Critic | None:
     """Who judges candidates; None for the agent's own model in one word, or where nothing is judged."""
     if plan.reasoning:
         return Reasoner(models.of("judge", plan.judge) if plan.judge else player.model)

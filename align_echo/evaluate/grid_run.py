@@ -22,7 +22,7 @@ from align_echo.agents.players import (
     workers_for,
 )
 from align_echo.errors import UsageError
-from align_echo.evaluate.cast import Models, build_player, config_of
+from align_echo.evaluate.cast import Cast, build_player, config_of
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, Comparison, variants_of
 from align_echo.evaluate.folder import Config, EvaluationFolder, check_folder, open_folder
 from align_echo.evaluate.grid import WITH, Cell, Grid, cell_of, grid_of, measure
@@ -202,7 +202,7 @@ def _planned(axes: Axes, spec: EnvironmentSpec, player: Player, path: Path) -> P
         max_tokens=axes.max_tokens if player.model else None,
     )
     folder = path / spec.name / player.agent.name
-    return Planned(plan, build_player(plan, Models(plan, folder)), folder)
+    return Planned(plan, build_player(plan, Cast(plan, folder)), folder)
 
 
 def _play_cell(planned: Planned, path: Path, progress: Progress) -> Cell:

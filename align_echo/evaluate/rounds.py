@@ -12,7 +12,7 @@ from pathlib import Path
 from align_echo.agents.players import about, details_of
 from align_echo.critic.language import CritiqueForm
 from align_echo.critic.review import MAX_TOKENS, Review, review
-from align_echo.evaluate.cast import Models, build_player, config_of, drawn_otherwise
+from align_echo.evaluate.cast import Cast, build_player, config_of, drawn_otherwise
 from align_echo.evaluate.folder import Config, EvaluationFolder, check_folder
 from align_echo.evaluate.plan import Plan, Refining
 from align_echo.evaluate.playing import play_part
@@ -36,7 +36,7 @@ def refine(
 
     Raises as `play`.
     """
-    models = Models(plan, path)
+    models = Cast(plan, path)
     player = build_player(plan, models)
     critic = models.of("critic", refining.critic) if refining.critic else None
     config = {**config_of(plan, player), **_on_record(refining, critic)}

@@ -45,7 +45,7 @@ class Opinion:
 
 
 @dataclass(frozen=True)
-class State:
+class JudgedState:
     """A moment with candidates. `labels` are those of the actions that have one, `opinions` the critic's."""
 
     task: str
@@ -82,7 +82,7 @@ def states_of(
     labelled: Sequence[LabelledEpisode],
     opinions: Sequence[Mapping[str, Opinion]],
     rule: Rule,
-) -> list[State]:
+) -> list[JudgedState]:
     """The states of episodes in which all actions have a label; `opinions` are by turn, over all episodes in order.
 
     A state in which no reply held an action is one as well: no rule can take a right one there.
@@ -95,11 +95,11 @@ def states_of(
             known = {one.action: label for one in actions if (label := one.label(rule)) is not None}
             none = bool(candidates_of(step)) and not proposed(step)
             if none or (known and len(known) == len(actions)):
-                found.append(State(trajectory.task_id, candidates_of(step), known, said))
+                found.append(JudgedState(trajectory.task_id, candidates_of(step), known, said))
     return found
 
 
-def measured(states: Sequence[State], rule: Rule, *, temperature: float = 1.0, seed: int = 0) -> Trial:
+def measured(states: Sequence[JudgedState], rule: Rule, *, temperature: float = 1.0, seed: int = 0) -> Trial:
     """The report and the curve. Raises `UsageError` where there is no state to look at."""
     if not any(state.labels for state in states):
         raise UsageError(f"no state has candidates that are all labelled by the rule {rule!r}")
@@ -117,7 +117,7 @@ def measured(states: Sequence[State], rule: Rule, *, temperature: float = 1.0, s
     )
 
 
-def curve(states: Sequence[State], *, temperature: float = 1.0, seed: int = 0) -> list[Success]:
+def curve(states: Sequence[JudgedState], *, temperature: float = 1.0, seed: int = 0) -> list[Success]:
     """Every rule at every number of candidates that all states have, one after the other."""
     most = min(len(state.candidates) for state in states)
     rules = ["critic", "placebo", "random", "majority"]
@@ -134,7 +134,7 @@ def curve(states: Sequence[State], *, temperature: float = 1.0, seed: int = 0) -
 
 
 def right_of(
-    states: Sequence[State], rule: str, n: int, *, temperature: float = 1.0, seed: int = 0
+    states: Sequence[JudgedState], rule: str, n: int, *, temperature: float = 1.0, seed: int = 0
 ) -> Flags:
     """Whether in each state [S] the action is right that a rule takes of the first n; for `CEILING`, whether any is."""
     if rule == CEILING:
@@ -160,22 +160,22 @@ def picked(
     return rule.take(CandidateSet(actions, dice, judged, logprobs))
 
 
-def _taken(rule: SelectionRule, state: State, n: int, temperature: float, seed: int) -> str | None:
+def _taken(rule: SelectionRule, state: JudgedState, n: int, temperature: float, seed: int) -> str | None:
     actions = _actions(state, n)
     dice = Dice(f"{seed} {state.task} {actions}")
     logprobs = [None if one.logprob is None else [one.logprob] for one in state.candidates[:n]]
     return actions[picked(rule, actions, state.opinions, temperature=temperature, dice=dice, logprobs=logprobs)]
 
 
-def _actions(state: State, n: int) -> list[str | None]:
+def _actions(state: JudgedState, n: int) -> list[str | None]:
     return [one.action for one in state.candidates[:n]]
 
 
-def _is_right(state: State, action: str | None) -> bool:
+def _is_right(state: JudgedState, action: str | None) -> bool:
     return action is not None and state.labels.get(action) == "correct"
 
 
-def _success(rule: str, n: int, states: Sequence[State], right_S: Flags, single_S: Flags, seed: int) -> Success:
+def _success(rule: str, n: int, states: Sequence[JudgedState], right_S: Flags, single_S: Flags, seed: int) -> Success:
     places = {task: place for place, task in enumerate(dict.fromkeys(state.task for state in states))}
     task_S = np.asarray([places[state.task] for state in states])
 

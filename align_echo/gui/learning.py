@@ -26,7 +26,7 @@ from align_echo.gaia.examples import balanced_places
 from align_echo.gaia.fit.trainer import LearningSettings, Part, VerdictTrainer, learner_of
 from align_echo.gui.screen_verdict import Screen
 from align_echo.gui.screens import Proposed
-from align_echo.gui.vision import ScreenEncoder, Sight, next_logits, read_verdicts
+from align_echo.gui.vision import ScreenEncoder, ScreenQuestion, next_logits, read_verdicts
 from align_echo.models.local.weights import load_state, read_model
 from align_echo.wrappers.gui.actions import parse
 from align_echo.wrappers.gui.steps import GuiStep, screenshot_of
@@ -47,7 +47,7 @@ class ScreenExample:
     action: str
     label: Verdict
 
-    def sight(self, encoder: ScreenEncoder) -> Sight:
+    def sight(self, encoder: ScreenEncoder) -> ScreenQuestion:
         """The question about it. Raises `UsageError` for a picture that cannot be read."""
         screen = Screen(screenshot_of(self.folder, self.step), self.step.instruction, self.step.history)
         return encoder.sight(screen, parse(self.action))

@@ -36,7 +36,7 @@ AT_ONCE = 8
 
 
 @dataclass(frozen=True)
-class Sight:
+class ScreenQuestion:
     """One question in numbers: `ids` [T] end where the verdicts differ; of the picture `pixels` [P, D], `grid` [3]."""
 
     ids: tuple[int, ...]
@@ -63,7 +63,7 @@ class ScreenEncoder:
         self._tokenizer.save_pretrained(str(folder))
         self._pictures.save_pretrained(str(folder))
 
-    def sight(self, screen: Screen, action: GuiAction) -> Sight:
+    def sight(self, screen: Screen, action: GuiAction) -> ScreenQuestion:
         """The question about one action. Raises `UsageError` for a picture that the model cannot take."""
         try:
             seen = self._pictures([marked(screen.screenshot, action)], return_tensors="pt")
@@ -72,9 +72,9 @@ class ScreenEncoder:
         pixels, grid = seen["pixel_values"], seen["image_grid_thw"][0]
         count = int(grid.prod()) // int(self._pictures.merge_size) ** 2
         ahead = (self._around[0], *[self._image] * count, self._around[1])
-        return Sight(self._chat.opening_after(ahead, question(screen, action)) + self._start, pixels, grid)
+        return ScreenQuestion(self._chat.opening_after(ahead, question(screen, action)) + self._start, pixels, grid)
 
-    def batch(self, sights: Sequence[Sight], device: torch.device) -> dict[str, torch.Tensor]:
+    def batch(self, sights: Sequence[ScreenQuestion], device: torch.device) -> dict[str, torch.Tensor]:
         """B questions as the model's arguments; shorter ones are padded on the left, so that all end alike."""
         longest = max(len(one.ids) for one in sights)
         ids_BT = torch.zeros((len(sights), longest), dtype=torch.long)
@@ -100,7 +100,7 @@ def next_logits(model: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
 
 @torch.no_grad()
 def read_verdicts(
-    model: Any, encoder: ScreenEncoder, sights: Sequence[Sight], device: torch.device
+    model: Any, encoder: ScreenEncoder, sights: Sequence[ScreenQuestion], device: torch.device
 ) -> list[tuple[Verdict | None, float]]:
     """The verdict that is the likeliest next token (None: it is neither), and log P(correct) - log P(wrong), in order.
     """
@@ -130,7 +130,7 @@ class VisionScorer:
 
         Raises `UsageError` for a picture that the model cannot take.
         """
-        sights: dict[int, Sight] = {}
+        sights: dict[int, ScreenQuestion] = {}
         for place, action in enumerate(actions):
             try:
                 sights[place] = self.encoder.sight(screen, parse(action))

@@ -59,7 +59,7 @@ class Backbone(Protocol):
         """Read what `save` wrote."""
 
 
-class Models:
+class WholeModels:
     """Whole models, one for both roles or one each; with `reference`, a frozen copy of what is trained is kept."""
 
     def __init__(

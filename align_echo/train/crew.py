@@ -21,7 +21,7 @@ from align_echo.models.local.loading import encoder_of, files_of, pocket_folder
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.models.local.weights import read_model, without_bars
 from align_echo.models.names import ADAPTER, POCKET, is_path
-from align_echo.train.backbone import ROLES, Adapters, Backbone, Models
+from align_echo.train.backbone import ROLES, Adapters, Backbone, WholeModels
 from align_echo.train.config import Lora, TrainConfig
 from align_echo.train.forward import CHECKED_IDS, check_parts
 from align_echo.train.rows import Role
@@ -120,7 +120,7 @@ def _backbone(config: TrainConfig, load: Callable[[Role], PreTrainedModel]) -> B
         return Adapters(load("policy"), lora_of(config.lora), trained=config.trained)
     policy = load("policy")
     critic = load("critic") if config.weights == "models" else policy
-    return Models({"policy": policy, "critic": critic}, trained=config.trained, reference=reference)
+    return WholeModels({"policy": policy, "critic": critic}, trained=config.trained, reference=reference)
 
 
 def lora_of(lora: Lora) -> LoraConfig:

@@ -15,7 +15,7 @@ from align_echo.critic.review import Review
 from align_echo.critic.verdict import Verdict
 from align_echo.session import Episode
 from align_echo.train.signals import Signals, of_play
-from align_echo.train.stage import Asked, Lesson, Proposal, Stage
+from align_echo.train.stage import Lesson, Proposal, ReviewRequest, Stage
 from align_echo.types import Trajectory
 
 
@@ -42,7 +42,7 @@ class ObservedStage:
         self._sampled += sum(one.usage.completion_tokens for one in played)
         return played
 
-    def review(self, asked: Sequence[Asked]) -> list[Review]:
+    def review(self, asked: Sequence[ReviewRequest]) -> list[Review]:
         """Counted as "critic"."""
         with self._timed("critic"):
             said = self._stage.review(asked)

@@ -37,7 +37,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Refinement:
+class RefinedScore:
     """The scores of an attempt and of the one that followed a critique of it."""
 
     before: float
@@ -53,7 +53,7 @@ class Harvest:
     """
 
     rows: tuple[Row, ...]
-    refinements: tuple[Refinement, ...] = ()
+    refinements: tuple[RefinedScore, ...] = ()
     counts: Counter[str] = field(default_factory=Counter)
     steps: int = 0
     signals: dict[str, float] = field(default_factory=dict)

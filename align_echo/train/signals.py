@@ -16,7 +16,7 @@ from align_echo.invalid import met_refusal, steps_in_runs
 from align_echo.train.advantages import Advantages
 from align_echo.train.batching import Batch
 from align_echo.train.loss import Lost
-from align_echo.train.rows import Harvest, Refinement
+from align_echo.train.rows import Harvest, RefinedScore
 from align_echo.trouble import conduct_of
 from align_echo.types import Trajectory
 
@@ -74,7 +74,7 @@ def of_play(played: Sequence[Trajectory], is_invalid: Callable[[str], bool] | No
     return found | ({"count/interface_failures": failures} if failures else {})
 
 
-def gains(refinements: Sequence[Refinement]) -> Signals:
+def gains(refinements: Sequence[RefinedScore]) -> Signals:
     """Mean change of score after a critique, over all and by the band of the score before."""
     if not refinements:
         return {}

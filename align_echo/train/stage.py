@@ -29,7 +29,7 @@ from align_echo.types import Trajectory
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReviewRequest:
     """An attempt to be reviewed; `sample` tells several reviews of one attempt apart."""
 
     attempt: Trajectory
@@ -38,7 +38,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Proposal:
-    """The action of an attempt's turn, counted from 0, to be judged before it is sent; `sample` as in `Asked`."""
+    """The action of an attempt's turn, counted from 0, to be judged before it is sent; `sample` as for reviews."""
 
     attempt: Trajectory
     turn: int
@@ -70,7 +70,7 @@ class Stage(Protocol):
     def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
         """One episode of the policy each."""
 
-    def review(self, asked: Sequence[Asked]) -> list[Review]:
+    def review(self, asked: Sequence[ReviewRequest]) -> list[Review]:
         """One reply of the critic each. The attempts must not be broken."""
 
     def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
@@ -125,10 +125,10 @@ class LocalStage:
             workers=self.workers,
         )
 
-    def review(self, asked: Sequence[Asked]) -> list[Review]:
+    def review(self, asked: Sequence[ReviewRequest]) -> list[Review]:
         """One reply of the critic each."""
 
-        def one(of: Asked) -> Review:
+        def one(of: ReviewRequest) -> Review:
             return review(
                 self.critic,
                 of.attempt,

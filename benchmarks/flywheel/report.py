@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from align_echo.critic.labels import rule_for
 from align_echo.critic.scoring import read_calibration
 from align_echo.gaia.collection import read_collection
-from align_echo.gaia.figures import CEILING, State, right_of, states_of
+from align_echo.gaia.figures import CEILING, JudgedState, right_of, states_of
 from align_echo.gaia.flywheel import critic_of
 from align_echo.gaia.opinions import read_opinions
 from align_echo.intervals import RESAMPLES
@@ -48,7 +48,7 @@ class CurvePoint(BaseModel):
 class JudgedStates:
     """What a seed's critics would have taken: the same states with the opinions of each round."""
 
-    by_round: tuple[list[State], ...]
+    by_round: tuple[list[JudgedState], ...]
     temperatures: tuple[float, ...]
 
 
@@ -97,7 +97,7 @@ def _with_all(seeds: Sequence[JudgedStates], rule: str, number: int) -> list[Tab
     return [_by_task(one.by_round[number - 1], rule, CANDIDATES, one.temperatures[number - 1]) for one in seeds]
 
 
-def _by_task(states: Sequence[State], rule: str, n: int, temperature: float = 1.0) -> Table:
+def _by_task(states: Sequence[JudgedState], rule: str, n: int, temperature: float = 1.0) -> Table:
     """[tasks, 2]: right actions, and states."""
     right_S = right_of(states, rule, n, temperature=temperature)
     places = {task: place for place, task in enumerate(dict.fromkeys(state.task for state in states))}

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from align_echo.errors import AlignEchoError
-from align_echo.gaia.figures import State
+from align_echo.gaia.figures import JudgedState
 from benchmarks.flywheel.report import judged_states
 from benchmarks.flywheel.runs import STUDIES
 
@@ -35,7 +35,7 @@ class Proposed:
     logprob: float | None
 
 
-def by_wording(states: Sequence[State]) -> dict[str, list[Proposed]]:
+def by_wording(states: Sequence[JudgedState]) -> dict[str, list[Proposed]]:
     """The actions that are right in at least `LEAST` states, and wrong in as many, each once a state."""
     found: dict[str, list[Proposed]] = defaultdict(list)
     for state in states:

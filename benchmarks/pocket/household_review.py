@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.types import Step, Trajectory
-from align_echo.wrappers.alfworld.household import APPLIANCES, Belief, Goal, name_of, read_goal
+from align_echo.wrappers.alfworld.household import APPLIANCES, Belief, HouseholdGoal, name_of, read_goal
 from benchmarks.pocket.household import REFUSAL, holdable
 from benchmarks.pocket.review import Finding, Review, listed, then
 
@@ -130,7 +130,7 @@ INSTEAD = (
 class Attempt:
     """What the player could know at the end. `homes` says where each thing was seen first."""
 
-    goal: Goal
+    goal: HouseholdGoal
     belief: Belief
     homes: dict[str, str] = field(default_factory=dict)
     closed: set[str] = field(default_factory=set)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from align_echo.agents.novices.webshop import Sight, read_page
+from align_echo.agents.novices.webshop import PageSight, read_page
 from align_echo.dice import Dice
 from align_echo.types import AgentReply, AgentView
 
@@ -127,10 +127,10 @@ def query(wish: Wish, details: int) -> str:
     return " ".join([*telling(wish.thing), *telling(wish.details)[:details], *telling(wish.choice)])
 
 
-def present(view: AgentView) -> Sight:
+def present(view: AgentView) -> PageSight:
     """The page that the shopper has before it."""
     seen = view.turns[-1].observation if view.turns else view.initial_observation
-    return read_page(seen) or Sight("other")
+    return read_page(seen) or PageSight("other")
 
 
 def before_opening(view: AgentView) -> AgentView:

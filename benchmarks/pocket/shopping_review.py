@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from align_echo.agents.novices.webshop import Sight, read_page
+from align_echo.agents.novices.webshop import PageSight, read_page
 from align_echo.dice import Dice
 from align_echo.types import Step, Trajectory
 from benchmarks.pocket.review import Finding, Review, listed, then
@@ -117,7 +117,7 @@ class Seen:
     product: Listed
     search: str
     rivals: tuple[Listed, ...]
-    page: Sight
+    page: PageSight
     clicked: frozenset[str] = frozenset()
 
 
@@ -126,20 +126,20 @@ class Attempt:
     """What is left of an attempt at its end: the present page, the last search and the last product."""
 
     wish: Wish
-    sight: Sight
+    sight: PageSight
     search: str = ""
     seen: Seen | None = None
 
     @classmethod
     def of(cls, trajectory: Trajectory) -> Attempt:
         """Read from the first page to the last before a purchase."""
-        sight = read_page(trajectory.initial_observation) or Sight("search")
+        sight = read_page(trajectory.initial_observation) or PageSight("search")
         attempt = cls(read_wish(trajectory.goal), sight)
         for step in trajectory.steps[: -1 if trajectory.terminated else None]:
-            attempt = attempt.after(step.action or "", read_page(step.observation) or Sight("other"))
+            attempt = attempt.after(step.action or "", read_page(step.observation) or PageSight("other"))
         return attempt
 
-    def after(self, action: str, sight: Sight) -> Attempt:
+    def after(self, action: str, sight: PageSight) -> Attempt:
         """With one more turn."""
         name, argument = _parts(action)
         search = f"search[{argument}]" if name == "search" and sight.kind == "results" else self.search

@@ -16,7 +16,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainingArguments
 
 from align_echo.tokens import TokenSequence
-from align_echo.train.backbone import Models
+from align_echo.train.backbone import WholeModels
 from align_echo.train.loss import Objective
 from align_echo.train.rows import Harvest, Row
 from align_echo.train.trainer import RoleTrainer, StepSettings, optimizer_of
@@ -62,7 +62,7 @@ def some_rows(shape: Shape, vocabulary: int, seed: int) -> list[Row]:
 def ours(model: Any, rows: Sequence[Row], micro: int, steps: int, folder: Path, *, kl: bool) -> list[Spent]:
     """Steps of `RoleTrainer`; `micro` rows of the longest fit a batch. Rows share no prefixes, as TRL's do not."""
     learner = copy.deepcopy(model)
-    backbone, watch = Models({"policy": learner, "critic": learner}, reference=kl), Stopwatch()
+    backbone, watch = WholeModels({"policy": learner, "critic": learner}, reference=kl), Stopwatch()
     longest = max(len(row.tokens.ids) for row in rows)
     trainer = RoleTrainer(
         backbone,

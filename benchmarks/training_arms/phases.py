@@ -18,7 +18,7 @@ from align_echo.train.config import TrainConfig
 from align_echo.train.crew import Crew
 from align_echo.train.run import Run
 from align_echo.train.signals import Signals
-from align_echo.train.stage import Asked, LocalStage
+from align_echo.train.stage import LocalStage, ReviewRequest
 from align_echo.train.trainer import RoleTrainer
 from align_echo.types import Trajectory
 from benchmarks.rollout_arms.setting import Player
@@ -57,7 +57,7 @@ class WatchedStage(LocalStage):
         self.counts["sampled"] += sum(one.usage.completion_tokens for one in played)
         return played
 
-    def review(self, asked: Sequence[Asked]) -> list[Review]:
+    def review(self, asked: Sequence[ReviewRequest]) -> list[Review]:
         with self.watch.phase(CRITIC):
             said = super().review(asked)
         assert not any(one.fault for one in said), "a critic's model broke"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import UsageError
-from align_echo.gaia.figures import Opinion, State, Success, curve, measured, states_of
+from align_echo.gaia.figures import JudgedState, Opinion, Success, curve, measured, states_of
 from align_echo.gaia.labelling import LabelledAction, LabelledEpisode
 from align_echo.types import Candidate, Choice, Step, Trajectory
 
@@ -31,14 +31,14 @@ def silent(label: Verdict) -> Opinion:
     return Opinion(None)
 
 
-def state(actions: str, say: Say = honest, task: str = "a", logprob: float | None = -1.0) -> State:
+def state(actions: str, say: Say = honest, task: str = "a", logprob: float | None = -1.0) -> JudgedState:
     """A letter is an action, right where it is a capital; "-" is a reply without one."""
     drawn = tuple(Candidate(action=None if one == "-" else one, logprob=logprob) for one in actions)
     labels: dict[str, Verdict] = {one: "correct" if one.isupper() else "wrong" for one in actions if one != "-"}
-    return State(task, drawn, labels, {action: say(label) for action, label in labels.items()})
+    return JudgedState(task, drawn, labels, {action: say(label) for action, label in labels.items()})
 
 
-def by_rule(states: Sequence[State], n: int) -> dict[str, Success]:
+def by_rule(states: Sequence[JudgedState], n: int) -> dict[str, Success]:
     return {one.rule: one for one in curve(states) if one.candidates == n}
 
 

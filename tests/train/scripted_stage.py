@@ -11,7 +11,7 @@ from align_echo.critic.review import Review
 from align_echo.critic.verdict import Verdict
 from align_echo.session import Episode
 from align_echo.tokens import token_sequence
-from align_echo.train.stage import Asked, Lesson, Proposal
+from align_echo.train.stage import Lesson, Proposal, ReviewRequest
 from align_echo.types import Fault, Step, Tokens, Trajectory, Usage
 
 BROKEN = Fault(source="environment", error="EngineError", message="gone")
@@ -25,20 +25,20 @@ class ScriptedStage:
     """
 
     score: Callable[[Episode], float | None]
-    advice: Callable[[Asked], str | None] = lambda asked: f"hint {asked.sample}"
+    advice: Callable[[ReviewRequest], str | None] = lambda asked: f"hint {asked.sample}"
     expert_wins: Callable[[str], bool] = lambda query: True
     label: Callable[[str, int], Verdict | None] = lambda query, turn: "correct" if turn else "wrong"
     verdict: Callable[[Proposal], Verdict | Fault | None] = lambda asked: "correct"
     spent: int = 0
     played: list[Episode] = field(default_factory=list)
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[ReviewRequest] = field(default_factory=list)
     proposed: list[Proposal] = field(default_factory=list)
 
     def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
         self.played += episodes
         return [self._episode(one) for one in episodes]
 
-    def review(self, asked: Sequence[Asked]) -> list[Review]:
+    def review(self, asked: Sequence[ReviewRequest]) -> list[Review]:
         self.asked += asked
         return [self._review(one) for one in asked]
 
@@ -92,7 +92,7 @@ class ScriptedStage:
         said = ReasonedVerdict(reason="so", verdict=found) if found else None
         return Judgement(said=said, tokens=tokens, usage=Usage(completion_tokens=self.spent))
 
-    def _review(self, asked: Asked) -> Review:
+    def _review(self, asked: ReviewRequest) -> Review:
         advice = self.advice(asked)
         return Review(
             form="echo",

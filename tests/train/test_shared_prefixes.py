@@ -15,7 +15,7 @@ from peft import LoraConfig
 from transformers import MistralConfig, MistralForCausalLM, TrainingArguments
 
 from align_echo.tokens import TokenSequence
-from align_echo.train.backbone import ROLES, Adapters, Backbone, Models
+from align_echo.train.backbone import ROLES, Adapters, Backbone, WholeModels
 from align_echo.train.batching import batches
 from align_echo.train.forward import CHECKED_IDS, pair_cost, token_logprobs, why_not_shared
 from align_echo.train.loss import Objective
@@ -141,8 +141,8 @@ def harvest(number: int) -> Harvest:
     return Harvest(tuple(rows))
 
 
-def whole_models() -> Models:
-    return Models({"policy": tiny_model(), "critic": tiny_model(seed=1)}, reference=True)
+def whole_models() -> WholeModels:
+    return WholeModels({"policy": tiny_model(), "critic": tiny_model(seed=1)}, reference=True)
 
 
 def adapters() -> Adapters:
@@ -191,7 +191,7 @@ def test_a_model_with_a_sliding_window_computes_whole_rows(tmp_path):
     model: Any = MistralForCausalLM(config)
     assert "all keys and values" in why_not_shared(model, IDS)
     with pytest.warns(UserWarning, match="do not share") as said:
-        _, found = learned(tmp_path, Models({"policy": model, "critic": model}, reference=True), share=True)
+        _, found = learned(tmp_path, WholeModels({"policy": model, "critic": model}, reference=True), share=True)
     assert sum("do not share" in str(one.message) for one in said) == 1
     assert found == sum(len(row.tokens.ids) for row in harvest(0).rows) + padding()
 

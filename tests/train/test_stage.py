@@ -15,7 +15,7 @@ from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.session import Episode
 from align_echo.tokens import token_sequence
 from align_echo.train.rows import critic_row, policy_row, without_critique
-from align_echo.train.stage import Asked, LocalStage, Proposal
+from align_echo.train.stage import LocalStage, Proposal, ReviewRequest
 from tests.models.local.tiny import tiny_encoder, tiny_model
 from tests.room_env import TASK_IDS, RoomEnv
 
@@ -57,7 +57,7 @@ def test_a_row_moved_to_the_opening_without_critique_differs_in_that_alone(stage
 
 def test_reviews_keep_what_was_drawn_and_say_what_cannot_be_read(stage):
     (attempt,) = stage.play([Episode(TASK_IDS[0])])
-    reviews = stage.review([Asked(attempt, sample) for sample in range(3)])
+    reviews = stage.review([ReviewRequest(attempt, sample) for sample in range(3)])
     assert [one.sample for one in reviews] == [0, 1, 2]
     assert len({one.tokens.sampled_ids for one in reviews}) == 3
     assert len({one.tokens.context_ids for one in reviews}) == 1

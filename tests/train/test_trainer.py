@@ -16,7 +16,7 @@ from transformers import TrainerCallback, TrainingArguments
 from align_echo.errors import TrainingError, UsageError
 from align_echo.tokens import TokenSequence
 from align_echo.train.advantages import DELTA
-from align_echo.train.backbone import ROLES, Adapters, Backbone, Models
+from align_echo.train.backbone import ROLES, Adapters, Backbone, WholeModels
 from align_echo.train.loss import Objective
 from align_echo.train.rows import Harvest, Role, Row
 from align_echo.train.signals import Signals
@@ -95,13 +95,13 @@ def liking_of(backbone: Backbone, role: Role) -> float:
     return float(logits.log_softmax(-1)[LIKED])
 
 
-def shared() -> Models:
+def shared() -> WholeModels:
     model = tiny_model()
-    return Models({"policy": model, "critic": model})
+    return WholeModels({"policy": model, "critic": model})
 
 
-def pair(trained: Sequence[Role] = ROLES) -> Models:
-    return Models({"policy": tiny_model(), "critic": tiny_model(seed=1)}, trained=trained)
+def pair(trained: Sequence[Role] = ROLES) -> WholeModels:
+    return WholeModels({"policy": tiny_model(), "critic": tiny_model(seed=1)}, trained=trained)
 
 
 def adapters(trained: Sequence[Role] = ROLES) -> Adapters:
@@ -271,7 +271,7 @@ def test_roles_that_share_weights_are_one_mean_and_others_one_each(tmp_path):
 def test_a_kl_term_holds_the_model_near_its_start(tmp_path):
     def moved(beta: float) -> float:
         model = tiny_model()
-        backbone = Models({"policy": model, "critic": model}, reference=True)
+        backbone = WholeModels({"policy": model, "critic": model}, reference=True)
         before = liking_of(backbone, "policy")
         trainer(tmp_path / str(beta), backbone, settings=settings_of(Objective(beta=beta)), steps=8).train()
         return liking_of(backbone, "policy") - before
@@ -338,9 +338,9 @@ def test_a_gradient_that_is_no_number_stops_the_run(tmp_path):
 def test_roles_that_share_weights_cannot_be_frozen_apart_or_learn_at_two_rates():
     model = tiny_model()
     with pytest.raises(UsageError, match="shares its weights"):
-        Models({"policy": model, "critic": model}, trained=("policy",))
+        WholeModels({"policy": model, "critic": model}, trained=("policy",))
     with pytest.raises(TrainingError, match="one learning rate"):
-        optimizer_of(Models({"policy": model, "critic": model}), {"policy": 1e-3, "critic": 1e-4})
+        optimizer_of(WholeModels({"policy": model, "critic": model}), {"policy": 1e-3, "critic": 1e-4})
 
 
 def test_rates_by_role():

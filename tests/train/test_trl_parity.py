@@ -34,7 +34,7 @@ from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from align_echo.tokens import TokenSequence
-from align_echo.train.backbone import Models
+from align_echo.train.backbone import WholeModels
 from align_echo.train.batching import Normalisation, batches, scales
 from align_echo.train.forward import token_logprobs
 from align_echo.train.loss import Objective, batch_loss
@@ -249,7 +249,7 @@ def test_two_steps_from_rewards_to_weights_end_where_trl_does(name, folder, tmp_
     trl(theirs, tmp_path, shown, {**asked, **small}, descent).train()
 
     RoleTrainer(
-        Models({"policy": model, "critic": model}, reference=settings.objective.beta > 0),
+        WholeModels({"policy": model, "critic": model}, reference=settings.objective.beta > 0),
         lambda number: Harvest(tuple(one.row(str(place // GROUP)) for place, one in enumerate(shown))),
         settings.model_copy(update={"tokens_per_batch": 60}),
         TrainingArguments(str(tmp_path), max_steps=2, use_cpu=True, report_to=[], lr_scheduler_type="constant"),

@@ -17,12 +17,12 @@ from pathlib import Path
 
 from align_echo.dice import Dice
 from align_echo.files import write_atomically
-from align_echo.wrappers.alfworld.engine import Engine, Game
+from align_echo.wrappers.alfworld.engine import Game, GameEngine
 from align_echo.wrappers.alfworld.engines import make_engine
 from align_echo.wrappers.alfworld.floorplans import SEEN, UNSEEN, floor_plan
 from align_echo.wrappers.alfworld.games import GENERATOR_VERSION, game_id, goals_for, write_game
-from align_echo.wrappers.alfworld.manifest import FILE, Entry, Manifest, digest, encode
-from align_echo.wrappers.alfworld.oracle import Oracle
+from align_echo.wrappers.alfworld.manifest import FILE, ListedGame, Manifest, digest, encode
+from align_echo.wrappers.alfworld.oracle import HouseOracle
 from align_echo.wrappers.alfworld.spec import STEP_LIMIT, TASK_TYPES
 
 SIZES = {
@@ -57,12 +57,12 @@ def candidates(split: str, task_type: str, taken: set[str]) -> Iterator[str]:
                 yield id_
 
 
-def expert_steps(id_: str, engine: Engine) -> int | None:
+def expert_steps(id_: str, engine: GameEngine) -> int | None:
     """How many actions the expert needs; None if it does not win within the step limit."""
     files = write_game(id_)
     record = json.loads(files.game)
     game = Game(record["pddl_domain"], record["grammar"], record["pddl_problem"])
-    oracle = Oracle(engine, engine.reset(game), json.loads(files.trajectory))
+    oracle = HouseOracle(engine, engine.reset(game), json.loads(files.trajectory))
     for step in range(STEP_LIMIT):
         action = oracle.handcoded_action()
         if engine.won or action is None:
@@ -74,7 +74,7 @@ def expert_steps(id_: str, engine: Engine) -> int | None:
 def build() -> tuple[Manifest, Counter[str]]:
     """The manifest, and how many games were dropped by split and type."""
     engine = make_engine("fast")
-    entries: dict[str, Entry] = {}
+    entries: dict[str, ListedGame] = {}
     dropped: Counter[str] = Counter()
     taken: set[str] = set()
     for split, sizes in SIZES.items():
@@ -86,7 +86,7 @@ def build() -> tuple[Manifest, Counter[str]]:
                     dropped[f"{split} {task_type}"] += 1
                     continue
                 files = write_game(id_)
-                entries[id_] = Entry(id_, digest(files.game, files.trajectory), steps)
+                entries[id_] = ListedGame(id_, digest(files.game, files.trajectory), steps)
                 found += 1
                 if found == size:
                     break

@@ -34,7 +34,7 @@ class Sight(Protocol):
         """What is true, and as `not_...` what an action made false; of some predicates only, if they are named."""
 
 
-class Engine(Protocol):
+class GameEngine(Protocol):
     """Plays one game at a time. Not shared between threads. Every method but `reset` raises `EngineError` before it."""
 
     def close(self) -> None:

@@ -9,25 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from align_echo.errors import UsageError
-from align_echo.wrappers.alfworld.engine import Engine
+from align_echo.wrappers.alfworld.engine import GameEngine
 
 
-def _fast() -> Engine:
+def _fast() -> GameEngine:
     from align_echo.wrappers.alfworld.fast.engine import FastEngine
 
     return FastEngine()
 
 
-def _textworld() -> Engine:
+def _textworld() -> GameEngine:
     from align_echo.wrappers.alfworld.reference import ReferenceEngine
 
     return ReferenceEngine()
 
 
-_ENGINES: dict[str, Callable[[], Engine]] = {"fast": _fast, "textworld": _textworld}
+_ENGINES: dict[str, Callable[[], GameEngine]] = {"fast": _fast, "textworld": _textworld}
 
 
-def make_engine(name: str) -> Engine:
+def make_engine(name: str) -> GameEngine:
     """An engine by name. Raises `UsageError` naming the known ones."""
     if name not in _ENGINES:
         raise UsageError(f"ALFWorld has no engine {name!r}; it has {', '.join(_ENGINES)}")

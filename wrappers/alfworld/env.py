@@ -17,7 +17,7 @@ from align_echo.types import AgentView
 from align_echo.wrappers.alfworld.data import GameFolder, Source, read_json
 from align_echo.wrappers.alfworld.engine import Game
 from align_echo.wrappers.alfworld.engines import make_engine
-from align_echo.wrappers.alfworld.oracle import Moment, Oracle
+from align_echo.wrappers.alfworld.oracle import HouseOracle, Moment
 from align_echo.wrappers.alfworld.searching import EXAMINE, explores
 from align_echo.wrappers.alfworld.spec import CONTRACT, STEP_LIMIT, is_invalid
 from align_echo.wrappers.cache import cache_folder
@@ -50,7 +50,7 @@ class AlfworldEnv(TextEnv):
         super().__init__(tuple(source.ids(split)), CONTRACT, limit)
         self._source = source
         self._engine = make_engine(engine)
-        self._oracle: Oracle | None = None
+        self._oracle: HouseOracle | None = None
         self._goal = ""
         self._task_type = ""
 
@@ -62,7 +62,7 @@ class AlfworldEnv(TextEnv):
     def task_type(self) -> str:
         return self._task_type
 
-    def oracle(self) -> Oracle:
+    def oracle(self) -> HouseOracle:
         """Raises `UsageError` before a reset."""
         if self._oracle is None:
             raise UsageError("call reset() before oracle()")
@@ -103,7 +103,7 @@ class AlfworldEnv(TextEnv):
         trajectory = read_json(files.trajectory)
         intro = _checked(self._engine.reset, _game(files))
         try:
-            self._oracle = Oracle(self._engine, intro, trajectory)
+            self._oracle = HouseOracle(self._engine, intro, trajectory)
             self._task_type = str(trajectory["task_type"])
         except KeyError as error:
             raise EngineError(f"{files.trajectory} lacks {error}") from error

@@ -36,7 +36,7 @@ class Seen:
     facts: Sequence[tuple[str, tuple[str, ...]]]
 
 
-class Expert:
+class HandcodedExpert:
     """One episode. Give it every step in order with `follow`; it answers with its next action or None."""
 
     def __init__(self, parameters: TaskParameters, intro: str) -> None:

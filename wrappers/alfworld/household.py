@@ -29,7 +29,7 @@ APPLIANCES = {"heat": "microwave", "cool": "fridge", "clean": "sinkbasin"}
 
 
 @dataclass(frozen=True)
-class Goal:
+class HouseholdGoal:
     """`kind` is place, two, clean, heat, cool or light; `tool` is the lamp's name for light."""
 
     kind: str
@@ -43,14 +43,14 @@ class Goal:
         return 2 if self.kind == "two" else 1
 
 
-def read_goal(text: str) -> Goal | None:
+def read_goal(text: str) -> HouseholdGoal | None:
     """The goal in ALFWorld's wording; None if it is worded in a way this reader does not know."""
     lowered = text.strip().rstrip(".").lower()
     for pattern, kind in _GOALS:
         found = re.search(pattern, lowered)
         if found:
             named = found.groupdict()
-            return Goal(
+            return HouseholdGoal(
                 kind=kind or named["verb"],
                 obj=named["obj"],
                 dest=named.get("dest") or "",

@@ -19,7 +19,7 @@ HASH_DIGITS = 16
 
 
 @dataclass(frozen=True)
-class Entry:
+class ListedGame:
     """One listed game. `digest` is the start of the SHA-256 of both files."""
 
     task_id: str
@@ -32,7 +32,7 @@ class Manifest:
     """All embedded games, and which versions made them."""
 
     versions: dict[str, str]
-    entries: dict[str, Entry]
+    entries: dict[str, ListedGame]
 
     def ids(self, split: str) -> list[str]:
         """Sorted ids of a split."""
@@ -70,5 +70,5 @@ def decode(text: str) -> Manifest:
     for folder, trials in record["games"].items():
         for trial, (digest_, steps) in trials.items():
             task_id = f"{folder}/{trial}"
-            entries[task_id] = Entry(task_id, str(digest_), int(steps))
+            entries[task_id] = ListedGame(task_id, str(digest_), int(steps))
     return Manifest(dict(record["versions"]), entries)

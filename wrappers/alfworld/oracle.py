@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from align_echo.wrappers.alfworld.engine import Engine, Sight
-from align_echo.wrappers.alfworld.expert import FACTS_READ, Expert, Seen
+from align_echo.wrappers.alfworld.engine import GameEngine, Sight
+from align_echo.wrappers.alfworld.expert import FACTS_READ, HandcodedExpert, Seen
 from align_echo.wrappers.alfworld.routes import shortest_route
 from align_echo.wrappers.alfworld.task import TaskParameters
 
@@ -23,17 +23,17 @@ class Moment:
     sight: Sight
 
 
-class Oracle:
+class HouseOracle:
     """Follows one episode of an engine; `record` must be told of every action."""
 
-    def __init__(self, engine: Engine, intro: str, trajectory: dict[str, Any]) -> None:
+    def __init__(self, engine: GameEngine, intro: str, trajectory: dict[str, Any]) -> None:
         """`trajectory` is the content of traj_data.json. Raises `KeyError` if it lacks a parameter of the task."""
         self._engine = engine
         self._intro = intro
         self._parameters = TaskParameters.read(trajectory)
         self._moments: list[Moment] = []
         self._followed = 0
-        self._expert: Expert | None = None
+        self._expert: HandcodedExpert | None = None
         self._advice: str | None = None
         self.record("look", intro)
 
@@ -56,7 +56,7 @@ class Oracle:
     def handcoded_action(self) -> str | None:
         """What the handcoded expert does next; None when it is at a loss."""
         if self._expert is None:
-            self._expert = Expert(self._parameters, self._intro)
+            self._expert = HandcodedExpert(self._parameters, self._intro)
         for moment in self._moments[self._followed :]:
             self._advice = self._expert.follow(self._as_seen(moment))
             self._followed += 1

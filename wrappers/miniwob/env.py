@@ -30,12 +30,12 @@ from align_echo.wrappers.gui.actions import (
 )
 from align_echo.wrappers.miniwob.chromium import Browser
 from align_echo.wrappers.miniwob.keys import CONTROL
-from align_echo.wrappers.miniwob.oracle import Oracle
+from align_echo.wrappers.miniwob.oracle import ScreenOracle
 from align_echo.wrappers.miniwob.page import SIZE, Page
 from align_echo.wrappers.miniwob.pool import pool
 from align_echo.wrappers.miniwob.screen import ENDED, listing, plain
 from align_echo.wrappers.miniwob.spec import CONTRACT, REFUSAL, STEP_LIMIT
-from align_echo.wrappers.miniwob.tasks import Task, read_task, task_ids
+from align_echo.wrappers.miniwob.tasks import PageTask, read_task, task_ids
 from align_echo.wrappers.pool import Lease
 from align_echo.wrappers.text_env import EngineState, TextEnv
 
@@ -56,7 +56,7 @@ class MiniWoBEnv(TextEnv):
         self._known = frozenset(self.task_ids)
         self._lease: Lease[Browser] | None = None
         self._opened: Page | None = None
-        self._task: Task | None = None
+        self._task: PageTask | None = None
         self._history: list[GuiAction] = []
 
     @property
@@ -67,11 +67,11 @@ class MiniWoBEnv(TextEnv):
     def task_type(self) -> str:
         return self._task.subdomain if self._task else ""
 
-    def oracle(self) -> Oracle:
+    def oracle(self) -> ScreenOracle:
         """Raises `UsageError` before a reset."""
         if self._task is None:
             raise UsageError("call reset() before oracle()")
-        return Oracle(self._page, self._task, done=self.state.done, won=self.state.won)
+        return ScreenOracle(self._page, self._task, done=self.state.done, won=self.state.won)
 
     def screenshot(self) -> Image:
         """The page as an RGB picture of 160 by 210 pixels.
@@ -149,13 +149,13 @@ class MiniWoBEnv(TextEnv):
             raise EngineError("the environment was closed, or its browser failed: call reset()")
         return self._opened
 
-    def _read(self, task_id: str) -> Task:
+    def _read(self, task_id: str) -> PageTask:
         task = read_task(task_id)
         if task_id not in self._known:
             raise UsageError(f"there is no task {task_id!r} in split {self._split}; see tasks() for the ids")
         return task
 
-    def _open(self, task: Task) -> None:
+    def _open(self, task: PageTask) -> None:
         self._opened = None
         if self._lease is None or not self._lease.engine.alive:
             self.close()

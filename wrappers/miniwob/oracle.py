@@ -12,13 +12,13 @@ from typing import Any
 from align_echo.errors import EngineError
 from align_echo.wrappers.gui.actions import Click, GuiAction, Point, Scroll, Type, write
 from align_echo.wrappers.miniwob.page import Page
-from align_echo.wrappers.miniwob.tasks import Task
+from align_echo.wrappers.miniwob.tasks import PageTask
 
 
-class Oracle:
+class ScreenOracle:
     """One moment of an episode, for as long as the page has not moved on."""
 
-    def __init__(self, page: Page, task: Task, *, done: bool, won: bool) -> None:
+    def __init__(self, page: Page, task: PageTask, *, done: bool, won: bool) -> None:
         self._page = page
         self._task = task
         self._done = done

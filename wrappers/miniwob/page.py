@@ -19,7 +19,7 @@ from align_echo.errors import EngineError
 from align_echo.wrappers.gui.actions import Click, Drag, GuiAction, LongPress, Point, Scroll, Type
 from align_echo.wrappers.miniwob.chromium import Browser
 from align_echo.wrappers.miniwob.keys import key_events
-from align_echo.wrappers.miniwob.tasks import Task
+from align_echo.wrappers.miniwob.tasks import PageTask
 
 SIZE = (160, 210)
 """Width and height of a page, in pixels."""
@@ -69,7 +69,7 @@ class Look:
 class Page:
     """The page of one task in a browser."""
 
-    def __init__(self, browser: Browser, task: Task) -> None:
+    def __init__(self, browser: Browser, task: PageTask) -> None:
         """Open it. Raises `EngineError`."""
         self._browser = browser
         self._mouse("mouseMoved", Point(0, 0))  # else what lies under the pointer of the task before looks hovered
@@ -156,7 +156,7 @@ def start_browser() -> Browser:
     return Browser(SIZE, at_start=_scripts())
 
 
-def address(task: Task) -> str:
+def address(task: PageTask) -> str:
     """Where a task's page lies. What is in the query makes it another page for the browser."""
     spec = find_spec("miniwob")
     if spec is None or spec.origin is None:

@@ -27,7 +27,7 @@ _PRINTABLE = frozenset(TEXT_CHARACTERS)
 
 
 @dataclass(frozen=True)
-class Thing:
+class ScreenLine:
     """A line of the screen: what is in front of the text, the text, and where it is."""
 
     kind: str
@@ -68,12 +68,12 @@ def _cut(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[:longest]}..."
 
 
-def read_screen(text: str) -> list[Thing]:
+def read_screen(text: str) -> list[ScreenLine]:
     """What a screen lists; [] for text that is none. Words around it do not matter."""
     return [thing for line in text.splitlines() if (thing := _read_line(line)) is not None]
 
 
-def _read_line(line: str) -> Thing | None:
+def _read_line(line: str) -> ScreenLine | None:
     found = _LINE.fullmatch(line.strip())
     if not found:
         return None
@@ -88,4 +88,4 @@ def _read_line(line: str) -> Thing | None:
     else:
         kind, _, rest = kind.partition(" ")
     center = Point(int(found["x"]), int(found["y"]))
-    return Thing(kind, str(text), rest.strip(), center, int(found["width"]), int(found["height"]))
+    return ScreenLine(kind, str(text), rest.strip(), center, int(found["width"]), int(found["height"]))

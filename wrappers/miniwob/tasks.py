@@ -54,7 +54,7 @@ SEEDS = {"test": range(10), "train": range(10, 110)}
 
 
 @dataclass(frozen=True)
-class Task:
+class PageTask:
     """A page and the seed that it is made with."""
 
     subdomain: str
@@ -78,7 +78,7 @@ def task_ids(split: str) -> tuple[str, ...]:
     return tuple(f"{subdomain}/{seed}" for subdomain in subdomains for seed in seeds)
 
 
-def read_task(task_id: str) -> Task:
+def read_task(task_id: str) -> PageTask:
     """The task of an id. Raises `UsageError` if there is none."""
     subdomain, _, number = task_id.partition("/")
     if subdomain in LEFT_OUT:
@@ -88,4 +88,4 @@ def read_task(task_id: str) -> Task:
     known = [seed for seeds in SEEDS.values() for seed in seeds]
     if number not in map(str, known):
         raise UsageError(f"{task_id!r} does not end in a seed from {min(known)} to {max(known)}")
-    return Task(subdomain, int(number))
+    return PageTask(subdomain, int(number))

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from align_echo.errors import EngineError, UsageError
 from align_echo.wrappers.pool import Lease
-from align_echo.wrappers.scienceworld.jvm import Simulator
-from align_echo.wrappers.scienceworld.oracle import Oracle
+from align_echo.wrappers.scienceworld.jvm import JavaSimulator
+from align_echo.wrappers.scienceworld.oracle import LabOracle
 from align_echo.wrappers.scienceworld.pool import pool
 from align_echo.wrappers.scienceworld.spec import CONTRACT, STEP_LIMIT, as_read, is_invalid
-from align_echo.wrappers.scienceworld.tasks import Task, read_task, task_ids
+from align_echo.wrappers.scienceworld.tasks import LabTask, read_task, task_ids
 from align_echo.wrappers.text_env import EngineState, Offered, TextEnv
 
 NOT_PLAY = ("reset task",)
@@ -40,8 +40,8 @@ class ScienceWorldEnv(TextEnv):
         """Raises `UsageError` for a step limit below 1."""
         super().__init__(task_ids(split), CONTRACT, STEP_LIMIT if step_limit is None else step_limit)
         self._split = split
-        self._lease: Lease[Simulator] | None = None
-        self._task: Task | None = None
+        self._lease: Lease[JavaSimulator] | None = None
+        self._task: LabTask | None = None
         self._history: list[_Said] = []
         self._goal = ""
 
@@ -53,13 +53,13 @@ class ScienceWorldEnv(TextEnv):
     def task_type(self) -> str:
         return self._task.name if self._task else ""
 
-    def oracle(self) -> Oracle:
+    def oracle(self) -> LabOracle:
         """Raises `UsageError` before a reset."""
         if self._task is None:
             raise UsageError("call reset() before oracle()")
         actions = [said.action for said in self._history]
         taken = _taken(self._history)
-        return Oracle(self._task, actions, taken=taken, done=self.state.done, won=self.state.won)
+        return LabOracle(self._task, actions, taken=taken, done=self.state.done, won=self.state.won)
 
     def offered(self) -> Offered:
         """The engine's forms of actions and its names for things. Raises `EngineError`, `UsageError` before a reset."""
@@ -107,7 +107,7 @@ class ScienceWorldEnv(TextEnv):
             self._history.append(_Said(action, refused=False))
         return observation
 
-    def _start(self, task: Task) -> EngineState:
+    def _start(self, task: LabTask) -> EngineState:
         """The first observation is that of `look around`, as upstream's reset has it; it takes no move."""
         if self._lease is None or not self._lease.engine.alive:
             self.close()
@@ -126,7 +126,7 @@ class ScienceWorldEnv(TextEnv):
         return EngineState(observation, score, won=score == 1.0, done=done, raw_score=float(raw))
 
     @property
-    def _simulator(self) -> Simulator:
+    def _simulator(self) -> JavaSimulator:
         if self._lease is None:
             raise EngineError("the environment was closed: call reset()")
         return self._lease.engine

@@ -30,7 +30,7 @@ REPEATABLE: tuple[str, ...] = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:+UnlockE
 all that the process did before. With one hash for all, the same actions give the same text in every process."""
 
 
-class Simulator:
+class JavaSimulator:
     """One Java process. It belongs to one environment at a time and to the process that started it."""
 
     def __init__(self) -> None:

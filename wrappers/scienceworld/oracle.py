@@ -9,15 +9,15 @@ import functools
 from collections.abc import Sequence
 
 from align_echo.wrappers.scienceworld.pool import pool
-from align_echo.wrappers.scienceworld.tasks import Task
+from align_echo.wrappers.scienceworld.tasks import LabTask
 from align_echo.wrappers.scienceworld.ways import costs_at_most
 
 
-class Oracle:
+class LabOracle:
     """One moment of an episode. The gold path is planned when it is first asked for (seconds)."""
 
     def __init__(
-        self, task: Task, history: Sequence[str], *, taken: Sequence[str], done: bool, won: bool
+        self, task: LabTask, history: Sequence[str], *, taken: Sequence[str], done: bool, won: bool
     ) -> None:
         """`history` is all that was said, `taken` what the engine did not refuse."""
         self._task = task
@@ -54,7 +54,7 @@ class Oracle:
 
 
 @functools.lru_cache(maxsize=256)
-def gold_path(task: Task) -> tuple[str, ...]:
+def gold_path(task: LabTask) -> tuple[str, ...]:
     """The gold path of a task, planned by the engine in a simulator of its own. Raises `EngineError`."""
     with pool().borrowed() as simulator:
         simulator.load(task.name, task.variation, task.simplifications, gold=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 
 from align_echo.wrappers.pool import Pool, pool_of_process
-from align_echo.wrappers.scienceworld.jvm import Simulator
+from align_echo.wrappers.scienceworld.jvm import JavaSimulator
 
 
 @functools.cache
-def pool() -> Pool[Simulator]:
+def pool() -> Pool[JavaSimulator]:
     """This process's pool."""
-    return pool_of_process(Simulator, pool.cache_clear)
+    return pool_of_process(JavaSimulator, pool.cache_clear)

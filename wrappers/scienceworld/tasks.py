@@ -52,7 +52,7 @@ FIRST = 5
 
 
 @dataclass(frozen=True)
-class Task:
+class LabTask:
     """A task as the engine wants it: `simplifications` is "" or names joined by commas."""
 
     name: str
@@ -76,7 +76,7 @@ def variations(name: str, split: str) -> range:
     }[split]
 
 
-def read_task(task_id: str, split: str) -> Task:
+def read_task(task_id: str, split: str) -> LabTask:
     """The task of an id. Raises `UsageError` if there is none, or if its variation is not in the split."""
     name, _, rest = task_id.partition("/")
     simplification, _, number = rest.partition("/")
@@ -87,7 +87,7 @@ def read_task(task_id: str, split: str) -> Task:
     known = variations(name, split)
     if int(number) not in known:
         raise UsageError(f"{name} has no variation {number} in split {split}; it has {known[0]} to {known[-1]}")
-    return Task(name, _simplifications(name, simplification), int(number))
+    return LabTask(name, _simplifications(name, simplification), int(number))
 
 
 def _simplifications(task: str, text: str) -> str:

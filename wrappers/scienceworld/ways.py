@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from align_echo.wrappers.scienceworld.pool import pool
 from align_echo.wrappers.scienceworld.spec import as_read
-from align_echo.wrappers.scienceworld.tasks import Task
+from align_echo.wrappers.scienceworld.tasks import LabTask
 
 Plan = tuple[str, ...]
 
@@ -27,7 +27,7 @@ SKIPPED = 2
 finds out what to answer can be done without, all of it."""
 
 
-def costs_at_most(task: Task, gold: Plan, played: Plan, action: str, allowance: int) -> bool | None:
+def costs_at_most(task: LabTask, gold: Plan, played: Plan, action: str, allowance: int) -> bool | None:
     """Whether the full score is reached from after `action` with at most `allowance` turns more than without it.
 
     `played` are the actions so far. The turn of the action itself counts. A rest that would have done as well without
@@ -49,7 +49,7 @@ def costs_at_most(task: Task, gold: Plan, played: Plan, action: str, allowance: 
 
 
 @functools.lru_cache(maxsize=256)
-def needed(task: Task, gold: Plan) -> Plan:
+def needed(task: LabTask, gold: Plan) -> Plan:
     """The gold path up to the full score, without the looks and doors that it can do without, and the shortest way from
     room to room where the task allows that."""
     way = gold[: turns_to_win(task, (), gold)]
@@ -63,7 +63,7 @@ def needed(task: Task, gold: Plan) -> Plan:
     return _if_it_wins(task, tuple(moved), way)
 
 
-def _if_it_wins(task: Task, plan: Plan, other: Plan) -> Plan:
+def _if_it_wins(task: LabTask, plan: Plan, other: Plan) -> Plan:
     return plan if turns_to_win(task, (), plan) is not None else other
 
 
@@ -71,7 +71,7 @@ def _as_teleport(action: str) -> str:
     return TELEPORT + action.removeprefix("go to ") if action.startswith("go to ") else action
 
 
-def fewest_turns(task: Task, way: Plan, played: Plan) -> int | None:
+def fewest_turns(task: LabTask, way: Plan, played: Plan) -> int | None:
     """Turns to the full score by the first kind of rest that reaches it, with or without its first actions; None if
     none does. Raises `EngineError`."""
     after, unplayed, *others = rests(way, played)
@@ -111,7 +111,7 @@ def rests(way: Plan, played: Sequence[str]) -> list[Plan]:
 
 
 @functools.lru_cache(maxsize=4096)
-def turns_to_win(task: Task, played: Plan, plan: Plan) -> int | None:
+def turns_to_win(task: LabTask, played: Plan, plan: Plan) -> int | None:
     """After how many actions of a plan the score is full, None if it never is. Raises `EngineError`."""
     with pool().borrowed() as simulator:
         simulator.load(task.name, task.variation, task.simplifications)

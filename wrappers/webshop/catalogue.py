@@ -25,7 +25,14 @@ from align_echo.errors import EngineError, UsageError
 from align_echo.reading import parse_json
 from align_echo.wrappers.cache import cache_folder
 from align_echo.wrappers.webshop.generator import EmbeddedProducts
-from align_echo.wrappers.webshop.goals import Goal, Instruction, human_goals, in_order, synthetic_goals, weighted
+from align_echo.wrappers.webshop.goals import (
+    Instruction,
+    ShoppingGoal,
+    human_goals,
+    in_order,
+    synthetic_goals,
+    weighted,
+)
 from align_echo.wrappers.webshop.official import OfficialFiles, find_files
 from align_echo.wrappers.webshop.products import Node, Product
 from align_echo.wrappers.webshop.search import SearchIndex
@@ -42,7 +49,7 @@ _PRODUCTS, _OFFSETS, _GOALS, _INDEX = "products.jsonl", "offsets.npy", "goals.js
 _CHECKSUMS = "checksums.json"
 
 
-class Source(Protocol):
+class CatalogueSource(Protocol):
     """Where products and instructions come from.
 
     `label` says so, for the record of a run; `goal_kind` is "goal" where people wrote the goals (or seem to have) and
@@ -118,7 +125,7 @@ class Catalogue:
         except (OSError, ValueError) as error:
             raise EngineError(f"the WebShop catalogue {folder} is damaged ({error}): delete that folder") from error
         self._kind = str(stored["kind"])
-        self._goals = [Goal.from_record(record) for record in stored["goals"]]
+        self._goals = [ShoppingGoal.from_record(record) for record in stored["goals"]]
         self._numbers = {task_id: number for number, task_id in enumerate(self._ids())}
         self.product = functools.lru_cache(maxsize=500)(self._product)
         self.listing = functools.lru_cache(maxsize=20_000)(self._listing)
@@ -133,7 +140,7 @@ class Catalogue:
         """Task ids of a split by index."""
         return tuple(self._numbers)[slice(*SPLITS[split])]
 
-    def goal(self, task_id: str) -> Goal:
+    def goal(self, task_id: str) -> ShoppingGoal:
         """The goal of a task. Raises `UsageError` for an id that is not there."""
         if task_id not in self._numbers:
             last = f"{self._kind}-{len(self._goals) - 1}"
@@ -154,7 +161,7 @@ class Catalogue:
 # ---------------------------------------------------------------- building
 
 
-def _build(source: Source, folder: Path) -> None:
+def _build(source: CatalogueSource, folder: Path) -> None:
     draft = folder.parent / f".{folder.name}.{secrets.token_hex(8)}"
     draft.mkdir()
     try:
@@ -201,10 +208,10 @@ def _checksum(file: Path) -> str:
     return digest.hexdigest()
 
 
-def _write_products(source: Source, folder: Path) -> list[Goal]:
+def _write_products(source: CatalogueSource, folder: Path) -> list[ShoppingGoal]:
     """Write the products and where each begins; the goals in the order of the products."""
     offsets = [0]
-    goals: list[Goal] = []
+    goals: list[ShoppingGoal] = []
     with (folder / _PRODUCTS).open("wb") as stream:
         for row, (product, human, synthetic) in enumerate(source.entries()):
             offsets.append(offsets[-1] + stream.write(json.dumps(asdict(product)).encode() + b"\n"))
@@ -224,7 +231,7 @@ def _documents(products: Path) -> Iterator[str]:
             yield Product.from_record(json.loads(line)).document
 
 
-def _findable(goals: list[Goal], folder: Path) -> list[Goal]:
+def _findable(goals: list[ShoppingGoal], folder: Path) -> list[ShoppingGoal]:
     """The goals whose product is among the results of a search for its title."""
     index = SearchIndex(folder / _INDEX)
     with (folder / _PRODUCTS).open("rb") as stream:

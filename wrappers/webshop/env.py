@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from align_echo.errors import UsageError
 from align_echo.wrappers.text_env import EngineState, Offered, TextEnv
 from align_echo.wrappers.webshop.catalogue import Catalogue
-from align_echo.wrappers.webshop.oracle import Oracle
-from align_echo.wrappers.webshop.pages import SEPARATOR, Page, Shop, clickables, parse_action, plain_text, rich_text
+from align_echo.wrappers.webshop.oracle import ShopOracle
+from align_echo.wrappers.webshop.pages import SEPARATOR, Shop, ShopPage, clickables, parse_action, plain_text, rich_text
 from align_echo.wrappers.webshop.spec import CONTRACT, MODES, STEP_LIMIT, task_type
 
 TEMPLATES = ("search[{0}]", "click[{0}]")
 
 
 @dataclass(frozen=True)
-class _Saved:
+class _SavedPage:
     """A page and the (observation, action) pairs that later observations may repeat, the latest last."""
 
-    page: Page
+    page: ShopPage
     history: tuple[tuple[str, str], ...]
 
 
@@ -51,7 +51,7 @@ class WebShopEnv(TextEnv):
         self._num_prev_obs, self._num_prev_actions = num_prev_obs, num_prev_actions
         self._show_attrs = show_attrs
         self._shop: Shop | None = None
-        self._page = Page()
+        self._page = ShopPage()
         self._history: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -69,9 +69,9 @@ class WebShopEnv(TextEnv):
     def task_type(self) -> str:
         return task_type(self._task_id)
 
-    def oracle(self) -> Oracle:
+    def oracle(self) -> ShopOracle:
         """Raises `UsageError` before a reset."""
-        return Oracle(self.shop, self._page)
+        return ShopOracle(self.shop, self._page)
 
     def offered(self) -> Offered:
         """The two forms of an action, and what the page lets one click."""
@@ -86,7 +86,7 @@ class WebShopEnv(TextEnv):
 
     def _load(self, task_id: str) -> EngineState:
         self._open(task_id)
-        self._page, self._history = Page(), ()
+        self._page, self._history = ShopPage(), ()
         return self._answer(self._look())
 
     def _open(self, task_id: str) -> None:
@@ -131,10 +131,10 @@ class WebShopEnv(TextEnv):
     def _probe(self, action: str) -> str:
         raise UsageError("WebShop has no action that only looks")
 
-    def _save(self) -> _Saved:
-        return _Saved(self._page, self._history)
+    def _save(self) -> _SavedPage:
+        return _SavedPage(self._page, self._history)
 
-    def _restore(self, task_id: str, saved: _Saved) -> None:
+    def _restore(self, task_id: str, saved: _SavedPage) -> None:
         if task_id != self._task_id:
             self._open(task_id)
         self._page, self._history = saved.page, saved.history

@@ -33,7 +33,7 @@ class Instruction:
 
 
 @dataclass(frozen=True)
-class Goal:
+class ShoppingGoal:
     """A task. `row` is the product's place in the catalogue; a price up to `price_upper` dollars is in order.
 
     `weight` is how often upstream draws it relative to others; here every goal is drawn alike.
@@ -47,32 +47,32 @@ class Goal:
     weight: float = 1.0
 
     @classmethod
-    def from_record(cls, record: dict[str, Any]) -> Goal:
+    def from_record(cls, record: dict[str, Any]) -> ShoppingGoal:
         """A goal from the JSON that `dataclasses.asdict` made of one."""
         lists = {"attributes": tuple(record["attributes"]), "options": tuple(record["options"])}
         return cls(**{**record, **lists})
 
 
-def human_goals(row: int, product: Product, instructions: Sequence[Instruction]) -> Iterator[Goal]:
+def human_goals(row: int, product: Product, instructions: Sequence[Instruction]) -> Iterator[ShoppingGoal]:
     """One goal for each instruction that names an attribute."""
     for number, written in enumerate(instructions):
         if written.attributes:
             bound, price_text = price_bound(product.price, f"{product.asin} {number}")
             text = written.text.strip(".") + price_text
-            yield Goal(row, text, written.attributes, written.options, bound)
+            yield ShoppingGoal(row, text, written.attributes, written.options, bound)
 
 
-def synthetic_goals(row: int, product: Product, written: Instruction) -> Iterator[Goal]:
+def synthetic_goals(row: int, product: Product, written: Instruction) -> Iterator[ShoppingGoal]:
     """One goal for each choice of one value from every group of options."""
     bound, price_text = price_bound(product.price, f"{product.asin} synthetic")
     groups = sorted(product.options)
     for values in itertools.product(*(values for _, values in groups)):
         chosen = ", and ".join(f"{name}: {value}" for (name, _), value in zip(groups, values, strict=True))
         with_options = f" with {chosen}" if chosen else ""
-        yield Goal(row, f"{written.text}{with_options}{price_text}", written.attributes, values, bound)
+        yield ShoppingGoal(row, f"{written.text}{with_options}{price_text}", written.attributes, values, bound)
 
 
-def weighted(goals: Sequence[Goal]) -> list[Goal]:
+def weighted(goals: Sequence[ShoppingGoal]) -> list[ShoppingGoal]:
     """Synthetic goals with their weights: the mean of 1 / how many goals ask for an attribute."""
     asked = Counter(attribute for goal in goals for attribute in goal.attributes)
     return [
@@ -97,7 +97,7 @@ def price_between(low: float, high: float, asin: str) -> float:
     return Dice(f"price {asin}").between(low, high)
 
 
-def in_order(goals: Iterable[Goal]) -> list[Goal]:
+def in_order(goals: Iterable[ShoppingGoal]) -> list[ShoppingGoal]:
     """Goals in the order that their indices count."""
     order = list(goals)
     random.Random(SHUFFLE_SEED).shuffle(order)

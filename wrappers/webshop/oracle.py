@@ -10,14 +10,14 @@ import re
 
 from thefuzz import fuzz
 
-from align_echo.wrappers.webshop.pages import PER_PAGE, Page, Shop
+from align_echo.wrappers.webshop.pages import PER_PAGE, Shop, ShopPage
 from align_echo.wrappers.webshop.reward import option_hits, score
 
 
-class Oracle:
+class ShopOracle:
     """What the expert does from one page."""
 
-    def __init__(self, shop: Shop, page: Page) -> None:
+    def __init__(self, shop: Shop, page: ShopPage) -> None:
         self._shop = shop
         self._page = page
         self._wanted = shop.catalogue.product(shop.goal.row)

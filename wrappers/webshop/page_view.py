@@ -10,10 +10,10 @@ from importlib import resources
 
 import jinja2
 
-from align_echo.wrappers.webshop.pages import Page, Shop
+from align_echo.wrappers.webshop.pages import Shop, ShopPage
 
 
-def html(shop: Shop, page: Page) -> str:
+def html(shop: Shop, page: ShopPage) -> str:
     """A whole HTML document for a page. Every text of the catalogue is escaped."""
     return _template().render(
         title=page.kind,

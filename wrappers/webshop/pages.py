@@ -14,7 +14,7 @@ from typing import Literal
 from jinja2.utils import htmlsafe_json_dumps
 
 from align_echo.wrappers.webshop.catalogue import Catalogue
-from align_echo.wrappers.webshop.goals import Goal
+from align_echo.wrappers.webshop.goals import ShoppingGoal
 from align_echo.wrappers.webshop.products import Node, texts
 from align_echo.wrappers.webshop.reward import score
 
@@ -32,7 +32,7 @@ _BUTTONS = {name: Node("button", name.capitalize()) for name in _SUB_PAGES}
 
 
 @dataclass(frozen=True)
-class Page:
+class ShopPage:
     """A page of a shop. `results` and `item` are rows of the catalogue; `number` counts pages of results from 1.
 
     `options` are the chosen (name, value) pairs, `viewed` the codes of products opened since the first page.
@@ -73,23 +73,23 @@ def parse_action(action: str) -> tuple[str, str]:
 class Shop:
     """The pages of one goal. `show_attrs` adds a button that shows a product's attributes."""
 
-    def __init__(self, catalogue: Catalogue, goal: Goal, *, show_attrs: bool = False) -> None:
+    def __init__(self, catalogue: Catalogue, goal: ShoppingGoal, *, show_attrs: bool = False) -> None:
         self.catalogue = catalogue
         self.goal = goal
         self._sub_pages = _SUB_PAGES if show_attrs else _SUB_PAGES[:-1]
         self._instruction = texts("Instruction:", goal.instruction)
-        self._shown: tuple[Page | None, tuple[Node, ...]] = (None, ())
+        self._shown: tuple[ShopPage | None, tuple[Node, ...]] = (None, ())
 
     # ------------------------------------------------------------ what a page shows
 
-    def nodes(self, page: Page) -> tuple[Node, ...]:
+    def nodes(self, page: ShopPage) -> tuple[Node, ...]:
         """The visible texts of a page, in order; those of the last page are remembered."""
         shown = self._shown  # read once: another thread may replace it
         if shown[0] is not page:
             shown = self._shown = (page, tuple(self._make(page)))
         return shown[1]
 
-    def _make(self, page: Page) -> list[Node]:
+    def _make(self, page: ShopPage) -> list[Node]:
         if page.kind == "search":
             return [*texts("WebShop"), *self._instruction, _SEARCH]
         if page.kind == "results":
@@ -109,7 +109,7 @@ class Shop:
         }
         return [*head, *texts(*content[page.kind])]
 
-    def _results_shown(self, page: Page) -> list[Node]:
+    def _results_shown(self, page: ShopPage) -> list[Node]:
         nodes = [*self._instruction, _BACK, *texts(f"Page {page.number} (Total results: {len(page.results)})")]
         nodes += (_PREVIOUS, _NEXT) if page.number > 1 else (_NEXT,)
         for row in page.listed:
@@ -118,7 +118,7 @@ class Shop:
 
     # ------------------------------------------------------------ where an action leads
 
-    def follow(self, page: Page, action: str) -> Page:
+    def follow(self, page: ShopPage, action: str) -> ShopPage:
         """The page that an action leads to: the same one where it means nothing."""
         name, argument = parse_action(action)
         if name == "search":
@@ -127,15 +127,15 @@ class Shop:
             return self._click(page, argument)
         return page
 
-    def search(self, page: Page, query: str) -> Page:
+    def search(self, page: ShopPage, query: str) -> ShopPage:
         """The first page of results."""
-        return Page("results", query, self.catalogue.find(query), 1, viewed=page.viewed)
+        return ShopPage("results", query, self.catalogue.find(query), 1, viewed=page.viewed)
 
-    def _click(self, page: Page, name: str) -> Page:
+    def _click(self, page: ShopPage, name: str) -> ShopPage:
         if name == "buy now":
             return replace(page, kind="done", score=self._score(page))
         if name == "back to search":
-            return Page()
+            return ShopPage()
         if page.kind == "results":
             return self._click_result(page, name)
         if name == "< prev":
@@ -147,7 +147,7 @@ class Shop:
         group = self.catalogue.product(page.item).option_groups[name]
         return replace(page, options=tuple({**dict(page.options), group: name}.items()))
 
-    def _click_result(self, page: Page, name: str) -> Page:
+    def _click_result(self, page: ShopPage, name: str) -> ShopPage:
         if name == "next >":
             return replace(page, number=page.number + 1)
         if name == "< prev":
@@ -155,12 +155,12 @@ class Shop:
         row = next(row for row in page.listed if self.catalogue.listing(row)[0].text.lower() == name)
         return replace(page, kind="item", item=row, viewed=page.viewed | {self.catalogue.listing(row)[0].text})
 
-    def _score(self, page: Page) -> float:
+    def _score(self, page: ShopPage) -> float:
         bought, wanted = self.catalogue.product(page.item), self.catalogue.product(self.goal.row)
         return score(bought, page.chosen, self.goal, wanted)
 
 
-def _receipt(page: Page, asin: str) -> list[Node]:
+def _receipt(page: ShopPage, asin: str) -> list[Node]:
     """The last page, with the fields that upstream leaves empty."""
     options = str(htmlsafe_json_dumps(dict(page.options), sort_keys=True))
     bought = ("Purchased", "asin", asin, "options", options, "attrs", "None", "category", "None", "query", "None")
@@ -186,7 +186,7 @@ def plain_text(nodes: Iterable[Node]) -> str:
     return SEPARATOR.join([text for _, text in nodes])
 
 
-def rich_text(nodes: Iterable[Node], page: Page) -> str:
+def rich_text(nodes: Iterable[Node], page: ShopPage) -> str:
     """WebShop's "text_rich" observation: one text a line, buttons marked, what was chosen said first."""
     options = json.dumps(dict(page.options))  # upstream looks for the quoted value in the address of the page
     lines: list[str] = []

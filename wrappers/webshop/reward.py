@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 from thefuzz import fuzz
 
-from align_echo.wrappers.webshop.goals import Goal
+from align_echo.wrappers.webshop.goals import ShoppingGoal
 from align_echo.wrappers.webshop.products import Product
 
 ALIKE = 85
@@ -30,7 +30,7 @@ COLORS = tuple(_COLOR_WORDS.split())
 """The words that upstream takes for colors, in its order."""
 
 
-def score(bought: Product, chosen: Collection[str], goal: Goal, wanted: Product) -> float:
+def score(bought: Product, chosen: Collection[str], goal: ShoppingGoal, wanted: Product) -> float:
     """The score of buying a product with the chosen option values, where `wanted` is the goal's product."""
     hits = attribute_hits(bought, goal.attributes) + option_hits(chosen, goal.options)
     hits += bought.price <= goal.price_upper

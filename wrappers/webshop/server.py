@@ -17,7 +17,7 @@ from urllib.parse import parse_qs
 
 from align_echo.errors import UsageError
 from align_echo.wrappers.webshop.page_view import html
-from align_echo.wrappers.webshop.pages import Page, Shop
+from align_echo.wrappers.webshop.pages import Shop, ShopPage
 
 HOST = "127.0.0.1"
 MOST_SHOPPERS = 1_000
@@ -30,15 +30,15 @@ class Shoppers:
 
     def __init__(self, shop: Shop) -> None:
         self.shop = shop
-        self._pages: OrderedDict[str, Page] = OrderedDict()
+        self._pages: OrderedDict[str, ShopPage] = OrderedDict()
         self._lock = threading.Lock()
 
-    def enter(self, shopper: str) -> tuple[str, Page]:
+    def enter(self, shopper: str) -> tuple[str, ShopPage]:
         """The shopper's page, or a new shopper with the first page."""
         with self._lock:
             if shopper not in self._pages:
                 shopper = secrets.token_hex(16)
-                self._pages[shopper] = Page()
+                self._pages[shopper] = ShopPage()
                 while len(self._pages) > MOST_SHOPPERS:
                     self._pages.popitem(last=False)
             self._pages.move_to_end(shopper)
@@ -49,7 +49,7 @@ class Shoppers:
         with self._lock:
             page = self._pages[shopper]
             if not action:
-                self._pages[shopper] = Page()
+                self._pages[shopper] = ShopPage()
             elif page.kind != "done":
                 self._pages[shopper] = self.shop.follow(page, action)
 

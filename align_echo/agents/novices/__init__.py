@@ -18,20 +18,21 @@ def make_novice(environment: str, kind: str = "novice", *, seed: int = 0) -> Age
     if environment == "alfworld":
         from align_echo.agents.novices import alfworld
 
-        habits = {"novice": alfworld.Habits(), "novice-careful": alfworld.CAREFUL, "novice-stubborn": alfworld.STUBBORN}
-        return alfworld.Novice(habits[kind], seed=seed, name=kind)
+        kinds = {"novice-careful": alfworld.CAREFUL, "novice-stubborn": alfworld.STUBBORN}
+        return alfworld.HouseNovice(kinds.get(kind, alfworld.HouseHabits()), seed=seed, name=kind)
     if environment == "scienceworld" and kind != "novice-careful":
         from align_echo.agents.novices import scienceworld
 
-        return scienceworld.Novice(scienceworld.STUBBORN if kind == "novice-stubborn" else None, seed=seed, name=kind)
+        lab_habits = scienceworld.STUBBORN if kind == "novice-stubborn" else None
+        return scienceworld.LabNovice(lab_habits, seed=seed, name=kind)
     if environment == "webshop" and kind != "novice-careful":
         from align_echo.agents.novices import webshop
 
-        return webshop.Novice(webshop.STUBBORN if kind == "novice-stubborn" else None, seed=seed, name=kind)
+        return webshop.ShopNovice(webshop.STUBBORN if kind == "novice-stubborn" else None, seed=seed, name=kind)
     if environment == "miniwob" and kind != "novice-careful":
         from align_echo.agents.novices import miniwob
 
-        return miniwob.Novice(miniwob.STUBBORN if kind == "novice-stubborn" else None, seed=seed, name=kind)
+        return miniwob.ScreenNovice(miniwob.STUBBORN if kind == "novice-stubborn" else None, seed=seed, name=kind)
     raise UsageError(f"there is no scripted {kind} for {environment}; use another --agent or --model")
 
 

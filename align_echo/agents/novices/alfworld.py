@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from align_echo.agents.novices.habits import ScriptedNovice, chance, times_followed
 from align_echo.types import AgentView
-from align_echo.wrappers.alfworld.household import APPLIANCES, ENTITY, Belief, Goal, name_of, read_goal
+from align_echo.wrappers.alfworld.household import APPLIANCES, ENTITY, Belief, HouseholdGoal, name_of, read_goal
 
 _THE = r"(?:the )?"
 _COMMANDS = re.compile(
@@ -27,7 +27,7 @@ _LIKELY = ("countertop", "table", "desk", "bed", "shelf", "sofa", "dresser", "st
 
 
 @dataclass(frozen=True)
-class Habits:
+class HouseHabits:
     """What this novice does of itself. Numbers are shares of the occasions."""
 
     goes_first: float = 0.2
@@ -39,10 +39,10 @@ class Habits:
     heeds_rules: float = 0.5
 
 
-STUBBORN = Habits(heeds_feedback=False, heeds_rules=0.0)
+STUBBORN = HouseHabits(heeds_feedback=False, heeds_rules=0.0)
 """Never takes a hint: an interface must at least do it no harm."""
 
-CAREFUL = Habits(goes_first=0.95, opens_first=0.0)
+CAREFUL = HouseHabits(goes_first=0.95, opens_first=0.0)
 """Goes to places first, so it fails in other ways than the default novice."""
 
 
@@ -55,20 +55,20 @@ class Intent:
     place: str = ""
 
 
-class Novice(ScriptedNovice[Habits]):
+class HouseNovice(ScriptedNovice[HouseHabits]):
     """The scripted novice. Acts on ALFWorld text only."""
 
-    usual = Habits
+    usual = HouseHabits
 
     def choose(self, view: AgentView) -> str:
         """The next action: same view, same action."""
-        return _Mind(self.habits, self.seed, view).choose()
+        return _HouseMind(self.habits, self.seed, view).choose()
 
 
-class _Mind:
+class _HouseMind:
     """The novice's belief at one moment, rebuilt from the view."""
 
-    def __init__(self, habits: Habits, seed: int, view: AgentView) -> None:
+    def __init__(self, habits: HouseHabits, seed: int, view: AgentView) -> None:
         self.habits = habits
         self.key = f"{seed}/{view.task_id}"
         self.round = 0
@@ -154,7 +154,7 @@ class _Mind:
             return Intent("take", *found)
         return self._search()
 
-    def _use_held(self, goal: Goal, held: str) -> Intent:
+    def _use_held(self, goal: HouseholdGoal, held: str) -> Intent:
         if goal.kind == "light":
             lamp = self.belief.find(goal.tool)
             return Intent("use", lamp[0], lamp[1]) if lamp else self._search()

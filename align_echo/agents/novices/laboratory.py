@@ -39,7 +39,7 @@ _ROOM = rf"(?P<room>{'|'.join(ROOMS)})"
 
 
 @dataclass(frozen=True)
-class Step:
+class Deed:
     """What is to be done to a thing: a verb of `DONE`, a thing or one of `KINDS`, perhaps where to and in what room."""
 
     verb: str
@@ -65,7 +65,7 @@ DONE = {
 """Verb -> what the engine says once it is done."""
 
 
-def read_goal(text: str) -> tuple[Step, ...]:
+def read_goal(text: str) -> tuple[Deed, ...]:
     """The goal as steps; () if it is worded in a way this reader does not know."""
     for pattern, steps in _READERS:
         found = re.search(pattern, text)
@@ -74,44 +74,44 @@ def read_goal(text: str) -> tuple[Step, ...]:
     return ()
 
 
-def _find(found: re.Match[str], text: str) -> list[Step]:
-    return [Step("focus", found["kind"]), Step("take", found["kind"]), Step("move", found["kind"], *_box(found))]
+def _find(found: re.Match[str], text: str) -> list[Deed]:
+    return [Deed("focus", found["kind"]), Deed("take", found["kind"]), Deed("move", found["kind"], *_box(found))]
 
 
 def _box(found: re.Match[str]) -> tuple[str, str]:
     return found["box"], found["room"]
 
 
-def _change(found: re.Match[str], text: str) -> list[Step]:
+def _change(found: re.Match[str], text: str) -> list[Deed]:
     thing = found["thing"]
     if found["verb"] == "freeze":
-        steps = [Step("cool", thing, "freezer", "kitchen")]
+        steps = [Deed("cool", thing, "freezer", "kitchen")]
     else:
-        steps = [Step("heat", thing, "stove", "kitchen"), Step("activate", "stove", room="kitchen")]
-    return [Step("focus", thing), Step("take", thing), *steps, *[Step("wait", "")] * 3]
+        steps = [Deed("heat", thing, "stove", "kitchen"), Deed("activate", "stove", room="kitchen")]
+    return [Deed("focus", thing), Deed("take", thing), *steps, *[Deed("wait", "")] * 3]
 
 
-def _life_span(found: re.Match[str], text: str) -> list[Step]:
+def _life_span(found: re.Match[str], text: str) -> list[Deed]:
     kinds = re.findall(r"(longest|shortest) life span", text.split(".")[0])
-    return [Step("focus", kind, room="outside") for kind in kinds]
+    return [Deed("focus", kind, room="outside") for kind in kinds]
 
 
-def _stages(found: re.Match[str], text: str) -> list[Step]:
+def _stages(found: re.Match[str], text: str) -> list[Deed]:
     name = found["name"]
     if "plant" in name:
         tree = name.replace("plant", "tree")
         stages = [name.replace("plant", "seed"), f"{tree} in the seedling stage", f"{tree} in the adult stage"]
     else:
         stages = [f"{name} egg", f"hatchling {name}", f"juvenile {name}", f"adult {name}"]
-    return [Step("focus", stage, room="outside") for stage in stages]
+    return [Deed("focus", stage, room="outside") for stage in stages]
 
 
-def _thermometer(found: re.Match[str], text: str) -> list[Step]:
+def _thermometer(found: re.Match[str], text: str) -> list[Deed]:
     thing, room = found["thing"], found["room"]
-    start = [Step("take", "thermometer", room="kitchen"), Step("focus", "thermometer"), Step("take", thing, room=room)]
+    start = [Deed("take", "thermometer", room="kitchen"), Deed("focus", "thermometer"), Deed("take", thing, room=room)]
     boxes = re.findall(r"(\w+ box)", text)
-    end = Step("move", thing, boxes[0], _boxes_room(text)) if "place it" in text else Step("focus", boxes[0], room=room)
-    return [*start, Step("focus", thing), Step("measure", thing), end]
+    end = Deed("move", thing, boxes[0], _boxes_room(text)) if "place it" in text else Deed("focus", boxes[0], room=room)
+    return [*start, Deed("focus", thing), Deed("measure", thing), end]
 
 
 def _boxes_room(text: str) -> str:
@@ -119,39 +119,39 @@ def _boxes_room(text: str) -> str:
     return found["room"] if found else ""
 
 
-def _conducts(found: re.Match[str], text: str) -> list[Step]:
+def _conducts(found: re.Match[str], text: str) -> list[Deed]:
     thing, room = found["thing"], found["room"]
     box = re.findall(r"(\w+ box)", text)[0]
-    return [Step("focus", thing, room=room), Step("take", thing, room=room), Step("move", thing, box, room)]
+    return [Deed("focus", thing, room=room), Deed("take", thing, room=room), Deed("move", thing, box, room)]
 
 
-def _power(found: re.Match[str], text: str) -> list[Step]:
+def _power(found: re.Match[str], text: str) -> list[Deed]:
     thing = found["thing"]
-    wires = [Step("connect", "battery anode", f"{thing} cathode"), Step("connect", "battery cathode", f"{thing} anode")]
-    return [Step("focus", thing, room="workshop"), *wires]
+    wires = [Deed("connect", "battery anode", f"{thing} cathode"), Deed("connect", "battery cathode", f"{thing} anode")]
+    return [Deed("focus", thing, room="workshop"), *wires]
 
 
-def _paint(found: re.Match[str], text: str) -> list[Step]:
+def _paint(found: re.Match[str], text: str) -> list[Deed]:
     wanted = found["color"].split("-")[0]
     one, other = PAINTS.get(wanted, ("red", "blue"))
-    pour = Step("pour", f"{one} paint", f"{other} paint", "art studio")
-    return [pour, Step("mix", "cup", room="art studio"), Step("focus", f"{wanted} paint", room="art studio")]
+    pour = Deed("pour", f"{one} paint", f"{other} paint", "art studio")
+    return [pour, Deed("mix", "cup", room="art studio"), Deed("focus", f"{wanted} paint", room="art studio")]
 
 
-def _chemistry(found: re.Match[str], text: str) -> list[Step]:
-    return [Step("read", "recipe", room=found["room"]), Step("focus", found["thing"])]
+def _chemistry(found: re.Match[str], text: str) -> list[Deed]:
+    return [Deed("read", "recipe", room=found["room"]), Deed("focus", found["thing"])]
 
 
-def _genetics(found: re.Match[str], text: str) -> list[Step]:
-    return [Step("take", "seed", room="greenhouse"), Step("move", "seed", "flower pot", "greenhouse")]
+def _genetics(found: re.Match[str], text: str) -> list[Deed]:
+    return [Deed("take", "seed", room="greenhouse"), Deed("move", "seed", "flower pot", "greenhouse")]
 
 
-def _plane(found: re.Match[str], text: str) -> list[Step]:
-    return [Step("focus", f"inclined plane {found['name']}", room="workshop")]
+def _plane(found: re.Match[str], text: str) -> list[Deed]:
+    return [Deed("focus", f"inclined plane {found['name']}", room="workshop")]
 
 
-def _grow(found: re.Match[str], text: str) -> list[Step]:
-    return [Step("focus", "seed", room=found["room"]), Step("take", "seed"), Step("move", "seed", "soil", "greenhouse")]
+def _grow(found: re.Match[str], text: str) -> list[Deed]:
+    return [Deed("focus", "seed", room=found["room"]), Deed("take", "seed"), Deed("move", "seed", "soil", "greenhouse")]
 
 
 _READERS = (
@@ -171,7 +171,7 @@ _READERS = (
 
 
 @dataclass
-class Belief:
+class LabBelief:
     """What the player believes. `where` maps a thing to the room where it was seen, `inside` to what it was in."""
 
     room: str = ""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from align_echo.agents.novices.habits import ScriptedNovice, chance, times_followed
 from align_echo.types import AgentView
 from align_echo.wrappers.gui.actions import FORMS, Click, Finished, Point, Type, write
-from align_echo.wrappers.miniwob.screen import Thing, read_screen
+from align_echo.wrappers.miniwob.screen import ScreenLine, read_screen
 
 _NAMED = re.compile(rf"`((?:{'|'.join(FORMS)})\([^`\n]*\))`")
 _LAST = re.compile(r"submit|login|search|ok|done", re.IGNORECASE)
@@ -23,7 +23,7 @@ _TYPED_INTO = ("input text", "input password", "textarea")
 
 
 @dataclass(frozen=True)
-class Habits:
+class ScreenHabits:
     """What this novice does of itself. Numbers are shares of the turns; the first that applies takes the turn."""
 
     gives_up: float = 0.02
@@ -34,24 +34,24 @@ class Habits:
     heeds_feedback: bool = True
 
 
-STUBBORN = Habits(heeds_feedback=False)
+STUBBORN = ScreenHabits(heeds_feedback=False)
 """Never takes a hint: an interface must at least do it no harm."""
 
 
-class Novice(ScriptedNovice[Habits]):
+class ScreenNovice(ScriptedNovice[ScreenHabits]):
     """The scripted novice. Acts on MiniWoB's text screens only."""
 
-    usual = Habits
+    usual = ScreenHabits
 
     def choose(self, view: AgentView) -> str:
         """The next action: same view, same action."""
-        return _Mind(self.habits, self.seed, view).choose()
+        return _ScreenMind(self.habits, self.seed, view).choose()
 
 
-class _Mind:
+class _ScreenMind:
     """The novice's belief at one moment, rebuilt from the view."""
 
-    def __init__(self, habits: Habits, seed: int, view: AgentView) -> None:
+    def __init__(self, habits: ScreenHabits, seed: int, view: AgentView) -> None:
         self.habits = habits
         self.key = f"{seed}/{view.task_id}/{len(view.turns)}"
         self.goal = view.goal
@@ -85,7 +85,7 @@ class _Mind:
                 return str(command)
         return None
 
-    def _sensible(self) -> Thing | str | None:
+    def _sensible(self) -> ScreenLine | str | None:
         """What the instruction asks for next: something to click, a text to type, or nothing that it knows of."""
         quoted = re.findall(r'"([^"]*)"', self.goal)
         fields = [thing for thing in self.things if thing.kind in _TYPED_INTO]
@@ -101,10 +101,10 @@ class _Mind:
         closing = [thing for thing in self.things if _LAST.fullmatch(thing.text)]
         return next(iter([*first, *fresh, *closing]), None)
 
-    def _names(self, thing: Thing) -> bool:
+    def _names(self, thing: ScreenLine) -> bool:
         return bool(thing.text) and bool(re.search(rf"(?<!\w){re.escape(thing.text)}(?!\w)", self.goal, re.IGNORECASE))
 
-    def _said(self, meant: Thing | str) -> str:
+    def _said(self, meant: ScreenLine | str) -> str:
         """The action for what it means, in the way that it says things this turn."""
         own = self.draw("form") < self.habits.own_form
         if isinstance(meant, str):

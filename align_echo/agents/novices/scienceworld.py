@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from align_echo.agents.novices.habits import ScriptedNovice, chance, times_followed
-from align_echo.agents.novices.laboratory import DONE, ROOMS, Belief, Step, read_goal
+from align_echo.agents.novices.laboratory import DONE, ROOMS, Deed, LabBelief, read_goal
 from align_echo.types import AgentView
 
 _CUE = re.compile(r"\b(need|must|should|first|before|try|instead|have to|required?)\b")
@@ -26,7 +26,7 @@ _OPTION = re.compile(r"^(\d+):\s*(.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Habits:
+class LabHabits:
     """What this novice does of itself. Numbers are shares of the occasions.
 
     `patience` is the most tries in vain where it does not get stuck.
@@ -42,7 +42,7 @@ class Habits:
     heeds_rules: float = 0.5
 
 
-STUBBORN = Habits(heeds_feedback=False, heeds_rules=0.0)
+STUBBORN = LabHabits(heeds_feedback=False, heeds_rules=0.0)
 """Never takes a hint: an interface must at least do it no harm."""
 
 STUCK = 100
@@ -80,27 +80,27 @@ _OWN_WORDS = {
 """Verb of a step -> how the engine wants it said, and what the novice says first."""
 
 
-class Novice(ScriptedNovice[Habits]):
+class LabNovice(ScriptedNovice[LabHabits]):
     """The scripted novice. Acts on ScienceWorld text only."""
 
-    usual = Habits
+    usual = LabHabits
 
     def choose(self, view: AgentView) -> str:
         """The next action: same view, same action."""
-        return _Mind(self.habits, self.seed, view).choose()
+        return _LabMind(self.habits, self.seed, view).choose()
 
 
-class _Mind:
+class _LabMind:
     """The novice's belief at one moment, rebuilt from the view."""
 
-    def __init__(self, habits: Habits, seed: int, view: AgentView) -> None:
+    def __init__(self, habits: LabHabits, seed: int, view: AgentView) -> None:
         self.habits = habits
         self.key = f"{seed}/{view.task_id}"
         self.round = 0
         self.turns = view.turns
         self.advice = read_rules(view.rules)
         self.todo = list(read_goal(view.goal))
-        self.belief = Belief()
+        self.belief = LabBelief()
         self.tries: dict[str, int] = {}
         self.heard: set[tuple[str, str]] = set()
         self.belief.update(view.initial_observation)
@@ -177,7 +177,7 @@ class _Mind:
 
     # -------------------------------------------------------- saying
 
-    def _ways(self, step: Step) -> Iterator[str]:
+    def _ways(self, step: Deed) -> Iterator[str]:
         """What it tries for a step, in order: habits first, what works last."""
         name = self.belief.named(step.thing)
         room = step.room or self.belief.where.get(name or "", "")
@@ -209,7 +209,7 @@ class _Mind:
             yield f"go to {room}"
         yield f"teleport to {room}"
 
-    def _phrases(self, step: Step, name: str) -> Iterator[str]:
+    def _phrases(self, step: Deed, name: str) -> Iterator[str]:
         if self.draw("word", step.verb, name) < self._wordy(step.verb):
             yield from self._wrong(step, name)
         yield self._right(step, name)
@@ -218,12 +218,12 @@ class _Mind:
         """How likely it says a thing its own way: by habit, or less where the rules told it not to."""
         return self.habits.adds_words * (1 - self.habits.heeds_rules * (("say", verb) in self.advice))
 
-    def _wrong(self, step: Step, name: str) -> Iterator[str]:
+    def _wrong(self, step: Deed, name: str) -> Iterator[str]:
         holder = self.belief.inside.get(name) or self.belief.room
         for form in _OWN_WORDS[step.verb]:
             yield form.format(name=name, place=step.place, holder=holder)
 
-    def _right(self, step: Step, name: str) -> str:
+    def _right(self, step: Deed, name: str) -> str:
         return _ENGINES_WORDS[step.verb].format(name=name, place=step.place)
 
     def _will(self, step: str, verb: str, habit: float) -> float:

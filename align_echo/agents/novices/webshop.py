@@ -29,7 +29,7 @@ _GROUPS = ("color", "size", "style", "scent", "flavor name")
 
 
 @dataclass(frozen=True)
-class Habits:
+class ShopHabits:
     """What this novice does of itself. Numbers are shares of the occasions.
 
     `patience` is the most tries in vain where it does not get stuck.
@@ -49,12 +49,12 @@ class Habits:
     heeds_rules: float = 0.5
 
 
-STUBBORN = Habits(heeds_feedback=False, heeds_rules=0.0)
+STUBBORN = ShopHabits(heeds_feedback=False, heeds_rules=0.0)
 """Never takes a hint: an interface must at least do it no harm."""
 
 
 @dataclass(frozen=True)
-class Sight:
+class PageSight:
     """What it makes of a page: "search", "results", "item" or "other", and the products or the rest of an item page."""
 
     kind: str
@@ -63,20 +63,20 @@ class Sight:
     title: str = ""
 
 
-class Novice(ScriptedNovice[Habits]):
+class ShopNovice(ScriptedNovice[ShopHabits]):
     """The scripted novice. Acts on WebShop's text pages only."""
 
-    usual = Habits
+    usual = ShopHabits
 
     def choose(self, view: AgentView) -> str:
         """The next action: same view, same action."""
-        return _Mind(self.habits, self.seed, view).choose()
+        return _ShopMind(self.habits, self.seed, view).choose()
 
 
-class _Mind:
+class _ShopMind:
     """The novice's belief at one moment, rebuilt from the view."""
 
-    def __init__(self, habits: Habits, seed: int, view: AgentView) -> None:
+    def __init__(self, habits: ShopHabits, seed: int, view: AgentView) -> None:
         self.habits = habits
         self.key = f"{seed}/{view.task_id}"
         self.goal = _PRICE.sub("", view.goal).lower()
@@ -86,9 +86,9 @@ class _Mind:
         self.turns = view.turns
         self.sight, self.here = self._look(view)
 
-    def _look(self, view: AgentView) -> tuple[Sight, list[str]]:
+    def _look(self, view: AgentView) -> tuple[PageSight, list[str]]:
         """The last page that was seen, and the actions since it first looked so."""
-        sight = read_page(view.initial_observation) or Sight("search")
+        sight = read_page(view.initial_observation) or PageSight("search")
         here: list[str] = []
         for turn in view.turns:
             here.append(turn.action or "")
@@ -192,7 +192,7 @@ class _Mind:
         return "click[Buy Now]" if buys and self._patient("click[Buy Now]") else "click[< Prev]"
 
 
-def read_page(text: str) -> Sight | None:
+def read_page(text: str) -> PageSight | None:
     """What a text page shows; None for text that is no page. Words around the page do not matter."""
     start = max(text.rfind("WebShop [SEP] "), text.rfind("Instruction: [SEP] "))
     if start < 0:
@@ -202,10 +202,10 @@ def read_page(text: str) -> Sight | None:
     if listed >= 0:
         rest = parts[listed:]
         codes = [number for number, part in enumerate(rest[:-2]) if re.fullmatch(r"B[0-9A-Z]{9}", part)]
-        return Sight("results", tuple((rest[n], rest[n + 1], rest[n + 2]) for n in codes), title=parts[listed])
+        return PageSight("results", tuple((rest[n], rest[n + 1], rest[n + 2]) for n in codes), title=parts[listed])
     price = next((number for number, part in enumerate(parts) if part.startswith("Price: ")), -1)
     if price > 0 and "< Prev" in parts[:price]:
-        return Sight("item", values=tuple(parts[parts.index("< Prev") + 1 : price - 1]), title=parts[price - 1])
+        return PageSight("item", values=tuple(parts[parts.index("< Prev") + 1 : price - 1]), title=parts[price - 1])
     if "Back to Search" in parts:
-        return Sight("other", title=parts[-1])
-    return Sight("search")
+        return PageSight("other", title=parts[-1])
+    return PageSight("search")

@@ -31,7 +31,7 @@ Refused = Callable[[str], bool]
 
 
 @dataclass
-class Findings:
+class AuditFindings:
     """Counts of claims by kind, of what was false, and of how chains of obedience ended."""
 
     messages: int = 0
@@ -66,7 +66,7 @@ class Auditor:
     def __init__(self, env: TextEnv, interface: Interface, refused: Refused, *, seed: int = 0, expert: float = 0.4):
         """`refused` tells from an answer whether the engine refused the action; `expert` is the share of the walk's
         steps that are the oracle's."""
-        self.findings = Findings()
+        self.findings = AuditFindings()
         self._env = env
         self._wrapped = AlignWrapper(env, interface)
         self._refused = refused

@@ -8,8 +8,8 @@ from functools import partial
 from align_echo.align.experiments import Outcome, Simulator, trajectory_text
 from align_echo.align.llm.dialogue import Dialogue
 from align_echo.align.llm.replies import (
+    ExperimentRequest,
     Findings,
-    Request,
     parse_analyzer_move,
     parse_choice,
     parse_findings,
@@ -167,5 +167,7 @@ class Analyzer:
         return candidates[choice].misalignments
 
 
-def _move(tasks: Collection[str], reply: str, outcomes: Sequence[Outcome], may_request: bool) -> Request | Findings:
+def _move(
+    tasks: Collection[str], reply: str, outcomes: Sequence[Outcome], may_request: bool
+) -> ExperimentRequest | Findings:
     return parse_analyzer_move(reply, tasks, outcomes, may_request)

@@ -10,7 +10,7 @@ from functools import partial
 
 from align_echo.align.experiments import Simulator
 from align_echo.align.llm.dialogue import Dialogue
-from align_echo.align.llm.replies import Verdict, parse_checker_move, parse_choice, parse_code
+from align_echo.align.llm.replies import CheckVerdict, parse_checker_move, parse_choice, parse_code
 from align_echo.align.llm.settings import LlmSettings
 from align_echo.align.llm.text import interface_values, looks_usage, misalignments_text, numbered_text, rules_text
 from align_echo.align.llm.verification import verify
@@ -146,7 +146,7 @@ class Optimizer:
 
         return dialogue.ask(prompt, accept, tries=self._settings.code_tries)
 
-    def _check(self, candidate: Interface, new: Sequence[Misalignment]) -> Verdict:
+    def _check(self, candidate: Interface, new: Sequence[Misalignment]) -> CheckVerdict:
         """What the experiments say about a candidate."""
         settings = self._settings
         dialogue = Dialogue(

@@ -22,7 +22,7 @@ LONGEST_FIELD = 2000
 Concluded = TypeVar("Concluded")
 
 
-class Request(Frozen):
+class ExperimentRequest(Frozen):
     """The model wants an experiment. `dropped` more stood in the same message and are not carried out."""
 
     operation: str
@@ -37,7 +37,7 @@ class Findings(Frozen):
     dropped: tuple[str, ...] = ()
 
 
-class Verdict(Frozen):
+class CheckVerdict(Frozen):
     """The checker's conclusion about an interface; `refinement` says what has to change if it is not resolved.
 
     `unresolved` are the numbers, from 1, of the misalignments that it does not resolve.
@@ -83,7 +83,7 @@ def parse_code(reply: str, current: str = "") -> str:
 
 def parse_analyzer_move(
     reply: str, task_ids: Collection[str], outcomes: Sequence[Outcome], may_request: bool
-) -> Request | Findings:
+) -> ExperimentRequest | Findings:
     """The next experiment, or the findings that stood, each citing experiments of `outcomes` that were carried out."""
 
     def conclude(text: str) -> Findings:
@@ -94,11 +94,11 @@ def parse_analyzer_move(
 
 def parse_checker_move(
     reply: str, outcomes: Sequence[Outcome], may_request: bool, claims: int = 1
-) -> Request | Verdict:
+) -> ExperimentRequest | CheckVerdict:
     """The next experiment, or the verdict on so many `claims`; that something is resolved counts only after at least
     one experiment that was carried out."""
 
-    def conclude(text: str) -> Verdict:
+    def conclude(text: str) -> CheckVerdict:
         return _verdict(text, outcomes, claims)
 
     return _move(reply, ("resolved",), conclude, may_request)
@@ -113,7 +113,7 @@ def _text(reply: str) -> str:
 
 def _move(
     reply: str, conclusions: tuple[str, ...], conclude: Callable[[str], Concluded], may_request: bool
-) -> Request | Concluded:
+) -> ExperimentRequest | Concluded:
     text, conclusion = _text(reply), conclusions[0]
     asks = bool(inside(text, "operation")) or ("<operation>" in text and not spans(text, "operation"))
     concludes = any(inside(text, tag) or (f"<{tag}>" in text and not spans(text, tag)) for tag in conclusions)
@@ -128,7 +128,7 @@ def _move(
     return _request(text)
 
 
-def _request(text: str) -> Request:
+def _request(text: str) -> ExperimentRequest:
     """The first operation of a message, with the argument in its tag or between it and the next."""
     asked = [place for place in spans(text, "operation") if inside(_cut(text, place), "operation")]
     if not asked:
@@ -152,7 +152,7 @@ def _request(text: str) -> Request:
         problems.append(f"{name} needs an <argument>")
     if problems:
         raise ReplyFormatError("; ".join(problems))
-    return Request(operation=name, argument=value, dropped=len(asked) - 1)
+    return ExperimentRequest(operation=name, argument=value, dropped=len(asked) - 1)
 
 
 def _cut(text: str, place: tuple[int, int]) -> str:
@@ -169,7 +169,7 @@ def _beside(text: str) -> str | None:
     return only(text, "argument").strip()
 
 
-def _verdict(text: str, outcomes: Sequence[Outcome], claims: int) -> Verdict:
+def _verdict(text: str, outcomes: Sequence[Outcome], claims: int) -> CheckVerdict:
     word = words(only(text, "resolved")).lower()
     if word not in ("yes", "no"):
         raise ReplyFormatError("<resolved> must hold yes or no")
@@ -179,7 +179,7 @@ def _verdict(text: str, outcomes: Sequence[Outcome], claims: int) -> Verdict:
             raise ReplyFormatError("no experiment was carried out with this code; carry one out before you conclude")
         if any(words(said).lower() not in ("", "none", "0") for said in inside(text, "unresolved")):
             raise ReplyFormatError("<resolved> says yes and <unresolved> names some; send one of the two")
-        return Verdict(resolved=True)
+        return CheckVerdict(resolved=True)
     problems, unresolved, refinement = [], tuple(range(1, claims + 1)), ""
     try:
         named = _unresolved(text, claims)
@@ -194,7 +194,7 @@ def _verdict(text: str, outcomes: Sequence[Outcome], claims: int) -> Verdict:
         problems.append(str(error))
     if problems:
         raise ReplyFormatError("; ".join(problems))
-    return Verdict(resolved=False, unresolved=unresolved, refinement=refinement)
+    return CheckVerdict(resolved=False, unresolved=unresolved, refinement=refinement)
 
 
 def _unresolved(text: str, claims: int) -> tuple[int, ...]:

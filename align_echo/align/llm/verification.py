@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from align_echo.align.experiments import Outcome, Simulator, clip
 from align_echo.align.llm.dialogue import Dialogue
-from align_echo.align.llm.replies import Request
+from align_echo.align.llm.replies import ExperimentRequest
 from align_echo.align.llm.settings import LlmSettings
 from align_echo.errors import NoAnswerError
 from align_echo.prompts import render
@@ -16,7 +16,7 @@ Concluded = TypeVar("Concluded")
 SHOWN_OF_ARGUMENT = 300
 """Characters of an argument that its outcome repeats."""
 
-MoveParser = Callable[[str, Sequence[Outcome], bool], Request | Concluded]
+MoveParser = Callable[[str, Sequence[Outcome], bool], ExperimentRequest | Concluded]
 """(reply, experiments so far, whether another is allowed) -> the next experiment or the conclusion."""
 
 
@@ -34,7 +34,7 @@ def verify(
     prompt = opening
     for left in range(settings.operations, -1, -1):
         move = _next_move(dialogue, simulator, prompt, parse, left > 0, settings.format_tries)
-        if not isinstance(move, Request):
+        if not isinstance(move, ExperimentRequest):
             return move
         prompt = outcome_text(simulator.perform(move.operation, move.argument), left - 1, move.dropped)
     raise NoAnswerError("the experiments came to no conclusion")
@@ -47,7 +47,7 @@ def _next_move(
     parse: MoveParser[Concluded],
     may_request: bool,
     tries: int,
-) -> Request | Concluded:
+) -> ExperimentRequest | Concluded:
     return dialogue.ask(prompt, lambda reply: parse(reply, simulator.outcomes, may_request), tries=tries)
 
 

@@ -22,7 +22,7 @@ from align_echo.align.probe.findings import (
     nothing_found,
     records,
 )
-from align_echo.align.probe.forms import Said, learn_forms, try_form
+from align_echo.align.probe.forms import Utterance, learn_forms, try_form
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.offered import emit as offered_emit
 from align_echo.align.probe.offered import learner
@@ -167,9 +167,9 @@ class ProbeBackend:
         failed: Sequence[Trajectory],
         tasks: Sequence[str],
         rng: random.Random,
-    ) -> tuple[list[Case], list[Said]]:
+    ) -> tuple[list[Case], list[Utterance]]:
         cases: list[Case] = []
-        said: list[Said] = []
+        said: list[Utterance] = []
         by_task = {task_id: [one for one in failed if one.task_id == task_id] for task_id in tasks}
         for number, task_id in enumerate(tasks, 1):
             taken: Counter[str] = Counter()

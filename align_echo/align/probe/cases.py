@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from align_echo.align.probe import runtime
-from align_echo.align.probe.lab import Lab, State
+from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.vocabulary import Vocabulary, skeleton
 from align_echo.types import Trajectory
 
@@ -78,7 +78,7 @@ class Case:
         return self.already if step == "already" else step in self.steps
 
 
-def history_of(spec: dict[str, Any], state: State) -> dict[str, Any]:
+def history_of(spec: dict[str, Any], state: LabState) -> dict[str, Any]:
     """The run-time history of a state, from its own actions and the engine's answers; kept on the state."""
     if state.history is None:
         if state.parent is None:
@@ -90,14 +90,14 @@ def history_of(spec: dict[str, Any], state: State) -> dict[str, Any]:
     return state.history
 
 
-def situation(lab: Lab, spec: dict[str, Any], state: State, action: str) -> dict[str, Any]:
+def situation(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> dict[str, Any]:
     """The history of a state with what the views show there now, as an interface has it when an action is refused."""
     known = history_of(spec, state)
     views = runtime.views_for(spec, known, action)
     return {**known, "views": {view: lab.look(state, view) for view in views}}
 
 
-def try_case(lab: Lab, spec: dict[str, Any], state: State, action: str) -> Case:
+def try_case(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> Case:
     """Find by experiment what would make an action possible."""
     template, names = skeleton(action)
     history = situation(lab, spec, state, action)
@@ -108,7 +108,7 @@ def try_case(lab: Lab, spec: dict[str, Any], state: State, action: str) -> Case:
     return Case(state.task_id, state.actions, action, template, names, history, steps, already, depth, now)
 
 
-def is_so(lab: Lab, state: State, action: str) -> bool:
+def is_so(lab: Lab, state: LabState, action: str) -> bool:
     """Whether a refused action is in effect: something can be done after which it is allowed and leads back here."""
     for step in sorted(state.admissible):
         child = lab.after(state, step)
@@ -129,18 +129,18 @@ def _related(history: dict[str, Any], names: Sequence[str]) -> set[str]:
     return related - {""}
 
 
-def _search(lab: Lab, start: State, action: str, related: set[str]) -> tuple[frozenset[str], bool, int]:
+def _search(lab: Lab, start: LabState, action: str, related: set[str]) -> tuple[frozenset[str], bool, int]:
     """Breadth first: (first steps of all shortest ways, whether it is already so, length of the ways).
 
     A longer way whose last step the action only takes back is none: what the action asks for was so before that step.
     """
     seen = {start.admissible}
-    frontier: list[tuple[State, str]] = [(start, "")]
+    frontier: list[tuple[LabState, str]] = [(start, "")]
     nodes = 0
     for depth in range(1, DEPTH + 1):
         found: set[str] = set()
         already = False
-        following: list[tuple[State, str]] = []
+        following: list[tuple[LabState, str]] = []
         for state, first in frontier:
             for step in _relevant(state, related) if depth > 1 else _wide(state, related):
                 if nodes >= MAX_NODES and depth > 1:
@@ -164,14 +164,14 @@ def _search(lab: Lab, start: State, action: str, related: set[str]) -> tuple[fro
     return frozenset(), False, 0
 
 
-def _relevant(state: State, related: set[str]) -> list[str]:
+def _relevant(state: LabState, related: set[str]) -> list[str]:
     """Actions all of whose names are related, own names first, in a fixed order."""
     return [
         action for action in sorted(state.admissible) if (names := skeleton(action)[1]) and related.issuperset(names)
     ]
 
 
-def _wide(state: State, related: set[str]) -> list[str]:
+def _wide(state: LabState, related: set[str]) -> list[str]:
     """The related actions, and two others of each template: doing something else first may be what it takes."""
     first = _relevant(state, related)
     taken: Counter[str] = Counter()
@@ -183,7 +183,9 @@ def _wide(state: State, related: set[str]) -> list[str]:
     return first
 
 
-def walk(lab: Lab, vocabulary: Vocabulary, task_id: str, rng: random.Random, length: int = WALK_LENGTH) -> list[State]:
+def walk(
+    lab: Lab, vocabulary: Vocabulary, task_id: str, rng: random.Random, length: int = WALK_LENGTH
+) -> list[LabState]:
     """A walk that prefers what it did least: first the kind of action, then the kinds of things, then the things.
 
     An action that leads back to where the walk has been is put off for another, `PUT_OFF` times at most: a walk that
@@ -223,8 +225,8 @@ def _kinds(action: str) -> str:
 
 
 def proposals(
-    states: Sequence[State], vocabulary: Vocabulary, slots: Slots, rng: random.Random
-) -> Iterator[tuple[str, State, str]]:
+    states: Sequence[LabState], vocabulary: Vocabulary, slots: Slots, rng: random.Random
+) -> Iterator[tuple[str, LabState, str]]:
     """Refused actions worth a look along a walk, as (why, state, action).
 
     Why: which kind of step made it possible next, "done" for what was just done, "recent" for what has to do with the
@@ -270,7 +272,9 @@ def _fitting(
     return runtime.write(template, chosen)
 
 
-def failures(lab: Lab, trajectories: Iterable[Trajectory], uninformative: Sequence[str]) -> Iterator[tuple[State, str]]:
+def failures(
+    lab: Lab, trajectories: Iterable[Trajectory], uninformative: Sequence[str]
+) -> Iterator[tuple[LabState, str]]:
     """The agent's own refused actions, each in the state it was tried in; an action is taken once a task."""
     for trajectory in sorted(trajectories, key=lambda one: one.task_id):
         state = lab.start(trajectory.task_id)

@@ -8,7 +8,7 @@ from typing import Any
 
 from align_echo.align.probe import emit, runtime
 from align_echo.align.probe.cases import Case
-from align_echo.align.probe.forms import Said
+from align_echo.align.probe.forms import Utterance
 from align_echo.align.probe.spec import Row, alone
 from align_echo.align.probe.trials import Trials
 from align_echo.interface import RuleRecord
@@ -65,7 +65,7 @@ def about_refusals(
     )
 
 
-def about_form(form: str, template: str, evidence: Evidence, example: Said) -> Misalignment:
+def about_form(form: str, template: str, evidence: Evidence, example: Utterance) -> Misalignment:
     return Misalignment(
         task_id=example.task_id,
         action_type=form,

@@ -13,7 +13,7 @@ from typing import Any
 
 from align_echo.align.probe import runtime
 from align_echo.align.probe.cases import history_of, try_case
-from align_echo.align.probe.lab import Lab, State
+from align_echo.align.probe.lab import Lab, LabState
 from align_echo.types import Evidence
 
 MIN_SUPPORT = 2
@@ -22,7 +22,7 @@ MARGIN = 1.25
 
 
 @dataclass(frozen=True)
-class Said:
+class Utterance:
     """One utterance that fits no template: its skeleton, and how near each candidate template was (0 to 1)."""
 
     task_id: str
@@ -31,7 +31,7 @@ class Said:
     nearness: dict[str, float]
 
 
-def try_form(lab: Lab, spec: dict[str, Any], state: State, action: str) -> Said | None:
+def try_form(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> Utterance | None:
     """Measure what an utterance may have meant; None if it names nothing, or is a known form after completion."""
     history = history_of(spec, state)
     skeleton, names, _ = runtime.parse(spec, history, action)
@@ -40,10 +40,10 @@ def try_form(lab: Lab, spec: dict[str, Any], state: State, action: str) -> Said 
         return None
     candidates = [template for template in spec["templates"] if template.count("{") == len(names)]
     nearness = {template: _nearness(lab, spec, state, runtime.write(template, names)) for template in candidates}
-    return Said(state.task_id, action, skeleton, nearness)
+    return Utterance(state.task_id, action, skeleton, nearness)
 
 
-def _nearness(lab: Lab, spec: dict[str, Any], state: State, action: str) -> float:
+def _nearness(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> float:
     """1 for an action that is possible here, 1/(1 + n) if n steps make it so, 0 if it is in effect or out of reach."""
     if action in state.admissible:
         return 1.0
@@ -51,12 +51,12 @@ def _nearness(lab: Lab, spec: dict[str, Any], state: State, action: str) -> floa
     return 0.0 if case.already or not case.steps else 1 / (1 + case.depth)
 
 
-def learn_forms(said: Iterable[Said]) -> dict[str, tuple[str, Evidence, Said]]:
+def learn_forms(said: Iterable[Utterance]) -> dict[str, tuple[str, Evidence, Utterance]]:
     """skeleton -> (template, evidence, an example) where one template is clearly the nearest."""
-    groups: dict[str, list[Said]] = defaultdict(list)
+    groups: dict[str, list[Utterance]] = defaultdict(list)
     for one in said:
         groups[one.skeleton].append(one)
-    found: dict[str, tuple[str, Evidence, Said]] = {}
+    found: dict[str, tuple[str, Evidence, Utterance]] = {}
     for form, group in sorted(groups.items()):
         totals: dict[str, float] = defaultdict(float)
         for one in group:

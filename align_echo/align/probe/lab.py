@@ -13,7 +13,7 @@ from align_echo.wrappers.text_env import Offered, TextEnv
 
 
 @dataclass(eq=False)
-class State:
+class LabState:
     """One state of one task: the actions that lead to it, what the engine said last, and what it allows next.
 
     `admissible` is empty where the engine does not list it (`Lab.lists`). `looks` keeps what read-only actions showed,
@@ -26,8 +26,8 @@ class State:
     admissible: frozenset[str]
     over: bool
     snapshot: Any = field(repr=False)
-    parent: State | None = field(default=None, repr=False)
-    children: dict[str, State] = field(default_factory=dict, repr=False)
+    parent: LabState | None = field(default=None, repr=False)
+    children: dict[str, LabState] = field(default_factory=dict, repr=False)
     history: dict[str, Any] | None = field(default=None, repr=False)
     looks: dict[str, str] = field(default_factory=dict, repr=False)
     offers: Offered | None = field(default=None, repr=False)
@@ -44,15 +44,15 @@ class Lab:
         self.env = env
         self.steps = 0
         self.traceless: frozenset[str] = frozenset()
-        self._root: State | None = None
-        self._current: State | None = None
+        self._root: LabState | None = None
+        self._current: LabState | None = None
 
     @property
     def lists(self) -> bool:
         """Whether the engine lists its admissible actions; known once a task was started."""
         return self.env.state.admissible_actions is not None
 
-    def start(self, task_id: str) -> State:
+    def start(self, task_id: str) -> LabState:
         """The initial state of a task."""
         if self._root is None or self._root.task_id != task_id:
             self.env.reset(seed=0, options={"task": task_id})
@@ -64,7 +64,7 @@ class Lab:
         """Drop the tree: what is known of its states may be read in another way from now on."""
         self._root = self._current = None
 
-    def after(self, state: State, action: str) -> State:
+    def after(self, state: LabState, action: str) -> LabState:
         """The state that an action leads to; the same state's child is computed once."""
         child = state.children.get(action)
         if child is None:
@@ -76,13 +76,13 @@ class Lab:
             state.children[action] = child
         return child
 
-    def visit(self, state: State) -> None:
+    def visit(self, state: LabState) -> None:
         """Bring the environment to a state."""
         if self._current is not state:
             self.env.restore(state.snapshot)
             self._current = state
 
-    def look(self, state: State, view: str) -> str:
+    def look(self, state: LabState, view: str) -> str:
         """What a read-only action shows in a state. Once an episode is over nothing is asked any more: ""."""
         if view not in state.looks:
             if state.over:
@@ -91,7 +91,7 @@ class Lab:
             state.looks[view] = self.env.probe(view)
         return state.looks[view]
 
-    def offered(self, state: State) -> Offered:
+    def offered(self, state: LabState) -> Offered:
         """The templates and names that the engine offers in a state; none where it offers nothing or all is over."""
         if state.offers is None:
             if not state.over:
@@ -100,7 +100,7 @@ class Lab:
             state.offers = state.offers or Offered((), ())
         return state.offers
 
-    def follow(self, task_id: str, actions: list[str]) -> State:
+    def follow(self, task_id: str, actions: list[str]) -> LabState:
         """The state after a list of actions, or where the episode ended on the way."""
         state = self.start(task_id)
         for action in actions:
@@ -109,9 +109,9 @@ class Lab:
             state = self.after(state, action)
         return state
 
-    def _state(self, task_id: str, actions: tuple[str, ...], parent: State | None) -> State:
+    def _state(self, task_id: str, actions: tuple[str, ...], parent: LabState | None) -> LabState:
         engine = self.env.state
-        return State(
+        return LabState(
             task_id=task_id,
             actions=actions,
             observation=engine.observation,

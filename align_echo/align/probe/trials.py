@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from align_echo.align.probe import runtime
 from align_echo.align.probe.cases import Case, Slots, history_of, is_so, proposals, situation, try_case, walk
-from align_echo.align.probe.lab import Lab, State
+from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.rules import learn
 from align_echo.align.probe.spec import Row, extended, identity, without
 from align_echo.align.probe.vocabulary import Vocabulary, skeleton
@@ -51,7 +51,7 @@ TOO_MANY_CASES = 800
 """Of one template; the latest are learned from."""
 
 
-class Verdict(NamedTuple):
+class TrialVerdict(NamedTuple):
     """What came of obeying: the rule that is praised or blamed, and why it is blamed ("" if it was right)."""
 
     rule: str
@@ -98,7 +98,7 @@ class Trials:
             self.tasks[rule] |= tasks
         self.counterexample.update(other.counterexample)
 
-    def count(self, verdict: Verdict, state: State, action: str) -> None:
+    def count(self, verdict: TrialVerdict, state: LabState, action: str) -> None:
         """Add one test."""
         self.tasks[verdict.rule].add(state.task_id)
         if verdict.wrong:
@@ -108,7 +108,7 @@ class Trials:
             self.support[verdict.rule] += 1
 
 
-def obey(lab: Lab, spec: dict[str, Any], start: State, action: str, *, sure: bool = False) -> Verdict | None:
+def obey(lab: Lab, spec: dict[str, Any], start: LabState, action: str, *, sure: bool = False) -> TrialVerdict | None:
     """Do what the rules say until the action is allowed; None if they say nothing at all.
 
     `sure`: the action was said in other words, so that it was not tried itself (`runtime.decide`).
@@ -125,22 +125,22 @@ def obey(lab: Lab, spec: dict[str, Any], start: State, action: str, *, sure: boo
                 right = action in state.admissible if decision[1] == "now" else is_so(lab, state, action)
                 wrong = "" if right else f"said {decision[1]} after {list(state.actions[len(start.actions) :])}"
             if not first or wrong:
-                return Verdict(rule, wrong) if rule else None
+                return TrialVerdict(rule, wrong) if rule else None
             nearer = bool(try_case(lab, spec, state, action).steps) or try_case(lab, spec, start, action).agrees(step)
-            return Verdict(first, "" if nearer else f"said {step}, which leads nowhere")
+            return TrialVerdict(first, "" if nearer else f"said {step}, which leads nowhere")
         if decision[1] not in state.admissible:
-            return Verdict(rule, f"said {decision[1]}, which is refused")
+            return TrialVerdict(rule, f"said {decision[1]}, which is refused")
         first, step = first or rule, step or decision[1]
         state = lab.after(state, decision[1])
         if state.over:
-            return Verdict(first, "")
+            return TrialVerdict(first, "")
         if state.admissible in seen:
-            return Verdict(rule, f"said {decision[1]}, which leads in a circle")
+            return TrialVerdict(rule, f"said {decision[1]}, which leads in a circle")
         if action in state.admissible:
             circle = lab.after(state, action).admissible in seen
-            return Verdict(rule if circle else first, f"said {decision[1]}, which undoes it" if circle else "")
+            return TrialVerdict(rule if circle else first, f"said {decision[1]}, which undoes it" if circle else "")
         seen.append(state.admissible)
-    return Verdict(first, f"said {step}, and there is no end to it")
+    return TrialVerdict(first, f"said {step}, and there is no end to it")
 
 
 def decided(spec: dict[str, Any], template: str, decision: tuple[int, str]) -> Row:
@@ -242,11 +242,11 @@ def _latest(cases: Sequence[Case]) -> list[Case]:
 
 def _counted(
     lab: Lab, spec: dict[str, Any], slots: Slots, task_id: str, rng: random.Random, trials: Trials
-) -> list[tuple[State, str]]:
+) -> list[tuple[LabState, str]]:
     """The tests of one task, counted; returned are some of each rule, to learn from."""
     vocabulary = Vocabulary()
     states = walk(lab, vocabulary, task_id, rng)
-    cases: list[tuple[State, str]] = []
+    cases: list[tuple[LabState, str]] = []
     taken: Counter[tuple[str, bool, bool]] = Counter()
     contexts: Counter[str] = Counter()
     for state, action, sure in _questions(states, vocabulary, slots, rng):
@@ -264,8 +264,8 @@ def _counted(
 
 
 def _tested(
-    lab: Lab, spec: dict[str, Any], state: State, action: str, trials: Trials, *, sure: bool
-) -> Verdict | None:
+    lab: Lab, spec: dict[str, Any], state: LabState, action: str, trials: Trials, *, sure: bool
+) -> TrialVerdict | None:
     """The verdict on what is said of an action, counted; None if nothing is."""
     template, names = skeleton(action)
     if action in state.admissible:
@@ -274,7 +274,7 @@ def _tested(
         if decision is not None and decision[1] != "now":
             rule = identity(template, decided(spec, template, decision))
             trials.alarms[rule] += 1
-            return Verdict(rule, "is allowed")
+            return TrialVerdict(rule, "is allowed")
     verdict = obey(lab, spec, state, action, sure=sure)
     if verdict is not None:
         trials.count(verdict, state, action)
@@ -282,8 +282,8 @@ def _tested(
 
 
 def _questions(
-    states: Sequence[State], vocabulary: Vocabulary, slots: Slots, rng: random.Random
-) -> Iterator[tuple[State, str, bool]]:
+    states: Sequence[LabState], vocabulary: Vocabulary, slots: Slots, rng: random.Random
+) -> Iterator[tuple[LabState, str, bool]]:
     """(state, action, whether it counts as said in other words): refused actions in both ways, allowed ones in one."""
     for _, state, action in proposals(states, vocabulary, slots, rng):
         yield state, action, False
@@ -297,7 +297,7 @@ def _questions(
             yield state, rng.choice(options), True
 
 
-def _context(spec: dict[str, Any], state: State, action: str) -> str:
+def _context(spec: dict[str, Any], state: LabState, action: str) -> str:
     """The circumstances of an action, coarsely: how its names were last spoken of, and what is in effect."""
     history = history_of(spec, state)
     template, names = skeleton(action)

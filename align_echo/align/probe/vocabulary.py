@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from align_echo.align.probe import runtime
-from align_echo.align.probe.lab import Lab, State
+from align_echo.align.probe.lab import Lab, LabState
 from align_echo.types import Trajectory
 
 NAME = r"\b[a-z]+ \d+\b"
@@ -59,7 +59,7 @@ class Spelling:
         self._refused: Counter[str] = Counter()
         self._tried: Counter[str] = Counter()
 
-    def try_on(self, lab: Lab, states: Iterable[State], rng: random.Random) -> None:
+    def try_on(self, lab: Lab, states: Iterable[LabState], rng: random.Random) -> None:
         """Say one allowed action of each state in other ways."""
         for state in states:
             options = sorted(action for action in state.admissible if re.search(NAME, action))
@@ -88,7 +88,7 @@ class Vocabulary:
         self._changes: Counter[str] = Counter()
         self._seen_at: dict[str, dict[str, int]] = defaultdict(dict)
 
-    def see(self, state: State) -> None:
+    def see(self, state: LabState) -> None:
         """Learn the templates of all that a state allows."""
         for action in state.admissible:
             template, _ = skeleton(action)
@@ -101,7 +101,7 @@ class Vocabulary:
         """Every ground action that a task was seen to allow, by template."""
         return self.arguments[task_id]
 
-    def try_undo(self, lab: Lab, before: State, action: str, after: State) -> None:
+    def try_undo(self, lab: Lab, before: LabState, action: str, after: LabState) -> None:
         """If the action changed what is allowed, look for an action on the same names that restores it."""
         if before.admissible == after.admissible or after.over:
             return

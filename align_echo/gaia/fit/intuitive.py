@@ -30,7 +30,7 @@ from align_echo.train.needs import require_training
 from align_echo.types import Frozen
 
 if TYPE_CHECKING:
-    from align_echo.gaia.fit.learning import Asked, FitSettings
+    from align_echo.gaia.fit.learning import FitSettings, QuestionSet
     from align_echo.gaia.fit.trainer import Telling
     from align_echo.models.local.encoding import ChatEncoder
 
@@ -63,7 +63,7 @@ class _Material:
     rule: Rule
     model: Any
     encoder: ChatEncoder
-    asked: Asked
+    asked: QuestionSet
     tasks: int
     tested: list[Example]
     ids: list[tuple[int, ...]]

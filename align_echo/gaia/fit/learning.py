@@ -72,7 +72,7 @@ def verdict_tokens(encoder: ChatEncoder) -> tuple[tuple[int, ...], tuple[int, ..
 
 
 @dataclass(frozen=True)
-class Asked:
+class QuestionSet:
     """What is learned from, and how many actions are not: `too_long`, and `one_sided`, those of states of which all
     actions are right or all are wrong, where states are weighed.
     """
@@ -84,7 +84,7 @@ class Asked:
 
 def questions(
     examples: Sequence[Example], encoder: ChatEncoder, rule: Rule, *, longest: int, balance: Balance = "dropped"
-) -> Asked:
+) -> QuestionSet:
     """Those of the examples that the rule labels, that are not too long and that count.
 
     Raises `UsageError` where nothing counts.
@@ -99,7 +99,7 @@ def questions(
         for (one, label, ids), weight in zip(short, weights, strict=True)
         if weight
     ]
-    return Asked(found, too_long=len(known) - len(short), one_sided=len(short) - len(found))
+    return QuestionSet(found, too_long=len(known) - len(short), one_sided=len(short) - len(found))
 
 
 def steps(asked: Sequence[Question], settings: FitSettings) -> list[list[int]]:

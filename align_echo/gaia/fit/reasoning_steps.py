@@ -196,7 +196,7 @@ def by_turn(pairs: Sequence[tuple[Example, Verdict]], seed: int) -> list[tuple[E
     return [pair for turn in Dice(f"warm start {seed}").shuffled(sorted(found)) for pair in found[turn]]
 
 
-class State(NamedTuple):
+class JudgedAction(NamedTuple):
     """An action that is judged, and in which lap over those of its label: from 0."""
 
     example: Example
@@ -206,25 +206,25 @@ class State(NamedTuple):
 
 def states_at(
     harvest: int, pairs: Sequence[tuple[Example, Verdict]], settings: ReasoningSettings
-) -> list[State]:
+) -> list[JudgedAction]:
     """The actions of a harvest: laps over the correct and over the wrong ones, each lap in an order of its own.
 
     With fewer actions of a label than a harvest takes one comes several times, each time in another lap.
     """
     wrong = settings.states // 2
     counts: dict[Verdict, int] = {"correct": settings.states - wrong, "wrong": wrong}
-    found: list[State] = []
+    found: list[JudgedAction] = []
     for verdict, count in counts.items():
         pool = [one for one, label in pairs if label == verdict]
         first, last = harvest * count, (harvest + 1) * count
         for lap in range(first // len(pool), (last - 1) // len(pool) + 1):
             order = Dice(f"states {settings.seed} {verdict} {lap}").shuffled(pool)
             begin = lap * len(pool)
-            found += [State(one, verdict, lap) for one in order[max(first - begin, 0) : last - begin]]
+            found += [JudgedAction(one, verdict, lap) for one in order[max(first - begin, 0) : last - begin]]
     return found
 
 
-def judged(model: LocalModel, drawn: Sequence[State], settings: ReasoningSettings) -> Harvest:
+def judged(model: LocalModel, drawn: Sequence[JudgedAction], settings: ReasoningSettings) -> Harvest:
     """Every action judged so often, replies about one action a group. Draws of other laps are others."""
     asked = [
         (f"{place} {one.key}", one, label, lap * settings.samples + sample)

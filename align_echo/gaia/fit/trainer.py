@@ -93,7 +93,11 @@ class VerdictTrainer(Trainer):
             save_every=settings.save_every or max(1, min(MOST_BETWEEN, len(made) // 4)),
         )
         super().__init__(
-            model=learner, args=arguments, train_dataset=_Steps(made), data_collator=_only, callbacks=list(callbacks)
+            model=learner,
+            args=arguments,
+            train_dataset=_ReadySteps(made),
+            data_collator=_only,
+            callbacks=list(callbacks),
         )
         self.remove_callback(PrinterCallback)
         self._learner, self._parts = learner, parts
@@ -123,7 +127,7 @@ class VerdictTrainer(Trainer):
         return total
 
 
-class _Steps(Dataset[Sequence[Any]]):
+class _ReadySteps(Dataset[Sequence[Any]]):
     """Ready steps."""
 
     def __init__(self, made: Sequence[Sequence[Any]]) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 
 from align_echo.errors import ModelError
 from align_echo.models.local.engine import Reply, Request
-from align_echo.models.local.slot_attention import Part
+from align_echo.models.local.slot_attention import SlotPart
 
 
 @dataclass(eq=False)
-class Asked:
+class PendingRequest:
     """A request, who waits for it, and the log-probabilities of what was drawn for it so far.
 
     `most` is how many tokens it may be drawn; `again`: a step failed with it before.
@@ -37,13 +37,13 @@ class Asked:
 
 
 @dataclass(eq=False)
-class Row:
+class EngineRow:
     """Requests with one context and one adapter for which the same tokens were drawn so far: they share a slot.
 
     `ids` is the context and what was drawn; the slot holds the first `done`. `slot` is -1 as long as there is none.
     """
 
-    asked: list[Asked]
+    asked: list[PendingRequest]
     ids: list[int]
     slot: int = -1
     done: int = 0
@@ -78,28 +78,28 @@ class Row:
             one.future.set_running_or_notify_cancel()
 
 
-def parts_of(rows: Sequence[Row], most: int) -> list[tuple[Row, Part]]:
+def parts_of(rows: Sequence[EngineRow], most: int) -> list[tuple[EngineRow, SlotPart]]:
     """What each row computes in a step: rows that draw one token first, by slot, then contexts up to `most` tokens."""
     drawing = sorted((row for row in rows if len(row.ids) - row.done == 1), key=lambda row: row.slot)
-    parts = [(row, Part(row.slot, row.done, row.ids[row.done :])) for row in drawing]
+    parts = [(row, SlotPart(row.slot, row.done, row.ids[row.done :])) for row in drawing]
     for row in rows:
         if most > 0 and len(row.ids) - row.done > 1:
             ids = row.ids[row.done : row.done + most]
             if len(ids) > 1 or not parts:
-                parts.append((row, Part(row.slot, row.done, ids)))
+                parts.append((row, SlotPart(row.slot, row.done, ids)))
                 most -= len(ids)
     return parts
 
 
-def parted(row: Row, by_token: Mapping[int, list[Asked]]) -> list[Row]:
+def parted(row: EngineRow, by_token: Mapping[int, list[PendingRequest]]) -> list[EngineRow]:
     """The row for each token that was drawn after it, with the requests that it was drawn for: all in the row's slot.
 
     The last of them goes on with the row's own list of ids, so that a row that stays whole is not copied.
     """
     *others, (last, alike) = by_token.items()
-    branches = [Row(asked, [*row.ids, token], row.slot, row.done) for token, asked in others]
+    branches = [EngineRow(asked, [*row.ids, token], row.slot, row.done) for token, asked in others]
     row.ids.append(last)
-    return [*branches, Row(alike, row.ids, row.slot, row.done)]
+    return [*branches, EngineRow(alike, row.ids, row.slot, row.done)]
 
 
 def fail(futures: Iterable[Future[Any]], error: ModelError) -> None:

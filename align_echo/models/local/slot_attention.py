@@ -23,7 +23,7 @@ MERGED_GAP = 1
 
 
 @dataclass(frozen=True)
-class Part:
+class SlotPart:
     """Tokens of a step that stand in one slot: `ids` [T] from column `start` on."""
 
     slot: int
@@ -32,7 +32,7 @@ class Part:
 
 
 @dataclass
-class _Group:
+class _RowGroup:
     """Rows `low` to `high` (R of them), each asking with the T tokens that end at its own length; L columns."""
 
     first: int
@@ -60,7 +60,7 @@ class _Group:
 class PackedStep:
     """Where the N tokens of a step belong. `parts` with one token come first, in the order of their slots."""
 
-    def __init__(self, cache: SlotCache, parts: list[Part], device: torch.device) -> None:
+    def __init__(self, cache: SlotCache, parts: list[SlotPart], device: torch.device) -> None:
         self.cache = cache
         ids = np.array([one for part in parts for one in part.ids], dtype=np.int64)
         slots = np.repeat([part.slot for part in parts], [len(part.ids) for part in parts]).astype(np.int64)
@@ -75,10 +75,10 @@ class PackedStep:
         self.cache.wrote(*self._written)
 
 
-def _groups(parts: list[Part], device: torch.device) -> list[_Group]:
+def _groups(parts: list[SlotPart], device: torch.device) -> list[_RowGroup]:
     """Single tokens of neighbouring rows together, every longer part alone."""
     single = [part for part in parts if len(part.ids) == 1]
-    groups: list[_Group] = []
+    groups: list[_RowGroup] = []
     begun = 0
     for place in range(1, len(single) + 1):
         if place == len(single) or single[place].slot - single[place - 1].slot > MERGED_GAP + 1:
@@ -88,17 +88,17 @@ def _groups(parts: list[Part], device: torch.device) -> list[_Group]:
     for part in parts[len(single) :]:
         tokens, end = len(part.ids), part.start + len(part.ids)
         positions = torch.arange(part.start, end, device=device)[None]
-        groups.append(_Group(first, first + tokens, part.slot, part.slot + 1, tokens, positions, end, None))
+        groups.append(_RowGroup(first, first + tokens, part.slot, part.slot + 1, tokens, positions, end, None))
         first += tokens
     return groups
 
 
-def _rows(parts: list[Part], first: int, device: torch.device) -> _Group:
+def _rows(parts: list[SlotPart], first: int, device: torch.device) -> _RowGroup:
     low, high = parts[0].slot, parts[-1].slot + 1
     rows = [part.slot - low for part in parts]
     positions = np.zeros(high - low, dtype=np.int64)
     positions[rows] = [part.start for part in parts]
-    return _Group(
+    return _RowGroup(
         first=first,
         end=first + len(parts),
         low=low,
@@ -136,7 +136,7 @@ def slot_attention(
 
 
 def _attend(
-    group: _Group, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float | None, window: int
+    group: _RowGroup, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scaling: float | None, window: int
 ) -> torch.Tensor:
     """The group's part of the output, [tokens of the group, H, D]."""
     _, heads, _, size = query.shape
@@ -193,7 +193,7 @@ def _try_slots(model: PreTrainedModel) -> None:
         cache = SlotCache(slots=2, context=16)
         found = []
         for first, end in ((0, 7), (7, 11), (11, 12)):
-            step = PackedStep(cache, [Part(1, first, ids[first:end].tolist())], model.device)
+            step = PackedStep(cache, [SlotPart(1, first, ids[first:end].tolist())], model.device)
             found.append(forward(model, step, torch.arange(end - first, device=model.device)).float())
     tolerance = 1e-3 if model.dtype == torch.float32 else 5e-2
     gap = float((torch.cat(found) - wanted).abs().max())

@@ -27,11 +27,11 @@ from align_echo.errors import ContextOverflowError, ModelError, UsageError
 from align_echo.halting import result_of
 from align_echo.models.local.engine import Forward, Reply, Request
 from align_echo.models.local.publishing import VERIFICATION, check_weights, model_folder
-from align_echo.models.local.rows import Asked, Row, fail, parted, parts_of
+from align_echo.models.local.rows import EngineRow, PendingRequest, fail, parted, parts_of
 from align_echo.models.local.sampling import draw, logprobs_at
 from align_echo.models.local.slot_attention import PackedStep, forward, use_slots
 from align_echo.models.local.slots import WORTH_COPYING, SlotCache
-from align_echo.models.local.weights import Adapters, load_state, read_model
+from align_echo.models.local.weights import ServedAdapters, load_state, read_model
 
 SLOTS = 64
 STEP_TOKENS = 1024
@@ -39,14 +39,14 @@ NO_NUMBERS = "the model's logits are no numbers: its weights are broken, or over
 
 
 @dataclass(frozen=True)
-class _Change:
+class _ModelChange:
     """What is to be done to the model between requests."""
 
     act: Callable[[PreTrainedModel], None]
     future: Future[None]
 
 
-_Waiting = Asked | Row | _Change
+_Waiting = PendingRequest | EngineRow | _ModelChange
 _Reason = Literal["", "stop", "length", "broken"]
 
 
@@ -80,12 +80,12 @@ class TransformersEngine:
         self._own_attention = use_slots(model)
         self._name = name
         self._model = model
-        self._adapters = Adapters(model)
+        self._adapters = ServedAdapters(model)
         self._vocabulary = int(config.vocab_size)
         self._decode = decode
         self._step_tokens = step_tokens
         self._cache = SlotCache(slots, self._context)
-        self._rows: list[Row] = []
+        self._rows: list[EngineRow] = []
         self._waiting: deque[_Waiting] = deque()
         self._turn = ""
         self._inbox: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
@@ -145,7 +145,7 @@ class TransformersEngine:
                 ContextOverflowError(f"{len(ids)} tokens leave no room for a reply in {self._context} of {self._name}")
             )
         else:
-            self._put(Asked(request, future, min(request.sampling.max_tokens, self._context - len(ids))))
+            self._put(PendingRequest(request, future, min(request.sampling.max_tokens, self._context - len(ids))))
         return future
 
     def update(self, change: Callable[[PreTrainedModel], None]) -> None:
@@ -188,7 +188,7 @@ class TransformersEngine:
 
     def _between_requests(self, change: Callable[[PreTrainedModel], None]) -> None:
         future: Future[None] = Future()
-        self._put(_Change(change, future))
+        self._put(_ModelChange(change, future))
         result_of(future)
 
     def _put(self, item: _Waiting) -> None:
@@ -216,7 +216,7 @@ class TransformersEngine:
                 self._closed = True
             closed = ModelError(f"{self._name} was closed")
             for item in (*self._rows, *self._waiting, *self._left_in_inbox()):
-                fail(item.futures if isinstance(item, Row) else [item.future], closed)
+                fail(item.futures if isinstance(item, EngineRow) else [item.future], closed)
             self._model.set_attn_implementation(self._own_attention)
 
     def _left_in_inbox(self) -> list[_Waiting]:
@@ -249,13 +249,13 @@ class TransformersEngine:
         try:
             while self._waiting:
                 item = self._waiting.popleft()
-                if isinstance(item, _Change):
+                if isinstance(item, _ModelChange):
                     if self._rows or later:
                         later.append(item)
                         break
                     self._change(item)
                     continue
-                row = item if isinstance(item, Row) else Row([item], list(item.request.ids))
+                row = item if isinstance(item, EngineRow) else EngineRow([item], list(item.request.ids))
                 row.leave_cancelled()
                 if not row.asked or self._joins(row):
                     continue
@@ -269,7 +269,7 @@ class TransformersEngine:
         finally:
             self._waiting.extendleft(reversed(later))
 
-    def _joins(self, row: Row) -> bool:
+    def _joins(self, row: EngineRow) -> bool:
         """Whether the row is now part of one with the same context for which nothing was drawn yet, as for it."""
         for other in self._rows:
             alike = len(row.ids) == len(other.ids) == len(other.context)
@@ -278,12 +278,12 @@ class TransformersEngine:
                 return True
         return False
 
-    def _seat(self, row: Row) -> None:
+    def _seat(self, row: EngineRow) -> None:
         busy = {other.slot for other in self._rows}
         self._rows.append(row)
         row.slot, row.done = self._cache.take(row.ids, row.adapter, busy)
 
-    def _is_read_by_another(self, row: Row) -> bool:
+    def _is_read_by_another(self, row: EngineRow) -> bool:
         """Whether a context is being read of which this row will be able to copy much: then it waits for it."""
         same = [other for other in self._rows if other.reading and other.adapter == row.adapter]
         if not same:
@@ -295,7 +295,7 @@ class TransformersEngine:
                 return True
         return False
 
-    def _change(self, change: _Change) -> None:
+    def _change(self, change: _ModelChange) -> None:
         if not change.future.set_running_or_notify_cancel():
             return
         self._cache.forget()
@@ -326,12 +326,12 @@ class TransformersEngine:
             drawn = self._draw(ready, logits_BV)
         self._go_on([one for row, by_token in zip(ready, drawn, strict=True) for one in parted(row, by_token)])
 
-    def _draw(self, ready: list[Row], logits_BV: torch.Tensor) -> list[dict[int, list[Asked]]]:
+    def _draw(self, ready: list[EngineRow], logits_BV: torch.Tensor) -> list[dict[int, list[PendingRequest]]]:
         """Draw a token for each request of each row, of the row's logits: the requests by token, in the rows' order.
 
         As many requests at once as there are slots, whose logits there was room for.
         """
-        found: list[dict[int, list[Asked]]] = [{} for _ in ready]
+        found: list[dict[int, list[PendingRequest]]] = [{} for _ in ready]
         asked = [(place, one) for place, row in enumerate(ready) for one in row.asked]
         for first in range(0, len(asked), self._cache.slots):
             some = asked[first : first + self._cache.slots]
@@ -346,14 +346,14 @@ class TransformersEngine:
                 found[place].setdefault(token, []).append(one)
         return found
 
-    def _rows_in_turn(self) -> list[Row]:
+    def _rows_in_turn(self) -> list[EngineRow]:
         """The rows of one adapter, each adapter in its turn; its weights are switched on."""
         wanted = sorted({row.adapter for row in self._rows})
         self._turn = next((one for one in wanted if one > self._turn), wanted[0])
         self._adapters.switch(self._turn)
         return [row for row in self._rows if row.adapter == self._turn]
 
-    def _go_on(self, branches: list[Row]) -> None:
+    def _go_on(self, branches: list[EngineRow]) -> None:
         """Put the branches of rows in the place of those, and answer the requests that ended.
 
         Of the branches in a slot the first that goes on keeps it; the others wait for slots of their own, before all
@@ -368,7 +368,7 @@ class TransformersEngine:
                 slots.remove(branch.slot)
                 self._rows.append(replace(branch, asked=onward))
             elif onward:
-                apart.append(Row(onward, branch.ids))
+                apart.append(EngineRow(onward, branch.ids))
         self._waiting.extendleft(reversed(apart))
         ended = [(one, branch) for branch in branches for one in branch.asked if reasons[id(one)]]
         for one, branch in ended:
@@ -376,13 +376,13 @@ class TransformersEngine:
         for slot in {branch.slot for one, branch in ended if reasons[id(one)] == "broken"}:
             self._cache.wipe(slot)
 
-    def _answer(self, one: Asked, row: Row, reason: _Reason) -> None:
+    def _answer(self, one: PendingRequest, row: EngineRow, reason: _Reason) -> None:
         if reason == "broken":
             fail([one.future], ModelError(f"{self._name}: {NO_NUMBERS}"))
         elif reason and one.future.set_running_or_notify_cancel():
             one.future.set_result(Reply(tuple(row.drawn), tuple(one.logprobs), reason, one.choices))
 
-    def _reason(self, one: Asked, row: Row) -> _Reason:
+    def _reason(self, one: PendingRequest, row: EngineRow) -> _Reason:
         """Why a request ends with the last token of its row; "" if it goes on."""
         sampling = one.request.sampling
         if math.isnan(one.logprobs[-1]):
@@ -391,7 +391,7 @@ class TransformersEngine:
             return "stop"
         return "length" if len(one.logprobs) >= one.most else ""
 
-    def _says_stop(self, row: Row, stop: Sequence[str]) -> bool:
+    def _says_stop(self, row: EngineRow, stop: Sequence[str]) -> bool:
         """Whether the last token completed a stop string. A token is at least one byte, bar one torn character."""
         longest = max(len(one.encode()) for one in stop)
         text = self._decode(row.drawn[-(longest + 4) :])
@@ -404,5 +404,5 @@ class TransformersEngine:
         self._cache.forget()
         fail((one.future for one in asked if one.again), error)
         self._waiting.extendleft(
-            Asked(one.request, one.future, one.most, again=True) for one in reversed(asked) if not one.again
+            PendingRequest(one.request, one.future, one.most, again=True) for one in reversed(asked) if not one.again
         )

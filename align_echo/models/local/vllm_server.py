@@ -61,7 +61,7 @@ class _Models(_Body):
     data: list[_Model]
 
 
-class _Logprobs(_Body):
+class _ServedLogprobs(_Body):
     tokens: list[str]
     token_logprobs: list[float]
     top_logprobs: list[dict[str, float]]
@@ -73,15 +73,15 @@ class _Logprobs(_Body):
         return {int(one.removeprefix(_TOKEN)): value for one, value in listed.items() if _NAMED_BY_ID.fullmatch(one)}
 
 
-class _Choice(_Body):
+class _ServedChoice(_Body):
     finish_reason: str | None
     prompt_token_ids: list[int]
     token_ids: list[int]
-    logprobs: _Logprobs
+    logprobs: _ServedLogprobs
 
 
 class _Completion(_Body):
-    choices: list[_Choice]
+    choices: list[_ServedChoice]
 
 
 class VllmServer:
@@ -204,7 +204,7 @@ class VllmServer:
         except ModelError as error:
             raise PassingFault(str(error)) from error
 
-    def _choice(self, text: str, prompt: Sequence[int]) -> _Choice:
+    def _choice(self, text: str, prompt: Sequence[int]) -> _ServedChoice:
         """What a body holds. Raises `PassingFault`, and `TokenDriftError` if other ids were continued than these."""
         choices = _read(text, _Completion).choices
         if len(choices) != 1:

@@ -59,7 +59,7 @@ def load_state(model: PreTrainedModel, state: Mapping[str, torch.Tensor]) -> Non
             parameter.copy_(state[name])
 
 
-class Adapters:
+class ServedAdapters:
     """The LoRA adapters of a model. The model is changed in place: its linear layers get the adapters inside."""
 
     def __init__(self, model: PreTrainedModel) -> None:

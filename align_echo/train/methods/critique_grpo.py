@@ -13,7 +13,7 @@ from align_echo.session import Episode
 from align_echo.train.method import Bounds, Collecting, Method
 from align_echo.train.methods.refining import refine, scores, tally
 from align_echo.train.rows import Harvest, policy_row, without_critique
-from align_echo.train.stage import Asked, Stage
+from align_echo.train.stage import ReviewRequest, Stage
 from align_echo.types import Trajectory
 
 SAMPLES = 8
@@ -24,7 +24,7 @@ def critique_grpo(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLE
     its group.
     """
     played = stage.play([Episode(query, sample=sample) for query in queries for sample in range(samples)])
-    failed = [Asked(one, one.sample) for one in played if one.fault is None and not one.won]
+    failed = [ReviewRequest(one, one.sample) for one in played if one.fault is None and not one.won]
     refined = refine(stage, failed, lambda of: of.sample + samples)
     after = [one.after for one in refined if one.after is not None]
     joined = [

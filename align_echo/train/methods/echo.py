@@ -12,7 +12,7 @@ from align_echo.train.method import Bounds, Collecting, Method
 from align_echo.train.methods.refining import critic_rows, refine, scores, tally
 from align_echo.train.rewards import REWARDS, CriticReward, saturation_gain
 from align_echo.train.rows import Harvest, policy_row
-from align_echo.train.stage import Asked, Stage
+from align_echo.train.stage import ReviewRequest, Stage
 
 REFINEMENTS = 8
 
@@ -30,7 +30,7 @@ def echo(
     trained on.
     """
     attempts = stage.play([Episode(query) for query in queries])
-    asked = [Asked(one, sample) for one in attempts if one.fault is None for sample in range(refinements)]
+    asked = [ReviewRequest(one, sample) for one in attempts if one.fault is None for sample in range(refinements)]
     refined = refine(stage, asked, lambda of: 1 + of.sample)
     after = [one.after for one in refined if one.after is not None]
     return Harvest(

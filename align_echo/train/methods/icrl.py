@@ -13,7 +13,7 @@ from align_echo.train.method import Bounds, Collecting, Method
 from align_echo.train.methods.refining import Refined, critic_rows, refine, scores, tally
 from align_echo.train.rewards import REWARDS, CriticReward, revision_reward
 from align_echo.train.rows import Harvest, Row, policy_row, without_critique
-from align_echo.train.stage import Asked, Stage
+from align_echo.train.stage import ReviewRequest, Stage
 from align_echo.types import Trajectory
 
 SESSIONS = 8
@@ -36,7 +36,7 @@ def icrl(
     latest = stage.play([Episode(query, sample=session) for query in queries for session in range(sessions)])
     played, refined = list(latest), list[Refined]()
     for _ in range(1, rounds):
-        failed = [Asked(one, one.sample) for one in latest if one.fault is None and not one.won]
+        failed = [ReviewRequest(one, one.sample) for one in latest if one.fault is None and not one.won]
         found = refine(stage, failed, lambda of: of.sample + sessions)
         latest = [one.after for one in found if one.after is not None]
         played += latest

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from align_echo.critic.review import Review
 from align_echo.session import Episode
 from align_echo.train.rewards import CriticReward
-from align_echo.train.rows import Refinement, Row, critic_row
-from align_echo.train.stage import Asked, Stage
+from align_echo.train.rows import RefinedScore, Row, critic_row
+from align_echo.train.stage import ReviewRequest, Stage
 from align_echo.types import Trajectory
 
 
@@ -23,7 +23,7 @@ class Refined:
     after: Trajectory | None
 
 
-def refine(stage: Stage, asked: Sequence[Asked], sample: Callable[[Asked], int]) -> list[Refined]:
+def refine(stage: Stage, asked: Sequence[ReviewRequest], sample: Callable[[ReviewRequest], int]) -> list[Refined]:
     """Review, then play anew under each critique that can be read, as the `sample` of what was asked."""
     reviewed = list(zip(asked, stage.review(asked), strict=True))
     readable = [(of, said) for of, said in reviewed if said.critique is not None]
@@ -46,10 +46,10 @@ def critic_rows(refined: Iterable[Refined], reward: CriticReward) -> list[Row]:
     return rows
 
 
-def scores(refined: Iterable[Refined]) -> list[Refinement]:
+def scores(refined: Iterable[Refined]) -> list[RefinedScore]:
     """Before and after, where both were played."""
     return [
-        Refinement(one.attempt.score, one.after.score)
+        RefinedScore(one.attempt.score, one.after.score)
         for one in refined
         if one.after is not None and one.after.fault is None
     ]

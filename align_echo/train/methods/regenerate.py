@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from align_echo.session import Episode
 from align_echo.train.method import Bounds, Collecting, Method
 from align_echo.train.methods.refining import tally
-from align_echo.train.rows import Harvest, Refinement, policy_row
+from align_echo.train.rows import Harvest, RefinedScore, policy_row
 from align_echo.train.stage import Stage
 
 SAMPLES = 8
@@ -25,7 +25,7 @@ def regenerate(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES) 
     whole = [one for one in again if one.fault is None]
     return Harvest(
         rows=tuple(policy_row(one, one.task_id) for one in whole if one.steps),
-        refinements=tuple(Refinement(first[one.task_id].score, one.score) for one in whole),
+        refinements=tuple(RefinedScore(first[one.task_id].score, one.score) for one in whole),
         counts=tally([*attempts, *again]),
         steps=sum(len(one.steps) for one in (*attempts, *again)),
     )

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.agents.novices.alfworld import CAREFUL, STUBBORN, Habits, Novice, read_rules
+from align_echo.agents.novices.alfworld import CAREFUL, STUBBORN, HouseHabits, HouseNovice, read_rules
 from align_echo.types import AgentView, Turn
-from align_echo.wrappers.alfworld.household import Goal, read_goal
+from align_echo.wrappers.alfworld.household import HouseholdGoal, read_goal
 
 INTRO = (
     "You are in the middle of a room. Looking quickly around you, you see a cabinet 1, a countertop 1, "
@@ -30,47 +30,47 @@ def view(*turns: tuple[str, str], goal: str = "put a clean mug in fridge.", rule
 @pytest.mark.parametrize(
     ("text", "goal"),
     [
-        ("put a mug in fridge.", Goal("place", "mug", "fridge")),
-        ("put some book on shelf.", Goal("place", "book", "shelf")),
-        ("put a clean mug in fridge.", Goal("clean", "mug", "fridge")),
-        ("clean some cloth and put it in drawer.", Goal("clean", "cloth", "drawer")),
-        ("put a hot potato in fridge.", Goal("heat", "potato", "fridge")),
-        ("heat some egg and put it in garbagecan.", Goal("heat", "egg", "garbagecan")),
-        ("put a cool pan in diningtable.", Goal("cool", "pan", "diningtable")),
-        ("put two cd in safe.", Goal("two", "cd", "safe")),
-        ("find two cd and put them in safe.", Goal("two", "cd", "safe")),
-        ("look at bowl under the desklamp.", Goal("light", "bowl", tool="desklamp")),
-        ("examine the pillow with the desklamp.", Goal("light", "pillow", tool="desklamp")),
+        ("put a mug in fridge.", HouseholdGoal("place", "mug", "fridge")),
+        ("put some book on shelf.", HouseholdGoal("place", "book", "shelf")),
+        ("put a clean mug in fridge.", HouseholdGoal("clean", "mug", "fridge")),
+        ("clean some cloth and put it in drawer.", HouseholdGoal("clean", "cloth", "drawer")),
+        ("put a hot potato in fridge.", HouseholdGoal("heat", "potato", "fridge")),
+        ("heat some egg and put it in garbagecan.", HouseholdGoal("heat", "egg", "garbagecan")),
+        ("put a cool pan in diningtable.", HouseholdGoal("cool", "pan", "diningtable")),
+        ("put two cd in safe.", HouseholdGoal("two", "cd", "safe")),
+        ("find two cd and put them in safe.", HouseholdGoal("two", "cd", "safe")),
+        ("look at bowl under the desklamp.", HouseholdGoal("light", "bowl", tool="desklamp")),
+        ("examine the pillow with the desklamp.", HouseholdGoal("light", "pillow", tool="desklamp")),
     ],
 )
-def test_goals_are_understood(text: str, goal: Goal):
+def test_goals_are_understood(text: str, goal: HouseholdGoal):
     assert read_goal(text) == goal
 
 
 def test_a_goal_it_cannot_read_is_not_guessed():
     assert read_goal("make me happy") is None
-    assert Novice().act(view(goal="make me happy")).action
+    assert HouseNovice().act(view(goal="make me happy")).action
 
 
 def test_it_does_what_feedback_names():
     said = "Nothing happens. You need to `go to cabinet 1` first."
-    assert Novice().act(view(("examine cabinet 1", said))).action == "go to cabinet 1"
-    assert Novice(STUBBORN).act(view(("examine cabinet 1", said))).action != "go to cabinet 1"
+    assert HouseNovice().act(view(("examine cabinet 1", said))).action == "go to cabinet 1"
+    assert HouseNovice(STUBBORN).act(view(("examine cabinet 1", said))).action != "go to cabinet 1"
 
 
 def test_it_does_not_take_an_order_from_a_plain_description():
     arrived = ("go to countertop 1", "You arrive at countertop 1. On the countertop 1, you see a mug 1.")
-    assert Novice().act(view(arrived)).action == "take mug 1 from countertop 1"
+    assert HouseNovice().act(view(arrived)).action == "take mug 1 from countertop 1"
 
 
 def test_it_stops_taking_a_hint_that_never_helps():
     hint = "You need to `open cabinet 1` first."
     failing = ("examine cabinet 1", hint), ("open cabinet 1", "Nothing happens.")
-    assert Novice().act(view(*failing, *failing, failing[0])).action != "open cabinet 1"
+    assert HouseNovice().act(view(*failing, *failing, failing[0])).action != "open cabinet 1"
 
 
 def test_it_repeats_what_did_nothing_and_gives_up_in_the_end():
-    novice = Novice(Habits(goes_first=0.0))
+    novice = HouseNovice(HouseHabits(goes_first=0.0))
     turns: list[tuple[str, str]] = []
     for _ in range(20):
         turns.append((str(novice.act(view(*turns)).action), "Nothing happens."))
@@ -85,15 +85,15 @@ def test_holding_the_thing_it_wants_the_wrong_word_first():
         ("go to countertop 1", "You arrive at countertop 1. On the countertop 1, you see a mug 1."),
         ("take mug 1 from countertop 1", "You pick up the mug 1 from the countertop 1."),
     )
-    action = Novice(Habits(goes_first=0.0)).act(view(*held, goal="put a mug in fridge.")).action
+    action = HouseNovice(HouseHabits(goes_first=0.0)).act(view(*held, goal="put a mug in fridge.")).action
     assert action == "put mug 1 in/on fridge 1"
 
 
 def test_rules_told_up_front_change_what_it_does_sometimes():
     rules = "- Before `examine X` you need to `go to X`"
     assert ("go to", "examine") in read_rules(rules)
-    plain = sum(str(Novice(seed=seed).act(view()).action).startswith("go to") for seed in range(60))
-    told = sum(str(Novice(seed=seed).act(view(rules=rules)).action).startswith("go to") for seed in range(60))
+    plain = sum(str(HouseNovice(seed=seed).act(view()).action).startswith("go to") for seed in range(60))
+    told = sum(str(HouseNovice(seed=seed).act(view(rules=rules)).action).startswith("go to") for seed in range(60))
     assert plain < told < 60
 
 
@@ -115,13 +115,13 @@ def test_rules_in_other_words_are_understood():
 
 
 def test_the_careful_one_goes_first():
-    assert str(Novice(CAREFUL).act(view()).action).startswith("go to")
+    assert str(HouseNovice(CAREFUL).act(view()).action).startswith("go to")
 
 
 @given(st.lists(st.tuples(st.text(max_size=30), st.text(max_size=80)), max_size=6), st.text(max_size=60))
 def test_any_history_gets_one_action_and_always_the_same(turns: list[tuple[str, str]], rules: str):
     seen = view(*turns, rules=rules)
-    first, second = Novice().act(seen), Novice().act(seen)
+    first, second = HouseNovice().act(seen), HouseNovice().act(seen)
     assert first == second
     assert first.action
     assert "\n" not in first.action

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from align_echo.agents.novice_model import NoviceModel
 from align_echo.agents.novices import make_novice
-from align_echo.agents.novices.miniwob import STUBBORN, Habits, Novice
+from align_echo.agents.novices.miniwob import STUBBORN, ScreenHabits, ScreenNovice
 from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import ReplyFormatError, UsageError
 from align_echo.types import AgentView, Turn
@@ -27,7 +27,7 @@ Screen 160x210, 3 elements:
 input text "" {} (60, 70) 120x20
 input password "" (60, 100) 120x20
 button "Login" (50, 140) 95x31"""
-GOOD = Habits(0.0, 0.0, 0.0, 0.0, 0.0)
+GOOD = ScreenHabits(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def view(goal: str, start: str, *turns: tuple[str, str], task: str = "t") -> AgentView:
@@ -41,9 +41,9 @@ def view(goal: str, start: str, *turns: tuple[str, str], task: str = "t") -> Age
     )
 
 
-def said(habits: Habits, seen: AgentView, n: int = 300) -> set[str | None]:
+def said(habits: ScreenHabits, seen: AgentView, n: int = 300) -> set[str | None]:
     """What novices with other draws do."""
-    return {Novice(habits, seed=seed).act(seen).action for seed in range(n)}
+    return {ScreenNovice(habits, seed=seed).act(seen).action for seed in range(n)}
 
 
 def test_without_bad_habits_it_clicks_what_is_named_and_then_submits():
@@ -62,14 +62,15 @@ def test_without_bad_habits_it_fills_in_what_stands_in_quotes():
 
 
 def test_it_is_careless_in_every_way_that_it_knows():
-    actions = said(Habits(), view("Select b2 and click Submit.", BOXES), 400)
+    actions = said(ScreenHabits(), view("Select b2 and click Submit.", BOXES), 400)
     assert {"click(20, 80)", "finished()", "click(40, 160)", "click 20 80", "click(10, 60)"} <= actions
     beside = actions - {"finished()", "click(40, 160)"}
     assert any("click(2" in (one or "") and one not in ("click(20, 80)", "click(20, 60)") for one in beside)
 
 
 def test_a_share_of_what_it_says_is_no_action():
-    bad = [action for action in said(Habits(), view("Select b2 and click Submit.", BOXES)) if not reads(action or "")]
+    proposed = said(ScreenHabits(), view("Select b2 and click Submit.", BOXES))
+    bad = [action for action in proposed if not reads(action or "")]
     assert bad
 
 
@@ -84,7 +85,7 @@ def reads(action: str) -> bool:
 def test_a_hint_in_backquotes_is_followed_twice_at_most_and_never_by_the_stubborn():
     told = f"{BOXES}\nYou should first `click(10, 80)`."
     once = view("Select b2 and click Submit.", BOXES, ("click(1, 1)", told))
-    assert said(Habits(), once, 20) == {"click(10, 80)"}
+    assert said(ScreenHabits(), once, 20) == {"click(10, 80)"}
     assert said(STUBBORN, once, 50) != {"click(10, 80)"}
     again = [("click(1, 1)", told), ("click(10, 80)", told)] * 3
     tired = view("Select b2 and click Submit.", BOXES, *again, ("click(1, 1)", told))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import align_echo
 from align_echo.agents.novices import make_novice
-from align_echo.agents.novices.webshop import STUBBORN, Habits, Novice, Sight, read_page
+from align_echo.agents.novices.webshop import STUBBORN, PageSight, ShopHabits, ShopNovice, read_page
 from align_echo.errors import UsageError
 from align_echo.rollout import run_tasks
 from align_echo.types import AgentView, Turn
@@ -26,7 +26,7 @@ ITEM = (
     "Buy Now"
 )
 DESCRIPTION = f"Instruction: [SEP] {GOAL} [SEP] Back to Search [SEP] < Prev [SEP] A fine dress."
-GOOD = Habits(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, gets_stuck=0.0)
+GOOD = ShopHabits(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, gets_stuck=0.0)
 OPENED = (("search[dress]", RESULTS), ("click[B000000003]", ITEM))
 
 
@@ -41,16 +41,16 @@ def view(*turns: tuple[str, str], rules: str = "", task: str = "t") -> AgentView
     )
 
 
-def actions(habits: Habits, *turns: tuple[str, str], rules: str = "", n: int = 200) -> list[str | None]:
+def actions(habits: ShopHabits, *turns: tuple[str, str], rules: str = "", n: int = 200) -> list[str | None]:
     """What novices with other draws do."""
-    return [Novice(habits, seed=seed).act(view(*turns, rules=rules)).action for seed in range(n)]
+    return [ShopNovice(habits, seed=seed).act(view(*turns, rules=rules)).action for seed in range(n)]
 
 
 def test_pages_are_read_also_with_words_around_them():
-    assert read_page(START) == Sight("search")
+    assert read_page(START) == PageSight("search")
     assert read_page(f"Nothing changed.\n{DESCRIPTION}\n\nGo back first.") == read_page(DESCRIPTION)
     item = read_page(f"{ITEM}\n\nYou need to choose.")
-    assert item == Sight("item", values=("color", "navy blue", "blue", "red"), title="Wrap Dress")
+    assert item == PageSight("item", values=("color", "navy blue", "blue", "red"), title="Wrap Dress")
     results = read_page(RESULTS)
     assert results is not None
     assert [code for code, _, _ in results.products] == ["B000000001", "B000000002", "B000000003"]
@@ -58,7 +58,7 @@ def test_pages_are_read_also_with_words_around_them():
 
 
 def test_without_bad_habits_it_searches_opens_chooses_and_buys():
-    novice = Novice(GOOD)
+    novice = ShopNovice(GOOD)
     assert novice.act(view()).action == "search[women's wrap dress navy blue]"
     assert novice.act(view(("search[dress]", RESULTS))).action == "click[B000000003]"
     first = novice.act(view(*OPENED)).action
@@ -69,30 +69,31 @@ def test_without_bad_habits_it_searches_opens_chooses_and_buys():
 
 
 def test_it_says_things_in_its_own_words():
-    assert "search women's wrap dress navy blue" in actions(Habits())
-    assert "click[Wrap Dress]" in actions(Habits(), ("search[dress]", RESULTS))
-    assert {"click[navy blue please]", "click[option navy blue]"} <= set(actions(Habits(), *OPENED))
-    assert "click[Buy]" in actions(Habits(), *OPENED, ("click[navy blue]", ITEM), ("click[blue]", ITEM))
+    assert "search women's wrap dress navy blue" in actions(ShopHabits())
+    assert "click[Wrap Dress]" in actions(ShopHabits(), ("search[dress]", RESULTS))
+    assert {"click[navy blue please]", "click[option navy blue]"} <= set(actions(ShopHabits(), *OPENED))
+    assert "click[Buy]" in actions(ShopHabits(), *OPENED, ("click[navy blue]", ITEM), ("click[blue]", ITEM))
     read = (*OPENED, ("click[Description]", DESCRIPTION))
-    assert set(actions(Habits(), *read)) == {"click[Buy Now]", "click[< Prev]"}
+    assert set(actions(ShopHabits(), *read)) == {"click[Buy Now]", "click[< Prev]"}
 
 
 def test_a_page_that_did_not_change_is_taken_for_a_choice_that_was_made():
     said = "click[navy blue please]"
-    assert not any("navy" in str(action) for action in actions(Habits(), *OPENED, (said, ITEM)))
+    assert not any("navy" in str(action) for action in actions(ShopHabits(), *OPENED, (said, ITEM)))
 
 
 def test_it_repeats_what_did_nothing_and_some_never_stop():
     chosen = (*OPENED, ("click[navy blue]", ITEM), ("click[blue]", ITEM), ("click[Description]", DESCRIPTION))
     back = (*chosen, ("click[< Prev]", ITEM))
-    still = [actions(Habits(), *back, *[("click[Buy]", ITEM)] * tries).count("click[Buy]") for tries in (0, 1, 4, 9)]
+    histories = [[*back, *[("click[Buy]", ITEM)] * tries] for tries in (0, 1, 4, 9)]
+    still = [actions(ShopHabits(), *history).count("click[Buy]") for history in histories]
     assert still[0] > still[1] > still[2] == still[3] > 0
-    assert "click[Buy]" not in actions(Habits(gets_stuck=0.0), *back, *[("click[Buy]", ITEM)] * 4)
+    assert "click[Buy]" not in actions(ShopHabits(gets_stuck=0.0), *back, *[("click[Buy]", ITEM)] * 4)
 
 
 def test_it_does_what_feedback_names_in_backquotes():
     said = (*OPENED, ("click[Buy]", f"Nothing changed: you need to `click[Buy Now]` instead.\n{ITEM}"))
-    assert set(actions(Habits(), *said)) == {"click[Buy Now]"}
+    assert set(actions(ShopHabits(), *said)) == {"click[Buy Now]"}
     assert "click[Buy]" in actions(STUBBORN, *said[:-1], ("click[navy blue]", ITEM), said[-1])
 
 
@@ -112,8 +113,8 @@ def test_it_stops_taking_a_hint_that_never_helps():
 
 def test_rules_told_up_front_cure_some_of_some_habits():
     bought = (*OPENED, ("click[navy blue]", ITEM), ("click[blue]", ITEM))
-    plain = actions(Habits(), *bought).count("click[Buy]")
-    told = actions(Habits(), *bought, rules="To buy, write click[Buy Now].").count("click[Buy]")
+    plain = actions(ShopHabits(), *bought).count("click[Buy]")
+    told = actions(ShopHabits(), *bought, rules="To buy, write click[Buy Now].").count("click[Buy]")
     assert 0 < told < plain
     assert actions(STUBBORN, *bought, rules="To buy, write click[Buy Now].").count("click[Buy]") == plain
 
@@ -136,7 +137,7 @@ def test_the_kinds_that_there_are():
 @given(st.lists(st.tuples(st.text(max_size=20), st.text(max_size=60)), max_size=5), st.text(max_size=40))
 def test_any_history_gets_one_action_and_always_the_same(turns: list[tuple[str, str]], rules: str):
     seen = view(*turns, rules=rules)
-    first, second = Novice().act(seen), Novice().act(seen)
+    first, second = ShopNovice().act(seen), ShopNovice().act(seen)
     assert first == second
     assert first.action
     assert "\n" not in first.action

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from align_echo.align.experiments import OPERATIONS, WITH_ARGUMENT, Outcome
 from align_echo.align.llm.replies import (
     FIELDS,
+    CheckVerdict,
+    ExperimentRequest,
     Findings,
-    Request,
-    Verdict,
     parse_analyzer_move,
     parse_checker_move,
     parse_choice,
@@ -156,7 +156,7 @@ def test_an_operation_is_read_with_its_argument(operation: str, argument: str) -
     reply = f"Let me see.\n<operation> {operation} </operation>\n<argument>{argument}</argument>"
     meant = "" if operation == "run_task" and argument.strip().lower() == "none" else argument.strip()
     for parse in PARSERS[3:]:
-        assert parse(reply) == Request(operation=operation, argument=meant)
+        assert parse(reply) == ExperimentRequest(operation=operation, argument=meant)
 
 
 @pytest.mark.parametrize("operation", WITH_ARGUMENT)
@@ -171,9 +171,9 @@ def test_no_operation_when_none_are_left() -> None:
 
 
 def test_verdicts() -> None:
-    assert parse_checker_move("<resolved> Yes </resolved>", OUTCOMES, True) == Verdict(resolved=True)
+    assert parse_checker_move("<resolved> Yes </resolved>", OUTCOMES, True) == CheckVerdict(resolved=True)
     no = parse_checker_move("<resolved>no</resolved><refinement>say where</refinement>", (), False)
-    assert no == Verdict(resolved=False, unresolved=(1,), refinement="say where")
+    assert no == CheckVerdict(resolved=False, unresolved=(1,), refinement="say where")
     for bad in ("<resolved>maybe</resolved>", "<resolved>no</resolved>", "<resolved>no</resolved><refinement/>"):
         with pytest.raises(ReplyFormatError):
             parse_checker_move(bad, OUTCOMES, True)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from align_echo.align.experiments import OPERATIONS, WITH_ARGUMENT
 from align_echo.align.llm.replies import (
+    CheckVerdict,
+    ExperimentRequest,
     Findings,
     PartlyReadError,
-    Request,
-    Verdict,
     parse_analyzer_move,
     parse_checker_move,
     parse_choice,
@@ -94,7 +94,7 @@ moves = st.sampled_from(OPERATIONS).flatmap(
 @given(moves)
 def test_an_operation_means_the_same_in_every_style(move: tuple[str, str]) -> None:
     for style, dress in {**MOVES, **DROPPED}.items():
-        expected = Request(operation=move[0], argument=move[1], dropped=style in DROPPED)
+        expected = ExperimentRequest(operation=move[0], argument=move[1], dropped=style in DROPPED)
         assert parse_analyzer_move(dress(*move), TASKS, OUTCOMES, True) == expected, style
         assert parse_checker_move(dress(*move), OUTCOMES, True) == expected, style
 
@@ -108,7 +108,7 @@ def test_an_operation_means_the_same_in_every_style(move: tuple[str, str]) -> No
 )
 def test_what_belongs_to_the_action_stays(action: str) -> None:
     move = parse_checker_move(tagged("execute_agent_action", action), OUTCOMES, True)
-    assert move == Request(operation="execute_agent_action", argument=action)
+    assert move == ExperimentRequest(operation="execute_agent_action", argument=action)
 
 
 @pytest.mark.parametrize(
@@ -214,8 +214,8 @@ def test_the_prompts_own_form_is_no_answer(cite: bool) -> None:
 # ---------------------------------------------------------------- verdicts and choices
 
 VERDICTS = {
-    "<resolved>**Yes**.</resolved>": Verdict(resolved=True),
-    "```\n<Resolved>yes</Resolved>\n```": Verdict(resolved=True),
+    "<resolved>**Yes**.</resolved>": CheckVerdict(resolved=True),
+    "```\n<Resolved>yes</Resolved>\n```": CheckVerdict(resolved=True),
     "<resolved>no</resolved><unresolved>2 and 3</unresolved><refinement>r</refinement>": (2, 3),
     "<resolved>No.</resolved><unresolved>Misalignments #2, #3</unresolved><refinement>r</refinement>": (2, 3),
     "<resolved>no</resolved><unresolved>all</unresolved><refinement>r</refinement>": (1, 2, 3),
@@ -226,7 +226,7 @@ VERDICTS = {
 def test_a_verdict_means_the_same_in_every_style(reply: str) -> None:
     expected = VERDICTS[reply]
     if isinstance(expected, tuple):
-        expected = Verdict(resolved=False, unresolved=expected, refinement="r")
+        expected = CheckVerdict(resolved=False, unresolved=expected, refinement="r")
     assert parse_checker_move(reply, OUTCOMES, True, 3) == expected
 
 
@@ -253,7 +253,7 @@ def test_a_verdict_on_several_says_which_and_counts_nothing_without_an_experimen
     untried = parse_checker_move(
         "<resolved>no</resolved><unresolved>1</unresolved><refinement>r</refinement>", (), True, 3
     )
-    assert untried == Verdict(resolved=False, unresolved=(1, 2, 3), refinement="r")
+    assert untried == CheckVerdict(resolved=False, unresolved=(1, 2, 3), refinement="r")
 
 
 @pytest.mark.parametrize("said", ["2", "#2", "**2**", "2.", "Analysis 2", "interface 2", "'2'", "no. 2"])

@@ -142,7 +142,7 @@ def test_a_damaged_cache_entry_is_made_again(some_ids):
 def test_a_game_that_differs_from_the_list_is_refused(some_ids, monkeypatch, tmp_path):
     monkeypatch.setenv("ALIGN_ECHO_CACHE", str(tmp_path))
     shipped = manifest.shipped()
-    wrong = manifest.Entry(some_ids[0], "0" * 16, 5)
+    wrong = manifest.ListedGame(some_ids[0], "0" * 16, 5)
     listed = manifest.Manifest(shipped.versions, {some_ids[0]: wrong})
     monkeypatch.setattr(manifest, "shipped", lambda: listed)
     with pytest.raises(EngineError) as caught:

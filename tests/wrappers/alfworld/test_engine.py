@@ -9,7 +9,7 @@ import pytest
 from align_echo.errors import EngineError
 from align_echo.wrappers.alfworld import upstream
 from align_echo.wrappers.alfworld.data import EmbeddedGames, read_json
-from align_echo.wrappers.alfworld.engine import Engine, Game
+from align_echo.wrappers.alfworld.engine import Game, GameEngine
 from align_echo.wrappers.alfworld.engines import make_engine
 from align_echo.wrappers.alfworld.fast import store
 from align_echo.wrappers.alfworld.fast.engine import FastEngine
@@ -29,7 +29,7 @@ def game_of(texts: tuple[str, str, str], cache: Path | None = None) -> Game:
     return Game(domain, grammar, problem, cache)
 
 
-def told(engine: Engine, game: Game, commands: list[str]) -> list[tuple[str, tuple[str, ...], bool]]:
+def told(engine: GameEngine, game: Game, commands: list[str]) -> list[tuple[str, tuple[str, ...], bool]]:
     answers = [(engine.reset(game), engine.admissible, engine.won)]
     return answers + [(engine.step(command), engine.admissible, engine.won) for command in commands]
 

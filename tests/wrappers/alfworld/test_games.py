@@ -161,7 +161,7 @@ ENTRIES = st.dictionaries(
 @given(entries=ENTRIES, versions=st.dictionaries(NAME, NAME, max_size=3))
 @settings(max_examples=50)
 def test_a_manifest_reads_back_as_written(entries, versions):
-    made = manifest.Manifest(versions, {k: manifest.Entry(k, *value) for k, value in entries.items()})
+    made = manifest.Manifest(versions, {k: manifest.ListedGame(k, *value) for k, value in entries.items()})
     assert manifest.decode(manifest.encode(made)) == made
 
 

@@ -11,7 +11,7 @@ from align_echo.wrappers.alfworld.data import EmbeddedGames, read_json
 from align_echo.wrappers.alfworld.env import AlfworldEnv
 from align_echo.wrappers.alfworld.expert import MOST_STEPS
 from align_echo.wrappers.alfworld.fast.planner import plan
-from align_echo.wrappers.alfworld.oracle import Oracle
+from align_echo.wrappers.alfworld.oracle import HouseOracle
 from align_echo.wrappers.alfworld.spec import TASK_TYPES, task_type
 
 SMALL_ROOMS = ("-29", "-226", "-308", "-404", "-424")
@@ -77,7 +77,7 @@ def test_the_engines_planner_finds_nothing_shorter(kind, engine, load):
     rng = random.Random(kind)
     small = [task_id for task_id in of_type("valid_unseen", kind) if task_id.split("/")[1].endswith(SMALL_ROOMS)]
     game, files = load(rng.choice(small))
-    oracle = Oracle(engine, engine.reset(game), read_json(files.trajectory))
+    oracle = HouseOracle(engine, engine.reset(game), read_json(files.trajectory))
     start = engine.snapshot()
     compared = 0
     while compared < 8:

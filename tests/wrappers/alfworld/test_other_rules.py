@@ -11,7 +11,7 @@ from align_echo.wrappers.alfworld.data import EmbeddedGames, read_json
 from align_echo.wrappers.alfworld.engine import Game
 from align_echo.wrappers.alfworld.fast.engine import FastEngine
 from align_echo.wrappers.alfworld.fast.sas import read_sas
-from align_echo.wrappers.alfworld.oracle import Oracle
+from align_echo.wrappers.alfworld.oracle import HouseOracle
 from align_echo.wrappers.alfworld.reference import ReferenceEngine
 from align_echo.wrappers.alfworld.translation import translate
 
@@ -72,7 +72,7 @@ def test_the_facts_of_a_lamp_switched_twice_are_textworlds():
     record = read_json(files.game)
     game = Game(record["pddl_domain"], record["grammar"], record["pddl_problem"])
     fast, real = FastEngine(), ReferenceEngine()
-    route = Oracle(fast, fast.reset(game), read_json(files.trajectory)).route() or []
+    route = HouseOracle(fast, fast.reset(game), read_json(files.trajectory)).route() or []
     real.reset(game)
     assert route[-1].startswith("use ")
     for command in (*route, route[-1], route[-1]):

@@ -14,7 +14,7 @@ from align_echo.wrappers.alfworld.data import EmbeddedGames, read_json
 from align_echo.wrappers.alfworld.engine import Game
 from align_echo.wrappers.alfworld.fast.engine import FastEngine
 from align_echo.wrappers.alfworld.fast.planner import plan
-from align_echo.wrappers.alfworld.oracle import Oracle
+from align_echo.wrappers.alfworld.oracle import HouseOracle
 from align_echo.wrappers.alfworld.reference import ReferenceEngine
 from align_echo.wrappers.alfworld.spec import TASK_TYPES, task_type
 
@@ -54,7 +54,7 @@ def spoilt(rng: random.Random, command: str) -> str:
     )
 
 
-def actions(rng: random.Random, oracle: Oracle, admissible: tuple[str, ...]) -> str:
+def actions(rng: random.Random, oracle: HouseOracle, admissible: tuple[str, ...]) -> str:
     """Random, useful or spoilt; more often something that changes the world than a walk."""
     choice = rng.random()
     if choice < 0.25:
@@ -66,7 +66,7 @@ def actions(rng: random.Random, oracle: Oracle, admissible: tuple[str, ...]) -> 
     return rng.choice(admissible)
 
 
-def play_both(task_id: str, steps: int) -> Iterator[tuple[Oracle, FastEngine]]:
+def play_both(task_id: str, steps: int) -> Iterator[tuple[HouseOracle, FastEngine]]:
     """Step both engines together and compare all that they say; yields after each step."""
     files = EmbeddedGames().folder(task_id)
     record = read_json(files.game)
@@ -75,7 +75,7 @@ def play_both(task_id: str, steps: int) -> Iterator[tuple[Oracle, FastEngine]]:
     fast, real = FastEngine(), ReferenceEngine()
     intro = fast.reset(game)
     assert intro == real.reset(game)
-    ours, theirs = Oracle(fast, intro, trajectory), Oracle(real, intro, trajectory)
+    ours, theirs = HouseOracle(fast, intro, trajectory), HouseOracle(real, intro, trajectory)
     rng = random.Random(task_id)
     for step in range(steps):
         context = (task_id, step)

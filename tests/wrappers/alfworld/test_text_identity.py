@@ -10,7 +10,7 @@ import pytest
 
 from align_echo.wrappers.alfworld import upstream
 from align_echo.wrappers.alfworld.data import EmbeddedGames, read_json
-from align_echo.wrappers.alfworld.oracle import Oracle
+from align_echo.wrappers.alfworld.oracle import HouseOracle
 
 GAMES = [
     ("look_at_obj_in_light", 308, 25),
@@ -39,7 +39,7 @@ def test_expert_and_random_play_give_upstreams_text(task_type, plan, steps, engi
     theirs = unmodified(files.game)
     state = theirs.reset()
     intro = engine.reset(game)
-    oracle = Oracle(engine, intro, read_json(files.trajectory))
+    oracle = HouseOracle(engine, intro, read_json(files.trajectory))
     assert intro == state.feedback
     rng = random.Random(task_id)
     for step in range(steps):

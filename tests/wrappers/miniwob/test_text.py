@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 from align_echo.wrappers.gui.actions import Point, Type, parse
 from align_echo.wrappers.miniwob.keys import key_events
 from align_echo.wrappers.miniwob.page import DRAG_STEPS, Element, Look, between
-from align_echo.wrappers.miniwob.screen import LONGEST_TEXT, MOST_ELEMENTS, Thing, line, listing, plain, read_screen
+from align_echo.wrappers.miniwob.screen import (
+    LONGEST_TEXT,
+    MOST_ELEMENTS,
+    ScreenLine,
+    line,
+    listing,
+    plain,
+    read_screen,
+)
 from align_echo.wrappers.text_env import TEXT_CHARACTERS
 
 
@@ -36,10 +44,10 @@ def test_a_screen_is_read_back_also_with_words_around_it():
     seen = listing(Look((label, element("", kind="input", name="checkbox")), False, 0.0))
     things = read_screen(f"Refused: not an action.\n{seen}\nTry `click(20, 60)`.")
     assert things == [
-        Thing("label", "a1", "", Point(20, 60), 30, 13),
-        Thing("input", "", "checkbox", Point(45, 77), 60, 22),
+        ScreenLine("label", "a1", "", Point(20, 60), 30, 13),
+        ScreenLine("input", "", "checkbox", Point(45, 77), 60, 22),
     ]
-    assert read_screen('span "say \\"é (1, 2) 3x4\\"" .x covered (5, 6) 7x8')[0] == Thing(
+    assert read_screen('span "say \\"é (1, 2) 3x4\\"" .x covered (5, 6) 7x8')[0] == ScreenLine(
         "span", 'say "é (1, 2) 3x4"', ".x covered", Point(5, 6), 7, 8
     )
     assert read_screen("The task has ended.") == read_screen('a "b (1, 2) 3x4') == []

@@ -111,7 +111,7 @@ def test_a_cache_that_cannot_be_written_is_told_in_one_line(tmp_path, monkeypatc
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ALIGN_ECHO_CACHE", str(tmp_path / "file"))
     with pytest.raises(EngineError, match="set ALIGN_ECHO_CACHE"):
-        jvm.Simulator()
+        jvm.JavaSimulator()
 
 
 def test_a_moment_can_be_restored_after_the_simulator_died():
@@ -202,13 +202,13 @@ def test_without_a_java_the_error_says_what_to_install(tmp_path, monkeypatch):
 def test_without_the_extra_the_error_is_its_install_line(monkeypatch):
     monkeypatch.setattr(jvm, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"pip install '\.\[scienceworld\]'"):
-        jvm.Simulator()
+        jvm.JavaSimulator()
 
 
 def test_a_java_that_does_not_start_is_a_fault(tmp_path, monkeypatch):
     monkeypatch.setattr(jvm, "find_java", lambda: str(fake_java(tmp_path / "jdk", "17.0.1") / "bin" / "java"))
     with pytest.raises(EngineError, match="does not start"):
-        jvm.Simulator()
+        jvm.JavaSimulator()
 
 
 INTERRUPTED = """

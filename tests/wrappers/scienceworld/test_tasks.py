@@ -12,7 +12,7 @@ from align_echo.errors import UsageError
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.scienceworld import training_tasks
 from align_echo.wrappers.scienceworld.pool import pool
-from align_echo.wrappers.scienceworld.tasks import VARIATIONS, Task, read_task, variations
+from align_echo.wrappers.scienceworld.tasks import VARIATIONS, LabTask, read_task, variations
 from tests.wrappers.scienceworld.conftest import needs_engine
 
 
@@ -42,9 +42,9 @@ def test_splits_that_must_not_share_a_task_share_none():
 
 
 def test_an_id_names_its_simplifications():
-    assert read_task("boil/easy/21", "test") == Task("boil", "easy", 21)
-    assert read_task("boil/none/21", "test") == Task("boil", "", 21)
-    assert read_task("boil/teleportAction+openDoors/21", "test") == Task("boil", "teleportAction,openDoors", 21)
+    assert read_task("boil/easy/21", "test") == LabTask("boil", "easy", 21)
+    assert read_task("boil/none/21", "test") == LabTask("boil", "", 21)
+    assert read_task("boil/teleportAction+openDoors/21", "test") == LabTask("boil", "teleportAction,openDoors", 21)
 
 
 @pytest.mark.parametrize(

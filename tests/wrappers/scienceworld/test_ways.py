@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from align_echo.wrappers.scienceworld import ways
 from align_echo.wrappers.scienceworld.oracle import gold_path
 from align_echo.wrappers.scienceworld.pool import pool
-from align_echo.wrappers.scienceworld.tasks import Task, read_task
+from align_echo.wrappers.scienceworld.tasks import LabTask, read_task
 from align_echo.wrappers.scienceworld.ways import costs_at_most, needed, rests, turns_to_win
 from tests.wrappers.scienceworld.conftest import needs_engine
 
 WAY = ("teleport to kitchen", "pick up pot", "wait", "wait", "teleport to workshop", "focus on pot")
-TOY = Task("toy", "", 0)
+TOY = LabTask("toy", "", 0)
 ANIMAL = "find-animal/easy/0"
 
 
@@ -49,7 +49,7 @@ def test_going_to_a_room_stands_for_teleporting_to_it():
 def scripted(monkeypatch: pytest.MonkeyPatch, goal: str) -> None:
     """A world in which the score is full once the letters of a goal were played in order, small or capital."""
 
-    def turns(task: Task, played: Sequence[str], plan: Sequence[str]) -> int | None:
+    def turns(task: LabTask, played: Sequence[str], plan: Sequence[str]) -> int | None:
         left = list(goal)
         for number, action in enumerate((*played, *plan)):
             if not left:

@@ -14,8 +14,8 @@ from align_echo.errors import EngineError, UsageError
 from align_echo.wrappers.webshop import SPEC, generator, task_ids, training_tasks
 from align_echo.wrappers.webshop.catalogue import Catalogue, open_catalogue
 from align_echo.wrappers.webshop.generator import EmbeddedProducts
-from align_echo.wrappers.webshop.oracle import Oracle
-from align_echo.wrappers.webshop.pages import Page, Shop
+from align_echo.wrappers.webshop.oracle import ShopOracle
+from align_echo.wrappers.webshop.pages import Shop, ShopPage
 
 DIGEST_OF_VERSION_1 = "56a7d1e347fcd5bc25efa050485a3f46ca38f2c8ecb007e765b0ddc0851d3213"
 """Of all products and goals. If it changes, so do tasks behind their ids: then `generator.VERSION` counts up."""
@@ -57,7 +57,7 @@ def test_no_value_stands_in_two_groups_of_a_product(embedded):
 def test_every_embedded_goal_can_be_met_in_full(embedded):
     for split in ("test", "eval", "train"):
         for task in embedded.ids(split):
-            oracle = Oracle(Shop(embedded, embedded.goal(task)), Page())
+            oracle = ShopOracle(Shop(embedded, embedded.goal(task)), ShopPage())
             assert oracle.best_score() == 1.0, task
             assert oracle.distance() in range(3, 9), task
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from align_echo.wrappers.webshop.goals import (
     NO_BOUND,
-    Goal,
     Instruction,
+    ShoppingGoal,
     human_goals,
     in_order,
     price_between,
@@ -75,11 +75,11 @@ def test_a_product_without_options_has_one_synthetic_goal():
 
 
 def test_a_weight_is_the_mean_of_one_over_how_often_each_attribute_is_asked():
-    goals = [Goal(0, "", ("a", "b"), (), 1.0), Goal(0, "", ("a",), (), 1.0)]
+    goals = [ShoppingGoal(0, "", ("a", "b"), (), 1.0), ShoppingGoal(0, "", ("a",), (), 1.0)]
     assert [goal.weight for goal in weighted(goals)] == [pytest.approx((1 / 2 + 1) / 2), 1 / 2]
 
 
 def test_the_order_is_that_of_a_shuffle_with_upstreams_seed():
-    goals = [Goal(number, "", ("a",), (), 1.0) for number in range(10)]
+    goals = [ShoppingGoal(number, "", ("a",), (), 1.0) for number in range(10)]
     assert [goal.row for goal in in_order(goals)] == SHUFFLED
     assert sorted(goal.row for goal in in_order(goals)) == list(range(10))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align_echo.wrappers.webshop.catalogue import Catalogue
-from align_echo.wrappers.webshop.pages import Page, Shop, clickables, parse_action, plain_text, rich_text
+from align_echo.wrappers.webshop.pages import Shop, ShopPage, clickables, parse_action, plain_text, rich_text
 
 TASK = "i need a brass lamp"
 
@@ -23,8 +23,8 @@ def shop(official: Catalogue) -> Shop:
 def visit(shop: Shop):
     """The page after some actions from the first."""
 
-    def go(*actions: str) -> Page:
-        page = Page()
+    def go(*actions: str) -> ShopPage:
+        page = ShopPage()
         for action in actions:
             page = shop.follow(page, action)
         return page
@@ -129,7 +129,7 @@ def test_a_description_may_be_empty(text):
 def test_attributes_are_shown_only_where_asked_for(official, shop, text):
     assert "Attributes" not in text(*LAMP)
     open_ = Shop(official, shop.goal, show_attrs=True)
-    page = Page()
+    page = ShopPage()
     for action in LAMP:
         page = open_.follow(page, action)
     assert "Reviews [SEP] Attributes [SEP] Buy Now" in plain_text(open_.nodes(page))
@@ -186,7 +186,7 @@ def test_prev_from_the_item_page_comes_back_to_the_same_page_of_results(shop, vi
 
 
 def test_back_to_search_forgets_everything(visit):
-    assert visit(*LAMP, "click[xl]", "click[back to search]") == Page()
+    assert visit(*LAMP, "click[xl]", "click[back to search]") == ShopPage()
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_anything_else_leaves_the_very_same_page(shop, visit, action):
 
 
 def test_the_search_button_is_listed_and_does_nothing(shop):
-    first = Page()
+    first = ShopPage()
     assert clickables(shop.nodes(first)) == ("search",)
     assert shop.follow(first, "click[search]") is first
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from align_echo.wrappers.webshop.goals import Goal
+from align_echo.wrappers.webshop.goals import ShoppingGoal
 from align_echo.wrappers.webshop.products import Product
 from align_echo.wrappers.webshop.reward import (
     attribute_hits,
@@ -35,8 +35,8 @@ LAMP = Product(
 TWELVE_NOUNS = "Alpha Bravo Charlie Delta Echo Foxtrot Golf Hotel India Juliet Kilo Lima"
 
 
-def goal(**changes: object) -> Goal:
-    wanted = Goal(0, "i need a lamp", ("easy to clean", "linen shade"), ("dark navy", "large"), 40.0)
+def goal(**changes: object) -> ShoppingGoal:
+    wanted = ShoppingGoal(0, "i need a lamp", ("easy to clean", "linen shade"), ("dark navy", "large"), 40.0)
     return replace(wanted, **changes)  # type: ignore[arg-type]
 
 

@@ -19,9 +19,9 @@ import pytest
 
 from align_echo.cli.main import main
 from align_echo.wrappers.webshop.catalogue import open_catalogue
-from align_echo.wrappers.webshop.oracle import Oracle
+from align_echo.wrappers.webshop.oracle import ShopOracle
 from align_echo.wrappers.webshop.page_view import html
-from align_echo.wrappers.webshop.pages import Page, Shop, plain_text
+from align_echo.wrappers.webshop.pages import Shop, ShopPage, plain_text
 from align_echo.wrappers.webshop.server import make_server
 from tests.wrappers.webshop.tiny_data import item, write_data
 
@@ -51,9 +51,9 @@ def read(opener: OpenerDirector, address: str, **form: str) -> str:
 
 
 def test_a_person_searches_clicks_and_buys(shop, address):
-    me, page = browser(), Page()
+    me, page = browser(), ShopPage()
     assert shop.goal.instruction in unescape(read(me, address))
-    while (action := Oracle(shop, page).expert_action()) is not None:
+    while (action := ShopOracle(shop, page).expert_action()) is not None:
         name, _, argument = action.rstrip("]").partition("[")
         body = read(me, address, **{name: argument})
         page = shop.follow(page, action)
@@ -66,14 +66,14 @@ def test_a_person_searches_clicks_and_buys(shop, address):
 def test_the_page_of_a_person_has_the_texts_of_an_agents_page(shop, address):
     me = browser()
     body = read(me, address, search="speaker")
-    page = shop.follow(Page(), "search[speaker]")
+    page = shop.follow(ShopPage(), "search[speaker]")
     shown = [unescape(text) for text in re.findall(r"<p>(.*?)</p>|\">([^<]*)</button>", body) for text in text if text]
     assert shown == plain_text(shop.nodes(page)).split(" [SEP] ")
 
 
 def test_chosen_options_are_marked(shop):
-    page = Oracle(shop, Page())
-    opened = Page()
+    page = ShopOracle(shop, ShopPage())
+    opened = ShopPage()
     for action in (page.route() or [])[:-1]:
         opened = shop.follow(opened, action)
     assert html(shop, opened).count('aria-pressed="true"') == len(opened.options) > 0
@@ -90,7 +90,7 @@ def test_what_a_catalogue_holds_is_escaped(tmp_path):
     evil = item("B000000001", "<script>alert(1)</script> lamp", full_description="<b>bold</b>")
     catalogue = open_catalogue(write_data(tmp_path, items=[evil]))
     shop = Shop(catalogue, catalogue.goal("goal-0"))
-    body = html(shop, shop.follow(Page(), 'search[lamp "><script>]'))
+    body = html(shop, shop.follow(ShopPage(), 'search[lamp "><script>]'))
     assert "<script>" not in body
     assert "&lt;script&gt;alert(1)" in body
 

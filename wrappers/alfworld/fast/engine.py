@@ -12,7 +12,7 @@ from align_echo.wrappers.alfworld.fast.store import program_of
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class GameState:
     """A state of a game: a snapshot, and what can be seen in it."""
 
     game: Game
@@ -33,7 +33,7 @@ class FastEngine:
     """Plays one game at a time. Not shared between threads, but games are."""
 
     def __init__(self) -> None:
-        self._state: State | None = None
+        self._state: GameState | None = None
 
     def close(self) -> None:
         """Forget the game."""
@@ -42,7 +42,7 @@ class FastEngine:
     def reset(self, game: Game) -> str:
         """Start a game from its initial state; returns the intro. Raises `EngineError` if it cannot be compiled."""
         program = program_of(game)
-        self._state = State(game, program, program.initial)
+        self._state = GameState(game, program, program.initial)
         return program.intro
 
     def step(self, command: str) -> str:
@@ -53,7 +53,7 @@ class FastEngine:
         if operator is None:
             return NOTHING_HAPPENS
         bits = program.apply(operator, now.bits)
-        self._state = State(now.game, program, bits)
+        self._state = GameState(now.game, program, bits)
         return program.answer(operator, bits)
 
     def peek(self, command: str) -> str:
@@ -74,7 +74,7 @@ class FastEngine:
         return self.sight.program.menu(self.sight.bits).commands
 
     @property
-    def sight(self) -> State:
+    def sight(self) -> GameState:
         """The present state. Raises `EngineError` before a reset."""
         if self._state is None:
             raise EngineError("no game is loaded: call reset() first")
@@ -85,10 +85,10 @@ class FastEngine:
         """What every entity is called in text, by its id."""
         return self.sight.program.names
 
-    def snapshot(self) -> State:
+    def snapshot(self) -> GameState:
         """The present state, for `restore` of any fast engine."""
         return self.sight
 
-    def restore(self, snapshot: State) -> None:
+    def restore(self, snapshot: GameState) -> None:
         """Go to a state."""
         self._state = snapshot

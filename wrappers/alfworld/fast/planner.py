@@ -11,7 +11,7 @@ from typing import Any
 
 import fast_downward
 
-from align_echo.wrappers.alfworld.fast.engine import State
+from align_echo.wrappers.alfworld.fast.engine import GameState
 from align_echo.wrappers.alfworld.fast.sas import read_sas
 from align_echo.wrappers.alfworld.translation import translate, translate_for_planning
 
@@ -19,7 +19,7 @@ _LOCK = threading.Lock()
 """The library holds one task at a time."""
 
 
-def plan(state: State) -> list[str] | None:
+def plan(state: GameState) -> list[str] | None:
     """Commands from a state to the goal, None if the search finds none. Takes from seconds to minutes."""
     names = _plan(state.game.domain, state.game.problem, state.bits)
     if names is None:

@@ -17,7 +17,7 @@ from align_echo.align.probe.offered import runtime
 from align_echo.align.probe.offered.emit import BARE_IN_WORDS, form_in_words, reach_in_words, sure_in_words
 from align_echo.align.probe.offered.survey import Survey, often, survey_task
 from align_echo.align.probe.offered.trials import BARE, REACH, SURE, Verdicts, try_bare_names, try_on_fresh
-from align_echo.align.probe.offered.wording import Form, learn_forms, lifted, lifted_sayings, refused_sayings
+from align_echo.align.probe.offered.wording import MiswordedForm, learn_forms, lifted, lifted_sayings, refused_sayings
 from align_echo.types import Evidence, Misalignment, Trajectory
 
 Spec = dict[str, Any]
@@ -252,7 +252,7 @@ def _about_sure(before: Spec | None, spec: Spec, verdicts: Verdicts) -> Iterable
     )
 
 
-def _about_forms(forms: dict[str, Form], verdicts: Verdicts) -> Iterable[Misalignment]:
+def _about_forms(forms: dict[str, MiswordedForm], verdicts: Verdicts) -> Iterable[Misalignment]:
     """Misworded forms whose rewriting did something in other tasks of the agent, and was understood in fresh ones."""
     for form, found in sorted(forms.items()):
         understood = verdicts.of(form)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from align_echo.align.probe.lab import Lab, State
+from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.offered import runtime
 
 NAMES_PER_TEMPLATE = 20
@@ -57,7 +57,7 @@ class Survey:
     tried: Counter[str] = field(default_factory=Counter)
     """By mover: how often it was tried with a known place, and how often (`moves`) it led there."""
 
-    def refused(self, state: State) -> bool:
+    def refused(self, state: LabState) -> bool:
         """Whether the engine's last answer was an uninformative one."""
         return state.observation.strip() in self.uninformative
 
@@ -96,12 +96,12 @@ def often(words: Counter[str]) -> set[str]:
     return {word for word, count in words.items() if count >= MIN_SURROUNDS * words.total()}
 
 
-def names_in(lab: Lab, state: State) -> set[str]:
+def names_in(lab: Lab, state: LabState) -> set[str]:
     """The names that the engine offers in a state, in lower case."""
     return {name.lower() for name in lab.offered(state).names}
 
 
-def view_texts(lab: Lab, state: State, views: Iterable[str]) -> list[str]:
+def view_texts(lab: Lab, state: LabState, views: Iterable[str]) -> list[str]:
     """The texts of read-only actions in a state; kept on the state."""
     return [lab.look(state, view) for view in views]
 
@@ -111,7 +111,7 @@ def plain_views(lab: Lab) -> list[str]:
     return [action for action in lab.env.contract.read_only_actions if "{}" not in action]
 
 
-def survey_task(lab: Lab, survey: Survey, task_id: str, rng: random.Random, *, thorough: bool) -> list[State]:
+def survey_task(lab: Lab, survey: Survey, task_id: str, rng: random.Random, *, thorough: bool) -> list[LabState]:
     """The states found in a task, one a place; what is met on the way joins the survey.
 
     `thorough`: every template is tried at the start, and movers everywhere. Otherwise the known places are visited one
@@ -126,7 +126,7 @@ def survey_task(lab: Lab, survey: Survey, task_id: str, rng: random.Random, *, t
     reached: set[str] = set()
     frontier = [start]
     for _ in range(ROUNDS):
-        following: list[State] = []
+        following: list[LabState] = []
         for state in frontier:
             for after, name in _moves_from(lab, survey, state, reached, rng, every=state is start):
                 reached.add(name)
@@ -140,9 +140,9 @@ def survey_task(lab: Lab, survey: Survey, task_id: str, rng: random.Random, *, t
     return list(found.values())
 
 
-def _tour(lab: Lab, survey: Survey, start: State) -> list[State]:
+def _tour(lab: Lab, survey: Survey, start: LabState) -> list[LabState]:
     """The states after travelling to each known place in turn."""
-    states: list[State] = []
+    states: list[LabState] = []
     here, travel = start, survey.travel()
     for place in sorted(survey.places) if travel else ():
         if runtime.mentions(" ".join(headline(lab, here)), place):
@@ -157,7 +157,7 @@ def _tour(lab: Lab, survey: Survey, start: State) -> list[State]:
     return states
 
 
-def headline(lab: Lab, state: State) -> tuple[str, ...]:
+def headline(lab: Lab, state: LabState) -> tuple[str, ...]:
     """What the views begin with: up to the first mark of punctuation."""
     return tuple(lead(text) for text in view_texts(lab, state, plain_views(lab)))
 
@@ -168,7 +168,7 @@ def lead(text: str) -> str:
     return min((line.split(mark)[0] for mark in ".:,;"), key=len)
 
 
-def learn_names(lab: Lab, survey: Survey, state: State) -> None:
+def learn_names(lab: Lab, survey: Survey, state: LabState) -> None:
     """Add what the engine offers in a state."""
     survey.asked.add(state.task_id)
     for template in lab.offered(state).templates:
@@ -189,8 +189,8 @@ def learn_surroundings(survey: Survey, text: str, names: Iterable[str]) -> None:
 
 
 def _moves_from(
-    lab: Lab, survey: Survey, state: State, reached: set[str], rng: random.Random, *, every: bool
-) -> Iterable[tuple[State, str]]:
+    lab: Lab, survey: Survey, state: LabState, reached: set[str], rng: random.Random, *, every: bool
+) -> Iterable[tuple[LabState, str]]:
     """(state, place) for actions that led to a view which begins otherwise, with the place's name in that beginning.
 
     `every`: each template with a few names; otherwise the movers with all names that led nowhere yet (`reached`).
@@ -219,14 +219,14 @@ def _moves_from(
             yield lab.after(state, action), name
 
 
-def compare_views(lab: Lab, survey: Survey, before: State, after: State) -> list[str]:
+def compare_views(lab: Lab, survey: Survey, before: LabState, after: LabState) -> list[str]:
     """The views that an action changed, counted."""
     changed = [view for view in plain_views(lab) if lab.look(before, view) != lab.look(after, view)]
     survey.views.update(changed)
     return changed
 
 
-def _led_to(lab: Lab, survey: Survey, before: State, after: State, name: str) -> bool:
+def _led_to(lab: Lab, survey: Survey, before: LabState, after: LabState, name: str) -> bool:
     """Whether a view begins with the name now and did not before, and other things than before can be named."""
     led = False
     for view in compare_views(lab, survey, before, after):
@@ -239,7 +239,7 @@ def _led_to(lab: Lab, survey: Survey, before: State, after: State, name: str) ->
     return led
 
 
-def _count_travel(lab: Lab, survey: Survey, states: Sequence[State], rng: random.Random) -> None:
+def _count_travel(lab: Lab, survey: Survey, states: Sequence[LabState], rng: random.Random) -> None:
     """Hold the movers against pairs of places, near and far."""
     for mover in survey.movers():
         for state in rng.sample(states, min(PAIRS_TRIED, len(states))):
@@ -250,7 +250,7 @@ def _count_travel(lab: Lab, survey: Survey, states: Sequence[State], rng: random
                 _count_move(lab, survey, state, after, mover, place)
 
 
-def _count_move(lab: Lab, survey: Survey, before: State, after: State, mover: str, place: str) -> bool:
+def _count_move(lab: Lab, survey: Survey, before: LabState, after: LabState, mover: str, place: str) -> bool:
     """Whether a mover led to a place, counted."""
     led = not after.over and not survey.refused(after) and _led_to(lab, survey, before, after, place)
     survey.tried[mover] += 1

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from align_echo.align.probe.lab import Lab, State
+from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.offered import runtime
 from align_echo.align.probe.offered.survey import Survey, compare_views, names_in, survey_task, view_texts
 from align_echo.align.probe.offered.wording import lifted
@@ -81,7 +81,13 @@ def try_on_fresh(
 
 
 def _try_reach(
-    lab: Lab, survey: Survey, spec: dict[str, Any], first: State, other: State, rng: random.Random, verdicts: Verdicts
+    lab: Lab,
+    survey: Survey,
+    spec: dict[str, Any],
+    first: LabState,
+    other: LabState,
+    rng: random.Random,
+    verdicts: Verdicts,
 ) -> None:
     """See a thing in one place, go to another, say something there that was understood in the first."""
     history = runtime.new_history()
@@ -113,12 +119,12 @@ def _try_reach(
         return
 
 
-def _place_of(lab: Lab, spec: dict[str, Any], state: State) -> str:
+def _place_of(lab: Lab, spec: dict[str, Any], state: LabState) -> str:
     return runtime.place_in(spec, lab.look(state, spec["views"][0]))
 
 
 def _try_form(
-    lab: Lab, survey: Survey, spec: dict[str, Any], form: str, state: State, rng: random.Random, verdicts: Verdicts
+    lab: Lab, survey: Survey, spec: dict[str, Any], form: str, state: LabState, rng: random.Random, verdicts: Verdicts
 ) -> None:
     """Say a form with things at hand (with places, where it is about going); the form itself must be refused."""
     history = runtime.new_history()
@@ -141,7 +147,7 @@ def _try_form(
 
 
 def _try_sure(
-    lab: Lab, survey: Survey, spec: dict[str, Any], state: State, rng: random.Random, verdicts: Verdicts
+    lab: Lab, survey: Survey, spec: dict[str, Any], state: LabState, rng: random.Random, verdicts: Verdicts
 ) -> None:
     """Say templates with names at hand; what was refused once takes not every name, and is not tried again.
 
@@ -169,7 +175,7 @@ def _try_sure(
 
 
 def try_bare_names(
-    lab: Lab, survey: Survey, spec: dict[str, Any], refused: Sequence[tuple[State, str]], verdicts: Verdicts
+    lab: Lab, survey: Survey, spec: dict[str, Any], refused: Sequence[tuple[LabState, str]], verdicts: Verdicts
 ) -> None:
     """Hold the names that were met before against what agents said in tasks where no name was learned."""
     taken: Counter[tuple[str, str]] = Counter()
@@ -191,7 +197,13 @@ def try_bare_names(
 
 
 def _leads_on(
-    lab: Lab, survey: Survey, spec: dict[str, Any], history: dict[str, Any], state: State, form: str, names: list[str]
+    lab: Lab,
+    survey: Survey,
+    spec: dict[str, Any],
+    history: dict[str, Any],
+    state: LabState,
+    form: str,
+    names: list[str],
 ) -> bool:
     """Whether an action is understood with these names, or with ever fewer words of them: as the advice would go on."""
     for _ in range(HINTS):

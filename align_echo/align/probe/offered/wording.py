@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 
-from align_echo.align.probe.lab import Lab, State
+from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.offered import runtime
 from align_echo.align.probe.offered.survey import Survey, compare_views, learn_names, plain_views, view_texts
 from align_echo.types import Evidence, Trajectory
@@ -37,7 +37,7 @@ OTHER_WORD_RATE = 0.9
 class Saying:
     """One refused utterance in the state where it was said."""
 
-    state: State
+    state: LabState
     action: str
     form: str
     names: tuple[str, ...]
@@ -86,7 +86,7 @@ def lifted(names: Iterable[str], action: str, texts: Sequence[str] = ()) -> tupl
     return form + said[start:], tuple(found)
 
 
-def refused_sayings(lab: Lab, survey: Survey, trajectories: Iterable[Trajectory]) -> list[tuple[State, str]]:
+def refused_sayings(lab: Lab, survey: Survey, trajectories: Iterable[Trajectory]) -> list[tuple[LabState, str]]:
     """The agents' refused utterances, each in the state in which it was said; names met on the way join the survey."""
     refused = []
     for trajectory in sorted(trajectories, key=lambda one: one.task_id):
@@ -105,7 +105,7 @@ def refused_sayings(lab: Lab, survey: Survey, trajectories: Iterable[Trajectory]
     return refused
 
 
-def lifted_sayings(lab: Lab, survey: Survey, refused: Iterable[tuple[State, str]]) -> list[Saying]:
+def lifted_sayings(lab: Lab, survey: Survey, refused: Iterable[tuple[LabState, str]]) -> list[Saying]:
     """The refused utterances about places and things at hand, each form a few times a task."""
     found: list[Saying] = []
     taken: Counter[tuple[str, str]] = Counter()
@@ -120,7 +120,7 @@ def lifted_sayings(lab: Lab, survey: Survey, refused: Iterable[tuple[State, str]
     return found
 
 
-def _learn_names_said(lab: Lab, survey: Survey, state: State, action: str) -> None:
+def _learn_names_said(lab: Lab, survey: Survey, state: LabState, action: str) -> None:
     """Names in an utterance that the engine does not offer and yet takes: words of a view that the tester accepts."""
     texts = [text.lower() for text in view_texts(lab, state, plain_views(lab))]
     words = action.lower().split()
@@ -188,14 +188,14 @@ def try_readings(lab: Lab, survey: Survey, saying: Saying, readings: Readings) -
             here = after
 
 
-def told_of(lab: Lab, survey: Survey, state: State, names: Sequence[str]) -> list[list[str]]:
+def told_of(lab: Lab, survey: Survey, state: LabState, names: Sequence[str]) -> list[list[str]]:
     """What each view says of some names: the clauses that mention one, so that changes elsewhere do not count."""
     clauses = [re.split(r"[\n.;]", text.lower()) for text in view_texts(lab, state, survey.looks())]
     return [[one.strip() for one in view if any(runtime.mentions(one, name) for name in names)] for view in clauses]
 
 
 @dataclass(frozen=True)
-class Form:
+class MiswordedForm:
     """A misworded form that was learned: its reading, and what that did in each task, judged by the other tasks."""
 
     reading: str
@@ -203,7 +203,7 @@ class Form:
     example: Saying
 
 
-def learn_forms(lab: Lab, survey: Survey, said: Sequence[Saying], known: Iterable[str]) -> dict[str, Form]:
+def learn_forms(lab: Lab, survey: Survey, said: Sequence[Saying], known: Iterable[str]) -> dict[str, MiswordedForm]:
     """Forms with one clearly best reading. Each task's sayings are a test of what the other tasks' teach."""
     new = [saying for saying in said if saying.form not in survey.templates and saying.form not in set(known)]
     found = {}
@@ -219,7 +219,7 @@ def learn_forms(lab: Lab, survey: Survey, said: Sequence[Saying], known: Iterabl
             if best_reading(summed(by_task[one] for one in by_task if one != task_id), survey.templates) == best
         ]
         tested = summed(agreeing)
-        found[form] = Form(best, _evidence(tested, best), everything.example)
+        found[form] = MiswordedForm(best, _evidence(tested, best), everything.example)
     return found
 
 
