@@ -84,7 +84,7 @@ class ChatAgent(abc.ABC):
             return [self.with_sample(sample).act(view) for sample in samples]
         messages = self.conversation(view)
         drawn = draw(self._model, messages, samples, temperature=self._temperature, max_tokens=self._max_tokens)
-        return [self.understood(one, view) for one in drawn]
+        return [self.understood(reply, view) for reply in drawn]
 
     @abc.abstractmethod
     def read(self, reply: str, view: AgentView) -> str:

@@ -56,8 +56,8 @@ def forms_in(action_format: str) -> tuple[ActionForm, ...]:
 def is_listing(line: str, action_format: str) -> bool:
     """Whether a line only repeats the action format, as no action does."""
     said = " ".join(line.split())
-    listed = [" ".join(one.split()) for one in action_format.splitlines()]
-    pieces = {piece.strip() for one in _lists(action_format) for piece in " ".join(one.split()).split(BAR)}
+    listed = [" ".join(line.split()) for line in action_format.splitlines()]
+    pieces = {piece.strip() for listing in _lists(action_format) for piece in " ".join(listing.split()).split(BAR)}
     whole = said in listed and (BAR in said or said.endswith(":"))
     return whole or (said in pieces and _blank(action_format).search(said) is not None)
 
@@ -86,7 +86,7 @@ def as_offered(action: str, offered: Sequence[str] | None) -> str:
     if not offered or action in offered:
         return action
     said = _loosely(action)
-    alike = {one for one in offered if _loosely(one) == said}
+    alike = {action for action in offered if _loosely(action) == said}
     return alike.pop() if len(alike) == 1 else action
 
 

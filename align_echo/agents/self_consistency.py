@@ -43,7 +43,7 @@ class SelfConsistency(ChatAgent):
         """The action with the most votes; `usage` is that of all samples. Raises `ModelError`."""
         messages = self.conversation(view)
         first = self._sample * self._samples
-        models = [sample_of(self._model, first + one) for one in range(self._samples)]
+        models = [sample_of(self._model, first + sample) for sample in range(self._samples)]
         drawn = [self.ask(messages, view, model=model) for model in models]
         return vote(drawn)
 
@@ -58,8 +58,8 @@ class SelfConsistency(ChatAgent):
 
 def vote(drawn: list[AgentReply]) -> AgentReply:
     """What comes of the samples, at least one."""
-    usage = sum((one.usage for one in drawn), Usage())
-    votes = Counter(one.action for one in drawn if one.action is not None)
+    usage = sum((reply.usage for reply in drawn), Usage())
+    votes = Counter(reply.action for reply in drawn if reply.action is not None)
     if not votes:
         problem = f"none of {len(drawn)} samples holds exactly one action; of the first: {drawn[0].problem}"
         return AgentReply(text=drawn[0].text, action=None, problem=problem, usage=usage)

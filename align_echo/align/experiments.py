@@ -259,7 +259,7 @@ def step_text(step: Step) -> str:
         parts.append(f"(the environment itself answered: {step.raw_observation})")
     if step.interface_error:
         parts.append(f"(the interface failed and was bypassed: {step.interface_error})")
-    parts += [f"(forbidden call refused: {one.action!r}, {one.reason})" for one in step.violations]
+    parts += [f"(forbidden call refused: {violation.action!r}, {violation.reason})" for violation in step.violations]
     return "\n".join(parts)
 
 

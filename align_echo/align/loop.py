@@ -157,7 +157,7 @@ class _Run:
             outcome=outcome,
             tasks=len(tasks),
             failed=len(failed),
-            faults=sum(one.fault is not None for one in trajectories),
+            faults=sum(trajectory.fault is not None for trajectory in trajectories),
             faults_by_source=faults_by_source(trajectories),
             misalignments=len(found),
             resolved=len(self.resolved) - resolved,
@@ -183,7 +183,7 @@ class _Run:
     def _play(self, iteration: int, tasks: Sequence[str]) -> list[Trajectory]:
         """The episodes of an iteration in task order; finished ones are read back."""
         file = self.folder.trajectories(iteration)
-        finished = {one.task_id: one for one in file.read(Trajectory) if one.fault is None}
+        finished = {trajectory.task_id: trajectory for trajectory in file.read(Trajectory) if trajectory.fault is None}
         missing = [task for task in tasks if task not in finished]
         self._say(
             Event(
@@ -212,7 +212,7 @@ class _Run:
             workers=self.workers,
             on_trajectory=ended,
         )
-        by_task = {**finished, **{one.task_id: one for one in played}}
+        by_task = {**finished, **{trajectory.task_id: trajectory for trajectory in played}}
         trajectories = [by_task[task] for task in tasks]
         _stop_if_all_broke(trajectories, iteration)
         for line in tell({self.interface.label: conduct_of(trajectories)}):
@@ -250,12 +250,16 @@ class _Run:
 
     def _keep(self, found: Sequence[Misalignment], *, improved: bool) -> None:
         """Add to what is known: all that was found, and of it what the interface resolves if it is a new one."""
-        claims = {one.claim for one in self.found}
-        self.found += [one for one in found if one.claim not in claims]
+        claims = {misalignment.claim for misalignment in self.found}
+        self.found += [misalignment for misalignment in found if misalignment.claim not in claims]
         if improved:
             unresolved = self.interface.provenance.unresolved
-            done = {one.claim for one in self.resolved}
-            self.resolved += [one for one in found if one.text not in unresolved and one.claim not in done]
+            done = {misalignment.claim for misalignment in self.resolved}
+            self.resolved += [
+                misalignment
+                for misalignment in found
+                if misalignment.text not in unresolved and misalignment.claim not in done
+            ]
 
     def _stamped(self, made: Interface, iteration: int) -> Interface:
         """The interface with what the loop knows about its making; rules and engine steps are the backend's to say."""
@@ -318,7 +322,7 @@ def _part(described: dict[str, str], prefix: str) -> dict[str, str]:
 
 def _stop_if_all_broke(trajectories: Sequence[Trajectory], iteration: int) -> None:
     """A run in which nothing could be played has nothing to learn from: the user has to look."""
-    faults = [one.fault for one in trajectories if one.fault is not None]
+    faults = [trajectory.fault for trajectory in trajectories if trajectory.fault is not None]
     if faults and len(faults) == len(trajectories):
         first = faults[0]
         broke = f"every episode of iteration {iteration} broke; the first: {fault_text(first)}"

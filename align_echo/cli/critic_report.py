@@ -85,21 +85,23 @@ def show_report(report: CriticReport, about: str) -> None:
     table = plain_table("correct | wrong actions, by verdict")
     for head in ("action", "judged correct", "judged wrong", "no verdict"):
         table.add_column(head)
-    for kind, one in report.confusion.items():
-        correct = f"{one.correct_as_correct} | {one.wrong_as_correct}"
-        table.add_row(kind, correct, f"{one.correct_as_wrong} | {one.wrong_as_wrong}", str(one.no_verdict))
+    for kind, confusion in report.confusion.items():
+        correct = f"{confusion.correct_as_correct} | {confusion.wrong_as_correct}"
+        table.add_row(
+            kind, correct, f"{confusion.correct_as_wrong} | {confusion.wrong_as_wrong}", str(confusion.no_verdict)
+        )
     stdout().print(table)
 
 
 def show_trial(trial: Trial) -> None:
     """The report, and step success by rule and number of candidates."""
     show_report(trial.critic, "tasks, every distinct candidate")
-    rules = list(dict.fromkeys(one.rule for one in trial.curve))
+    rules = list(dict.fromkeys(success.rule for success in trial.curve))
     table = plain_table(f"right action taken, % of {trial.states:,} states, by the rule {trial.label_rule!r}")
     for head in ("candidates", *rules):
         table.add_column(head)
-    for n in sorted({one.candidates for one in trial.curve}):
-        by_rule = {one.rule: one.success for one in trial.curve if one.candidates == n}
+    for n in sorted({success.candidates for success in trial.curve}):
+        by_rule = {success.rule: success.success for success in trial.curve if success.candidates == n}
         table.add_row(str(n), *(percent(by_rule[rule]) for rule in rules))
     stdout().print(table)
 

@@ -86,7 +86,7 @@ def _over(rows: Sequence[Labelled]) -> Agreement:
     same: dict[str, list[bool]] = {}
     for row in both:
         same.setdefault(row.task_id, []).append(row.first == row.second)
-    hits, sizes = [sum(one) for one in same.values()], [len(one) for one in same.values()]
+    hits, sizes = [sum(agreement) for agreement in same.values()], [len(agreement) for agreement in same.values()]
     pairs = Counter(f"{row.first or 'none'}/{row.second or 'none'}" for row in rows)
     return Agreement(
         n=len(both),

@@ -100,13 +100,18 @@ class BestOf:
         """The reply taken; `usage` is that of all candidates and verdicts. Raises `ModelError` if a candidate does."""
         start = self._sample * self._candidates
         drawn = self._agent.act_all(view, range(start, start + self._candidates))
-        actions = [one.action for one in drawn]
-        distinct = list(dict.fromkeys(one for one in actions if one is not None))
-        asked = self._pick.needs_judge and (len(distinct) > 1 or any(changed_nothing(view, one) for one in distinct))
+        actions = [candidate.action for candidate in drawn]
+        distinct = list(dict.fromkeys(action for action in actions if action is not None))
+        asked = self._pick.needs_judge and (
+            len(distinct) > 1 or any(changed_nothing(view, action) for action in distinct)
+        )
         judged = dict(zip(distinct, self._judge(view, distinct), strict=True)) if asked else {}
         taken = self._take(view, drawn, judged)
-        choice = Choice(candidates=tuple(_candidate(one, judged) for one in drawn), taken=taken)
-        usage = sum((one.usage for one in drawn), sum((one.usage for one in judged.values()), Usage()))
+        choice = Choice(candidates=tuple(_candidate(candidate, judged) for candidate in drawn), taken=taken)
+        usage = sum(
+            (candidate.usage for candidate in drawn),
+            sum((judged_action.usage for judged_action in judged.values()), Usage()),
+        )
         return drawn[taken].model_copy(update={"usage": usage, "choice": choice})
 
     def _judge(self, view: AgentView, actions: Sequence[str]) -> list[Judged]:
@@ -114,14 +119,14 @@ class BestOf:
         if self._critic is None:
             return Scorer(self._agent.model).score(conversation, actions)
         # Token ids are the agent's model's: another one reads the text.
-        return self._critic.score([one.model_copy(update={"tokens": None}) for one in conversation], actions)
+        return self._critic.score([message.model_copy(update={"tokens": None}) for message in conversation], actions)
 
     def _take(self, view: AgentView, drawn: Sequence[AgentReply], judged: dict[str, Judged]) -> int:
         candidates = CandidateSet(
-            actions=[one.action for one in drawn],
+            actions=[candidate.action for candidate in drawn],
             dice=Dice(f"{self._seed} {view.task_id} {self._sample} {len(view.turns)}"),
             judged=judged,
-            logprobs=[one.tokens.logprobs if one.tokens else None for one in drawn],
+            logprobs=[candidate.tokens.logprobs if candidate.tokens else None for candidate in drawn],
             abstain_below=self._abstain_below,
         )
         return self._pick.take(candidates)

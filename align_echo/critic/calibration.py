@@ -193,15 +193,15 @@ def report(rows: Sequence[LabelledVerdict], temperature: float, *, seed: int = 0
     if not rows:
         raise UsageError("there is no judged action to report on")
     by_task: dict[str, list[bool]] = {}
-    for one in rows:
-        by_task.setdefault(one.task, []).append(one.verdict == one.label)
-    right = sum(one.label == "correct" for one in rows)
+    for row in rows:
+        by_task.setdefault(row.task, []).append(row.verdict == row.label)
+    right = sum(row.label == "correct" for row in rows)
     accuracy = clustered_rate([sum(group) for group in by_task.values()], [len(group) for group in by_task.values()])
-    rated = [(one.task, one.logit, float(one.label == "correct")) for one in rows if one.logit is not None]
+    rated = [(row.task, row.logit, float(row.label == "correct")) for row in rows if row.logit is not None]
     logits_M, labels_M = [logit for _, logit, _ in rated], [label for _, _, label in rated]
     return CriticReport(
         n=len(rows),
-        unreadable=sum(one.verdict is None for one in rows),
+        unreadable=sum(row.verdict is None for row in rows),
         accuracy=accuracy,
         constant_accuracy=100 * max(right, len(rows) - right) / len(rows),
         with_logit=len(rated),
@@ -261,8 +261,8 @@ def area_under_roc(
 def confusion(rows: Sequence[LabelledVerdict]) -> dict[str, Confusion]:
     """Labels against verdicts by type of action, types in alphabetical order."""
     found: dict[str, Confusion] = {}
-    for kind in sorted({one.action_type for one in rows}):
-        pairs = [(one.label, one.verdict) for one in rows if one.action_type == kind]
+    for kind in sorted({row.action_type for row in rows}):
+        pairs = [(row.label, row.verdict) for row in rows if row.action_type == kind]
         found[kind] = Confusion(
             correct_as_correct=pairs.count(("correct", "correct")),
             correct_as_wrong=pairs.count(("correct", "wrong")),

@@ -50,7 +50,7 @@ _SEVERAL = TypeAdapter(tuple[Drawn, ...])
 def write_drawn(ways: Iterable[Drawn], folder: Path) -> None:
     """Put the distinct ones beside a critic's weights, in the order in which they come."""
     distinct = list(dict.fromkeys(ways))
-    write_atomically(folder / FILE, json.dumps([one.model_dump() for one in distinct], indent=2) + "\n")
+    write_atomically(folder / FILE, json.dumps([way.model_dump() for way in distinct], indent=2) + "\n")
 
 
 def read_drawn(folder: Path) -> tuple[Drawn, ...]:

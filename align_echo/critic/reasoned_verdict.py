@@ -71,7 +71,7 @@ def reasoned_verdict_messages(conversation: Sequence[Message], action: str) -> l
 
     As text alone: the replies in it are told to the critic, who did not draw them.
     """
-    told = [Message(role=one.role, content=one.content) for one in conversation]
+    told = [Message(role=message.role, content=message.content) for message in conversation]
     question = render("critic/reasoned_verdict", {"action": one_line(action)})
     return [*told, Message(role="user", content=question)]
 

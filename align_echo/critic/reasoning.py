@@ -68,9 +68,9 @@ def counted(said: Sequence[Judgement]) -> Judged:
     Of several, the logit is log (correct + 1/2) - log (wrong + 1/2), which is finite (Haldane's and Anscombe's). It is
     `broken` if the model was in any of them.
     """
-    usage = sum((one.usage for one in said), Usage())
-    broken = any(one.fault is not None for one in said)
-    verdicts = [one.said.verdict for one in said if one.said is not None]
+    usage = sum((verdict.usage for verdict in said), Usage())
+    broken = any(verdict.fault is not None for verdict in said)
+    verdicts = [verdict.said.verdict for verdict in said if verdict.said is not None]
     if not verdicts:
         return Judged(None, usage=usage, broken=broken)
     correct = verdicts.count("correct")

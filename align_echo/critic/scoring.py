@@ -69,7 +69,7 @@ class Scorer:
     def _judged(self, said: WordChoice | ModelError) -> Judged:
         if isinstance(said, ModelError):
             return Judged(None, broken=not isinstance(said, ContextOverflowError))
-        verdict = next((one for one in VERDICTS if one == said.said), None)
+        verdict = next((verdict for verdict in VERDICTS if verdict == said.said), None)
         found = None if said.logprobs is None else logit(*said.logprobs)
         p_correct = None if found is None else probability(found, self.temperature)
         return Judged(verdict, p_correct, said.usage, found)

@@ -182,7 +182,7 @@ def _likelihood(
     likelihood: dict[int, float] = {}
     for place in _usable(actions):
         tokens = logprobs[place] or ()
-        if actions[place] is not None and not (tokens and all(one <= 0 for one in tokens)):
+        if actions[place] is not None and not (tokens and all(token <= 0 for token in tokens)):
             raise UsageError(f"candidate {place} lacks log-probabilities of at most 0: use a model that gives them")
         likelihood[place] = math.fsum(tokens) / (max(len(tokens), 1) if of == "token" else 1)
     return likelihood

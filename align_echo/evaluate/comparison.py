@@ -149,8 +149,8 @@ def run_variant(
 
     Trajectories come in the order of `episodes`.
     """
-    known = {(one.task_id, one.sample): one for one in finished}
-    missing = [one for one in episodes if (one.task_id, one.sample) not in known]
+    known = {(trajectory.task_id, trajectory.sample): trajectory for trajectory in finished}
+    missing = [episode for episode in episodes if (episode.task_id, episode.sample) not in known]
     played = run_tasks(
         lambda: spec.make(split, interface=interface, data_root=data_root),
         agent,
@@ -161,8 +161,8 @@ def run_variant(
         workers=workers,
         on_trajectory=on_trajectory,
     )
-    known |= {(one.task_id, one.sample): one for one in played}
-    return [known[one.task_id, one.sample] for one in episodes]
+    known |= {(trajectory.task_id, trajectory.sample): trajectory for trajectory in played}
+    return [known[episode.task_id, episode.sample] for episode in episodes]
 
 
 def compare(
@@ -199,7 +199,7 @@ def compare(
         seed=first.seed,
         games=spec.games(data_root),
         refusals="" if refusals is None else refusals.known,
-        tasks=tuple(dict.fromkeys(one.task_id for played in trajectories.values() for one in played)),
+        tasks=tuple(dict.fromkeys(trajectory.task_id for played in trajectories.values() for trajectory in played)),
         variants=results,
         differences=against(BASELINE, [name for name in done if name != BASELINE]),
         over_placebo=against(PLACEBO, [name for name in done if name not in (BASELINE, PLACEBO)]),
@@ -212,7 +212,7 @@ def _flags(
     """Per step, whether it was invalid; never where that is not defined."""
     if refusals is not None:
         return replay_all(spec, refusals.is_invalid, played, data_root=data_root)
-    return [[False] * len(one.steps) for one in played]
+    return [[False] * len(trajectory.steps) for trajectory in played]
 
 
 def _measure(
@@ -231,14 +231,14 @@ def _measure(
         episodes=len(done),
         faults=len(played) - len(done),
         faults_by_source=faults_by_source(played),
-        first_fault=next((fault_text(one.fault) for one in played if one.fault is not None), ""),
+        first_fault=next((fault_text(trajectory.fault) for trajectory in played if trajectory.fault is not None), ""),
         success_rate=success_rate(done),
         mean_score=mean_score(done, seed=seed),
         consecutive_invalid=share_estimate(done, flags, seed=seed) if refusals else None,
         consecutive_invalid_shown=share_estimate(done, shown, seed=seed) if refusals else None,
         unparsed=share_of_replies(done, lambda step: step.action is None, seed=seed),
         cut_off=share_of_replies(done, lambda step: step.cut_off, seed=seed),
-        context_overflows=sum(one.context_overflow for one in done),
+        context_overflows=sum(trajectory.context_overflow for trajectory in done),
         mean_turns=mean_length(done),
         engine_calls=sum(step.engine_calls for step in steps),
         interface_fallbacks=sum(bool(step.interface_error) for step in steps)
@@ -248,7 +248,9 @@ def _measure(
         conduct=conduct_of(done),
         usage=sum((trajectory.usage for trajectory in played), Usage()),
         choices=sum(choices, ChoiceCounts()) if choices else None,
-        success_by_type={kind: success_rate([one for one in done if one.task_type == kind]) for kind in types},
+        success_by_type={
+            kind: success_rate([trajectory for trajectory in done if trajectory.task_type == kind]) for kind in types
+        },
     )
 
 
@@ -290,7 +292,7 @@ def _common(before: Sequence[Trajectory], after: Sequence[Trajectory]) -> list[t
 def _columns(
     side: str, tasks: Sequence[tuple[str, str, str]], trajectories: Sequence[Trajectory], flags: Flags
 ) -> dict[str, Floats]:
-    flags_of = {id(one): steps for one, steps in zip(trajectories, flags, strict=True)}
+    flags_of = {id(trajectory): steps for trajectory, steps in zip(trajectories, flags, strict=True)}
     groups = by_task(trajectories)
     rows = [groups[task] for task in tasks]
     columns = {
@@ -303,5 +305,5 @@ def _columns(
 
 
 def _first_fault(played: Sequence[Trajectory]) -> str:
-    fault = next((one.fault for one in played if one.fault is not None), None)
+    fault = next((trajectory.fault for trajectory in played if trajectory.fault is not None), None)
     return f"the first: {fault_text(fault)}" if fault else "no task was played"

@@ -41,7 +41,11 @@ class EvaluationFolder:
     def finished(self, part: str, episodes: Sequence[Episode]) -> list[Trajectory]:
         """Those of the episodes that ended without a fault; what else the part holds is dropped, to be played again."""
         asked, file = set(episodes), self._file("trajectories", part)
-        kept = [one for one in file.read(Trajectory) if one.fault is None and episode_of(one) in asked]
+        kept = [
+            trajectory
+            for trajectory in file.read(Trajectory)
+            if trajectory.fault is None and episode_of(trajectory) in asked
+        ]
         _keep(file, kept)
         return kept
 
@@ -51,8 +55,10 @@ class EvaluationFolder:
 
     def reviewed(self, part: str, attempts: Sequence[Trajectory]) -> list[Reviewed]:
         """The reviews of these attempts whose model did not break; what else the part holds is dropped."""
-        asked, file = {episode_of(one) for one in attempts}, self._file("reviews", part)
-        kept = [one for one in file.read(Reviewed) if one.review.fault is None and one.attempt in asked]
+        asked, file = {episode_of(attempt) for attempt in attempts}, self._file("reviews", part)
+        kept = [
+            reviewed for reviewed in file.read(Reviewed) if reviewed.review.fault is None and reviewed.attempt in asked
+        ]
         _keep(file, kept)
         return kept
 
@@ -72,7 +78,7 @@ class EvaluationFolder:
 def _keep(file: JsonlFile, records: Sequence[BaseModel]) -> None:
     """Let a file hold these records and no others."""
     if records:
-        write_atomically(file.path, "".join(f"{one.model_dump_json()}\n" for one in records))
+        write_atomically(file.path, "".join(f"{record.model_dump_json()}\n" for record in records))
     else:
         file.path.unlink(missing_ok=True)
 

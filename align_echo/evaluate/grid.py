@@ -128,7 +128,7 @@ def cell_of(
         with_interface=sides[WITH],
         change=_change(comparison.differences) if comparison else None,
         over_placebo=_change(comparison.over_placebo) if comparison else None,
-        usage=sum((one.usage for one in results.values()), Usage()),
+        usage=sum((result.usage for result in results.values()), Usage()),
     )
 
 
@@ -183,17 +183,21 @@ def _known(estimate: Estimate | None) -> Estimate | None:
 def table_of(grid: Grid) -> Table:
     """One row a cell: a line for each of its sides, and one for what the interface changed over each control."""
     table = plain_table(f"Without and with the interface {grid.interface}")
-    controlled = any(one.placebo for one in grid.cells)
+    controlled = any(shown.placebo for shown in grid.cells)
     table.caption, table.caption_justify = f"{CAPTION}\n{CAPTION_PLACEBO}" if controlled else CAPTION, "left"
     for heading in ("environment", "agent", "interface"):
         table.add_column(heading, no_wrap=True)
     for heading in ("n", "score", "success", "consec. invalid", "as shown"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for one in grid.cells:
-        lines = [(name, *_figures(side)) for name, side in one.sides.items()]
-        lines += [("change", *_changes(one.change, one.with_interface))]
-        lines += [("over placebo", *_changes(one.over_placebo, one.with_interface, one.placebo))] if one.placebo else []
-        table.add_row(one.environment, one.agent, *("\n".join(column) for column in zip(*lines, strict=True)))
+    for shown in grid.cells:
+        lines = [(name, *_figures(side)) for name, side in shown.sides.items()]
+        lines += [("change", *_changes(shown.change, shown.with_interface))]
+        lines += (
+            [("over placebo", *_changes(shown.over_placebo, shown.with_interface, shown.placebo))]
+            if shown.placebo
+            else []
+        )
+        table.add_row(shown.environment, shown.agent, *("\n".join(column) for column in zip(*lines, strict=True)))
     return table
 
 

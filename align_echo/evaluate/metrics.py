@@ -31,8 +31,10 @@ def share_of_replies(
 ) -> Estimate:
     """Percent of the agent's replies of which something holds, pooled, with a bootstrap interval over tasks."""
     groups = by_task(scored(trajectories)).values()
-    counts = [float(sum(holds(step) for one in group for step in one.steps)) for group in groups]
-    return _scaled(ratio(counts, [float(sum(len(one.steps) for one in group)) for group in groups], seed=seed), 100)
+    counts = [float(sum(holds(step) for trajectory in group for step in trajectory.steps)) for group in groups]
+    return _scaled(
+        ratio(counts, [float(sum(len(trajectory.steps) for trajectory in group)) for group in groups], seed=seed), 100
+    )
 
 
 # ---------------------------------------------------------------- consecutive invalid actions
@@ -56,8 +58,8 @@ def run_counts(
     """(steps inside runs, all steps) per task, tasks in order of their first trajectory."""
     flags = {id(trajectory): task for trajectory, task in zip(trajectories, invalid, strict=True)}
     groups = by_task(trajectories).values()
-    bad = [float(sum(steps_in_runs(flags[id(one)]) for one in group)) for group in groups]
-    return bad, [float(sum(len(flags[id(one)]) for one in group)) for group in groups]
+    bad = [float(sum(steps_in_runs(flags[id(trajectory)]) for trajectory in group)) for group in groups]
+    return bad, [float(sum(len(flags[id(trajectory)]) for trajectory in group)) for group in groups]
 
 
 def replay_invalid(env: gym.Env[str, str], is_invalid: Callable[[str], bool], trajectory: Trajectory) -> list[bool]:

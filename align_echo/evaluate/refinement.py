@@ -99,12 +99,14 @@ def refine_rounds(
     """
     standing = play(0, [Episode(task, sample) for task in tasks for sample in range(samples)])
     if not scored(standing):
-        fault = next((fault_text(one.fault) for one in standing if one.fault is not None), "no task was played")
+        fault = next(
+            (fault_text(attempt.fault) for attempt in standing if attempt.fault is not None), "no task was played"
+        )
         raise UsageError(f"no first attempt finished without a fault; the first: {fault}")
     best = list(standing)
     results = [_round(0, standing, best, standing, (), seed)]
     for number in range(1, rounds + 1):
-        places = [place for place, one in enumerate(standing) if failed([one])]
+        places = [place for place, attempt in enumerate(standing) if failed([attempt])]
         said: list[Review] = []
         advice = dict.fromkeys(places, "")
         if reviews is not None:
@@ -195,6 +197,6 @@ def _round(
         played=len(played),
         faults=len(played) - len(scored(played)),
         faults_by_source=faults_by_source(played),
-        unread=sum(one.critique is None and one.fault is None for one in said),
-        unanswered=sum(one.fault is not None for one in said),
+        unread=sum(review.critique is None and review.fault is None for review in said),
+        unanswered=sum(review.fault is not None for review in said),
     )

@@ -133,7 +133,7 @@ class _Rounds:
             progress=self._progress,
         )
         self.played += played
-        self.usage = sum((one.usage for one in played), self.usage)
+        self.usage = sum((trajectory.usage for trajectory in played), self.usage)
         return played
 
     def review(
@@ -142,7 +142,7 @@ class _Rounds:
         """The critiques before a round; a sample of the critic's own for each sample of the agent's."""
         part = f"round-{number}"
         known = {one.attempt: one.review for one in self._folder.reviewed(part, attempts)}
-        missing = [one for one in attempts if episode_of(one) not in known]
+        missing = [attempt for attempt in attempts if episode_of(attempt) not in known]
         kind = f"critiques before round {number}"
         self._progress.status(f"{kind}: {len(known)} of {len(attempts)}")
 
@@ -155,6 +155,6 @@ class _Rounds:
             self._progress.status(f"{kind}: {len(known)} of {len(attempts)}")
 
         review_all(ask, missing, workers=self._plan.workers, on_review=came)
-        said = [known[episode_of(one)] for one in attempts]
-        self.critic_usage = sum((one.usage for one in said), self.critic_usage)
+        said = [known[episode_of(attempt)] for attempt in attempts]
+        self.critic_usage = sum((review.usage for review in said), self.critic_usage)
         return said

@@ -66,28 +66,28 @@ def _variants(comparison: Comparison) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     inferred = f"\n{INFERRED}" if comparison.refusals == "inferred" else ""
     table.caption, table.caption_justify = CAPTION + inferred, "left"
-    told = {heading: count for heading, count in TROUBLES.items() if any(count(one) for one in results.values())}
+    told = {heading: count for heading, count in TROUBLES.items() if any(count(result) for result in results.values())}
     for heading in told:
         table.add_column(heading, justify="right", no_wrap=True)
-    for name, one in results.items():
-        score = (cell(one.mean_score, digits=3),) if graded else ()
+    for name, result in results.items():
+        score = (cell(result.mean_score, digits=3),) if graded else ()
         figures: tuple[str, ...] = (
-            cell(one.success_rate),
+            cell(result.success_rate),
             *score,
-            cell(one.consecutive_invalid),
-            cell(one.consecutive_invalid_shown),
-            f"{one.mean_turns:.1f}",
+            cell(result.consecutive_invalid),
+            cell(result.consecutive_invalid_shown),
+            f"{result.mean_turns:.1f}",
         )
-        if not one.conduct.works:
-            figures = (failed_on(one.conduct), *("-" for _ in figures[1:]))
-        table.add_row(NAMES[name], str(one.episodes), *figures, *(f"{count(one):.4g}" for count in told.values()))
+        if not result.conduct.works:
+            figures = (failed_on(result.conduct), *("-" for _ in figures[1:]))
+        table.add_row(NAMES[name], str(result.episodes), *figures, *(f"{count(result):.4g}" for count in told.values()))
     return table
 
 
 def _graded(comparison: Comparison) -> bool:
     """Whether scores say more than how many episodes were won."""
     results = comparison.variants.values()
-    return any(abs(one.success_rate.value / 100 - one.mean_score.value) > 1e-9 for one in results)
+    return any(abs(result.success_rate.value / 100 - result.mean_score.value) > 1e-9 for result in results)
 
 
 def failed_on(conduct: Conduct) -> str:
@@ -101,26 +101,29 @@ def _differences(comparison: Comparison, title: str, differences: Mapping[str, D
     graded = _graded(comparison)
     for heading in ("success, points", *(("score",) if graded else ()), "consec. invalid, points", "cut by %"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for name, one in differences.items():
+    for name, difference in differences.items():
         conduct = comparison.variants[name].conduct
         if conduct.works:
-            score = (cell(one.score, signed=True, digits=3),) if graded else ()
-            figures = cell(one.success_points, signed=True), *score, cell(one.invalid_points, signed=True)
-            table.add_row(NAMES[name], *figures, cell(one.invalid_reduction))
+            score = (cell(difference.score, signed=True, digits=3),) if graded else ()
+            figures = cell(difference.success_points, signed=True), *score, cell(difference.invalid_points, signed=True)
+            table.add_row(NAMES[name], *figures, cell(difference.invalid_reduction))
         else:
             table.add_row(NAMES[name], failed_on(conduct), *(("-",) if graded else ()), "-", "-")
     return table
 
 
 def _types(comparison: Comparison) -> Table:
-    several = any(one.episodes + one.faults > len(comparison.tasks) for one in comparison.variants.values())
+    several = any(variant.episodes + variant.faults > len(comparison.tasks) for variant in comparison.variants.values())
     table = plain_table("Won, by task type" + (": tasks, each the mean of its episodes" if several else ""))
     table.add_column("task type", no_wrap=True)
     for name in comparison.variants:
         table.add_column(NAMES[name], justify="right", no_wrap=True)
-    kinds = sorted({kind for one in comparison.variants.values() for kind in one.success_by_type})
+    kinds = sorted({kind for variant in comparison.variants.values() for kind in variant.success_by_type})
     for kind in kinds:
-        found = [one.success_by_type.get(kind) if one.conduct.works else None for one in comparison.variants.values()]
+        found = [
+            variant.success_by_type.get(kind) if variant.conduct.works else None
+            for variant in comparison.variants.values()
+        ]
         table.add_row(kind, *("-" if one is None else f"{one.value * one.n / 100:.4g}/{one.n}" for one in found))
     return table
 

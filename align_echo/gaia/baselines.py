@@ -44,25 +44,25 @@ def compared(
     """Every baseline by name; `verdicts` are the critic's on the `tested` examples. Empty where nothing is tested."""
     if not tested:
         return {}
-    truth = [one.label(rule) for one in tested]
-    tasks = [one.task_id for one in tested]
+    truth = [example.label(rule) for example in tested]
+    tasks = [example.task_id for example in tested]
     right = [said == label for said, label in zip(verdicts, truth, strict=True)]
     found = {}
     for name, judge in judges(learned, tested, rule).items():
-        guessed = [judge(one) == label for one, label in zip(tested, truth, strict=True)]
+        guessed = [judge(example) == label for example, label in zip(tested, truth, strict=True)]
         found[name] = _compared(right, guessed, tasks, seed)
     return found
 
 
 def judges(learned: Sequence[Example], tested: Sequence[Example], rule: Rule) -> dict[str, Judge]:
     """The baselines by name. The log-probability is one only where the agent's model told it of every action."""
-    known = [(one, label) for one in learned if (label := one.label(rule)) is not None]
+    known = [(example, label) for example in learned if (label := example.label(rule)) is not None]
     count = Counter(label for _, label in known)
-    weighed = [(one, label, 1 / count[label]) for one, label in known]
-    constant = max(VERDICTS, key=Counter(one.label(rule) for one in tested).__getitem__)
+    weighed = [(example, label, 1 / count[label]) for example, label in known]
+    constant = max(VERDICTS, key=Counter(example.label(rule) for example in tested).__getitem__)
     found: dict[str, Judge] = {CONSTANT: lambda one: constant, TABLE: by_table(weighed)}
-    if all(one.logprob is not None for one in (*learned, *tested)):
-        least = threshold([(one.logprob or 0.0, label, weight) for one, label, weight in weighed])
+    if all(example.logprob is not None for example in (*learned, *tested)):
+        least = threshold([(example.logprob or 0.0, label, weight) for example, label, weight in weighed])
         found[LOGPROB] = lambda one: "correct" if (one.logprob or 0.0) >= least else "wrong"
     return found
 
@@ -75,8 +75,8 @@ def without_numbers(action: str) -> str:
 def by_table(weighed: Sequence[tuple[Example, Verdict, float]]) -> Judge:
     """The verdict that weighs more for an action without numbers; "wrong" for one that was not learned from."""
     sums: dict[str, dict[Verdict, float]] = defaultdict(lambda: dict.fromkeys(VERDICTS, 0.0))
-    for one, label, weight in weighed:
-        sums[without_numbers(one.action)][label] += weight
+    for example, label, weight in weighed:
+        sums[without_numbers(example.action)][label] += weight
     table: Mapping[str, Verdict] = {action: max(VERDICTS, key=of.__getitem__) for action, of in sums.items()}
     return lambda one: table.get(without_numbers(one.action), "wrong")
 

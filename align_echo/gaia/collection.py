@@ -87,15 +87,15 @@ def label_all(
     `on_episode` is told the number of each one that is labelled, from 1.
     """
     file = JsonlFile(folder / LABELS)
-    known = {(one.task_id, one.sample): one for one in file.read(LabelledEpisode)}
+    known = {(labelled.task_id, labelled.sample): labelled for labelled in file.read(LabelledEpisode)}
     found: list[LabelledEpisode] = []
     env = make_env()
     try:
-        for number, one in enumerate(scored(played), start=1):
-            labelled = known.get((one.task_id, one.sample))
-            if labelled is None or not labelled.belongs_to(one):
+        for number, trajectory in enumerate(scored(played), start=1):
+            labelled = known.get((trajectory.task_id, trajectory.sample))
+            if labelled is None or not labelled.belongs_to(trajectory):
                 on_episode(number)
-                labelled = label_episode(env, one, rules)
+                labelled = label_episode(env, trajectory, rules)
                 file.append(labelled)
             found.append(labelled)
     finally:
@@ -116,23 +116,25 @@ def finish(
     """Write the examples and the summary. Raises `UsageError` if no episode was played to its end."""
     done = scored(played)
     if not done:
-        fault = next((fault_text(one.fault) for one in played if one.fault is not None), "none was played")
+        fault = next(
+            (fault_text(trajectory.fault) for trajectory in played if trajectory.fault is not None), "none was played"
+        )
         raise UsageError(f"all {len(played)} episodes broke, so there is nothing to learn from; the first: {fault}")
     made = [
         example
-        for one, labels in zip(done, labelled, strict=True)
+        for trajectory, labels in zip(done, labelled, strict=True)
         for example in examples_of(
-            one, labels, conversation, action_format=action_format, weights=weights, number=number
+            trajectory, labels, conversation, action_format=action_format, weights=weights, number=number
         )
     ]
     distinct = deduplicated(made)
     write_examples(distinct, folder / FILE)
-    steps = [step for one in done for step in one.steps]
+    steps = [step for trajectory in done for step in trajectory.steps]
     collected = Collected(
         environment=done[0].environment,
         split=done[0].split,
         agent=done[0].agent,
-        tasks=len({one.task_id for one in done}),
+        tasks=len({trajectory.task_id for trajectory in done}),
         episodes=len(done),
         faults=len(played) - len(done),
         faults_by_source=faults_by_source(played),
@@ -142,13 +144,13 @@ def finish(
         candidates=sum(len(candidates_of(step)) for step in steps),
         unlabelled=sum(
             bool(proposed(step)) and not found
-            for one, labels in zip(done, labelled, strict=True)
-            for step, found in zip(one.steps, labels.turns, strict=True)
+            for trajectory, labels in zip(done, labelled, strict=True)
+            for step, found in zip(trajectory.steps, labels.turns, strict=True)
         ),
         proposed=len(made),
         examples=len(distinct),
-        exploring=sum(one.explores for one in distinct),
-        labels={rule: _shares([one.label(rule) for one in distinct]) for rule in get_args(Rule)},
+        exploring=sum(example.explores for example in distinct),
+        labels={rule: _shares([example.label(rule) for example in distinct]) for rule in get_args(Rule)},
     )
     write_atomically(folder / "summary.json", collected.model_dump_json(indent=2) + "\n")
     return collected
@@ -180,8 +182,8 @@ def read_collection(folder: Path) -> tuple[list[Trajectory], list[LabelledEpisod
         raise MissingDataError(f"{folder} holds no finished collection: run align-echo critic collect --out {folder}")
     played = scored(JsonlFile(folder / "trajectories" / f"{PART}.jsonl").read(Trajectory))
     known = {(one.task_id, one.sample): one for one in JsonlFile(folder / LABELS).read(LabelledEpisode)}
-    pairs = [(one, known.get((one.task_id, one.sample))) for one in played]
-    found = [labels for one, labels in pairs if labels is not None and labels.belongs_to(one)]
+    pairs = [(trajectory, known.get((trajectory.task_id, trajectory.sample))) for trajectory in played]
+    found = [labels for trajectory, labels in pairs if labels is not None and labels.belongs_to(trajectory)]
     if not found or len(found) < len(played):
         raise MissingDataError(f"{folder} lacks labels of episodes: go on with align-echo critic collect --resume")
     return played, found

@@ -93,19 +93,19 @@ class Example(Labels):
     @property
     def conversation(self) -> list[Message]:
         """The messages for a chat model."""
-        return [Message(role=one.role, content=one.content) for one in self.messages]
+        return [Message(role=message.role, content=message.content) for message in self.messages]
 
     @property
     def _state(self) -> list[Any]:
-        return [self.environment, [[one.role, one.content] for one in self.messages]]
+        return [self.environment, [[message.role, message.content] for message in self.messages]]
 
 
 def deduplicated(examples: Iterable[Example]) -> list[Example]:
     """The first of those that are the same action in the same conversation; it was drawn as often as all together."""
     found: dict[str, Example] = {}
-    for one in examples:
-        same = found.get(one.key)
-        found[one.key] = one if same is None else same.model_copy(update={"drawn": same.drawn + one.drawn})
+    for example in examples:
+        same = found.get(example.key)
+        found[example.key] = example if same is None else same.model_copy(update={"drawn": same.drawn + example.drawn})
     return list(found.values())
 
 
@@ -116,9 +116,9 @@ def held_out(examples: Sequence[Example], share: float, *, seed: int = 0) -> tup
     Raises `UsageError` unless 0 <= share < 1.
     """
     check_share(share)
-    tested = {task for task in {one.task_id for one in examples} if is_held_out(task, share, seed=seed)}
-    learned = [one for one in examples if one.task_id not in tested]
-    return learned, [one for one in examples if one.task_id in tested]
+    tested = {task for task in {example.task_id for example in examples} if is_held_out(task, share, seed=seed)}
+    learned = [example for example in examples if example.task_id not in tested]
+    return learned, [example for example in examples if example.task_id in tested]
 
 
 def check_share(share: float) -> None:
@@ -138,12 +138,12 @@ def balanced(examples: Sequence[Example], rule: Rule, *, seed: int = 0) -> list[
 
     What the rule cannot tell is left out. Raises `UsageError` where a class has none.
     """
-    kept = set(balanced_places([one.label(rule) for one in examples], seed=seed))
+    kept = set(balanced_places([example.label(rule) for example in examples], seed=seed))
     if not kept:
-        labels = {one.label(rule) for one in examples}
+        labels = {example.label(rule) for example in examples}
         missing = " and ".join(label for label in VERDICTS if label not in labels)
         raise UsageError(f"no action is {missing} by the rule {rule!r}: collect more, or take another rule")
-    return [one for place, one in enumerate(examples) if place in kept]
+    return [example for place, example in enumerate(examples) if place in kept]
 
 
 def balanced_places(labels: Sequence[Verdict | None], *, seed: int = 0) -> list[int]:
@@ -158,7 +158,7 @@ def even_weights(examples: Sequence[Example], rule: Rule) -> list[float]:
     as it has examples, so that the mean of a state is 1. States without both count nothing, as best-of-N has no choice
     there; nor does what the rule cannot tell.
     """
-    kinds = [(one.state, one.label(rule)) for one in examples]
+    kinds = [(example.state, example.label(rule)) for example in examples]
     counts = Counter(kinds)
     found = []
     for state, label in kinds:
@@ -186,7 +186,9 @@ def write_examples(examples: Sequence[Example], file: Path) -> None:
     if not examples:
         raise UsageError(f"there is no example to write to {file}")
     datasets = _datasets()
-    table = datasets.Dataset.from_list([one.model_dump(mode="json") for one in examples], features=_features(datasets))
+    table = datasets.Dataset.from_list(
+        [example.model_dump(mode="json") for example in examples], features=_features(datasets)
+    )
     file.parent.mkdir(parents=True, exist_ok=True)
     beside = file.with_name(f".{file.name}.partial")
     table.to_parquet(str(beside))

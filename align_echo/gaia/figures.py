@@ -92,7 +92,7 @@ def states_of(
     for trajectory, labels in zip(played, labelled, strict=True):
         for step, actions in zip(trajectory.steps, labels.turns, strict=True):
             said = next(by_turn)
-            known = {one.action: label for one in actions if (label := one.label(rule)) is not None}
+            known = {action.action: label for action in actions if (label := action.label(rule)) is not None}
             none = bool(candidates_of(step)) and not proposed(step)
             if none or (known and len(known) == len(actions)):
                 found.append(JudgedState(trajectory.task_id, candidates_of(step), known, said))
@@ -121,9 +121,14 @@ def curve(states: Sequence[JudgedState], *, temperature: float = 1.0, seed: int 
     """Every rule at every number of candidates that all states have, one after the other."""
     most = min(len(state.candidates) for state in states)
     rules = ["critic", "placebo", "random", "majority"]
-    if all(one.logprob is not None for state in states for one in state.candidates if one.action is not None):
+    if all(
+        candidate.logprob is not None
+        for state in states
+        for candidate in state.candidates
+        if candidate.action is not None
+    ):
         rules.append("logprob")
-        if all(one.logit is not None for state in states for one in state.opinions.values()):
+        if all(opinion.logit is not None for state in states for opinion in state.opinions.values()):
             rules.append("tilted")
     single = right_of(states, "first", 1)
     return [
@@ -138,7 +143,7 @@ def right_of(
 ) -> Flags:
     """Whether in each state [S] the action is right that a rule takes of the first n; for `CEILING`, whether any is."""
     if rule == CEILING:
-        return np.asarray([any(_is_right(state, one) for one in _actions(state, n)) for state in states])
+        return np.asarray([any(_is_right(state, action) for action in _actions(state, n)) for state in states])
     by = RULES.get(rule)
     return np.asarray([_is_right(state, _taken(by, state, n, temperature, seed)) for state in states])
 
@@ -163,12 +168,12 @@ def picked(
 def _taken(rule: SelectionRule, state: JudgedState, n: int, temperature: float, seed: int) -> str | None:
     actions = _actions(state, n)
     dice = Dice(f"{seed} {state.task} {actions}")
-    logprobs = [None if one.logprob is None else [one.logprob] for one in state.candidates[:n]]
+    logprobs = [None if candidate.logprob is None else [candidate.logprob] for candidate in state.candidates[:n]]
     return actions[picked(rule, actions, state.opinions, temperature=temperature, dice=dice, logprobs=logprobs)]
 
 
 def _actions(state: JudgedState, n: int) -> list[str | None]:
-    return [one.action for one in state.candidates[:n]]
+    return [candidate.action for candidate in state.candidates[:n]]
 
 
 def _is_right(state: JudgedState, action: str | None) -> bool:

@@ -61,7 +61,7 @@ def candidates_of(step: Step) -> tuple[Candidate, ...]:
 
 def proposed(step: Step) -> list[str]:
     """The distinct actions of the turn's candidates, in the order drawn."""
-    return list(dict.fromkeys(one.action for one in candidates_of(step) if one.action is not None))
+    return list(dict.fromkeys(candidate.action for candidate in candidates_of(step) if candidate.action is not None))
 
 
 def label_episode(env: gym.Env[str, str], trajectory: Trajectory, rules: Sequence[Rule]) -> LabelledEpisode:
@@ -113,9 +113,9 @@ def examples_of(
     found = []
     for turn, (step, actions) in enumerate(zip(trajectory.steps, labelled.turns, strict=True)):
         chat = conversation(view_before(trajectory, turn, action_format)) if actions else ()
-        said = tuple(Said(role=one.role, content=one.content) for one in chat)
-        for one in actions:
-            drawn = [other for other in candidates_of(step) if other.action == one.action]
+        said = tuple(Said(role=message.role, content=message.content) for message in chat)
+        for action in actions:
+            drawn = [other for other in candidates_of(step) if other.action == action.action]
             found.append(
                 Example(
                     environment=trajectory.environment,
@@ -125,15 +125,15 @@ def examples_of(
                     sample=trajectory.sample,
                     turn=turn,
                     messages=said,
-                    action=one.action,
-                    action_type=action_type(one.action),
+                    action=action.action,
+                    action_type=action_type(action.action),
                     drawn=len(drawn),
                     logprob=drawn[0].logprob,
-                    sent=step.action == one.action,
-                    expert=one.expert,
-                    nearer=one.nearer,
-                    continues=one.continues,
-                    explores=one.explores,
+                    sent=step.action == action.action,
+                    expert=action.expert,
+                    nearer=action.nearer,
+                    continues=action.continues,
+                    explores=action.explores,
                     agent=trajectory.agent,
                     weights=weights,
                     round=number,

@@ -48,11 +48,11 @@ def lessons_of(
     Raises `UsageError` for examples that cannot be learned from, `MissingDataError` for a collection without.
     """
     named = contents(collections)
-    examples = deduplicated(example for one in named.values() for example in read_examples(one))
+    examples = deduplicated(example for folder in named.values() for example in read_examples(folder))
     chosen = rule or rule_for([environment(name) for name in {example.environment for example in examples}])
     learned, tested = divided(examples, share, chosen, seed=seed, balance=balance)
     drawn = [drawn_of(folder) for folder in named.values()]
-    return Lessons(chosen, learned, tested, named, tuple(one for one in drawn if one is not None))
+    return Lessons(chosen, learned, tested, named, tuple(way for way in drawn if way is not None))
 
 
 def contents(collections: Sequence[Path]) -> dict[str, Path]:
@@ -61,8 +61,8 @@ def contents(collections: Sequence[Path]) -> dict[str, Path]:
     Raises `MissingDataError` for one without examples.
     """
     found: dict[str, Path] = {}
-    for one in collections:
-        found.setdefault(hashlib.sha256(examples_file(one).read_bytes()).hexdigest(), one)
+    for folder in collections:
+        found.setdefault(hashlib.sha256(examples_file(folder).read_bytes()).hexdigest(), folder)
     return found
 
 

@@ -102,7 +102,7 @@ def _by_action(said: Sequence[SavedOpinion]) -> dict[str, Opinion]:
 
 def distinct(episodes: Sequence[RatedEpisode]) -> list[RatedEpisode]:
     """Each episode once, in order, however many collections hold it."""
-    return list({one.digest: one for one in reversed(episodes)}.values())[::-1]
+    return list({episode.digest: episode for episode in reversed(episodes)}.values())[::-1]
 
 
 def opinions(
@@ -118,7 +118,7 @@ def opinions(
     are done.
     """
     file = JsonlFile(folder / FILE)
-    known = {one.episode: one for one in file.read(EpisodeOpinions)}
+    known = {record.episode: record for record in file.read(EpisodeOpinions)}
 
     def ask(one: RatedEpisode) -> EpisodeOpinions:
         digest = one.digest
@@ -133,7 +133,7 @@ def opinions(
     said: list[Mapping[str, Opinion]] = []
     try:
         with together():
-            asked = [pool.submit(copy_context().run, ask, one) for one in episodes]
+            asked = [pool.submit(copy_context().run, ask, episode) for episode in episodes]
             for done, one in enumerate(asked, start=1):
                 said += one.result().by_turn
                 on_episode(done)
@@ -148,7 +148,7 @@ def read_opinions(played: Sequence[Trajectory], folder: Path) -> list[Mapping[st
     Raises `MissingDataError` where an episode is not in it.
     """
     known = {one.episode: one for one in JsonlFile(folder / FILE).read(EpisodeOpinions)}
-    found = [known.get(digest_of(one)) for one in played]
+    found = [known.get(digest_of(trajectory)) for trajectory in played]
     if None in found:
         raise MissingDataError(f"{folder} lacks opinions of episodes: go on with align-echo critic evaluate --resume")
     return [turn for one in found if one is not None for turn in one.by_turn]

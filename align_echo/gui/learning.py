@@ -56,7 +56,9 @@ class ScreenExample:
 def screen_examples(folder: Path, proposed: Iterable[Proposed]) -> list[ScreenExample]:
     """The distinct actions of the steps of a dataset, in order."""
     return [
-        ScreenExample(folder, one.step, action, label) for one in proposed for action, label in one.labels.items()
+        ScreenExample(folder, proposal.step, action, label)
+        for proposal in proposed
+        for action, label in proposal.labels.items()
     ]
 
 
@@ -64,7 +66,7 @@ def balanced(examples: Sequence[ScreenExample], *, seed: int = 0) -> list[Screen
     """As many correct as wrong ones, in order; some of the class that has more are left out. Raises `UsageError` where
     a class has none.
     """
-    kept = balanced_places([one.label for one in examples], seed=seed)
+    kept = balanced_places([example.label for example in examples], seed=seed)
     if not kept:
         raise UsageError("the predictions hold no right action, or no wrong one: a critic learns from both")
     return [examples[place] for place in kept]
@@ -90,8 +92,8 @@ def learn_on_screens(
     def parts(step: Sequence[ScreenExample]) -> Iterator[Part]:
         for first in range(0, len(step), settings.at_once):
             part = step[first : first + settings.at_once]
-            batch = encoder.batch([one.sight(encoder) for one in part], learner.device)
-            words = [encoder.words[VERDICTS.index(one.label)] for one in part]
+            batch = encoder.batch([example.sight(encoder) for example in part], learner.device)
+            words = [encoder.words[VERDICTS.index(example.label)] for example in part]
             yield Part(partial(next_logits, batch=batch), words, [1.0] * len(part))
 
     made = [[examples[place] for place in step] for step in steps(len(examples), settings)]
@@ -113,7 +115,7 @@ def verdicts_on(
     """What the model says of each example: its verdict (None: neither word), and the logit."""
     found: list[tuple[Verdict | None, float]] = []
     for first in range(0, len(examples), at_once):
-        sights = [one.sight(encoder) for one in examples[first : first + at_once]]
+        sights = [example.sight(encoder) for example in examples[first : first + at_once]]
         found += read_verdicts(model, encoder, sights, model.device)
     return found
 

@@ -89,10 +89,10 @@ def record(
     env = make_env()
 
     def steps() -> Iterator[Recorded]:
-        for number, one in enumerate(episodes, start=1):
+        for number, episode in enumerate(episodes, start=1):
             on_episode(number)
             try:
-                for step, prediction in _again(env, one, counts):
+                for step, prediction in _again(env, episode, counts):
                     predictions.append(prediction)
                     yield step
             except EngineError as error:
@@ -123,7 +123,7 @@ def _again(
 ) -> Iterator[tuple[Recorded, Prediction]]:
     def look(view: AgentView, step: Step) -> tuple[Recorded | None, Prediction]:
         name = f"{trajectory.task_id}-{trajectory.sample}-{len(view.turns)}"
-        texts = tuple(one.action or "" for one in candidates_of(step))
+        texts = tuple(candidate.action or "" for candidate in candidates_of(step))
         return step_at(env, view, name), Prediction(step=name, candidates=texts, agent=trajectory.agent)
 
     played = 0

@@ -53,7 +53,7 @@ class Proposed:
     @cached_property
     def texts(self) -> tuple[str | None, ...]:
         """The actions as they are written, so that the same action is the same text."""
-        return tuple(None if one is None else write(one) for one in self.actions)
+        return tuple(None if action is None else write(action) for action in self.actions)
 
     @cached_property
     def labels(self) -> dict[str, Verdict]:
@@ -113,7 +113,7 @@ def read_predictions(file: Path, steps: Sequence[GuiStep], *, every: bool = True
     Raises `MissingDataError` if there is none, `UsageError` with file and line for a line that is no prediction, for a
     step that is not among `steps` or comes twice; and, if predictions for `every` step are asked for, for one without.
     """
-    known = {one.id: one for one in steps}
+    known = {step.id: step for step in steps}
     found: dict[str, Proposed] = {}
     for number, one in records(file, Prediction):
         if one.step not in known:
@@ -131,7 +131,7 @@ def read_predictions(file: Path, steps: Sequence[GuiStep], *, every: bool = True
 
 def write_predictions(predictions: Sequence[Prediction], file: Path) -> Path:
     """The file that `read_predictions` reads; it appears whole."""
-    return write_atomically(file, "".join(one.model_dump_json() + "\n" for one in predictions))
+    return write_atomically(file, "".join(prediction.model_dump_json() + "\n" for prediction in predictions))
 
 
 def _parsed(text: str) -> GuiAction | None:
@@ -160,11 +160,11 @@ def screen_trial(
         raise UsageError("a trial needs at least one step and one candidate")
     return ScreenTrial(
         steps=len(proposed),
-        episodes=len({one.step.episode for one in proposed}),
-        candidates=sum(len(one.actions) for one in proposed),
-        unparsed=sum(one.actions.count(None) for one in proposed),
-        right_types=dict(sorted(Counter(right_type(one.step) for one in proposed).items())),
-        first=matched(proposed, [one.actions[0] for one in proposed]),
+        episodes=len({proposal.step.episode for proposal in proposed}),
+        candidates=sum(len(proposal.actions) for proposal in proposed),
+        unparsed=sum(proposal.actions.count(None) for proposal in proposed),
+        right_types=dict(sorted(Counter(right_type(proposal.step) for proposal in proposed).items())),
+        first=matched(proposed, [proposal.actions[0] for proposal in proposed]),
         critic=None if opinions is None else report(verdicts(proposed, opinions), temperature, seed=seed),
         curve=tuple(curve(proposed, opinions, temperature=temperature, most=most, seed=seed)),
     )
@@ -179,17 +179,18 @@ def curve(
     seed: int = 0,
 ) -> list[Taken]:
     """Every rule at every number of candidates that all steps have, up to `most`."""
-    first = [one.actions[0] for one in proposed]
-    fewest = min(len(one.actions) for one in proposed)
-    rules = [one for one in SCREEN_RULES if opinions is not None or one != "critic"]
+    first = [proposal.actions[0] for proposal in proposed]
+    fewest = min(len(proposal.actions) for proposal in proposed)
+    rules = [rule for rule in SCREEN_RULES if opinions is not None or rule != "critic"]
     said = opinions or [{}] * len(proposed)
     found = []
     for n in range(1, min(fewest, most or fewest) + 1):
         for rule in rules:
             places = [
-                _place(rule, one, n, about, temperature, seed) for one, about in zip(proposed, said, strict=True)
+                _place(rule, proposal, n, about, temperature, seed)
+                for proposal, about in zip(proposed, said, strict=True)
             ]
-            taken = [one.actions[place] for one, place in zip(proposed, places, strict=True)]
+            taken = [proposal.actions[place] for proposal, place in zip(proposed, places, strict=True)]
             gain = _gain(proposed, taken, first, seed)
             found.append(Taken(rule=rule, candidates=n, gain=gain, **dict(matched(proposed, taken))))
     return found
@@ -198,16 +199,16 @@ def curve(
 def verdicts(proposed: Sequence[Proposed], opinions: Sequence[Mapping[str, Opinion]]) -> list[LabelledVerdict]:
     """What a critic said of the distinct actions of all steps, and what is true."""
     return [
-        LabelledVerdict(one.step.episode, action_type(parse(text)), label, said[text].verdict, said[text].logit)
-        for one, said in zip(proposed, opinions, strict=True)
-        for text, label in one.labels.items()
+        LabelledVerdict(proposal.step.episode, action_type(parse(text)), label, said[text].verdict, said[text].logit)
+        for proposal, said in zip(proposed, opinions, strict=True)
+        for text, label in proposal.labels.items()
         if text in said
     ]
 
 
 def matched(proposed: Sequence[Proposed], taken: Sequence[GuiAction | None]) -> Matched:
     """Type, grounding and success of one action a step; None is an action that could not be read, which is wrong."""
-    pairs = [(one.step, action) for one, action in zip(proposed, taken, strict=True)]
+    pairs = [(proposal.step, action) for proposal, action in zip(proposed, taken, strict=True)]
     typed = [action is not None and type_matches(action, step) for step, action in pairs]
     pointed = [place for place, (step, _) in enumerate(pairs) if typed[place] and is_grounded(step)]
     episodes = [step.episode for step, _ in pairs]
@@ -249,10 +250,10 @@ def _gain(
     proposed: Sequence[Proposed], taken: Sequence[GuiAction | None], first: Sequence[GuiAction | None], seed: int
 ) -> Estimate:
     """By how many points success exceeds that of the first candidates."""
-    episodes = [one.step.episode for one in proposed]
+    episodes = [proposal.step.episode for proposal in proposed]
     sums = {}
     for name, actions in (("taken", taken), ("first", first)):
-        right = [_succeeds(action, one.step) for one, action in zip(proposed, actions, strict=True)]
+        right = [_succeeds(action, proposal.step) for proposal, action in zip(proposed, actions, strict=True)]
         true, sizes = _by_episode(right, episodes)
         sums[name], sums["steps"] = np.asarray(true, dtype=float), np.asarray(sizes, dtype=float)
     return bootstrap(sums, lambda of: 100 * (of["taken"] - of["first"]) / of["steps"], seed=seed)

@@ -74,20 +74,20 @@ class ScreenEncoder:
         ahead = (self._around[0], *[self._image] * count, self._around[1])
         return ScreenQuestion(self._chat.opening_after(ahead, question(screen, action)) + self._start, pixels, grid)
 
-    def batch(self, sights: Sequence[ScreenQuestion], device: torch.device) -> dict[str, torch.Tensor]:
+    def batch(self, questions: Sequence[ScreenQuestion], device: torch.device) -> dict[str, torch.Tensor]:
         """B questions as the model's arguments; shorter ones are padded on the left, so that all end alike."""
-        longest = max(len(one.ids) for one in sights)
-        ids_BT = torch.zeros((len(sights), longest), dtype=torch.long)
+        longest = max(len(question.ids) for question in questions)
+        ids_BT = torch.zeros((len(questions), longest), dtype=torch.long)
         mask_BT = torch.zeros_like(ids_BT)
-        for row, one in enumerate(sights):
-            ids_BT[row, longest - len(one.ids) :] = torch.tensor(one.ids)
-            mask_BT[row, longest - len(one.ids) :] = 1
+        for row, asked in enumerate(questions):
+            ids_BT[row, longest - len(asked.ids) :] = torch.tensor(asked.ids)
+            mask_BT[row, longest - len(asked.ids) :] = 1
         made = {
             "input_ids": ids_BT,
             "attention_mask": mask_BT,
             "mm_token_type_ids": ((ids_BT == self._image) & (mask_BT == 1)).int(),
-            "pixel_values": torch.cat([one.pixels for one in sights]),
-            "image_grid_thw": torch.stack([one.grid for one in sights]),
+            "pixel_values": torch.cat([asked.pixels for asked in questions]),
+            "image_grid_thw": torch.stack([asked.grid for asked in questions]),
         }
         return {name: one.to(device) for name, one in made.items()}
 

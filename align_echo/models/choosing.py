@@ -85,7 +85,7 @@ def listed_choice(listed: Sequence[tuple[str, float]], words: Sequence[str]) -> 
     likeliest, _ = max(listed, key=lambda one: one[1])
     chances = [math.exp(logprob) for _, logprob in listed]
     most = max(min(*chances, 1 - math.fsum(chances)), 0.0) if any(totals.values()) else 0.0
-    logprobs = tuple(math.log(min(one or most, 1.0)) if one or most else -math.inf for one in totals.values())
+    logprobs = tuple(math.log(min(total or most, 1.0)) if total or most else -math.inf for total in totals.values())
     return WordChoice(said=_begun_by(likeliest, words), logprobs=logprobs)
 
 

@@ -37,7 +37,7 @@ def is_path(name: str) -> bool:
 
 def folder_of(name: str) -> Path | None:
     """The folder that a local model's name stands for, if there is one on this machine."""
-    path = Path(next((name.removeprefix(one) for one in PREFIXES if name.startswith(one)), name))
+    path = Path(next((name.removeprefix(prefix) for prefix in PREFIXES if name.startswith(prefix)), name))
     return path if not name.startswith(SERVER) and path.is_dir() else None
 
 

@@ -127,9 +127,9 @@ class Body(BaseModel):
         if not positions or not positions[0].top_logprobs:
             return []
         drawn, listed = positions[0], positions[0].top_logprobs
-        if drawn.token not in [one.token for one in listed]:
+        if drawn.token not in [entry.token for entry in listed]:
             listed = [drawn, *listed]
-        return [(one.token, one.logprob) for one in listed] if all(map(_is_logprob, listed)) else []
+        return [(entry.token, entry.logprob) for entry in listed] if all(map(_is_logprob, listed)) else []
 
 
 def read_body(text: str) -> Body:

@@ -59,7 +59,7 @@ class _Dialect:
 
     def without(self, fields: Sequence[str], sent: Mapping[str, Any]) -> _Dialect:
         """The same for a model that refused the first of these that was sent."""
-        field = next((one for one in fields if one in sent), "")
+        field = next((name for name in fields if name in sent), "")
         if field == "max_tokens":
             return replace(self, length_field="max_completion_tokens")
         return replace(self, takes_temperature=False) if field == "temperature" else self
@@ -155,7 +155,7 @@ class OpenAICompatibleModel:
             return self.complete(messages, temperature=temperature, max_tokens=max_tokens)
 
         alone = ask_all([single] * missing, self._most)
-        if count > 1 and temperature > 0 and alone and all(isinstance(one, Completion) for one in alone):
+        if count > 1 and temperature > 0 and alone and all(isinstance(reply, Completion) for reply in alone):
             self._takes_n = False
         return [*drawn, *alone]
 
@@ -210,7 +210,10 @@ class OpenAICompatibleModel:
         """The body of one answer. A model that names its limit otherwise or takes no temperature is asked once more
         for each; what it then answers to is remembered.
         """
-        asked = {"model": self._model, "messages": [{"role": one.role, "content": one.content} for one in messages]}
+        asked = {
+            "model": self._model,
+            "messages": [{"role": message.role, "content": message.content} for message in messages],
+        }
         dialect = self._dialect
         for _ in range(3):
             parameters: dict[str, Any] = {dialect.length_field: max_tokens, **more}
@@ -267,4 +270,4 @@ def _refused_fields(error: openai.APIError) -> list[str]:
     said = said_by(error)
     if not (_REFUSED.search(said) or _REFUSED.search(str(error.code))):
         return []
-    return [str(error.param)] if error.param else [one for one in OPTIONAL if re.search(rf"\b{one}\b", said)]
+    return [str(error.param)] if error.param else [name for name in OPTIONAL if re.search(rf"\b{name}\b", said)]

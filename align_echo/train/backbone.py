@@ -88,7 +88,7 @@ class WholeModels:
 
     def weights(self, role: Role) -> list[nn.Parameter]:
         """All that is trained of it."""
-        return [one for one in self._models[role].parameters() if one.requires_grad]
+        return [parameter for parameter in self._models[role].parameters() if parameter.requires_grad]
 
     def reference(self, role: Role) -> AbstractContextManager[Any]:
         """The frozen copy."""
@@ -140,7 +140,11 @@ class Adapters:
 
     def weights(self, role: Role) -> list[nn.Parameter]:
         """The adapter's."""
-        return [one for name, one in self._model.named_parameters() if f".{role}." in name and one.requires_grad]
+        return [
+            parameter
+            for name, parameter in self._model.named_parameters()
+            if f".{role}." in name and parameter.requires_grad
+        ]
 
     def reference(self, role: Role) -> AbstractContextManager[Any]:
         """The model without adapters."""

@@ -93,7 +93,7 @@ def batches(
     too, unless one row alone is longer. With `pair_cost` rows may share a prefix (`prefixes.divided` says which).
     """
     return [
-        _batch(start, [rows[one] for one in group], [advantages[one] for one in group], [scale[one] for one in group])
+        _batch(start, [rows[row] for row in group], [advantages[row] for row in group], [scale[row] for row in group])
         for role in sorted({row.role for row in rows})
         for start, group in divided(
             {place: row.tokens for place, row in enumerate(rows) if row.role == role},

@@ -41,4 +41,4 @@ def played_before(signals: Path, updates: int) -> int:
 
     Raises `UsageError` for a line that is damaged.
     """
-    return sum(int(one.get("environment_steps", 0)) for one in steps_in(signals) if one["step"] % updates == 0)
+    return sum(int(record.get("environment_steps", 0)) for record in steps_in(signals) if record["step"] % updates == 0)

@@ -85,7 +85,7 @@ def parameters_of(source: str) -> int:
     found = files_of(source, lambda: AutoConfig.from_pretrained(source))
     with torch.device("meta"):
         model = make.from_config(found)
-    return sum(one.numel() for one in model.parameters())
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def _memory(config: TrainConfig, sizes: Mapping[Role, int]) -> dict[str, int]:

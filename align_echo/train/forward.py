@@ -110,5 +110,7 @@ def pair_cost(model: Any) -> float:
     config = decoder.config
     heads: int = config.num_attention_heads
     width = heads * (getattr(config, "head_dim", None) or config.hidden_size // heads)
-    weights = sum(one.numel() for one in decoder.parameters()) - decoder.get_input_embeddings().weight.numel()
+    weights = (
+        sum(parameter.numel() for parameter in decoder.parameters()) - decoder.get_input_embeddings().weight.numel()
+    )
     return float(2 * config.num_hidden_layers * width / weights)

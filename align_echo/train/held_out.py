@@ -40,7 +40,7 @@ class HeldOut:
         played = self.stage.play([Episode(query) for query in self.queries])
         done = scored(played)
         if not done:
-            first = next((one.fault for one in played if one.fault is not None), None)
+            first = next((trajectory.fault for trajectory in played if trajectory.fault is not None), None)
             kind = ERRORS[first.source] if first else EngineError
             raise kind(f"every held-out episode broke; the first: {fault_text(first) if first else 'there are none'}")
         score, success = mean_score(done, seed=self.seed), success_rate(done)

@@ -39,21 +39,21 @@ class ObservedStage:
         with self._timed("play"):
             played = self._stage.play(episodes)
         self.played += played
-        self._sampled += sum(one.usage.completion_tokens for one in played)
+        self._sampled += sum(trajectory.usage.completion_tokens for trajectory in played)
         return played
 
     def review(self, asked: Sequence[ReviewRequest]) -> list[Review]:
         """Counted as "critic"."""
         with self._timed("critic"):
             said = self._stage.review(asked)
-        self._sampled += sum(one.usage.completion_tokens for one in said)
+        self._sampled += sum(review.usage.completion_tokens for review in said)
         return said
 
     def judge(self, asked: Sequence[Proposal]) -> list[Judgement]:
         """Counted as "critic"."""
         with self._timed("critic"):
             judged = self._stage.judge(asked)
-        self._sampled += sum(one.usage.completion_tokens for one in judged)
+        self._sampled += sum(judgement.usage.completion_tokens for judgement in judged)
         return judged
 
     def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:

@@ -26,7 +26,7 @@ class MuonWithAdamW(Optimizer):
             AdamW(rest, lr=adamw_lr, betas=(0.9, 0.95), weight_decay=weight_decay),
         )
         super().__init__([*hidden, *rest], {})
-        self.param_groups = [group for one in self._both for group in one.param_groups]
+        self.param_groups = [group for optimizer in self._both for group in optimizer.param_groups]
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -35,19 +35,19 @@ class MuonWithAdamW(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for one in self._both:
-            one.step()
+        for optimizer in self._both:
+            optimizer.step()
         return loss
 
     def state_dict(self) -> dict[str, Any]:
         """The states of both, in order."""
-        return {"both": [one.state_dict() for one in self._both]}
+        return {"both": [optimizer.state_dict() for optimizer in self._both]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """The inverse of `state_dict`."""
-        for one, state in zip(self._both, state_dict["both"], strict=True):
-            one.load_state_dict(state)
-        self.param_groups = [group for one in self._both for group in one.param_groups]
+        for optimizer, state in zip(self._both, state_dict["both"], strict=True):
+            optimizer.load_state_dict(state)
+        self.param_groups = [group for optimizer in self._both for group in optimizer.param_groups]
 
 
 def split_parameters(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:

@@ -145,7 +145,9 @@ class Run:
             "held_out": self._held_out,
             "games": self._spec.games(None),
             "interface": interface.label if interface else "none",
-            "weights": {role: content_hash(Path(one)) if Path(one).is_dir() else "" for role, one in sources.items()},
+            "weights": {
+                role: content_hash(Path(source)) if Path(source).is_dir() else "" for role, source in sources.items()
+            },
             "prompts": {name: prompt_hash(name) for name in self._prompts()},
             "config": self.config.model_dump(mode="json"),
         }
@@ -237,7 +239,7 @@ class Run:
             queries = queries_at(harvest, self._pool, config.collecting.queries, config.seed)
             found = harvest_with(config.collecting, queries, stage.at_step(harvest), is_invalid)
             if found.refinements:
-                pairs = [[one.before, one.after] for one in found.refinements]
+                pairs = [[refinement.before, refinement.after] for refinement in found.refinements]
                 append(self.folder / "refinements.jsonl", {"step": harvest * config.step.updates, "scores": pairs})
             return found
 

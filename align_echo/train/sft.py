@@ -62,7 +62,7 @@ def encode(demonstration: Demonstration, encoder: ChatEncoder, *, context_weight
     """
     found = encoder.supervised(demonstration.messages)
     weights = np.full(len(found.ids), context_weight, dtype=np.float32)
-    opening = next(place for place, one in enumerate(demonstration.messages) if one.role == "assistant")
+    opening = next(place for place, message in enumerate(demonstration.messages) if message.role == "assistant")
     if demonstration.messages[0].role == "system":
         weights[: len(encoder.opening(demonstration.messages[:1]))] = 0.0
     elif opening == 1:

@@ -55,18 +55,18 @@ def of_play(played: Sequence[Trajectory], is_invalid: Callable[[str], bool] | No
 
     `is_invalid` tells a refusal in the engine's words; None where nothing does.
     """
-    whole = [one for one in played if one.fault is None and one.steps]
-    turns = sum(len(one.steps) for one in whole)
+    whole = [trajectory for trajectory in played if trajectory.fault is None and trajectory.steps]
+    turns = sum(len(trajectory.steps) for trajectory in whole)
     broken = faults_by_source(played).get("agent", 0)
     failed: Signals = {"count/agent_faults": broken} if broken else {}
     if not turns:
         return failed
     found = failed | {
-        "policy/no_action_share": sum(step.action is None for one in whole for step in one.steps) / turns,
-        "policy/turn_limit_share": sum(one.steps[-1].truncated for one in whole) / len(whole),
+        "policy/no_action_share": sum(step.action is None for trajectory in whole for step in trajectory.steps) / turns,
+        "policy/turn_limit_share": sum(trajectory.steps[-1].truncated for trajectory in whole) / len(whole),
     }
     if is_invalid is not None:
-        refused = [met_refusal(one, is_invalid) for one in whole]
+        refused = [met_refusal(trajectory, is_invalid) for trajectory in whole]
         found["policy/invalid_share"] = sum(map(sum, refused)) / turns
         found["policy/invalid_run_share"] = sum(map(steps_in_runs, refused)) / turns
     conduct = conduct_of(whole)
@@ -79,9 +79,9 @@ def gains(refinements: Sequence[RefinedScore]) -> Signals:
     if not refinements:
         return {}
     by_band: dict[str, list[float]] = defaultdict(list)
-    for one in refinements:
-        by_band["all"].append(one.after - one.before)
-        by_band[band(one.before)].append(one.after - one.before)
+    for refinement in refinements:
+        by_band["all"].append(refinement.after - refinement.before)
+        by_band[band(refinement.before)].append(refinement.after - refinement.before)
     return {f"gain/{name}": sum(found) / len(found) for name, found in sorted(by_band.items())}
 
 

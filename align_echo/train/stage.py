@@ -145,7 +145,7 @@ class LocalStage:
         """For each episode, by turn, whether the action was right; nothing is known of one that breaks the engine."""
         env = self.make_env()
         try:
-            return [self._labels(env, one) for one in played]
+            return [self._labels(env, trajectory) for trajectory in played]
         finally:
             env.close()
 
@@ -180,7 +180,7 @@ class LocalStage:
             split=self.split,
             action_format=self.action_format,
         )
-        return [self._lesson(one) for one in played if one.fault is None and one.steps]
+        return [self._lesson(trajectory) for trajectory in played if trajectory.fault is None and trajectory.steps]
 
     def _lesson(self, trajectory: Trajectory) -> Lesson:
         tokens = self._as_own(trajectory)

@@ -145,7 +145,7 @@ class RoleTrainer(Trainer):
         norms = {f"{role}/grad_norm": float(norm) for role, norm in self._norms.items()}
         self._signals = {**kept.signals, **losses.read(), **norms, **times, "trained_tokens": tokens}
         self._watch(step, self._signals)
-        kept.signals = {name: one for name, one in kept.signals.items() if not name.startswith("seconds/")}
+        kept.signals = {name: value for name, value in kept.signals.items() if not name.startswith("seconds/")}
         return total
 
     def _learn(self, kept: _Kept, place: int, batch: Batch, losses: Losses) -> torch.Tensor:
@@ -167,7 +167,9 @@ class RoleTrainer(Trainer):
         """Norms before clipping, by role; roles that share weights have one. Raises `TrainingError` for no number."""
         found = {}
         for role in self._backbone.kept:
-            found[role] = get_total_norm([one.grad for one in self._backbone.weights(role) if one.grad is not None])
+            found[role] = get_total_norm(
+                [weights.grad for weights in self._backbone.weights(role) if weights.grad is not None]
+            )
             if not math.isfinite(float(found[role])):
                 raise TrainingError(f"the gradient of step {self.state.global_step} ({role}) is no number: lower lr")
         return found
@@ -222,7 +224,7 @@ class RoleTrainer(Trainer):
         self, rows: Sequence[Row], advantages: Sequence[float], scale: Sequence[float], learning: Sequence[Role]
     ) -> tuple[list[Row], list[float], list[float]]:
         """Rows of the roles that learn now whose loss has a gradient: without a KL term, those with an advantage."""
-        useful = [bool(one or self._settings.objective.beta) for one in advantages]
+        useful = [bool(advantage or self._settings.objective.beta) for advantage in advantages]
         kept = [place for place, row in enumerate(rows) if useful[place] and row.role in learning]
         return [rows[one] for one in kept], [advantages[one] for one in kept], [scale[one] for one in kept]
 

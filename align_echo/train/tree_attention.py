@@ -82,16 +82,16 @@ def tree_attention(
     _, heads, _, size = query.shape
     shared = key.shape[1]
     found = []
-    for one in tree_blocks:
+    for block in tree_blocks:
         # The heads that share keys are queries of one head: no keys are repeated.
-        asked = query[:, :, one.first : one.end].reshape(1, shared, -1, size)
+        asked = query[:, :, block.first : block.end].reshape(1, shared, -1, size)
         gathered = scaled_dot_product_attention(
             asked,
-            key.index_select(2, one.keys),
-            value.index_select(2, one.keys),
-            attn_mask=one.bias.repeat(heads // shared, 1)[None, None],
+            key.index_select(2, block.keys),
+            value.index_select(2, block.keys),
+            attn_mask=block.bias.repeat(heads // shared, 1)[None, None],
             dropout_p=dropout,
             scale=scaling,
         )
-        found.append(gathered.reshape(heads, one.end - one.first, -1).transpose(0, 1))
+        found.append(gathered.reshape(heads, block.end - block.first, -1).transpose(0, 1))
     return torch.cat(found)[None], None

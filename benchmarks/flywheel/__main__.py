@@ -57,13 +57,13 @@ def main() -> None:
         print(f"\nepisodes, over {baseline}\n\n{markdown(found)}")
     record = {
         "seeds": len(done),
-        "steps": [one.model_dump() for one in steps],
+        "steps": [step.model_dump() for step in steps],
         "compared": [one.model_dump() for one in changes],
         "episodes_over": {baseline: [one.model_dump() for one in found] for baseline, found in episodes.items()},
     }
     write_atomically(out / "summary.json", json.dumps(record, indent=2) + "\n")
     plot(steps, f"{given.env}, pocket model, {len(done)} seeds", out / "curve.svg")
-    best = next(one for one in steps if (one.rule, one.candidates) == (f"round {given.rounds}", CANDIDATES))
+    best = next(step for step in steps if (step.rule, step.candidates) == (f"round {given.rounds}", CANDIDATES))
     single = best.value - best.gain
     last = {"name": f"flywheel, {given.env}", "value": best.value, "unit": "share of states, right action taken"}
     print(json.dumps({**last, "baseline": single, "ratio": best.value / single if single else None, "n": best.n}))

@@ -108,14 +108,14 @@ def gains(arm: str, half: str, steps: Sequence[Pairs]) -> list[Gain]:
 
 
 def _gain(arm: str, half: str, name: str, steps: Sequence[Pairs]) -> Gain:
-    changes = [[after - before for before, after in one if name in ("all", band(before))] for one in steps]
+    changes = [[after - before for before, after in step if name in ("all", band(before))] for step in steps]
     found = ratio([sum(one) for one in changes], [len(one) for one in changes])
     return Gain(arm=arm, half=half, before=name, gain=found.value, ci95=found.ci95, n=sum(map(len, changes)))
 
 
 def spread(arm: str, half: str, steps: Sequence[Pairs]) -> Spread:
     """Where the scores of a half went."""
-    pairs = [pair for one in steps for pair in one]
+    pairs = [pair for step in steps for pair in step]
     shares: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for before, after in pairs:
         shares[band(before)][band(after)] += 1 / len(pairs)

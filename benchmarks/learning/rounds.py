@@ -149,8 +149,10 @@ def main() -> None:
     finish(todo, processes=given.processes, say=lambda line: print(line, file=sys.stderr, flush=True))
     results = standings(todo, given.rounds)
     show(results)
-    write_atomically(given.out / "summary.json", json.dumps([one.model_dump() for one in results], indent=2) + "\n")
-    ends = {(one.policy, one.critic): one for one in results if one.round == given.rounds}
+    write_atomically(
+        given.out / "summary.json", json.dumps([result.model_dump() for result in results], indent=2) + "\n"
+    )
+    ends = {(result.policy, result.critic): result for result in results if result.round == given.rounds}
     own, without = ends["icrl", "self"], ends["icrl", NONE]
     last = {"name": f"{given.rounds} rounds, icrl's policy", "value": own.success, "unit": "share of tasks won"}
     print(json.dumps({**last, "baseline": without.success, "ratio": own.success / without.success, "n": own.n}))

@@ -84,7 +84,7 @@ def by_page(said: dict[int, list[LabelledVerdict]], pages: Sequence[str]) -> dic
     """The critics' figures, of all pages together first."""
 
     def of(page: str) -> Seen:
-        return seen({seed: [one for one in rows if page_of(one.task) == page] for seed, rows in said.items()})
+        return seen({seed: [row for row in rows if page_of(row.task) == page] for seed, rows in said.items()})
 
     return {ALL: seen(said)} | {page: of(page) for page in pages}
 
@@ -101,7 +101,7 @@ def main() -> None:
     seen_of = {name: by_page(said, asked.pages) for name, said in judged(scorers, tested, share_of).items()}
     episodes = played(scorers, asked)
     won_of = {ALL: won(episodes)} | {
-        page: won([one for one in episodes if page_of(one.task) == page]) for page in asked.pages
+        page: won([episode for episode in episodes if page_of(episode.task) == page]) for page in asked.pages
     }
     print(table(seen_of[ALONE], seen_of[TOLD], seen_of[EVENED], won_of))
     whole = won_of[ALL]

@@ -140,6 +140,6 @@ def verdicts(scorer: VisionScorer, examples: Sequence[ScreenExample]) -> list[La
 
 def shares(examples: Sequence[ScreenExample]) -> dict[str, float]:
     """By page, the share of the actions that is right, as if one more were right and one more wrong."""
-    right = Counter(page_of(one) for one in examples if one.label == "correct")
-    every = Counter(page_of(one) for one in examples)
+    right = Counter(page_of(example) for example in examples if example.label == "correct")
+    every = Counter(page_of(example) for example in examples)
     return {page: (right[page] + 1) / (every[page] + 2) for page in every}

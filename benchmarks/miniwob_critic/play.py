@@ -99,8 +99,8 @@ def play(
 def success(episodes: Iterable[Played], *, at_once: bool) -> Estimate:
     """Percent of the episodes that were won, at all or in as many actions as the expert takes; tasks are clusters."""
     by_task: dict[str, list[bool]] = {}
-    for one in episodes:
-        by_task.setdefault(one.task, []).append(one.at_once if at_once else one.won_after is not None)
+    for episode in episodes:
+        by_task.setdefault(episode.task, []).append(episode.at_once if at_once else episode.won_after is not None)
     return clustered_rate([sum(group) for group in by_task.values()], [len(group) for group in by_task.values()])
 
 

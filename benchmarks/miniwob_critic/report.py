@@ -88,26 +88,26 @@ def at_shares(
 ) -> list[LabelledVerdict]:
     """The verdicts of a critic that is told how often the actions of each page are right."""
     told = []
-    for one in rows:
-        if one.logit is None:
-            raise UsageError(f"no logit for an action of {one.task}")
-        logit = float(at_share([one.logit / temperature], share_of[page_of(one.task)])[0])
-        told.append(replace(one, verdict="correct" if logit > 0 else "wrong", logit=logit))
+    for row in rows:
+        if row.logit is None:
+            raise UsageError(f"no logit for an action of {row.task}")
+        logit = float(at_share([row.logit / temperature], share_of[page_of(row.task)])[0])
+        told.append(replace(row, verdict="correct" if logit > 0 else "wrong", logit=logit))
     return told
 
 
 def constant(rows: Sequence[LabelledVerdict], group: Callable[[LabelledVerdict], Hashable]) -> list[bool]:
     """Where the answer is right that is the same for all actions of a group, the better one, chosen on these rows."""
-    counts = Counter((group(one), one.label) for one in rows)
+    counts = Counter((group(row), row.label) for row in rows)
     answers = {name: max(VERDICTS, key=lambda label: counts[name, label]) for name, _ in counts}
-    return [answers[group(one)] == one.label for one in rows]
+    return [answers[group(row)] == row.label for row in rows]
 
 
 def _area(rows: Sequence[LabelledVerdict]) -> float | None:
     found = area_under_roc(
-        [one.logit or 0.0 for one in rows],
-        [float(one.label == "correct") for one in rows],
-        [one.task for one in rows],
+        [row.logit or 0.0 for row in rows],
+        [float(row.label == "correct") for row in rows],
+        [row.task for row in rows],
         resamples=1,
     )
     return None if found is None else found.value
@@ -115,7 +115,7 @@ def _area(rows: Sequence[LabelledVerdict]) -> float | None:
 
 def won(played: Sequence[Played]) -> Won:
     """The arms on the same tasks and seeds."""
-    arms = {arm: [one for one in played if one.arm == arm] for arm in (NOVICE, CRITIC, PASS)}
+    arms = {arm: [trajectory for trajectory in played if trajectory.arm == arm] for arm in (NOVICE, CRITIC, PASS)}
     return Won(
         episodes=len(arms[NOVICE]),
         at_once={arm: success(some, at_once=True) for arm, some in arms.items()},

@@ -56,9 +56,11 @@ class Ours:
             workers=self._setting.batch,
         )
         spent = watch.read()
-        assert not any(one.fault or one.context_overflow for one in played), "an episode did not end by itself"
-        tokens = sum(one.usage.completion_tokens for one in played)
-        return Played(*spent, tokens, len(played), sum(len(one.steps) for one in played))
+        assert not any(trajectory.fault or trajectory.context_overflow for trajectory in played), (
+            "an episode did not end by itself"
+        )
+        tokens = sum(trajectory.usage.completion_tokens for trajectory in played)
+        return Played(*spent, tokens, len(played), sum(len(trajectory.steps) for trajectory in played))
 
 
 @dataclass

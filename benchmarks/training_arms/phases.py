@@ -51,10 +51,12 @@ class WatchedStage(LocalStage):
     def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
         with self.watch.phase(PLAY):
             played = super().play(episodes)
-        assert not any(one.fault or one.context_overflow for one in played), "an episode did not end by itself"
+        assert not any(trajectory.fault or trajectory.context_overflow for trajectory in played), (
+            "an episode did not end by itself"
+        )
         self.counts["episodes"] += len(played)
-        self.counts["turns"] += sum(len(one.steps) for one in played)
-        self.counts["sampled"] += sum(one.usage.completion_tokens for one in played)
+        self.counts["turns"] += sum(len(trajectory.steps) for trajectory in played)
+        self.counts["sampled"] += sum(trajectory.usage.completion_tokens for trajectory in played)
         return played
 
     def review(self, asked: Sequence[ReviewRequest]) -> list[Review]:

@@ -161,7 +161,7 @@ def write(action: GuiAction) -> str:
             arguments = [answer] if answer else []
         case _:
             arguments = []
-    return f"{action_type(action)}({', '.join(json.dumps(one, ensure_ascii=False) for one in arguments)})"
+    return f"{action_type(action)}({', '.join(json.dumps(argument, ensure_ascii=False) for argument in arguments)})"
 
 
 def _arguments(text: str) -> list[int | str]:
@@ -169,9 +169,9 @@ def _arguments(text: str) -> list[int | str]:
         found = json.loads(f"[{text}]")
     except (ValueError, RecursionError):
         found = [None]
-    if any(type(one) not in (int, str) for one in found):
+    if any(type(match) not in (int, str) for match in found):
         raise ReplyFormatError(f"arguments are whole numbers and double-quoted strings, not {text.strip()[:80]!r}")
-    if any(isinstance(one, str) and _SURROGATE.search(one) for one in found):
+    if any(isinstance(match, str) and _SURROGATE.search(match) for match in found):
         raise ReplyFormatError(f"half a character is no text: {text.strip()[:80]!r}")
     return cast("list[int | str]", found)
 

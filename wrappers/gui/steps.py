@@ -37,7 +37,7 @@ Record = TypeVar("Record", bound=BaseModel)
 
 
 def _file_name(name: str) -> str:
-    if name in (".", "..") or any(one in name for one in "/\\\0") or not name.endswith(".png"):
+    if name in (".", "..") or any(character in name for character in "/\\\0") or not name.endswith(".png"):
         raise ValueError(f"{name[:60]!r} is not the name of a .png file in {SCREENS}/")
     return name
 
@@ -135,7 +135,7 @@ def content_of(folder: Path, steps: Iterable[GuiStep]) -> dict[str, str]:
     """What tells a folder from another that is named alike: the SHA-256 of its file of steps, and one over all
     screenshots.
     """
-    names = dict.fromkeys(one.screenshot for one in steps)
+    names = dict.fromkeys(step.screenshot for step in steps)
     pictures = "".join(_digest(folder / SCREENS / name) for name in names)
     return {"steps": _digest(folder / STEPS), "screens": hashlib.sha256(pictures.encode()).hexdigest()}
 
@@ -164,7 +164,7 @@ def write_steps(steps: Iterable[Recorded], folder: Path) -> list[GuiStep]:
     (beside / SCREENS).mkdir(parents=True)
     try:
         written = list(_written(steps, beside / SCREENS))
-        lines = "".join(one.model_dump_json() + "\n" for one in written)
+        lines = "".join(record.model_dump_json() + "\n" for record in written)
         (beside / STEPS).write_text(lines, encoding="utf-8")
         read_steps(beside)
         beside.replace(folder)
@@ -190,28 +190,28 @@ def records(file: Path, kind: type[Record]) -> Iterator[tuple[int, Record]]:
 
 def _written(steps: Iterable[Recorded], screens: Path) -> Iterator[GuiStep]:
     names: dict[str, str] = {}
-    for one in steps:
-        image = one.screenshot.convert("RGB")
+    for step in steps:
+        image = step.screenshot.convert("RGB")
         content = hashlib.sha256(f"{image.size} ".encode() + image.tobytes()).hexdigest()
         name = names.setdefault(content, f"{len(names):06d}.png")
         if not (screens / name).exists():
             image.save(screens / name)
         try:
             yield GuiStep(
-                id=one.id,
-                episode=one.episode,
-                number=one.number,
-                instruction=one.instruction,
-                step_instruction=one.step_instruction,
-                history=one.history,
+                id=step.id,
+                episode=step.episode,
+                number=step.number,
+                instruction=step.instruction,
+                step_instruction=step.step_instruction,
+                history=step.history,
                 screenshot=name,
                 width=image.width,
                 height=image.height,
-                action=None if one.action is None else write(one.action),
-                box=one.box,
+                action=None if step.action is None else write(step.action),
+                box=step.box,
             )
         except ValidationError as error:
-            raise UsageError(f"the step {one.id!r} cannot be written: {error.errors()[0]['msg']}") from error
+            raise UsageError(f"the step {step.id!r} cannot be written: {error.errors()[0]['msg']}") from error
 
 
 def _digest(file: Path) -> str:

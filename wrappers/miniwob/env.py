@@ -186,7 +186,7 @@ def what_is_wrong(action: GuiAction) -> str:
             return "there is nothing to go back to here"
         case Type(text) if len(text) > LONGEST_TYPED:
             return f"type takes at most {LONGEST_TYPED} characters at once"
-        case Type(text) if not all(one.isprintable() or one in CONTROL for one in text):
+        case Type(text) if not all(line.isprintable() or line in CONTROL for line in text):
             return "type takes printable characters, \\n, \\t and \\b"
         case Click(point) | LongPress(point) | Scroll(point):
             points = [point]

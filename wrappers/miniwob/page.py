@@ -128,15 +128,15 @@ class Page:
         told = self._browser.run_until_told(_AFTER, milliseconds)
         elements = tuple(
             Element(
-                kind=one["kind"],
-                text=one["text"],
-                name=one["name"],
-                color=one["color"],
-                states=tuple(one["states"]),
-                center=Point(*one["center"]),
-                size=(one["size"][0], one["size"][1]),
+                kind=element["kind"],
+                text=element["text"],
+                name=element["name"],
+                color=element["color"],
+                states=tuple(element["states"]),
+                center=Point(*element["center"]),
+                size=(element["size"][0], element["size"][1]),
             )
-            for one in told["elements"]
+            for element in told["elements"]
         )
         return Look(elements, bool(told["done"]), float(told["reward"]))
 

@@ -61,7 +61,7 @@ def line(element: Element) -> str:
 
 def plain(text: str) -> str:
     """A text in the characters of observations; others as JSON escapes them, which an action can say."""
-    return "".join(one if one in _PRINTABLE else json.dumps(one)[1:-1] for one in text)
+    return "".join(line if line in _PRINTABLE else json.dumps(line)[1:-1] for line in text)
 
 
 def _cut(text: str, longest: int) -> str:

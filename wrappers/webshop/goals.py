@@ -76,7 +76,8 @@ def weighted(goals: Sequence[ShoppingGoal]) -> list[ShoppingGoal]:
     """Synthetic goals with their weights: the mean of 1 / how many goals ask for an attribute."""
     asked = Counter(attribute for goal in goals for attribute in goal.attributes)
     return [
-        replace(goal, weight=sum(1 / asked[one] for one in goal.attributes) / len(goal.attributes)) for goal in goals
+        replace(goal, weight=sum(1 / asked[attribute] for attribute in goal.attributes) / len(goal.attributes))
+        for goal in goals
     ]
 
 

@@ -68,7 +68,7 @@ class OfficialFiles:
                     continue
                 seen.add(asin)
                 entry = listed.get(asin, {})
-                human = tuple(_human(one) for one in written.get(asin, ()))
+                human = tuple(_human(instruction) for instruction in written.get(asin, ()))
                 yield _product(record, entry), human, _synthetic(entry)
             except (KeyError, TypeError, AttributeError, ValueError) as error:
                 name = record.get("asin", "a product") if isinstance(record, dict) else "a product"
@@ -137,7 +137,7 @@ def _product(record: dict[str, Any], entry: dict[str, Any]) -> Product:
 
 def _options(groups: dict[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple(
-        (name.lower(), tuple(str(one["value"]).strip().replace("/", " | ").lower() for one in values))
+        (name.lower(), tuple(str(value["value"]).strip().replace("/", " | ").lower() for value in values))
         for name, values in groups.items()
         if values is not None
     )

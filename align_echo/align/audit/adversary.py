@@ -38,7 +38,7 @@ class Adversary:
         """Learn forms and names from what is allowed or offered now, and from a text."""
         offered = env.offered()
         if offered is not None:
-            self.templates.update(one for one in offered.templates if "{" in one)
+            self.templates.update(template for template in offered.templates if "{" in template)
             shown = {name for name in offered.names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text.lower())}
             self.names |= shown
         self.allowed = sorted(env.state.admissible_actions or ())

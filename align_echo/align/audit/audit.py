@@ -109,7 +109,7 @@ class Auditor:
             return
         action = self._env.oracle().expert_action() if self._rng.random() < self._expert else None
         if action is None and adversary.allowed:
-            names = [one for one in adversary.allowed if skeleton(one)[1]] or adversary.allowed
+            names = [action for action in adversary.allowed if skeleton(action)[1]] or adversary.allowed
             action = self._rng.choice(names)
         self._turn(action or adversary.known()[1] or "look", adversary)
 
@@ -215,7 +215,7 @@ class Auditor:
         of them. Where actions are allowed one by one, a form that none of them has may still be known."""
         told = set(re.findall(r"`([^`]*)`", claim.about))
         offered = self._env.offered()
-        known = {written(one, LETTERS) for one in offered.templates} if offered is not None else set()
+        known = {written(template, LETTERS) for template in offered.templates} if offered is not None else set()
         if claim.kind == "forms":
             return told <= known if known else None
         here = known | {_lettered(action) for action in allowed}
@@ -226,7 +226,7 @@ class Auditor:
         offered = self._env.offered()
         if offered is None or self._env.over or not _mentions("\n".join(self._views()).lower(), name):
             return None
-        forms = [one for one in offered.templates if one.count("{") == 1]
+        forms = [template for template in offered.templates if template.count("{") == 1]
         return any(self._taken(written(form, [name])) for form in forms)
 
     def _taken(self, action: str) -> bool:

@@ -64,8 +64,8 @@ class Analyzer:
             except ModelError as error:
                 names = ", ".join(episode.task_id for episode in episodes)
                 raise type(error)(f"the analysis of {names} broke: {error}") from error
-            told = {one.claim for one in (*known, *found)}
-            found += [one for one in fresh if one.claim not in told]
+            told = {misalignment.claim for misalignment in (*known, *found)}
+            found += [misalignment for misalignment in fresh if misalignment.claim not in told]
         return found
 
     def _analyze(

@@ -110,14 +110,21 @@ class LlmBackend:
     def _samples(self, new: Sequence[Misalignment], interface: Interface) -> str:
         """What is observed, under the present interface, where the first few misalignments were seen."""
         shown = []
-        for task_id in list(dict.fromkeys(one.task_id for one in new))[:SAMPLE_TASKS]:
+        for task_id in list(dict.fromkeys(misalignment.task_id for misalignment in new))[:SAMPLE_TASKS]:
             simulator = self._simulator(interface)
             try:
                 outcomes = [simulator.init_simulator(task_id)]
-                outcomes += [simulator.execute_agent_action(one.action) for one in new if one.task_id == task_id]
+                outcomes += [
+                    simulator.execute_agent_action(misalignment.action)
+                    for misalignment in new
+                    if misalignment.task_id == task_id
+                ]
             finally:
                 simulator.close()
-            lines = [f"> {one.argument}\n{one.text}" if number else one.text for number, one in enumerate(outcomes)]
+            lines = [
+                f"> {outcome.argument}\n{outcome.text}" if number else outcome.text
+                for number, outcome in enumerate(outcomes)
+            ]
             shown.append(clip("\n".join(lines), SAMPLE_CHARACTERS))
         return "\n\n".join(shown)
 
@@ -130,10 +137,10 @@ class LlmBackend:
         try:
             env = self._world.env(candidate)
             try:
-                for one in new[:TRIALS]:
-                    _, info = env.reset(seed=self._seed, options={"task": one.task_id})
+                for misalignment in new[:TRIALS]:
+                    _, info = env.reset(seed=self._seed, options={"task": misalignment.task_id})
                     _refuse_broken("InferRules", str(info.get("interface_error", "")), ())
-                    for action in (one.action, *_expert(base_env(env))):
+                    for action in (misalignment.action, *_expert(base_env(env))):
                         step = take_turn(env, AgentReply(text=action, action=action))
                         error = f"{step.interface_error}. {step_usage(candidate)}" if step.interface_error else ""
                         _refuse_broken(f"WrapStep on {action!r}", error, step.violations)
@@ -155,7 +162,10 @@ def _expert(env: TextEnv) -> tuple[str, ...]:
 
 
 def _refuse_broken(where: str, error: str, violations: Sequence[Violation]) -> None:
-    problems = [f"it called env.step with {one.action!r}, which is refused: {one.reason}" for one in violations]
+    problems = [
+        f"it called env.step with {violation.action!r}, which is refused: {violation.reason}"
+        for violation in violations
+    ]
     problems += [error] if error else []
     if problems:
         raise InterfaceError(f"the code failed in the sandbox at the start of a task, {where}: {'; '.join(problems)}")

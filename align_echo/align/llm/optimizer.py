@@ -170,15 +170,15 @@ def _on_record(
 
     `unresolved` are numbers from 1 of the new ones.
     """
-    open_now = [one for number, one in enumerate(new, start=1) if number in unresolved]
-    done = [one for one in new if one not in open_now]
-    claims = {one.claim for one in new}
+    open_now = [misalignment for number, misalignment in enumerate(new, start=1) if number in unresolved]
+    done = [misalignment for misalignment in new if misalignment not in open_now]
+    claims = {misalignment.claim for misalignment in new}
     before = [rule for rule in previous.provenance.unresolved if " ".join(rule.lower().split()) not in claims]
-    rules = tuple(RuleRecord(text=one.text, evidence=one.evidence) for one in done)
+    rules = tuple(RuleRecord(text=misalignment.text, evidence=misalignment.evidence) for misalignment in done)
     provenance = previous.provenance.model_copy(
         update={
             "rules": (*previous.provenance.rules, *rules),
-            "unresolved": (*before, *(one.text for one in open_now)),
+            "unresolved": (*before, *(misalignment.text for misalignment in open_now)),
             "content_hash": "",
         }
     )

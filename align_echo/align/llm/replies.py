@@ -216,7 +216,7 @@ def _unresolved(text: str, claims: int) -> tuple[int, ...]:
 
 def _tagged_code(text: str) -> str:
     if text.count("<code>") > 1 or text.count("</code>") > 1:
-        written = [one for one in inside(text, "code") if one.strip()]
+        written = [block for block in inside(text, "code") if block.strip()]
         if len(written) != 1 or text.count("<code>") != text.count("</code>"):
             raise ReplyFormatError("<code> must stand there exactly once")
         source = written[0]
@@ -228,8 +228,8 @@ def _tagged_code(text: str) -> str:
 
 
 def _fenced_code(text: str, current: str) -> str:
-    fences = [one for one in _fences(text) if "def InferRules" in one and "def WrapStep" in one]
-    written = {one.strip() for one in fences} - {current.strip()}
+    fences = [fence for fence in _fences(text) if "def InferRules" in fence and "def WrapStep" in fence]
+    written = {fence.strip() for fence in fences} - {current.strip()}
     if len(written) == 1:
         return written.pop()
     if len(written) > 1:
@@ -358,7 +358,7 @@ def _evidence(block: str, outcomes: Sequence[Outcome]) -> Evidence:
         except ReplyFormatError as error:
             problems.append(str(error))
     support, refuted = cited["support"], cited["refuted"]
-    if {one.number for one in support} & {one.number for one in refuted}:
+    if {outcome.number for outcome in support} & {outcome.number for outcome in refuted}:
         problems.append("the same experiment stands in <support> and in <refuted>")
     if problems:
         raise ReplyFormatError("; ".join(problems))
@@ -366,7 +366,7 @@ def _evidence(block: str, outcomes: Sequence[Outcome]) -> Evidence:
     return Evidence(
         support=len(support),
         refuted=len(refuted),
-        tasks=len({one.task_id for one in (*support, *refuted)}),
+        tasks=len({outcome.task_id for outcome in (*support, *refuted)}),
         counterexample=clip(counterexample, 500),
     )
 

@@ -41,12 +41,12 @@ def plain_tags(text: str, tags: tuple[str, ...] = TAGS) -> str:
 def inside(text: str, tag: str) -> list[str]:
     """What stands in each pair of tags and is not the prompt's own example."""
     found = [text[start:end] for start, end in spans(text, tag)]
-    return [one for one in found if " ".join(one.split()) not in _examples(tag)]
+    return [span for span in found if " ".join(span.split()) not in _examples(tag)]
 
 
 def only(text: str, tag: str) -> str:
     """What stands in the only pair of tags. The same answer given twice is one."""
-    answers = {" ".join(one.split()): one for one in inside(text, tag)}
+    answers = {" ".join(part.split()): part for part in inside(text, tag)}
     if len(answers) == 1:
         return answers.popitem()[1]
     if answers:

@@ -40,12 +40,14 @@ def looks_usage(interface: Interface) -> str:
 
 def misalignments_text(misalignments: Sequence[Misalignment]) -> str:
     """A list for a prompt; "none" if it is empty."""
-    return "\n".join(f"- {_misalignment_text(one)}" for one in misalignments) or "none"
+    return "\n".join(f"- {_misalignment_text(misalignment)}" for misalignment in misalignments) or "none"
 
 
 def numbered_text(misalignments: Sequence[Misalignment]) -> str:
     """The same with numbers from 1 to name them by."""
-    return "\n".join(f"{number}. {_misalignment_text(one)}" for number, one in enumerate(misalignments, start=1))
+    return "\n".join(
+        f"{number}. {_misalignment_text(misalignment)}" for number, misalignment in enumerate(misalignments, start=1)
+    )
 
 
 def rules_text(interface: Interface) -> str:

@@ -94,8 +94,8 @@ class ProbeBackend:
             fresh = self._analyze_listed(failed, before, rng)
         else:
             fresh = learner.analyze(self.lab, failed, before, self._fresh, rng, self._say)
-        told = {one.rule for one in known}
-        return [one for one in fresh if one.rule not in told]
+        told = {misalignment.rule for misalignment in known}
+        return [misalignment for misalignment in fresh if misalignment.rule not in told]
 
     def _lists(self, task_id: str) -> bool:
         """Whether the engine lists its admissible actions; False if it offers templates and names instead."""
@@ -170,7 +170,7 @@ class ProbeBackend:
     ) -> tuple[list[Case], list[Utterance]]:
         cases: list[Case] = []
         said: list[Utterance] = []
-        by_task = {task_id: [one for one in failed if one.task_id == task_id] for task_id in tasks}
+        by_task = {task_id: [trajectory for trajectory in failed if trajectory.task_id == task_id] for task_id in tasks}
         for number, task_id in enumerate(tasks, 1):
             taken: Counter[str] = Counter()
             for state, action in failures(self.lab, by_task[task_id], spec["uninformative"]):
@@ -206,7 +206,7 @@ class ProbeBackend:
     def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
         """The interface with the new misalignments resolved."""
         spec = emit.read_spec(interface.source)
-        details = [json.loads(one.detail) for one in new]
+        details = [json.loads(misalignment.detail) for misalignment in new]
         offers = any("offered" in detail for detail in details) or (spec is not None and "travel" in spec)
         for detail in details:
             spec = learner.resolved(spec, detail) if offers else resolved(spec, detail)
@@ -219,7 +219,9 @@ class ProbeBackend:
             agent=old.agent,
             seed=self._seed,
             iterations=old.iterations + 1,
-            training_tasks=tuple(dict.fromkeys((*old.training_tasks, *(one.task_id for one in new), *self._fresh))),
+            training_tasks=tuple(
+                dict.fromkeys((*old.training_tasks, *(misalignment.task_id for misalignment in new), *self._fresh))
+            ),
             rules=records(old.rules, new),
             engine_steps=old.engine_steps + self._steps_since(),
         )

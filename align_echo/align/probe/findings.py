@@ -60,7 +60,7 @@ def about_refusals(
         rule=f'"{" / ".join(spec["uninformative"])}" answers every refused action alike '
         f"({len(spec['templates'])} forms of action are understood)",
         sufficient_feedback="say why the action was refused and what to do first",
-        evidence=Evidence(support=len({one for _, one in refused}), tasks=len({one for one, _ in refused})),
+        evidence=Evidence(support=len({action for _, action in refused}), tasks=len({task for task, _ in refused})),
         detail=json.dumps({"vocabulary": bare}),
     )
 
@@ -143,9 +143,13 @@ def _examples(spec: dict[str, Any], template: str, row: Row, cases: Sequence[Cas
 
 def records(old: Sequence[RuleRecord], new: Sequence[Misalignment]) -> tuple[RuleRecord, ...]:
     """The rules of an interface with their evidence; one that was refuted goes."""
-    gone = {one.rule.removeprefix(WRONG) for one in new if one.kind == "bug-of-current"}
+    gone = {misalignment.rule.removeprefix(WRONG) for misalignment in new if misalignment.kind == "bug-of-current"}
     kept = [record for record in old if record.text not in gone]
     return (
         *kept,
-        *(RuleRecord(text=one.rule, evidence=one.evidence) for one in new if one.kind == "new-logic"),
+        *(
+            RuleRecord(text=misalignment.rule, evidence=misalignment.evidence)
+            for misalignment in new
+            if misalignment.kind == "new-logic"
+        ),
     )

@@ -54,8 +54,8 @@ def _nearness(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> f
 def learn_forms(said: Iterable[Utterance]) -> dict[str, tuple[str, Evidence, Utterance]]:
     """skeleton -> (template, evidence, an example) where one template is clearly the nearest."""
     groups: dict[str, list[Utterance]] = defaultdict(list)
-    for one in said:
-        groups[one.skeleton].append(one)
+    for utterance in said:
+        groups[utterance.skeleton].append(utterance)
     found: dict[str, tuple[str, Evidence, Utterance]] = {}
     for form, group in sorted(groups.items()):
         totals: dict[str, float] = defaultdict(float)
@@ -68,7 +68,7 @@ def learn_forms(said: Iterable[Utterance]) -> dict[str, tuple[str, Evidence, Utt
         if len(ranked) > 1 and ranked[0][1] < MARGIN * ranked[1][1]:
             continue
         best = ranked[0][0]
-        support = sum(one.nearness[best] > 0 for one in group)
-        tasks = len({one.task_id for one in group})
+        support = sum(utterance.nearness[best] > 0 for utterance in group)
+        tasks = len({utterance.task_id for utterance in group})
         found[form] = (best, Evidence(support=support, refuted=len(group) - support, tasks=tasks), group[0])
     return found

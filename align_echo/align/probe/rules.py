@@ -139,7 +139,7 @@ class _Table:
             for chosen, bits in candidates:
                 worth = self._worth(conclusion, bits, chosen, open_cases)
                 literals = [self.literals[index][0] for index in chosen]
-                proved = conclusion != json.dumps("already") or any(one[0] in _EVIDENCE for one in literals)
+                proved = conclusion != json.dumps("already") or any(literal[0] in _EVIDENCE for literal in literals)
                 if (best is None or worth > best[0]) and proved and self._sound(conclusion, bits):
                     best = (worth, {"if": literals, "then": json.loads(conclusion)}, bits)
         return best

@@ -159,7 +159,9 @@ class Vocabulary:
             "movers": self.movers(),
             "now": {template: [] for template in sorted(self.templates)},
             "kinds": self.slots(),
-            "combined": {one: self._combined(one) for one in sorted(self.templates) if "{1}" in one},
+            "combined": {
+                template: self._combined(template) for template in sorted(self.templates) if "{1}" in template
+            },
             "views": list(views),
             "uninformative": sorted(uninformative),
             "forms": {},

@@ -89,14 +89,16 @@ def questions(
 
     Raises `UsageError` where nothing counts.
     """
-    known = [(one, label) for one in examples if (label := one.label(rule)) is not None]
-    short = [(one, label, ids) for one, label in known if len(ids := question_ids(one, encoder)) <= longest]
-    weights = even_weights([one for one, _, _ in short], rule) if balance == "weighed" else [1.0] * len(short)
+    known = [(example, label) for example in examples if (label := example.label(rule)) is not None]
+    short = [(example, label, ids) for example, label in known if len(ids := question_ids(example, encoder)) <= longest]
+    weights = even_weights([example for example, _, _ in short], rule) if balance == "weighed" else [1.0] * len(short)
     if short and not any(weights):
         raise UsageError("no state has right and wrong actions to weigh: collect with more --candidates")
     found = [
-        Question(ids, VERDICTS.index(label), one.task_id, f"{one.task_id} {one.sample} {one.round}", weight)
-        for (one, label, ids), weight in zip(short, weights, strict=True)
+        Question(
+            ids, VERDICTS.index(label), example.task_id, f"{example.task_id} {example.sample} {example.round}", weight
+        )
+        for (example, label, ids), weight in zip(short, weights, strict=True)
         if weight
     ]
     return QuestionSet(found, too_long=len(known) - len(short), one_sided=len(short) - len(found))
@@ -105,8 +107,8 @@ def questions(
 def steps(asked: Sequence[Question], settings: FitSettings) -> list[list[int]]:
     """Which questions each step of an epoch learns from, for all epochs: whole episodes, in an order by the seed."""
     by_episode: dict[str, list[int]] = {}
-    for place, one in enumerate(asked):
-        by_episode.setdefault(one.episode, []).append(place)
+    for place, question in enumerate(asked):
+        by_episode.setdefault(question.episode, []).append(place)
     made: list[list[int]] = []
     for epoch in range(settings.epochs):
         step: list[int] = []
@@ -175,15 +177,15 @@ def learn(
     if not asked:
         raise UsageError("there is no labelled action to learn from")
     model.config.use_cache = False
-    check_trees(model, max((one.ids for one in asked), key=len), model.device)
+    check_trees(model, max((question.ids for question in asked), key=len), model.device)
     learner = learner_of(model, settings)
     words = verdict_tokens(encoder)[1]
 
     def parts(step: Sequence[Question]) -> Iterator[Part]:
-        for one in trees([question.ids for question in step], most_tokens=settings.tokens_per_tree):
-            targets = [words[step[row].target] for row in one.rows]
-            weights = [step[row].weight for row in one.rows]
-            yield Part(partial(tree_logits, one=one, device=learner.device), targets, weights)
+        for tree in trees([question.ids for question in step], most_tokens=settings.tokens_per_tree):
+            targets = [words[step[row].target] for row in tree.rows]
+            weights = [step[row].weight for row in tree.rows]
+            yield Part(partial(tree_logits, one=tree, device=learner.device), targets, weights)
 
     made = [[asked[place] for place in step] for step in steps(asked, settings)]
     trainer = VerdictTrainer(learner, made, parts, settings, folder, callbacks)
@@ -202,10 +204,10 @@ def read_verdicts(
     words = verdict_tokens(encoder)[1]
     found: dict[int, tuple[Verdict | None, float]] = {}
     with over_trees(model):
-        for one in trees(asked, most_tokens=tokens_per_tree):
-            logits_RV = tree_logits(model, one, device).float()
+        for tree in trees(asked, most_tokens=tokens_per_tree):
+            logits_RV = tree_logits(model, tree, device).float()
             likeliest = logits_RV.argmax(dim=-1).tolist()
             between = (logits_RV[:, words[0]] - logits_RV[:, words[1]]).tolist()
-            for row, token, logit in zip(one.rows, likeliest, between, strict=True):
+            for row, token, logit in zip(tree.rows, likeliest, between, strict=True):
                 found[row] = (VERDICTS[words.index(token)] if token in words else None, logit)
     return [found[row] for row in range(len(asked))]

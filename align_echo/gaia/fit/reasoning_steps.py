@@ -88,7 +88,7 @@ def crew_config(model: str, settings: ReasoningSettings) -> TrainConfig:
 
 def reason(example: Example, verdict: Verdict) -> str:
     """Why an action has its label, by template and from what the critic reads and the label knows."""
-    sent = {one.content.strip() for one in example.messages if one.role == "assistant"}
+    sent = {message.content.strip() for message in example.messages if message.role == "assistant"}
     facts = {"action": example.action, "verdict": verdict, "explores": example.explores}
     return render("critic/reason", {**facts, "repeated": example.action in sent})
 
@@ -116,15 +116,16 @@ def fitting_examples(
 ) -> list[Example]:
     """Those whose conversation leaves room for a reply."""
     return [
-        one
-        for one in examples
-        if len(encoder.opening(reasoned_verdict_messages(one.conversation, one.action))) + reply_tokens <= longest
+        example
+        for example in examples
+        if len(encoder.opening(reasoned_verdict_messages(example.conversation, example.action))) + reply_tokens
+        <= longest
     ]
 
 
 def labelled(examples: Sequence[Example], rule: Rule) -> list[tuple[Example, Verdict]]:
     """The examples that the rule labels, with their labels."""
-    return [(one, label) for one in examples if (label := one.label(rule)) is not None]
+    return [(example, label) for example in examples if (label := example.label(rule)) is not None]
 
 
 def imitated(
@@ -191,8 +192,10 @@ def learn_to_reason(
 def by_turn(pairs: Sequence[tuple[Example, Verdict]], seed: int) -> list[tuple[Example, Verdict]]:
     """Turns in an order by the seed, actions of a turn together: what was read before them is then computed once."""
     found: dict[str, list[tuple[Example, Verdict]]] = {}
-    for one, label in pairs:
-        found.setdefault(f"{one.task_id} {one.sample} {one.round} {one.turn}", []).append((one, label))
+    for example, label in pairs:
+        found.setdefault(f"{example.task_id} {example.sample} {example.round} {example.turn}", []).append(
+            (example, label)
+        )
     return [pair for turn in Dice(f"warm start {seed}").shuffled(sorted(found)) for pair in found[turn]]
 
 
@@ -215,7 +218,7 @@ def states_at(
     counts: dict[Verdict, int] = {"correct": settings.states - wrong, "wrong": wrong}
     found: list[JudgedAction] = []
     for verdict, count in counts.items():
-        pool = [one for one, label in pairs if label == verdict]
+        pool = [example for example, label in pairs if label == verdict]
         first, last = harvest * count, (harvest + 1) * count
         for lap in range(first // len(pool), (last - 1) // len(pool) + 1):
             order = Dice(f"states {settings.seed} {verdict} {lap}").shuffled(pool)

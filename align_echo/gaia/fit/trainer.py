@@ -115,11 +115,11 @@ class VerdictTrainer(Trainer):
         device = self.args.device
         total = torch.zeros((), device=device)
         model.train()
-        for one in self._parts(step):
-            target_R = torch.tensor(one.words, device=device)
-            weight_R = torch.tensor(one.weights, device=device)
+        for part in self._parts(step):
+            target_R = torch.tensor(part.words, device=device)
+            weight_R = torch.tensor(part.weights, device=device)
             with self.compute_loss_context_manager():
-                logits_RV = one.logits(model).float()
+                logits_RV = part.logits(model).float()
                 losses_R = torch.nn.functional.cross_entropy(logits_RV, target_R, reduction="none")
             loss = (weight_R * losses_R).sum() / len(step)
             self.accelerator.backward(loss)

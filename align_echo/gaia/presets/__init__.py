@@ -12,7 +12,7 @@ MOST_SMALL = 50_000_000
 
 def presets() -> list[str]:
     """Their names."""
-    return sorted(one.name.removesuffix(".yaml") for one in _folder().iterdir() if one.name.endswith(".yaml"))
+    return sorted(file.name.removesuffix(".yaml") for file in _folder().iterdir() if file.name.endswith(".yaml"))
 
 
 def preset_for(parameters: int) -> str:

@@ -86,7 +86,9 @@ class LocalModel:
         )
         seeds = [request_seed(self.seed, sample, ids) for sample in samples]
         replies = self._replies([(ids, replace(sampling, seed=seed)) for seed in seeds])
-        return [one if isinstance(one, ModelError) else self._completion(before, gained, one) for one in replies]
+        return [
+            reply if isinstance(reply, ModelError) else self._completion(before, gained, reply) for reply in replies
+        ]
 
     def choose(
         self, conversations: Sequence[Sequence[Message]], words: Sequence[str]
@@ -103,8 +105,8 @@ class LocalModel:
         contexts = [before + gained + start for before, gained in held]
         replies = self._replies([(ids, greedy) for ids in contexts])
         return [
-            one if isinstance(one, ModelError) else self._choice(words, choices, len(ids), one)
-            for ids, one in zip(contexts, replies, strict=True)
+            reply if isinstance(reply, ModelError) else self._choice(words, choices, len(ids), reply)
+            for ids, reply in zip(contexts, replies, strict=True)
         ]
 
     def _replies(self, asked: Sequence[tuple[tuple[int, ...], Sampling]]) -> list[Reply | ModelError]:
@@ -113,10 +115,10 @@ class LocalModel:
         try:
             for ids, sampling in asked:
                 futures.append(self._begin(ids, sampling))
-            return [_ended(one) for one in futures]
+            return [_ended(future) for future in futures]
         except BaseException:
-            for one in futures:
-                one.cancel()
+            for future in futures:
+                future.cancel()
             raise
 
     def _begin(self, ids: tuple[int, ...], sampling: Sampling) -> Future[Reply]:
@@ -160,7 +162,7 @@ def first_differing(ids: Sequence[tuple[int, ...]], words: Sequence[str]) -> tup
     Raises `UsageError` unless the next ones are there and differ.
     """
     shared = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*ids, strict=False)))
-    firsts = [one[shared] for one in ids if len(one) > shared]
+    firsts = [choice[shared] for choice in ids if len(choice) > shared]
     if len(set(firsts)) < len(words):
         raise UsageError(f"the first tokens in which {', '.join(words)} differ do not tell them apart: use other words")
     return ids[0][:shared], tuple(firsts)

@@ -72,8 +72,8 @@ class ChatEncoder:
         after_reply = self._encode_template(_texts_after_reply(tokenizer, self._template, ("user",))[0])
         self.end_id = after_reply[0]
         ends = {self.end_id, tokenizer.eos_token_id, *stop_ids} - {None}
-        self.stop_ids: tuple[int, ...] = tuple(sorted(int(one) for one in ends))
-        control = {str(backend.id_to_token(one)) for one in self.stop_ids} | self._control_tokens()
+        self.stop_ids: tuple[int, ...] = tuple(sorted(int(token) for token in ends))
+        control = {str(backend.id_to_token(token)) for token in self.stop_ids} | self._control_tokens()
         self._content_tokenizer = _plain_copy(backend.to_str(), control)
         self._content_tokenizer.encode_special_tokens = True
         self._content = lru_cache(maxsize=_TEXTS_KEPT)(self._encode_content)
@@ -159,7 +159,7 @@ class ChatEncoder:
     def _control_tokens(self) -> set[str]:
         """The tokens that steer the chat: all special ones, and the added ones that the template writes."""
         texts = _texts(self._tokenizer, self._template, ("system", "user", "assistant", "user"))
-        written = {one for text in texts for one in self._encode_template(text)}
+        written = {token for text in texts for token in self._encode_template(text)}
         added = self._template_tokenizer.get_added_tokens_decoder()
         return {
             token.content

@@ -140,7 +140,7 @@ def content_hash(folder: Path) -> str:
 def _shared(key: tuple[object, ...], start: Callable[[], Running]) -> Running:
     """The one that runs with the files' own weights in this process (engines do not outlive a fork), else a new one."""
     with _loading:
-        for old in [one for one, running in _running.items() if running.engine.closed]:
+        for old in [key for key, running in _running.items() if running.engine.closed]:
             del _running[old]  # its weights are not kept in memory for nothing
         running = _running.get((os.getpid(), *key))
         if running is None or running.engine.changed:
@@ -172,6 +172,6 @@ def files_of(source: str, read: Callable[[], Any]) -> Any:
 
 def _model_within(source: str) -> str:
     """Where a model is that lies one folder below, such as a critic in that of its training; "" if there is none."""
-    below = sorted(one.parent for one in Path(source).glob("[!.]*/config.json"))
-    found = [one for one in below if any(one.glob("*.safetensors"))]
+    below = sorted(file.parent for file in Path(source).glob("[!.]*/config.json"))
+    found = [folder for folder in below if any(folder.glob("*.safetensors"))]
     return f"name {found[0]}, which holds one" if found else ""

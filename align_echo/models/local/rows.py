@@ -68,14 +68,14 @@ class EngineRow:
 
     @property
     def futures(self) -> list[Future[Reply]]:
-        return [one.future for one in self.asked]
+        return [pending.future for pending in self.asked]
 
     def leave_cancelled(self) -> None:
         """Requests that were cancelled meanwhile leave the row."""
-        cancelled = [one for one in self.asked if one.future.cancelled()]
-        for one in cancelled:
-            self.asked.remove(one)
-            one.future.set_running_or_notify_cancel()
+        cancelled = [pending for pending in self.asked if pending.future.cancelled()]
+        for pending in cancelled:
+            self.asked.remove(pending)
+            pending.future.set_running_or_notify_cancel()
 
 
 def parts_of(rows: Sequence[EngineRow], most: int) -> list[tuple[EngineRow, SlotPart]]:

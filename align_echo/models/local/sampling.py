@@ -27,15 +27,18 @@ def draw(
     """
     logits_BV = logits_BV.float()
     temperatures = [sampling.temperature for sampling in samplings]
-    if any(one not in (0, 1) for one in temperatures):
-        scale = torch.tensor([max(one, LEAST_DIVISOR) if one else 1.0 for one in temperatures], device=logits_BV.device)
+    if any(temperature not in (0, 1) for temperature in temperatures):
+        scale = torch.tensor(
+            [max(temperature, LEAST_DIVISOR) if temperature else 1.0 for temperature in temperatures],
+            device=logits_BV.device,
+        )
         # From the largest logit down, so that none outgrows its type at a low temperature.
         logits_BV = (logits_BV - logits_BV.amax(dim=-1, keepdim=True)) / scale[:, None]
     logprobs_BV = torch.log_softmax(logits_BV, dim=-1)
     tokens_B = logits_BV.argmax(dim=-1)  # in log-probabilities near ones may have become equal
     if any(temperatures):
         drawn = _drawn(_kept(logprobs_BV, samplings), uniforms)
-        greedy = torch.tensor([one == 0 for one in temperatures], device=logits_BV.device)
+        greedy = torch.tensor([temperature == 0 for temperature in temperatures], device=logits_BV.device)
         tokens_B = torch.where(greedy, tokens_B, drawn)
     chosen = logprobs_BV.gather(1, tokens_B[:, None])[:, 0].tolist()
     return tokens_B.tolist(), chosen
@@ -47,7 +50,7 @@ def logprobs_at(logits_BV: torch.Tensor, wanted: Sequence[tuple[int, ...]]) -> l
     if not rows:
         return [()] * len(wanted)
     logprobs_RV = torch.log_softmax(logits_BV[rows].float(), dim=-1)
-    places = [(place, one) for place, row in enumerate(rows) for one in wanted[row]]
+    places = [(place, token) for place, row in enumerate(rows) for token in wanted[row]]
     places_2N = torch.tensor(places, device=logits_BV.device).T
     values = iter(logprobs_RV[places_2N[0], places_2N[1]].tolist())
     return [tuple(next(values) for _ in ids) for ids in wanted]

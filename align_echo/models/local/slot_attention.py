@@ -62,11 +62,11 @@ class PackedStep:
 
     def __init__(self, cache: SlotCache, parts: list[SlotPart], device: torch.device) -> None:
         self.cache = cache
-        ids = np.array([one for part in parts for one in part.ids], dtype=np.int64)
+        ids = np.array([token for part in parts for token in part.ids], dtype=np.int64)
         slots = np.repeat([part.slot for part in parts], [len(part.ids) for part in parts]).astype(np.int64)
         columns = np.concatenate([np.arange(part.start, part.start + len(part.ids)) for part in parts])
         cache.reserve(int(columns.max()) + 1)
-        self.ids, self.columns, self.slots = (torch.from_numpy(one).to(device) for one in (ids, columns, slots))
+        self.ids, self.columns, self.slots = (torch.from_numpy(values).to(device) for values in (ids, columns, slots))
         self._written = (slots, columns, ids)
         self.groups = _groups(parts, device)
 

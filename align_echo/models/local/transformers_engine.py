@@ -332,7 +332,7 @@ class TransformersEngine:
         As many requests at once as there are slots, whose logits there was room for.
         """
         found: list[dict[int, list[PendingRequest]]] = [{} for _ in ready]
-        asked = [(place, one) for place, row in enumerate(ready) for one in row.asked]
+        asked = [(place, pending) for place, row in enumerate(ready) for pending in row.asked]
         for first in range(0, len(asked), self._cache.slots):
             some = asked[first : first + self._cache.slots]
             alone = len(asked) == len(ready) <= self._cache.slots
@@ -349,7 +349,7 @@ class TransformersEngine:
     def _rows_in_turn(self) -> list[EngineRow]:
         """The rows of one adapter, each adapter in its turn; its weights are switched on."""
         wanted = sorted({row.adapter for row in self._rows})
-        self._turn = next((one for one in wanted if one > self._turn), wanted[0])
+        self._turn = next((token for token in wanted if token > self._turn), wanted[0])
         self._adapters.switch(self._turn)
         return [row for row in self._rows if row.adapter == self._turn]
 
@@ -359,21 +359,21 @@ class TransformersEngine:
         Of the branches in a slot the first that goes on keeps it; the others wait for slots of their own, before all
         that waits.
         """
-        reasons = {id(one): self._reason(one, branch) for branch in branches for one in branch.asked}
+        reasons = {id(pending): self._reason(pending, branch) for branch in branches for pending in branch.asked}
         slots = {branch.slot for branch in branches}
         self._rows, apart = [row for row in self._rows if row.slot not in slots], []
         for branch in branches:
-            onward = [one for one in branch.asked if not reasons[id(one)]]
+            onward = [pending for pending in branch.asked if not reasons[id(pending)]]
             if onward and branch.slot in slots:
                 slots.remove(branch.slot)
                 self._rows.append(replace(branch, asked=onward))
             elif onward:
                 apart.append(EngineRow(onward, branch.ids))
         self._waiting.extendleft(reversed(apart))
-        ended = [(one, branch) for branch in branches for one in branch.asked if reasons[id(one)]]
-        for one, branch in ended:
-            self._answer(one, branch, reasons[id(one)])
-        for slot in {branch.slot for one, branch in ended if reasons[id(one)] == "broken"}:
+        ended = [(pending, branch) for branch in branches for pending in branch.asked if reasons[id(pending)]]
+        for pending, branch in ended:
+            self._answer(pending, branch, reasons[id(pending)])
+        for slot in {branch.slot for pending, branch in ended if reasons[id(pending)] == "broken"}:
             self._cache.wipe(slot)
 
     def _answer(self, one: PendingRequest, row: EngineRow, reason: _Reason) -> None:
@@ -393,16 +393,18 @@ class TransformersEngine:
 
     def _says_stop(self, row: EngineRow, stop: Sequence[str]) -> bool:
         """Whether the last token completed a stop string. A token is at least one byte, bar one torn character."""
-        longest = max(len(one.encode()) for one in stop)
+        longest = max(len(text.encode()) for text in stop)
         text = self._decode(row.drawn[-(longest + 4) :])
         return any(one in text for one in stop)
 
     def _begin_again(self, error: ModelError) -> None:
         """A step failed: what the slots hold is not trusted, and all requests begin anew, each once; then they fail."""
-        asked = [one for row in self._rows for one in row.asked]
+        asked = [pending for row in self._rows for pending in row.asked]
         self._rows = []
         self._cache.forget()
-        fail((one.future for one in asked if one.again), error)
+        fail((pending.future for pending in asked if pending.again), error)
         self._waiting.extendleft(
-            PendingRequest(one.request, one.future, one.most, again=True) for one in reversed(asked) if not one.again
+            PendingRequest(pending.request, pending.future, pending.most, again=True)
+            for pending in reversed(asked)
+            if not pending.again
         )

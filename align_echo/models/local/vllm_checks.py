@@ -40,7 +40,7 @@ def mode_seen(first: Sequence[float], second: Sequence[float], hot: Sequence[flo
     After processing, the only token that may be drawn has probability 1. Before it, it has the model's own, at any
     temperature, and two tokens cannot both have 1. Values whose exponentials sum to more than 1 are logits.
     """
-    if any(sum(math.exp(min(value, 1.0)) for value in one[1:]) > 1 + ROUNDING for one in (first, second, hot)):
+    if any(sum(math.exp(min(value, 1.0)) for value in reply[1:]) > 1 + ROUNDING for reply in (first, second, hot)):
         return None
     if first[0] == second[0] == hot[0] == 0:
         return "processed_logprobs"
@@ -95,7 +95,7 @@ def choices_of(request: Request, first: Mapping[int, float]) -> tuple[float, ...
         raise ModelError("the reply has no log-probabilities at its first token")
     if not first.keys() >= set(wanted):
         raise UsageError("this vLLM gives no log-probabilities of chosen tokens (logprob_token_ids): use 0.32 or later")
-    return tuple(-math.inf if first[one] <= LOWEST_LOGPROB else first[one] for one in wanted)
+    return tuple(-math.inf if first[word] <= LOWEST_LOGPROB else first[word] for word in wanted)
 
 
 def checked_reply(
@@ -113,7 +113,9 @@ def checked_reply(
         raise ModelError(f"the reply has {len(ids)} token ids and {len(logprobs)} log-probabilities")
     if len(ids) > longest:
         raise ModelError(f"the reply has {len(ids)} tokens, {longest} were asked for")
-    if any(not math.isfinite(one) or one > ROUNDING for one in logprobs) or not all(one <= ROUNDING for one in choices):
+    if any(not math.isfinite(logprob) or logprob > ROUNDING for logprob in logprobs) or not all(
+        choice <= ROUNDING for choice in choices
+    ):
         raise ModelError("the reply's log-probabilities are none")
     if not set(request.sampling.stop_ids).isdisjoint(ids[:-1]):
         raise ModelError("the reply goes on after its end token")

@@ -70,7 +70,9 @@ class _ServedLogprobs(_Body):
     def first(self) -> dict[int, float]:
         """By token id, what is given at the first position."""
         listed = self.top_logprobs[0] if self.top_logprobs else {}
-        return {int(one.removeprefix(_TOKEN)): value for one, value in listed.items() if _NAMED_BY_ID.fullmatch(one)}
+        return {
+            int(token.removeprefix(_TOKEN)): value for token, value in listed.items() if _NAMED_BY_ID.fullmatch(token)
+        }
 
 
 class _ServedChoice(_Body):
@@ -117,7 +119,7 @@ class VllmServer:
         served = self._models(RetryPolicy(attempts=3))
         card = next((one for one in served if one.id == model), None)
         if card is None or card.max_model_len is None:
-            names = ", ".join(one.id for one in served if one.max_model_len) or "none"
+            names = ", ".join(model.id for model in served if model.max_model_len) or "none"
             raise UsageError(f"the server at {self._base_url} is no vLLM server of {model}; its models: {names}")
         self._context = card.max_model_len
         self._root = card.root or model
@@ -212,7 +214,7 @@ class VllmServer:
         choice = choices[0]
         if choice.prompt_token_ids != prompt:
             raise TokenDriftError(f"{self._where} continued other token ids than it was given")
-        if choice.logprobs.tokens != [f"{_TOKEN}{one}" for one in choice.token_ids]:
+        if choice.logprobs.tokens != [f"{_TOKEN}{token}" for token in choice.token_ids]:
             raise PassingFault("the reply's log-probabilities are not those of its token ids")
         return choice
 
@@ -224,7 +226,7 @@ class VllmServer:
         Requests under way keep the version they began with. Raises `UsageError` when the server does not allow it,
         `MissingDataError` when the folder holds no adapter, `ModelError` when the server cannot load it.
         """
-        self._adapters.publish(name, adapter_folder(folder), [one.id for one in self._models(self._retry)])
+        self._adapters.publish(name, adapter_folder(folder), [model.id for model in self._models(self._retry)])
 
     def _load(self, version: AdapterVersion) -> None:
         self._control(
@@ -336,7 +338,7 @@ class VllmServer:
             logprobs = self._choice(text, fields["prompt"]).logprobs
         except PassingFault as fault:
             raise UsageError(f"{self._where} does not answer as vLLM 0.11 and later do: {fault}") from fault
-        return [*logprobs.token_logprobs, *(value for one in logprobs.top_logprobs for value in one.values())]
+        return [*logprobs.token_logprobs, *(value for listed in logprobs.top_logprobs for value in listed.values())]
 
 
 def _fields(ids: Sequence[int], sampling: Sampling, longest: int) -> dict[str, Any]:

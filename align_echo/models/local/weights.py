@@ -45,7 +45,11 @@ def load_state(model: PreTrainedModel, state: Mapping[str, torch.Tensor]) -> Non
     A model with adapters takes the names it had without them. Raises `UsageError`, with nothing changed, if a weight is
     missing, unknown or of another shape.
     """
-    own = {name.replace(".base_layer.", "."): one for name, one in model.named_parameters() if ".lora_" not in name}
+    own = {
+        name.replace(".base_layer.", "."): parameter
+        for name, parameter in model.named_parameters()
+        if ".lora_" not in name
+    }
     tied = set(getattr(model, "all_tied_weights_keys", {}) or {})
     buffers = {name for name, _ in model.named_buffers()}
     missing = own.keys() - state.keys()
@@ -129,7 +133,7 @@ class ServedAdapters:
             raise UsageError(f"there is no adapter {name!r}; loaded: {list(self.names)}")
         version = self._versions[name]
         own = get_peft_model_state_dict(self._peft, adapter_name=version)
-        if {key: one.shape for key, one in own.items()} != {key: one.shape for key, one in state.items()}:
+        if {key: value.shape for key, value in own.items()} != {key: value.shape for key, value in state.items()}:
             raise UsageError(f"the weights do not fit the adapter {name!r}: other names or shapes")
         set_peft_model_state_dict(self._peft, dict(state), adapter_name=version)
 

@@ -24,7 +24,11 @@ def critique_grpo(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLE
     its group.
     """
     played = stage.play([Episode(query, sample=sample) for query in queries for sample in range(samples)])
-    failed = [ReviewRequest(one, one.sample) for one in played if one.fault is None and not one.won]
+    failed = [
+        ReviewRequest(trajectory, trajectory.sample)
+        for trajectory in played
+        if trajectory.fault is None and not trajectory.won
+    ]
     refined = refine(stage, failed, lambda of: of.sample + samples)
     after = [one.after for one in refined if one.after is not None]
     joined = [
@@ -32,20 +36,27 @@ def critique_grpo(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLE
         for one in best_of_each(after)
     ]
     return Harvest(
-        rows=(*(policy_row(one, one.task_id) for one in played if one.fault is None and one.steps), *joined),
+        rows=(
+            *(
+                policy_row(trajectory, trajectory.task_id)
+                for trajectory in played
+                if trajectory.fault is None and trajectory.steps
+            ),
+            *joined,
+        ),
         refinements=tuple(scores(refined)),
         counts=tally([*played, *after], refined),
-        steps=sum(len(one.steps) for one in (*played, *after)),
+        steps=sum(len(trajectory.steps) for trajectory in (*played, *after)),
     )
 
 
 def best_of_each(played: Sequence[Trajectory]) -> list[Trajectory]:
     """The episode with the highest score of every task, the first of equals, in the order of the tasks."""
     found: dict[str, Trajectory] = {}
-    for one in played:
-        known = found.get(one.task_id)
-        if one.fault is None and one.steps and (known is None or one.score > known.score):
-            found[one.task_id] = one
+    for trajectory in played:
+        known = found.get(trajectory.task_id)
+        if trajectory.fault is None and trajectory.steps and (known is None or trajectory.score > known.score):
+            found[trajectory.task_id] = trajectory
     return list(found.values())
 
 

@@ -30,7 +30,9 @@ def echo(
     trained on.
     """
     attempts = stage.play([Episode(query) for query in queries])
-    asked = [ReviewRequest(one, sample) for one in attempts if one.fault is None for sample in range(refinements)]
+    asked = [
+        ReviewRequest(attempt, sample) for attempt in attempts if attempt.fault is None for sample in range(refinements)
+    ]
     refined = refine(stage, asked, lambda of: 1 + of.sample)
     after = [one.after for one in refined if one.after is not None]
     return Harvest(
@@ -40,7 +42,7 @@ def echo(
         ),
         refinements=tuple(scores(refined)),
         counts=tally([*attempts, *after], refined),
-        steps=sum(len(one.steps) for one in (*attempts, *after)),
+        steps=sum(len(trajectory.steps) for trajectory in (*attempts, *after)),
     )
 
 

@@ -20,9 +20,13 @@ def grpo(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Har
     """`samples` episodes of every query; the score is the reward, the query the group."""
     played = stage.play([Episode(query, sample=sample) for query in queries for sample in range(samples)])
     return Harvest(
-        rows=tuple(policy_row(one, one.task_id) for one in played if one.fault is None and one.steps),
+        rows=tuple(
+            policy_row(trajectory, trajectory.task_id)
+            for trajectory in played
+            if trajectory.fault is None and trajectory.steps
+        ),
         counts=tally(played),
-        steps=sum(len(one.steps) for one in played),
+        steps=sum(len(trajectory.steps) for trajectory in played),
     )
 
 

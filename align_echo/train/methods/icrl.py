@@ -41,12 +41,12 @@ def icrl(
         latest = [one.after for one in found if one.after is not None]
         played += latest
         refined += found
-    attempts = [_row(one, stage) for one in played if one.fault is None and one.steps]
+    attempts = [_row(trajectory, stage) for trajectory in played if trajectory.fault is None and trajectory.steps]
     return Harvest(
         rows=(*attempts, *critic_rows(refined, reward)),
         refinements=tuple(scores(refined)),
         counts=tally(played, refined),
-        steps=sum(len(one.steps) for one in played),
+        steps=sum(len(trajectory.steps) for trajectory in played),
     )
 
 

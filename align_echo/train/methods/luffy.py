@@ -23,16 +23,24 @@ def luffy(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Ha
     An expert that fails a query is left out and counted. Its turns count as environment steps, too.
     """
     played = stage.play([Episode(query, sample=sample) for query in queries for sample in range(samples - 1)])
-    lessons = [one for one in stage.lessons(queries) if one.trajectory.won]
+    lessons = [lesson for lesson in stage.lessons(queries) if lesson.trajectory.won]
     shown = [
-        Row(one.tokens, "policy", one.trajectory.task_id, one.trajectory.score, expert=True) for one in lessons
+        Row(lesson.tokens, "policy", lesson.trajectory.task_id, lesson.trajectory.score, expert=True)
+        for lesson in lessons
     ]
     counts = tally(played)
     counts["failed lessons"] = len(queries) - len(lessons)
     return Harvest(
-        rows=(*(policy_row(one, one.task_id) for one in played if one.fault is None and one.steps), *shown),
+        rows=(
+            *(
+                policy_row(trajectory, trajectory.task_id)
+                for trajectory in played
+                if trajectory.fault is None and trajectory.steps
+            ),
+            *shown,
+        ),
         counts=counts,
-        steps=sum(len(one.steps) for one in (*played, *(lesson.trajectory for lesson in lessons))),
+        steps=sum(len(trajectory.steps) for trajectory in (*played, *(lesson.trajectory for lesson in lessons))),
     )
 
 

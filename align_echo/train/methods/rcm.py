@@ -34,9 +34,9 @@ def rcm(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES, states:
     left out.
     """
     played = stage.play([Episode(query) for query in queries])
-    whole = [one for one in played if one.fault is None]
+    whole = [trajectory for trajectory in played if trajectory.fault is None]
     labels = stage.labels(whole)
-    dice = Dice(f"actions to judge {[(one.task_id, one.actions) for one in whole]}")
+    dice = Dice(f"actions to judge {[(trajectory.task_id, trajectory.actions) for trajectory in whole]}")
     drawn = balanced(_labelled(whole, labels), states * len(queries), dice)
     asked = [(replace(of, sample=sample), label) for of, label in drawn for sample in range(samples)]
     judged = list(zip(asked, stage.judge([of for of, _ in asked]), strict=True))
@@ -48,7 +48,7 @@ def rcm(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES, states:
         [(f"{of.attempt.task_id} turn {of.turn}", label, one) for (of, label), one in judged]
     )
     counts.update(of_verdicts)
-    return Harvest(rows=rows, counts=counts, steps=sum(len(one.steps) for one in played))
+    return Harvest(rows=rows, counts=counts, steps=sum(len(trajectory.steps) for trajectory in played))
 
 
 def compared(judged: Sequence[tuple[str, Verdict, Judgement]]) -> tuple[tuple[Row, ...], Counter[str]]:
@@ -80,16 +80,16 @@ def verdict_reward(judged: Judgement, label: Verdict) -> float:
 def balanced(labelled: Sequence[Labelled], count: int, dice: Dice) -> list[Labelled]:
     """`count` of them, as near to half of each label as there are enough; all of them if there are fewer."""
     mixed = dice.shuffled(labelled)
-    right = [one for one in mixed if one[1] == "correct"]
-    wrong = [one for one in mixed if one[1] == "wrong"]
+    right = [example for example in mixed if example[1] == "correct"]
+    wrong = [example for example in mixed if example[1] == "wrong"]
     of_right = min(len(right), max(count // 2, count - len(wrong)))
     return right[:of_right] + wrong[: count - of_right]
 
 
 def _labelled(played: Sequence[Trajectory], labels: Sequence[Sequence[Verdict | None]]) -> list[Labelled]:
     return [
-        (Proposal(one, turn), label)
-        for one, of_one in zip(played, labels, strict=True)
+        (Proposal(trajectory, turn), label)
+        for trajectory, of_one in zip(played, labels, strict=True)
         for turn, label in enumerate(of_one)
         if label is not None
     ]

@@ -58,10 +58,10 @@ def scores(refined: Iterable[Refined]) -> list[RefinedScore]:
 def tally(played: Iterable[Trajectory], refined: Iterable[Refined] = ()) -> Counter[str]:
     """How much of it could not be used, by what went wrong."""
     rollouts = list(played)
-    counts = Counter({"broken rollouts": sum(one.fault is not None for one in rollouts)})
-    choices = [step.choice for one in rollouts for step in one.steps if step.choice is not None]
+    counts = Counter({"broken rollouts": sum(rollout.fault is not None for rollout in rollouts)})
+    choices = [step.choice for rollout in rollouts for step in rollout.steps if step.choice is not None]
     if choices:
-        counts["missing verdicts"] = sum(one.counts.no_verdict for one in choices)
+        counts["missing verdicts"] = sum(choice.counts.no_verdict for choice in choices)
     for one in refined:
         counts["broken critiques"] += one.review.fault is not None
         if one.review.fault is None:

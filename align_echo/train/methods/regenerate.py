@@ -20,14 +20,14 @@ SAMPLES = 8
 def regenerate(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Harvest:
     """One attempt a query and `samples` more, which are compared with each other by score."""
     attempts = stage.play([Episode(query) for query in queries])
-    first = {one.task_id: one for one in attempts if one.fault is None}
+    first = {attempt.task_id: attempt for attempt in attempts if attempt.fault is None}
     again = stage.play([Episode(query, 1 + sample) for query in first for sample in range(samples)])
-    whole = [one for one in again if one.fault is None]
+    whole = [trajectory for trajectory in again if trajectory.fault is None]
     return Harvest(
-        rows=tuple(policy_row(one, one.task_id) for one in whole if one.steps),
-        refinements=tuple(RefinedScore(first[one.task_id].score, one.score) for one in whole),
+        rows=tuple(policy_row(trajectory, trajectory.task_id) for trajectory in whole if trajectory.steps),
+        refinements=tuple(RefinedScore(first[trajectory.task_id].score, trajectory.score) for trajectory in whole),
         counts=tally([*attempts, *again]),
-        steps=sum(len(one.steps) for one in (*attempts, *again)),
+        steps=sum(len(trajectory.steps) for trajectory in (*attempts, *again)),
     )
 
 

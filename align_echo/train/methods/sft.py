@@ -20,7 +20,7 @@ def sft(queries: Sequence[str], stage: Stage) -> Harvest:
     The score is the reward, and is compared with nothing.
     """
     lessons = stage.lessons(queries)
-    won = [one for one in lessons if one.trajectory.won]
+    won = [lesson for lesson in lessons if lesson.trajectory.won]
     return Harvest(
         rows=tuple(
             Row(one.tokens, "policy", one.trajectory.task_id, one.trajectory.score, expert=True) for one in won
@@ -28,7 +28,7 @@ def sft(queries: Sequence[str], stage: Stage) -> Harvest:
         counts=Counter(
             {"broken rollouts": len(queries) - len(lessons), "failed lessons": len(lessons) - len(won)}
         ),
-        steps=sum(len(one.trajectory.steps) for one in lessons),
+        steps=sum(len(lesson.trajectory.steps) for lesson in lessons),
     )
 
 

@@ -92,13 +92,13 @@ def analyze(
     refused = refused_sayings(lab, survey, failed)
     said = lifted_sayings(lab, survey, refused)
     spec = _merged(before, survey)
-    say(f"{len(said)} refused sayings, {len({one.form for one in said})} forms ({lab.steps} engine steps so far)")
+    say(f"{len(said)} refused sayings, {len({saying.form for saying in said})} forms ({lab.steps} engine steps so far)")
     forms = learn_forms(lab, survey, said, spec["forms"])
     candidate = {**spec, "forms": {**spec["forms"], **{form: found.reading for form, found in forms.items()}}}
     untouched = [task_id for task_id in fresh if task_id not in tasks][:FRESH_TASKS]
     verdicts = try_on_fresh(lab, survey, candidate, untouched, rng)
     spec = {**spec, "always": _always(before, survey)}
-    elsewhere = [one for one in refused if one[0].task_id not in survey.tasks]
+    elsewhere = [refusal for refusal in refused if refusal[0].task_id not in survey.tasks]
     try_bare_names(lab, survey, {**spec, "names": sorted(surveyed)}, elsewhere, verdicts)
     say(f"{len(untouched)} fresh tasks played ({lab.steps} engine steps so far)")
     return [
@@ -147,7 +147,7 @@ def _merged(before: Spec | None, survey: Survey) -> Spec:
 
 def _always(before: Spec | None, survey: Survey) -> list[str]:
     """The templates that every task offered, in this iteration and before it."""
-    return [one for one in survey.always() if before is None or one in before["always"]]
+    return [template for template in survey.always() if before is None or template in before["always"]]
 
 
 def resolved(spec: Spec | None, detail: Spec) -> Spec:
@@ -185,7 +185,7 @@ def _about_refusals(before: Spec | None, spec: Spec, failed: Sequence[Trajectory
         rule=f'"{" / ".join(spec["uninformative"])}" answers refused actions of every kind alike '
         f"({len(spec['templates'])} forms are offered, {len(spec['places'])} places were found)",
         sufficient_feedback="say why the action was refused and what to do first",
-        evidence=Evidence(support=len({one for _, one in refused}), tasks=len({one for one, _ in refused})),
+        evidence=Evidence(support=len({action for _, action in refused}), tasks=len({task for task, _ in refused})),
         detail=json.dumps({"offered": spec}),
     )
 
@@ -229,12 +229,12 @@ def _about_bare_names(before: Spec | None, verdicts: Verdicts) -> Iterable[Misal
 def _about_sure(before: Spec | None, spec: Spec, verdicts: Verdicts) -> Iterable[Misalignment]:
     """Templates that took every name at hand: the same template with the bare name may be promised."""
     evidence = {template: verdicts.of(SURE + template) for template in spec["always"]}
-    found = [one for one, seen in evidence.items() if seen.support >= MIN_SURE and not seen.refuted]
+    found = [form for form, seen in evidence.items() if seen.support >= MIN_SURE and not seen.refuted]
     old = before["sure"] if before is not None else []
-    sure = sorted({*found, *(one for one in old if one in evidence and not evidence[one].refuted)})
+    sure = sorted({*found, *(form for form in old if form in evidence and not evidence[form].refuted)})
     if sure == old:
         return
-    known = [verdicts.example[SURE + one] for one in [*sure, *old] if SURE + one in verdicts.example]
+    known = [verdicts.example[SURE + form] for form in [*sure, *old] if SURE + form in verdicts.example]
     task_id, action = known[0] if known else ("", runtime.letters((sure or old)[0]))
     yield Misalignment(
         task_id=task_id,
@@ -244,9 +244,9 @@ def _about_sure(before: Spec | None, spec: Spec, verdicts: Verdicts) -> Iterable
         rule=sure_in_words(sure) if sure else f"{WRONG}{sure_in_words(old)}",
         sufficient_feedback="name the action with the bare name, which is understood",
         evidence=Evidence(
-            support=sum(evidence[one].support for one in sure),
-            refuted=sum(verdicts.refuted[SURE + one] for one in old),
-            tasks=max((evidence[one].tasks for one in sure), default=0),
+            support=sum(evidence[form].support for form in sure),
+            refuted=sum(verdicts.refuted[SURE + form] for form in old),
+            tasks=max((evidence[form].tasks for form in sure), default=0),
         ),
         detail=json.dumps({"sure": sure}),
     )

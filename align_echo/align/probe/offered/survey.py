@@ -76,7 +76,7 @@ class Survey:
 
     def travel(self) -> str:
         """The template that leads to any place from any other; "" if there is none."""
-        sure = [one for one in self.movers() if self.moves[one] >= MIN_TRAVEL * self.tried[one]]
+        sure = [template for template in self.movers() if self.moves[template] >= MIN_TRAVEL * self.tried[template]]
         return min(sure, key=lambda one: (-self.moves[one], one), default="")
 
     def tester(self) -> str:

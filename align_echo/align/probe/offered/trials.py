@@ -103,7 +103,11 @@ def _try_reach(
         and runtime.last_seen(spec, history, name)
         and not runtime.at_hand(spec, history, name)
     ]
-    templates = [one for one in sorted(survey.templates) if one.count("{") == 1 and one not in survey.movers()]
+    templates = [
+        template
+        for template in sorted(survey.templates)
+        if template.count("{") == 1 and template not in survey.movers()
+    ]
     for _ in range(NAMES_TRIED):
         if not names or not templates:
             return

@@ -216,7 +216,7 @@ def learn_forms(lab: Lab, survey: Survey, said: Sequence[Saying], known: Iterabl
         agreeing = [
             readings
             for task_id, readings in by_task.items()
-            if best_reading(summed(by_task[one] for one in by_task if one != task_id), survey.templates) == best
+            if best_reading(summed(by_task[task] for task in by_task if task != task_id), survey.templates) == best
         ]
         tested = summed(agreeing)
         found[form] = MiswordedForm(best, _evidence(tested, best), everything.example)
