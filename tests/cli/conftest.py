@@ -43,6 +43,15 @@ def few_fresh_tasks(monkeypatch) -> None:
 
 
 @pytest.fixture
+def hardly_any_fresh_tasks(monkeypatch) -> None:
+    """The probe tests what it learned on as few tasks as it can: for tests that do not ask what it learned."""
+    from align_echo.align import generation
+
+    fresh = generation.fresh_tasks
+    monkeypatch.setattr(generation, "fresh_tasks", lambda *given: fresh(*given)[:2])
+
+
+@pytest.fixture
 def stop_after_first_episode(monkeypatch) -> list[bool]:
     """Ctrl-C once the first episode of the test has ended. Holds what ended, for counting."""
     from align_echo.cli.console import Display

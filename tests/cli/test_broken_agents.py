@@ -93,7 +93,7 @@ def test_a_batch_that_it_breaks_from_the_start_is_stopped_with_one_line(run, for
     ],
     ids=lambda given: given[0],
 )
-def test_the_other_verbs_say_so_too(line, run, forgetful, few_fresh_tasks):
+def test_the_other_verbs_say_so_too(line, run, forgetful, hardly_any_fresh_tasks):
     forgetful()
     status, _, err = run(*line, "--out", "run")
     assert status == 1, err

@@ -44,7 +44,7 @@ def test_the_probe_writes_an_interface_that_evaluate_takes(run, few_fresh_tasks)
     assert "made by probe" in out
 
 
-def test_a_stopped_run_goes_on_and_ends_as_an_uninterrupted_one(run, few_fresh_tasks, stop_after_first_episode):
+def test_a_stopped_run_goes_on_and_ends_as_an_uninterrupted_one(run, hardly_any_fresh_tasks, stop_after_first_episode):
     status, _, err = run(*GENERATE, "--out", "run")
     assert status == 130
     assert err.splitlines()[-1].endswith("--resume --out run")
