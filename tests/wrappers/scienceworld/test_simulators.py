@@ -214,13 +214,13 @@ def test_a_java_that_does_not_start_is_a_fault(tmp_path, monkeypatch):
 INTERRUPTED = """
 import signal
 from py4j.java_gateway import GatewayConnection
-from align_echo.wrappers.scienceworld.jvm import Simulator
+from align_echo.wrappers.scienceworld.jvm import JavaSimulator
 
 def send_command(connection, command):
     connection.socket.sendall(command.encode())
     signal.raise_signal(signal.SIGINT)
 
-simulator = Simulator()
+simulator = JavaSimulator()
 GatewayConnection.send_command = send_command
 try:
     simulator.step("wait")
@@ -237,8 +237,8 @@ def test_ctrl_c_while_java_works_stops_the_call_and_the_simulator_without_a_trac
 DYING = """
 import os, signal
 from align_echo.errors import EngineError
-from align_echo.wrappers.scienceworld.jvm import Simulator
-simulator = Simulator()
+from align_echo.wrappers.scienceworld.jvm import JavaSimulator
+simulator = JavaSimulator()
 simulator.load("boil", 0, "easy")
 os.kill(simulator.pid, signal.SIGKILL)
 simulator._process.poll = lambda: None  # it is not yet known that it ended
