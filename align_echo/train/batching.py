@@ -1,37 +1,42 @@
 """Rows into tensors: batches of one role and of like length, with what every token counts.
 
 A token's `scale` is set for the whole step before the rows are divided, so that the losses of the batches add up to the
-loss of the step, however they are divided. Rows that begin with the same tokens may come after one prefix, which is
-computed once for all of them. Left out: which rows those are (`align_echo.train.prefixes`).
+loss of the step, however they are divided. Rows that begin with the same tokens may be read as one tree of tokens
+(`trees.py`), in which what they begin with is computed once. Left out: how a model reads one (`forward.py`).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 
-from align_echo.train.prefixes import divided
 from align_echo.train.rows import Role, Row
+from align_echo.train.trees import Tree, trees
 
 Normalisation = Literal["sequence", "token"]
+
+WORTHWHILE = 0.85
+"""Rows are read as a tree where it has fewer than so many times their tokens: a token of a tree costs up to 1.16 times
+one of a padded row (`python -m benchmarks.shared_tokens`, pocket model, CPU)."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """B rows of one role, T tokens after the P that all of them begin with (often none), padded on the right.
+    """B rows of one role, at most T tokens long.
 
-    `prefix` [P] and `ids` [B, T] int64. All else is over targets, [:, t] is about `ids[:, t + 1]`: `mask` [B, T-1] 1 on
+    `ids` [B, T] int64, padded on the right; `tree` is what is read in their place, if any, its rows being 0, 1 ... in
+    this order. All else is over targets, [:, t] is about `ids[:, t + 1]`: `mask` [B, T-1] 1 on
     sampled tokens; `sampled` [B, T-1] log-probabilities at sampling time, 0 outside the mask; `advantages` [B, 1];
     `scale` [B, 1] what one token counts in the step's loss; `moved` and `expert` [B, 1] as in `Row`, `won` [B, 1]
     where the reward is full; `turn` [B, T-1] the number of the turn from 0, -1 outside the mask.
     """
 
     role: Role
-    prefix: torch.Tensor
+    tree: Tree | None
     ids: torch.Tensor
     mask: torch.Tensor
     sampled: torch.Tensor
@@ -45,13 +50,12 @@ class Batch:
     @property
     def computed(self) -> int:
         """Tokens that a forward pass computes, padding too."""
-        return len(self.prefix) + self.ids.numel()
+        return self.ids.numel() if self.tree is None else len(self.tree.ids)
 
     def to(self, device: torch.device) -> Batch:
         """The same on a device."""
         return replace(
             self,
-            prefix=self.prefix.to(device),
             ids=self.ids.to(device),
             mask=self.mask.to(device),
             sampled=self.sampled.to(device),
@@ -87,41 +91,60 @@ def batches(
     scale: Sequence[float],
     *,
     tokens_per_batch: int,
-    pair_cost: float | None = None,
+    share: bool = False,
 ) -> list[Batch]:
     """All rows in batches of one role, long rows first; a batch computes at most `tokens_per_batch` tokens, padding
-    too, unless one row alone is longer. With `pair_cost` rows may share a prefix (`prefixes.divided` says which).
+    too, unless one row alone is longer. With `share`, rows are read as trees where that is `WORTHWHILE`.
     """
     return [
-        _batch(start, [rows[row] for row in group], [advantages[row] for row in group], [scale[row] for row in group])
+        _batch(tree, [rows[row] for row in group], [advantages[row] for row in group], [scale[row] for row in group])
         for role in sorted({row.role for row in rows})
-        for start, group in divided(
-            {place: row.tokens for place, row in enumerate(rows) if row.role == role},
-            tokens_per_batch=tokens_per_batch,
-            pair_cost=pair_cost,
+        for tree, group in _divided(
+            {index: row.tokens.ids for index, row in enumerate(rows) if row.role == role}, tokens_per_batch, share
         )
     ]
 
 
-def _batch(start: int, rows: Sequence[Row], advantages: Sequence[float], scale: Sequence[float]) -> Batch:
+def _divided(
+    rows: Mapping[int, Sequence[int]], tokens_per_batch: int, share: bool
+) -> list[tuple[Tree | None, list[int]]]:
+    """The ids of rows, by their indices, in batches: of a tree where there is one, and of rows of like length."""
+    made: list[tuple[Tree | None, list[int]]] = []
+    alone = dict(rows)
+    if share:
+        indices = list(rows)
+        for tree in trees([rows[index] for index in indices], most_tokens=tokens_per_batch):
+            group = [indices[row] for row in tree.rows]
+            if len(tree.ids) < WORTHWHILE * sum(len(rows[index]) for index in group):
+                made.append((tree, group))
+                alone = {index: ids for index, ids in alone.items() if index not in group}
+    groups: list[list[int]] = []
+    for index in sorted(alone, key=lambda index: (-len(alone[index]), index)):
+        if not groups or (len(groups[-1]) + 1) * len(alone[groups[-1][0]]) > tokens_per_batch:
+            groups.append([])
+        groups[-1].append(index)
+    return made + [(None, group) for group in groups]
+
+
+def _batch(tree: Tree | None, rows: Sequence[Row], advantages: Sequence[float], scale: Sequence[float]) -> Batch:
     size, longest = len(rows), max(len(row.tokens.ids) for row in rows)
     ids = torch.zeros(size, longest, dtype=torch.long)
     mask, sampled = torch.zeros(size, longest), torch.zeros(size, longest)
     turn = torch.full((size, longest), -1, dtype=torch.long)
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         length = len(row.tokens.ids)
-        ids[place, :length] = torch.tensor(row.tokens.ids)
-        mask[place, :length] = torch.tensor(row.tokens.mask, dtype=torch.float32)
-        sampled[place, :length] = torch.tensor(row.tokens.logprobs)
+        ids[index, :length] = torch.tensor(row.tokens.ids)
+        mask[index, :length] = torch.tensor(row.tokens.mask, dtype=torch.float32)
+        sampled[index, :length] = torch.tensor(row.tokens.logprobs)
         for number, (first, end) in enumerate(row.tokens.turns):
-            turn[place, first:end] = number
+            turn[index, first:end] = number
     return Batch(
         role=rows[0].role,
-        prefix=ids[0, :start],
-        ids=ids[:, start:],
-        mask=mask[:, start + 1 :],
-        sampled=sampled[:, start + 1 :],
-        turn=turn[:, start + 1 :],
+        tree=tree,
+        ids=ids,
+        mask=mask[:, 1:],
+        sampled=sampled[:, 1:],
+        turn=turn[:, 1:],
         advantages=torch.tensor(advantages).unsqueeze(1),
         scale=torch.tensor(scale).unsqueeze(1),
         moved=torch.tensor([row.moved for row in rows]).unsqueeze(1),

@@ -1,7 +1,7 @@
 """Log-probabilities of a model's own tokens, with the head run on the positions that count alone.
 
-What rows begin with alike is computed once and handed on as keys and values, and gradients come back through those.
-Left out: attention masks. Rows are padded on the right and attention looks back only, so padding is never seen.
+Rows that begin alike may be read as one tree of tokens (`trees.py`), each beginning computed once, both ways. Left out:
+attention masks. Other rows are padded on the right and attention looks back only, so padding is never seen.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from align_echo.errors import UsageError
+from align_echo.train.tree_attention import over_trees, tree_inputs
+from align_echo.train.trees import Tree, trees
 
 CHUNK = 4096
 """Positions whose logits are in memory at once."""
@@ -21,24 +23,28 @@ CHUNK = 4096
 CHECKED_IDS = (1, 2, 3, 4, 5)
 """On which models are tried out."""
 
+SAME = 1e-3
+"""By how much a number may change when rows are read as a tree."""
+
 
 def token_logprobs(
     model: Any,
     ids_BT: torch.Tensor,
     mask_BT: torch.Tensor,
     *,
-    prefix_P: torch.Tensor | None = None,
+    tree: Tree | None = None,
     temperature: float = 1.0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Natural log-probabilities [B, T-1] of each token but the first given those before it, where `mask` [B, T-1] is
     not 0, and 0 elsewhere: under the temperature, in float32 or better, with gradient. And the entropies [B, T-1] of
-    the same places in nats, without gradient. Every row comes after the prefix where there is one, which is not for
-    every model (`why_not_shared`).
+    the same places in nats, without gradient. With `tree`, the rows' own in their order, they are read as it, which is
+    not for every model (`why_not_shared`).
     """
     decoder, head = parts(model)
     places = mask_BT.bool()
-    hidden = _hidden(decoder, prefix_P, ids_BT)[:, :-1][places]  # [N, D]
-    targets = ids_BT[:, 1:][places]  # [N]
+    if not places.any():
+        return torch.zeros_like(mask_BT), torch.zeros_like(mask_BT)
+    hidden, targets, order = _rows(decoder, ids_BT, places) if tree is None else _tree(decoder, tree, places)
     logprobs, entropies = [], []
     for start in range(0, len(targets), CHUNK):
         with torch.autocast(ids_BT.device.type, enabled=False):  # half precision is too coarse for probabilities
@@ -48,21 +54,31 @@ def token_logprobs(
         logprobs.append(all_logprobs.gather(-1, targets[start : start + CHUNK, None]).squeeze(-1))
         with torch.no_grad():
             entropies.append(-(all_logprobs.exp() * all_logprobs).sum(-1))
-    if not len(targets):
-        return torch.zeros_like(mask_BT), torch.zeros_like(mask_BT)
     empty = torch.zeros(mask_BT.shape, dtype=logprobs[0].dtype, device=ids_BT.device)
-    return empty.masked_scatter(places, torch.cat(logprobs)), empty.masked_scatter(places, torch.cat(entropies))
+    each, spread = torch.cat(logprobs)[order], torch.cat(entropies)[order]
+    return empty.masked_scatter(places, each), empty.masked_scatter(places, spread)
 
 
-def _hidden(decoder: nn.Module, prefix_P: torch.Tensor | None, ids_BT: torch.Tensor) -> torch.Tensor:
-    """Last hidden states [B, T, D] of rows that come after a prefix."""
-    kept: dict[str, Any] = {"use_cache": False}
-    if prefix_P is not None and len(prefix_P):
-        cache = decoder(input_ids=prefix_P[None], use_cache=True).past_key_values
-        cache.batch_repeat_interleave(len(ids_BT))
-        kept = {"use_cache": True, "past_key_values": cache}
-    found: torch.Tensor = decoder(input_ids=ids_BT, **kept).last_hidden_state
-    return found
+Predicted = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+"""Hidden states [n, D], the tokens they predict [n], and for each token that counts which of the n it is [N]."""
+
+
+def _rows(decoder: Any, ids_BT: torch.Tensor, places: torch.Tensor) -> Predicted:
+    hidden = decoder(input_ids=ids_BT, use_cache=False).last_hidden_state[:, :-1][places]
+    return hidden, ids_BT[:, 1:][places], torch.arange(len(hidden), device=ids_BT.device)
+
+
+def _tree(decoder: Any, tree: Tree, places: torch.Tensor) -> Predicted:
+    """A token that several rows sampled after the same tokens is predicted once."""
+    with over_trees(decoder):
+        inputs = tree_inputs(decoder, tree, places.device)
+        hidden = decoder(**inputs).last_hidden_state[0]  # [nodes, D]
+    width = places.shape[1] + 1
+    paths_BT = torch.tensor([path + (0,) * (width - len(path)) for path in tree.paths], device=places.device)
+    nodes, order = torch.unique(paths_BT[:, 1:][places], return_inverse=True)
+    parents = torch.zeros(len(tree.ids), dtype=torch.long, device=places.device)
+    parents[paths_BT[:, 1:][places]] = paths_BT[:, :-1][places]
+    return hidden[parents[nodes]], inputs["input_ids"][0, nodes], order
 
 
 def parts(model: Any) -> tuple[nn.Module, nn.Module]:
@@ -83,34 +99,39 @@ def check_parts(model: Any, ids_T: torch.Tensor) -> None:
 
 @torch.no_grad()
 def why_not_shared(model: Any, ids_T: torch.Tensor) -> str:
-    """Why the model cannot compute a prefix once for several rows, tried on two rows of these ids; "" where it can.
+    """Why the model cannot read rows as a tree, tried on rows of these ids; "" where it can.
 
-    It needs a cache that keeps all keys and values. A sliding window or a recurrent state keeps other things, and
-    gradient checkpointing drops the cache without a word.
+    It needs attention to every token before, and nothing else that goes from token to token: no sliding window, no
+    recurrent state. What gradient checkpointing computes again, it computes when the tree is gone.
     """
     if any(getattr(module, "gradient_checkpointing", False) for module in model.modules()):
-        return "gradient checkpointing keeps no keys and values"
+        return "gradient checkpointing computes again without them"
     decoder, training = parts(model)[0], model.training
     model.train(False)
     try:
         cache = getattr(decoder(input_ids=ids_T[None], use_cache=True), "past_key_values", None)
         if type(cache) is not DynamicCache or any(type(layer) is not DynamicLayer for layer in cache.layers):
-            return "it does not keep all keys and values"
-        rows = torch.stack([ids_T, torch.cat([ids_T[:2], ids_T[2:].flip(0)])])  # [2, T]
-        whole, after = _hidden(decoder, None, rows)[:, 2:], _hidden(decoder, rows[0, :2], rows[:, 2:])
+            return "it does not look at all tokens before"
+        return "" if reads_trees(decoder, ids_T) else "what it makes of a token changes"
     finally:
         model.train(training)
-    alike = torch.allclose(whole.float(), after.float(), atol=1e-3, rtol=1e-3, equal_nan=True)
-    return "" if alike else "what it makes of a token changes with how rows are divided"
 
 
-def pair_cost(model: Any) -> float:
-    """What it costs that one token looks at another, in units of all else that a token costs: by multiplications."""
-    decoder: Any = parts(model)[0]
-    config = decoder.config
-    heads: int = config.num_attention_heads
-    width = heads * (getattr(config, "head_dim", None) or config.hidden_size // heads)
-    weights = (
-        sum(parameter.numel() for parameter in decoder.parameters()) - decoder.get_input_embeddings().weight.numel()
-    )
-    return float(2 * config.num_hidden_layers * width / weights)
+@torch.no_grad()
+def reads_trees(decoder: Any, ids_T: torch.Tensor) -> bool:
+    """Whether the decoder makes the same hidden states of conversations as a tree as of each alone, up to `SAME`: tried
+    on three that begin alike, made of these ids.
+    """
+    ids, half = tuple(ids_T.tolist()), len(ids_T) // 2
+    rows = [ids, ids[: half + 1], (*ids[:half], *reversed(ids[half:]))]
+    tree = trees(rows, most_tokens=3 * len(ids))[0]
+    try:
+        with over_trees(decoder):
+            nodes = decoder(**tree_inputs(decoder, tree, ids_T.device)).last_hidden_state[0]
+    except (TypeError, ValueError):  # `UsageError` of attention that is not standard is one
+        return False
+    for row, path in zip(tree.rows, tree.paths, strict=True):
+        alone = decoder(input_ids=ids_T.new_tensor(rows[row])[None], use_cache=False).last_hidden_state[0]
+        if not torch.allclose(nodes[list(path)].float(), alone.float(), atol=SAME, rtol=SAME, equal_nan=True):
+            return False
+    return True

@@ -28,7 +28,7 @@ from align_echo.errors import TrainingError
 from align_echo.train.advantages import Advantages, group_advantages, uncompared
 from align_echo.train.backbone import Backbone
 from align_echo.train.batching import Batch, Normalisation, batches, scales
-from align_echo.train.forward import CHECKED_IDS, pair_cost, token_logprobs, why_not_shared
+from align_echo.train.forward import CHECKED_IDS, token_logprobs, why_not_shared
 from align_echo.train.loss import Objective, batch_loss
 from align_echo.train.rows import Harvest, Role, Row
 from align_echo.train.signals import Losses, Signals, of_harvest
@@ -46,7 +46,7 @@ class StepSettings(Frozen):
     In the first `critic_warmup` steps the critic learns alone, up to the end of a harvest.
     An `advantage` is a reward compared within its group, or the reward itself (rows that are imitated).
     With `joint` advantages both roles of a query are one group (an ablation of ICRL). With `share_prefixes` what rows
-    begin with alike is computed once, where the model can do so and where it costs less.
+    begin with alike is computed once, where the model can do so and where it saves enough.
     """
 
     objective: Objective = Objective()
@@ -176,7 +176,7 @@ class RoleTrainer(Trainer):
 
     def _forward(self, model: Any, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         with torch.autocast(batch.ids.device.type, torch.bfloat16, enabled=self.args.bf16):
-            return token_logprobs(model, batch.ids, batch.mask, prefix_P=batch.prefix, temperature=self._temperature)
+            return token_logprobs(model, batch.ids, batch.mask, tree=batch.tree, temperature=self._temperature)
 
     @torch.no_grad()
     def _reference(self, batch: Batch) -> torch.Tensor:
@@ -193,21 +193,21 @@ class RoleTrainer(Trainer):
         made = batches(
             *self._useful(rows, found.values, scale, self._learning(number)),
             tokens_per_batch=self._settings.tokens_per_batch,
-            pair_cost=self._pair_cost,
+            share=self._shares,
         )
         return _Kept(made, [None] * len(made), of_harvest(harvest, found))
 
     @cached_property
-    def _pair_cost(self) -> float | None:
-        """None where rows share no prefixes, which is said if it was asked for."""
+    def _shares(self) -> bool:
+        """Whether rows that begin alike are read as trees. That they are not is said if it was asked for."""
         if not self._settings.share_prefixes:
-            return None
+            return False
         ids = torch.tensor(CHECKED_IDS, device=self.args.device)
         models = [self._backbone.activate(role) for role in self._backbone.trained]
         for why in filter(None, (why_not_shared(model, ids) for model in models)):
-            warnings.warn(f"rows do not share the computation of prefixes: {why}", stacklevel=3)
-            return None
-        return pair_cost(models[0])
+            warnings.warn(f"rows do not share what they begin with alike: {why}", stacklevel=3)
+            return False
+        return True
 
     def _advantages(self, rows: Sequence[Row]) -> Advantages:
         rewards = [row.reward for row in rows]
@@ -230,7 +230,8 @@ class RoleTrainer(Trainer):
 
     def _give_up(self, batch: Batch, logprobs: torch.Tensor) -> None:
         file = self._folder / "post-mortem.pt"
-        torch.save({"step": self.state.global_step, **vars(batch), "logprobs": logprobs.detach()}, file)
+        tensors = {name: value for name, value in vars(batch).items() if name != "tree"}
+        torch.save({"step": self.state.global_step, **tensors, "logprobs": logprobs.detach()}, file)
         raise TrainingError(
             f"the loss of step {self.state.global_step} is no number or beyond {self._settings.most_loss:g}: "
             f"its batch is kept in {file}"

@@ -1,7 +1,9 @@
 """Attention over a tree of tokens, as a `transformers` attention function: only what a token may look at is computed.
 
 Tokens ask in blocks, and what a block looks at is short: the path down to its first token, and the block itself. Trees
-may so be long at little cost, and share the more. Left out: sliding windows, soft caps, sinks and position biases.
+may so be long at little cost, and share the more. One kernel for all that learns from rows that begin alike: a step of
+GRPO on episodes of one task, critiques of one attempt, an intuitive critic's questions. Left out: sliding windows, soft
+caps, sinks and position biases; generation, whose slots keep keys and values between turns (`models/local`).
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
 from align_echo.errors import UsageError
+from align_echo.train.trees import Tree
 
 NAME = "align_echo_tree"
-BLOCK = 256
+BLOCK = 128
 """Tokens that ask together: few leave little to compute in vain, many are computed faster."""
 
 
@@ -37,15 +40,15 @@ class Block:
 def blocks(ends_N: torch.Tensor, dtype: torch.dtype, size: int = BLOCK) -> list[Block]:
     """Of a tree whose tokens' subtrees end at these places: a token attends to itself and to those above it."""
     places_N = torch.arange(len(ends_N), device=ends_N.device)
-    found = []
+    made = []
     for first in range(0, len(ends_N), size):
         end = min(first + size, len(ends_N))
         above = (ends_N[:first] > first).nonzero()[:, 0]
         keys = torch.cat([above, places_N[first:end]])
         seen_BK = (keys[None, :] <= places_N[first:end, None]) & (places_N[first:end, None] < ends_N[keys][None, :])
         bias = torch.zeros(seen_BK.shape, dtype=dtype, device=ends_N.device)
-        found.append(Block(first, end, keys, bias.masked_fill_(~seen_BK, torch.finfo(dtype).min)))
-    return found
+        made.append(Block(first, end, keys, bias.masked_fill_(~seen_BK, torch.finfo(dtype).min)))
+    return made
 
 
 @contextmanager
@@ -58,6 +61,23 @@ def over_trees(model: Any) -> Iterator[None]:
         yield
     finally:
         model.set_attn_implementation(own)
+
+
+def tree_inputs(model: Any, tree: Tree, device: torch.device) -> dict[str, Any]:
+    """What a model that is `over_trees` is given for it to read the tree."""
+    return {
+        "input_ids": torch.tensor(tree.ids, device=device)[None],
+        "position_ids": torch.tensor(tree.positions, device=device)[None],
+        "use_cache": False,
+        "tree_blocks": blocks(torch.tensor(tree.ends, device=device), _dtype(model)),
+    }
+
+
+def _dtype(model: Any) -> torch.dtype:
+    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+        return torch.get_autocast_dtype("cuda" if torch.is_autocast_enabled("cuda") else "cpu")
+    dtype: torch.dtype = model.dtype
+    return dtype
 
 
 def tree_attention(
@@ -77,21 +97,24 @@ def tree_attention(
     **unused: object,
 ) -> tuple[torch.Tensor, None]:
     """What every token gathers [1, N, H, D]. Called by the model's layers. Raises `UsageError` for what is left out."""
-    if not all(one is None for one in (sliding_window, softcap, s_aux, position_bias)):
+    if not all(extra is None for extra in (sliding_window, softcap, s_aux, position_bias)):
         raise UsageError(f"{type(module).__name__} cannot read conversations as a tree: its attention is not standard")
     _, heads, _, size = query.shape
     shared = key.shape[1]
-    found = []
-    for block in tree_blocks:
+    # Gathered for all blocks at once: the gradient of a gathering is as long as the tree.
+    places, lengths = torch.cat([block.keys for block in tree_blocks]), [len(block.keys) for block in tree_blocks]
+    keys, values = (torch.split(part.index_select(2, places), lengths, dim=2) for part in (key, value))
+    outputs = []
+    for block, block_keys, block_values in zip(tree_blocks, keys, values, strict=True):
         # The heads that share keys are queries of one head: no keys are repeated.
         asked = query[:, :, block.first : block.end].reshape(1, shared, -1, size)
         gathered = scaled_dot_product_attention(
             asked,
-            key.index_select(2, block.keys),
-            value.index_select(2, block.keys),
+            block_keys,
+            block_values,
             attn_mask=block.bias.repeat(heads // shared, 1)[None, None],
             dropout_p=dropout,
             scale=scaling,
         )
-        found.append(gathered.reshape(heads, block.end - block.first, -1).transpose(0, 1))
-    return torch.cat(found)[None], None
+        outputs.append(gathered.reshape(heads, block.end - block.first, -1).transpose(0, 1))
+    return torch.cat(outputs)[None], None

@@ -1,9 +1,9 @@
 """Many conversations in one row, with what they begin with alike computed once: a tree of tokens.
 
-Proposed actions of one episode share nearly all that is read before them, so a tree of them is many times shorter than
-they are. A token attends to its ancestors in the tree and stands where it stood in its conversation: what a model makes
-of it is what it makes of the conversation alone. Arithmetic on token ids. Left out: attention (`tree_attention.py`),
-and what is learned (`gaia/fit/learning.py`).
+Proposed actions of one episode, or several episodes of one task, share much of what is read, so a tree of them is
+shorter than they are. A token attends to its ancestors in the tree and stands where it stood in its conversation: what
+a model makes of it is what it makes of the conversation alone. Arithmetic on token ids. Left out: attention
+(`tree_attention.py`), and what is learned (`batching.py`, `gaia/fit/learning.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from align_echo.errors import UsageError
-from align_echo.train.prefixes import common
 
 
 @dataclass(frozen=True)
@@ -21,14 +20,20 @@ class Tree:
     """R conversations as a tree of N tokens, parents first, each subtree in one piece.
 
     `ids` [N] are tokens, `positions` [N] where they stand in their conversations, `ends` [N] the place behind a token's
-    subtree. `last` [R] is the place of each conversation's last token, `rows` [R] which conversations they are.
+    subtree. `paths` [R] are the places of each conversation's tokens, `rows` [R] which conversations they are.
     """
 
     ids: tuple[int, ...]
     positions: tuple[int, ...]
     ends: tuple[int, ...]
-    last: tuple[int, ...]
+    paths: tuple[tuple[int, ...], ...]
     rows: tuple[int, ...]
+
+
+def common(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many ids both begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((position for position, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def tree(conversations: Sequence[Sequence[int]], rows: Sequence[int] | None = None) -> Tree:
@@ -43,7 +48,7 @@ def tree(conversations: Sequence[Sequence[int]], rows: Sequence[int] | None = No
     positions: list[int] = []
     ends: list[int] = []
     path: list[int] = []
-    last: list[int] = []
+    paths: list[tuple[int, ...]] = []
     before: Sequence[int] = ()
     for row in order:
         conversation = conversations[row]
@@ -56,11 +61,12 @@ def tree(conversations: Sequence[Sequence[int]], rows: Sequence[int] | None = No
             ids.append(conversation[position])
             positions.append(position)
             ends.append(-1)
-        last.append(path[-1])
+        paths.append(tuple(path))
         before = conversation
     for place in path:
         ends[place] = len(ids)
-    return Tree(tuple(ids), tuple(positions), tuple(ends), tuple(last), tuple(numbers[row] for row in order))
+    numbered = tuple(numbers[row] for row in order)
+    return Tree(tuple(ids), tuple(positions), tuple(ends), tuple(paths), numbered)
 
 
 def trees(conversations: Sequence[Sequence[int]], *, most_tokens: int) -> list[Tree]:

@@ -85,12 +85,12 @@ def test_a_model_that_does_not_look_at_all_that_came_before_is_refused():
     model = tiny_model()
     ids = list(range(5, 45))
     check_trees(model, ids, CPU)
-    kept = model.forward
+    kept = model.model.forward
 
     def only_the_last(**given: torch.Tensor) -> object:
         return kept(**(given | {"position_ids": torch.arange(given["input_ids"].shape[1])[None]}))
 
-    model.forward = only_the_last
+    model.model.forward = only_the_last
     with pytest.raises(UsageError, match="as a tree"):
         check_trees(model, ids, CPU)
 

@@ -63,18 +63,17 @@ def some_rows(seed: int = 0) -> tuple[list[Row], list[float]]:
 def gradients(
     model: Any, objective: Objective, size: int, sharing: bool, scaling: Scaling, shift: float
 ) -> tuple[float, list[torch.Tensor]]:
-    """Loss and gradient of a step, its rows in batches of a size, after prefixes that they share or without; `shift`
+    """Loss and gradient of a step, its rows in batches of a size, as trees or each by itself; `shift`
     moves the old log-probabilities.
     """
     rows, advantages = some_rows()
     total = 0.0
     summed = [torch.zeros_like(one) for one in model.parameters()]
-    cost = 0.0 if sharing else None
     scale = scales(rows, scaling[0], together=scaling[1])
-    made = batches(rows, advantages, scale, tokens_per_batch=size, pair_cost=cost)
-    assert {batch.role for batch in made if len(batch.prefix)} == ({"policy", "critic"} if sharing else set())
+    made = batches(rows, advantages, scale, tokens_per_batch=size, share=sharing)
+    assert {batch.role for batch in made if batch.tree} == ({"policy", "critic"} if sharing else set())
     for batch in made:
-        logprobs, _ = token_logprobs(model, batch.ids, batch.mask, prefix_P=batch.prefix)
+        logprobs, _ = token_logprobs(model, batch.ids, batch.mask, tree=batch.tree)
         old = logprobs.detach() + shift
         found = batch_loss(batch, logprobs, objective, old=old, reference=old - 0.3).loss
         for one, each in zip(summed, torch.autograd.grad(found, list(model.parameters())), strict=True):

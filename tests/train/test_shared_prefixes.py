@@ -17,9 +17,8 @@ from transformers import MistralConfig, MistralForCausalLM, TrainingArguments
 from align_echo.tokens import TokenSequence
 from align_echo.train.backbone import ROLES, Adapters, Backbone, WholeModels
 from align_echo.train.batching import batches
-from align_echo.train.forward import CHECKED_IDS, pair_cost, token_logprobs, why_not_shared
+from align_echo.train.forward import CHECKED_IDS, token_logprobs, why_not_shared
 from align_echo.train.loss import Objective
-from align_echo.train.prefixes import divided
 from align_echo.train.rows import Harvest, Row
 from align_echo.train.signals import Signals
 from align_echo.train.trainer import RoleTrainer, StepSettings
@@ -35,8 +34,14 @@ def tokens(*ids: int, sampled: int = 1) -> TokenSequence:
     return TokenSequence(ids, mask, tuple(-1.0 * one for one in mask), ((start, len(ids)),) if sampled else ())
 
 
-def groups(*rows: TokenSequence, size: int = 1000, cost: float | None = 0.0) -> list[tuple[int, list[int]]]:
-    return divided(dict(enumerate(rows)), tokens_per_batch=size, pair_cost=cost)
+def computed(*rows: TokenSequence, size: int = 1000, share: bool = True) -> list[tuple[int, bool, list[int]]]:
+    """Of each batch the tokens that are computed, whether it is a tree, and its rows."""
+    made = [Row(row, "policy", "g", 0.0) for row in rows]
+    numbers = [float(number) for number in range(len(rows))]
+    return [
+        (batch.computed, batch.tree is not None, batch.advantages.flatten().int().tolist())
+        for batch in batches(made, numbers, numbers, tokens_per_batch=size, share=share)
+    ]
 
 
 few_ids = st.lists(st.integers(3, 4), min_size=2, max_size=12)
@@ -50,52 +55,40 @@ some_sequences = st.lists(
 # ---------------------------------------------------------------- which rows
 
 
-def test_rows_of_one_prompt_share_all_of_it_but_the_token_from_which_the_first_reply_is_predicted():
+def test_rows_of_one_prompt_are_computed_once_up_to_where_they_part():
     prompt = range(10, 20)
-    assert groups(tokens(*prompt, 30), tokens(*prompt, 40, 41, sampled=2)) == [(9, [1, 0])]
+    assert computed(tokens(*prompt, 30), tokens(*prompt, 40, 41, sampled=2)) == [(13, True, [0, 1])]
 
 
-def test_rows_of_two_tasks_share_their_own_prompts_rather_than_what_both_tasks_begin_with():
-    one, other = (1, 2, 3, 4, 5, 6), (1, 2, 7, 8, 9, 10)
-    assert sorted(groups(*(tokens(*prompt, 30 + n) for n in range(3) for prompt in (one, other)))) == [
-        (5, [0, 2, 4]),
-        (5, [1, 3, 5]),
-    ]
+def test_what_was_sampled_alike_is_shared_as_far_as_it_is_alike_with_what_follows_it():
+    rows = [tokens(1, 2, 7, 8, *end, sampled=len(end) + 2) for end in ((9, 5), (9, 6), (4, 5))]
+    assert computed(*rows) == [(4 + 1 + 2 + 2, True, [2, 0, 1])]
 
 
-def test_single_rows_of_many_tasks_share_what_all_tasks_begin_with():
-    assert groups(*(tokens(1, 2, 3, 4, 5, 10 + n, 20, 30) for n in range(4))) == [(5, [0, 1, 2, 3])]
+def test_rows_of_two_tasks_share_what_both_begin_with_and_their_own_prompts():
+    first, second = (1, 2, 3, 4, 5, 6), (1, 2, 7, 8, 9, 10)
+    rows = [tokens(*prompt, 30 + number) for number in range(3) for prompt in (first, second)]
+    assert computed(*rows) == [(2 + 4 + 4 + 6, True, [0, 2, 4, 1, 3, 5])]
+    assert [(size, tree) for size, tree, _ in computed(*rows, size=11)] == [(9, True), (9, True)]
 
 
-def test_a_prefix_is_left_alone_where_looking_back_at_it_costs_more_than_it_saves():
-    rows = [tokens(1, 2, 3, *range(10 + n, 40 + n), sampled=30) for n in range(4)]
-    assert groups(*rows, cost=0.0) == [(2, [0, 1, 2, 3])]
-    assert groups(*rows, cost=1.0) == [(0, [0, 1, 2, 3])]
+def test_rows_that_share_little_are_computed_by_themselves():
+    rows = [tokens(1, 2, 3, *range(10 + number, 40 + number), sampled=30) for number in range(4)]
+    assert computed(*rows) == [(4 * 33, False, [0, 1, 2, 3])]
 
 
-def test_a_short_row_is_not_padded_beyond_what_the_prefix_saves():
-    long = [tokens(1, 2, 3, 4, *range(10 + n, 40 + n), sampled=30) for n in range(2)]
-    short = [tokens(1, 2, 3, 4, 50 + n) for n in range(2)]
-    assert groups(*long, *short) == [(3, [0, 1]), (3, [2, 3])]
+def test_nothing_is_shared_where_nothing_is_alike_or_none_was_asked_for():
+    assert computed(tokens(1, 2), tokens(3, 4)) == [(4, False, [0, 1])]
+    assert computed(tokens(1, 2, 3), tokens(1, 2, 4), share=False) == [(6, False, [0, 1])]
 
 
-def test_no_prefix_is_shared_where_there_is_none_or_none_was_asked_for():
-    assert groups(tokens(1, 2), tokens(3, 4)) == [(0, [0, 1])]
-    assert groups(tokens(1, 2, 3), tokens(1, 2, 4), cost=None) == [(0, [0, 1])]
-
-
-@given(some_sequences, st.integers(1, 60), st.sampled_from([None, 0.0, 0.1]))
-def test_every_row_is_in_one_group_that_fits_and_shares_what_all_its_rows_begin_with(rows, size, cost):
-    found = groups(*rows, size=size, cost=cost)
-    assert sorted(place for _, group in found for place in group) == list(range(len(rows)))
-    for prefix, group in found:
-        members = [rows[place] for place in group]
-        longest = max(len(one.ids) for one in members)
-        assert len(group) == 1 or prefix + len(group) * (longest - prefix) <= size
-        assert len({one.ids[:prefix] for one in members}) == 1
-        assert not any(sum(one.mask[: prefix + 1]) for one in members) or not prefix
-        if prefix:
-            assert prefix + len(group) * (longest - prefix) < sum(len(one.ids) for one in members)
+@given(some_sequences, st.integers(1, 60))
+def test_every_row_is_in_one_batch_that_fits_and_trees_compute_less(rows, size):
+    found = computed(*rows, size=size)
+    assert sorted(row for _, _, group in found for row in group) == list(range(len(rows)))
+    for count, tree, group in found:
+        assert count <= size or len({rows[row].ids for row in group}) == 1
+        assert not tree or count < 0.85 * sum(len(rows[row].ids) for row in group)
 
 
 # ---------------------------------------------------------------- the same numbers
@@ -112,12 +105,12 @@ def exact_model(attention: str) -> Any:
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @settings(max_examples=30)
 @given(rows=some_sequences, size=st.integers(10, 60))
-def test_log_probabilities_after_a_prefix_are_those_of_whole_rows(attention, rows, size):
+def test_log_probabilities_in_a_tree_are_those_of_whole_rows(attention, rows, size):
     model = exact_model(attention)
     made = [Row(one, "policy", "g", 0.0) for one in rows]
     places = [float(place) for place in range(len(rows))]
-    for batch in batches(made, places, places, tokens_per_batch=size, pair_cost=0.0):
-        found, entropies = token_logprobs(model, batch.ids, batch.mask, prefix_P=batch.prefix)
+    for batch in batches(made, places, places, tokens_per_batch=size, share=True):
+        found, entropies = token_logprobs(model, batch.ids, batch.mask, tree=batch.tree)
         for row, place in enumerate(batch.advantages.flatten().int().tolist()):
             ids = torch.tensor(rows[place].ids)
             all_logprobs = model(input_ids=ids[None]).logits[0, :-1].log_softmax(-1)
@@ -189,7 +182,7 @@ def test_a_model_with_a_sliding_window_computes_whole_rows(tmp_path):
         sliding_window=4,
     )
     model: Any = MistralForCausalLM(config)
-    assert "all keys and values" in why_not_shared(model, IDS)
+    assert "all tokens before" in why_not_shared(model, IDS)
     with pytest.warns(UserWarning, match="do not share") as said:
         _, found = learned(tmp_path, WholeModels({"policy": model, "critic": model}, reference=True), share=True)
     assert sum("do not share" in str(one.message) for one in said) == 1
@@ -207,7 +200,7 @@ def test_gradient_checkpointing_goes_on_with_whole_rows(tmp_path):
     plain, _ = learned(tmp_path, adapters(), share=False)
     backbone = adapters()
     backbone.activate("policy").get_base_model().gradient_checkpointing_enable({"use_reentrant": False})
-    with pytest.warns(UserWarning, match="gradient checkpointing keeps no keys"):
+    with pytest.warns(UserWarning, match="gradient checkpointing computes again"):
         found, _ = learned(tmp_path, backbone, share=True)
     assert torch.allclose(plain, found, atol=1e-6)
 
@@ -221,19 +214,13 @@ def test_a_model_that_can_is_not_changed_by_being_asked():
     assert model.training
 
 
-def test_a_model_whose_caches_say_other_things_than_its_tokens_is_found_out():
+def test_a_model_that_makes_something_else_of_a_tree_is_found_out():
     model = tiny_model()
 
     def blurred(module: Any, arguments: Any, named: Any, output: Any) -> Any:
-        if named.get("past_key_values") is not None and named["input_ids"].shape[0] > 1:
+        if "tree_blocks" in named:
             output.last_hidden_state = output.last_hidden_state + 1
         return output
 
     model.model.register_forward_hook(blurred, with_kwargs=True)
-    assert "changes with how rows are divided" in why_not_shared(model, IDS)
-
-
-def test_the_cost_of_looking_back_by_hand():
-    weights = sum(one.numel() for name, one in tiny_model().model.named_parameters() if "embed" not in name)
-    assert pair_cost(tiny_model()) == pytest.approx(2 * 2 * 2 * 16 / weights)
-    assert pair_cost(tiny_model(kv_heads=2)) < pair_cost(tiny_model())
+    assert "what it makes of a token changes" in why_not_shared(model, IDS)

@@ -293,8 +293,8 @@ def test_the_signals_of_a_step(tmp_path):
 
 
 def saved(role: Role) -> int:
-    """Tokens that three rows of a role need not compute: what two of them share with the first, but its last."""
-    return 2 * (len(PROMPT[role]) - 1)
+    """Tokens that three rows of a role need not compute: the prompt of two, which all three share."""
+    return 2 * len(PROMPT[role])
 
 
 class Logged(TrainerCallback):

@@ -28,9 +28,9 @@ def test_every_conversation_is_a_path_of_the_tree_and_every_beginning_is_there_o
     found = tree(conversations)
     mask = ancestors(found.ends)
     assert sorted(found.rows) == list(range(len(conversations)))
-    for row, place in zip(found.rows, found.last, strict=True):
-        assert path_to(mask, found.ids, place) == conversations[row]
-        assert found.positions[place] == len(conversations[row]) - 1
+    for row, path in zip(found.rows, found.paths, strict=True):
+        assert path_to(mask, found.ids, path[-1]) == [found.ids[node] for node in path] == conversations[row]
+        assert [found.positions[node] for node in path] == list(range(len(conversations[row])))
     beginnings = {tuple(one[: end + 1]) for one in conversations for end in range(len(one))}
     assert len(found.ids) == len(beginnings)
     assert mask.sum(dim=1).tolist() == [position + 1 for position in found.positions]
@@ -60,6 +60,6 @@ def test_trees_hold_all_conversations_and_stay_within_the_limit(conversations, m
 def test_a_tree_by_hand():
     found = tree([[5, 6, 7], [5, 6], [5, 8]])
     assert (found.ids, found.positions, found.ends) == ((5, 6, 7, 8), (0, 1, 2, 1), (4, 3, 3, 4))
-    assert (found.rows, found.last) == ((1, 0, 2), (1, 2, 3))
+    assert (found.rows, found.paths) == ((1, 0, 2), ((0, 1), (0, 1, 2), (0, 3)))
     with pytest.raises(UsageError, match="without tokens"):
         tree([[1], []])

@@ -27,11 +27,9 @@ from align_echo.gaia.examples import Balance, Example, even_weights
 from align_echo.gaia.fit.trainer import LearningSettings, Part, VerdictTrainer, learner_of
 from align_echo.models.local.chat import first_differing
 from align_echo.models.local.encoding import ChatEncoder
-from align_echo.train.tree_attention import blocks, over_trees
+from align_echo.train.forward import reads_trees
+from align_echo.train.tree_attention import over_trees, tree_inputs
 from align_echo.train.trees import Tree, trees
-
-SAME = 1e-3
-"""By how much a logit may change when conversations are computed as a tree."""
 
 
 class FitSettings(LearningSettings):
@@ -121,43 +119,23 @@ def steps(asked: Sequence[Question], settings: FitSettings) -> list[list[int]]:
     return made
 
 
-def tree_logits(model: Any, one: Tree, device: torch.device) -> torch.Tensor:
-    """What the model says after each conversation of the tree [R, V], in the order of `one.rows`, with gradient.
+def tree_logits(model: Any, tree: Tree, device: torch.device) -> torch.Tensor:
+    """What the model says after each conversation of the tree [R, V], in the order of `tree.rows`, with gradient.
 
     The model has to be `over_trees`.
     """
-    logits: torch.Tensor = model(
-        input_ids=torch.tensor(one.ids, device=device)[None],
-        position_ids=torch.tensor(one.positions, device=device)[None],
-        logits_to_keep=torch.tensor(one.last, device=device),
-        use_cache=False,
-        tree_blocks=blocks(torch.tensor(one.ends, device=device), _dtype(model)),
-    ).logits[0]
+    last_R = torch.tensor([path[-1] for path in tree.paths], device=device)
+    logits: torch.Tensor = model(**tree_inputs(model, tree, device), logits_to_keep=last_R).logits[0]
     return logits
 
 
-def _dtype(model: Any) -> torch.dtype:
-    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
-        return torch.get_autocast_dtype("cuda" if torch.is_autocast_enabled("cuda") else "cpu")
-    found: torch.dtype = model.dtype
-    return found
-
-
-@torch.no_grad()
 def check_trees(model: Any, ids_T: Sequence[int], device: torch.device) -> None:
     """Raise `UsageError` if the model makes something else of conversations as a tree than of each alone.
 
     So do models with a sliding window or a recurrent state. Tried on conversations made of the ids given: those of the
     longest one, as a window that is wider than what is read does no harm.
     """
-    half = len(ids_T) // 2
-    tried = [tuple(ids_T), tuple(ids_T[:half]), (*ids_T[:half], *reversed(ids_T[half:]))]
-    one = trees(tried, most_tokens=sum(map(len, tried)))[0]
-    each = [torch.tensor(tried[row], device=device) for row in one.rows]
-    alone = torch.stack([model(input_ids=ids[None], logits_to_keep=1, use_cache=False).logits[0, -1] for ids in each])
-    with over_trees(model):
-        together = tree_logits(model, one, device)
-    if not torch.allclose(together.float(), alone.float(), atol=SAME, rtol=SAME):
+    if not reads_trees(model.get_decoder(), torch.tensor(ids_T, device=device)):
         raise UsageError(f"{type(model).__name__} cannot read conversations as a tree: its attention is not standard")
 
 
@@ -185,7 +163,7 @@ def learn(
         for tree in trees([question.ids for question in step], most_tokens=settings.tokens_per_tree):
             targets = [words[step[row].target] for row in tree.rows]
             weights = [step[row].weight for row in tree.rows]
-            yield Part(partial(tree_logits, one=tree, device=learner.device), targets, weights)
+            yield Part(partial(tree_logits, tree=tree, device=learner.device), targets, weights)
 
     made = [[asked[place] for place in step] for step in steps(asked, settings)]
     trainer = VerdictTrainer(learner, made, parts, settings, folder, callbacks)
