@@ -19,7 +19,7 @@ class AlignEchoError(Exception):
     """Base of all errors below. No message holds a key or a password."""
 
     def __init__(self, *arguments: object) -> None:
-        super().__init__(*(redacted(one) if isinstance(one, str) else one for one in arguments))
+        super().__init__(*(redacted(argument) if isinstance(argument, str) else argument for argument in arguments))
 
 
 class UsageError(AlignEchoError, ValueError):

@@ -99,7 +99,7 @@ def fault_text(fault: Fault) -> str:
 
 def faults_by_source(trajectories: Iterable[Trajectory]) -> dict[str, int]:
     """How many episodes the environment, the model and the agent's own code broke; nothing for what broke none."""
-    return dict(Counter(one.fault.source for one in trajectories if one.fault is not None))
+    return dict(Counter(trajectory.fault.source for trajectory in trajectories if trajectory.fault is not None))
 
 
 def stop_if_hopeless(sources: Sequence[str], fault: Fault) -> None:

@@ -23,10 +23,10 @@ def parse_json(text: str) -> Any:
 def json_object(file: Path) -> dict[str, Any] | None:
     """The object that a file holds; None if it cannot be read or holds anything else."""
     try:
-        found = parse_json(file.read_text(encoding="utf-8"))
+        parsed = parse_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return parsed if isinstance(parsed, dict) else None
 
 
 def json_lines(file: Path) -> list[dict[str, Any]]:
@@ -36,7 +36,7 @@ def json_lines(file: Path) -> list[dict[str, Any]]:
     """
     if not file.is_file():
         return []
-    found = []
+    objects = []
     for number, line in enumerate(file.read_bytes().splitlines(keepends=True), start=1):
         if not line.endswith(b"\n"):
             break
@@ -46,5 +46,5 @@ def json_lines(file: Path) -> list[dict[str, Any]]:
             raise UsageError(f"{file} line {number} is damaged: {error}") from error
         if not isinstance(record, dict):
             raise UsageError(f"{file} line {number} is damaged: it holds no names and values")
-        found.append(record)
-    return found
+        objects.append(record)
+    return objects

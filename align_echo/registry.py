@@ -87,10 +87,10 @@ class Registry(Generic[Thing]):
         another kind."""
         if name in self._registered or name in self._installed:
             raise UsageError(f"there is already an {self.kind} {name!r}, of {self.entries()[name].origin}")
-        found = self._read(name, thing)
+        checked = self._read(name, thing)
         self._registered[name] = Entry(name, "", "this program")
-        self._known[name] = found
-        return found
+        self._known[name] = checked
+        return checked
 
     def entries(self) -> dict[str, Entry]:
         """Every name that is known, ours first. Imports nothing."""
@@ -123,18 +123,18 @@ class Registry(Generic[Thing]):
     def _installed(self) -> dict[str, Entry]:
         """Names of entry points. One name of two packages is the first one's, ours before all."""
         ours_first = sorted(_entry_points(), key=lambda point: (point.package != OURS, point.package))
-        found: dict[str, Entry] = {}
+        entries: dict[str, Entry] = {}
         for point in ours_first:
             if point.group == self.group:
-                found.setdefault(point.name, Entry(point.name, point.target, f"{point.package} {point.version}"))
-        return found
+                entries.setdefault(point.name, Entry(point.name, point.target, f"{point.package} {point.version}"))
+        return entries
 
     def _load(self, target: str) -> object:
         module_name, _, attribute = target.partition(":")
         if os.getcwd() not in sys.path:
             sys.path.append(os.getcwd())  # `python -m` does so too; a console script does not
         try:
-            found: object = importlib.import_module(module_name)
+            thing: object = importlib.import_module(module_name)
         except AlignEchoError:
             raise
         except Exception as error:
@@ -143,10 +143,10 @@ class Registry(Generic[Thing]):
                 f"{type(error).__name__}: {first_line(error)}"
             ) from error
         for part in attribute.split("."):
-            if not hasattr(found, part):
-                names = [one for one in vars(found) if not one.startswith("_")]
+            if not hasattr(thing, part):
+                names = [public for public in vars(thing) if not public.startswith("_")]
                 near = difflib.get_close_matches(part, names, n=1)
                 hint = f"; did you mean {near[0]}?" if near else ""
                 raise UsageError(f"the module {module_name} has no {attribute}{hint}")
-            found = getattr(found, part)
-        return found
+            thing = getattr(thing, part)
+        return thing

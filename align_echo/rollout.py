@@ -62,13 +62,13 @@ def replay(
     if view.initial_observation != trajectory.initial_observation:
         return
     for step in trajectory.steps:
-        found = look(view, step)
+        seen = look(view, step)
         if session.over:
             return
         again = session.act(AgentReply(text=step.reply, action=step.action, problem=step.problem))
         if again.observation != step.observation:
             return
-        yield found
+        yield seen
         view = session.view
 
 

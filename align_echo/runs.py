@@ -116,10 +116,10 @@ def _check_same(path: Path, stored: dict[str, Any], asked: dict[str, Any], compa
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested values by dotted names."""
-    found: dict[str, Any] = {}
+    flattened: dict[str, Any] = {}
     for name, value in values.items():
-        found |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
-    return found
+        flattened |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    return flattened
 
 
 def agent_details(path: Path) -> dict[str, str]:
@@ -155,13 +155,13 @@ def finished_nothing(path: Path, known: Collection[str], episodes: str) -> bool:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that shape a run."""
-    found = {"python": platform.python_version()}
+    by_package = {"python": platform.python_version()}
     for name in VERSIONED:
         try:
-            found[name] = metadata.version(name)
+            by_package[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return by_package
 
 
 # ---------------------------------------------------------------- checkpoints
@@ -174,8 +174,8 @@ def step_of(checkpoint: str) -> int:
 
 def whole_checkpoints(checkpoints: Path) -> list[Path]:
     """Those that were written to their end, oldest first."""
-    found = [folder for folder in checkpoints.glob("checkpoint-*") if (folder / FINISHED).is_file()]
-    return sorted(found, key=lambda folder: step_of(str(folder)))
+    folders = [folder for folder in checkpoints.glob("checkpoint-*") if (folder / FINISHED).is_file()]
+    return sorted(folders, key=lambda folder: step_of(str(folder)))
 
 
 def drop_unfinished(checkpoints: Path) -> None:

@@ -70,7 +70,7 @@ def few(failed: int, asked: int) -> bool:
 
 def conduct_of(trajectories: Sequence[Trajectory]) -> Conduct:
     """How the interface of these episodes behaved in them."""
-    asked = [step for one in trajectories for step in one.steps if step.action is not None]
+    asked = [step for trajectory in trajectories for step in trajectory.steps if step.action is not None]
     failed = sum(bool(step.interface_error) for step in asked)
     resets = sum(bool(one.reset_error) for one in trajectories)
     return Conduct(
@@ -87,11 +87,11 @@ def tell(conducts: Mapping[str, Conduct]) -> list[str]:
     """A line for each kind of trouble, over all that have any (name -> conduct): counts, and the first message."""
     lines = []
     for kind, words in TOLD.items():
-        met = {name: one for name, conduct in conducts.items() for one in conduct.troubles if one.kind == kind}
+        met = {name: trouble for name, conduct in conducts.items() for trouble in conduct.troubles if trouble.kind == kind}
         if met:
             first = next(iter(met.values()))
-            counts = ", ".join(f"{name}: {one.count}" for name, one in met.items())
-            told = words.format(sum(one.count for one in met.values()))
+            counts = ", ".join(f"{name}: {trouble.count}" for name, trouble in met.items())
+            told = words.format(sum(trouble.count for trouble in met.values()))
             lines.append(f"the interface {told} ({counts}); the first, in {first.task_id}: {first.first}")
     return lines
 
@@ -114,7 +114,7 @@ def overstepped(conducts: Mapping[str, Conduct]) -> str:
 
 
 def _troubles(trajectories: Sequence[Trajectory]) -> Iterator[Trouble]:
-    met = {kind: [pair for one in trajectories for pair in _messages(one, kind)] for kind in TOLD}
+    met = {kind: [pair for trajectory in trajectories for pair in _messages(trajectory, kind)] for kind in TOLD}
     for kind, messages in met.items():
         if messages:
             first, task_id = messages[0]
@@ -126,8 +126,11 @@ def _messages(trajectory: Trajectory, kind: Kind) -> list[tuple[str, str]]:
     errors = [trajectory.reset_error, *(step.interface_error for step in trajectory.steps)]
     said: Iterable[str]
     if kind == "refused":
-        calls = [*trajectory.reset_violations, *(one for step in trajectory.steps for one in step.violations)]
-        said = [f"{one.action!r}: {one.reason}" for one in calls]
+        calls = [
+            *trajectory.reset_violations,
+            *(violation for step in trajectory.steps for violation in step.violations),
+        ]
+        said = [f"{call.action!r}: {call.reason}" for call in calls]
     elif kind == "forged":
         said = [_claim(step) for step in trajectory.steps if step.forged]
     elif kind == "failed":

@@ -195,7 +195,11 @@ class Choice(Frozen):
     @property
     def counts(self) -> ChoiceCounts:
         """The verdicts, one for each distinct action."""
-        said = list({one.action: one.verdict for one in self.candidates if one.action is not None}.values())
+        said = list(
+            {
+                candidate.action: candidate.verdict for candidate in self.candidates if candidate.action is not None
+            }.values()
+        )
         return ChoiceCounts(
             candidates=len(self.candidates),
             correct=said.count("correct"),

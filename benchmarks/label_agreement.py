@@ -132,8 +132,8 @@ def mixed(env: TextEnv, view: AgentView) -> str:
     if offered is None:
         return "look"
     action = dice.choice(offered.templates)
-    for place in range(action.count("{")):
-        action = action.replace(f"{{{place}}}", dice.choice(offered.names))
+    for index in range(action.count("{")):
+        action = action.replace(f"{{{index}}}", dice.choice(offered.names))
     return action
 
 

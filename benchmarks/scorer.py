@@ -136,8 +136,8 @@ def judged(critic: Critic, examples: Sequence[Example]) -> dict[str, Any]:
     said = [one for turn in turns for one in critic.score(turn[0].conversation, [each.action for each in turn])]
     clock, cpu = time.perf_counter() - clock, time.process_time() - cpu
     rows = [
-        LabelledVerdict(one.task_id, one.action_type, one.label(RULE) or "wrong", found.verdict)
-        for one, found in zip(examples, said, strict=True)
+        LabelledVerdict(example.task_id, example.action_type, example.label(RULE) or "wrong", found.verdict)
+        for example, found in zip(examples, said, strict=True)
     ]
     found = report(rows, 1.0)
     return {
@@ -194,8 +194,8 @@ def main() -> None:
     alike = total = 0
     for number in range(given.rounds + 1):
         said = {}
-        for place, (name, judge) in enumerate(arms.items()):
-            chat = conversation(model, given.tokens, 10 * number + place)
+        for index, (name, judge) in enumerate(arms.items()):
+            chat = conversation(model, given.tokens, 10 * number + index)
             if name == "scorer, warm":
                 draw(model, chat, range(given.candidates), temperature=1.0, max_tokens=8)
             spent, said[name] = seconds(judge, chat, actions)

@@ -112,7 +112,7 @@ def main() -> None:
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     torch.set_num_threads(given.threads)
     model, tokenizer = random_model()
-    chosen = {name: one for name, one in shapes(given).items() if name in (given.shape or [name])}
+    chosen = {name: shape for name, shape in shapes(given).items() if name in (given.shape or [name])}
     report({name: measure(name, *one, given, model, tokenizer) for name, one in chosen.items()}, given)
 
 

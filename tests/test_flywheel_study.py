@@ -29,12 +29,14 @@ def few_resamples(monkeypatch):
 
 def judged(*rounds: Say) -> JudgedStates:
     """The same states, two tasks, as the critic of each round sees them."""
-    by_round = tuple([state(one, say, task=str(place % 2)) for place, one in enumerate(DRAWN)] for say in rounds)
+    by_round = tuple([state(one, say, task=str(index % 2)) for index, one in enumerate(DRAWN)] for say in rounds)
     return JudgedStates(by_round, (1.0,) * len(rounds))
 
 
 def test_a_critic_that_never_errs_reaches_pass_at_n_and_all_seeds_count():
-    found = {(one.rule, one.candidates): one for one in points([judged(contrary, honest), judged(contrary, honest)])}
+    found = {
+        (point.rule, point.candidates): point for point in points([judged(contrary, honest), judged(contrary, honest)])
+    }
     assert [found["round 2", n].value for n in (1, 2, 8)] == [0.25, 0.5, 0.75]
     assert [found["pass", n].value for n in (1, 2, 8)] == [0.25, 0.5, 0.75]
     assert found["round 1", 8].value == 0.0

@@ -45,7 +45,7 @@ def imported_layers(source: str) -> list[tuple[int, str]]:
             if node.module == "align_echo":
                 names = [f"align_echo.{alias.name}" for alias in node.names if alias.name not in FACADE]
         parts = [name.split(".") for name in names]
-        found += [(getattr(node, "lineno", 0), one[1]) for one in parts if one[0] == "align_echo" and len(one) > 1]
+        found += [(getattr(node, "lineno", 0), part[1]) for part in parts if part[0] == "align_echo" and len(part) > 1]
     return found
 
 

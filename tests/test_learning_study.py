@@ -42,7 +42,7 @@ def test_a_report_weighs_tasks_alike_and_pairs_what_was_gained_by_seed_and_task(
         measured(tmp_path, "echo", 1, {"a": [1.0], "b": [1.0]}),
         measured(tmp_path, "echo", 2, {"a": [1.0], "b": [1.0]}),
     ]
-    found = {one.arm: one for one in findings(done, baseline="grpo") if one.measure == "score"}
+    found = {finding.arm: finding for finding in findings(done, baseline="grpo") if finding.measure == "score"}
     assert (found[START].value, found["grpo"].value, found["echo"].value) == (0.25, 0.75, 1.0)
     assert (found["echo"].gain, found["grpo"].gain, found[START].gain) == (0.25, None, -0.25)
     assert found["grpo"].ci95[0] < 0.75 < found["grpo"].ci95[1]
@@ -111,7 +111,7 @@ def test_every_arm_of_a_study_has_the_same_budget_and_chooses_on_other_tasks_tha
     configs = [checked_config(read_file(file), file.name) for file in study(name).arms.values()]
     assert len({one.environment_steps for one in configs}) == 1
     assert len({(one.optimising.lr, one.collecting.queries, one.collecting.samples) for one in configs}) == 1
-    assert all(one.env == study(name).env and one.evaluating.split != study(name).split for one in configs)
+    assert all(config.env == study(name).env and config.evaluating.split != study(name).split for config in configs)
 
 
 def test_a_stack_is_every_combination_of_its_layers_on_the_same_tasks():
@@ -137,7 +137,7 @@ def training(folder: Path, scores: list[float], pairs: list[list[float]]) -> Pat
             {"step": 0, "environment_steps": 10, "log_w_t": -2.0, "count/critiques_of_lost_attempts": 3},
             {"step": 1, "environment_steps": 30, "log_w_t": 1.0, "count/unread_critiques_of_lost_attempts": 2},
         ],
-        "held_out": [{"step": 2 * place, "score": {"value": one}} for place, one in enumerate(scores)],
+        "held_out": [{"step": 2 * index, "score": {"value": one}} for index, one in enumerate(scores)],
         "refinements": [{"step": step, "scores": [pair]} for step, pair in enumerate(pairs)],
     }
     for name, lines in files.items():
@@ -184,7 +184,7 @@ def test_rounds_are_compared_with_as_many_attempts_without_a_critic(tmp_path):
         attempts(tmp_path, "icrl, self", 1, [first, {"b": True, "c": False}, {"c": True}]),
         attempts(tmp_path, "icrl, none", 1, [first, {"b": False, "c": False}, {"b": True, "c": False}]),
     ]
-    found = {(one.critic, one.round): one for one in rounds.standings(done, 2)}
+    found = {(standing.critic, standing.round): standing for standing in rounds.standings(done, 2)}
     assert [round(3 * found["self", number].success) for number in range(3)] == [1, 2, 3]
     assert [round(3 * found["none", number].success) for number in range(3)] == [1, 1, 2]
     assert found["self", 0].gain is None

@@ -69,7 +69,7 @@ def test_the_same_episodes_are_drawn_however_many_are_played_at_once(engine):
     episodes = [Episode(task, sample) for task in TASK_IDS for sample in range(3)]
     alone = run_tasks(make, agent(engine), episodes, split="train")
     at_once = run_tasks(make, agent(engine), episodes, split="train", workers=6)
-    assert [(one.task_id, one.sample) for one in at_once] == [(one.task_id, one.sample) for one in episodes]
+    assert [(one.task_id, one.sample) for one in at_once] == [(episode.task_id, episode.sample) for episode in episodes]
     assert [token_sequence(one).ids for one in at_once] == [token_sequence(one).ids for one in alone]
 
 
@@ -210,7 +210,10 @@ class Retelling(Vanilla):
 
     def conversation(self, view: AgentView) -> list[Message]:
         messages = super().conversation(view)
-        return [one.model_copy(update={"content": "look"}) if one.role == "assistant" else one for one in messages]
+        return [
+            message.model_copy(update={"content": "look"}) if message.role == "assistant" else message
+            for message in messages
+        ]
 
 
 def test_a_history_that_is_not_what_was_sampled_stops_the_run(engine):

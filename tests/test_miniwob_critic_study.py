@@ -109,7 +109,7 @@ def test_an_episode_that_takes_longer_than_the_expert_is_won_later_only():
     played += [Played("a/0", 0, PASS, 1, 1), Played("a/1", 0, PASS, 2, 2)]
     told = won(played)
     assert {arm: one.value for arm, one in told.at_once.items()} == {NOVICE: 0, CRITIC: 50, PASS: 100}
-    assert {arm: one.value for arm, one in told.in_turns.items()} == {NOVICE: 50, CRITIC: 50, PASS: 100}
+    assert {arm: in_turn.value for arm, in_turn in told.in_turns.items()} == {NOVICE: 50, CRITIC: 50, PASS: 100}
     assert (told.gain_at_once.value, told.gain_in_turns.value) == (50, 0)
 
 

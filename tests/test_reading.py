@@ -63,7 +63,7 @@ def test_a_line_of_signals_that_is_damaged_is_named(line, tmp_path):
 def test_what_was_not_written_to_its_end_is_left_out(tmp_path):
     file = tmp_path / "signals.jsonl"
     file.write_text('{"step": 0, "loss": NaN}\n{"step": 1, "loss": 0.1}\n{"step": 2, "lo')
-    assert [one["step"] for one in json_lines(file)] == [0, 1]
+    assert [json_line["step"] for json_line in json_lines(file)] == [0, 1]
     keep_before(file, 1)
     assert file.read_text() == '{"step": 0, "loss": NaN}\n'
     assert json_lines(tmp_path / "none.jsonl") == []

@@ -119,7 +119,7 @@ def _spellings(name: str, view: AgentView) -> set[str]:
     """How a name is written in what the agent has been told; empty if it was never seen, whatever the case."""
     texts = (view.goal, view.rules, view.initial_observation, *(turn.observation for turn in view.turns))
     pattern = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE)
-    return {found for text in texts for found in pattern.findall(text)}
+    return {spelling for text in texts for spelling in pattern.findall(text)}
 
 
 def _lists(action_format: str) -> list[str]:
@@ -146,10 +146,10 @@ def _form(text: str, blank: re.Pattern[str]) -> ActionForm:
 
 def _values(line: str, form: ActionForm) -> tuple[str, ...] | None:
     """What fills the blanks of a form; None if the line does not have it."""
-    found = _pattern(form).fullmatch(line) if len(line) <= LONGEST_LINE else None
-    if found is None:
+    match = _pattern(form).fullmatch(line) if len(line) <= LONGEST_LINE else None
+    if match is None:
         return None
-    values = found.groups()
+    values = match.groups()
     return values if all(map(_fits, values, form.closed)) else None
 
 

@@ -201,8 +201,8 @@ def _between(text: str, literals: list[str]) -> list[str] | None:
         return None
     filled, text = [], text[len(first) : len(text) - len(rest[-1])]
     for literal in rest[:-1]:
-        value, found, text = text.partition(literal)
-        if not found:
+        value, separator, text = text.partition(literal)
+        if not separator:
             return None
         filled.append(value)
     return [*filled, text]

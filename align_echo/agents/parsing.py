@@ -60,8 +60,8 @@ def parse_action(reply: str, view: AgentView | None = None) -> str:
     lines = own_lines(reply, view)
     marked = _in_tags(lines) or _in_json(lines, view)
     if marked is None:
-        place = 0 if len(lines) == 1 else _place_of_action(lines, view)
-        marked = _cut(lines[place], view)
+        index = 0 if len(lines) == 1 else _place_of_action(lines, view)
+        marked = _cut(lines[index], view)
     return _clean(marked, view)
 
 
@@ -73,10 +73,10 @@ def parse_reasoned_action(reply: str, view: AgentView | None = None) -> str:
     lines = own_lines(reply, view)
     marked = _in_tags(lines) or _in_json(lines, view)
     if marked is None:
-        place = _place_of_action(lines, view)
-        if place != len(lines) - 1:
+        index = _place_of_action(lines, view)
+        if index != len(lines) - 1:
             raise ReplyFormatError("the reply goes on after its action; end it there")
-        marked = _cut(lines[place], view)
+        marked = _cut(lines[index], view)
         if _OBSERVATION.search(_after_action_label(marked) or ""):
             raise ReplyFormatError("the line of the action goes on with an observation; end it after the action")
     return _clean(marked, view)
@@ -121,20 +121,20 @@ def visible_text(reply: str) -> str:
 
 def after_label(line: str, label: str) -> str | None:
     """What follows "<label>:" at the beginning of a line (any case, bold or not); None if it begins otherwise."""
-    found = re.match(rf"(?:\*\*)?{re.escape(label)}(?:\*\*)?:(?:\*\*)?\s*", line, re.IGNORECASE)
-    return line[found.end() :] if found else None
+    match = re.match(rf"(?:\*\*)?{re.escape(label)}(?:\*\*)?:(?:\*\*)?\s*", line, re.IGNORECASE)
+    return line[match.end() :] if match else None
 
 
 def spans(text: str, tag: str) -> list[tuple[int, int]]:
     """Where what stands between `<tag>` and `</tag>` begins and ends, pair by pair: an opening that another one follows
     before the end is a mention."""
-    found, start = [], 0
+    spans_found, start = [], 0
     while (closing := text.find(f"</{tag}>", start)) >= 0:
         opening = text.rfind(f"<{tag}>", start, closing)
         if opening >= 0:
-            found.append((opening + len(tag) + 2, closing))
+            spans_found.append((opening + len(tag) + 2, closing))
         start = closing + len(tag) + 3
-    return found
+    return spans_found
 
 
 def unquoted(text: str) -> str:
@@ -231,9 +231,9 @@ def _labelled(lines: list[str]) -> list[int]:
 
 def _after_action_label(line: str) -> str | None:
     """What follows the label of an action at the beginning of a line; "" for a heading; None without a label."""
-    if found := _LABEL.match(line):
-        rest = line[found.end() :].strip()
-        opened = line.startswith("**") and not found[0].rstrip().endswith("*")
+    if match := _LABEL.match(line):
+        rest = line[match.end() :].strip()
+        opened = line.startswith("**") and not match[0].rstrip().endswith("*")
         return rest.removesuffix("**").rstrip() if opened else rest
     return "" if _HEADING.fullmatch(line) else None
 
@@ -255,9 +255,9 @@ def _cut(line: str, view: AgentView | None) -> str:
         return parts[1]
     said = _after_action_label(line)
     said = line if said is None else said
-    found = re.search(r"\s[*_]*observation(?: \d+)?[*_]*:", said, re.IGNORECASE)
-    if found and not has_form(said, forms) and has_form(_bare(said[: found.start()]), forms):
-        return said[: found.start()]
+    match = re.search(r"\s[*_]*observation(?: \d+)?[*_]*:", said, re.IGNORECASE)
+    if match and not has_form(said, forms) and has_form(_bare(said[: match.start()]), forms):
+        return said[: match.start()]
     return line
 
 

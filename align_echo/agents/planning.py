@@ -32,8 +32,8 @@ class Planning(ChatAgent):
         system, *chat = super().conversation(view)
         planned = next((number for number, turn in enumerate(view.turns) if plan_in(turn)), len(view.turns))
         asking = render("planning/ask", {})
-        for place in range(0, 2 * planned + 1, 2):
-            chat[place] = Message(role="user", content=f"{chat[place].content}\n\n{asking}")
+        for index in range(0, 2 * planned + 1, 2):
+            chat[index] = Message(role="user", content=f"{chat[index].content}\n\n{asking}")
         return [system, *chat]
 
     def read(self, reply: str, view: AgentView) -> str:

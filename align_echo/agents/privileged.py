@@ -99,9 +99,9 @@ def _filled(offered: Offered, number: int) -> str:
     """A form with names in its places, drawn by a number: its digits in the base of what there is to choose from."""
     number, form = divmod(number, len(offered.templates))
     action = offered.templates[form]
-    for place in range(action.count("{")):
+    for index in range(action.count("{")):
         number, name = divmod(number, max(len(offered.names), 1))
-        action = action.replace(f"{{{place}}}", offered.names[name] if offered.names else "")
+        action = action.replace(f"{{{index}}}", offered.names[name] if offered.names else "")
     return action
 
 

@@ -147,11 +147,11 @@ class _Run:
         before = self.interface.label
         trajectories = self._play(iteration, tasks)
         failed = rollout.failed(trajectories)
-        found = self._analyze(iteration, failed) if failed else []
+        misalignments = self._analyze(iteration, failed) if failed else []
         outcome: Outcome = "no-failures" if not failed else "no-misalignments"
         resolved = len(self.resolved)
-        if found:
-            outcome = self._optimize(iteration, tasks, found)
+        if misalignments:
+            outcome = self._optimize(iteration, tasks, misalignments)
         record = IterationRecord(
             iteration=iteration,
             outcome=outcome,
@@ -159,7 +159,7 @@ class _Run:
             failed=len(failed),
             faults=sum(trajectory.fault is not None for trajectory in trajectories),
             faults_by_source=faults_by_source(trajectories),
-            misalignments=len(found),
+            misalignments=len(misalignments),
             resolved=len(self.resolved) - resolved,
             interface_before=before,
             interface_after=self.interface.label,
@@ -173,11 +173,11 @@ class _Run:
         record = self.folder.finished_iteration(iteration)
         if record is None:
             return None
-        found = self.folder.misalignments(iteration) or []
+        misalignments = self.folder.misalignments(iteration) or []
         if record.outcome == "improved":
             self.interface = self.folder.interface(iteration)
             self.tasks += self.world.tasks(iteration, self.seed, self.limit)
-        self._keep(found, improved=record.outcome == "improved")
+        self._keep(misalignments, improved=record.outcome == "improved")
         return record
 
     def _play(self, iteration: int, tasks: Sequence[str]) -> list[Trajectory]:
@@ -220,23 +220,23 @@ class _Run:
         return trajectories
 
     def _analyze(self, iteration: int, failed: Sequence[Trajectory]) -> list[Misalignment]:
-        found = self.folder.misalignments(iteration)
-        if found is None:
-            found = self.backend.analyze(failed, tuple(self.resolved), self.interface)
-            self.folder.save_misalignments(iteration, found)
-        message = f"{len(found)} new misalignments in {len(failed)} failed episodes"
-        self._say(Event(kind="misalignments", message=message, iteration=iteration, total=len(found)))
-        return found
+        misalignments = self.folder.misalignments(iteration)
+        if misalignments is None:
+            misalignments = self.backend.analyze(failed, tuple(self.resolved), self.interface)
+            self.folder.save_misalignments(iteration, misalignments)
+        message = f"{len(misalignments)} new misalignments in {len(failed)} failed episodes"
+        self._say(Event(kind="misalignments", message=message, iteration=iteration, total=len(misalignments)))
+        return misalignments
 
-    def _optimize(self, iteration: int, tasks: Sequence[str], found: Sequence[Misalignment]) -> Outcome:
+    def _optimize(self, iteration: int, tasks: Sequence[str], misalignments: Sequence[Misalignment]) -> Outcome:
         """Take over the backend's new interface."""
-        made = self.backend.optimize(found, self.interface)
+        made = self.backend.optimize(misalignments, self.interface)
         if made.content_hash == self.interface.content_hash:
-            self._keep(found, improved=False)
+            self._keep(misalignments, improved=False)
             return "unchanged"
         self.tasks += tasks
         self.interface = self._stamped(made, iteration)
-        self._keep(found, improved=True)
+        self._keep(misalignments, improved=True)
         path = self.folder.save_interface(iteration, self.interface)
         self._say(
             Event(
@@ -248,16 +248,16 @@ class _Run:
         )
         return "improved"
 
-    def _keep(self, found: Sequence[Misalignment], *, improved: bool) -> None:
+    def _keep(self, misalignments: Sequence[Misalignment], *, improved: bool) -> None:
         """Add to what is known: all that was found, and of it what the interface resolves if it is a new one."""
         claims = {misalignment.claim for misalignment in self.found}
-        self.found += [misalignment for misalignment in found if misalignment.claim not in claims]
+        self.found += [misalignment for misalignment in misalignments if misalignment.claim not in claims]
         if improved:
             unresolved = self.interface.provenance.unresolved
             done = {misalignment.claim for misalignment in self.resolved}
             self.resolved += [
                 misalignment
-                for misalignment in found
+                for misalignment in misalignments
                 if misalignment.text not in unresolved and misalignment.claim not in done
             ]
 

@@ -212,9 +212,9 @@ class RunFolder:
         """The episodes of an iteration, as they end."""
         return JsonlFile(self._iteration(iteration) / "trajectories.jsonl")
 
-    def save_misalignments(self, iteration: int, found: Sequence[Misalignment]) -> None:
+    def save_misalignments(self, iteration: int, misalignments: Sequence[Misalignment]) -> None:
         """Write what the analysis of an iteration found."""
-        text = _MISALIGNMENTS.dump_json(list(found), indent=2).decode()
+        text = _MISALIGNMENTS.dump_json(list(misalignments), indent=2).decode()
         folder = self._iteration(iteration)
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / "misalignments.json", text + "\n")

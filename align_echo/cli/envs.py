@@ -22,7 +22,7 @@ def envs() -> None:
         except AlignEchoError as error:
             table.add_row(name, f"cannot be used: {error}", "-", "-", "-", entry.origin)
             continue
-        interfaces = [one.partition("/")[2] for one in shipped if one.startswith(f"{name}/")]
+        interfaces = [interface.partition("/")[2] for interface in shipped if interface.startswith(f"{name}/")]
         splits, written = ", ".join(spec.splits), ", ".join(interfaces) or "-"
         table.add_row(name, spec.summary, splits, str(spec.step_limit), written, entry.origin)
     stdout().print(table)

@@ -56,17 +56,17 @@ def train(
         return
     changes = {"env": env, "model": model, "interface": interface, "steps": steps, "seed": seed}
     asked = {name: value for name, value in changes.items() if value is not None}
-    found = _stored(out, asked) if out and resume and not method and not config else _config(method, config, asked)
-    folder = run_folder(out, resume, "train", found.env)
+    config_of_run = _stored(out, asked) if out and resume and not method and not config else _config(method, config, asked)
+    folder = run_folder(out, resume, "train", config_of_run.env)
     from align_echo.train.run import Run
 
-    run = Run(found, folder, resume=resume)
+    run = Run(config_of_run, folder, resume=resume)
     if dry_run:
-        _say_what_it_costs(found, folder)
+        _say_what_it_costs(config_of_run, folder)
         return
     with resumable(folder):
         summary = run.train(
-            lambda step, signals: note(_line(step, found.steps, signals)),
+            lambda step, signals: note(_line(step, config_of_run.steps, signals)),
             lambda step, figures: note(_held_out(step, figures)),
         )
     print(f"written: {summary} and the trained models beside it")

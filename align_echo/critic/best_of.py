@@ -80,21 +80,21 @@ class BestOf:
 
     def describe(self) -> dict[str, str]:
         """What the agent and the critic are made of."""
-        found = {**self._agent.describe(), "best_of": str(self._candidates), "pick": self._pick.name}
+        described = {**self._agent.describe(), "best_of": str(self._candidates), "pick": self._pick.name}
         if self._pick.draws:
-            found["pick_seed"] = str(self._seed)
-        return found | self._about_critic() if self._pick.needs_judge else found
+            described["pick_seed"] = str(self._seed)
+        return described | self._about_critic() if self._pick.needs_judge else described
 
     def _about_critic(self) -> dict[str, str]:
         critic: Critic = self._critic or Scorer(self._agent.model)
-        found = {
+        described = {
             "model.judge": critic.model.name,
             "base_url.judge": base_url_of(critic.model),
             "abstain_below": str(self._abstain_below),
             **critic.describe(),
         }
         weights = weights_of(critic.model)
-        return found | ({"weights.judge": weights} if weights else {})
+        return described | ({"weights.judge": weights} if weights else {})
 
     def act(self, view: AgentView) -> AgentReply:
         """The reply taken; `usage` is that of all candidates and verdicts. Raises `ModelError` if a candidate does."""
@@ -143,10 +143,10 @@ def changed_nothing(view: AgentView, action: str) -> bool:
 
 
 def _candidate(reply: AgentReply, judged: dict[str, Judged]) -> Candidate:
-    found = judged.get(reply.action) if reply.action is not None else None
+    verdict = judged.get(reply.action) if reply.action is not None else None
     return Candidate(
         action=reply.action,
-        verdict=None if found is None else found.verdict or "neither",
-        p_correct=None if found is None else found.p_correct,
+        verdict=None if verdict is None else verdict.verdict or "neither",
+        p_correct=None if verdict is None else verdict.p_correct,
         logprob=math.fsum(reply.tokens.logprobs) if reply.tokens else None,
     )

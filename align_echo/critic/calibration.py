@@ -246,7 +246,7 @@ def area_under_roc(
         if (error.name or "").split(".")[0] != "sklearn":
             raise
         raise MissingExtraError("the area under the ROC curve", "train") from None
-    places = {task: place for place, task in enumerate(dict.fromkeys(tasks))}
+    places = {task: index for index, task in enumerate(dict.fromkeys(tasks))}
     task_M = np.asarray([places[task] for task in tasks])
 
     def area(times: npt.NDArray[np.int64]) -> float:
@@ -260,17 +260,17 @@ def area_under_roc(
 
 def confusion(rows: Sequence[LabelledVerdict]) -> dict[str, Confusion]:
     """Labels against verdicts by type of action, types in alphabetical order."""
-    found: dict[str, Confusion] = {}
+    by_type: dict[str, Confusion] = {}
     for kind in sorted({row.action_type for row in rows}):
         pairs = [(row.label, row.verdict) for row in rows if row.action_type == kind]
-        found[kind] = Confusion(
+        by_type[kind] = Confusion(
             correct_as_correct=pairs.count(("correct", "correct")),
             correct_as_wrong=pairs.count(("correct", "wrong")),
             wrong_as_correct=pairs.count(("wrong", "correct")),
             wrong_as_wrong=pairs.count(("wrong", "wrong")),
             no_verdict=sum(verdict is None for _, verdict in pairs),
         )
-    return found
+    return by_type
 
 
 def action_type(env_action: str) -> str:
@@ -280,5 +280,5 @@ def action_type(env_action: str) -> str:
     The first word with the preposition behind it, if any, in small letters; `OTHER` for what begins with no word. It
     knows no environment: what one would refuse has a type too.
     """
-    found = _TYPE.match(" ".join(env_action.lower().split()))
-    return " ".join(filter(None, found.groups())) if found else OTHER
+    match = _TYPE.match(" ".join(env_action.lower().split()))
+    return " ".join(filter(None, match.groups())) if match else OTHER

@@ -125,10 +125,10 @@ def write_critique(critique: Critique, form: Form = "echo") -> str:
 
 
 def _echo_parts(reply: str) -> tuple[str, list[str]]:
-    found = _ECHO.fullmatch(visible_text(reply))
-    if found is None:
+    match = _ECHO.fullmatch(visible_text(reply))
+    if match is None:
         raise ReplyFormatError("the reply must be <reason>...</reason> and <suggestions>...</suggestions>, no more")
-    reason, suggestions = found.groups()
+    reason, suggestions = match.groups()
     if any(plain(part) != part for part in (reason, suggestions)):
         raise ReplyFormatError("the reply has tags inside its blocks, or blocks twice")
     lines = [_BULLET.sub("", line.strip(), count=1) for line in suggestions.splitlines()]

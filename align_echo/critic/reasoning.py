@@ -47,8 +47,8 @@ class Reasoner:
         asked = [(action, sample) for action in actions for sample in range(self.votes)]
         if not asked:
             return []
-        said = on_threads(lambda one: self._judge(conversation, *one), asked, min(len(asked), AT_ONCE))
-        return [counted(said[place : place + self.votes]) for place in range(0, len(said), self.votes)]
+        said = on_threads(lambda vote: self._judge(conversation, *vote), asked, min(len(asked), AT_ONCE))
+        return [counted(said[index : index + self.votes]) for index in range(0, len(said), self.votes)]
 
     def describe(self) -> dict[str, str]:
         """What its verdicts depend on beside its model, for run records."""
@@ -78,5 +78,5 @@ def counted(said: Sequence[Judgement]) -> Judged:
     verdict: Verdict = "correct" if correct > wrong else "wrong"
     if len(said) == 1:
         return Judged(verdict, usage=usage, broken=broken)
-    found = math.log(correct + 0.5) - math.log(wrong + 0.5)
-    return Judged(verdict, probability(found), usage, found, broken)
+    logit = math.log(correct + 0.5) - math.log(wrong + 0.5)
+    return Judged(verdict, probability(logit), usage, logit, broken)

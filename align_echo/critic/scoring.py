@@ -60,7 +60,7 @@ class Scorer:
         Raises what `choose` does for a model that cannot be asked.
         """
         asked = [verdict_messages(conversation, action) for action in actions]
-        return [self._judged(one) for one in choose(self.model, asked, VERDICTS)]
+        return [self._judged(said) for said in choose(self.model, asked, VERDICTS)]
 
     def describe(self) -> dict[str, str]:
         """What its verdicts depend on beside its model, for run records."""
@@ -70,9 +70,9 @@ class Scorer:
         if isinstance(said, ModelError):
             return Judged(None, broken=not isinstance(said, ContextOverflowError))
         verdict = next((verdict for verdict in VERDICTS if verdict == said.said), None)
-        found = None if said.logprobs is None else logit(*said.logprobs)
-        p_correct = None if found is None else probability(found, self.temperature)
-        return Judged(verdict, p_correct, said.usage, found)
+        log_odds = None if said.logprobs is None else logit(*said.logprobs)
+        p_correct = None if log_odds is None else probability(log_odds, self.temperature)
+        return Judged(verdict, p_correct, said.usage, log_odds)
 
 
 def logit(correct: float, wrong: float) -> float | None:

@@ -94,8 +94,8 @@ def by_critic(actions: Sequence[str | None], judged: Mapping[str, Judged], absta
     if not 0 <= abstain_below <= 1:
         raise UsageError(f"abstain_below is a probability in [0, 1], not {abstain_below}")
     usable = _usable(actions)
-    said = {place: judged[action] for place in usable if (action := actions[place]) is not None and action in judged}
-    p_correct = {place: one.p_correct for place, one in said.items() if one.verdict == "correct"}
+    said = {index: judged[action] for index in usable if (action := actions[index]) is not None and action in judged}
+    p_correct = {place: opinion.p_correct for place, opinion in said.items() if opinion.verdict == "correct"}
     known = {place: p for place, p in p_correct.items() if p is not None}
     if not p_correct:
         return usable[0]
@@ -125,7 +125,7 @@ def by_placebo(actions: Sequence[str | None], dice: Dice) -> int:
     Raises `UsageError` for no candidate.
     """
     usable = _usable(actions)
-    distinct = list(dict.fromkeys(actions[place] for place in usable))
+    distinct = list(dict.fromkeys(actions[index] for index in usable))
     return actions.index(dice.pick(distinct))
 
 
@@ -135,7 +135,7 @@ def by_majority(actions: Sequence[str | None]) -> int:
     Raises `UsageError` for no candidate.
     """
     votes = Counter(actions)
-    return max(_usable(actions), key=lambda place: votes[actions[place]])
+    return max(_usable(actions), key=lambda index: votes[actions[index]])
 
 
 def by_logprob(
@@ -161,8 +161,8 @@ def by_tilted(
     `UsageError` as `by_logprob` does.
     """
     tilted = {
-        place: likelihood + _log_odds(judged.get(actions[place] or ""))
-        for place, likelihood in _likelihood(actions, logprobs, "reply").items()
+        index: likelihood + _log_odds(judged.get(actions[index] or ""))
+        for index, likelihood in _likelihood(actions, logprobs, "reply").items()
     }
     return max(tilted, key=tilted.__getitem__)
 
@@ -180,11 +180,11 @@ def _likelihood(
     if len(logprobs) != len(actions):
         raise UsageError(f"{len(actions)} candidates and log-probabilities of {len(logprobs)}: give one entry to each")
     likelihood: dict[int, float] = {}
-    for place in _usable(actions):
-        tokens = logprobs[place] or ()
-        if actions[place] is not None and not (tokens and all(token <= 0 for token in tokens)):
-            raise UsageError(f"candidate {place} lacks log-probabilities of at most 0: use a model that gives them")
-        likelihood[place] = math.fsum(tokens) / (max(len(tokens), 1) if of == "token" else 1)
+    for index in _usable(actions):
+        tokens = logprobs[index] or ()
+        if actions[index] is not None and not (tokens and all(token <= 0 for token in tokens)):
+            raise UsageError(f"candidate {index} lacks log-probabilities of at most 0: use a model that gives them")
+        likelihood[index] = math.fsum(tokens) / (max(len(tokens), 1) if of == "token" else 1)
     return likelihood
 
 
@@ -205,7 +205,7 @@ def _usable(actions: Sequence[str | None]) -> list[int]:
     """The candidates to take from: those with an action, the first where none has one. Raises `UsageError`."""
     if not actions:
         raise UsageError("there is no candidate to take")
-    return [place for place, action in enumerate(actions) if action is not None] or [0]
+    return [index for index, action in enumerate(actions) if action is not None] or [0]
 
 
 CRITIC = SelectionRule(

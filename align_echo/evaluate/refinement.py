@@ -106,7 +106,7 @@ def refine_rounds(
     best = list(standing)
     results = [_round(0, standing, best, standing, (), seed)]
     for number in range(1, rounds + 1):
-        places = [place for place, attempt in enumerate(standing) if failed([attempt])]
+        places = [index for index, attempt in enumerate(standing) if failed([attempt])]
         said: list[Review] = []
         advice = dict.fromkeys(places, "")
         if reviews is not None:
@@ -150,17 +150,17 @@ def review_all(
             raise
         return said
 
-    found: list[Review] = []
+    reviews: list[Review] = []
     with ThreadPoolExecutor(max_workers=workers) as pool:
         try:
             for said in pool.map(one, attempts):
-                found.append(said)
-                if len(found) == HOPELESS and all(each.fault for each in found):
+                reviews.append(said)
+                if len(reviews) == HOPELESS and all(each.fault for each in reviews):
                     raise ModelError(f"the critic broke on each of the first {HOPELESS} attempts: {said.problem}")
         except BaseException:
             halt.set()
             raise
-    return found
+    return reviews
 
 
 def rounds_table(refinement: Refinement) -> Table:
@@ -168,15 +168,15 @@ def rounds_table(refinement: Refinement) -> Table:
     title = f"{refinement.environment} {refinement.split}, by round: % with 95% intervals"
     works = refinement.conduct.works
     table = plain_table(title if works else f"{title}; the interface {failed_on(refinement.conduct)}")
-    broken = any(one.faults or one.unanswered for one in refinement.rounds)
+    broken = any(summary.faults or summary.unanswered for summary in refinement.rounds)
     headings = ("round", "n", "success", "score", "best score", "played", "unread critiques")
     for heading in (*headings, *(("faults", "unanswered") if broken else ())):
         table.add_column(heading, justify="right", no_wrap=True)
-    for one in refinement.rounds:
-        scores = (cell(score, digits=3) for score in (one.mean_score, one.mean_best_score))
-        figures = str(one.episodes), cell(one.success_rate), *scores
-        trouble = (str(one.faults), str(one.unanswered)) if broken else ()
-        table.add_row(str(one.number), *figures, str(one.played), str(one.unread), *trouble)
+    for summary in refinement.rounds:
+        scores = (cell(score, digits=3) for score in (summary.mean_score, summary.mean_best_score))
+        figures = str(summary.episodes), cell(summary.success_rate), *scores
+        trouble = (str(summary.faults), str(summary.unanswered)) if broken else ()
+        table.add_row(str(summary.number), *figures, str(summary.played), str(summary.unread), *trouble)
     return table
 
 

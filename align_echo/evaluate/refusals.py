@@ -52,15 +52,15 @@ def _answers(spec: EnvironmentSpec, data_root: str | Path | None) -> set[str | N
     split = spec.test_split
     env = spec.make(split, data_root=data_root)
     try:
-        found: set[str | None] = set()
+        answers: set[str | None] = set()
         for task in spec.tasks(split, data_root)[:TASKS]:
             for action in NONSENSE:
                 opening, _ = env.reset(seed=0, options={"task": task})
                 answer, reward, terminated, truncated, _ = env.step(action)
                 went_on = not (terminated or truncated or float(reward) > 0)
                 told = went_on and answer.strip() not in opening  # no page that was there before
-                found.add(_pattern(answer.strip(), action) if told else None)
-        return found
+                answers.add(_pattern(answer.strip(), action) if told else None)
+        return answers
     finally:
         env.close()
 

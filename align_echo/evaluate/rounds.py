@@ -141,7 +141,7 @@ class _Rounds:
     ) -> list[Review]:
         """The critiques before a round; a sample of the critic's own for each sample of the agent's."""
         part = f"round-{number}"
-        known = {one.attempt: one.review for one in self._folder.reviewed(part, attempts)}
+        known = {reviewed.attempt: reviewed.review for reviewed in self._folder.reviewed(part, attempts)}
         missing = [attempt for attempt in attempts if episode_of(attempt) not in known]
         kind = f"critiques before round {number}"
         self._progress.status(f"{kind}: {len(known)} of {len(attempts)}")

@@ -36,5 +36,5 @@ def tasks_of_round(
         groups.setdefault(task_type(task), []).append(task)
     shuffled = [rng.sample(group, len(group)) for _, group in sorted(groups.items())]
     spread = [task for task in chain.from_iterable(zip_longest(*shuffled)) if task is not None]
-    picked = {spread[place % len(spread)] for place in range((number - 1) * count, number * count)}
+    picked = {spread[index % len(spread)] for index in range((number - 1) * count, number * count)}
     return [task for task in task_ids if task in picked]

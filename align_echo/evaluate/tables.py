@@ -36,15 +36,15 @@ WORTH = "placebo: the same interface with neutral words for its own;\nit is wort
 
 def tables(comparison: Comparison) -> list[Table]:
     """The tables of a comparison; those of differences only where there is something to compare."""
-    found = [_variants(comparison)]
+    all_tables = [_variants(comparison)]
     if comparison.differences:
-        found.append(_differences(comparison, "Against no interface, paired by task", comparison.differences))
+        all_tables.append(_differences(comparison, "Against no interface, paired by task", comparison.differences))
     if comparison.over_placebo and comparison.variants[PLACEBO].conduct.works:
         table = _differences(comparison, "Against the placebo, paired by task", comparison.over_placebo)
         table.caption, table.caption_justify = WORTH, "left"
-        found.append(table)
-    found.append(_types(comparison))
-    return found
+        all_tables.append(table)
+    all_tables.append(_types(comparison))
+    return all_tables
 
 
 def cell(figure: Estimate | None, *, signed: bool = False, digits: int = 1) -> str:
@@ -120,11 +120,11 @@ def _types(comparison: Comparison) -> Table:
         table.add_column(NAMES[name], justify="right", no_wrap=True)
     kinds = sorted({kind for variant in comparison.variants.values() for kind in variant.success_by_type})
     for kind in kinds:
-        found = [
+        estimates = [
             variant.success_by_type.get(kind) if variant.conduct.works else None
             for variant in comparison.variants.values()
         ]
-        table.add_row(kind, *("-" if one is None else f"{one.value * one.n / 100:.4g}/{one.n}" for one in found))
+        table.add_row(kind, *("-" if estimate is None else f"{estimate.value * estimate.n / 100:.4g}/{estimate.n}" for estimate in estimates))
     return table
 
 

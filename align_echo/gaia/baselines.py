@@ -47,11 +47,11 @@ def compared(
     truth = [example.label(rule) for example in tested]
     tasks = [example.task_id for example in tested]
     right = [said == label for said, label in zip(verdicts, truth, strict=True)]
-    found = {}
+    by_judge = {}
     for name, judge in judges(learned, tested, rule).items():
         guessed = [judge(example) == label for example, label in zip(tested, truth, strict=True)]
-        found[name] = _compared(right, guessed, tasks, seed)
-    return found
+        by_judge[name] = _compared(right, guessed, tasks, seed)
+    return by_judge
 
 
 def judges(learned: Sequence[Example], tested: Sequence[Example], rule: Rule) -> dict[str, Judge]:
@@ -60,11 +60,11 @@ def judges(learned: Sequence[Example], tested: Sequence[Example], rule: Rule) ->
     count = Counter(label for _, label in known)
     weighed = [(example, label, 1 / count[label]) for example, label in known]
     constant = max(VERDICTS, key=Counter(example.label(rule) for example in tested).__getitem__)
-    found: dict[str, Judge] = {CONSTANT: lambda one: constant, TABLE: by_table(weighed)}
+    by_name: dict[str, Judge] = {CONSTANT: lambda one: constant, TABLE: by_table(weighed)}
     if all(example.logprob is not None for example in (*learned, *tested)):
         least = threshold([(example.logprob or 0.0, label, weight) for example, label, weight in weighed])
-        found[LOGPROB] = lambda one: "correct" if (one.logprob or 0.0) >= least else "wrong"
-    return found
+        by_name[LOGPROB] = lambda one: "correct" if (one.logprob or 0.0) >= least else "wrong"
+    return by_name
 
 
 def without_numbers(action: str) -> str:
@@ -85,18 +85,18 @@ def threshold(weighed: Sequence[tuple[float, Verdict, float]]) -> float:
     """The least value that is called correct so that the weights of those called right are the most; the lowest of
     several. Infinite where nothing is best called correct.
     """
-    ranked = sorted(weighed, key=lambda one: -one[0])
+    ranked = sorted(weighed, key=lambda row: -row[0])
     best, most, gained = np.inf, 0.0, 0.0
-    for place, (value, label, weight) in enumerate(ranked):
+    for index, (value, label, weight) in enumerate(ranked):
         gained += weight if label == "correct" else -weight
-        last = place + 1 == len(ranked) or ranked[place + 1][0] < value
+        last = index + 1 == len(ranked) or ranked[index + 1][0] < value
         if last and gained >= most:
             best, most = value, gained
     return float(best)
 
 
 def _compared(right: Sequence[bool], guessed: Sequence[bool], tasks: Sequence[str], seed: int) -> Compared:
-    places = {task: place for place, task in enumerate(dict.fromkeys(tasks))}
+    places = {task: index for index, task in enumerate(dict.fromkeys(tasks))}
     task_M = np.asarray([places[task] for task in tasks])
 
     def by_task(values: Sequence[bool]) -> Floats:

@@ -143,9 +143,9 @@ def finish(
         turns=len(steps),
         candidates=sum(len(candidates_of(step)) for step in steps),
         unlabelled=sum(
-            bool(proposed(step)) and not found
+            bool(proposed(step)) and not actions
             for trajectory, labels in zip(done, labelled, strict=True)
-            for step, found in zip(trajectory.steps, labels.turns, strict=True)
+            for step, actions in zip(trajectory.steps, labels.turns, strict=True)
         ),
         proposed=len(made),
         examples=len(distinct),
@@ -181,9 +181,9 @@ def read_collection(folder: Path) -> tuple[list[Trajectory], list[LabelledEpisod
     if not (folder / "summary.json").is_file() or not (folder / LABELS).is_file():
         raise MissingDataError(f"{folder} holds no finished collection: run align-echo critic collect --out {folder}")
     played = scored(JsonlFile(folder / "trajectories" / f"{PART}.jsonl").read(Trajectory))
-    known = {(one.task_id, one.sample): one for one in JsonlFile(folder / LABELS).read(LabelledEpisode)}
+    known = {(labels_of_one.task_id, labels_of_one.sample): labels_of_one for labels_of_one in JsonlFile(folder / LABELS).read(LabelledEpisode)}
     pairs = [(trajectory, known.get((trajectory.task_id, trajectory.sample))) for trajectory in played]
-    found = [labels for trajectory, labels in pairs if labels is not None and labels.belongs_to(trajectory)]
-    if not found or len(found) < len(played):
+    labelled = [labels for trajectory, labels in pairs if labels is not None and labels.belongs_to(trajectory)]
+    if not labelled or len(labelled) < len(played):
         raise MissingDataError(f"{folder} lacks labels of episodes: go on with align-echo critic collect --resume")
-    return played, found
+    return played, labelled

@@ -102,11 +102,11 @@ class Example(Labels):
 
 def deduplicated(examples: Iterable[Example]) -> list[Example]:
     """The first of those that are the same action in the same conversation; it was drawn as often as all together."""
-    found: dict[str, Example] = {}
+    by_key: dict[str, Example] = {}
     for example in examples:
-        same = found.get(example.key)
-        found[example.key] = example if same is None else same.model_copy(update={"drawn": same.drawn + example.drawn})
-    return list(found.values())
+        same = by_key.get(example.key)
+        by_key[example.key] = example if same is None else same.model_copy(update={"drawn": same.drawn + example.drawn})
+    return list(by_key.values())
 
 
 def held_out(examples: Sequence[Example], share: float, *, seed: int = 0) -> tuple[list[Example], list[Example]]:
@@ -143,14 +143,14 @@ def balanced(examples: Sequence[Example], rule: Rule, *, seed: int = 0) -> list[
         labels = {example.label(rule) for example in examples}
         missing = " and ".join(label for label in VERDICTS if label not in labels)
         raise UsageError(f"no action is {missing} by the rule {rule!r}: collect more, or take another rule")
-    return [example for place, example in enumerate(examples) if place in kept]
+    return [example for index, example in enumerate(examples) if index in kept]
 
 
 def balanced_places(labels: Sequence[Verdict | None], *, seed: int = 0) -> list[int]:
     """Which labels are kept so that as many are "correct" as "wrong", in order: none where a class has none."""
-    by_label = {label: [place for place, one in enumerate(labels) if one == label] for label in VERDICTS}
+    by_label = {label: [index for index, given in enumerate(labels) if given == label] for label in VERDICTS}
     count = min(len(places) for places in by_label.values())
-    return sorted(place for places in by_label.values() for place in Dice(f"balance {seed}").shuffled(places)[:count])
+    return sorted(index for places in by_label.values() for index in Dice(f"balance {seed}").shuffled(places)[:count])
 
 
 def even_weights(examples: Sequence[Example], rule: Rule) -> list[float]:
@@ -160,11 +160,11 @@ def even_weights(examples: Sequence[Example], rule: Rule) -> list[float]:
     """
     kinds = [(example.state, example.label(rule)) for example in examples]
     counts = Counter(kinds)
-    found = []
+    weights = []
     for state, label in kinds:
         both = [counts[state, side] for side in VERDICTS]
-        found.append(sum(both) / (2 * counts[state, label]) if label is not None and all(both) else 0.0)
-    return found
+        weights.append(sum(both) / (2 * counts[state, label]) if label is not None and all(both) else 0.0)
+    return weights
 
 
 def check_both(labels: Collection[Verdict | None], longest: int) -> None:

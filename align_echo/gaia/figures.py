@@ -88,15 +88,15 @@ def states_of(
     A state in which no reply held an action is one as well: no rule can take a right one there.
     """
     by_turn = iter(opinions)
-    found = []
+    states = []
     for trajectory, labels in zip(played, labelled, strict=True):
         for step, actions in zip(trajectory.steps, labels.turns, strict=True):
             said = next(by_turn)
             known = {action.action: label for action in actions if (label := action.label(rule)) is not None}
             none = bool(candidates_of(step)) and not proposed(step)
             if none or (known and len(known) == len(actions)):
-                found.append(JudgedState(trajectory.task_id, candidates_of(step), known, said))
-    return found
+                states.append(JudgedState(trajectory.task_id, candidates_of(step), known, said))
+    return states
 
 
 def measured(states: Sequence[JudgedState], rule: Rule, *, temperature: float = 1.0, seed: int = 0) -> Trial:
@@ -161,7 +161,7 @@ def picked(
     log-probabilities. Raises `UsageError` as the rules in `selection.py`.
     """
     said = opinions if rule.needs_judge else {}
-    judged = {action: one.judged(temperature) for action, one in said.items()}
+    judged = {action: opinion.judged(temperature) for action, opinion in said.items()}
     return rule.take(CandidateSet(actions, dice, judged, logprobs))
 
 
@@ -181,7 +181,7 @@ def _is_right(state: JudgedState, action: str | None) -> bool:
 
 
 def _success(rule: str, n: int, states: Sequence[JudgedState], right_S: Flags, single_S: Flags, seed: int) -> Success:
-    places = {task: place for place, task in enumerate(dict.fromkeys(state.task for state in states))}
+    places = {task: index for index, task in enumerate(dict.fromkeys(state.task for state in states))}
     task_S = np.asarray([places[state.task] for state in states])
 
     def by_task(values_S: Flags) -> Floats:

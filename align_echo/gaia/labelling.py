@@ -49,7 +49,7 @@ class LabelledEpisode(Frozen):
         if mine != theirs or len(self.turns) != len(trajectory.steps):
             return False
         turns = zip(trajectory.steps, self.turns, strict=True)
-        return all(not found or [one.action for one in found] == proposed(step) for step, found in turns)
+        return all(not actions or [labelled.action for labelled in actions] == proposed(step) for step, actions in turns)
 
 
 def candidates_of(step: Step) -> tuple[Candidate, ...]:
@@ -110,13 +110,13 @@ def examples_of(
     """
     if trajectory.fault is not None:
         return []
-    found = []
+    examples = []
     for turn, (step, actions) in enumerate(zip(trajectory.steps, labelled.turns, strict=True)):
         chat = conversation(view_before(trajectory, turn, action_format)) if actions else ()
         said = tuple(Said(role=message.role, content=message.content) for message in chat)
         for action in actions:
             drawn = [other for other in candidates_of(step) if other.action == action.action]
-            found.append(
+            examples.append(
                 Example(
                     environment=trajectory.environment,
                     split=trajectory.split,
@@ -140,4 +140,4 @@ def examples_of(
                     p_correct=drawn[0].p_correct,
                 )
             )
-    return found
+    return examples

@@ -60,10 +60,10 @@ def contents(collections: Sequence[Path]) -> dict[str, Path]:
 
     Raises `MissingDataError` for one without examples.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for folder in collections:
-        found.setdefault(hashlib.sha256(examples_file(folder).read_bytes()).hexdigest(), folder)
-    return found
+        files.setdefault(hashlib.sha256(examples_file(folder).read_bytes()).hexdigest(), folder)
+    return files
 
 
 def divided(

@@ -79,7 +79,7 @@ class EpisodeOpinions(Frozen):
     @property
     def complete(self) -> bool:
         """Whether the model broke over no action. A reply that cannot be read is an answer: it would come again."""
-        return not any(one.broken for turn in self.turns for one in turn)
+        return not any(opinion.broken for turn in self.turns for opinion in turn)
 
 
 class StepOpinions(Frozen):
@@ -97,7 +97,7 @@ class StepOpinions(Frozen):
 
 
 def _by_action(said: Sequence[SavedOpinion]) -> dict[str, Opinion]:
-    return {one.action: Opinion(one.verdict, one.logit) for one in said}
+    return {opinion.action: Opinion(opinion.verdict, opinion.logit) for opinion in said}
 
 
 def distinct(episodes: Sequence[RatedEpisode]) -> list[RatedEpisode]:
@@ -120,22 +120,22 @@ def opinions(
     file = JsonlFile(folder / FILE)
     known = {record.episode: record for record in file.read(EpisodeOpinions)}
 
-    def ask(one: RatedEpisode) -> EpisodeOpinions:
-        digest = one.digest
+    def ask(episode: RatedEpisode) -> EpisodeOpinions:
+        digest = episode.digest
         if digest in known:
             return known[digest]
-        found = EpisodeOpinions(episode=digest, turns=tuple(_asked(critic, one)))
-        if found.complete:
-            file.append(found)
-        return found
+        record = EpisodeOpinions(episode=digest, turns=tuple(_asked(critic, episode)))
+        if record.complete:
+            file.append(record)
+        return record
 
     pool = ThreadPoolExecutor(WORKERS)
     said: list[Mapping[str, Opinion]] = []
     try:
         with together():
             asked = [pool.submit(copy_context().run, ask, episode) for episode in episodes]
-            for done, one in enumerate(asked, start=1):
-                said += one.result().by_turn
+            for done, future in enumerate(asked, start=1):
+                said += future.result().by_turn
                 on_episode(done)
     finally:
         pool.shutdown(cancel_futures=True)
@@ -147,25 +147,25 @@ def read_opinions(played: Sequence[Trajectory], folder: Path) -> list[Mapping[st
 
     Raises `MissingDataError` where an episode is not in it.
     """
-    known = {one.episode: one for one in JsonlFile(folder / FILE).read(EpisodeOpinions)}
-    found = [known.get(digest_of(trajectory)) for trajectory in played]
-    if None in found:
+    known = {record.episode: record for record in JsonlFile(folder / FILE).read(EpisodeOpinions)}
+    records = [known.get(digest_of(trajectory)) for trajectory in played]
+    if None in records:
         raise MissingDataError(f"{folder} lacks opinions of episodes: go on with align-echo critic evaluate --resume")
-    return [turn for one in found if one is not None for turn in one.by_turn]
+    return [turn for record in records if record is not None for turn in record.by_turn]
 
 
-def _asked(critic: Critic, one: RatedEpisode) -> list[tuple[SavedOpinion, ...]]:
-    action_format = environment(one.trajectory.environment).action_format
-    found = []
-    for turn, step in enumerate(one.trajectory.steps):
+def _asked(critic: Critic, episode: RatedEpisode) -> list[tuple[SavedOpinion, ...]]:
+    action_format = environment(episode.trajectory.environment).action_format
+    turns = []
+    for turn, step in enumerate(episode.trajectory.steps):
         actions = proposed(step)
-        view = view_before(one.trajectory, turn, action_format)
-        told = [message.model_copy(update={"tokens": None}) for message in one.chat(view)] if actions else []
+        view = view_before(episode.trajectory, turn, action_format)
+        told = [message.model_copy(update={"tokens": None}) for message in episode.chat(view)] if actions else []
         said = critic.score(told, actions) if actions else []
-        found.append(
+        turns.append(
             tuple(
                 SavedOpinion(action=action, verdict=judged.verdict, logit=judged.logit, broken=judged.broken)
                 for action, judged in zip(actions, said, strict=True)
             )
         )
-    return found
+    return turns

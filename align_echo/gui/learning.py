@@ -69,7 +69,7 @@ def balanced(examples: Sequence[ScreenExample], *, seed: int = 0) -> list[Screen
     kept = balanced_places([example.label for example in examples], seed=seed)
     if not kept:
         raise UsageError("the predictions hold no right action, or no wrong one: a critic learns from both")
-    return [examples[place] for place in kept]
+    return [examples[index] for index in kept]
 
 
 def learn_on_screens(
@@ -113,11 +113,11 @@ def verdicts_on(
     model: Any, encoder: ScreenEncoder, examples: Sequence[ScreenExample], *, at_once: int
 ) -> list[tuple[Verdict | None, float]]:
     """What the model says of each example: its verdict (None: neither word), and the logit."""
-    found: list[tuple[Verdict | None, float]] = []
+    verdicts: list[tuple[Verdict | None, float]] = []
     for first in range(0, len(examples), at_once):
         sights = [example.sight(encoder) for example in examples[first : first + at_once]]
-        found += read_verdicts(model, encoder, sights, model.device)
-    return found
+        verdicts += read_verdicts(model, encoder, sights, model.device)
+    return verdicts
 
 
 class _VisionTrainer(VerdictTrainer):

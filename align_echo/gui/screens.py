@@ -210,7 +210,7 @@ def matched(proposed: Sequence[Proposed], taken: Sequence[GuiAction | None]) -> 
     """Type, grounding and success of one action a step; None is an action that could not be read, which is wrong."""
     pairs = [(proposal.step, action) for proposal, action in zip(proposed, taken, strict=True)]
     typed = [action is not None and type_matches(action, step) for step, action in pairs]
-    pointed = [place for place, (step, _) in enumerate(pairs) if typed[place] and is_grounded(step)]
+    pointed = [index for index, (step, _) in enumerate(pairs) if typed[index] and is_grounded(step)]
     episodes = [step.episode for step, _ in pairs]
     hit = [action is not None and hits(action, step) for step, action in pairs]
     return Matched(

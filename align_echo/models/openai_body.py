@@ -144,5 +144,5 @@ def read_body(text: str) -> Body:
     return body
 
 
-def _is_logprob(one: _Listed) -> bool:
-    return one.logprob <= HIGHEST_LOGPROB  # NaN is not
+def _is_logprob(listed: _Listed) -> bool:
+    return listed.logprob <= HIGHEST_LOGPROB  # NaN is not

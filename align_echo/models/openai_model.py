@@ -238,11 +238,11 @@ class OpenAICompatibleModel:
         prompt, completion = body.spent
         share, rest = divmod(completion, count)
         replies: list[Completion | ModelError] = []
-        for place in range(count):
-            usage = self._usage(0 if place else prompt, share + (place < rest))
-            text, longest = without_secrets(body.text(place)), max_tokens * CHARACTERS_PER_TOKEN
-            reason = "length" if len(text) > longest else body.finish_reason(place)
-            why = body.withheld(place)
+        for index in range(count):
+            usage = self._usage(0 if index else prompt, share + (index < rest))
+            text, longest = without_secrets(body.text(index)), max_tokens * CHARACTERS_PER_TOKEN
+            reason = "length" if len(text) > longest else body.finish_reason(index)
+            why = body.withheld(index)
             reply = Completion(text=text[:longest], finish_reason=reason, usage=usage)
             replies.append(self._withheld(why) if why else reply)
         return replies

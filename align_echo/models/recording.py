@@ -150,7 +150,7 @@ class RecordingModel:
         stage = self._stage() if temperature > 0 else 0
 
         def ask(new: Sequence[int]) -> list[Completion | ModelError]:
-            wanted = [stage * SAMPLES_PER_STAGE + samples[place] for place in new]
+            wanted = [stage * SAMPLES_PER_STAGE + samples[index] for index in new]
             return draw_each(self._model, messages, wanted, temperature=temperature, max_tokens=max_tokens)
 
         calls = [self._call(messages, temperature, max_tokens, sample, stage) for sample in samples]
@@ -178,10 +178,10 @@ class RecordingModel:
         answers: dict[str, Stored | ModelError] = {}
         new: dict[str, int] = {}
         with self._cache.asking(call.request for call in calls):
-            for place, call in enumerate(calls):
+            for index, call in enumerate(calls):
                 stored = self._cache.get(call.request, kind)
                 if stored is None:
-                    new.setdefault(call.request, place)
+                    new.setdefault(call.request, index)
                 else:
                     answers[call.request] = stored
             for request, answer in zip(new, ask(list(new.values())) if new else (), strict=True):

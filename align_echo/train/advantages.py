@@ -40,7 +40,7 @@ def group_advantages(
     """
     if len(rewards) != len(keys):
         raise UsageError(f"{len(rewards)} rewards and {len(keys)} group keys: give one key to each reward")
-    wrong = next((place for place, reward in enumerate(rewards) if not math.isfinite(reward)), None)
+    wrong = next((index for index, reward in enumerate(rewards) if not math.isfinite(reward)), None)
     if wrong is not None:
         raise UsageError(f"reward {wrong} is {rewards[wrong]}: leave out what has no score, such as broken rollouts")
     members: dict[Hashable, list[int]] = defaultdict(list)

@@ -134,8 +134,8 @@ class Adapters:
     def activate(self, role: Role) -> Any:
         """The model with the role's adapter switched on. PEFT freezes the other one then: both are freed again."""
         self._model.set_adapter(role)
-        for one in ROLES:
-            self._model.set_requires_grad(one, one in self.trained)
+        for other in ROLES:
+            self._model.set_requires_grad(other, other in self.trained)
         return self._model
 
     def weights(self, role: Role) -> list[nn.Parameter]:
@@ -152,8 +152,8 @@ class Adapters:
 
     def state(self, role: Role) -> Mapping[str, torch.Tensor]:
         """The adapter's weights, by PEFT's names."""
-        found: Mapping[str, torch.Tensor] = get_peft_model_state_dict(self._model, adapter_name=role)
-        return found
+        weights: Mapping[str, torch.Tensor] = get_peft_model_state_dict(self._model, adapter_name=role)
+        return weights
 
     def save(self, role: Role, folder: Path) -> None:
         """As PEFT does, in the folder itself."""

@@ -125,20 +125,20 @@ def method(name: str) -> dict[str, Any]:
 def read_file(path: Path) -> dict[str, Any]:
     """The values of a user's file, on those of its `base` if it names one. Raises `UsageError`."""
     try:
-        found = _read(path.read_text(encoding="utf-8"), str(path))
+        settings = _read(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {path}: {first_line(error)}") from None
-    base = found.pop("base", None)
-    return merged(method(str(base)), found) if base is not None else found
+    base = settings.pop("base", None)
+    return merged(method(str(base)), settings) if base is not None else settings
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Both, the latter first; sections are merged value by value."""
-    found = dict(base)
+    settings = dict(base)
     for name, value in changes.items():
-        old = found.get(name)
-        found[name] = merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
-    return found
+        old = settings.get(name)
+        settings[name] = merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return settings
 
 
 def checked_config(values: Mapping[str, Any], source: str) -> TrainConfig:
@@ -223,14 +223,14 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
 
 def _trackers_lacking(names: Sequence[str]) -> list[str]:
     """Why each of the trackers that cannot be used cannot."""
-    found = []
+    lacking = []
     for name in names:
         package = TRACKERS.get(name)
         if package is None:
-            found.append(f"unknown tracker {name!r}; known: {', '.join(TRACKERS)}")
+            lacking.append(f"unknown tracker {name!r}; known: {', '.join(TRACKERS)}")
         elif find_spec(package) is None:
-            found.append(f"{name} is not installed: pip install {package}")
-    return found
+            lacking.append(f"{name} is not installed: pip install {package}")
+    return lacking
 
 
 def _measured() -> list[str]:
@@ -239,14 +239,14 @@ def _measured() -> list[str]:
 
 def _read(text: str, source: str) -> dict[str, Any]:
     try:
-        found = yaml.safe_load(text)
+        settings = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise UsageError(f"{source} is no YAML: {first_line(error)}") from None
     except RecursionError:
         raise UsageError(f"{source} is nested too deeply") from None
-    if not isinstance(found, dict):
+    if not isinstance(settings, dict):
         raise UsageError(f"{source} must hold names and values")
-    return {str(name): value for name, value in found.items()}
+    return {str(name): value for name, value in settings.items()}
 
 
 def _folder() -> Traversable:

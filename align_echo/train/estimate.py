@@ -82,9 +82,9 @@ def _evaluations(config: TrainConfig) -> int:
 def parameters_of(source: str) -> int:
     """How many a causal language model has, of which only the configuration is read."""
     make = cast("Any", AutoModelForCausalLM)
-    found = files_of(source, lambda: AutoConfig.from_pretrained(source))
+    config = files_of(source, lambda: AutoConfig.from_pretrained(source))
     with torch.device("meta"):
-        model = make.from_config(found)
+        model = make.from_config(config)
     return sum(parameter.numel() for parameter in model.parameters())
 
 

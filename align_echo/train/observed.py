@@ -30,9 +30,9 @@ class ObservedStage:
 
     def signals(self, is_invalid: Callable[[str], bool] | None) -> Signals:
         """What came of it so far; `is_invalid` tells a refusal in the engine's words, None where nothing does."""
-        found = of_play(self.played, is_invalid) | {f"seconds/{name}": took for name, took in self._seconds.items()}
+        measured = of_play(self.played, is_invalid) | {f"seconds/{name}": took for name, took in self._seconds.items()}
         drawing = self._seconds.get("play", 0.0) + self._seconds.get("critic", 0.0)
-        return found | ({"tokens_per_second": self._sampled / drawing} if drawing else {})
+        return measured | ({"tokens_per_second": self._sampled / drawing} if drawing else {})
 
     def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
         """Counted as "play"."""

@@ -82,8 +82,8 @@ def queries_at(harvest: int, pool: Sequence[str], count: int, seed: int) -> list
     """
     if len(pool) < count:
         raise UsageError(f"there are {len(pool)} tasks to train on: ask for no more queries a step than that")
-    lap, place = divmod(harvest, len(pool) // count)
-    return Dice(f"training tasks {seed} {lap}").shuffled(pool)[place * count : (place + 1) * count]
+    lap, index = divmod(harvest, len(pool) // count)
+    return Dice(f"training tasks {seed} {lap}").shuffled(pool)[index * count : (index + 1) * count]
 
 
 def harvest_with(
@@ -237,11 +237,11 @@ class Run:
 
         def recipe(harvest: int) -> Harvest:
             queries = queries_at(harvest, self._pool, config.collecting.queries, config.seed)
-            found = harvest_with(config.collecting, queries, stage.at_step(harvest), is_invalid)
-            if found.refinements:
-                pairs = [[refinement.before, refinement.after] for refinement in found.refinements]
+            harvested = harvest_with(config.collecting, queries, stage.at_step(harvest), is_invalid)
+            if harvested.refinements:
+                pairs = [[refinement.before, refinement.after] for refinement in harvested.refinements]
                 append(self.folder / "refinements.jsonl", {"step": harvest * config.step.updates, "scores": pairs})
-            return found
+            return harvested
 
         budget = Budget(config.environment_steps or 0, self._played)
 

@@ -26,10 +26,10 @@ def check_run_folder(folder: Path, asked: Mapping[str, Any], *, resume: bool) ->
 
 def on_record(folder: Path) -> dict[str, Any]:
     """What `config.json` holds. Raises `UsageError` if there is no training run in the folder."""
-    found = json_object(folder / "config.json")
-    if found is None or found.get("command") != "train" or not isinstance(found.get("config"), dict):
+    config = json_object(folder / "config.json")
+    if config is None or config.get("command") != "train" or not isinstance(config.get("config"), dict):
         raise UsageError(f"there is no training run to resume in {folder}")
-    return found
+    return config
 
 
 def keep_before(file: Path, step: int) -> None:
@@ -38,15 +38,15 @@ def keep_before(file: Path, step: int) -> None:
     Raises `UsageError` for a line that is damaged.
     """
     if file.is_file():
-        write_atomically(file, "".join(json.dumps(one) + "\n" for one in steps_in(file) if one["step"] < step))
+        write_atomically(file, "".join(json.dumps(record) + "\n" for record in steps_in(file) if record["step"] < step))
 
 
 def steps_in(file: Path) -> list[dict[str, Any]]:
     """The lines of a file that `append` wrote, each of a `step`. Raises `UsageError` for one that is not."""
-    found = json_lines(file)
-    if any(not isinstance(one.get("step"), int) for one in found):
+    records = json_lines(file)
+    if any(not isinstance(record.get("step"), int) for record in records):
         raise UsageError(f"{file} is damaged: a line of it belongs to no step")
-    return found
+    return records
 
 
 def append(file: Path, record: dict[str, Any]) -> None:

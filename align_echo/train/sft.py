@@ -60,16 +60,16 @@ def encode(demonstration: Demonstration, encoder: ChatEncoder, *, context_weight
 
     A single question without instructions before it counts half of `context_weight`: part of it is instructions.
     """
-    found = encoder.supervised(demonstration.messages)
-    weights = np.full(len(found.ids), context_weight, dtype=np.float32)
-    opening = next(place for place, message in enumerate(demonstration.messages) if message.role == "assistant")
+    supervised = encoder.supervised(demonstration.messages)
+    weights = np.full(len(supervised.ids), context_weight, dtype=np.float32)
+    opening = next(index for index, message in enumerate(demonstration.messages) if message.role == "assistant")
     if demonstration.messages[0].role == "system":
         weights[: len(encoder.opening(demonstration.messages[:1]))] = 0.0
     elif opening == 1:
-        weights[: found.spans[0][0]] *= 0.5
-    for (first, end), weight in zip(found.spans, demonstration.weights, strict=True):
+        weights[: supervised.spans[0][0]] *= 0.5
+    for (first, end), weight in zip(supervised.spans, demonstration.weights, strict=True):
         weights[first:end] = weight
-    return Chat(np.asarray(found.ids, dtype=np.int32), weights, demonstration.kind)
+    return Chat(np.asarray(supervised.ids, dtype=np.int32), weights, demonstration.kind)
 
 
 def batches(chats: Sequence[Chat], *, tokens_per_batch: int, seed: int) -> list[list[Chat]]:
@@ -80,7 +80,7 @@ def batches(chats: Sequence[Chat], *, tokens_per_batch: int, seed: int) -> list[
     shuffled = Dice(f"sft {seed}").shuffled(range(len(chats)))
     made: list[list[Chat]] = []
     for start in range(0, len(shuffled), POOL):
-        pool = sorted((chats[place] for place in shuffled[start : start + POOL]), key=lambda chat: len(chat.ids))
+        pool = sorted((chats[index] for index in shuffled[start : start + POOL]), key=lambda chat: len(chat.ids))
         batch: list[Chat] = []
         for chat in pool:
             if batch and (len(batch) + 1) * len(chat.ids) > tokens_per_batch:
@@ -96,8 +96,8 @@ def schedule(chats: Sequence[Chat], settings: SftSettings, lead: Sequence[Sequen
     size, seed = settings.tokens_per_batch, settings.seed
     made = [batch for part in lead for batch in batches(part, tokens_per_batch=size, seed=seed)]
     for epoch in range(math.ceil(settings.epochs)):
-        found = batches(chats, tokens_per_batch=size, seed=seed + 1 + epoch)
-        made += found[: math.ceil(min(settings.epochs - epoch, 1.0) * len(found))]
+        batches_of_epoch = batches(chats, tokens_per_batch=size, seed=seed + 1 + epoch)
+        made += batches_of_epoch[: math.ceil(min(settings.epochs - epoch, 1.0) * len(batches_of_epoch))]
     return made
 
 
@@ -172,8 +172,8 @@ class _Batches(Dataset[dict[str, torch.Tensor]]):
     def __len__(self) -> int:
         return len(self._made)
 
-    def __getitem__(self, place: int) -> dict[str, torch.Tensor]:
-        return pad(self._made[place])
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        return pad(self._made[index])
 
 
 def _only(items: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:

@@ -33,7 +33,7 @@ Signals = dict[str, float]
 
 def of_harvest(harvest: Harvest, advantages: Advantages) -> Signals:
     """Rewards by role, groups that taught nothing, gain by score band, what could not be used."""
-    found: Signals = {
+    signals: Signals = {
         "groups": advantages.groups,
         "zero_variance_share": advantages.zero_variance / advantages.groups if advantages.groups else 0.0,
         "singleton_groups": advantages.singletons,
@@ -42,11 +42,11 @@ def of_harvest(harvest: Harvest, advantages: Advantages) -> Signals:
     }
     for role in sorted({row.role for row in harvest.rows}):
         of_role = [row for row in harvest.rows if row.role == role]
-        found[f"{role}/reward"] = sum(row.reward for row in of_role) / len(of_role)
-        found[f"{role}/tokens"] = sum(sum(row.tokens.mask) for row in of_role)
+        signals[f"{role}/reward"] = sum(row.reward for row in of_role) / len(of_role)
+        signals[f"{role}/tokens"] = sum(sum(row.tokens.mask) for row in of_role)
     for name, count in sorted(harvest.counts.items()):
-        found[f"count/{name.replace(' ', '_')}"] = count
-    return found | gains(harvest.refinements) | harvest.signals
+        signals[f"count/{name.replace(' ', '_')}"] = count
+    return signals | gains(harvest.refinements) | harvest.signals
 
 
 def of_play(played: Sequence[Trajectory], is_invalid: Callable[[str], bool] | None) -> Signals:
@@ -61,17 +61,17 @@ def of_play(played: Sequence[Trajectory], is_invalid: Callable[[str], bool] | No
     failed: Signals = {"count/agent_faults": broken} if broken else {}
     if not turns:
         return failed
-    found = failed | {
+    signals = failed | {
         "policy/no_action_share": sum(step.action is None for trajectory in whole for step in trajectory.steps) / turns,
         "policy/turn_limit_share": sum(trajectory.steps[-1].truncated for trajectory in whole) / len(whole),
     }
     if is_invalid is not None:
         refused = [met_refusal(trajectory, is_invalid) for trajectory in whole]
-        found["policy/invalid_share"] = sum(map(sum, refused)) / turns
-        found["policy/invalid_run_share"] = sum(map(steps_in_runs, refused)) / turns
+        signals["policy/invalid_share"] = sum(map(sum, refused)) / turns
+        signals["policy/invalid_run_share"] = sum(map(steps_in_runs, refused)) / turns
     conduct = conduct_of(whole)
     failures = conduct.failed_turns + conduct.failed_resets
-    return found | ({"count/interface_failures": failures} if failures else {})
+    return signals | ({"count/interface_failures": failures} if failures else {})
 
 
 def gains(refinements: Sequence[RefinedScore]) -> Signals:
@@ -82,13 +82,13 @@ def gains(refinements: Sequence[RefinedScore]) -> Signals:
     for refinement in refinements:
         by_band["all"].append(refinement.after - refinement.before)
         by_band[band(refinement.before)].append(refinement.after - refinement.before)
-    return {f"gain/{name}": sum(found) / len(found) for name, found in sorted(by_band.items())}
+    return {f"gain/{name}": sum(values) / len(values) for name, values in sorted(by_band.items())}
 
 
 def band(score: float) -> str:
     """The band of a score, as "0.25-0.5"; "full" for 1."""
-    found = next(((low, high) for low, high in BANDS if low <= score < high), None)
-    return f"{found[0]:g}-{found[1]:g}" if found else "full"
+    edges = next(((low, high) for low, high in BANDS if low <= score < high), None)
+    return f"{edges[0]:g}-{edges[1]:g}" if edges else "full"
 
 
 class Losses:

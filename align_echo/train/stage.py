@@ -47,10 +47,10 @@ class Proposal:
     @property
     def action(self) -> str:
         """Raises `ValueError` for a turn without one."""
-        found = self.attempt.steps[self.turn].action
-        if found is None:
+        action = self.attempt.steps[self.turn].action
+        if action is None:
             raise ValueError(f"turn {self.turn} of {self.attempt.task_id} holds no action")
-        return found
+        return action
 
 
 @dataclass(frozen=True)

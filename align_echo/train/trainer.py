@@ -136,8 +136,8 @@ class RoleTrainer(Trainer):
         kept, harvested = self._kept, time.perf_counter()
         model.train()
         losses, total = Losses(), torch.zeros((), device=self.args.device)
-        for place, batch in enumerate(kept.batches):
-            total += self._learn(kept, place, batch, losses)
+        for index, batch in enumerate(kept.batches):
+            total += self._learn(kept, index, batch, losses)
         ended = time.perf_counter()
         tokens = sum(batch.computed for batch in kept.batches)
         times = {"seconds/harvest": harvested - begun, "seconds/learn": ended - harvested}
@@ -148,31 +148,31 @@ class RoleTrainer(Trainer):
         kept.signals = {name: value for name, value in kept.signals.items() if not name.startswith("seconds/")}
         return total
 
-    def _learn(self, kept: _Kept, place: int, batch: Batch, losses: Losses) -> torch.Tensor:
+    def _learn(self, kept: _Kept, index: int, batch: Batch, losses: Losses) -> torch.Tensor:
         batch = batch.to(self.args.device)
         role_model = self._backbone.activate(batch.role)
         with self.compute_loss_context_manager():
             logprobs, entropies = self._forward(role_model, batch)
             reference = self._reference(batch) if self._settings.objective.beta else None
-            lost = batch_loss(batch, logprobs, self._settings.objective, old=kept.old[place], reference=reference)
+            lost = batch_loss(batch, logprobs, self._settings.objective, old=kept.old[index], reference=reference)
         if not math.isfinite(float(lost.loss.detach())) or abs(float(lost.loss.detach())) > self._settings.most_loss:
             self._give_up(batch, logprobs)
         self.accelerator.backward(lost.loss)
         losses.add(batch, lost, entropies)
-        if self._settings.updates > 1 and kept.old[place] is None:
-            kept.old[place] = logprobs.detach()
+        if self._settings.updates > 1 and kept.old[index] is None:
+            kept.old[index] = logprobs.detach()
         return lost.loss.detach()
 
     def _gradient_norms(self) -> dict[Role, torch.Tensor]:
         """Norms before clipping, by role; roles that share weights have one. Raises `TrainingError` for no number."""
-        found = {}
+        norms = {}
         for role in self._backbone.kept:
-            found[role] = get_total_norm(
+            norms[role] = get_total_norm(
                 [weights.grad for weights in self._backbone.weights(role) if weights.grad is not None]
             )
-            if not math.isfinite(float(found[role])):
+            if not math.isfinite(float(norms[role])):
                 raise TrainingError(f"the gradient of step {self.state.global_step} ({role}) is no number: lower lr")
-        return found
+        return norms
 
     def _forward(self, model: Any, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         with torch.autocast(batch.ids.device.type, torch.bfloat16, enabled=self.args.bf16):
@@ -187,15 +187,15 @@ class RoleTrainer(Trainer):
         self._publish()
         harvest = self._recipe(number)
         rows = [row for row in harvest.rows if row.role in self._backbone.trained]
-        found = self._advantages(rows)
+        advantages = self._advantages(rows)
         together = len(self._backbone.kept) < len(self._backbone.trained)
         scale = scales(rows, self._settings.normalisation, together=together)
         made = batches(
-            *self._useful(rows, found.values, scale, self._learning(number)),
+            *self._useful(rows, advantages.values, scale, self._learning(number)),
             tokens_per_batch=self._settings.tokens_per_batch,
             share=self._shares,
         )
-        return _Kept(made, [None] * len(made), of_harvest(harvest, found))
+        return _Kept(made, [None] * len(made), of_harvest(harvest, advantages))
 
     @cached_property
     def _shares(self) -> bool:
@@ -225,8 +225,8 @@ class RoleTrainer(Trainer):
     ) -> tuple[list[Row], list[float], list[float]]:
         """Rows of the roles that learn now whose loss has a gradient: without a KL term, those with an advantage."""
         useful = [bool(advantage or self._settings.objective.beta) for advantage in advantages]
-        kept = [place for place, row in enumerate(rows) if useful[place] and row.role in learning]
-        return [rows[one] for one in kept], [advantages[one] for one in kept], [scale[one] for one in kept]
+        kept = [index for index, row in enumerate(rows) if useful[index] and row.role in learning]
+        return [rows[kept_index] for kept_index in kept], [advantages[kept_index] for kept_index in kept], [scale[kept_index] for kept_index in kept]
 
     def _give_up(self, batch: Batch, logprobs: torch.Tensor) -> None:
         file = self._folder / "post-mortem.pt"
@@ -254,10 +254,10 @@ class RoleTrainer(Trainer):
         if self._evaluation is None:
             return {}
         self._publish()
-        found = {f"{metric_key_prefix}_{name}": value for name, value in self._evaluation().items()}
-        self.log(found)
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, found)
-        return found
+        metrics = {f"{metric_key_prefix}_{name}": value for name, value in self._evaluation().items()}
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         for role in self._backbone.kept:
@@ -306,8 +306,8 @@ class _Steps(Dataset[int]):
     def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, place: int) -> int:
-        return place
+    def __getitem__(self, index: int) -> int:
+        return index
 
 
 def _only(items: list[int]) -> dict[str, torch.Tensor]:

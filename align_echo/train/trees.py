@@ -30,10 +30,10 @@ class Tree:
     rows: tuple[int, ...]
 
 
-def common(one: Sequence[int], other: Sequence[int]) -> int:
+def common(first: Sequence[int], other: Sequence[int]) -> int:
     """How many ids both begin with."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((position for position, (a, b) in pairs if a != b), min(len(one), len(other)))
+    pairs = enumerate(zip(first, other, strict=False))
+    return next((position for position, (a, b) in pairs if a != b), min(len(first), len(other)))
 
 
 def tree(conversations: Sequence[Sequence[int]], rows: Sequence[int] | None = None) -> Tree:
@@ -53,8 +53,8 @@ def tree(conversations: Sequence[Sequence[int]], rows: Sequence[int] | None = No
     for row in order:
         conversation = conversations[row]
         shared = common(before, conversation)
-        for place in path[shared:]:
-            ends[place] = len(ids)
+        for node in path[shared:]:
+            ends[node] = len(ids)
         del path[shared:]
         for position in range(shared, len(conversation)):
             path.append(len(ids))
@@ -63,8 +63,8 @@ def tree(conversations: Sequence[Sequence[int]], rows: Sequence[int] | None = No
             ends.append(-1)
         paths.append(tuple(path))
         before = conversation
-    for place in path:
-        ends[place] = len(ids)
+    for node in path:
+        ends[node] = len(ids)
     numbered = tuple(numbers[row] for row in order)
     return Tree(tuple(ids), tuple(positions), tuple(ends), tuple(paths), numbered)
 
@@ -72,7 +72,7 @@ def tree(conversations: Sequence[Sequence[int]], rows: Sequence[int] | None = No
 def trees(conversations: Sequence[Sequence[int]], *, most_tokens: int) -> list[Tree]:
     """All conversations, in the order of their ids, in trees of at most `most_tokens`, unless one alone is longer."""
     order = sorted(range(len(conversations)), key=lambda row: tuple(conversations[row]))
-    shared = [0, *(common(conversations[one], conversations[other]) for one, other in pairwise(order))]
+    shared = [0, *(common(conversations[left], conversations[other]) for left, other in pairwise(order))]
     groups: list[list[int]] = []
     size = 0
     for row, alike in zip(order, shared, strict=True):

@@ -50,9 +50,9 @@ def main() -> None:
     episodes = {baseline: findings(measured, baseline=baseline) for baseline in (ONE_DRAW, *CONTROLS)}
     print(table_of(steps))
     print()
-    for one in changes:
-        low, high = (100 * end for end in one.gain_ci95)
-        print(f"{one.rule}: {100 * one.gain:+.1f} [{low:+.1f}, {high:+.1f}]")
+    for change in changes:
+        low, high = (100 * end for end in change.gain_ci95)
+        print(f"{change.rule}: {100 * change.gain:+.1f} [{low:+.1f}, {high:+.1f}]")
     for baseline, found in episodes.items():
         print(f"\nepisodes, over {baseline}\n\n{markdown(found)}")
     record = {

@@ -67,7 +67,7 @@ def judged_states(wheel: Path, rounds: int) -> JudgedStates:
 def points(seeds: Sequence[JudgedStates]) -> list[CurvePoint]:
     """The curves: the critic of each round, alone and tilting the agent's choice, the other rules, and pass@N."""
     rounds = len(seeds[0].by_round)
-    single = [_by_task(one.by_round[0], "first", 1) for one in seeds]
+    single = [_by_task(seed.by_round[0], "first", 1) for seed in seeds]
     found = []
     for number in range(rounds):
         for name, rule in BY_ROUND.items():
@@ -100,7 +100,7 @@ def _with_all(seeds: Sequence[JudgedStates], rule: str, number: int) -> list[Tab
 def _by_task(states: Sequence[JudgedState], rule: str, n: int, temperature: float = 1.0) -> Table:
     """[tasks, 2]: right actions, and states."""
     right_S = right_of(states, rule, n, temperature=temperature)
-    places = {task: place for place, task in enumerate(dict.fromkeys(state.task for state in states))}
+    places = {task: index for index, task in enumerate(dict.fromkeys(state.task for state in states))}
     table = np.zeros((len(places), 2))
     for state, right in zip(states, right_S, strict=True):
         table[places[state.task]] += (right, 1)

@@ -39,7 +39,7 @@ def by_wording(states: Sequence[JudgedState]) -> dict[str, list[Proposed]]:
     """The actions that are right in at least `LEAST` states, and wrong in as many, each once a state."""
     found: dict[str, list[Proposed]] = defaultdict(list)
     for state in states:
-        logprobs = {one.action: one.logprob for one in reversed(state.candidates)}
+        logprobs = {candidate.action: candidate.logprob for candidate in reversed(state.candidates)}
         for action, label in state.labels.items():
             said = state.opinions[action]
             right = label == "correct"
@@ -51,7 +51,7 @@ def auroc(right: Sequence[bool], scores: Sequence[float | None]) -> float | None
     """How often a right one of a pair has the higher score; 0.5 is chance. None where a score is missing."""
     from sklearn.metrics import roc_auc_score
 
-    known = [one for one in scores if one is not None]
+    known = [score for score in scores if score is not None]
     return float(roc_auc_score(right, known)) if len(known) == len(scores) else None
 
 

@@ -127,10 +127,10 @@ def weights(runs: Sequence[Path]) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, list[float]]] = {half: defaultdict(list) for half in HALVES}
     for run in runs:
         signals = lines_of(run / "signals.jsonl")
-        for place, line in enumerate(signals):
+        for index, line in enumerate(signals):
             for name in WEIGHTS:
                 if name in line:
-                    found[HALVES[place >= len(signals) / 2]][name].append(line[name])
+                    found[HALVES[index >= len(signals) / 2]][name].append(line[name])
     means = {half: {name: float(np.mean(seen)) for name, seen in by_name.items()} for half, by_name in found.items()}
     return {half: by_name for half, by_name in means.items() if by_name}
 
@@ -151,7 +151,7 @@ def curves(runs: Mapping[str, Sequence[Path]]) -> dict[str, Any]:
     refined = {arm: halves(folders) for arm, folders in runs.items()}
     some = [(arm, half, steps) for arm, by_half in refined.items() for half, steps in by_half.items() if steps]
     return {
-        "points": [one for arm, folders in runs.items() for one in points(arm, folders)],
+        "points": [point for arm, folders in runs.items() for point in points(arm, folders)],
         "gains": [one for arm, half, steps in some for one in gains(arm, half, steps)],
         "spreads": [spread(arm, half, steps) for arm, half, steps in some],
         "weights": {arm: found for arm, folders in runs.items() if (found := weights(folders))},
@@ -191,7 +191,7 @@ def main() -> None:
     given = parser.parse_args()
     out = given.out or Path("runs/learning") / given.study
     finished = {arm: sorted((out / arm).glob("seed-*/summary.json")) for arm in study(given.study).arms}
-    runs = {arm: [one.parent for one in summaries] for arm, summaries in finished.items() if summaries}
+    runs = {arm: [summary.parent for summary in summaries] for arm, summaries in finished.items() if summaries}
     if not runs:
         parser.error(f"nothing is trained in {out}: first run python -m benchmarks.learning {given.study}")
     found = curves(runs)

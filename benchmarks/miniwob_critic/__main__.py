@@ -160,7 +160,7 @@ def judged(
     on as many right as wrong ones."""
     said = {seed: verdicts(scorer, tested) for seed, scorer in enumerate(scorers)}
     kept = {(one.step.id, one.action) for one in evened(tested, 0)}
-    places = [place for place, one in enumerate(tested) if (one.step.id, one.action) in kept]
+    places = [index for index, one in enumerate(tested) if (one.step.id, one.action) in kept]
     return {
         ALONE: said,
         TOLD: {seed: at_shares(rows, scorers[seed].temperature, share_of) for seed, rows in said.items()},

@@ -76,7 +76,7 @@ def never_wrong(env: MiniWoBEnv, _history: Sequence[str], candidates: Sequence[s
         action=right, box=box,
     )  # fmt: skip
     actions = Proposed(step, Prediction(step="now", candidates=tuple(candidates))).actions
-    return next((place for place, one in enumerate(actions) if one is not None and succeeds(one, step)), 0)
+    return next((index for index, action in enumerate(actions) if action is not None and succeeds(action, step)), 0)
 
 
 def play(
@@ -87,7 +87,7 @@ def play(
     expert = env.oracle().distance() or 0
     for number in range(1, turns + 1):
         replies = drawn(view, seed, candidates)
-        taken = choose(env, [turn.action or "" for turn in view.turns], [one.text for one in replies])
+        taken = choose(env, [turn.action or "" for turn in view.turns], [reply.text for reply in replies])
         view = extend(view, take_turn(env, replies[taken]))
         if env.state.won:
             return Played(task, seed, arm, number, expert)

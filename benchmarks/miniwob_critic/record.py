@@ -40,7 +40,7 @@ def episode(
             return
         replies = drawn(view, seed, candidates)
         if isinstance(step.action, Click):
-            yield step, Prediction(step=name, candidates=tuple(one.text for one in replies), agent="novice")
+            yield step, Prediction(step=name, candidates=tuple(reply.text for reply in replies), agent="novice")
         view = extend(view, take_turn(env, replies[0]))
 
 

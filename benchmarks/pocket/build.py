@@ -110,7 +110,7 @@ def build(settings: PocketSettings, out: Path, *, resume: bool = False) -> Path:
         "align_echo": __version__,
         "settings": settings.model_dump(mode="json"),
         "data_sha256": digest(parts),
-        "demonstrations": dict(sorted(Counter(one.kind for one in demonstrations).items())),
+        "demonstrations": dict(sorted(Counter(demonstration.kind for demonstration in demonstrations).items())),
         "tokens": sum(len(chat.ids) for chats_of in (*first, main) for chat in chats_of),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "mean_loss": round(loss, 4),

@@ -191,7 +191,7 @@ class Teacher:
     def _order(self, name: str) -> list[str]:
         """Furniture in the order of the search: what it was advised, what can hold the thing, then the rest."""
         places = self._belief.places
-        can = [place for place in places if name in holdable(name_of(place))]
+        can = [index for index in places if name in holdable(name_of(index))]
         open_first = sorted(can, key=lambda place: name_of(place) in CLOSED_AT_FIRST)
         return list(dict.fromkeys([*(one for one in self._search_first if one in places), *open_first, *places]))
 

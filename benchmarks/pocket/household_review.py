@@ -195,7 +195,7 @@ class Attempt:
 
     def unsearched(self, name: str, dice: Dice) -> list[str]:
         """Furniture that was never seen into: first where the player stood, then the kinds that can hold the thing."""
-        left = [place for place in self.belief.places if place not in self.searched]
+        left = [index for index in self.belief.places if index not in self.searched]
         kinds = dice.shuffled(sorted({name_of(place) for place in left}))
 
         def rank(place: str) -> tuple[bool, bool, int, int]:

@@ -78,9 +78,9 @@ def _look_back(attention: torch.nn.Module, shape: _Shape, code: torch.Tensor) ->
     """Queries and keys are the same everywhere, a turn of one token apart: the score is highest one token back."""
     size, half = shape.head, shape.head // 2
     query, key = torch.zeros(size), torch.zeros(size)
-    for place, angle in enumerate(shape.frequencies[:FAST].tolist()):
-        query[place] = 1.0
-        key[place], key[place + half] = math.cos(angle), math.sin(angle)
+    for index, angle in enumerate(shape.frequencies[:FAST].tolist()):
+        query[index] = 1.0
+        key[index], key[index + half] = math.cos(angle), math.sin(angle)
     for rows, constant in ((_rows(attention, "q_proj", 0, size), query), (_rows(attention, "k_proj", 0, size), key)):
         rows *= 0.1
         rows[:, 0] = CONSTANT * constant

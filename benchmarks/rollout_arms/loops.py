@@ -106,7 +106,7 @@ class Prefill:
     def _generate(self, contexts: Sequence[Sequence[int]]) -> list[list[int]]:
         """The replies' ids, each up to its end token."""
         longest, pad = max(map(len, contexts)), self._setting.tokenizer.pad_token_id
-        rows = [[pad] * (longest - len(one)) + list(one) for one in contexts]
+        rows = [[pad] * (longest - len(context)) + list(context) for context in contexts]
         mask = [[0] * (longest - len(one)) + [1] * len(one) for one in contexts]
         with torch.inference_mode():
             out = self._model.generate(
@@ -133,5 +133,5 @@ class Prefill:
 
 def until(row: list[int], stop_ids: Sequence[int]) -> list[int]:
     """A row up to its first end token."""
-    end = next((place + 1 for place, one in enumerate(row) if one in stop_ids), len(row))
+    end = next((index + 1 for index, one in enumerate(row) if one in stop_ids), len(row))
     return row[:end]

@@ -98,7 +98,7 @@ class Trl:
         found = self._generate(prompts)
         spent = watch.read()
         self._openings, masks, completions = found[0], found[2], found[3]
-        replies = sum(message["role"] == "assistant" for one in completions for message in one)
+        replies = sum(message["role"] == "assistant" for completion in completions for message in completion)
         self._found = Played(*spent, sum(map(sum, masks)), len(masks), replies)
         return found
 

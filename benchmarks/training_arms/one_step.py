@@ -52,7 +52,7 @@ def some_rows(shape: Shape, vocabulary: int, seed: int) -> list[Row]:
         length = round(shape.completion * (1 - shape.spread * dice.random()))
         completion = tuple(dice.randrange(FIRST_ID, vocabulary) for _ in range(length))
         turn = max(1, length // shape.turns)
-        sampled = [int(shape.turns == 1 or place % turn < (turn + 1) // 2) for place in range(length)]
+        sampled = [int(shape.turns == 1 or index % turn < (turn + 1) // 2) for index in range(length)]
         ids, mask = (*prompt, *completion), (*[0] * len(prompt), *sampled)
         tokens = TokenSequence(ids, mask, (0.0,) * len(ids), ((len(prompt), len(ids)),))
         made.append(Row(tokens, "policy", str(number // GROUP), dice.random()))

@@ -35,7 +35,7 @@ def test_an_episode_can_be_forked_and_taken_up_in_any_order():
 def test_chance_takes_what_the_engine_accepts_and_repeats_itself_by_seed():
     runs = [run_episode(RoomEnv(), RandomChoice(make, seed=seed), TASK_IDS[1], split="train") for seed in (0, 0, 1)]
     assert runs[0].actions == runs[1].actions != runs[2].actions
-    assert all("Nothing happens" not in step.observation for one in runs for step in one.steps)
+    assert all("Nothing happens" not in step.observation for run in runs for step in run.steps)
 
 
 class UnlistedRoom(RoomEnv):

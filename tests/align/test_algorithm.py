@@ -74,7 +74,7 @@ def test_each_iteration_builds_on_the_one_before(tmp_path: Path) -> None:
     assert finder.asked == [([BOOK], [], 0), ([MUG], ["rule 1"], 1), ([BOOK], ["rule 1", "rule 2"], 2)]
     assert made.summary.stopped == "iteration-limit"
     assert made.interface.source.endswith("# rule 1\n# rule 2\n# rule 3\n")
-    labels = [(one.interface_before, one.interface_after) for one in made.summary.iterations]
+    labels = [(iteration.interface_before, iteration.interface_after) for iteration in made.summary.iterations]
     assert labels[0][0].startswith("identity@")
     assert labels[0][1] == labels[1][0] != labels[1][1] == labels[2][0]
 

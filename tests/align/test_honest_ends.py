@@ -104,7 +104,7 @@ def test_what_was_not_resolved_may_be_found_again_and_counts_once(tmp_path: Path
     settings = LlmSettings(refinements=0)
     with serve(scripts(analyzer=[*first, *CHECKS], optimizer=[other_code("bad"), code(GOOD_CODE)])) as endpoint:
         made = run(endpoint, tmp_path, settings=settings)
-    assert [one.outcome for one in made.summary.iterations] == ["unchanged", "improved", "no-failures"]
+    assert [iteration.outcome for iteration in made.summary.iterations] == ["unchanged", "improved", "no-failures"]
     assert (made.summary.misalignments, made.summary.resolved) == (1, 1)
     assert len(endpoint.asked("optimizer")) == 2, "the second draw is a new one"
 

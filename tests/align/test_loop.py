@@ -96,7 +96,10 @@ def test_a_whole_run_finds_proves_and_resolves_the_misalignment(tmp_path: Path) 
     with serve(scripts()) as endpoint:
         made = run(endpoint, tmp_path / "run", on_event=events.append)
     assert made.summary.stopped == "no-failures"
-    assert [(one.outcome, one.failed) for one in made.summary.iterations] == [("improved", 1), ("no-failures", 0)]
+    assert [(iteration.outcome, iteration.failed) for iteration in made.summary.iterations] == [
+        ("improved", 1),
+        ("no-failures", 0),
+    ]
     (rule,) = made.interface.provenance.rules
     assert rule.text == "take object: an object can be taken only in its own room"
     assert (rule.evidence.support, rule.evidence.tasks) == (4, 1)

@@ -26,7 +26,7 @@ def run(capsys) -> Run:
     """Exit status, standard output and standard error of the command line."""
 
     def call(*arguments: object) -> tuple[int, str, str]:
-        status = main([str(one) for one in arguments])
+        status = main([str(argument) for argument in arguments])
         captured = capsys.readouterr()
         return status, captured.out, captured.err
 

@@ -57,7 +57,7 @@ def test_what_the_judge_holds_right_is_sent_and_who_judged_is_on_record(judge, r
     details = json.loads(Path("run/config.json").read_text())["agent_details"]
     assert (details["best_of"], details["model.judge"]) == ("2", judge or "wavering")
     calls = [Call.model_validate_json(line) for line in Path("run/calls.jsonl").read_text().splitlines()]
-    judged = [one for one in calls if one.reply in ("correct", "wrong")]
+    judged = [call for call in calls if call.reply in ("correct", "wrong")]
     assert {one.role for one in judged} == {"judge" if judge == "picky" else "agent"}
     assert {(one.temperature, one.max_tokens) for one in judged} == {(0.0, 8)}
 
@@ -105,7 +105,7 @@ def test_agents_and_critics_at_endpoints_need_tell_no_probabilities(endpoint, ru
     status, _, err = run("critic", "collect", "--env", "alfworld", *agent, "--tasks", "1", *at, "--out", "made")
     assert status == 0, err
     rows = read_examples(Path("made"))
-    assert {(one.action, one.sent, one.logprob) for one in rows} == {("look", False, None), ("inventory", True, None)}
+    assert {(row.action, row.sent, row.logprob) for row in rows} == {("look", False, None), ("inventory", True, None)}
     status, out, err = run("critic", "evaluate", "--judge", "picky", "--examples", "made", *at, "--out", "trial")
     assert status == 0, err
     result = Trial.model_validate_json(Path("trial/summary.json").read_text())
@@ -151,8 +151,8 @@ def test_evaluate_takes_the_action_named_most_often(run):
     (played,) = map(Trajectory.model_validate_json, Path("run/trajectories/none.jsonl").read_text().splitlines())
     for step in played.steps:
         assert step.choice is not None
-        actions = [one.action for one in step.choice.candidates]
+        actions = [candidate.action for candidate in step.choice.candidates]
         assert len(actions) == 3
         assert {one.verdict for one in step.choice.candidates} == {None}
-        most = max(actions.count(one) for one in actions if one is not None) if any(actions) else 3
+        most = max(actions.count(action) for action in actions if action is not None) if any(actions) else 3
         assert actions.count(step.action) == most

@@ -71,7 +71,7 @@ def test_a_collection_has_every_candidate_of_every_turn_with_its_labels(collecti
     rows = read_examples(collection)
     labels = {(one.task_id, turn, found.action, found.nearer)
               for one in labelled for turn, actions in enumerate(one.turns) for found in actions}
-    assert {(one.task_id, one.turn, one.action, one.nearer) for one in rows} <= labels
+    assert {(row.task_id, row.turn, row.action, row.nearer) for row in rows} <= labels
     assert len(rows) == collected.examples
     config = json.loads((collection / "config.json").read_text())
     assert (config["top_k"], config["top_p"], config["agent_details"]["pick"]) == (30, 0.8, "first")
@@ -358,7 +358,7 @@ BAD = {
 def test_bad_input_is_one_line_and_nothing_written(case, run, examples):
     arguments, message = BAD[case]
     out = [] if case == "resume without a folder" else ["--out", "out"]
-    status, said, err = run(*(examples if one == "E" else one for one in arguments), *out)
+    status, said, err = run(*(examples if argument == "E" else argument for argument in arguments), *out)
     assert (status, said) == (2, "")
     assert err.count("\n") == 1, err
     assert message in err

@@ -176,7 +176,9 @@ def test_the_best_of_several_by_a_critic_that_reasons(endpoint, run, monkeypatch
     assert status == 0, err
     (played,) = map(Trajectory.model_validate_json, Path("run/trajectories/none.jsonl").read_text().splitlines())
     assert set(played.actions) == {"inventory"}
-    assert {one.p_correct for step in played.steps if step.choice for one in step.choice.candidates} == {None}
+    assert {candidate.p_correct for step in played.steps if step.choice for candidate in step.choice.candidates} == {
+        None
+    }
 
 
 PLAY = ("evaluate", "--env", "alfworld", "--model", "pocket", "--temperature", "1")

@@ -36,7 +36,10 @@ def test_two_rounds_of_which_the_second_is_guided_and_learns_from_both(run):
     assert begun == ["pocket", "wheel/round-1/critic/critic"]
     learned = json.loads(Path("wheel/round-2/critic/config.json").read_text())["collections"]
     assert learned == ["wheel/round-1/collection", "wheel/round-2/collection"]
-    rounds = [{one.round for one in read_examples(Path(f"wheel/round-{number}/collection"))} for number in (1, 2)]
+    rounds = [
+        {read_example.round for read_example in read_examples(Path(f"wheel/round-{number}/collection"))}
+        for number in (1, 2)
+    ]
     assert rounds == [{1}, {2}]
     parts = ("held-out", "round-1/collection", "round-2/collection")
     asked = [json.loads(Path(f"wheel/{part}/config.json").read_text()) for part in parts]

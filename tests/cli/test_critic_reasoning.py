@@ -40,7 +40,10 @@ def test_it_writes_a_model_that_can_be_asked_and_what_it_is_worth_on_tasks_it_di
     assert (fitted.learned_from + fitted.held_out.n, fitted.tasks + fitted.held_out.accuracy.n) == (16, 8)
     assert (fitted.held_out.unreadable, fitted.held_out.auroc) == (fitted.held_out.n, None), "two steps teach no form"
     signals = [json.loads(line) for line in Path("critic/signals.jsonl").read_text().splitlines()]
-    assert [(one["step"], one["rows"], one["count/unread_verdicts"]) for one in signals] == [(0, 4, 4), (1, 4, 4)]
+    assert [(signal["step"], signal["rows"], signal["count/unread_verdicts"]) for signal in signals] == [
+        (0, 4, 4),
+        (1, 4, 4),
+    ]
     names = {"checkpoints", "config.json", "critic", "signals.jsonl", "summary.json", "warm"}
     assert {one.name for one in Path("critic").iterdir()} == names
     assert Path("critic/critic/model.safetensors").is_file()

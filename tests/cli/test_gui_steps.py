@@ -174,7 +174,7 @@ def test_predictions_that_are_named_twice_count_once_and_hostile_ones_are_no_act
     hostile = [r'type("\ud800")', r'open_app("\udfff")', "click(1e999, 0)", "\0", "hm"]
     rows = [json.loads(line) for line in (folder / "predictions.jsonl").read_text().splitlines()]
     rows[0]["candidates"] += hostile
-    Path("some.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    Path("some.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     shutil.copy("some.jsonl", "copy.jsonl")
     named = [part for name in ("some.jsonl", "./some.jsonl", "copy.jsonl") for part in ("--predictions", name)]
     status, _, err = run(*train(folder, settings, *named))

@@ -67,8 +67,8 @@ def test_a_critic_at_an_endpoint_is_heard_and_on_record(run, endpoint):
     assert {one.critique for one in played("run", 1)} == {ADVICE}
     said = records("run/reviews/round-1.jsonl", Reviewed)
     assert {one.attempt.task_id for one in said} == {one.task_id for one in played("run", 1)}
-    calls = [one for one in records("run/calls.jsonl", Call) if one.role == "critic"]
-    assert {(one.model, one.reply) for one in calls} == {("wise", GOOD)}
+    calls = [record for record in records("run/calls.jsonl", Call) if record.role == "critic"]
+    assert {(call.model, call.reply) for call in calls} == {("wise", GOOD)}
     assert len(calls) == len(endpoint.asked("wise")) == sum(one.played for one in summary("run").rounds[1:])
     assert summary("run").critic_usage.prompt_tokens == 10 * len(calls)
     details = json.loads(Path("run/config.json").read_text())["critic_details"]

@@ -121,6 +121,6 @@ def test_a_report_is_written_and_read_back(given_rows):
 
 @given(rows)
 def test_a_rule_agrees_with_itself(given_rows):
-    alike = [one.model_copy(update={"second": one.first}) for one in given_rows]
+    alike = [given_row.model_copy(update={"second": given_row.first}) for given_row in given_rows]
     for one in agreement(alike, ("nearer", "nearer")):
         assert one.all.agree is None or share(one.all).value == 100

@@ -206,7 +206,7 @@ def test_every_candidate_is_on_record_with_what_was_said_of_it() -> None:
     said: dict[str, Verdict] = {"look": probably(0.2, 0.6), "inventory": probably(0.6, 0.2), "sing": "perhaps"}
     reply, _ = best(["look", "inventory", "look", "sing"], said)
     assert reply.choice is not None
-    found = [(one.action, one.verdict, one.p_correct) for one in reply.choice.candidates]
+    found = [(candidate.action, candidate.verdict, candidate.p_correct) for candidate in reply.choice.candidates]
     look = ("look", "wrong", pytest.approx(0.25))
     assert found == [look, ("inventory", "correct", pytest.approx(0.75)), look, ("sing", "neither", None)]
     assert (reply.choice.taken, reply.action) == (1, "inventory")

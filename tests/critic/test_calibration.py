@@ -281,8 +281,8 @@ def test_every_judged_action_stands_once_in_the_confusion(rows):
     counts = [one.model_dump() for one in found.confusion.values()]
     assert sum(sum(one.values()) for one in counts) == found.n
     assert sum(one["no_verdict"] for one in counts) == found.unreadable
-    right = sum(one["correct_as_correct"] + one["wrong_as_wrong"] for one in counts)
-    labels = [one.label for one in rows]
+    right = sum(count["correct_as_correct"] + count["wrong_as_wrong"] for count in counts)
+    labels = [row.label for row in rows]
     assert found.constant_accuracy == 100 * max(labels.count("correct"), labels.count("wrong")) / found.n
     assert found.accuracy.value == pytest.approx(100 * right / found.n)
 
@@ -298,7 +298,7 @@ def test_the_interval_of_the_area_takes_tasks_as_clusters():
     labels_M = generator.random(40) < 0.5
     logits_M = generator.normal(size=40) + labels_M
     four_logits_M, four_labels_M = np.tile(logits_M, 4), np.tile(labels_M, 4)
-    tasks = [str(place) for place in range(160)]
+    tasks = [str(index) for index in range(160)]
     alone = area(logits_M, labels_M, tasks[:40], resamples=200)
     again = area(four_logits_M, four_labels_M, tasks[:40] * 4, resamples=200)
     assert again.ci95 == pytest.approx(alone.ci95)

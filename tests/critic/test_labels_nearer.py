@@ -118,7 +118,7 @@ def side_by_side(env: gym.Env[str, str], kind: str) -> tuple[str, str, str]:
     for task in [one for one in align_echo.tasks("alfworld", split="train") if "pick_and_place" in one]:
         thing = task.split("-")[1].lower()
         played(env, task)
-        for way_there in [one for one in visits(env) if one.startswith(f"go to {kind} ")]:
+        for way_there in [visit for visit in visits(env) if visit.startswith(f"go to {kind} ")]:
             view = played(env, task, way_there)
             near = [one for one in base_env(env).state.admissible_actions or () if one.startswith(f"examine {kind} ")]
             others = [one for one in near if not way_there.endswith(one.removeprefix("examine "))]

@@ -54,7 +54,7 @@ class Numbered:
 
 def candidates_of(reply: AgentReply) -> list[str | None]:
     assert reply.choice is not None
-    return [one.action for one in reply.choice.candidates]
+    return [candidate.action for candidate in reply.choice.candidates]
 
 
 def led(replies: Sequence[str | ModelError], leader: str | None, *, candidates: int = 2) -> AgentReply:

@@ -75,7 +75,7 @@ def test_several_verdicts_are_a_vote_and_their_share_a_probability() -> None:
 
 @given(st.lists(st.sampled_from(["correct", "wrong", None]), min_size=2, max_size=9))
 def test_only_what_can_be_read_votes_and_a_tie_is_wrong(verdicts: list[Verdict | None]) -> None:
-    said = [Judgement(said=one and ReasonedVerdict(reason="so", verdict=one)) for one in verdicts]
+    said = [Judgement(said=verdict and ReasonedVerdict(reason="so", verdict=verdict)) for verdict in verdicts]
     found = counted(said)
     correct, wrong = verdicts.count("correct"), verdicts.count("wrong")
     if not correct + wrong:
@@ -94,7 +94,7 @@ def test_best_of_sends_the_first_that_it_holds_correct_and_says_who_judged() -> 
     sent = best.act(VIEW)
     assert sent.action == "go"
     assert sent.choice is not None
-    assert [one.verdict for one in sent.choice.candidates] == ["wrong", "correct", "correct"]
+    assert [candidate.verdict for candidate in sent.choice.candidates] == ["wrong", "correct", "correct"]
     about = best.describe()
     assert (about["model.judge"], about["votes.judge"]) == ("judge", "1")
     assert "prompt.critic/reasoned_verdict" in about

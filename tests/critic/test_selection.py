@@ -102,7 +102,7 @@ def test_the_order_of_the_candidates_decides_ties_alone(actions, judged, data):
 
 @given(actions_drawn, judgements)
 def test_what_is_judged_wrong_is_never_taken_while_another_is_judged_correct(actions, judged):
-    verdicts = {judged[one].verdict for one in actions if one in judged}
+    verdicts = {judged[action].verdict for action in actions if action in judged}
     taken = actions[by_critic(actions, judged)]
     assert (taken in judged and judged[taken].verdict == "correct") == ("correct" in verdicts)
 
@@ -175,7 +175,7 @@ def test_the_critics_odds_tilt_what_the_agent_holds_likely():
 
 @given(actions_drawn)
 def test_a_critic_with_even_odds_leaves_the_agents_own_choice(actions):
-    logprobs = [[-float(place % 3)] for place, _ in enumerate(actions)]
+    logprobs = [[-float(index % 3)] for index, _ in enumerate(actions)]
     even = {one: Judged("correct", 0.5) for one in actions if one is not None}
     assert by_tilted(actions, even, logprobs) == by_tilted(actions, {}, logprobs) == by_logprob(actions, logprobs)
 

@@ -88,7 +88,7 @@ def test_each_half_and_the_whole_are_paired_with_the_placebo_too():
 
 
 def failing(trajectory: Trajectory, count: int) -> Trajectory:
-    steps = [one.model_copy(update={"interface_error": "line 7: no"}) for one in trajectory.steps[:count]]
+    steps = [step.model_copy(update={"interface_error": "line 7: no"}) for step in trajectory.steps[:count]]
     return changed(trajectory, steps=(*steps, *trajectory.steps[count:]))
 
 

@@ -75,7 +75,7 @@ def test_every_rate_has_its_n_and_an_interval_around_it():
     assert found.change is not None
     rates = [one for one in (*dict(found.without).values(), *dict(found.change).values()) if hasattr(one, "ci95")]
     assert len(rates) == 7
-    assert all(one.n == 2 and one.ci95[0] <= one.value <= one.ci95[1] for one in rates)
+    assert all(rate.n == 2 and rate.ci95[0] <= rate.value <= rate.ci95[1] for rate in rates)
 
 
 def test_where_no_text_tells_a_refusal_there_is_no_share():

@@ -38,7 +38,7 @@ class Stage:
 
 
 def hints(number: int, attempts: Sequence[Trajectory]) -> list[Review]:
-    said = [Critique(reason="r", suggestions=(f"hint after {one.sample}",)) for one in attempts]
+    said = [Critique(reason="r", suggestions=(f"hint after {attempt.sample}",)) for attempt in attempts]
     return [Review(form="icrl", critique=one) for one in said]
 
 

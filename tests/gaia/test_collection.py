@@ -71,7 +71,7 @@ def test_labels_of_an_episode_that_was_played_differently_are_made_again(env, tm
     other, engines = episode(env, ["inventory"]), Engines()
     (new,) = label_all(engines, [other], tmp_path, rules=RULES)
     assert engines.resets == 1
-    assert ([one.action for one in old.turns[0]], [one.action for one in new.turns[0]]) == (
+    assert ([turn.action for turn in old.turns[0]], [one.action for one in new.turns[0]]) == (
         ["look", "dance"],
         ["inventory"],
     )
@@ -89,7 +89,10 @@ def whole(env: gym.Env[str, str], folder: Path) -> Collected:
 
 def test_examples_and_the_summary_say_what_the_episodes_say(env, tmp_path):
     collected = whole(env, tmp_path)
-    rows = [(one.turn, one.action, one.drawn, one.sent) for one in read_examples(tmp_path)]
+    rows = [
+        (read_example.turn, read_example.action, read_example.drawn, read_example.sent)
+        for read_example in read_examples(tmp_path)
+    ]
     assert rows == [(0, "look", 4, True), (0, "inventory", 2, False), (1, "inventory", 2, True), (1, "dance", 2, False)]
     counts = (collected.tasks, collected.episodes, collected.faults, collected.turns, collected.candidates)
     assert counts == (1, 2, 1, 4, 12)

@@ -49,7 +49,7 @@ LABELS = st.lists(st.sampled_from(["correct", "wrong", None]), min_size=2, max_s
 
 @given(LABELS, st.integers(0, 3))
 def test_balanced_is_half_and_half_in_order_and_takes_nothing_from_the_rarer_class(labels, seed):
-    made = [example(action=f"look {place}", expert=label) for place, label in enumerate(labels)]
+    made = [example(action=f"look {index}", expert=label) for index, label in enumerate(labels)]
     fewer = min(labels.count("correct"), labels.count("wrong"))
     if not fewer:
         with pytest.raises(UsageError, match="collect more"):

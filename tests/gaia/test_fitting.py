@@ -102,8 +102,8 @@ def test_a_window_that_only_a_long_conversation_meets_is_refused_where_there_is_
     )  # fmt: skip
     model = PhimoeForCausalLM(config)
     model.train(False)
-    for one in model.parameters():
-        torch.nn.init.normal_(one, std=0.2)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
     long = Question(ids=(*asked()[0].ids, *[5] * 200, *asked()[0].ids), target=0, task="a", episode="a")
     with pytest.raises(UsageError, match="as a tree"):
         learn(model, ENCODER, [*asked(), long], SETTINGS, tmp_path)
@@ -173,7 +173,7 @@ def test_steps_learn_from_whole_episodes_in_another_order_every_epoch():
     made = steps(asked(), SETTINGS)
     per_epoch = len(made) // SETTINGS.epochs
     first, second = made[:per_epoch], made[per_epoch : 2 * per_epoch]
-    assert sorted(place for step in first for place in step) == list(range(len(asked())))
+    assert sorted(index for step in first for index in step) == list(range(len(asked())))
     assert first != second
     assert all(len(step) == 8 for step in first)
     assert all(len({asked()[place].episode for place in step}) == 2 for step in first)
@@ -189,7 +189,7 @@ def test_questions_end_where_the_verdicts_begin_to_differ_and_long_ones_are_left
     assert ENCODER.plain("wrong")[len(start)] == words[one.target]
     weighed = [example("b", "go", nearer="correct"), example("b", "sing", nearer="wrong"), *made]
     found = questions(weighed, ENCODER, "nearer", longest=200, balance="weighed")
-    assert [(one.task, one.weight) for one in found.questions] == [("b", 1), ("b", 1)]
+    assert [(question.task, question.weight) for question in found.questions] == [("b", 1), ("b", 1)]
     assert (found.too_long, found.one_sided) == (1, 1)
     with pytest.raises(UsageError, match="collect with more --candidates"):
         questions(made, ENCODER, "nearer", longest=200, balance="weighed")

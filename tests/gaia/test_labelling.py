@@ -45,7 +45,7 @@ class Proposing:
 
     def act(self, view: AgentView) -> AgentReply:
         actions = self._turns[min(len(view.turns), len(self._turns) - 1)]
-        drawn = tuple(Candidate(action=one, logprob=-float(place)) for place, one in enumerate(actions))
+        drawn = tuple(Candidate(action=action, logprob=-float(index)) for index, action in enumerate(actions))
         problem = "" if actions[0] else "no action"
         return AgentReply(text=str(actions[0]), action=actions[0], problem=problem,
                           choice=Choice(candidates=drawn, taken=0))

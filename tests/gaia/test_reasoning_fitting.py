@@ -101,7 +101,7 @@ def test_no_action_is_judged_twice_in_a_lap_and_a_lap_ends_before_the_next_begin
     for label, count in (("correct", correct), ("wrong", wrong)):
         drawn = [(of.lap, of.example.key) for of in found if of.label == label]
         assert len(set(drawn)) == len(drawn)
-        assert [lap for lap, _ in drawn] == [place // count for place in range(len(drawn))]
+        assert [lap for lap, _ in drawn] == [index // count for index in range(len(drawn))]
 
 
 def test_an_action_that_comes_again_is_judged_by_other_draws():
@@ -185,7 +185,7 @@ def test_it_learns_the_form_and_then_to_judge(weights: str, model: str, tmp_path
 
 
 def weights_of(crew: Crew) -> list[torch.Tensor]:
-    return [one.detach().clone() for one in crew.backbone.activate("critic").parameters()]
+    return [parameter.detach().clone() for parameter in crew.backbone.activate("critic").parameters()]
 
 
 class StoppedError(Exception):

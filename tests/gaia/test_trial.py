@@ -48,7 +48,7 @@ STATES = st.lists(st.text("xyzABC-", min_size=4, max_size=4).filter(lambda one: 
 @settings(max_examples=10)
 @given(STATES)
 def test_a_critic_that_never_errs_reaches_what_any_choice_could_at_every_number_of_candidates(drawn):
-    states = [state(one, task=str(place % 3)) for place, one in enumerate(drawn)]
+    states = [state(one, task=str(index % 3)) for index, one in enumerate(drawn)]
     for n in range(1, 5):
         found = by_rule(states, n)
         assert found["critic"].success == found["pass"].success

@@ -29,7 +29,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 def weights(model: torch.nn.Module) -> torch.Tensor:
-    return torch.cat([one.detach().flatten() for one in model.parameters()])
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
 def test_it_learns_to_tell_which_box_is_clicked_on_screens_that_it_never_saw(tmp_path):
@@ -57,7 +57,7 @@ def test_the_loss_is_that_of_the_one_token(folder, tmp_path):
     model, encoder = tiny_vision()
     with torch.no_grad():
         logits = next_logits(model.eval(), encoder.batch([one.sight(encoder) for one in examples], model.device))
-    words = [encoder.words[0 if one.label == "correct" else 1] for one in examples]
+    words = [encoder.words[0 if example.label == "correct" else 1] for example in examples]
     expected = torch.nn.functional.cross_entropy(logits, torch.tensor(words)).item()
     told: list[float] = []
 
@@ -109,7 +109,7 @@ def test_every_epoch_takes_every_example_once_in_an_order_of_its_own():
 
 def test_as_many_right_as_wrong_actions_are_kept(folder):
     examples = examples_in(folder)
-    kept = balanced([one for place, one in enumerate(examples) if one.label == "correct" or place < 6])
+    kept = balanced([one for index, one in enumerate(examples) if one.label == "correct" or index < 6])
     assert sum(one.label == "correct" for one in kept) == len(kept) / 2 > 0
     with pytest.raises(UsageError, match="learns from both"):
         balanced([one for one in examples if one.label == "correct"])

@@ -101,7 +101,9 @@ texts = st.sampled_from([HIT, MISS, OTHER, NOISE, "long_press(50, 50)"])
 @given(st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=6), st.randoms())
 def test_no_rule_beats_pass_and_one_candidate_leaves_no_choice(rows, random):
     given_steps = proposed(*rows)
-    said = [{text: Opinion("correct", random.uniform(-3, 3)) for text in one.labels} for one in given_steps]
+    said = [
+        {text: Opinion("correct", random.uniform(-3, 3)) for text in given_step.labels} for given_step in given_steps
+    ]
     found = curve(given_steps, said)
     passed = {one.candidates: one.success.value for one in found if one.rule == "pass"}
     for one in found:
@@ -115,7 +117,7 @@ def test_no_rule_beats_pass_and_one_candidate_leaves_no_choice(rows, random):
 
 def written(tmp_path: Path, *lines: object) -> Path:
     file = tmp_path / "predictions.jsonl"
-    file.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return file
 
 

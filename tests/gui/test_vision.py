@@ -161,7 +161,9 @@ def test_the_model_sees_the_picture(tiny):
 def test_it_is_made_by_its_seed_and_is_the_same_when_read_again(tiny, tmp_path):
     model, encoder = tiny
     again, _ = tiny_vision(seed=1)
-    assert all(torch.equal(one, other) for one, other in zip(model.parameters(), again.parameters(), strict=True))
+    assert all(
+        torch.equal(parameter, other) for parameter, other in zip(model.parameters(), again.parameters(), strict=True)
+    )
     model.save_pretrained(str(tmp_path))
     encoder.save(tmp_path)
     read = load_scorer(tmp_path)

@@ -145,7 +145,7 @@ def test_log_probabilities_are_never_above_0_nor_above_what_is_listed(listed: li
     told = [(token, math.log(share / total) if share / total else NEVER) for token, share in listed]
     answer = listed_choice(told, WORDS)
     assert answer.logprobs is not None
-    assert all(one <= 0 for one in answer.logprobs)
+    assert all(logprob <= 0 for logprob in answer.logprobs)
     assert sum(math.exp(one) for one in answer.logprobs) <= 1 + 1e-9
     assert answer.said is None or max(told, key=lambda one: one[1])[0].strip().lower() in answer.said
 

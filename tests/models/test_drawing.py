@@ -38,7 +38,7 @@ class Numbered:
 def test_each_sample_is_what_it_is_alone(samples: list[int], temperature: float) -> None:
     model = Numbered()
     drawn = draw(model, HELLO, samples, temperature=temperature, max_tokens=9)
-    alone = [sample_of(model, one).complete(HELLO, temperature=temperature, max_tokens=9) for one in samples]
+    alone = [sample_of(model, sample).complete(HELLO, temperature=temperature, max_tokens=9) for sample in samples]
     assert drawn == alone
 
 

@@ -42,8 +42,8 @@ def model_at(endpoint: Endpoint) -> OpenAICompatibleModel:
 def body(*texts: str, listed: Any = None, spent: tuple[int, int] = (10, 7)) -> Raw:
     """A chat completion with these replies; `listed` stands in for the log-probabilities of each."""
     choices = [
-        {"index": place, "message": {"role": "assistant", "content": text}, "finish_reason": "stop", "logprobs": listed}
-        for place, text in enumerate(texts)
+        {"index": index, "message": {"role": "assistant", "content": text}, "finish_reason": "stop", "logprobs": listed}
+        for index, text in enumerate(texts)
     ]
     usage = {"prompt_tokens": spent[0], "completion_tokens": spent[1]}
     return Raw(json.dumps({"id": "1", "choices": choices, "usage": usage}))
@@ -65,7 +65,7 @@ def drawn(script: Script, count: int = 3, temperature: float = 0.7) -> tuple[lis
 
 def test_several_replies_are_one_request_and_paid_for_once() -> None:
     replies, endpoint = drawn([body("a", "b", "c")])
-    assert [one.text for one in replies] == ["a", "b", "c"]
+    assert [reply.text for reply in replies] == ["a", "b", "c"]
     (request,) = endpoint.requests
     assert (request["n"], request["temperature"], request["max_tokens"]) == (3, 0.7, 9)
     assert [one.usage.prompt_tokens for one in replies] == [10, 0, 0]
@@ -117,7 +117,7 @@ def test_a_passing_fault_of_the_one_request_is_asked_again_and_a_lasting_one_fai
 def test_a_context_that_is_too_long_is_not_asked_about_again() -> None:
     with serve({"m": [TOO_LONG]}) as endpoint:
         errors = draw_each(model_at(endpoint), HELLO, range(3), temperature=1.0, max_tokens=5)
-        assert [type(one) for one in errors] == [ContextOverflowError] * 3
+        assert [type(error) for error in errors] == [ContextOverflowError] * 3
         assert len(endpoint.requests) == 1
 
 

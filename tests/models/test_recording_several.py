@@ -42,7 +42,7 @@ class Several:
         self, messages: Sequence[Message], samples: Sequence[int], *, temperature: float, max_tokens: int = 2048
     ) -> list[Completion | ModelError]:
         self.together.append(list(samples))
-        return [ModelError("thirteen") if one == 13 else self._reply(one) for one in samples]
+        return [ModelError("thirteen") if sample == 13 else self._reply(sample) for sample in samples]
 
     def choose(
         self, conversations: Sequence[Sequence[Message]], words: Sequence[str]
@@ -79,7 +79,7 @@ def test_only_the_samples_that_are_new_are_drawn_and_those_at_once(tmp_path: Pat
     model = Several()
     recording(tmp_path, model).with_sample(2).complete(HELLO, temperature=1)
     replies = draw(recording(tmp_path, model), HELLO, [0, 1, 2, 3], temperature=1)
-    assert [(one.text, one.cached) for one in replies] == [("0", False), ("1", False), ("2", True), ("3", False)]
+    assert [(reply.text, reply.cached) for reply in replies] == [("0", False), ("1", False), ("2", True), ("3", False)]
     assert model.together == [[0, 1, 3]]
     again = recording(tmp_path, ScriptedModel([], name="several"))
     assert [one.text for one in draw(again, HELLO, [3, 2, 1, 0], temperature=1)] == ["3", "2", "1", "0"]
@@ -105,7 +105,7 @@ def test_a_sample_that_fails_is_logged_and_loses_no_other(tmp_path: Path) -> Non
     assert isinstance(first, Completion)
     assert isinstance(broken, ModelError)
     assert isinstance(last, Completion)
-    assert [(one.reply, one.error) for one in calls(tmp_path)] == [("12", ""), (None, "thirteen"), ("14", "")]
+    assert [(call.reply, call.error) for call in calls(tmp_path)] == [("12", ""), (None, "thirteen"), ("14", "")]
     draw_each(recording(tmp_path, model), HELLO, [12, 13, 14], temperature=1, max_tokens=9)
     assert model.together == [[12, 13, 14], [13]]
 

@@ -13,11 +13,11 @@ from benchmarks.pocket.drills import drills, glances
 
 
 def shown(seed: int, kind: str) -> tuple[Message, ...]:
-    return next(one.messages for one in drills(seed) if one.kind == f"drill.{kind}")
+    return next(drill.messages for drill in drills(seed) if drill.kind == f"drill.{kind}")
 
 
 def rounds(messages: tuple[Message, ...]) -> list[tuple[str, str]]:
-    return [(one.content, other.content) for one, other in zip(messages[::2], messages[1::2], strict=True)]
+    return [(message.content, other.content) for message, other in zip(messages[::2], messages[1::2], strict=True)]
 
 
 def found(pattern: str, text: str) -> str:

@@ -72,7 +72,7 @@ def test_a_habit_shows_as_a_refused_action_that_is_put_right(games, rooms, habit
         )
     ]  # fmt: skip
     assert slips
-    assert any(one.trajectory.won for one in slips)
+    assert any(slip.trajectory.won for slip in slips)
 
 
 def test_a_forgotten_treatment_loses_and_is_cut_soon_after(games, rooms):

@@ -100,10 +100,10 @@ def test_every_training_goal_comes_once_a_lap_and_no_goal_of_another_split_does(
 @settings(max_examples=5)
 @given(seed=st.integers(0, 10**6))
 def test_a_demonstration_is_word_for_word_what_the_vanilla_agent_would_have_been_sent(seed):
-    for one in demonstrations(seed, 4):
-        model = ScriptedModel(said(one))
-        rollout(Vanilla(model), [task_of(one)], split="train")
-        assert model.requests[-1] == one.messages[:-1]
+    for demonstration in demonstrations(seed, 4):
+        model = ScriptedModel(said(demonstration))
+        rollout(Vanilla(model), [task_of(demonstration)], split="train")
+        assert model.requests[-1] == demonstration.messages[:-1]
 
 
 def test_mistakes_are_rare_and_not_imitated_and_what_follows_puts_them_right():
@@ -171,7 +171,7 @@ def test_refined_attempts_score_well():
     refined = [one for one in islice(refined_shopping(4), 200) if one.kind == "webshop.refined"]
     played = [rollout(Vanilla(ScriptedModel(said(one))), [task_of(one)], split="train")[0] for one in refined]
     assert mean_score(played) > 0.85
-    assert not any(one.problem for trajectory in played for one in trajectory.steps)
+    assert not any(step.problem for trajectory in played for step in trajectory.steps)
 
 
 def test_refined_shopping_is_the_same_for_the_same_seed():

@@ -23,7 +23,7 @@ def attention() -> dict[tuple[int, int], torch.Tensor]:
 
 def mean_at(weights: torch.Tensor, back: int) -> float:
     """How much of the attention of the second half goes to the token so far back."""
-    return float(torch.stack([weights[place, place - back] for place in range(301, 600)]).mean())
+    return float(torch.stack([weights[index, index - back] for index in range(301, 600)]).mean())
 
 
 def test_the_first_head_looks_one_token_back(attention):

@@ -36,7 +36,7 @@ class ScriptedStage:
 
     def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
         self.played += episodes
-        return [self._episode(one) for one in episodes]
+        return [self._episode(episode) for episode in episodes]
 
     def review(self, asked: Sequence[ReviewRequest]) -> list[Review]:
         self.asked += asked

@@ -59,7 +59,7 @@ rows_of_two_roles = st.lists(
 @given(rows_of_two_roles, st.integers(1, 60), st.sampled_from(["sequence", "token"]))
 def test_every_row_is_in_one_batch_of_its_role_and_every_role_counts_1(rows, size, normalisation):
     scale = scales(rows, normalisation)
-    found = batches(rows, [float(place) for place in range(len(rows))], scale, tokens_per_batch=size)
+    found = batches(rows, [float(index) for index in range(len(rows))], scale, tokens_per_batch=size)
     assert sorted(one for batch in found for one in batch.advantages.flatten().tolist()) == list(range(len(rows)))
     for batch in found:
         assert batch.ids.numel() <= size or len(batch.ids) == 1

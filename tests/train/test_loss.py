@@ -68,7 +68,7 @@ def gradients(
     """
     rows, advantages = some_rows()
     total = 0.0
-    summed = [torch.zeros_like(one) for one in model.parameters()]
+    summed = [torch.zeros_like(parameter) for parameter in model.parameters()]
     scale = scales(rows, scaling[0], together=scaling[1])
     made = batches(rows, advantages, scale, tokens_per_batch=size, share=sharing)
     assert {batch.role for batch in made if batch.tree} == ({"policy", "critic"} if sharing else set())
@@ -92,7 +92,7 @@ def reference(
     roles = [one.role for one in rows]
     total = torch.zeros(())
     for one, advantage in zip(rows, advantages, strict=True):
-        ids, places = torch.tensor(one.tokens.ids), [place for place, on in enumerate(one.tokens.mask) if on]
+        ids, places = torch.tensor(one.tokens.ids), [index for index, on in enumerate(one.tokens.mask) if on]
         logprobs = model(input_ids=ids[None]).logits[0].log_softmax(-1)
         in_mean = [other for other, role in zip(rows, roles, strict=True) if together or role == one.role]
         scale = 1 / (len(in_mean) * len(places))
@@ -136,8 +136,8 @@ def test_batches_give_the_loss_and_gradient_of_rows_alone(name, shift, scaling):
     for size, sharing in ((20, False), (20, True), (1000, False), (1000, True)):
         found, found_gradients = gradients(model, OBJECTIVES[name], size, sharing, scaling, shift)
         assert found == pytest.approx(wanted, abs=1e-6)
-        for one, other in zip(found_gradients, wanted_gradients, strict=True):
-            assert float((one - other).abs().max()) <= 1e-6
+        for found_gradient, other in zip(found_gradients, wanted_gradients, strict=True):
+            assert float((found_gradient - other).abs().max()) <= 1e-6
 
 
 def test_only_sampled_tokens_are_learned_from():

@@ -124,9 +124,9 @@ def test_log_probabilities_in_a_tree_are_those_of_whole_rows(attention, rows, si
 def harvest(number: int) -> Harvest:
     """Prompts by role and task; replies of one to three tokens."""
     rows = []
-    for place, role in enumerate(ROLES):
+    for index, role in enumerate(ROLES):
         for task in range(2):
-            prompt = range(10 + 20 * place, 20 + 20 * place + task)
+            prompt = range(10 + 20 * index, 20 + 20 * index + task)
             for sample in range(3):
                 reply = (60 + sample, 70 + number, 80)[: sample + 1]
                 one = tokens(*prompt, *reply, sampled=len(reply))
@@ -151,7 +151,7 @@ def learned(folder: Path, backbone: Backbone, *, share: bool) -> tuple[torch.Ten
         harvest,
         StepSettings(objective=Objective(beta=0.1), updates=2, share_prefixes=share),
         TrainingArguments(str(folder), max_steps=4, use_cpu=True, report_to=[], save_strategy="no"),
-        optimizer=torch.optim.SGD([one for role in backbone.kept for one in backbone.weights(role)], 0.1),
+        optimizer=torch.optim.SGD([weight for role in backbone.kept for weight in backbone.weights(role)], 0.1),
         publish=lambda: None,
         watch=lambda step, signals: seen.append(signals),
     ).train()
@@ -160,7 +160,7 @@ def learned(folder: Path, backbone: Backbone, *, share: bool) -> tuple[torch.Ten
 
 @pytest.mark.parametrize("make", [whole_models, adapters])
 def test_weights_end_where_they_do_without_shared_prefixes_and_less_is_computed(make, tmp_path):
-    start = torch.cat([one.detach().flatten() for one in make().module.parameters()])
+    start = torch.cat([parameter.detach().flatten() for parameter in make().module.parameters()])
     (plain, tokens_plain), (found, tokens_found) = (learned(tmp_path, make(), share=share) for share in (False, True))
     assert float((plain - start).abs().max()) > 1e-3
     assert torch.allclose(plain, found, atol=1e-6)
@@ -192,7 +192,7 @@ def test_a_model_with_a_sliding_window_computes_whole_rows(tmp_path):
 def padding() -> int:
     """Of the harvest in one batch a role."""
     lengths = [[len(row.tokens.ids) for row in harvest(0).rows if row.role == role] for role in ROLES]
-    return sum(max(one) * len(one) - sum(one) for one in lengths)
+    return sum(max(length) * len(length) - sum(length) for length in lengths)
 
 
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")

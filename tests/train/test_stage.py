@@ -58,7 +58,7 @@ def test_a_row_moved_to_the_opening_without_critique_differs_in_that_alone(stage
 def test_reviews_keep_what_was_drawn_and_say_what_cannot_be_read(stage):
     (attempt,) = stage.play([Episode(TASK_IDS[0])])
     reviews = stage.review([ReviewRequest(attempt, sample) for sample in range(3)])
-    assert [one.sample for one in reviews] == [0, 1, 2]
+    assert [review.sample for review in reviews] == [0, 1, 2]
     assert len({one.tokens.sampled_ids for one in reviews}) == 3
     assert len({one.tokens.context_ids for one in reviews}) == 1
     assert all(one.critique is None and one.problem and not one.advice and one.fault is None for one in reviews)

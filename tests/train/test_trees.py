@@ -16,7 +16,7 @@ CONVERSATIONS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), mi
 
 def ancestors(ends: tuple[int, ...]) -> torch.Tensor:
     """Which tokens each token attends to [N, N]: itself and those above it."""
-    return torch.tensor([[other <= place < end for other, end in enumerate(ends)] for place in range(len(ends))])
+    return torch.tensor([[other <= index < end for other, end in enumerate(ends)] for index in range(len(ends))])
 
 
 def path_to(mask: torch.Tensor, ids: tuple[int, ...], place: int) -> list[int]:
@@ -31,7 +31,7 @@ def test_every_conversation_is_a_path_of_the_tree_and_every_beginning_is_there_o
     for row, path in zip(found.rows, found.paths, strict=True):
         assert path_to(mask, found.ids, path[-1]) == [found.ids[node] for node in path] == conversations[row]
         assert [found.positions[node] for node in path] == list(range(len(conversations[row])))
-    beginnings = {tuple(one[: end + 1]) for one in conversations for end in range(len(one))}
+    beginnings = {tuple(conversation[: end + 1]) for conversation in conversations for end in range(len(conversation))}
     assert len(found.ids) == len(beginnings)
     assert mask.sum(dim=1).tolist() == [position + 1 for position in found.positions]
 

@@ -156,7 +156,7 @@ LOSSES: dict[str, tuple[Normalisation, float]] = {
     "grpo": ("sequence", 1.0),
     "bnpo": ("token", 1.0),
     "dapo": ("token", 1.0),
-    "dr_grpo": ("token", sum(sum(one.sampled) for one in conversations()) / (ROWS * LONGEST)),
+    "dr_grpo": ("token", sum(sum(conversation.sampled) for conversation in conversations()) / (ROWS * LONGEST)),
 }
 """TRL's name, our normalisation, and TRL's loss over ours."""
 
@@ -179,7 +179,7 @@ def test_loss_and_gradient_are_those_of_trl(name, loss_type, folder, tmp_path):
     normalisation, factor = LOSSES[loss_type]
     theirs = trl(folder, tmp_path, shown, {"loss_type": loss_type, "per_device_train_batch_size": ROWS, **asked})
     model = theirs.model.eval()
-    rows = [one.row(str(place // GROUP)) for place, one in enumerate(shown)]
+    rows = [one.row(str(index // GROUP)) for index, one in enumerate(shown)]
     advantages = [0.5 - place % 3 for place in range(ROWS)]
     (batch,) = batches(rows, advantages, scales(rows, normalisation), tokens_per_batch=1000)
 
@@ -258,6 +258,8 @@ def test_two_steps_from_rewards_to_weights_end_where_trl_does(name, folder, tmp_
         watch=lambda step, signals: None,
         temperature=0.7,
     ).train()
-    ours, trls, before = (torch.cat([one.detach().flatten() for one in m.parameters()]) for m in (model, theirs, start))
+    ours, trls, before = (
+        torch.cat([parameter.detach().flatten() for parameter in m.parameters()]) for m in (model, theirs, start)
+    )
     assert float((ours - before).norm()) > 1e-3
     assert float((ours - trls).norm() / (ours - before).norm()) < 1e-4

@@ -79,7 +79,7 @@ def build() -> tuple[Manifest, Counter[str]]:
     taken: set[str] = set()
     for split, sizes in SIZES.items():
         for task_type, size in sizes.items():
-            found = 0
+            count = 0
             for id_ in candidates(split, task_type, taken):
                 steps = expert_steps(id_, engine)
                 if steps is None:
@@ -87,10 +87,10 @@ def build() -> tuple[Manifest, Counter[str]]:
                     continue
                 files = write_game(id_)
                 entries[id_] = ListedGame(id_, digest(files.game, files.trajectory), steps)
-                found += 1
-                if found == size:
+                count += 1
+                if count == size:
                     break
-            print(f"{split} {task_type}: {found} of {size}, {dropped[f'{split} {task_type}']} dropped", flush=True)
+            print(f"{split} {task_type}: {count} of {size}, {dropped[f'{split} {task_type}']} dropped", flush=True)
     versions = {"generator": str(GENERATOR_VERSION)} | {
         name: metadata.version(name) for name in ("alfworld", "textworld", "fast_downward_textworld")
     }

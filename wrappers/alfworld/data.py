@@ -92,10 +92,10 @@ class OfficialGames:
         folder = self.root / split
         if not folder.is_dir():
             raise MissingDataError(f"no split {split!r} in the ALFWorld data: expected the folder {folder}")
-        found = _listed(folder)
-        if not found:
+        listed = _listed(folder)
+        if not listed:
             raise MissingDataError(f"no playable game in {folder}: expected <task>/<trial>/{GAME} and {TRAJECTORY}")
-        return [f"{split}/{name}" for name in found]
+        return [f"{split}/{name}" for name in listed]
 
     def folder(self, task_id: str) -> GameFolder:
         """The files of a game. Raises `UsageError` for an id that is not there."""

@@ -63,9 +63,9 @@ def floor_plan(number: int) -> FloorPlan:
     occurring = json.loads((folder / f"FloorPlan{number}-objects.json").read_text(encoding="utf-8"))
     placed = json.loads((folder / f"FloorPlan{number}-openable.json").read_text(encoding="utf-8"))
     receptacles = [Receptacle(id_, kind_of(id_), _location(point)) for id_, point in sorted(placed.items())]
-    found = {receptacle.kind for receptacle in receptacles}
+    kinds = {receptacle.kind for receptacle in receptacles}
     fixed = upstream.constants().RECEPTACLES - upstream.constants().MOVABLE_RECEPTACLES_SET
-    for kind in sorted(set(occurring) & fixed - found):
+    for kind in sorted(set(occurring) & fixed - kinds):
         receptacles += _standing_anywhere(number, kind)
     return FloorPlan(number, room, tuple(receptacles), tuple(sorted(set(occurring))))
 

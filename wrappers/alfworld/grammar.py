@@ -68,14 +68,14 @@ def _without_goal(source: str) -> tuple[_Parsed, str]:
 
     All of ALFWorld's games share one grammar but for this sentence: the shared part is parsed once.
     """
-    found = GOAL.findall(source)
-    if len(found) == 1:
+    goals = GOAL.findall(source)
+    if len(goals) == 1:
         shared = _parse(GOAL.sub(f'Your task is to: {_PLACEHOLDER}."', source))
         [rule, *others] = shared.rules.get("task", (None,))
         if rule and not others and not rule.condition and len(rule.symbols) == 1:
             [symbol] = rule.symbols
             if isinstance(symbol, textgen.TerminalSymbol) and symbol.symbol == f"Your task is to: {_PLACEHOLDER}.":
-                return shared, f"Your task is to: {found[0]}."
+                return shared, f"Your task is to: {goals[0]}."
     return _parse(source), ""
 
 

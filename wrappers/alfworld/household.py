@@ -47,9 +47,9 @@ def read_goal(text: str) -> HouseholdGoal | None:
     """The goal in ALFWorld's wording; None if it is worded in a way this reader does not know."""
     lowered = text.strip().rstrip(".").lower()
     for pattern, kind in _GOALS:
-        found = re.search(pattern, lowered)
-        if found:
-            named = found.groupdict()
+        match = re.search(pattern, lowered)
+        if match:
+            named = match.groupdict()
             return HouseholdGoal(
                 kind=kind or named["verb"],
                 obj=named["obj"],
@@ -85,18 +85,18 @@ class Belief:
         """Take in one observation; True if it told of something that happened or was seen."""
         text = observation.lower()
         told = self._see(text)
-        if found := re.search(rf"you pick up the ({ENTITY}) from the ({ENTITY})", text):
-            self.holding = found[1]
-            self._forget(found[1])
+        if match := re.search(rf"you pick up the ({ENTITY}) from the ({ENTITY})", text):
+            self.holding = match[1]
+            self._forget(match[1])
             told = True
-        if found := re.search(rf"you (?:move|put) the ({ENTITY}) (?:to|in|on|in/on) the ({ENTITY})", text):
+        if match := re.search(rf"you (?:move|put) the ({ENTITY}) (?:to|in|on|in/on) the ({ENTITY})", text):
             self.holding = None
-            self.contents.setdefault(found[2], []).append(found[1])
-            if name_of(found[2]) == destination:
-                self.placed.add(found[1])
+            self.contents.setdefault(match[2], []).append(match[1])
+            if name_of(match[2]) == destination:
+                self.placed.add(match[1])
             told = True
-        if found := re.search(rf"you (heat|cool|clean) the ({ENTITY}) using the", text):
-            self.done_to.setdefault(found[2], set()).add(found[1])
+        if match := re.search(rf"you (heat|cool|clean) the ({ENTITY}) using the", text):
+            self.done_to.setdefault(match[2], set()).add(match[1])
             told = True
         return told or bool(re.search(r"you (turn (on|off)|close|sliced|are carrying|are facing)", text))
 

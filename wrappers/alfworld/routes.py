@@ -76,7 +76,7 @@ class _World:
         return thing in self._properties[fact]
 
     def of_kind(self, kind: str) -> list[str]:
-        return sorted(name for name, found in self.kind.items() if found == kind and self.reachable(name))
+        return sorted(name for name, its_kind in self.kind.items() if its_kind == kind and self.reachable(name))
 
     def reachable(self, name: str) -> bool:
         return name in self.location or name in self.places or name == self.held

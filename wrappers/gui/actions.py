@@ -166,14 +166,14 @@ def write(action: GuiAction) -> str:
 
 def _arguments(text: str) -> list[int | str]:
     try:
-        found = json.loads(f"[{text}]")
+        values = json.loads(f"[{text}]")
     except (ValueError, RecursionError):
-        found = [None]
-    if any(type(match) not in (int, str) for match in found):
+        values = [None]
+    if any(type(match) not in (int, str) for match in values):
         raise ReplyFormatError(f"arguments are whole numbers and double-quoted strings, not {text.strip()[:80]!r}")
-    if any(isinstance(match, str) and _SURROGATE.search(match) for match in found):
+    if any(isinstance(match, str) and _SURROGATE.search(match) for match in values):
         raise ReplyFormatError(f"half a character is no text: {text.strip()[:80]!r}")
-    return cast("list[int | str]", found)
+    return cast("list[int | str]", values)
 
 
 _NAMES: dict[type[GuiAction], str] = {

@@ -113,11 +113,11 @@ def read_steps(folder: Path) -> list[GuiStep]:
     file and line; `MissingExtraError` without Pillow.
     """
     file = folder / STEPS
-    found: dict[str, GuiStep] = {}
+    steps: dict[str, GuiStep] = {}
     sizes: dict[str, tuple[int, int]] = {}
     for number, step in records(file, GuiStep):
         where = f"{file} line {number}"
-        if step.id in found:
+        if step.id in steps:
             raise UsageError(f"{where}: the step {step.id!r} came before: every step has an id of its own")
         if step.screenshot not in sizes:
             sizes[step.screenshot] = _size_of(folder, step.screenshot, where)
@@ -125,10 +125,10 @@ def read_steps(folder: Path) -> list[GuiStep]:
         if size != (step.width, step.height):
             told = f"{size[0]}x{size[1]} pixels, not {step.width}x{step.height}"
             raise UsageError(f"{where}: {step.screenshot} has {told}")
-        found[step.id] = step
-    if not found:
+        steps[step.id] = step
+    if not steps:
         raise UsageError(f"{file} holds no step")
-    return list(found.values())
+    return list(steps.values())
 
 
 def content_of(folder: Path, steps: Iterable[GuiStep]) -> dict[str, str]:

@@ -187,8 +187,8 @@ def find_chromium() -> tuple[str, str]:
 def find_fonts() -> Path:
     """The folder of the fonts that pages are laid out with. Raises `MissingDataError` if they are not installed."""
     for folder in FONTS:
-        for found in sorted(Path(folder).rglob("LiberationSans-Regular.ttf")):
-            return found.parent
+        for file in sorted(Path(folder).rglob("LiberationSans-Regular.ttf")):
+            return file.parent
     fonts = "MiniWoB's pages are laid out with the Liberation fonts, which are missing"
     raise MissingDataError(f"{fonts}: {INSTALL_CHROMIUM}")
 

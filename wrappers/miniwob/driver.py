@@ -46,10 +46,10 @@ class DriverProcess:
         assert self._keeper.stdout is not None
         with self._keeper.stdout as output:
             told = output.readline().decode()
-        found = re.fullmatch(r"(\d+) (\d+)\n", told)
-        if found is None:
+        match = re.fullmatch(r"(\d+) (\d+)\n", told)
+        if match is None:
             raise OSError(told.strip() or "its keeper ended")
-        self.pid, self.port = int(found[1]), int(found[2])
+        self.pid, self.port = int(match[1]), int(match[2])
 
     @property
     def running(self) -> bool:

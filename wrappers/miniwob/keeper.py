@@ -78,9 +78,9 @@ def keep(driver: subprocess.Popen[bytes], alarm: int, parent: int, seconds: floa
             watched.remove(output)
         if not listens:
             said = (said + part)[-LONGEST:]
-            if found := re.search(rb"started successfully on port (\d+)", said):
+            if match := re.search(rb"started successfully on port (\d+)", said):
                 listens = True
-                tell(f"{driver.pid} {int(found[1])}")
+                tell(f"{driver.pid} {int(match[1])}")
         if over(os.read(alarm, LONGEST) if alarm in ready else b"", driver.pid):
             return None if listens else tell("it ended before it listened")
         if not listens and monotonic() > until:

@@ -74,10 +74,10 @@ def read_screen(text: str) -> list[ScreenLine]:
 
 
 def _read_line(line: str) -> ScreenLine | None:
-    found = _LINE.fullmatch(line.strip())
-    if not found:
+    match = _LINE.fullmatch(line.strip())
+    if not match:
         return None
-    kind, quote, rest = found["what"].partition(' "')
+    kind, quote, rest = match["what"].partition(' "')
     text = ""
     if quote:
         try:
@@ -87,5 +87,5 @@ def _read_line(line: str) -> ScreenLine | None:
         rest = f'"{rest}'[end:]
     else:
         kind, _, rest = kind.partition(" ")
-    center = Point(int(found["x"]), int(found["y"]))
-    return ScreenLine(kind, str(text), rest.strip(), center, int(found["width"]), int(found["height"]))
+    center = Point(int(match["x"]), int(match["y"]))
+    return ScreenLine(kind, str(text), rest.strip(), center, int(match["width"]), int(match["height"]))

@@ -160,6 +160,6 @@ def _taken(history: Iterable[_Said]) -> list[str]:
 
 def _template(form: str) -> str:
     """The engine's form with {0}, {1} in place of OBJ."""
-    for place in range(form.count("OBJ")):
-        form = re.sub(r"\bOBJ\b", f"{{{place}}}", form, count=1)
+    for index in range(form.count("OBJ")):
+        form = re.sub(r"\bOBJ\b", f"{{{index}}}", form, count=1)
     return form

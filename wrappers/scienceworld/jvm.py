@@ -224,5 +224,5 @@ def java_version(java: str) -> int:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
-    return int(found[1]) if found else 0
+    match = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
+    return int(match[1]) if match else 0

@@ -186,9 +186,9 @@ def _check(folder: Path) -> None:
     stored = parse_json((folder / _CHECKSUMS).read_text(encoding="utf-8"))
     if not isinstance(stored, dict):
         raise ValueError(f"{_CHECKSUMS} is not as it was written")
-    found = _checksums(folder)
-    for name in sorted({*stored, *found}):
-        if stored.get(name) != found.get(name):
+    checksums = _checksums(folder)
+    for name in sorted({*stored, *checksums}):
+        if stored.get(name) != checksums.get(name):
             raise ValueError(f"{name} is not as it was written")
 
 

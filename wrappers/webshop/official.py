@@ -147,10 +147,10 @@ def _price(pricing: str | None, asin: str) -> tuple[float, str]:
     """The price in dollars and what pages show: one number, or the first two of a range."""
     if not pricing:
         return NO_PRICE, f"${NO_PRICE}"
-    found = [float(re.sub(r"[^\d.]", "", part)) for part in pricing.split("$")[1:]]
-    if not found:
+    prices = [float(re.sub(r"[^\d.]", "", part)) for part in pricing.split("$")[1:]]
+    if not prices:
         raise ValueError(f"no price in dollars in {pricing!r}")
-    if len(found) == 1:
-        return found[0], f"${found[0]}"
-    low, high = found[:2]
+    if len(prices) == 1:
+        return prices[0], f"${prices[0]}"
+    low, high = prices[:2]
     return price_between(low, high, asin), f"${low} to ${high}"

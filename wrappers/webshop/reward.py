@@ -68,8 +68,8 @@ def title_nouns(title: str) -> tuple[str, ...]:
     """The nouns and proper nouns of a title in lower case, repeated ones too."""
     from textblob.en import tag
 
-    found = tag(title)
-    return tuple(word.lower() for word, kind in found if kind.startswith("NN") and any(map(str.isalnum, word)))
+    tagged = tag(title)
+    return tuple(word.lower() for word, kind in tagged if kind.startswith("NN") and any(map(str.isalnum, word)))
 
 
 def attribute_hits(product: Product, attributes: Sequence[str]) -> int:

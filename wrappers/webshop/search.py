@@ -34,8 +34,8 @@ _REMEMBERED = 500
 
 def words(text: str) -> list[str]:
     """The words of a text as the index knows them."""
-    found = (re.sub(r"['’]s$", "", word) for word in _WORD.findall(text.lower()))
-    return [_stem(word) for word in found if word not in _STOP_WORDS]
+    stripped = (re.sub(r"['’]s$", "", word) for word in _WORD.findall(text.lower()))
+    return [_stem(word) for word in stripped if word not in _STOP_WORDS]
 
 
 @functools.lru_cache(maxsize=100_000)

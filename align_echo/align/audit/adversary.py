@@ -47,8 +47,8 @@ class Adversary:
             if names:
                 self.templates.add(template)
                 self.names.update(names)
-                for place, name in enumerate(names):
-                    self.kinds.setdefault((template, place), set()).add(word_of(name))
+                for index, name in enumerate(names):
+                    self.kinds.setdefault((template, index), set()).add(word_of(name))
         self.names.update(re.findall(NAME, text))
 
     def draws(self, count: int) -> Iterator[Said]:
@@ -83,8 +83,8 @@ class Adversary:
         """A form with names of the right kinds that were seen in this task: far, held, shut away or elsewhere."""
         template = self._template()
         names: list[str] = []
-        for place in range(template.count("{")):
-            kinds = self.kinds.get((template, place))
+        for index in range(template.count("{")):
+            kinds = self.kinds.get((template, index))
             fits = sorted(name for name in self.names if kinds is None or word_of(name) in kinds)
             if not fits:
                 return "plausible", ""
@@ -101,8 +101,8 @@ class Adversary:
         action = self.plausible()[1] or self.again()[1]
         if self.allowed and self.rng.random() < 0.4:
             action = self.rng.choice(self.allowed)
-        numberless = re.sub(NAME, lambda found: found.group(0).rsplit(" ", 1)[0], action)
-        the = re.sub(NAME, lambda found: f"the {found.group(0)}", action)
+        numberless = re.sub(NAME, lambda match: match.group(0).rsplit(" ", 1)[0], action)
+        the = re.sub(NAME, lambda match: f"the {match.group(0)}", action)
         others = (action.title(), action.upper(), numberless, the, action.replace(" ", "  ", 1), f" {action} .")
         return "misspelt", self.rng.choice(others)
 

@@ -44,14 +44,14 @@ def read_claims(message: str) -> list[Claim]:
     claims: list[tuple[int, Claim]] = []
     rest = message
     for kind, pattern in _SENTENCES:
-        for found in re.finditer(pattern, message):
-            groups = [group or "" for group in found.groups()]
+        for match in re.finditer(pattern, message):
+            groups = [group or "" for group in match.groups()]
             about, says = (groups[0], groups[1] if len(groups) > 1 and kind not in ("forms", "only", "some") else "")
             if kind == "write" or kind == "do":
                 about, says = groups[0], groups[1]
             if kind == "then":
                 about, says = groups[1], groups[0]
-            claims.append((found.start(), Claim(kind, about, says)))
+            claims.append((match.start(), Claim(kind, about, says)))
         rest = re.sub(pattern, "", rest)
     if rest.strip():
         claims.append((len(message), Claim("unread", rest.strip(), "")))

@@ -53,20 +53,22 @@ class Analyzer:
 
         Raises `ModelError` at the first analysis that breaks: what it would have found is not known.
         """
-        found: list[Misalignment] = []
+        misalignments: list[Misalignment] = []
         size = self._settings.episodes_per_analysis
         for start in range(0, len(failed), size):
             episodes = failed[start : start + size]
             last = f" to {start + len(episodes)}" if len(episodes) > 1 else ""
-            self._note(f"analysing failed episodes {start + 1}{last} of {len(failed)}; {len(found)} found so far")
+            self._note(
+                f"analysing failed episodes {start + 1}{last} of {len(failed)}; {len(misalignments)} found so far"
+            )
             try:
-                fresh = self._analyze(episodes, [*known, *found], interface)
+                fresh = self._analyze(episodes, [*known, *misalignments], interface)
             except ModelError as error:
                 names = ", ".join(episode.task_id for episode in episodes)
                 raise type(error)(f"the analysis of {names} broke: {error}") from error
-            told = {misalignment.claim for misalignment in (*known, *found)}
-            found += [misalignment for misalignment in fresh if misalignment.claim not in told]
-        return found
+            told = {misalignment.claim for misalignment in (*known, *misalignments)}
+            misalignments += [misalignment for misalignment in fresh if misalignment.claim not in told]
+        return misalignments
 
     def _analyze(
         self, episodes: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
@@ -126,12 +128,12 @@ class Analyzer:
         finally:
             simulator.close()
         self._tell_dropped(verified)
-        found = verified.misalignments
+        misalignments = verified.misalignments
         self._note(
-            f"{len(proposed.misalignments)} misalignments proposed, {len(found)} confirmed "
+            f"{len(proposed.misalignments)} misalignments proposed, {len(misalignments)} confirmed "
             f"in {len(simulator.outcomes)} experiments"
         )
-        return found
+        return misalignments
 
     def _tell_dropped(self, findings: Findings) -> None:
         for reason in findings.dropped:

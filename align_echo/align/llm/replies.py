@@ -64,10 +64,10 @@ def parse_findings(reply: str, task_ids: Collection[str]) -> Findings:
 def parse_choice(reply: str, candidates: int) -> int:
     """The index, from 0, of the chosen candidate."""
     text = only(_text(reply), "choice")
-    found = re.fullmatch(r"(?:(?:analysis|interface|candidate|number|no)\.?\s*)?#?\s*([0-9]{1,4})", words(text).lower())
-    if found is None or not 1 <= int(found[1]) <= candidates:
+    match = re.fullmatch(r"(?:(?:analysis|interface|candidate|number|no)\.?\s*)?#?\s*([0-9]{1,4})", words(text).lower())
+    if match is None or not 1 <= int(match[1]) <= candidates:
         raise ReplyFormatError(f"<choice> must hold one number from 1 to {candidates}, not {clip(text, 40)!r}")
-    return int(found[1]) - 1
+    return int(match[1]) - 1
 
 
 def parse_code(reply: str, current: str = "") -> str:
@@ -130,7 +130,7 @@ def _move(
 
 def _request(text: str) -> ExperimentRequest:
     """The first operation of a message, with the argument in its tag or between it and the next."""
-    asked = [place for place in spans(text, "operation") if inside(_cut(text, place), "operation")]
+    asked = [span for span in spans(text, "operation") if inside(_cut(text, span), "operation")]
     if not asked:
         only(text, "operation")
     start, end = asked[0]
@@ -139,7 +139,7 @@ def _request(text: str) -> ExperimentRequest:
     name, given = call(content.partition("<argument>")[0])
     beside = _beside(text[end:behind] if len(asked) > 1 else text[:start] + text[end:])
     written = [*inside(content, "argument"), *([] if beside is None else [beside])]
-    said = {argument(one) for one in written} | ({given} if given else set())
+    said = {argument(text_of_argument) for text_of_argument in written} | ({given} if given else set())
     problems = []
     if name not in OPERATIONS:
         problems.append(f"{clip(name, 80)!r} is no operation; there are {', '.join(OPERATIONS)}")
@@ -155,9 +155,9 @@ def _request(text: str) -> ExperimentRequest:
     return ExperimentRequest(operation=name, argument=value, dropped=len(asked) - 1)
 
 
-def _cut(text: str, place: tuple[int, int]) -> str:
+def _cut(text: str, span: tuple[int, int]) -> str:
     """One pair of operation tags with what stands in it."""
-    return text[place[0] - len("<operation>") : place[1] + len("</operation>")]
+    return text[span[0] - len("<operation>") : span[1] + len("</operation>")]
 
 
 def _beside(text: str) -> str | None:
@@ -205,10 +205,10 @@ def _unresolved(text: str, claims: int) -> tuple[int, ...]:
     said = only(text, "unresolved")
     if words(said).lower() == "all":
         return everything
-    found = tuple(numbers(said, "unresolved"))
-    if not found or not set(found) <= set(everything):
+    unresolved = tuple(numbers(said, "unresolved"))
+    if not unresolved or not set(unresolved) <= set(everything):
         raise ReplyFormatError(f"<resolved> is no: <unresolved> must hold numbers from 1 to {claims}")
-    return found
+    return unresolved
 
 
 # ---------------------------------------------------------------- code
@@ -273,17 +273,17 @@ def _findings(text: str, task_ids: Collection[str], outcomes: Sequence[Outcome] 
         )
     if not blocks:
         only(text, "misalignment")
-    found, problems = [], []
+    misalignments, problems = [], []
     for number, block in enumerate(blocks, start=1):
-        one, wrong = _misalignment(block, task_ids, outcomes)
-        found += [one] if one is not None else []
+        misalignment, wrong = _misalignment(block, task_ids, outcomes)
+        misalignments += [misalignment] if misalignment is not None else []
         problems += [f"misalignment {number}: {'; '.join(wrong)}"] if wrong else []
-    if problems and found:
-        usable = Findings(misalignments=tuple(found), dropped=tuple(problems))
+    if problems and misalignments:
+        usable = Findings(misalignments=tuple(misalignments), dropped=tuple(problems))
         raise PartlyReadError(". ".join(problems), usable)
     if problems:
         raise ReplyFormatError(". ".join(problems))
-    return Findings(misalignments=tuple(found))
+    return Findings(misalignments=tuple(misalignments))
 
 
 def _misalignment(
@@ -333,7 +333,9 @@ def _field(block: str, tag: str) -> str:
 def _known_task(said: str, task_ids: Collection[str]) -> str | None:
     """The task that is meant; None for one that was not shown."""
     bare = words(said)
-    return next((one for one in (said, bare, re.sub(r"^[Tt]ask:?\s+", "", bare)) if one in task_ids), None)
+    return next(
+        (spelling for spelling in (said, bare, re.sub(r"^[Tt]ask:?\s+", "", bare)) if spelling in task_ids), None
+    )
 
 
 def _kind(block: str) -> str:

@@ -35,13 +35,13 @@ ARGUMENT_NAMES = ("task_id", "task", "agent_action", "action", "observation", "o
 
 def plain_tags(text: str, tags: tuple[str, ...] = TAGS) -> str:
     """The text with these tags written as the prompts write them."""
-    return _tag_pattern(tags).sub(lambda found: f"<{found[1]}{found[2].lower().replace(chr(92), '')}>", text)
+    return _tag_pattern(tags).sub(lambda match: f"<{match[1]}{match[2].lower().replace(chr(92), '')}>", text)
 
 
 def inside(text: str, tag: str) -> list[str]:
     """What stands in each pair of tags and is not the prompt's own example."""
-    found = [text[start:end] for start, end in spans(text, tag)]
-    return [span for span in found if " ".join(span.split()) not in _examples(tag)]
+    texts = [text[start:end] for start, end in spans(text, tag)]
+    return [span for span in texts if " ".join(span.split()) not in _examples(tag)]
 
 
 def only(text: str, tag: str) -> str:
@@ -84,11 +84,11 @@ def call(text: str) -> tuple[str, str]:
     text = unquoted(text.strip().strip("*"))
     if text.startswith("{"):
         return _json_call(text)
-    found = re.fullmatch(r"([A-Za-z][A-Za-z_ -]{2,60}?)\s*(?:\((.*)\)\s*[;.]?|:\s+(.+))?", text, re.DOTALL)
-    if found is None:
+    match = re.fullmatch(r"([A-Za-z][A-Za-z_ -]{2,60}?)\s*(?:\((.*)\)\s*[;.]?|:\s+(.+))?", text, re.DOTALL)
+    if match is None:
         return text, ""
-    name = re.sub(r"[\s-]+", "_", found[1].strip()).lower()
-    return name, argument(found[2] or found[3] or "", named="\\S")
+    name = re.sub(r"[\s-]+", "_", match[1].strip()).lower()
+    return name, argument(match[2] or match[3] or "", named="\\S")
 
 
 def argument(text: str, named: str = "[\"']") -> str:
@@ -126,7 +126,7 @@ def _json_call(text: str) -> tuple[str, str]:
 def _unescaped(literal: str) -> str:
     """What a quoted string says, with the escapes that both JSON and Python have."""
     escapes = {"n": "\n", "t": "\t", '"': '"', "'": "'", "\\": "\\"}
-    return re.sub(r"\\(.)", lambda found: escapes.get(found[1], found[0]), literal[1:-1], flags=re.DOTALL)
+    return re.sub(r"\\(.)", lambda match: escapes.get(match[1], match[0]), literal[1:-1], flags=re.DOTALL)
 
 
 @cache

@@ -60,8 +60,8 @@ def gold_text(played: Sequence[tuple[str, str]], limit: int) -> str:
     return clip("\n".join(f"Action: {action}\nObservation: {seen}" for action, seen in played), limit)
 
 
-def _misalignment_text(one: Misalignment) -> str:
+def _misalignment_text(misalignment: Misalignment) -> str:
     return (
-        f"{one.action_type} (task {one.task_id}, e.g. {one.action!r}; {one.kind})\n"
-        f"  intent: {one.intent}\n  rule: {one.rule}\n  sufficient feedback: {one.sufficient_feedback}"
+        f"{misalignment.action_type} (task {misalignment.task_id}, e.g. {misalignment.action!r}; {misalignment.kind})\n"
+        f"  intent: {misalignment.intent}\n  rule: {misalignment.rule}\n  sufficient feedback: {misalignment.sufficient_feedback}"
     )

@@ -92,21 +92,21 @@ def questions(
     weights = even_weights([example for example, _, _ in short], rule) if balance == "weighed" else [1.0] * len(short)
     if short and not any(weights):
         raise UsageError("no state has right and wrong actions to weigh: collect with more --candidates")
-    found = [
+    every = [
         Question(
             ids, VERDICTS.index(label), example.task_id, f"{example.task_id} {example.sample} {example.round}", weight
         )
         for (example, label, ids), weight in zip(short, weights, strict=True)
         if weight
     ]
-    return QuestionSet(found, too_long=len(known) - len(short), one_sided=len(short) - len(found))
+    return QuestionSet(every, too_long=len(known) - len(short), one_sided=len(short) - len(every))
 
 
 def steps(asked: Sequence[Question], settings: FitSettings) -> list[list[int]]:
     """Which questions each step of an epoch learns from, for all epochs: whole episodes, in an order by the seed."""
     by_episode: dict[str, list[int]] = {}
-    for place, question in enumerate(asked):
-        by_episode.setdefault(question.episode, []).append(place)
+    for index, question in enumerate(asked):
+        by_episode.setdefault(question.episode, []).append(index)
     made: list[list[int]] = []
     for epoch in range(settings.epochs):
         step: list[int] = []
@@ -165,7 +165,7 @@ def learn(
             weights = [step[row].weight for row in tree.rows]
             yield Part(partial(tree_logits, tree=tree, device=learner.device), targets, weights)
 
-    made = [[asked[place] for place in step] for step in steps(asked, settings)]
+    made = [[asked[index] for index in step] for step in steps(asked, settings)]
     trainer = VerdictTrainer(learner, made, parts, settings, folder, callbacks)
     with over_trees(learner):
         learned: PreTrainedModel | PeftModel = trainer.learned(resume=resume)
@@ -180,12 +180,12 @@ def read_verdicts(
     the logit log P(correct) - log P(wrong).
     """
     words = verdict_tokens(encoder)[1]
-    found: dict[int, tuple[Verdict | None, float]] = {}
+    verdicts: dict[int, tuple[Verdict | None, float]] = {}
     with over_trees(model):
         for tree in trees(asked, most_tokens=tokens_per_tree):
             logits_RV = tree_logits(model, tree, device).float()
             likeliest = logits_RV.argmax(dim=-1).tolist()
             between = (logits_RV[:, words[0]] - logits_RV[:, words[1]]).tolist()
             for row, token, logit in zip(tree.rows, likeliest, between, strict=True):
-                found[row] = (VERDICTS[words.index(token)] if token in words else None, logit)
-    return [found[row] for row in range(len(asked))]
+                verdicts[row] = (VERDICTS[words.index(token)] if token in words else None, logit)
+    return [verdicts[row] for row in range(len(asked))]

@@ -136,7 +136,7 @@ def imitated(
     """
     if not settings.warm_examples:
         return []
-    fitting = (one for one in by_turn(pairs, settings.seed) if len(_reply(*one, encoder)) <= settings.reply_tokens)
+    fitting = (pair for pair in by_turn(pairs, settings.seed) if len(_reply(*pair, encoder)) <= settings.reply_tokens)
     shown = list(islice(fitting, settings.warm_examples))
     if not shown:
         raise UsageError(
@@ -168,10 +168,10 @@ def learn_to_reason(
     shown = [] if newest_checkpoint(folder) else imitated(pairs, encoder, settings)
     if shown:
         size = settings.warm_batch
-        parts = [shown[place : place + size] for place in range(0, len(shown), size)]
+        parts = [shown[start : start + size] for start in range(0, len(shown), size)]
 
         def imitate(number: int) -> Harvest:
-            return Harvest(tuple(demonstration(one, label, encoder) for one, label in parts[number]))
+            return Harvest(tuple(demonstration(example, label, encoder) for example, label in parts[number]))
 
         imitating = StepSettings(
             objective=Objective(expert="likelihood"),
@@ -191,12 +191,12 @@ def learn_to_reason(
 
 def by_turn(pairs: Sequence[tuple[Example, Verdict]], seed: int) -> list[tuple[Example, Verdict]]:
     """Turns in an order by the seed, actions of a turn together: what was read before them is then computed once."""
-    found: dict[str, list[tuple[Example, Verdict]]] = {}
+    pairs_of: dict[str, list[tuple[Example, Verdict]]] = {}
     for example, label in pairs:
-        found.setdefault(f"{example.task_id} {example.sample} {example.round} {example.turn}", []).append(
+        pairs_of.setdefault(f"{example.task_id} {example.sample} {example.round} {example.turn}", []).append(
             (example, label)
         )
-    return [pair for turn in Dice(f"warm start {seed}").shuffled(sorted(found)) for pair in found[turn]]
+    return [pair for turn in Dice(f"warm start {seed}").shuffled(sorted(pairs_of)) for pair in pairs_of[turn]]
 
 
 class JudgedAction(NamedTuple):
@@ -216,22 +216,22 @@ def states_at(
     """
     wrong = settings.states // 2
     counts: dict[Verdict, int] = {"correct": settings.states - wrong, "wrong": wrong}
-    found: list[JudgedAction] = []
+    drawn: list[JudgedAction] = []
     for verdict, count in counts.items():
         pool = [example for example, label in pairs if label == verdict]
         first, last = harvest * count, (harvest + 1) * count
         for lap in range(first // len(pool), (last - 1) // len(pool) + 1):
             order = Dice(f"states {settings.seed} {verdict} {lap}").shuffled(pool)
             begin = lap * len(pool)
-            found += [JudgedAction(one, verdict, lap) for one in order[max(first - begin, 0) : last - begin]]
-    return found
+            drawn += [JudgedAction(one, verdict, lap) for one in order[max(first - begin, 0) : last - begin]]
+    return drawn
 
 
 def judged(model: LocalModel, drawn: Sequence[JudgedAction], settings: ReasoningSettings) -> Harvest:
     """Every action judged so often, replies about one action a group. Draws of other laps are others."""
     asked = [
-        (f"{place} {one.key}", one, label, lap * settings.samples + sample)
-        for place, (one, label, lap) in enumerate(drawn)
+        (f"{index} {example.key}", example, label, lap * settings.samples + sample)
+        for index, (example, label, lap) in enumerate(drawn)
         for sample in range(settings.samples)
     ]
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -243,7 +243,7 @@ def judged(model: LocalModel, drawn: Sequence[JudgedAction], settings: Reasoning
                 asked,
             )
         )
-    rows, counts = compared([(group, label, one) for (group, _, label, _), one in zip(asked, said, strict=True)])
+    rows, counts = compared([(group, label, example) for (group, _, label, _), example in zip(asked, said, strict=True)])
     return Harvest(rows=rows, counts=counts)
 
 

@@ -204,7 +204,7 @@ def _chain(messages: Sequence[Message]) -> list[tuple[int, Tokens]]:
 
     Empty if the last reply carries no ids.
     """
-    replies = [(place, message.tokens) for place, message in enumerate(messages) if message.role == "assistant"]
+    replies = [(index, message.tokens) for index, message in enumerate(messages) if message.role == "assistant"]
     chain: list[tuple[int, Tokens]] = []
     for place, tokens in reversed(replies):
         if tokens is None:

@@ -50,7 +50,7 @@ def logprobs_at(logits_BV: torch.Tensor, wanted: Sequence[tuple[int, ...]]) -> l
     if not rows:
         return [()] * len(wanted)
     logprobs_RV = torch.log_softmax(logits_BV[rows].float(), dim=-1)
-    places = [(place, token) for place, row in enumerate(rows) for token in wanted[row]]
+    places = [(index, token) for index, row in enumerate(rows) for token in wanted[row]]
     places_2N = torch.tensor(places, device=logits_BV.device).T
     values = iter(logprobs_RV[places_2N[0], places_2N[1]].tolist())
     return [tuple(next(values) for _ in ids) for ids in wanted]

@@ -80,10 +80,10 @@ def _groups(parts: list[SlotPart], device: torch.device) -> list[_RowGroup]:
     single = [part for part in parts if len(part.ids) == 1]
     groups: list[_RowGroup] = []
     begun = 0
-    for place in range(1, len(single) + 1):
-        if place == len(single) or single[place].slot - single[place - 1].slot > MERGED_GAP + 1:
-            groups.append(_rows(single[begun:place], begun, device))
-            begun = place
+    for index in range(1, len(single) + 1):
+        if index == len(single) or single[index].slot - single[index - 1].slot > MERGED_GAP + 1:
+            groups.append(_rows(single[begun:index], begun, device))
+            begun = index
     first = len(single)
     for part in parts[len(single) :]:
         tokens, end = len(part.ids), part.start + len(part.ids)

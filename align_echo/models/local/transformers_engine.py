@@ -332,7 +332,7 @@ class TransformersEngine:
         As many requests at once as there are slots, whose logits there was room for.
         """
         found: list[dict[int, list[PendingRequest]]] = [{} for _ in ready]
-        asked = [(place, pending) for place, row in enumerate(ready) for pending in row.asked]
+        asked = [(index, pending) for index, row in enumerate(ready) for pending in row.asked]
         for first in range(0, len(asked), self._cache.slots):
             some = asked[first : first + self._cache.slots]
             alone = len(asked) == len(ready) <= self._cache.slots
@@ -395,7 +395,7 @@ class TransformersEngine:
         """Whether the last token completed a stop string. A token is at least one byte, bar one torn character."""
         longest = max(len(text.encode()) for text in stop)
         text = self._decode(row.drawn[-(longest + 4) :])
-        return any(one in text for one in stop)
+        return any(word in text for word in stop)
 
     def _begin_again(self, error: ModelError) -> None:
         """A step failed: what the slots hold is not trusted, and all requests begin anew, each once; then they fail."""

@@ -71,7 +71,7 @@ class PublishedAdapters:
         if not name:
             raise UsageError("an adapter needs a name")
         with self._lock:
-            if any(one.folder == folder for one in (*self._current.values(), *self._replaced)):
+            if any(version_served.folder == folder for version_served in (*self._current.values(), *self._replaced)):
                 raise UsageError(f"{folder} was published already: save every version to a folder of its own")
             self._number += 1
             while f"{name}-{self._number}" in taken:
@@ -106,7 +106,7 @@ class PublishedAdapters:
         with self._lock:
             unused = {version for version in self._replaced if not self._in_use[version]}
             self._replaced -= unused
-        for version in sorted(unused, key=lambda one: one.number):
+        for version in sorted(unused, key=lambda adapter: adapter.number):
             self._unload(version)
 
     def unload_all(self) -> None:
@@ -115,5 +115,5 @@ class PublishedAdapters:
             published = {version for version in self._current.values() if version.number} | self._replaced
             self._current = {name: version for name, version in self._current.items() if not version.number}
             self._replaced = set()
-        for version in sorted(published, key=lambda one: one.number):
+        for version in sorted(published, key=lambda adapter: adapter.number):
             self._unload(version)

@@ -138,8 +138,8 @@ class VllmEngine:
         output = await self._continue(request.ids, parameters, self._lora(version) if version else None)
         last = output.outputs[0]
         ids = tuple(last.token_ids)
-        logprobs = [seen[one].logprob for one, seen in zip(ids, last.logprobs or (), strict=False) if one in seen]
-        first = {one: seen.logprob for one, seen in last.logprobs[0].items()} if last.logprobs else {}
+        logprobs = [seen[token].logprob for token, seen in zip(ids, last.logprobs or (), strict=False) if token in seen]
+        first = {token: seen.logprob for token, seen in last.logprobs[0].items()} if last.logprobs else {}
         return checked_reply(request, longest, ids, logprobs, last.finish_reason, choices_of(request, first))
 
     async def _continue(self, ids: tuple[int, ...], parameters: Any, lora: Any) -> Any:
@@ -147,7 +147,7 @@ class VllmEngine:
         prompt = self._vllm.TokensPrompt(prompt_token_ids=list(ids))
         number = str(next(self._numbers))
         try:
-            outputs = [one async for one in self._engine.generate(prompt, parameters, number, lora_request=lora)]
+            outputs = [output async for output in self._engine.generate(prompt, parameters, number, lora_request=lora)]
         except asyncio.CancelledError:
             if not self._closed:
                 raise  # whoever asked has gone

@@ -117,13 +117,13 @@ class VllmServer:
             authorization=resolve_authorization(base_url, api_key), timeout=resolve_timeout(timeout)
         )
         served = self._models(RetryPolicy(attempts=3))
-        card = next((one for one in served if one.id == model), None)
+        card = next((listed for listed in served if listed.id == model), None)
         if card is None or card.max_model_len is None:
             names = ", ".join(model.id for model in served if model.max_model_len) or "none"
             raise UsageError(f"the server at {self._base_url} is no vLLM server of {model}; its models: {names}")
         self._context = card.max_model_len
         self._root = card.root or model
-        self._adapters = PublishedAdapters(self._load, self._unload, [one.id for one in served if one.parent == model])
+        self._adapters = PublishedAdapters(self._load, self._unload, [listed.id for listed in served if listed.parent == model])
         self._broken = ""
         self._mode = self._probe()
         self._closed = False
@@ -201,8 +201,8 @@ class VllmServer:
     def _ask_once(self, request: Request, longest: int, fields: Mapping[str, Any]) -> Reply:
         choice = self._choice(self._post(f"{self._base_url}/completions", fields), fields["prompt"])
         try:
-            logprobs, found = choice.logprobs.token_logprobs, choices_of(request, choice.logprobs.first)
-            return checked_reply(request, longest, choice.token_ids, logprobs, choice.finish_reason, found)
+            logprobs, first_choices = choice.logprobs.token_logprobs, choices_of(request, choice.logprobs.first)
+            return checked_reply(request, longest, choice.token_ids, logprobs, choice.finish_reason, first_choices)
         except ModelError as error:
             raise PassingFault(str(error)) from error
 

@@ -113,8 +113,8 @@ class ServedAdapters:
         config.inference_mode = True
         if self._peft is None:
             self._peft = cast("PeftModel", get_peft_model(self._model, config, adapter_name=version))
-        found = self._peft.load_adapter(folder, adapter_name=version)
-        wrong = [*found.missing_keys, *found.unexpected_keys]
+        loaded = self._peft.load_adapter(folder, adapter_name=version)
+        wrong = [*loaded.missing_keys, *loaded.unexpected_keys]
         if wrong:
             raise ValueError(f"other weights are needed than it holds, such as {wrong[0]}")
 

@@ -30,10 +30,10 @@ def critique_grpo(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLE
         if trajectory.fault is None and not trajectory.won
     ]
     refined = refine(stage, failed, lambda of: of.sample + samples)
-    after = [one.after for one in refined if one.after is not None]
+    after = [session.after for session in refined if session.after is not None]
     joined = [
-        replace(without_critique(policy_row(one, one.task_id), one, stage.opening(one)), expert=True)
-        for one in best_of_each(after)
+        replace(without_critique(policy_row(session, session.task_id), session, stage.opening(session)), expert=True)
+        for session in best_of_each(after)
     ]
     return Harvest(
         rows=(
@@ -52,12 +52,12 @@ def critique_grpo(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLE
 
 def best_of_each(played: Sequence[Trajectory]) -> list[Trajectory]:
     """The episode with the highest score of every task, the first of equals, in the order of the tasks."""
-    found: dict[str, Trajectory] = {}
+    best: dict[str, Trajectory] = {}
     for trajectory in played:
-        known = found.get(trajectory.task_id)
+        known = best.get(trajectory.task_id)
         if trajectory.fault is None and trajectory.steps and (known is None or trajectory.score > known.score):
-            found[trajectory.task_id] = trajectory
-    return list(found.values())
+            best[trajectory.task_id] = trajectory
+    return list(best.values())
 
 
 def _harvest(queries: Sequence[str], stage: Stage, collecting: Collecting) -> Harvest:

@@ -34,10 +34,10 @@ def echo(
         ReviewRequest(attempt, sample) for attempt in attempts if attempt.fault is None for sample in range(refinements)
     ]
     refined = refine(stage, asked, lambda of: 1 + of.sample)
-    after = [one.after for one in refined if one.after is not None]
+    after = [session.after for session in refined if session.after is not None]
     return Harvest(
         rows=(
-            *(policy_row(one, one.task_id) for one in after if one.fault is None and one.steps),
+            *(policy_row(session, session.task_id) for session in after if session.fault is None and session.steps),
             *critic_rows(refined, reward),
         ),
         refinements=tuple(scores(refined)),

@@ -37,10 +37,10 @@ def icrl(
     played, refined = list(latest), list[Refined]()
     for _ in range(1, rounds):
         failed = [ReviewRequest(one, one.sample) for one in latest if one.fault is None and not one.won]
-        found = refine(stage, failed, lambda of: of.sample + sessions)
-        latest = [one.after for one in found if one.after is not None]
+        sessions_refined = refine(stage, failed, lambda of: of.sample + sessions)
+        latest = [one.after for one in sessions_refined if one.after is not None]
         played += latest
-        refined += found
+        refined += sessions_refined
     attempts = [_row(trajectory, stage) for trajectory in played if trajectory.fault is None and trajectory.steps]
     return Harvest(
         rows=(*attempts, *critic_rows(refined, reward)),

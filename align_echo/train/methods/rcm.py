@@ -45,7 +45,7 @@ def rcm(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES, states:
     counts["wrong actions"] = sum(label == "wrong" for _, label in drawn)
     counts["unlabelled actions"] = sum(label is None for of_one in labels for label in of_one)
     rows, of_verdicts = compared(
-        [(f"{of.attempt.task_id} turn {of.turn}", label, one) for (of, label), one in judged]
+        [(f"{of.attempt.task_id} turn {of.turn}", label, judgement) for (of, label), judgement in judged]
     )
     counts.update(of_verdicts)
     return Harvest(rows=rows, counts=counts, steps=sum(len(trajectory.steps) for trajectory in played))
@@ -55,14 +55,14 @@ def compared(judged: Sequence[tuple[str, Verdict, Judgement]]) -> tuple[tuple[Ro
     """The rows of replies, each with its group and the action's label, and what could not be used."""
     counts = Counter(
         {
-            "broken verdicts": sum(one.fault is not None for _, _, one in judged),
-            "unread verdicts": sum(one.fault is None and one.said is None for _, _, one in judged),
+            "broken verdicts": sum(judgement.fault is not None for _, _, judgement in judged),
+            "unread verdicts": sum(judgement.fault is None and judgement.said is None for _, _, judgement in judged),
         }
     )
     rows = tuple(
-        critic_row(one, group, verdict_reward(one, label))
-        for group, label, one in judged
-        if one.fault is None and one.tokens is not None
+        critic_row(judgement, group, verdict_reward(judgement, label))
+        for group, label, judgement in judged
+        if judgement.fault is None and judgement.tokens is not None
     )
     return rows, counts
 

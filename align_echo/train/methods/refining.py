@@ -38,20 +38,20 @@ def critic_rows(refined: Iterable[Refined], reward: CriticReward) -> list[Row]:
     left out: it earned nothing, good or bad.
     """
     rows = []
-    for one in refined:
-        broken = one.review.fault is not None or (one.after is not None and one.after.fault is not None)
-        if not broken and one.review.tokens is not None:
-            after = one.after.score if one.after is not None else 0.0
-            rows.append(critic_row(one.review, one.attempt.task_id, reward(one.attempt.score, after)))
+    for session in refined:
+        broken = session.review.fault is not None or (session.after is not None and session.after.fault is not None)
+        if not broken and session.review.tokens is not None:
+            after = session.after.score if session.after is not None else 0.0
+            rows.append(critic_row(session.review, session.attempt.task_id, reward(session.attempt.score, after)))
     return rows
 
 
 def scores(refined: Iterable[Refined]) -> list[RefinedScore]:
     """Before and after, where both were played."""
     return [
-        RefinedScore(one.attempt.score, one.after.score)
-        for one in refined
-        if one.after is not None and one.after.fault is None
+        RefinedScore(session.attempt.score, session.after.score)
+        for session in refined
+        if session.after is not None and session.after.fault is None
     ]
 
 
@@ -62,11 +62,11 @@ def tally(played: Iterable[Trajectory], refined: Iterable[Refined] = ()) -> Coun
     choices = [step.choice for rollout in rollouts for step in rollout.steps if step.choice is not None]
     if choices:
         counts["missing verdicts"] = sum(choice.counts.no_verdict for choice in choices)
-    for one in refined:
-        counts["broken critiques"] += one.review.fault is not None
-        if one.review.fault is None:
-            outcome = "won" if one.attempt.won else "lost"
+    for session in refined:
+        counts["broken critiques"] += session.review.fault is not None
+        if session.review.fault is None:
+            outcome = "won" if session.attempt.won else "lost"
             counts[f"critiques of {outcome} attempts"] += 1
-            counts[f"unread critiques of {outcome} attempts"] += one.review.critique is None
-            counts[f"cut critiques of {outcome} attempts"] += one.review.cut
+            counts[f"unread critiques of {outcome} attempts"] += session.review.critique is None
+            counts[f"cut critiques of {outcome} attempts"] += session.review.cut
     return counts

@@ -23,7 +23,7 @@ def sft(queries: Sequence[str], stage: Stage) -> Harvest:
     won = [lesson for lesson in lessons if lesson.trajectory.won]
     return Harvest(
         rows=tuple(
-            Row(one.tokens, "policy", one.trajectory.task_id, one.trajectory.score, expert=True) for one in won
+            Row(demonstration.tokens, "policy", demonstration.trajectory.task_id, demonstration.trajectory.score, expert=True) for demonstration in won
         ),
         counts=Counter(
             {"broken rollouts": len(queries) - len(lessons), "failed lessons": len(lessons) - len(won)}

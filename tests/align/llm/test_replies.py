@@ -92,7 +92,7 @@ def test_what_stands_in_the_tags_comes_out(values: dict[str, str], thoughts: str
 
 def test_several_findings_keep_their_order() -> None:
     two = block(VALUES).replace("</misalignments>", "") + block(VALUES | {"rule": "y"}).replace("<misalignments>", "")
-    assert [one.rule for one in parse_findings(two, TASKS).misalignments] == ["x", "y"]
+    assert [misalignment.rule for misalignment in parse_findings(two, TASKS).misalignments] == ["x", "y"]
 
 
 @pytest.mark.parametrize("none", ["none", " None ", "none."])

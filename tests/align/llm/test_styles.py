@@ -191,7 +191,7 @@ def test_the_wrong_finding_is_told_and_the_others_are_kept_aside() -> None:
     reasons = str(caught.value)
     assert "misalignment 2: <rule> is empty; <kind> must be one of" in reasons
     assert "<support> cites experiment 1, 9" in reasons
-    assert [one.rule for one in caught.value.usable.misalignments] == ["x"]
+    assert [misalignment.rule for misalignment in caught.value.usable.misalignments] == ["x"]
 
 
 @pytest.mark.parametrize("cite", [True, False])

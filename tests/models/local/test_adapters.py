@@ -116,7 +116,7 @@ def test_an_adapter_that_does_not_fit_leaves_the_one_of_its_name_as_it_was(engin
 def test_roles_are_local_models_of_one_engine(engine):
     chat = [Message(role="system", content="s"), Message(role="user", content="u")]
     roles = [LocalModel(engine, ENCODER, adapter=name) for name in ("", "policy", "critic")]
-    assert [one.name for one in roles] == ["tiny", "tiny+policy", "tiny+critic"]
+    assert [role.name for role in roles] == ["tiny", "tiny+policy", "tiny+critic"]
     assert len({one.complete(chat, temperature=0.0, max_tokens=8).text for one in roles}) == 3
 
 

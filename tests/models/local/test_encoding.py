@@ -74,12 +74,12 @@ def test_training_and_rollout_build_the_same_ids(contents):
     whole = encoder.supervised(messages)
     ids = encoder.opening(messages[:2])
     spans = []
-    for place in range(2, len(messages), 2):
-        reply = (*encoder.plain(messages[place].content), encoder.end_id)
+    for index in range(2, len(messages), 2):
+        reply = (*encoder.plain(messages[index].content), encoder.end_id)
         spans.append((len(ids), len(ids) + len(reply)))
         ids += reply
-        if place + 1 < len(messages):
-            ids += encoder.continuation([messages[place + 1]], closed=True)
+        if index + 1 < len(messages):
+            ids += encoder.continuation([messages[index + 1]], closed=True)
     assert whole.ids == ids
     assert whole.spans == tuple(spans)
 

@@ -72,14 +72,14 @@ def test_it_wins_most_unseen_tasks_under_the_interface_and_says_nothing_that_can
 
 def test_what_was_recorded_at_sampling_is_what_a_forward_pass_gives(pocket, played):
     model = AutoModelForCausalLM.from_pretrained(pocket_folder(), dtype=torch.float32)
-    for one in run_tasks(
+    for run_task in run_tasks(
         lambda: align_echo.make("alfworld", split=SPEC.test_split, step_limit=12),
         Vanilla(pocket, temperature=1.0),
         [Episode(played[0].task_id, sample) for sample in range(3)],
         split=SPEC.test_split,
         action_format=SPEC.action_format,
     ):
-        sequence = token_sequence(one)
+        sequence = token_sequence(run_task)
         ids = torch.tensor([sequence.ids])
         with torch.no_grad():
             logprobs = model(input_ids=ids).logits[:, :-1].log_softmax(-1)

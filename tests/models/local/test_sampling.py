@@ -26,7 +26,7 @@ def drawn_shares(logits: list[float], sampling: Sampling) -> list[float]:
 
 
 def expected_shares(logits: list[float], sampling: Sampling) -> list[float]:
-    weights = [math.exp(one / sampling.temperature) for one in logits]
+    weights = [math.exp(logit / sampling.temperature) for logit in logits]
     order = sorted(range(SIZE), key=lambda token: -weights[token])
     kept = order[: sampling.top_k or SIZE]
     total, before = sum(weights[token] for token in kept), 0.0
@@ -42,7 +42,7 @@ def expected_shares(logits: list[float], sampling: Sampling) -> list[float]:
 @settings(max_examples=25)
 @given(logits=rows, temperature=st.sampled_from([0.3, 1.0, 2.0]), top_k=st.integers(0, SIZE + 2))
 def test_tokens_come_as_often_as_temperature_and_top_k_say(logits, temperature, top_k):
-    logits = [one + 1e-3 * place for place, one in enumerate(logits)]  # no ties
+    logits = [one + 1e-3 * index for index, one in enumerate(logits)]  # no ties
     sampling = Sampling(temperature=temperature, top_k=top_k)
     assert drawn_shares(logits, sampling) == pytest.approx(expected_shares(logits, sampling), abs=6e-3)
 
@@ -62,7 +62,9 @@ def test_top_p_keeps_the_fewest_tokens_that_reach_it_among_those_of_top_k(top_p,
     top_k=st.integers(0, 3),
 )
 def test_log_probabilities_are_those_before_top_k_at_the_rows_own_temperature(logits, temperatures, uniform, top_k):
-    samplings = [Sampling(temperature=one, top_k=top_k) for one, _ in zip(temperatures, logits, strict=False)]
+    samplings = [
+        Sampling(temperature=temperature, top_k=top_k) for temperature, _ in zip(temperatures, logits, strict=False)
+    ]
     tokens, logprobs = draw(torch.tensor(logits), samplings, [uniform] * len(logits))
     for row, sampling, token, logprob in zip(logits, samplings, tokens, logprobs, strict=True):
         scaled = torch.log_softmax(torch.tensor(row) / (sampling.temperature or 1.0), dim=-1)

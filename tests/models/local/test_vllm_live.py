@@ -208,8 +208,8 @@ def test_choices_have_the_probabilities_of_a_float32_forward_pass_beside_other_r
     curious = [replace(one, sampling=replace(one.sampling, temperature=0, max_tokens=1)) for one in plain]
     wanted = [tuple(range(3 + number, 5 + 2 * number)) for number in range(9)]
     asked = [
-        replace(one, sampling=replace(one.sampling, choices=choices))
-        for one, choices in zip(curious, wanted, strict=True)
+        replace(curiou, sampling=replace(curiou.sampling, choices=choices))
+        for curiou, choices in zip(curious, wanted, strict=True)
     ]
     mixed = answers(engine, [one for pair in zip(plain, asked, strict=True) for one in pair])
     for one, choices, reply in zip(asked, wanted, mixed[1::2], strict=True):

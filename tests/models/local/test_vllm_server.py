@@ -66,7 +66,7 @@ def test_replies_carry_the_log_probabilities_of_a_full_forward_pass(shared, ids,
 def test_choices_have_the_probabilities_of_a_full_forward_pass(shared, ids, choices, temperature):
     stand_in, engine = shared
     reply = ask(engine, ids, temperature=temperature, seed=4, choices=choices)
-    wanted = [forward_logprobs(stand_in.model, (*ids, one))[-1] for one in choices]
+    wanted = [forward_logprobs(stand_in.model, (*ids, choice))[-1] for choice in choices]
     assert list(reply.choices) == pytest.approx(wanted, abs=1e-4)
     assert reply.ids == ask(engine, ids, temperature=temperature, seed=4).ids
     assert stand_in.requests[-2]["logprob_token_ids"] == list(choices)
@@ -143,7 +143,7 @@ def test_many_requests_under_way_at_once_keep_their_own_answers(shared):
     _, engine = shared
     requests = [Request((number, 8), Sampling(seed=number, max_tokens=4)) for number in range(30)]
     together = [future.result(60) for future in [engine.submit(one) for one in requests]]
-    assert together == [engine.submit(one).result(60) for one in requests]
+    assert together == [engine.submit(request).result(60) for request in requests]
 
 
 # ---------------------------------------------------------------- conversations

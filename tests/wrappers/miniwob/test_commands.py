@@ -43,7 +43,7 @@ def test_the_best_of_several_candidates_of_the_novice_is_sent(elsewhere):
     assert main([*EVALUATE, *best]) == 0
     steps = [step for one in played(elsewhere) for step in one.steps]
     assert all(step.choice is not None and len(step.choice.candidates) == 4 for step in steps)
-    assert any(len({one.action for one in step.choice.candidates}) > 1 for step in steps if step.choice)
+    assert any(len({candidate.action for candidate in step.choice.candidates}) > 1 for step in steps if step.choice)
 
 
 def steps_of(folder) -> list[dict[str, object]]:
@@ -81,7 +81,7 @@ def test_candidates_of_a_turn_become_its_predictions_and_what_changed_is_left_ou
     assert {len(some) for some in proposed.values()} == {4}
     steps = steps_of(elsewhere)
     assert list(proposed) == [one["id"] for one in steps]
-    assert {one["episode"] for one in steps} == {one.task_id for one in others[1:]}
+    assert {one["episode"] for one in steps} == {other.task_id for other in others[1:]}
 
 
 class Gone(MiniWoBEnv):

@@ -76,11 +76,11 @@ class _Compiler:
             bits[predicate, arguments] = self._told[variable]
             if variable in self._denied:
                 bits[f"not_{predicate}", arguments] = self._denied[variable]
-        found: dict[str, list[tuple[tuple[str, ...], int]]] = defaultdict(list)
+        facts: dict[str, list[tuple[tuple[str, ...], int]]] = defaultdict(list)
         for (predicate, arguments), bit in bits.items():
             types = [self._translation.objects[name] for name in arguments]
-            found[" ".join([predicate, *types])].append((arguments, bit))
-        return {signature: self._table(signature.split()[1:], rows) for signature, rows in found.items()}, initial
+            facts[" ".join([predicate, *types])].append((arguments, bit))
+        return {signature: self._table(signature.split()[1:], rows) for signature, rows in facts.items()}, initial
 
     def _table(self, types: list[str], rows: list[tuple[tuple[str, ...], int]]) -> str:
         entries = []

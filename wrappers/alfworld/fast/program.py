@@ -197,9 +197,9 @@ class _Answer:
 
     def text(self, state: int) -> str:
         for mask in self._masks:
-            found = self._texts.get((mask, state & mask))
-            if found is not None:
-                return found
+            cached = self._texts.get((mask, state & mask))
+            if cached is not None:
+                return cached
         seen = [0]
         text = self._spell(state, self._values, seen)
         [mask] = seen

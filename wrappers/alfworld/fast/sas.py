@@ -78,15 +78,15 @@ class _Reader:
             self._section("mutex_group")
         state = [int(line) for line in self._section("state")]
         goal = tuple(self._literal(line) for line in self._section("goal")[1:])
-        found = [self._operator(self._section("operator")) for _ in range(self._number())]
-        order = sorted(range(len(found)), key=lambda number: (found[number][0], number))
+        operators = [self._operator(self._section("operator")) for _ in range(self._number())]
+        order = sorted(range(len(operators)), key=lambda number: (operators[number][0], number))
         rules = [self._rule(self._section("rule")) for _ in range(self._number())]
         return Sas(
             facts=tuple(self._facts),
             derived=frozenset(variable for variable, layer in enumerate(self._layer) if layer >= 0),
             initial=tuple(value == true for value, true in zip(state, self._true_value, strict=True)),
             goal=goal,
-            operators=tuple(found[number][1] for number in order),
+            operators=tuple(operators[number][1] for number in order),
             rules=tuple(rules),
         )
 

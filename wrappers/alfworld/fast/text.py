@@ -106,9 +106,9 @@ class Speaker:
 
     def _rule(self, name: str, bound: Bound) -> Spell:
         """The first rule of a name whose condition holds."""
-        found = self._chosen.get((name, bound))
-        if found is not None:
-            return found
+        chosen = self._chosen.get((name, bound))
+        if chosen is not None:
+            return chosen
         if name in self._open.names:
             raise EngineError(f"the game's grammar calls #{name}# from itself")
         if name not in self._rules:
@@ -155,8 +155,8 @@ class Speaker:
         spell = self._symbol(inner, wider)
 
         def each(state: int, values: Values, seen: list[int]) -> Iterator[str]:
-            for found in find(state, values, seen):
-                yield spell(state, found, seen)
+            for match in find(state, values, seen):
+                yield spell(state, match, seen)
 
         return each
 
@@ -207,7 +207,7 @@ class Speaker:
         """`first` gives for each position the first one that asks for the same variable."""
         repeated = [(position, same) for position, same in enumerate(first) if position != same]
         new = [position for position, same in enumerate(first) if position == same and position not in known]
-        found: dict[Values, list[tuple[int, Values]]] = {}
+        index: dict[Values, list[tuple[int, Values]]] = {}
         for signature in signatures:
             for variables, bit in self._facts(signature):
                 if repeated and any(variables[position] != variables[same] for position, same in repeated):
@@ -216,8 +216,8 @@ class Speaker:
                 if len(new) > 1 and len(set(added)) < len(added):
                     continue
                 key = tuple([variables[position] for position in known])
-                found.setdefault(key, []).append((0 if bit < 0 else 1 << bit, added))
-        return {key: _candidates(facts) for key, facts in found.items()}
+                index.setdefault(key, []).append((0 if bit < 0 else 1 << bit, added))
+        return {key: _candidates(facts) for key, facts in index.items()}
 
     # ------------------------------------------------------------ expressions
 
@@ -290,10 +290,10 @@ def _evaluate(node: ast.expr, names: Mapping[str, Entity]) -> Any:
         case ast.BinOp(left=left, right=right):
             return _evaluate(left, names) + _evaluate(right, names)
         case ast.BoolOp(values=values):
-            found = None
+            value_found = None
             for value in values:
-                found = _evaluate(value, names)
-                if found:
+                value_found = _evaluate(value, names)
+                if value_found:
                     break
-            return found
+            return value_found
     raise AssertionError("checked when it was compiled")
