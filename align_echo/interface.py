@@ -200,11 +200,11 @@ def check_source(source: str, contract: InterfaceContract) -> None:
         what = error.msg if isinstance(error, SyntaxError) else str(error)
         raise InterfaceError(f"interface code does not parse: {where}{what}") from error
     wanted = {"InferRules": contract.infer_rules_args, "WrapStep": contract.wrap_step_args}
-    found = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     for name, arguments in wanted.items():
-        if name not in found:
+        if name not in functions:
             raise InterfaceError(f"interface code has no function {name}({', '.join(arguments)}) at its top level")
-        given = found[name].args
+        given = functions[name].args
         names = tuple(arg.arg for arg in (*given.posonlyargs, *given.args))
         optional = len(given.defaults)
         required = names[: len(names) - optional] if optional else names
@@ -249,11 +249,11 @@ def load_interface(name_or_path: str | Path, contract: InterfaceContract | None 
             f"the interface {name_or_path} is for {provenance.environment}, not for {contract.environment}"
         )
     check_source(source, contract)
-    found = Interface(name=name, source=source, contract=contract, provenance=provenance)
-    if provenance.content_hash in ("", found.content_hash):
-        return found
+    interface = Interface(name=name, source=source, contract=contract, provenance=provenance)
+    if provenance.content_hash in ("", interface.content_hash):
+        return interface
     marked = provenance.model_copy(update={"backend": f"{provenance.backend}, edited since", "rules": ()})
-    return found.model_copy(update={"provenance": marked})
+    return interface.model_copy(update={"provenance": marked})
 
 
 def save_interface(interface: Interface, folder: Path, stem: str) -> Path:

@@ -76,7 +76,9 @@ def success_rate(trajectories: Sequence[Trajectory]) -> Estimate:
     Several episodes of one task are no independent draws: the interval is that of `effective_draws` of them.
     """
     groups = by_task(scored(trajectories)).values()
-    return clustered_rate([sum(one.won for one in group) for group in groups], [len(group) for group in groups])
+    return clustered_rate(
+        [sum(trajectory.won for trajectory in group) for group in groups], [len(group) for group in groups]
+    )
 
 
 def clustered_rate(successes: Sequence[int], sizes: Sequence[int]) -> Estimate:
@@ -100,7 +102,7 @@ def effective_draws(won: Sequence[int], sizes: Sequence[int]) -> float:
     """
     tasks, episodes = len(sizes), sum(sizes)
     rate = sum(won) / episodes
-    spread = sum((one - rate * size) ** 2 for one, size in zip(won, sizes, strict=True))
+    spread = sum((wins - rate * size) ** 2 for wins, size in zip(won, sizes, strict=True))
     if tasks == 1 or rate in (0, 1):
         return tasks
     if spread == 0:

@@ -106,7 +106,7 @@ class Registry(Generic[Thing]):
             return known
         if ":" not in target:
             raise UsageError(self.unknown(name))
-        named = next((one.name for one in self.entries().values() if one.target == target), name)
+        named = next((listed.name for listed in self.entries().values() if listed.target == target), name)
         self._known[named] = self._known[name] = self._read(named, self._load(target))
         return self._known[name]
 

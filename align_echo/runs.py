@@ -150,7 +150,7 @@ def finished_nothing(path: Path, known: Collection[str], episodes: str) -> bool:
         played = [trajectory for file in files for trajectory in JsonlFile(file).read(Trajectory)]
     except UsageError:
         return False
-    return all(call.reply is None for call in calls) and all(one.fault is not None for one in played)
+    return all(call.reply is None for call in calls) and all(episode.fault is not None for episode in played)
 
 
 def versions() -> dict[str, str]:

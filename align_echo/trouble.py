@@ -72,7 +72,7 @@ def conduct_of(trajectories: Sequence[Trajectory]) -> Conduct:
     """How the interface of these episodes behaved in them."""
     asked = [step for trajectory in trajectories for step in trajectory.steps if step.action is not None]
     failed = sum(bool(step.interface_error) for step in asked)
-    resets = sum(bool(one.reset_error) for one in trajectories)
+    resets = sum(bool(episode.reset_error) for episode in trajectories)
     return Conduct(
         turns=len(asked),
         failed_turns=failed,
@@ -87,7 +87,8 @@ def tell(conducts: Mapping[str, Conduct]) -> list[str]:
     """A line for each kind of trouble, over all that have any (name -> conduct): counts, and the first message."""
     lines = []
     for kind, words in TOLD.items():
-        met = {name: trouble for name, conduct in conducts.items() for trouble in conduct.troubles if trouble.kind == kind}
+        every = [(name, trouble) for name, conduct in conducts.items() for trouble in conduct.troubles]
+        met = {name: trouble for name, trouble in every if trouble.kind == kind}
         if met:
             first = next(iter(met.values()))
             counts = ", ".join(f"{name}: {trouble.count}" for name, trouble in met.items())

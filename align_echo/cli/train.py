@@ -56,17 +56,18 @@ def train(
         return
     changes = {"env": env, "model": model, "interface": interface, "steps": steps, "seed": seed}
     asked = {name: value for name, value in changes.items() if value is not None}
-    config_of_run = _stored(out, asked) if out and resume and not method and not config else _config(method, config, asked)
-    folder = run_folder(out, resume, "train", config_of_run.env)
+    resumed = out if resume and not method and not config else None
+    chosen = _stored(resumed, asked) if resumed else _config(method, config, asked)
+    folder = run_folder(out, resume, "train", chosen.env)
     from align_echo.train.run import Run
 
-    run = Run(config_of_run, folder, resume=resume)
+    run = Run(chosen, folder, resume=resume)
     if dry_run:
-        _say_what_it_costs(config_of_run, folder)
+        _say_what_it_costs(chosen, folder)
         return
     with resumable(folder):
         summary = run.train(
-            lambda step, signals: note(_line(step, config_of_run.steps, signals)),
+            lambda step, signals: note(_line(step, chosen.steps, signals)),
             lambda step, figures: note(_held_out(step, figures)),
         )
     print(f"written: {summary} and the trained models beside it")

@@ -95,8 +95,8 @@ def by_critic(actions: Sequence[str | None], judged: Mapping[str, Judged], absta
         raise UsageError(f"abstain_below is a probability in [0, 1], not {abstain_below}")
     usable = _usable(actions)
     said = {index: judged[action] for index in usable if (action := actions[index]) is not None and action in judged}
-    p_correct = {place: opinion.p_correct for place, opinion in said.items() if opinion.verdict == "correct"}
-    known = {place: p for place, p in p_correct.items() if p is not None}
+    p_correct = {at: opinion.p_correct for at, opinion in said.items() if opinion.verdict == "correct"}
+    known = {at: p for at, p in p_correct.items() if p is not None}
     if not p_correct:
         return usable[0]
     if len(known) < len(p_correct):

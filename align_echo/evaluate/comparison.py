@@ -296,10 +296,10 @@ def _columns(
     groups = by_task(trajectories)
     rows = [groups[task] for task in tasks]
     columns = {
-        "won": [fmean(one.won for one in row) for row in rows],
-        "score": [fmean(one.score for one in row) for row in rows],
-        "bad": [sum(steps_in_runs(flags_of[id(one)]) for one in row) for row in rows],
-        "steps": [sum(len(one.steps) for one in row) for row in rows],
+        "won": [fmean(episode.won for episode in row) for row in rows],
+        "score": [fmean(episode.score for episode in row) for row in rows],
+        "bad": [sum(steps_in_runs(flags_of[id(episode)]) for episode in row) for row in rows],
+        "steps": [sum(len(episode.steps) for episode in row) for row in rows],
     }
     return {f"{side}_{name}": np.asarray(values, dtype=float) for name, values in columns.items()}
 

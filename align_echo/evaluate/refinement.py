@@ -110,17 +110,17 @@ def refine_rounds(
         said: list[Review] = []
         advice = dict.fromkeys(places, "")
         if reviews is not None:
-            said = reviews(number, [standing[place] for place in places])
-            advice = {place: one.advice for place, one in zip(places, said, strict=True) if one.fault is None}
+            said = reviews(number, [standing[slot] for slot in places])
+            advice = {slot: review.advice for slot, review in zip(places, said, strict=True) if review.fault is None}
         episodes = [
-            Episode(standing[place].task_id, standing[place].sample % samples + number * samples, critique)
-            for place, critique in advice.items()
+            Episode(standing[slot].task_id, standing[slot].sample % samples + number * samples, critique)
+            for slot, critique in advice.items()
         ]
         again = play(number, episodes) if episodes else []
-        for place, one in zip(advice, again, strict=True):
-            if one.fault is None:
-                standing[place] = one
-                best[place] = max(best[place], one, key=lambda attempt: attempt.score)
+        for slot, played in zip(advice, again, strict=True):
+            if played.fault is None:
+                standing[slot] = played
+                best[slot] = max(best[slot], played, key=lambda attempt: attempt.score)
         results.append(_round(number, standing, best, again, said, seed))
     return results, standing
 

@@ -16,13 +16,13 @@ from align_echo.trouble import Conduct
 
 NAMES = {"none": "none", "placebo": "placebo", "rules": "rules", "feedback": "feedback", "full": "both"}
 TROUBLES: dict[str, Callable[[VariantResult], float]] = {
-    "no action, %": lambda one: one.unparsed.value,
-    "cut off, %": lambda one: one.cut_off.value,
-    "overflows": lambda one: one.context_overflows,
-    "faults": lambda one: one.faults,
-    "fallbacks": lambda one: one.interface_fallbacks,
-    "refused": lambda one: one.violations,
-    "forged": lambda one: one.forged,
+    "no action, %": lambda result: result.unparsed.value,
+    "cut off, %": lambda result: result.cut_off.value,
+    "overflows": lambda result: result.context_overflows,
+    "faults": lambda result: result.faults,
+    "fallbacks": lambda result: result.interface_fallbacks,
+    "refused": lambda result: result.violations,
+    "forged": lambda result: result.forged,
 }
 """Columns that are there only where there is something to tell: shares of the replies, counts of episodes, counts of
 turns on which the interface failed or forged, of engine calls that it was refused."""
@@ -124,8 +124,12 @@ def _types(comparison: Comparison) -> Table:
             variant.success_by_type.get(kind) if variant.conduct.works else None
             for variant in comparison.variants.values()
         ]
-        table.add_row(kind, *("-" if estimate is None else f"{estimate.value * estimate.n / 100:.4g}/{estimate.n}" for estimate in estimates))
+        table.add_row(kind, *map(_wins, estimates))
     return table
+
+
+def _wins(rate: Estimate | None) -> str:
+    return "-" if rate is None else f"{rate.value * rate.n / 100:.4g}/{rate.n}"
 
 
 def plain_table(title: str) -> Table:

@@ -60,10 +60,10 @@ def judges(learned: Sequence[Example], tested: Sequence[Example], rule: Rule) ->
     count = Counter(label for _, label in known)
     weighed = [(example, label, 1 / count[label]) for example, label in known]
     constant = max(VERDICTS, key=Counter(example.label(rule) for example in tested).__getitem__)
-    by_name: dict[str, Judge] = {CONSTANT: lambda one: constant, TABLE: by_table(weighed)}
+    by_name: dict[str, Judge] = {CONSTANT: lambda proposed: constant, TABLE: by_table(weighed)}
     if all(example.logprob is not None for example in (*learned, *tested)):
         least = threshold([(example.logprob or 0.0, label, weight) for example, label, weight in weighed])
-        by_name[LOGPROB] = lambda one: "correct" if (one.logprob or 0.0) >= least else "wrong"
+        by_name[LOGPROB] = lambda proposed: "correct" if (proposed.logprob or 0.0) >= least else "wrong"
     return by_name
 
 
@@ -78,7 +78,7 @@ def by_table(weighed: Sequence[tuple[Example, Verdict, float]]) -> Judge:
     for example, label, weight in weighed:
         sums[without_numbers(example.action)][label] += weight
     table: Mapping[str, Verdict] = {action: max(VERDICTS, key=of.__getitem__) for action, of in sums.items()}
-    return lambda one: table.get(without_numbers(one.action), "wrong")
+    return lambda proposed: table.get(without_numbers(proposed.action), "wrong")
 
 
 def threshold(weighed: Sequence[tuple[float, Verdict, float]]) -> float:

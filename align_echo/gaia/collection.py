@@ -88,7 +88,7 @@ def label_all(
     """
     file = JsonlFile(folder / LABELS)
     known = {(labelled.task_id, labelled.sample): labelled for labelled in file.read(LabelledEpisode)}
-    found: list[LabelledEpisode] = []
+    episodes: list[LabelledEpisode] = []
     env = make_env()
     try:
         for number, trajectory in enumerate(scored(played), start=1):
@@ -97,10 +97,10 @@ def label_all(
                 on_episode(number)
                 labelled = label_episode(env, trajectory, rules)
                 file.append(labelled)
-            found.append(labelled)
+            episodes.append(labelled)
     finally:
         env.close()
-    return found
+    return episodes
 
 
 def finish(
@@ -181,7 +181,7 @@ def read_collection(folder: Path) -> tuple[list[Trajectory], list[LabelledEpisod
     if not (folder / "summary.json").is_file() or not (folder / LABELS).is_file():
         raise MissingDataError(f"{folder} holds no finished collection: run align-echo critic collect --out {folder}")
     played = scored(JsonlFile(folder / "trajectories" / f"{PART}.jsonl").read(Trajectory))
-    known = {(labels_of_one.task_id, labels_of_one.sample): labels_of_one for labels_of_one in JsonlFile(folder / LABELS).read(LabelledEpisode)}
+    known = {(labels.task_id, labels.sample): labels for labels in JsonlFile(folder / LABELS).read(LabelledEpisode)}
     pairs = [(trajectory, known.get((trajectory.task_id, trajectory.sample))) for trajectory in played]
     labelled = [labels for trajectory, labels in pairs if labels is not None and labels.belongs_to(trajectory)]
     if not labelled or len(labelled) < len(played):

@@ -49,7 +49,7 @@ class LabelledEpisode(Frozen):
         if mine != theirs or len(self.turns) != len(trajectory.steps):
             return False
         turns = zip(trajectory.steps, self.turns, strict=True)
-        return all(not actions or [labelled.action for labelled in actions] == proposed(step) for step, actions in turns)
+        return all(not labels or [label.action for label in labels] == proposed(step) for step, labels in turns)
 
 
 def candidates_of(step: Step) -> tuple[Candidate, ...]:

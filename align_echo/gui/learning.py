@@ -96,7 +96,7 @@ def learn_on_screens(
             words = [encoder.words[VERDICTS.index(example.label)] for example in part]
             yield Part(partial(next_logits, batch=batch), words, [1.0] * len(part))
 
-    made = [[examples[place] for place in step] for step in steps(len(examples), settings)]
+    made = [[examples[index] for index in step] for step in steps(len(examples), settings)]
     return _VisionTrainer(learner, made, parts, settings, folder, callbacks).learned(resume=resume)
 
 

@@ -39,14 +39,14 @@ class Recording(Frozen):
 
 def box_around(point: Point, listing: str) -> Box | None:
     """[x1, y1, x2, y2] of the smallest element of a listing that the point lies in, within the screen."""
-    found: list[tuple[int, Box]] = []
+    around: list[tuple[int, Box]] = []
     for thing in read_screen(listing):
         left, top = thing.center.x - thing.width // 2, thing.center.y - thing.height // 2
         right, bottom = left + thing.width, top + thing.height
         if left <= point.x <= right and top <= point.y <= bottom:
             box = (max(left, 0), max(top, 0), min(right, SIZE[0]), min(bottom, SIZE[1]))
-            found.append((thing.width * thing.height, box))
-    return min(found)[1] if found else None
+            around.append((thing.width * thing.height, box))
+    return min(around)[1] if around else None
 
 
 def step_at(env: MiniWoBEnv, view: AgentView, name: str) -> Recorded | None:
@@ -127,10 +127,10 @@ def _again(
         return step_at(env, view, name), Prediction(step=name, candidates=texts, agent=trajectory.agent)
 
     played = 0
-    for found, prediction in replay(env, trajectory, look):
+    for seen, prediction in replay(env, trajectory, look):
         played += 1
-        if found is None:
+        if seen is None:
             counts["no_expert"] += 1
         else:
-            yield found, prediction
+            yield seen, prediction
     counts["changed"] += played < len(trajectory.steps)

@@ -60,7 +60,7 @@ def question(screen: Screen, action: GuiAction) -> Message:
     """What is asked about the action, beside the picture: at most some 18,000 characters."""
     values = {
         "instruction": clipped(one_line(screen.instruction), LONGEST_TASK),
-        "history": [clipped(one_line(one), LONGEST_LINE) for one in screen.history[-MOST_EARLIER:]],
+        "history": [clipped(one_line(earlier), LONGEST_LINE) for earlier in screen.history[-MOST_EARLIER:]],
         "before": max(len(screen.history) - MOST_EARLIER, 0),
         "action": clipped(one_line(write(action)), LONGEST_LINE),
         "marked": _circled(screen.screenshot, action) is not None,

@@ -58,11 +58,11 @@ class Proposed:
     @cached_property
     def labels(self) -> dict[str, Verdict]:
         """The distinct actions, and whether each succeeds."""
-        found: dict[str, Verdict] = {}
+        by_action: dict[str, Verdict] = {}
         for text, action in zip(self.texts, self.actions, strict=True):
             if text is not None and action is not None:
-                found[text] = "correct" if succeeds(action, self.step) else "wrong"
-        return found
+                by_action[text] = "correct" if succeeds(action, self.step) else "wrong"
+        return by_action
 
 
 class Matched(Frozen):
@@ -114,19 +114,21 @@ def read_predictions(file: Path, steps: Sequence[GuiStep], *, every: bool = True
     step that is not among `steps` or comes twice; and, if predictions for `every` step are asked for, for one without.
     """
     known = {step.id: step for step in steps}
-    found: dict[str, Proposed] = {}
-    for number, one in records(file, Prediction):
-        if one.step not in known:
-            raise UsageError(f"{file} line {number}: the dataset has no step {one.step!r}")
-        if one.step in found:
-            raise UsageError(f"{file} line {number}: the step {one.step!r} came before: put all candidates in one line")
-        if not one.candidates:
-            raise UsageError(f"{file} line {number}: the step {one.step!r} has no candidate")
-        found[one.step] = Proposed(known[one.step], one)
-    missing = [name for name in known if name not in found]
+    proposed: dict[str, Proposed] = {}
+    for number, prediction in records(file, Prediction):
+        if prediction.step not in known:
+            raise UsageError(f"{file} line {number}: the dataset has no step {prediction.step!r}")
+        if prediction.step in proposed:
+            raise UsageError(
+                f"{file} line {number}: the step {prediction.step!r} came before: put all candidates in one line"
+            )
+        if not prediction.candidates:
+            raise UsageError(f"{file} line {number}: the step {prediction.step!r} has no candidate")
+        proposed[prediction.step] = Proposed(known[prediction.step], prediction)
+    missing = [name for name in known if name not in proposed]
     if every and missing:
         raise UsageError(f"{file} lacks {len(missing)} of {len(known)} steps, such as {missing[0]!r}")
-    return [found[name] for name in known if name in found]
+    return [proposed[name] for name in known if name in proposed]
 
 
 def write_predictions(predictions: Sequence[Prediction], file: Path) -> Path:
@@ -183,17 +185,17 @@ def curve(
     fewest = min(len(proposal.actions) for proposal in proposed)
     rules = [rule for rule in SCREEN_RULES if opinions is not None or rule != "critic"]
     said = opinions or [{}] * len(proposed)
-    found = []
+    successes = []
     for n in range(1, min(fewest, most or fewest) + 1):
         for rule in rules:
             places = [
                 _place(rule, proposal, n, about, temperature, seed)
                 for proposal, about in zip(proposed, said, strict=True)
             ]
-            taken = [proposal.actions[place] for proposal, place in zip(proposed, places, strict=True)]
+            taken = [proposal.actions[index] for proposal, index in zip(proposed, places, strict=True)]
             gain = _gain(proposed, taken, first, seed)
-            found.append(Taken(rule=rule, candidates=n, gain=gain, **dict(matched(proposed, taken))))
-    return found
+            successes.append(Taken(rule=rule, candidates=n, gain=gain, **dict(matched(proposed, taken))))
+    return successes
 
 
 def verdicts(proposed: Sequence[Proposed], opinions: Sequence[Mapping[str, Opinion]]) -> list[LabelledVerdict]:
@@ -221,13 +223,15 @@ def matched(proposed: Sequence[Proposed], taken: Sequence[GuiAction | None]) -> 
 
 
 def _place(
-    rule: str, one: Proposed, n: int, said: Mapping[str, Opinion], temperature: float, seed: int
+    rule: str, proposed: Proposed, n: int, said: Mapping[str, Opinion], temperature: float, seed: int
 ) -> int:
     """Which of the first n candidates a rule takes."""
     if rule == CEILING:
-        right = [place for place, action in enumerate(one.actions[:n]) if _succeeds(action, one.step)]
+        right = [index for index, action in enumerate(proposed.actions[:n]) if _succeeds(action, proposed.step)]
         return right[0] if right else 0
-    return picked(RULES.get(rule), one.texts[:n], said, temperature=temperature, dice=Dice(f"{seed} {one.step.id} {n}"))
+    return picked(
+        RULES.get(rule), proposed.texts[:n], said, temperature=temperature, dice=Dice(f"{seed} {proposed.step.id} {n}")
+    )
 
 
 def _succeeds(action: GuiAction | None, step: GuiStep) -> bool:

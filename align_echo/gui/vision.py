@@ -89,7 +89,7 @@ class ScreenEncoder:
             "pixel_values": torch.cat([asked.pixels for asked in questions]),
             "image_grid_thw": torch.stack([asked.grid for asked in questions]),
         }
-        return {name: one.to(device) for name, one in made.items()}
+        return {name: values.to(device) for name, values in made.items()}
 
 
 def next_logits(model: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -107,13 +107,13 @@ def read_verdicts(
     if not sights:
         return []
     logprobs_BV = next_logits(model, encoder.batch(sights, device)).float().log_softmax(dim=-1)
-    found: list[tuple[Verdict | None, float]] = []
+    verdicts: list[tuple[Verdict | None, float]] = []
     for row_V in logprobs_BV:
         likeliest = int(row_V.argmax())
         verdict = VERDICTS[encoder.words.index(likeliest)] if likeliest in encoder.words else None
         correct, wrong = (float(row_V[word]) for word in encoder.words)
-        found.append((verdict, logit(correct, wrong) or 0.0))
-    return found
+        verdicts.append((verdict, logit(correct, wrong) or 0.0))
+    return verdicts
 
 
 @dataclass(frozen=True)
@@ -131,20 +131,20 @@ class VisionScorer:
         Raises `UsageError` for a picture that the model cannot take.
         """
         sights: dict[int, ScreenQuestion] = {}
-        for place, action in enumerate(actions):
+        for index, action in enumerate(actions):
             try:
-                sights[place] = self.encoder.sight(screen, parse(action))
+                sights[index] = self.encoder.sight(screen, parse(action))
             except ReplyFormatError:
                 continue
         places = list(sights)
-        found = [Judged(None)] * len(actions)
+        judged = [Judged(None)] * len(actions)
         for first in range(0, len(places), self.at_once):
             part = places[first : first + self.at_once]
-            said = read_verdicts(self.model, self.encoder, [sights[place] for place in part], self.model.device)
-            for place, (verdict, between) in zip(part, said, strict=True):
-                usage = Usage(prompt_tokens=len(sights[place].ids), completion_tokens=1)
-                found[place] = Judged(verdict, probability(between, self.temperature), usage, between)
-        return found
+            said = read_verdicts(self.model, self.encoder, [sights[index] for index in part], self.model.device)
+            for index, (verdict, between) in zip(part, said, strict=True):
+                usage = Usage(prompt_tokens=len(sights[index].ids), completion_tokens=1)
+                judged[index] = Judged(verdict, probability(between, self.temperature), usage, between)
+        return judged
 
 
 def read_vision(source: str, dtype: torch.dtype | str = torch.float32) -> tuple[Any, ScreenEncoder]:

@@ -82,7 +82,7 @@ def listed_choice(listed: Sequence[tuple[str, float]], words: Sequence[str]) -> 
         word = _begun_by(token, words)
         if word is not None:
             totals[word] += math.exp(logprob)
-    likeliest, _ = max(listed, key=lambda one: one[1])
+    likeliest, _ = max(listed, key=lambda entry: entry[1])
     chances = [math.exp(logprob) for _, logprob in listed]
     most = max(min(*chances, 1 - math.fsum(chances)), 0.0) if any(totals.values()) else 0.0
     logprobs = tuple(math.log(min(total or most, 1.0)) if total or most else -math.inf for total in totals.values())
@@ -95,7 +95,7 @@ def more_to_read(listed: Sequence[tuple[str, float]], words: Sequence[str]) -> i
     """
     if any(_begun_by(token, words) for token, _ in listed):
         return 0
-    first = _plain(max(listed, key=lambda one: one[1])[0])
+    first = _plain(max(listed, key=lambda entry: entry[1])[0])
     if first.startswith("<"):
         return THINKING_TOKENS
     return MAX_TOKENS if not first.strip(MARKS) else 0

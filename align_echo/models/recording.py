@@ -162,7 +162,7 @@ class RecordingModel:
         """For each conversation the stored answer, or the model's: see `choosing.choose`. Errors are not stored."""
 
         def ask(new: Sequence[int]) -> list[WordChoice | ModelError]:
-            return choose(self._model, [conversations[place] for place in new], words)
+            return choose(self._model, [conversations[at] for at in new], words)
 
         return self._remembered([self._question(messages, words) for messages in conversations], ask, WordChoice)
 

@@ -106,8 +106,10 @@ def gather(config: TrainConfig) -> Crew:
     if isinstance(backbone, Adapters):
         _give_adapters(policy, backbone)
     models: dict[Role, LocalModel] = {
-        role: LocalModel(one, encoders[role], seed=config.seed, adapter=role if isinstance(backbone, Adapters) else "")
-        for role, one in zip(ROLES, (policy, critic), strict=True)
+        role: LocalModel(
+            served, encoders[role], seed=config.seed, adapter=role if isinstance(backbone, Adapters) else ""
+        )
+        for role, served in zip(ROLES, (policy, critic), strict=True)
     }
     tokenizers = {role: AutoTokenizer.from_pretrained(source) for role, source in sources.items()}
     return Crew(backbone, {"policy": policy, "critic": critic}, models, tokenizers)

@@ -226,7 +226,7 @@ class RoleTrainer(Trainer):
         """Rows of the roles that learn now whose loss has a gradient: without a KL term, those with an advantage."""
         useful = [bool(advantage or self._settings.objective.beta) for advantage in advantages]
         kept = [index for index, row in enumerate(rows) if useful[index] and row.role in learning]
-        return [rows[kept_index] for kept_index in kept], [advantages[kept_index] for kept_index in kept], [scale[kept_index] for kept_index in kept]
+        return [rows[index] for index in kept], [advantages[index] for index in kept], [scale[index] for index in kept]
 
     def _give_up(self, batch: Batch, logprobs: torch.Tensor) -> None:
         file = self._folder / "post-mortem.pt"

@@ -85,6 +85,8 @@ class HouseOracle:
 
     def _as_seen(self, moment: Moment) -> Seen:
         names = self._engine.names
-        found = moment.sight.facts(FACTS_READ)
-        facts = sorted((predicate, tuple(names[name].strip() for name in arguments)) for predicate, arguments in found)
+        seen_facts = moment.sight.facts(FACTS_READ)
+        facts = sorted(
+            (predicate, tuple(names[name].strip() for name in arguments)) for predicate, arguments in seen_facts
+        )
         return Seen(moment.action, moment.feedback, tuple(moment.sight.commands), facts)

@@ -53,24 +53,24 @@ class _World:
 
     def __init__(self, facts: Iterable[Fact], names: Mapping[str, str]) -> None:
         self.name = names
-        found: dict[str, list[tuple[str, ...]]] = defaultdict(list)
+        by_place: dict[str, list[tuple[str, ...]]] = defaultdict(list)
         for predicate, arguments in facts:
-            found[predicate].append(arguments)
-        self.agent_at = found["atlocation"][0][1]
-        self.held = found["holds"][0][1] if found["holds"] else None
-        self.location = {fact[0]: fact[1] for fact in found["receptacleatlocation"]}
-        self.kind = {fact[0]: fact[1] for fact in found["objecttype"] + found["receptacletype"]}
-        self.fits = set(found["cancontain"])
+            by_place[predicate].append(arguments)
+        self.agent_at = by_place["atlocation"][0][1]
+        self.held = by_place["holds"][0][1] if by_place["holds"] else None
+        self.location = {fact[0]: fact[1] for fact in by_place["receptacleatlocation"]}
+        self.kind = {fact[0]: fact[1] for fact in by_place["objecttype"] + by_place["receptacletype"]}
+        self.fits = set(by_place["cancontain"])
         self.inside: dict[str, set[str]] = defaultdict(set)
         self.places: dict[str, set[str]] = defaultdict(set)
-        for thing, place in found["inreceptacle"]:
+        for thing, place in by_place["inreceptacle"]:
             if place not in self.location:  # nothing can be done there
                 continue
             self.inside[place].add(thing)
             self.places[thing].add(place)
-        opened = {name for (name,) in found["opened"]}
-        self.closed = frozenset(name for (name,) in found["openable"] if name not in opened)
-        self._properties = {name: {fact[0] for fact in found[name]} for name in PROPERTIES}
+        opened = {name for (name,) in by_place["opened"]}
+        self.closed = frozenset(name for (name,) in by_place["openable"] if name not in opened)
+        self._properties = {name: {fact[0] for fact in by_place[name]} for name in PROPERTIES}
 
     def has(self, thing: str, fact: str) -> bool:
         return thing in self._properties[fact]

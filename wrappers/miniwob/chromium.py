@@ -170,18 +170,18 @@ def find_chromium() -> tuple[str, str]:
 
     Raises `MissingDataError` if one is missing.
     """
-    found = (
+    browser = (
         os.environ.get("MINIWOB_CHROME_BINARY") or shutil.which("chromium"),
         os.environ.get("MINIWOB_CHROMEDRIVER") or shutil.which("chromedriver"),
     )
-    for name, path in zip(("Chromium", "Chromium's driver"), found, strict=True):
+    for name, path in zip(("Chromium", "Chromium's driver"), browser, strict=True):
         if path is None or not os.access(path, os.X_OK):
             where = "is not installed" if path is None else f"is not at {path}"
             raise MissingDataError(
                 f"MiniWoB needs Chromium, but {name} {where}: {INSTALL_CHROMIUM}, "
                 "or set MINIWOB_CHROME_BINARY and MINIWOB_CHROMEDRIVER"
             )
-    return str(found[0]), str(found[1])
+    return str(browser[0]), str(browser[1])
 
 
 def find_fonts() -> Path:

@@ -77,15 +77,15 @@ def fewest_turns(task: LabTask, way: Plan, played: Plan) -> int | None:
     after, unplayed, *others = rests(way, played)
     skipped = range(SKIPPED + 1)
     for kind in ([after[n:] for n in skipped], [unplayed[n:] for n in skipped], *([plan] for plan in others)):
-        found: list[int] = []
+        counts: list[int] = []
         for plan in kind:
             turns = turns_to_win(task, played, plan)
             if turns is not None:
-                found.append(turns)
-            elif found:
+                counts.append(turns)
+            elif counts:
                 break
-        if found:
-            return min(found)
+        if counts:
+            return min(counts)
     return None
 
 

@@ -63,5 +63,6 @@ def gold_text(played: Sequence[tuple[str, str]], limit: int) -> str:
 def _misalignment_text(misalignment: Misalignment) -> str:
     return (
         f"{misalignment.action_type} (task {misalignment.task_id}, e.g. {misalignment.action!r}; {misalignment.kind})\n"
-        f"  intent: {misalignment.intent}\n  rule: {misalignment.rule}\n  sufficient feedback: {misalignment.sufficient_feedback}"
+        f"  intent: {misalignment.intent}\n  rule: {misalignment.rule}\n"
+        f"  sufficient feedback: {misalignment.sufficient_feedback}"
     )

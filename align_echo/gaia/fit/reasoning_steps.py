@@ -223,7 +223,7 @@ def states_at(
         for lap in range(first // len(pool), (last - 1) // len(pool) + 1):
             order = Dice(f"states {settings.seed} {verdict} {lap}").shuffled(pool)
             begin = lap * len(pool)
-            drawn += [JudgedAction(one, verdict, lap) for one in order[max(first - begin, 0) : last - begin]]
+            drawn += [JudgedAction(chosen, verdict, lap) for chosen in order[max(first - begin, 0) : last - begin]]
     return drawn
 
 
@@ -243,7 +243,8 @@ def judged(model: LocalModel, drawn: Sequence[JudgedAction], settings: Reasoning
                 asked,
             )
         )
-    rows, counts = compared([(group, label, example) for (group, _, label, _), example in zip(asked, said, strict=True)])
+    answers = zip(asked, said, strict=True)
+    rows, counts = compared([(group, label, judgement) for (group, _, label, _), judgement in answers])
     return Harvest(rows=rows, counts=counts)
 
 

@@ -185,17 +185,17 @@ def conversation_ids(encoder: ChatEncoder, messages: Sequence[Message]) -> tuple
         return (), encoder.opening(messages)
     ids: list[int] = []
     done, closed = 0, False
-    for place, call in calls:
+    for index, call in calls:
         if call.start != len(ids):
-            raise TokenDriftError(f"message {place + 1} was sampled after {call.start} tokens, not after {len(ids)}")
-        told = messages[done:place]
+            raise TokenDriftError(f"message {index + 1} was sampled after {call.start} tokens, not after {len(ids)}")
+        told = messages[done:index]
         expected = encoder.continuation(told, closed) if ids else encoder.opening(told)
         if call.context_ids != expected:
-            raise TokenDriftError(f"message {place + 1} was sampled in another context than the messages before it")
-        _check_text(encoder, messages[place], call, place)
+            raise TokenDriftError(f"message {index + 1} was sampled in another context than the messages before it")
+        _check_text(encoder, messages[index], call, index)
         ids += (*call.context_ids, *call.sampled_ids)
         closed = call.sampled_ids[-1:] == (encoder.end_id,)
-        done = place + 1
+        done = index + 1
     return tuple(ids), encoder.continuation(messages[done:], closed)
 
 
@@ -217,7 +217,7 @@ def _chain(messages: Sequence[Message]) -> list[tuple[int, Tokens]]:
     return chain
 
 
-def _check_text(encoder: ChatEncoder, message: Message, call: Tokens, place: int) -> None:
+def _check_text(encoder: ChatEncoder, message: Message, call: Tokens, index: int) -> None:
     text = encoder.text(call.sampled_ids).strip()
     if message.content.strip() not in ((text,) if text else ("", NO_REPLY)):
-        raise TokenDriftError(f"message {place + 1} says {message.content[:80]!r}, its token ids say {text[:80]!r}")
+        raise TokenDriftError(f"message {index + 1} says {message.content[:80]!r}, its token ids say {text[:80]!r}")

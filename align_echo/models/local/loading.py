@@ -173,5 +173,5 @@ def files_of(source: str, read: Callable[[], Any]) -> Any:
 def _model_within(source: str) -> str:
     """Where a model is that lies one folder below, such as a critic in that of its training; "" if there is none."""
     below = sorted(file.parent for file in Path(source).glob("[!.]*/config.json"))
-    found = [folder for folder in below if any(folder.glob("*.safetensors"))]
-    return f"name {found[0]}, which holds one" if found else ""
+    folders = [folder for folder in below if any(folder.glob("*.safetensors"))]
+    return f"name {folders[0]}, which holds one" if folders else ""

@@ -191,12 +191,12 @@ def _try_slots(model: PreTrainedModel) -> None:
         AttentionInterface.register(NAME, slot_attention)
         model.set_attn_implementation(NAME)
         cache = SlotCache(slots=2, context=16)
-        found = []
+        outputs = []
         for first, end in ((0, 7), (7, 11), (11, 12)):
             step = PackedStep(cache, [SlotPart(1, first, ids[first:end].tolist())], model.device)
-            found.append(forward(model, step, torch.arange(end - first, device=model.device)).float())
+            outputs.append(forward(model, step, torch.arange(end - first, device=model.device)).float())
     tolerance = 1e-3 if model.dtype == torch.float32 else 5e-2
-    gap = float((torch.cat(found) - wanted).abs().max())
+    gap = float((torch.cat(outputs) - wanted).abs().max())
     if not gap <= tolerance * (1 + float(wanted.abs().max())):
         raise UsageError(f"the attention of {type(model).__name__} is of a kind not supported here: serve it with vllm")
 

@@ -48,7 +48,7 @@ class SlotCache:
         idle = [slot for slot in range(self.slots) if slot not in busy]
         best = int(shared.argmax())
         whole = [slot for slot in idle if shared[slot] == shared[best] == self.lengths[slot] > 0]
-        slot = whole[0] if whole else min(idle, key=lambda one: (self._used_at[one], one))
+        slot = whole[0] if whole else min(idle, key=lambda slot_index: (self._used_at[slot_index], slot_index))
         if shared[best] > shared[slot] and shared[best] >= WORTH_COPYING:
             self._copy(best, slot, int(shared[best]))
             shared[slot] = shared[best]

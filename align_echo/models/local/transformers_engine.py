@@ -312,39 +312,39 @@ class TransformersEngine:
         parts = parts_of(rows, self._step_tokens)
         with torch.inference_mode():
             step = PackedStep(self._cache, [part for _, part in parts], self._model.device)
-            ready, places, place = [], [], -1
+            ready, places, end = [], [], -1
             for row, part in parts:
-                place += len(part.ids)
+                end += len(part.ids)
                 if part.start + len(part.ids) == len(row.ids):
                     ready.append(row)
-                    places.append(place)
+                    places.append(end)
             logits_BV = forward(self._model, step, torch.tensor(places, dtype=torch.long, device=self._model.device))
             for row, part in parts:
                 row.done += len(part.ids)
             if not ready:
                 return
             drawn = self._draw(ready, logits_BV)
-        self._go_on([one for row, by_token in zip(ready, drawn, strict=True) for one in parted(row, by_token)])
+        self._go_on([onward for row, by_token in zip(ready, drawn, strict=True) for onward in parted(row, by_token)])
 
     def _draw(self, ready: list[EngineRow], logits_BV: torch.Tensor) -> list[dict[int, list[PendingRequest]]]:
         """Draw a token for each request of each row, of the row's logits: the requests by token, in the rows' order.
 
         As many requests at once as there are slots, whose logits there was room for.
         """
-        found: list[dict[int, list[PendingRequest]]] = [{} for _ in ready]
+        drawn: list[dict[int, list[PendingRequest]]] = [{} for _ in ready]
         asked = [(index, pending) for index, row in enumerate(ready) for pending in row.asked]
         for first in range(0, len(asked), self._cache.slots):
             some = asked[first : first + self._cache.slots]
             alone = len(asked) == len(ready) <= self._cache.slots
-            logits_AV = logits_BV if alone else logits_BV[[place for place, _ in some]]
-            uniforms = [one.dice.random() for _, one in some]
-            tokens, logprobs = draw(logits_AV, [one.request.sampling for _, one in some], uniforms)
-            choices = logprobs_at(logits_AV, [one.wanted for _, one in some])
-            for (place, one), token, logprob, of_choices in zip(some, tokens, logprobs, choices, strict=True):
-                one.choices = one.choices or of_choices
-                one.logprobs.append(logprob)
-                found[place].setdefault(token, []).append(one)
-        return found
+            logits_AV = logits_BV if alone else logits_BV[[at for at, _ in some]]
+            uniforms = [asking.dice.random() for _, asking in some]
+            tokens, logprobs = draw(logits_AV, [asking.request.sampling for _, asking in some], uniforms)
+            choices = logprobs_at(logits_AV, [asking.wanted for _, asking in some])
+            for (at, asking), token, logprob, of_choices in zip(some, tokens, logprobs, choices, strict=True):
+                asking.choices = asking.choices or of_choices
+                asking.logprobs.append(logprob)
+                drawn[at].setdefault(token, []).append(asking)
+        return drawn
 
     def _rows_in_turn(self) -> list[EngineRow]:
         """The rows of one adapter, each adapter in its turn; its weights are switched on."""
@@ -376,20 +376,20 @@ class TransformersEngine:
         for slot in {branch.slot for pending, branch in ended if reasons[id(pending)] == "broken"}:
             self._cache.wipe(slot)
 
-    def _answer(self, one: PendingRequest, row: EngineRow, reason: _Reason) -> None:
+    def _answer(self, pending: PendingRequest, row: EngineRow, reason: _Reason) -> None:
         if reason == "broken":
-            fail([one.future], ModelError(f"{self._name}: {NO_NUMBERS}"))
-        elif reason and one.future.set_running_or_notify_cancel():
-            one.future.set_result(Reply(tuple(row.drawn), tuple(one.logprobs), reason, one.choices))
+            fail([pending.future], ModelError(f"{self._name}: {NO_NUMBERS}"))
+        elif reason and pending.future.set_running_or_notify_cancel():
+            pending.future.set_result(Reply(tuple(row.drawn), tuple(pending.logprobs), reason, pending.choices))
 
-    def _reason(self, one: PendingRequest, row: EngineRow) -> _Reason:
+    def _reason(self, pending: PendingRequest, row: EngineRow) -> _Reason:
         """Why a request ends with the last token of its row; "" if it goes on."""
-        sampling = one.request.sampling
-        if math.isnan(one.logprobs[-1]):
+        sampling = pending.request.sampling
+        if math.isnan(pending.logprobs[-1]):
             return "broken"
         if row.ids[-1] in sampling.stop_ids or (sampling.stop and self._says_stop(row, sampling.stop)):
             return "stop"
-        return "length" if len(one.logprobs) >= one.most else ""
+        return "length" if len(pending.logprobs) >= pending.most else ""
 
     def _says_stop(self, row: EngineRow, stop: Sequence[str]) -> bool:
         """Whether the last token completed a stop string. A token is at least one byte, bar one torn character."""

@@ -123,7 +123,8 @@ class VllmServer:
             raise UsageError(f"the server at {self._base_url} is no vLLM server of {model}; its models: {names}")
         self._context = card.max_model_len
         self._root = card.root or model
-        self._adapters = PublishedAdapters(self._load, self._unload, [listed.id for listed in served if listed.parent == model])
+        adapters = [listed.id for listed in served if listed.parent == model]
+        self._adapters = PublishedAdapters(self._load, self._unload, adapters)
         self._broken = ""
         self._mode = self._probe()
         self._closed = False

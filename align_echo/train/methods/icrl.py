@@ -36,11 +36,11 @@ def icrl(
     latest = stage.play([Episode(query, sample=session) for query in queries for session in range(sessions)])
     played, refined = list(latest), list[Refined]()
     for _ in range(1, rounds):
-        failed = [ReviewRequest(one, one.sample) for one in latest if one.fault is None and not one.won]
-        sessions_refined = refine(stage, failed, lambda of: of.sample + sessions)
-        latest = [one.after for one in sessions_refined if one.after is not None]
+        failed = [ReviewRequest(lost, lost.sample) for lost in latest if lost.fault is None and not lost.won]
+        again = refine(stage, failed, lambda of: of.sample + sessions)
+        latest = [session.after for session in again if session.after is not None]
         played += latest
-        refined += sessions_refined
+        refined += again
     attempts = [_row(trajectory, stage) for trajectory in played if trajectory.fault is None and trajectory.steps]
     return Harvest(
         rows=(*attempts, *critic_rows(refined, reward)),

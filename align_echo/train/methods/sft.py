@@ -23,11 +23,10 @@ def sft(queries: Sequence[str], stage: Stage) -> Harvest:
     won = [lesson for lesson in lessons if lesson.trajectory.won]
     return Harvest(
         rows=tuple(
-            Row(demonstration.tokens, "policy", demonstration.trajectory.task_id, demonstration.trajectory.score, expert=True) for demonstration in won
+            Row(lesson.tokens, "policy", lesson.trajectory.task_id, lesson.trajectory.score, expert=True)
+            for lesson in won
         ),
-        counts=Counter(
-            {"broken rollouts": len(queries) - len(lessons), "failed lessons": len(lessons) - len(won)}
-        ),
+        counts=Counter({"broken rollouts": len(queries) - len(lessons), "failed lessons": len(lessons) - len(won)}),
         steps=sum(len(lesson.trajectory.steps) for lesson in lessons),
     )
 

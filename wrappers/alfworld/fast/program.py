@@ -104,12 +104,12 @@ class Program:
     @functools.cached_property
     def commands_of_operators(self) -> dict[str, str]:
         """What each operator is typed as, by its name in the translation ("gotolocation agent1 ...")."""
-        compiled, found = self._compiled, {}
+        compiled, commands = self._compiled, {}
         for number, command in enumerate(compiled.commands):
             schema, values = self.filled(number)
             arguments = (compiled.variables[value][0] for value in values)
-            found[" ".join((compiled.schemas[schema].name, *arguments))] = command
-        return found
+            commands[" ".join((compiled.schemas[schema].name, *arguments))] = command
+        return commands
 
     def template(self, schema: int, filled: int, symbols: Sequence[Any]) -> Spell:
         """A template over the first parameters of an action: those that an operator fills in."""
