@@ -44,12 +44,12 @@ def group_advantages(
     if wrong is not None:
         raise UsageError(f"reward {wrong} is {rewards[wrong]}: leave out what has no score, such as broken rollouts")
     members: dict[Hashable, list[int]] = defaultdict(list)
-    for row, key in enumerate(keys):
-        members[key].append(row)
+    for index, key in enumerate(keys):
+        members[key].append(index)
     values = [0.0] * len(rewards)
     zero_variance = singletons = 0
     for places in members.values():
-        group = [rewards[row] for row in places]
+        group = [rewards[index] for index in places]
         if len(group) == 1:
             singletons += 1
         elif max(group) == min(group):
@@ -57,8 +57,8 @@ def group_advantages(
         else:
             mean = statistics.fmean(group)
             scale = statistics.stdev(group, mean) + delta if scaled else 1.0
-            for row in places:
-                values[row] = (rewards[row] - mean) / scale
+            for index in places:
+                values[index] = (rewards[index] - mean) / scale
     return Advantages(tuple(values), len(members), zero_variance, singletons)
 
 

@@ -45,7 +45,7 @@ MUTANTS = [
            "test_advantages.py::test_two_groups_by_hand"),
     Mutant("advantages", "statistics.stdev(group, mean) + delta", "statistics.stdev(group, mean)",
            "test_advantages.py::test_two_groups_by_hand"),
-    Mutant("advantages", "(rewards[place] - mean) / scale", "rewards[place] / scale",
+    Mutant("advantages", "(rewards[index] - mean) / scale", "rewards[index] / scale",
            "test_advantages.py::test_every_group_has_mean_0_and_keeps_its_order"),
     Mutant("advantages", "mean = statistics.fmean(group)", "mean = statistics.fmean(rewards)",
            "test_advantages.py::test_roles_are_not_compared_with_each_other"),
@@ -86,10 +86,17 @@ MUTANTS = [
            'count if normalisation == "token" else 1', "test_batching.py::test_scales_by_hand"),
     Mutant("batching", '1 if normalisation == "token" else count for', "1 for",
            "test_batching.py::test_scales_by_hand"),
-    Mutant("batching", "mask=mask[:, start + 1 :]", "mask=mask[:, start:-1]",
+    Mutant("batching", "mask=mask[:, 1:]", "mask=mask[:, :-1]",
            "test_batching.py::test_one_batch_by_hand"),
-    Mutant("batching", "sampled=sampled[:, start + 1 :]", "sampled=sampled[:, start:-1]",
+    Mutant("batching", "sampled=sampled[:, 1:]", "sampled=sampled[:, :-1]",
            "test_batching.py::test_one_batch_by_hand"),
+    # trees
+    Mutant("trees", "positions.append(position)", "positions.append(len(positions))",
+           "test_trees.py::test_a_tree_by_hand"),
+    Mutant("tree_attention", " & (places_N[first:end, None] < ends_N[keys][None, :])", "",
+           "test_shared_prefixes.py::test_log_probabilities_in_a_tree_are_those_of_whole_rows"),
+    Mutant("forward", "hidden[parents[nodes]]", "hidden[nodes]",
+           "test_shared_prefixes.py::test_log_probabilities_in_a_tree_are_those_of_whole_rows"),
     # loss
     Mutant("loss", "batch.sampled, mask, objective.most_weight)", "batch.sampled, mask)",
            "test_loss.py::test_batches_give_the_loss_and_gradient_of_rows_alone"),
@@ -120,7 +127,7 @@ MUTANTS = [
            "test_trainer.py::test_roles_that_share_weights_are_one_mean_and_others_one_each"),
     Mutant("trainer", "normalisation, together=together)", "normalisation, together=True)",
            "test_trainer.py::test_roles_that_share_weights_are_one_mean_and_others_one_each"),
-    Mutant("trainer", "old=kept.old[place], reference=reference)", "reference=reference)",
+    Mutant("trainer", "old=kept.old[index], reference=reference)", "reference=reference)",
            "test_trainer.py::test_a_second_update_uses_the_log_probabilities_of_the_first"),
 ]  # fmt: skip
 
@@ -131,15 +138,15 @@ def in_a_copy(folder: Path) -> Path:
         (folder / name).symlink_to(ROOT / name)
     package = folder / "align_echo"
     package.mkdir()
-    for one in (ROOT / "align_echo").iterdir():
-        if one.name not in ("train", "__pycache__"):
-            (package / one.name).symlink_to(one)
+    for entry in (ROOT / "align_echo").iterdir():
+        if entry.name not in ("train", "__pycache__"):
+            (package / entry.name).symlink_to(entry)
     (package / "train").mkdir()
-    for one in (ROOT / "align_echo" / "train").iterdir():
-        if one.is_file():
-            (package / "train" / one.name).write_bytes(one.read_bytes())
-        elif one.name != "__pycache__":
-            (package / "train" / one.name).symlink_to(one)
+    for entry in (ROOT / "align_echo" / "train").iterdir():
+        if entry.is_file():
+            (package / "train" / entry.name).write_bytes(entry.read_bytes())
+        elif entry.name != "__pycache__":
+            (package / "train" / entry.name).symlink_to(entry)
     return folder
 
 
