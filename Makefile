@@ -39,7 +39,7 @@ demo: setup
 	    --interface $(DEMO)/interface/interface.py --compare --out $(DEMO)/evaluation
 
 test: setup
-	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -m "not slow" --numprocesses $(WORKERS) --maxprocesses 8
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(VENV)/bin/python -m pytest -m "not slow" --numprocesses $(WORKERS) --maxprocesses 8
 
 check: setup
 	$(VENV)/bin/ruff check .

@@ -49,6 +49,7 @@ from align_echo.train.rows import Harvest, Role
 from align_echo.train.run_folder import append, check_run_folder, keep_before, made_nothing, steps_in
 from align_echo.train.signals import Signals
 from align_echo.train.stage import LocalStage, Stage
+from align_echo.train.threads import computing_with
 from align_echo.train.trainer import RoleTrainer, optimizer_of
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
@@ -167,7 +168,12 @@ class Run:
         """
         if self._resume and (self.folder / "summary.json").is_file():
             return self.folder / "summary.json"
-        torch.set_num_threads(self.config.threads)
+        with computing_with(self.config.threads):
+            return self._train_anew(watch, evaluated)
+
+    def _train_anew(
+        self, watch: Callable[[int, Signals], None], evaluated: Callable[[int, dict[str, Any]], None]
+    ) -> Path:
         begun = time.monotonic()
         crew = gather(self.config)
         try:

@@ -19,6 +19,7 @@ from align_echo import __version__
 from align_echo.files import write_atomically
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.train.sft import Chat, SftSettings, encode, fine_tune
+from align_echo.train.threads import computing_with
 from align_echo.types import Frozen
 from benchmarks.pocket.corpus import digest, make_part, read_part
 from benchmarks.pocket.start import build_in_lookups
@@ -92,7 +93,6 @@ def build(settings: PocketSettings, out: Path, *, resume: bool = False) -> Path:
     rest = [part for part in parts if part not in (*lead[0], *lead[1])]
     shown = {part: read_part(part) for part in parts}
     demonstrations = [one for part in parts for one in shown[part]]
-    torch.set_num_threads(settings.threads)
     tokenizer = train_tokenizer(demonstrations, size=settings.vocabulary)
     encoder = ChatEncoder(tokenizer)
 
@@ -104,8 +104,9 @@ def build(settings: PocketSettings, out: Path, *, resume: bool = False) -> Path:
         ]
 
     first, main = [chats(part) for part in lead], chats(rest)
-    model = new_model(settings, len(tokenizer))
-    loss = fine_tune(model, main, settings.training, out / "checkpoints", lead=first, resume=resume)
+    with computing_with(settings.threads):
+        model = new_model(settings, len(tokenizer))
+        loss = fine_tune(model, main, settings.training, out / "checkpoints", lead=first, resume=resume)
     facts = {
         "align_echo": __version__,
         "settings": settings.model_dump(mode="json"),

@@ -103,6 +103,16 @@ def test_a_critic_can_begin_as_another_model_with_a_tokenizer_of_its_own(model, 
         config_of("grpo", model, critic=model)
 
 
+def test_a_run_computes_with_its_threads_and_leaves_the_process_as_many_as_before(model, tmp_path):
+    before = torch.get_num_threads()
+    wanted = before + 1
+    config = config_of("grpo", model, threads=wanted, steps=1)
+    seen: list[int] = []
+    Run(config, tmp_path / "run").train(lambda step, signals: seen.append(torch.get_num_threads()))
+    assert seen == [wanted]
+    assert torch.get_num_threads() == before
+
+
 def test_adapters_run_and_can_be_named_as_models(model, tmp_path):
     trained(config_of("echo", model, weights="adapters"), tmp_path / "run")
     for role in ("policy", "critic"):
