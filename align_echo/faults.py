@@ -10,8 +10,9 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
+from functools import partial
 from types import TracebackType
-from typing import Literal, Protocol, TypeVar, runtime_checkable
+from typing import Literal, TypeVar
 
 from align_echo.errors import (
     AgentError,
@@ -41,13 +42,6 @@ BROKE = {
 Given = TypeVar("Given")
 
 
-@runtime_checkable
-class SamplingAgent(Agent, Protocol):
-    """An agent whose model can be asked anew for another sample number."""
-
-    def with_sample(self, sample: int) -> Agent: ...
-
-
 def check_agent(agent: Agent) -> None:
     """Raises `UsageError` for what is no agent."""
     if not isinstance(getattr(agent, "name", None), str) or not callable(getattr(agent, "act", None)):
@@ -56,11 +50,13 @@ def check_agent(agent: Agent) -> None:
 
 
 def agent_of(agent: Agent, sample: int) -> Agent:
-    """The agent that plays a sample: itself for the first, or where it cannot draw anew. Raises `AgentError`."""
-    if not sample or not isinstance(agent, SamplingAgent):
+    """The agent that plays a sample: itself for the first one, and where it has no method `with_sample`, with which an
+    agent gives itself anew for another sample number. Raises `AgentError`.
+    """
+    with_sample: Callable[[int], Agent] | None = getattr(agent, "with_sample", None)
+    if not sample or with_sample is None:
         return agent
-    sampling = agent
-    return _own(lambda: sampling.with_sample(sample))
+    return _own(partial(with_sample, sample))
 
 
 def ask(agent: Agent, view: AgentView) -> AgentReply:

@@ -1,8 +1,9 @@
 """Giving up work on threads: what waits for long inside a batch is woken and ends with `CancelledError`.
 
-A batch makes a `Halt` and works `under` it, or works `together`. Waiting for a model's reply (`result_of`) and before
-an endpoint is asked again (`pause`) ends once it is set, in the thread that works under it and in those that were
-handed its context. Left out: interrupting what waits in any other way.
+A batch makes a `Halt` and works `under` it, or works `together`. Once the halt is set, the thread that works under it,
+and those that were handed its context, wait no longer for a model's reply (`result_of`) or before they ask an endpoint
+again (`pause`), and their agents take no further turn (`check_halt`). Left out: interrupting what waits in any other
+way.
 """
 
 from __future__ import annotations
@@ -116,6 +117,13 @@ def result_of(future: Future[Result]) -> Result:
     except BaseException:
         future.cancel()
         raise
+
+
+def check_halt() -> None:
+    """Raise `CancelledError` if the batch that this is a part of was given up."""
+    halt = _current.get()
+    if halt is not None:
+        halt.check()
 
 
 def pause(seconds: float) -> None:

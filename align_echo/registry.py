@@ -18,9 +18,9 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from importlib import metadata
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from align_echo.errors import AlignEchoError, UsageError, first_line
 
@@ -43,29 +43,25 @@ class Entry:
     origin: str
 
 
-class _Point(NamedTuple):
-    """An entry point in one of our groups."""
-
-    group: str
-    name: str
-    target: str
-    package: str
-    version: str
-
-
 @cache
-def _entry_points() -> tuple[_Point, ...]:
-    """Those of every installed package, in the order of `sys.path`.
+def _entry_points() -> dict[str, dict[str, Entry]]:
+    """The entry points in our groups of every installed package: by group, then by name.
 
-    Read from all that is found of a package: a checkout may hold an old `.egg-info` of itself, which would hide what is
-    installed (`importlib.metadata.entry_points` reads the first of a name alone).
+    Where two packages have one name it is the first one's, ours before all. All that `sys.path` holds of a package is
+    read: a checkout may hold an old `.egg-info` of itself, which would hide what is installed
+    (`importlib.metadata.entry_points` reads the first of a name alone).
     """
-    return tuple(
-        _Point(point.group, point.name, point.value.replace(" ", ""), package.name, package.version)
+    points = [
+        (package, point)
         for package in metadata.distributions()
         for point in package.entry_points
         if point.group.startswith(PREFIX)
-    )
+    ]
+    by_group: dict[str, dict[str, Entry]] = {}
+    for package, point in sorted(points, key=lambda pair: (pair[0].name != OURS, pair[0].name)):
+        entry = Entry(point.name, point.value.replace(" ", ""), f"{package.name} {package.version}")
+        by_group.setdefault(point.group, {}).setdefault(point.name, entry)
+    return by_group
 
 
 class Registry(Generic[Thing]):
@@ -85,7 +81,7 @@ class Registry(Generic[Thing]):
     def register(self, name: str, thing: object) -> Thing:
         """Let a name stand for a thing from now on. Raises `UsageError` for a name that is taken, and for a thing of
         another kind."""
-        if name in self._registered or name in self._installed:
+        if name in self.entries():
             raise UsageError(f"there is already an {self.kind} {name!r}, of {self.entries()[name].origin}")
         checked = self._read(name, thing)
         self._registered[name] = Entry(name, "", "this program")
@@ -94,7 +90,7 @@ class Registry(Generic[Thing]):
 
     def entries(self) -> dict[str, Entry]:
         """Every name that is known, ours first. Imports nothing."""
-        return {**self._installed, **self._registered}
+        return {**_entry_points().get(self.group, {}), **self._registered}
 
     def get(self, name: str) -> Thing:
         """The thing of a name or of "module:Name". Raises `UsageError` with the nearest names, or with what keeps its
@@ -118,16 +114,6 @@ class Registry(Generic[Thing]):
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}? " if near else ""
         return f"unknown {self.kind} {name!r}; {hint}known: {', '.join(names)}; one of your own is module:Name"
-
-    @cached_property
-    def _installed(self) -> dict[str, Entry]:
-        """Names of entry points. One name of two packages is the first one's, ours before all."""
-        ours_first = sorted(_entry_points(), key=lambda point: (point.package != OURS, point.package))
-        entries: dict[str, Entry] = {}
-        for point in ours_first:
-            if point.group == self.group:
-                entries.setdefault(point.name, Entry(point.name, point.target, f"{point.package} {point.version}"))
-        return entries
 
     def _load(self, target: str) -> object:
         module_name, _, attribute = target.partition(":")

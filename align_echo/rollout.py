@@ -20,7 +20,7 @@ import gymnasium as gym
 
 from align_echo.errors import AgentError, ContextOverflowError, EngineError, ModelError
 from align_echo.faults import agent_of, ask, check_agent, stop_if_hopeless
-from align_echo.halting import Halt, under
+from align_echo.halting import Halt, check_halt, under
 from align_echo.session import Episode, Session, extend
 from align_echo.types import Agent, AgentReply, AgentView, Step, Trajectory
 
@@ -31,7 +31,8 @@ HOPELESS = 4
 """A batch stops when its first so many episodes were all broken by the model (the endpoint is down), or all by the
 agent's own code."""
 
-Found = TypeVar("Found")
+Look = TypeVar("Look")
+
 
 def view_before(trajectory: Trajectory, turn: int, action_format: str) -> AgentView:
     """What the agent knew before a turn of an episode, counted from 0."""
@@ -49,12 +50,12 @@ def view_before(trajectory: Trajectory, turn: int, action_format: str) -> AgentV
 
 
 def replay(
-    env: gym.Env[str, str], trajectory: Trajectory, look: Callable[[AgentView, Step], Found]
-) -> Iterator[Found]:
-    """Play an episode again in `env`, an environment like the one it was made in: what `look` finds before each step.
+    env: gym.Env[str, str], trajectory: Trajectory, look: Callable[[AgentView, Step], Look]
+) -> Iterator[Look]:
+    """Play an episode again in `env`, an environment like the one it was made in: what `look` gives before each step.
 
-    It is given the view and the step to come, while `env` stands there, and leaves `env` as it was. Ends where the
-    episode begins or goes on otherwise than it had: what was found before such a step is not told. Raises
+    `look` is given the view and the step to come, while `env` stands there, and leaves `env` as it was. The replay ends
+    where the episode begins or goes on otherwise than it had; what `look` gave before such a step is left out. Raises
     `EngineError`.
     """
     session = Session(env, agent=trajectory.agent, seed=trajectory.seed)
@@ -90,6 +91,7 @@ def _attempt(session: Session, agent: Agent, episode: Episode) -> Trajectory:
         session.reset(episode)
         player = agent_of(agent, episode.sample)
         while not session.over:
+            check_halt()
             session.act(ask(player, session.view))
     except ContextOverflowError:
         session.overflow()
@@ -122,12 +124,14 @@ def run_tasks(
     report = threading.Lock()
     halt = Halt()
     sources: list[str] = []
-    envs = _EnvPerThread(make_env)
+    envs: dict[int, gym.Env[str, str]] = {}  # by the thread that plays in it
 
     def play(task: str | Episode) -> Trajectory:
+        thread = threading.get_ident()
         with under(halt):
-            player = _UntilHalted(agent, halt)
-            trajectory = run_episode(envs.get(), player, task, split=split, action_format=action_format, seed=seed)
+            if thread not in envs:
+                envs[thread] = make_env()
+            trajectory = run_episode(envs[thread], agent, task, split=split, action_format=action_format, seed=seed)
         with report:
             if on_trajectory is not None:
                 on_trajectory(trajectory)
@@ -150,54 +154,14 @@ def run_tasks(
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
     finally:
-        envs.close()
+        for env in envs.values():
+            env.close()
 
 
 def _raise_first(ended: Iterable[Future[Trajectory]]) -> None:
     for future in ended:
         if (error := future.exception()) is not None:
             raise error
-
-
-class _UntilHalted:
-    """An agent that goes no further once its batch was given up."""
-
-    def __init__(self, agent: Agent, halt: Halt) -> None:
-        self._agent = agent
-        self._halt = halt
-
-    @property
-    def name(self) -> str:
-        return self._agent.name
-
-    def act(self, view: AgentView) -> AgentReply:
-        self._halt.check()
-        return self._agent.act(view)
-
-    def with_sample(self, sample: int) -> Agent:
-        """The same of another sample of the agent."""
-        return _UntilHalted(agent_of(self._agent, sample), self._halt)
-
-
-class _EnvPerThread:
-    """Hands each worker thread an environment of its own."""
-
-    def __init__(self, make_env: Callable[[], gym.Env[str, str]]) -> None:
-        self._make_env = make_env
-        self._local = threading.local()
-        self._all: list[gym.Env[str, str]] = []
-
-    def get(self) -> gym.Env[str, str]:
-        env: gym.Env[str, str] | None = getattr(self._local, "env", None)
-        if env is None:
-            env = self._make_env()
-            self._local.env = env
-            self._all.append(env)
-        return env
-
-    def close(self) -> None:
-        for env in self._all:
-            env.close()
 
 
 def failed(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
