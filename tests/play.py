@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 
 from align_echo.interface import Interface, InterfaceContract, Provenance
-from align_echo.sandbox.session import Sandbox, SandboxLimits
+from align_echo.sandbox.session import Sandbox
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from tests.room_env import CONTRACT, TASK_IDS, RoomEnv
 
 WINNING = ("take mug 1", "go to study", "drop mug 1")
 TASK = TASK_IDS[0]
-SMALL = SandboxLimits(memory=16 * 2**20)
-QUICK = SandboxLimits(seconds=0.2, memory=16 * 2**20)
+SMALL = Sandbox(memory=16 * 2**20)
+QUICK = Sandbox(seconds=0.2, memory=16 * 2**20)
 """For code that hangs: all else has time enough on a busy machine."""
 
 FORWARD = """
@@ -61,14 +61,14 @@ def interface(
 def wrapped(
     text: str,
     *,
-    limits: SandboxLimits = SMALL,
+    sandbox: Sandbox = SMALL,
     step_limit: int = 6,
     use_rules: bool = True,
     use_feedback: bool = True,
 ) -> AlignWrapper:
     """The two-room world behind interface source."""
     made = interface(text, use_rules=use_rules, use_feedback=use_feedback)
-    return AlignWrapper(RoomEnv(step_limit), made, sandbox=Sandbox(limits))
+    return AlignWrapper(RoomEnv(step_limit), made, sandbox=sandbox)
 
 
 def outcome(result: tuple[str, Any, bool, bool, dict[str, Any]]) -> Outcome:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from align_echo.errors import InterfaceError
-from align_echo.sandbox.session import SandboxLimits
+from align_echo.sandbox.session import Sandbox
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from tests.play import FORWARD, QUICK, SMALL, TASK, WINNING, outcome, play, source, wrapped
 from tests.room_env import RoomEnv
@@ -142,7 +142,7 @@ CROSSING = [
         hangs=True,
     ),
 ]
-ROOMY = SandboxLimits()
+ROOMY = Sandbox()
 
 BREAKAGE = [
     Case("raise", "raise ValueError('on purpose')", "ValueError: on purpose"),
@@ -176,7 +176,7 @@ BREAKAGE = [
 
 @pytest.mark.parametrize("case", ESCAPES + EXHAUSTION + BREAKAGE, ids=lambda case: case.name)
 def test_hostile_code_is_contained_and_named(case: Case):
-    env = wrapped(source(case.body, top=case.top), limits=QUICK if case.hangs else SMALL)
+    env = wrapped(source(case.body, top=case.top), sandbox=QUICK if case.hangs else SMALL)
     results = play(env)
     assert [outcome(step) for step in results] == [outcome(step) for step in play(RoomEnv(6))]
     for step in results:
@@ -191,8 +191,8 @@ def test_hostile_code_is_contained_and_named(case: Case):
 
 @pytest.mark.parametrize("case", CROSSING, ids=lambda case: case.name)
 def test_text_that_passes_in_and_out_is_bounded(case: Case):
-    limits = ROOMY.model_copy(update={"seconds": QUICK.seconds}) if case.hangs else ROOMY
-    env = wrapped(source(case.body, top=case.top), limits=limits)
+    sandbox = ROOMY.model_copy(update={"seconds": QUICK.seconds}) if case.hangs else ROOMY
+    env = wrapped(source(case.body, top=case.top), sandbox=sandbox)
     env.reset(options={"task": TASK})
     shown, *_, info = env.step("look")
     assert case.expected in info["interface_error"]
@@ -287,7 +287,7 @@ LOADING = [
 
 @pytest.mark.parametrize("case", LOADING, ids=lambda case: case.name)
 def test_code_that_fails_while_it_loads_is_bypassed(case: Case):
-    env = wrapped(source(FORWARD, top=case.top), limits=QUICK if case.hangs else SMALL)
+    env = wrapped(source(FORWARD, top=case.top), sandbox=QUICK if case.hangs else SMALL)
     results = play(env)
     assert [outcome(step) for step in results] == [outcome(step) for step in play(RoomEnv(6))]
     assert all(case.expected in step[4]["interface_error"] for step in results)

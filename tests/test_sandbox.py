@@ -14,7 +14,7 @@ import pytest
 
 from align_echo.errors import InterfaceError
 from align_echo.interface import InterfaceContract, identity_source
-from align_echo.sandbox.session import EngineReply, LogLine, RefusedError, Sandbox, SandboxLimits, SandboxSession
+from align_echo.sandbox.session import EngineReply, LogLine, RefusedError, Sandbox, SandboxSession
 from align_echo.sandbox.source import prepare
 from tests.play import source
 from tests.room_env import CONTRACT
@@ -26,8 +26,8 @@ def answer(action: str) -> EngineReply:
     return EngineReply(f"did {action}", 0.0, False, False, 0.0)
 
 
-def opened(text: str, limits: SandboxLimits | None = None, contract: InterfaceContract = CONTRACT) -> SandboxSession:
-    return Sandbox(limits).open(prepare(text, contract), contract, "a kitchen", "find a mug", answer)
+def opened(text: str, sandbox: Sandbox | None = None, contract: InterfaceContract = CONTRACT) -> SandboxSession:
+    return (sandbox or Sandbox()).open(prepare(text, contract), contract, "a kitchen", "find a mug", answer)
 
 
 # ---------------------------------------------------------------- sessions
@@ -77,7 +77,7 @@ def test_code_in_the_layout_of_another_environment_is_refused(layout, body, told
 
 
 def test_text_is_cut_at_the_limit():
-    session = opened(source("return 'a' * 50_000, False, False", rules="return 'b' * 50_000"), SandboxLimits(text=100))
+    session = opened(source("return 'a' * 50_000, False, False", rules="return 'b' * 50_000"), Sandbox(text=100))
     assert (session.infer_rules(), session.wrap_step("look").observation) == ("b" * 100, "a" * 100)
 
 
@@ -93,15 +93,15 @@ def test_logged_lines_keep_their_level_and_order():
     session = opened(source(body))
     session.wrap_step("look")
     lines = [("debug", "one"), ("print", "two"), ("print", "three"), ("warning", "four: 4"), ("error", "five\nsix")]
-    assert session.take_log() == lines
-    assert session.take_log() == []
+    assert [(line.level, line.message) for line in session.take_log(1)] == lines
+    assert session.take_log(1) == []
 
 
 def test_what_was_logged_before_a_hang_is_kept():
-    session = opened(source("logger.info('before')\nwhile True:\n    pass"), SandboxLimits(seconds=0.1))
+    session = opened(source("logger.info('before')\nwhile True:\n    pass"), Sandbox(seconds=0.1))
     with pytest.raises(InterfaceError, match="took too long"):
         session.wrap_step("look")
-    assert session.take_log() == [LogLine("info", "before")]
+    assert session.take_log(1) == [LogLine(1, "info", "before")]
 
 
 def test_an_ordinary_error_leaves_the_session_alive_with_its_state():
@@ -117,7 +117,7 @@ def test_an_ordinary_error_leaves_the_session_alive_with_its_state():
     "body", ["while True:\n    pass", "x = 'a' * (1 << 40)", "while True:\n    env.step(['look'])"]
 )
 def test_a_spent_limit_ends_the_session(body: str):
-    session = opened(source(body), SandboxLimits(seconds=0.1))
+    session = opened(source(body), Sandbox(seconds=0.1))
     with pytest.raises(InterfaceError):
         session.wrap_step("look")
     assert not session.alive

@@ -9,13 +9,13 @@ How code is run is in `sandbox.py`; this file knows no environment by name.
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
 
 from align_echo.errors import InterfaceError, UsageError
 from align_echo.interface import Interface
-from align_echo.sandbox.session import EngineReply, RefusedError, Returned, Sandbox, SandboxSession
+from align_echo.sandbox.session import EngineReply, LogLine, RefusedError, Returned, Sandbox, SandboxSession
 from align_echo.sandbox.source import prepare
 from align_echo.types import Violation
 from align_echo.wrappers.placebo import neutral_observation, neutral_rules
@@ -31,18 +31,6 @@ GIVEN_UP = "bypassed after"
 
 _OUTSIDE = re.compile(f"[^{re.escape(TEXT_CHARACTERS)}]")
 _PLAIN = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "—": "-", "…": "...", "→": "->", "•": "*"})
-
-
-class LogEntry(NamedTuple):
-    """One line of an episode's log; turn 0 is the reset.
-
-    `level` is that of the interface's logger ("debug" to "error"), "print" for what it printed, or the wrapper's own:
-    "fallback", "violation", "forged" (it claimed a reward or an end that the environment did not give), "bypassed".
-    """
-
-    turn: int
-    level: str
-    message: str
 
 
 class AlignWrapper(gym.Wrapper[str, str, str, str]):
@@ -76,11 +64,15 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
         self._bypassed = ""
         self._violations: list[Violation] = []
         self._forged: tuple[str, ...] = ()
-        self._log: list[LogEntry] = []
+        self._log: list[LogLine] = []
 
     @property
-    def log(self) -> tuple[LogEntry, ...]:
-        """What the interface logged in this episode and what the wrapper has to say about it, in order."""
+    def log(self) -> tuple[LogLine, ...]:
+        """What the interface logged in this episode and what the wrapper has to say about it, in order.
+
+        The wrapper's own levels are "fallback", "violation", "forged" (the interface claimed a reward or an end that
+        the environment did not give) and "bypassed".
+        """
         return tuple(self._log)
 
     # ------------------------------------------------------------ gymnasium
@@ -150,7 +142,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
         """What the agent is shown where the interface says something: that, or its placebo."""
         if not self.interface.placebo:
             return clean(said)
-        return neutral_observation(clean(said), None if raw is None else clean(raw[: self._sandbox.limits.text]))
+        return neutral_observation(clean(said), None if raw is None else clean(raw[: self._sandbox.text]))
 
     def _serve(self, requested: str) -> EngineReply:
         """Serve an engine call of interface code, or refuse it and write that down."""
@@ -164,7 +156,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
             number = self._turn.number if self._turn is not None else 0
             violation = Violation(action=clean(requested[:200])[:200], reason=str(refusal))
             self._violations.append(violation)
-            self._log.append(LogEntry(number, "violation", f"{violation.action!r}: {violation.reason}"))
+            self._log.append(LogLine(number, "violation", f"{violation.action!r}: {violation.reason}"))
             raise
 
     def _note_forgery(self, returned: Returned, earned: bool, over: bool, number: int) -> None:
@@ -175,7 +167,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
         ]
         self._forged = tuple(claims)
         if claims:
-            self._log.append(LogEntry(number, "forged", f"claimed {' and '.join(claims)} against the environment"))
+            self._log.append(LogLine(number, "forged", f"claimed {' and '.join(claims)} against the environment"))
 
     # ------------------------------------------------------------ the session
 
@@ -196,19 +188,19 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
 
     def _failed(self, message: str, number: int) -> str:
         """Note a failure; after too many lost sessions give up on the interface until the next reset."""
-        self._log.append(LogEntry(number, "fallback", message))
+        self._log.append(LogLine(number, "fallback", message))
         if self._session is not None and not self._session.alive:
             self._session = None
             self._deaths += 1
-            if self._deaths >= self._sandbox.limits.deaths:
+            if self._deaths >= self._sandbox.deaths:
                 self._bypassed = f"{GIVEN_UP} {self._deaths} lost sessions; the last: {message}"
         if self._bypassed:
-            self._log.append(LogEntry(number, "bypassed", self._bypassed))
+            self._log.append(LogLine(number, "bypassed", self._bypassed))
         return message
 
     def _keep_log(self, number: int) -> None:
         if self._session is not None:
-            self._log.extend(LogEntry(number, line.level, line.message) for line in self._session.take_log())
+            self._log += self._session.take_log(number)
 
     def _annotate(self, info: dict[str, Any], error: str) -> None:
         info["interface_error"] = error

@@ -35,8 +35,10 @@ _MESSAGE = 2_000
 """Of what an exception says so many characters are looked at."""
 
 
-class SandboxLimits(Frozen):
-    """What interface code may use up. `seconds`, engine calls, log and text (characters) are per turn.
+class Sandbox(Frozen):
+    """Opens sessions, and says what interface code may use up in them. Safe to share between threads.
+
+    `seconds`, engine calls, log and text (characters) are per turn.
 
     `seconds` are those of the interpreter, and those that this process spends on what it asks for; what the environment
     takes to answer is not counted. `crossing` is all text (characters) that passes between the two in a turn: calls,
@@ -52,6 +54,20 @@ class SandboxLimits(Frozen):
     text: int = 20_000
     crossing: int = 3_000_000
     deaths: int = 3
+
+    def open(
+        self, source: PreparedSource, contract: InterfaceContract, init_obs: str, task: str, engine: Engine
+    ) -> SandboxSession:
+        """Load prepared source for one episode, whose engine calls `engine` will serve.
+
+        Raises `InterfaceError` if the code fails while it loads, `EngineError` if no worker can be had, and
+        `UsageError` in a process that was forked after interfaces had been used.
+        """
+        return SandboxSession(self, source, contract, init_obs, task, engine)
+
+    def check(self, source: str, contract: InterfaceContract) -> None:
+        """Load source and throw it away: what a generator of interfaces calls. Raises `InterfaceError`, one line."""
+        self.open(prepare(source, contract), contract, "", "", _no_engine).close()
 
 
 class EngineReply(NamedTuple):
@@ -85,31 +101,14 @@ LEVELS = ("debug", "info", "warning", "error")
 
 
 class LogLine(NamedTuple):
-    """One line that interface code logged or printed. `level` is one of `LEVELS` or "print"."""
+    """One line of an episode's log. `turn` is that of the agent, 0 at the reset.
 
+    `level` is one of `LEVELS`, "print" for what interface code printed, or a word of `AlignWrapper`'s own.
+    """
+
+    turn: int
     level: str
     message: str
-
-
-class Sandbox:
-    """Opens sessions under given limits. Cheap to create, safe to share between threads."""
-
-    def __init__(self, limits: SandboxLimits | None = None) -> None:
-        self.limits = limits or SandboxLimits()
-
-    def open(
-        self, source: PreparedSource, contract: InterfaceContract, init_obs: str, task: str, engine: Engine
-    ) -> SandboxSession:
-        """Load prepared source for one episode, whose engine calls `engine` will serve.
-
-        Raises `InterfaceError` if the code fails while it loads, `EngineError` if no worker can be had, and
-        `UsageError` in a process that was forked after interfaces had been used.
-        """
-        return SandboxSession(self.limits, source, contract, init_obs, task, engine)
-
-    def check(self, source: str, contract: InterfaceContract) -> None:
-        """Load source and throw it away: what a generator of interfaces calls. Raises `InterfaceError`, one line."""
-        self.open(prepare(source, contract), contract, "", "", _no_engine).close()
 
 
 class SandboxSession:
@@ -120,7 +119,7 @@ class SandboxSession:
 
     def __init__(
         self,
-        limits: SandboxLimits,
+        limits: Sandbox,
         source: PreparedSource,
         contract: InterfaceContract,
         init_obs: str,
@@ -130,6 +129,7 @@ class SandboxSession:
         self._limits = limits
         self._source = source
         self._engine = engine
+        self._engine_error: Exception | None = None  # what the engine raised, which is not the sandbox's own failure
         self._log = _LogBuffer(limits)
         self._infer_rules = f"_align_rules({_call('InferRules', contract.infer_rules_args)})"
         called = _call("WrapStep", contract.wrap_step_args)
@@ -167,9 +167,11 @@ class SandboxSession:
             raise InterfaceError("WrapStep did not return (observation, reward, done)")
         return Returned(value[0][: self._limits.text], value[1], value[2])
 
-    def take_log(self) -> list[LogLine]:
-        """The lines logged since the last call, at most `log_lines`, with a note if there were more."""
-        return self._log.take()
+    def take_log(self, turn: int) -> list[LogLine]:
+        """The lines logged since the last call, which were of this turn: at most `log_lines`, with a note if there were
+        more.
+        """
+        return self._log.take(turn)
 
     def close(self) -> None:
         """Give the worker back. Safe to call twice."""
@@ -190,14 +192,10 @@ class SandboxSession:
             if not survives:
                 self.close()
             raise InterfaceError(message) from None
-        except _EngineFailed as failure:
-            self.close()
-            raise failure.reason from failure.reason.__cause__
-        except InterfaceError:
-            self.close()
-            raise
         except Exception as error:
             self.close()
+            if error is self._engine_error or isinstance(error, InterfaceError):
+                raise
             raise InterfaceError(printable(f"the sandbox failed: {type(error).__name__}: {error}"[:500])) from error
 
     def _drive(self, session: pydantic_monty.MontySession, code: str, inputs: dict[str, Any]) -> Any:
@@ -234,7 +232,8 @@ class SandboxSession:
         except RefusedError as refusal:
             return {"exc_type": "PermissionError", "message": str(refusal)}
         except Exception as error:
-            raise _EngineFailed(error) from error
+            self._engine_error = error
+            raise
 
 
 class _Spending:
@@ -242,7 +241,7 @@ class _Spending:
     once it is too much.
     """
 
-    def __init__(self, limits: SandboxLimits, log: _LogBuffer) -> None:
+    def __init__(self, limits: Sandbox, log: _LogBuffer) -> None:
         self._limits = limits
         self._log = log
         self._logged_before = log.size
@@ -280,13 +279,6 @@ class _Spending:
         reply = answer.get("return_value")
         self.passing(*(reply if isinstance(reply, tuple) else ()))
         return answer
-
-
-class _EngineFailed(Exception):
-    """Carries what the engine raised past the handling of the interface's own errors."""
-
-    def __init__(self, reason: Exception) -> None:
-        self.reason = reason
 
 
 def _no_engine(action: str) -> EngineReply:
@@ -343,7 +335,7 @@ def _one_line(text: str) -> str:
 class _LogBuffer:
     """What interface code prints, bounded. The prelude's logger writes a line as RS level US message RS."""
 
-    def __init__(self, limits: SandboxLimits) -> None:
+    def __init__(self, limits: Sandbox) -> None:
         self._limits = limits
         self._parts: list[str] = []
         self._size = 0
@@ -360,23 +352,23 @@ class _LogBuffer:
             self._parts.append(text[:room])
         self._size += len(text)
 
-    def take(self) -> list[LogLine]:
-        """All complete and incomplete lines so far; empties the buffer."""
+    def take(self, turn: int) -> list[LogLine]:
+        """All complete and incomplete lines so far, as those of this turn; empties the buffer."""
         text, cut = "".join(self._parts), self._size > self._limits.log_text
         self._parts, self._size = [], 0
-        lines = _log_lines(text)
+        lines = _log_lines(text, turn)
         if cut or len(lines) > self._limits.log_lines:
             kept = lines[: self._limits.log_lines]
-            return [*kept, LogLine("warning", f"log cut: only {len(kept)} lines of this turn were kept")]
+            return [*kept, LogLine(turn, "warning", f"log cut: only {len(kept)} lines of this turn were kept")]
         return lines
 
 
-def _log_lines(text: str) -> list[LogLine]:
+def _log_lines(text: str, turn: int) -> list[LogLine]:
     lines: list[LogLine] = []
     for frame in text.split("\x1e"):
         level, separator, message = frame.partition("\x1f")
         if separator:
-            lines.append(LogLine(level if level in LEVELS else "print", printable(message)))
+            lines.append(LogLine(turn, level if level in LEVELS else "print", printable(message)))
         else:
-            lines += [LogLine("print", printable(line)) for line in frame.splitlines() if line]
+            lines += [LogLine(turn, "print", printable(line)) for line in frame.splitlines() if line]
     return lines

@@ -46,15 +46,6 @@ class PreparedSource:
         return self.lines[min(max(line, 1), len(self.lines)) - 1]
 
 
-@dataclass(frozen=True, order=True)
-class _Edit:
-    """Replace `start:end` (byte offsets) by `text`."""
-
-    start: int
-    end: int
-    text: str
-
-
 def prepare(source: str, contract: InterfaceContract) -> PreparedSource:
     """Check source against its contract and make it runnable. Raises `InterfaceError`, one line."""
     if len(source) > MAX_SOURCE:
@@ -83,9 +74,9 @@ _UNSUPPORTED: dict[str, tuple[str, str]] = {
 
 
 def _refuse_unsupported(node: ast.AST) -> None:
-    found = _UNSUPPORTED.get(type(node).__name__)
-    if found is not None:
-        raise _refusal(node, *found)
+    refused = _UNSUPPORTED.get(type(node).__name__)
+    if refused is not None:
+        raise _refusal(node, *refused)
     if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
         raise _refusal(node, f"`from {node.module} import *`", "import the names you use")
     if isinstance(node, ast.Delete):
@@ -125,7 +116,10 @@ def _refusal(node: ast.AST, what: str, instead: str) -> InterfaceError:
 
 
 class _Rewriter:
-    """Collects edits over one source text. Offsets are in bytes, as `ast` counts columns."""
+    """Collects edits over one source text: (start, end, what stands there instead).
+
+    Offsets are in bytes, as `ast` counts columns.
+    """
 
     def __init__(self, source: str, tree: ast.Module) -> None:
         self._data = source.encode()
@@ -133,7 +127,7 @@ class _Rewriter:
         self._starts = [0]
         for line in self._data.split(b"\n"):
             self._starts.append(self._starts[-1] + len(line) + 1)
-        self._edits: list[_Edit] = []
+        self._edits: list[tuple[int, int, str]] = []
 
     def result(self) -> PreparedSource:
         attributed = _functions_with_attributes(self._tree)
@@ -151,7 +145,7 @@ class _Rewriter:
                 self._rewrite_exception(node)
             elif isinstance(node, ast.FunctionDef) and node.name in attributed and id(node) not in methods:
                 start = self._starts[min([node.lineno, *(each.lineno for each in node.decorator_list)]) - 1]
-                self._edits.append(_Edit(start, start, f'{self._indent(node)}@_align_function("{node.name}")\n'))
+                self._edits.append((start, start, f'{self._indent(node)}@_align_function("{node.name}")\n'))
         self._rewrite_generators()
         return self._apply()
 
@@ -171,29 +165,29 @@ class _Rewriter:
         if node.bases:
             start = self._data.index(b"(", self._offset(node.lineno, node.col_offset))
             end = self._data.index(b")", self._end(node.bases[-1])) + 1
-            self._edits.append(_Edit(start, end, ""))
+            self._edits.append((start, end, ""))
         after: list[str] = []
         for member in node.body:
             if not isinstance(member, ast.FunctionDef):
                 continue
             for decorator in member.decorator_list:
                 start = self._offset(decorator.lineno, decorator.col_offset)
-                self._edits.append(_Edit(self._data.rindex(b"@", 0, start), self._end(decorator), ""))
+                self._edits.append((self._data.rindex(b"@", 0, start), self._end(decorator), ""))
                 method = f"{node.name}.{member.name}"
                 wrapped = f'_AlignFunction({method}, "{member.name}")'
                 bound = f"_align_classmethod({method}, {node.name})"
                 after.append(f"{method} = {bound if _is_name(decorator, 'classmethod') else wrapped}")
         if after:
             end = self._end(node)
-            self._edits.append(_Edit(end, end, f"\n{self._indent(node)}" + "; ".join(after)))
+            self._edits.append((end, end, f"\n{self._indent(node)}" + "; ".join(after)))
 
     def _rewrite_exception(self, node: ast.Call) -> None:
         """The interpreter's exceptions take one text: hand them all values as one."""
         start, end = self._end(node.func), self._end(node)
         bracket = self._data.find(b"(", start)
         if self._is_at_its_place(node) and not self._data[start:bracket].strip():
-            self._edits.append(_Edit(bracket + 1, bracket + 1, "_align_exception_text("))
-            self._edits.append(_Edit(end - 1, end - 1, ")"))
+            self._edits.append((bracket + 1, bracket + 1, "_align_exception_text("))
+            self._edits.append((end - 1, end - 1, ")"))
 
     def _rewrite_generators(self) -> None:
         """Generator expressions are lists in the interpreter; make those that may be advanced into iterators."""
@@ -205,9 +199,9 @@ class _Rewriter:
                 if isinstance(child, ast.GeneratorExp) and self._is_at_its_place(child):
                     start, end = self._offset(child.lineno, child.col_offset), self._end(child)
                     sole = isinstance(parent, ast.Call) and len(parent.args) == 1 and not parent.keywords
-                    self._edits.append(_Edit(start, start, "(iter" if sole else "iter"))
+                    self._edits.append((start, start, "(iter" if sole else "iter"))
                     if sole:
-                        self._edits.append(_Edit(end, end, ")"))
+                        self._edits.append((end, end, ")"))
 
     def _is_at_its_place(self, node: ast.expr) -> bool:
         """Python 3.11 misplaces what is inside an f-string; leave that alone."""
@@ -233,24 +227,24 @@ class _Rewriter:
         return self._data[start : start + node.col_offset].decode()
 
     def _replace(self, node: ast.stmt, text: str) -> None:
-        self._edits.append(_Edit(self._offset(node.lineno, node.col_offset), self._end(node), text))
+        self._edits.append((self._offset(node.lineno, node.col_offset), self._end(node), text))
 
     def _apply(self) -> PreparedSource:
         pieces: list[str] = []
         lines = [1]
         line = 1
         position = 0
-        for edit in sorted(self._edits):
-            if edit.start < position:
+        for start, end, text in sorted(self._edits):
+            if start < position:
                 continue  # inside a statement that was replaced as a whole
-            kept = self._data[position : edit.start].decode()
+            kept = self._data[position:start].decode()
             pieces.append(kept)
             lines.extend(range(line + 1, line + kept.count("\n") + 1))
             line += kept.count("\n")
-            pieces.append(edit.text)
-            lines.extend([line] * edit.text.count("\n"))
-            line += self._data[edit.start : edit.end].count(b"\n")
-            position = edit.end
+            pieces.append(text)
+            lines.extend([line] * text.count("\n"))
+            line += self._data[start:end].count(b"\n")
+            position = end
         rest = self._data[position:].decode()
         lines.extend(range(line + 1, line + rest.count("\n") + 1))
         return PreparedSource("".join([*pieces, rest]), tuple(lines))

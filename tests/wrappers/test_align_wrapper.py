@@ -321,7 +321,7 @@ def test_a_failure_after_the_action_does_not_repeat_it():
 def test_a_lost_session_is_replaced_and_after_three_the_interface_is_bypassed():
     env = wrapped(
         source("if agent_action == 'go to study':\n    while True:\n        pass\nreturn 'shown', False, False"),
-        limits=QUICK,
+        sandbox=QUICK,
     )
     env.reset(options={"task": TASK})
     seen = []

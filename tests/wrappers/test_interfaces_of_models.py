@@ -212,7 +212,7 @@ class PythonSession(SandboxSession):
         def __init__(self, lines: list[LogLine]) -> None:
             for level in ("debug", "info", "warning", "error"):
                 setattr(
-                    self, level, lambda text, *args, level=level: lines.append(LogLine(level, self.said(text, args)))
+                    self, level, lambda text, *args, level=level: lines.append(LogLine(0, level, self.said(text, args)))
                 )
 
         @staticmethod
@@ -233,8 +233,8 @@ class PythonSession(SandboxSession):
             rest = [rest[1] >= 100, rest[0]]
         return Returned(observation[:20_000], bool(rest[0]), bool(rest[1]))
 
-    def take_log(self) -> list[LogLine]:
-        lines, self._lines[:] = list(self._lines), []
+    def take_log(self, turn: int) -> list[LogLine]:
+        lines, self._lines[:] = [line._replace(turn=turn) for line in self._lines], []
         return lines
 
     def close(self) -> None:
@@ -242,14 +242,12 @@ class PythonSession(SandboxSession):
 
 
 class PythonSandbox(Sandbox):
-    def __init__(self, source: str) -> None:
-        super().__init__()
-        self._source = source
+    source: str
 
     def open(
         self, source: PreparedSource, contract: InterfaceContract, init_obs: str, task: str, engine: Engine
     ) -> SandboxSession:
-        return PythonSession(self._source, contract, init_obs, task, engine)
+        return PythonSession(self.source, contract, init_obs, task, engine)
 
 
 class Dabbler:
@@ -295,7 +293,7 @@ def check_alike(found: Interface, split: str, tasks: list[str]) -> None:
     """Play the tasks in the sandbox and again in Python: same rules, texts, engine calls and log."""
     name = found.contract.environment
     inside = AlignWrapper(catalogue.make(name, split=split), found)
-    outside = AlignWrapper(catalogue.make(name, split=split), found, sandbox=PythonSandbox(found.source))
+    outside = AlignWrapper(catalogue.make(name, split=split), found, sandbox=PythonSandbox(source=found.source))
     base = inside.unwrapped
     assert isinstance(base, TextEnv)
     agent = Dabbler(base) if name == "alfworld" else make_novice(name)
