@@ -5,52 +5,26 @@ The command line shows it (`cli/console.py`). Left out: results, which a verb re
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from align_echo.types import Fault
 
 
-class Progress(Protocol):
-    """What is told of a run as it goes on. A verb calls these in one thread at a time."""
+class Progress:
+    """What is told of a run as it goes on. A verb calls these in one thread at a time; here nobody listens."""
 
     def stage(self, title: str, total: int, done: int = 0) -> None:
         """A stage of `total` episodes begins, of which `done` were finished earlier."""
-        ...
 
     def episode(self, won: bool) -> None:
         """One more episode of the stage has ended."""
-        ...
 
     def broke(self, task_id: str, fault: Fault) -> None:
         """An episode has ended in a fault."""
-        ...
 
     def status(self, text: str) -> None:
         """What is being done right now; "kind: 3 of 12" where it is counted."""
-        ...
 
     def say(self, text: str) -> None:
         """A line that stays."""
-        ...
 
 
-class Silent:
-    """Progress that nobody watches."""
-
-    def stage(self, title: str, total: int, done: int = 0) -> None:
-        pass
-
-    def episode(self, won: bool) -> None:
-        pass
-
-    def broke(self, task_id: str, fault: Fault) -> None:
-        pass
-
-    def status(self, text: str) -> None:
-        pass
-
-    def say(self, text: str) -> None:
-        pass
-
-
-SILENT = Silent()
+SILENT = Progress()

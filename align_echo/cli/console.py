@@ -17,10 +17,12 @@ from typing import Self
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
 
 from align_echo.errors import AgentError, EngineError, ModelError, UsageError
 from align_echo.faults import BROKE, fault_text
+from align_echo.progress import Progress
 from align_echo.runs import CONFIG
 from align_echo.types import Fault, Usage
 
@@ -41,13 +43,13 @@ def note(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-class Display:
+class Display(Progress):
     """Progress of a run. On a terminal one line that moves; elsewhere a few plain lines a stage."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False)
         columns = (TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn())
-        self._live = Progress(*columns, TextColumn("{task.fields[status]}"), console=self._console, transient=True)
+        self._live = Bars(*columns, TextColumn("{task.fields[status]}"), console=self._console, transient=True)
         self._bar: TaskID | None = None
         self._title = ""
         self._kind = ""
