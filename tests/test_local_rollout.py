@@ -27,7 +27,7 @@ pytest.importorskip("transformers")
 
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
-from align_echo.models.local.engine import Engine, Reply, Request
+from align_echo.models.local.engine import Engine, Forward, Reply, Request
 from align_echo.models.local.transformers_engine import TransformersEngine
 from tests.models.local.plain_loop import logprobs_of
 from tests.models.local.tiny import tiny_encoder, tiny_model
@@ -105,24 +105,36 @@ def test_a_full_context_ends_the_episode_and_is_no_fault(engine):
     assert (nothing.context_overflow, nothing.steps, nothing.goal) == (True, (), whole.goal)
 
 
-class Breaking:
+class StandIn:
+    """What the engines of these tests have in common: their weights stay as they are."""
+
+    name, context, closed, changed = "stand-in", 10**6, False, False
+
+    def load_adapter(self, name: str, folder: str) -> None:
+        raise NotImplementedError
+
+    def publish_weights(self, folder: str, forward: Forward) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        pass
+
+
+class Breaking(StandIn):
     """An engine that breaks on the requests whose context holds a text, from the third turn on."""
 
     def __init__(self, engine: Engine, text: str) -> None:
         self._engine = engine
         self._text = text
-        self.name, self.context = engine.name, engine.context
+        self.context = engine.context
 
     def submit(self, request: Request) -> Future[Reply]:
-        told = ENCODER.text(request.ids)
-        if self._text in told and told.count("<|im_start|>assistant") > 2:
+        chat = ENCODER.text(request.ids)
+        if self._text in chat and chat.count("<|im_start|>assistant") > 2:
             future: Future[Reply] = Future()
             future.set_exception(ModelError("the device is gone"))
             return future
         return self._engine.submit(request)
-
-    def close(self) -> None:
-        self._engine.close()
 
 
 def test_a_model_that_breaks_in_the_middle_ends_its_own_episode_only(engine):
@@ -162,10 +174,8 @@ def test_an_episode_whose_environment_breaks_is_begun_anew_and_holds_nothing_of_
     assert token_sequence(played).ids == token_sequence(unbroken).ids
 
 
-class Saying:
+class Saying(StandIn):
     """An engine whose replies are these texts in turn, as a model would draw them."""
-
-    name, context = "saying", 10**6
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = itertools.cycle(texts)
@@ -175,9 +185,6 @@ class Saying:
         future: Future[Reply] = Future()
         future.set_result(Reply(ids, (-0.5,) * len(ids), "stop"))
         return future
-
-    def close(self) -> None:
-        pass
 
 
 REASONED = ("hm", "Thought: so\nAction: look", " Action: look \n", "")

@@ -1,7 +1,7 @@
 """Which of some given words a model would say next, and how probable each is: one forward pass for a one-word verdict.
 
 Of each conversation only the first token of the next reply is looked at. A model that can do so for many conversations
-at once is a `Chooser`:
+at once has a method `choose` (`Choose`):
 
 - a local model tells the probability of the words' first differing tokens, as it would write them, given the tokens
   that the words begin with alike;
@@ -15,8 +15,7 @@ words mean and what is asked (`align_echo.critic.verdict`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
 
 from align_echo.errors import ModelError, UsageError
 from align_echo.types import ChatModel, Completion, Message, WordChoice
@@ -31,13 +30,8 @@ THINKING_TOKENS = 2048
 """Of one that begins by thinking aloud."""
 
 
-@runtime_checkable
-class Chooser(ChatModel, Protocol):
-    """A model that tells which of the words comes next in each of many conversations, as `choose` does."""
-
-    def choose(
-        self, conversations: Sequence[Sequence[Message]], words: Sequence[str]
-    ) -> list[WordChoice | ModelError]: ...
+Choose = Callable[[Sequence[Sequence[Message]], Sequence[str]], list[WordChoice | ModelError]]
+"""The conversations and the words -> what comes next in each conversation, as the function `choose` gives it."""
 
 
 def choose(
@@ -51,9 +45,10 @@ def choose(
     check_words(words)
     if not conversations:
         return []
-    if isinstance(model, Chooser):
-        return model.choose(conversations, words)
-    return [_asked(model, messages, words) for messages in conversations]
+    choose_at_once: Choose | None = getattr(model, "choose", None)
+    if choose_at_once is not None:
+        return choose_at_once(conversations, words)
+    return [_choice_of_reply(model, messages, words) for messages in conversations]
 
 
 def check_words(words: Sequence[str]) -> None:
@@ -68,8 +63,8 @@ def word_choice(reply: Completion, words: Sequence[str]) -> WordChoice:
     marks, after what it thought aloud; else none of them.
     """
     text = _plain(reply.text.rpartition("</think>")[2].strip().strip(MARKS))
-    said = next((word for word in words if _plain(word) in (text, text.removesuffix("."))), None)
-    return WordChoice(said=said, usage=reply.usage, cached=reply.cached)
+    chosen = next((word for word in words if _plain(word) in (text, text.removesuffix("."))), None)
+    return WordChoice(said=chosen, usage=reply.usage, cached=reply.cached)
 
 
 def listed_choice(listed: Sequence[tuple[str, float]], words: Sequence[str]) -> WordChoice:
@@ -112,7 +107,7 @@ def _plain(text: str) -> str:
     return text.strip().lower()
 
 
-def _asked(model: ChatModel, messages: Sequence[Message], words: Sequence[str]) -> WordChoice | ModelError:
+def _choice_of_reply(model: ChatModel, messages: Sequence[Message], words: Sequence[str]) -> WordChoice | ModelError:
     try:
         return word_choice(model.complete(messages, temperature=0.0, max_tokens=MAX_TOKENS), words)
     except ModelError as error:

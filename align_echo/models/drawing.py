@@ -6,23 +6,19 @@ are drawn with it. Left out: asking for them in the same words (`agents/conversa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from align_echo.errors import ModelError
 from align_echo.types import ChatModel, Completion, Message
 
 
-@runtime_checkable
-class Sampler(ChatModel, Protocol):
-    """A model that answers the same request anew for another sample number."""
-
-    def with_sample(self, sample: int) -> ChatModel: ...
-
-
 def sample_of(model: ChatModel, sample: int) -> ChatModel:
-    """The model for one of several draws of the same request; a model without memory is its own sample."""
-    return model.with_sample(sample) if isinstance(model, Sampler) else model
+    """The model for one of several draws of the same request, which its method `with_sample` gives; a model without
+    that method has no memory, and is its own sample.
+    """
+    with_sample: Callable[[int], ChatModel] | None = getattr(model, "with_sample", None)
+    return with_sample(sample) if with_sample is not None else model
 
 
 @runtime_checkable
@@ -43,10 +39,10 @@ def draw(
     `ModelError` if one cannot be drawn.
     """
     drawn = []
-    for one in draw_each(model, messages, samples, temperature=temperature, max_tokens=max_tokens):
-        if isinstance(one, ModelError):
-            raise one
-        drawn.append(one)
+    for reply in draw_each(model, messages, samples, temperature=temperature, max_tokens=max_tokens):
+        if isinstance(reply, ModelError):
+            raise reply
+        drawn.append(reply)
     return drawn
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import os
-from typing import Protocol, runtime_checkable
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from align_echo.errors import UsageError
@@ -23,14 +22,6 @@ NO_KEY = "no-key-needed"
 TIMEOUT_VARIABLE = "ALIGN_ECHO_TIMEOUT"
 TIMEOUT = 600.0
 """Seconds for one request and its whole answer, where the variable does not say."""
-
-
-@runtime_checkable
-class Hosted(Protocol):
-    """A model that is asked at a base URL; "" where it is not known."""
-
-    @property
-    def base_url(self) -> str: ...
 
 
 def resolve_base_url(given: str | None) -> str:
@@ -77,21 +68,22 @@ def resolve_timeout(given: float | None) -> float:
 
     Raises `UsageError` for a variable that is no number above 0.
     """
-    told = os.environ.get(TIMEOUT_VARIABLE, "").strip()
-    if given is not None or not told:
+    setting = os.environ.get(TIMEOUT_VARIABLE, "").strip()
+    if given is not None or not setting:
         return TIMEOUT if given is None else given
     try:
-        seconds = float(told)
+        seconds = float(setting)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise UsageError(f"${TIMEOUT_VARIABLE} must be a number of seconds above 0, not {told!r}")
+        raise UsageError(f"${TIMEOUT_VARIABLE} must be a number of seconds above 0, not {setting!r}")
     return seconds
 
 
 def base_url_of(model: ChatModel) -> str:
-    """Where a model is asked; "" for one that is not behind an endpoint."""
-    return model.base_url if isinstance(model, Hosted) else ""
+    """Where a model is asked, as its `base_url` says; "" for one that is not behind an endpoint."""
+    base_url: str = getattr(model, "base_url", "")
+    return base_url
 
 
 def _parts_of(given: str | None) -> SplitResult:

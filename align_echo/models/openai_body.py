@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ValidationError
+from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 
 from align_echo.models.retry import PassingFault
 
@@ -49,7 +49,6 @@ def _whole_letters(text: str) -> str:
 
 
 Text = Annotated[str | None, BeforeValidator(_joined)]
-Count = Annotated[int, BeforeValidator(_count)]
 
 
 class _Message(BaseModel):
@@ -65,34 +64,28 @@ class _Choice(BaseModel):
     logprobs: Any = None
 
 
-class _Tokens(BaseModel):
-    prompt_tokens: Count = 0
-    completion_tokens: Count = 0
-
-
 class _Listed(BaseModel):
+    """A token of a reply, or one that was likely in its place. Only the first has `top_logprobs`."""
+
     token: str
     logprob: float
+    top_logprobs: list[_Listed] = []
 
 
-class _Position(_Listed):
-    top_logprobs: list[_Listed]
-
-
-class _Logprobs(BaseModel):
-    content: list[_Position]
+_POSITIONS = TypeAdapter(list[_Listed])
+"""The tokens of a whole reply, in their order."""
 
 
 class Body(BaseModel):
     """A chat completion; it has a choice. Fields that are not read here are ignored."""
 
     choices: list[_Choice]
-    usage: Annotated[_Tokens, BeforeValidator(lambda usage: usage if isinstance(usage, dict) else {})] = _Tokens()
+    usage: Annotated[dict[str, Any], BeforeValidator(lambda usage: usage if isinstance(usage, dict) else {})] = {}
 
     @property
     def spent(self) -> tuple[int, int]:
         """Tokens of the prompt and of all replies together; 0 where the endpoint does not say."""
-        return self.usage.prompt_tokens, self.usage.completion_tokens
+        return _count(self.usage.get("prompt_tokens")), _count(self.usage.get("completion_tokens"))
 
     def text(self, choice: int) -> str:
         """The reply; "" for one that is empty or withheld."""
@@ -120,8 +113,9 @@ class Body(BaseModel):
 
     def first_tokens(self) -> list[tuple[str, float]]:
         """The likeliest first tokens of the first reply with their log-probabilities; empty where none can be read."""
+        logprobs = self.choices[0].logprobs
         try:
-            positions = _Logprobs.model_validate(self.choices[0].logprobs).content
+            positions = _POSITIONS.validate_python(logprobs.get("content") if isinstance(logprobs, dict) else None)
         except ValidationError:
             return []
         if not positions or not positions[0].top_logprobs:

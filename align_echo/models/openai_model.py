@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -50,21 +49,6 @@ _REFUSED = re.compile(
 """How endpoints say that a field is none of theirs, beside naming it: "unsupported", "does not support" ..."""
 
 
-@dataclass(frozen=True)
-class _Dialect:
-    """How a model wants to be asked: under which name it takes the limit of tokens, and whether a temperature."""
-
-    length_field: str = "max_tokens"
-    takes_temperature: bool = True
-
-    def without(self, fields: Sequence[str], sent: Mapping[str, Any]) -> _Dialect:
-        """The same for a model that refused the first of these that was sent."""
-        field = next((name for name in fields if name in sent), "")
-        if field == "max_tokens":
-            return replace(self, length_field="max_completion_tokens")
-        return replace(self, takes_temperature=False) if field == "temperature" else self
-
-
 class OpenAICompatibleModel:
     """A chat model at `base_url`.
 
@@ -99,7 +83,7 @@ class OpenAICompatibleModel:
         self._most = max_concurrency
         self._slots = threading.BoundedSemaphore(max_concurrency)
         self._price = price_of(model, prices)
-        self._dialect = _Dialect()
+        self._refused: frozenset[str] = frozenset()  # those of `OPTIONAL` that the model does not take
         self._takes_n = True
         self._lists_tokens = True
         self._client = Client(authorization=authorization, timeout=resolve_timeout(timeout))
@@ -210,25 +194,26 @@ class OpenAICompatibleModel:
         """The body of one answer. A model that names its limit otherwise or takes no temperature is asked once more
         for each; what it then answers to is remembered.
         """
-        asked = {
+        question = {
             "model": self._model,
             "messages": [{"role": message.role, "content": message.content} for message in messages],
         }
-        dialect = self._dialect
+        refused = self._refused
         for _ in range(3):
-            parameters: dict[str, Any] = {dialect.length_field: max_tokens, **more}
-            if dialect.takes_temperature:
+            length_field = "max_completion_tokens" if "max_tokens" in refused else "max_tokens"
+            parameters: dict[str, Any] = {length_field: max_tokens, **more}
+            if "temperature" not in refused:
                 parameters["temperature"] = temperature
             try:
-                text = self._client.post(f"{self._base_url}/chat/completions", {**asked, **parameters})
+                text = self._client.post(f"{self._base_url}/chat/completions", {**question, **parameters})
             except openai.APIError as error:
-                changed = dialect.without(_refused_fields(error), parameters)
-                if changed == dialect:
+                field = next((name for name in _refused_fields(error) if name in parameters), "")
+                if field not in OPTIONAL:
                     # Not "from error": what it holds of the answer is in the message as far as it may be told.
                     raise judged(error, self._where) from None
-                dialect = changed
+                refused |= {field}
             else:
-                self._dialect = dialect
+                self._refused = refused
                 return text
         raise RequestRejectedError(f"{self._model} refuses the request's parameters")
 
@@ -267,7 +252,7 @@ def _refused_fields(error: openai.APIError) -> list[str]:
     """
     if not isinstance(error, openai.APIStatusError) or error.status_code not in (400, 422) or is_overflow(error):
         return []
-    said = said_by(error)
-    if not (_REFUSED.search(said) or _REFUSED.search(str(error.code))):
+    message = said_by(error)
+    if not (_REFUSED.search(message) or _REFUSED.search(str(error.code))):
         return []
-    return [str(error.param)] if error.param else [name for name in OPTIONAL if re.search(rf"\b{name}\b", said)]
+    return [str(error.param)] if error.param else [name for name in OPTIONAL if re.search(rf"\b{name}\b", message)]

@@ -7,7 +7,6 @@ model together. Left out: what a cache's files hold (`cache.py`), and retries (t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
 
 from pydantic import ConfigDict
 
@@ -20,25 +19,16 @@ from align_echo.models.endpoint import base_url_of
 from align_echo.types import ChatModel, Completion, Frozen, Message, Usage, WordChoice
 
 
-@runtime_checkable
-class Located(Protocol):
-    """A model whose name alone does not say which one it is: `identity` also names the endpoint."""
-
-    @property
-    def identity(self) -> str: ...
-
-
-@runtime_checkable
-class Weighted(Protocol):
-    """A model whose weights are known: `weights` is a hash of its files, "" where there is none."""
-
-    @property
-    def weights(self) -> str: ...
+def identity_of(model: ChatModel) -> str:
+    """What tells a model from every other one: its `identity`, which also names the endpoint, else its name."""
+    identity: str | None = getattr(model, "identity", None)
+    return model.name if identity is None else identity
 
 
 def weights_of(model: ChatModel) -> str:
-    """The hash of a model's weights; "" for one that does not say."""
-    return model.weights if isinstance(model, Weighted) else ""
+    """A hash of the files of a model's weights, as its `weights` says; "" for one that does not say."""
+    weights: str = getattr(model, "weights", "")
+    return weights
 
 
 class Call(Frozen):
@@ -162,7 +152,7 @@ class RecordingModel:
         """For each conversation the stored answer, or the model's: see `choosing.choose`. Errors are not stored."""
 
         def ask(new: Sequence[int]) -> list[WordChoice | ModelError]:
-            return choose(self._model, [conversations[at] for at in new], words)
+            return choose(self._model, [conversations[index] for index in new], words)
 
         return self._remembered([self._question(messages, words) for messages in conversations], ask, WordChoice)
 
@@ -174,7 +164,7 @@ class RecordingModel:
         ask: Callable[[Sequence[int]], Sequence[Stored | ModelError]],
         kind: type[Stored],
     ) -> list[Stored | ModelError]:
-        """The answer to each call, all logged. `ask` is given the places of those that are new, one of each request."""
+        """The answer to each call, all logged. `ask` is given the indices of the new ones, one of each request."""
         answers: dict[str, Stored | ModelError] = {}
         new: dict[str, int] = {}
         with self._cache.asking(call.request for call in calls):
@@ -188,14 +178,14 @@ class RecordingModel:
                 answers[request] = answer
                 if not isinstance(answer, ModelError):
                     self._cache.put(request, answer)
-        given = []
+        logged = []
         for call in calls:
             answer = answers[call.request]
             self._log.append(_answered(call, answer))
-            given.append(answer)
+            logged.append(answer)
             if not isinstance(answer, ModelError):  # whoever asks the same once more gets what is stored
                 answers[call.request] = answer.model_copy(update={"cached": True})
-        return given
+        return logged
 
     def _call(
         self, messages: Sequence[Message], temperature: float, max_tokens: int, sample: int, stage: int
@@ -230,7 +220,7 @@ class RecordingModel:
 
     @property
     def _identity(self) -> str:
-        return self._known_as(self._model.identity if isinstance(self._model, Located) else self._model.name)
+        return self._known_as(identity_of(self._model))
 
 
 def _without_tokens(messages: Sequence[Message]) -> tuple[Message, ...]:

@@ -66,8 +66,8 @@ def encode(demonstration: Demonstration, encoder: ChatEncoder, *, context_weight
     if demonstration.messages[0].role == "system":
         weights[: len(encoder.opening(demonstration.messages[:1]))] = 0.0
     elif opening == 1:
-        weights[: supervised.spans[0][0]] *= 0.5
-    for (first, end), weight in zip(supervised.spans, demonstration.weights, strict=True):
+        weights[: supervised.turns[0][0]] *= 0.5
+    for (first, end), weight in zip(supervised.turns, demonstration.weights, strict=True):
         weights[first:end] = weight
     return Chat(np.asarray(supervised.ids, dtype=np.int32), weights, demonstration.kind)
 

@@ -191,11 +191,7 @@ class LocalStage:
     def _as_own(self, trajectory: Trajectory) -> TokenSequence:
         last = len(trajectory.steps) - 1
         chat = self.agent(self.policy).conversation(view_before(trajectory, last, self.action_format))
-        made = self.policy.encoder.supervised([*chat, said(trajectory.steps[last].reply)])
-        mask = [0] * len(made.ids)
-        for first, end in made.spans:
-            mask[first:end] = [1] * (end - first)
-        return TokenSequence(made.ids, tuple(mask), (0.0,) * len(made.ids), made.spans)
+        return self.policy.encoder.supervised([*chat, said(trajectory.steps[last].reply)])
 
     def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
         """Token ids of the agent's chat before its first reply, without a critique."""

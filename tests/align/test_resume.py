@@ -14,7 +14,7 @@ from align_echo.align.loop import Generated
 from align_echo.align.run_folder import RunFolder
 from align_echo.errors import UsageError
 from align_echo.models.endpoint import base_url_of
-from align_echo.models.recording import Located
+from align_echo.models.recording import identity_of
 from align_echo.types import ChatModel, Completion, Message
 from tests.align.endpoint import Endpoint, serve
 from tests.align.test_loop import run, scripts
@@ -40,8 +40,7 @@ class Mortal:
     """A model that is killed just before a request leaves."""
 
     def __init__(self, model: ChatModel, fuse: Fuse) -> None:
-        assert isinstance(model, Located)
-        self.identity = model.identity
+        self.identity = identity_of(model)
         self.base_url = base_url_of(model)
         self._model = model
         self._fuse = fuse

@@ -71,7 +71,7 @@ def test_every_chat_can_be_encoded_and_its_replies_are_where_the_encoder_says(pa
         control = {*encoder.stop_ids, encoder.opening(one.messages[:1])[0]}
         chat = encoder.supervised(one.messages)
         replies = [message.content for message in one.messages if message.role == "assistant"]
-        assert [encoder.text(chat.ids[first:end]) for first, end in chat.spans] == replies
+        assert [encoder.text(chat.ids[first:end]) for first, end in chat.turns] == replies
         assert all(control.isdisjoint(encoder.plain(message.content)) for message in one.messages)
 
 

@@ -88,7 +88,7 @@ def test_replies_count_by_their_weight_others_little_and_instructions_not_at_all
     tokenizer = train_tokenizer([shown], size=400)
     encoder = ChatEncoder(tokenizer)
     found = encode(shown, encoder, context_weight=0.1)
-    spans = encoder.supervised(shown.messages).spans
+    spans = encoder.supervised(shown.messages).turns
     instructions = len(encoder.opening(shown.messages[:1]))
     assert set(found.weights[:instructions]) == {0.0}
     assert set(found.weights[spans[0][0] : spans[0][1]]) == {0.0}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align_echo.errors import MissingExtraError, UsageError
@@ -25,7 +26,6 @@ def load_local(name: str, *, base_url: str | None = None, seed: int = 0) -> Loca
         raise UsageError(f"--model {name} names no model: say which after the colon")
     try:
         from align_echo.models.local import loading
-        from align_echo.models.local.chat import LocalModel
     except ImportError as error:
         if (error.name or "").split(".")[0] not in ("torch", "transformers", "tokenizers", "safetensors", "peft"):
             raise
@@ -39,7 +39,7 @@ def load_local(name: str, *, base_url: str | None = None, seed: int = 0) -> Loca
     else:
         source = name.removeprefix(_TRANSFORMERS)
         running = loading.run_transformers(source, name=f"{_TRANSFORMERS}{source}")
-    return LocalModel(running.engine, running.encoder, seed=seed, weights=running.weights)
+    return replace(running, seed=seed)
 
 
 def close_local() -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from jinja2 import TemplateError
 from tokenizers import Tokenizer
 
 from align_echo.errors import UsageError
+from align_echo.tokens import TokenSequence
 from align_echo.types import Message
 
 if TYPE_CHECKING:
@@ -39,17 +39,6 @@ _MARK = "Xq{number}qX"
 
 _TEXTS_KEPT = 8192
 """How many encoded message contents are kept: the same rules and observations come again at every turn."""
-
-
-@dataclass(frozen=True)
-class SupervisedChat:
-    """A whole chat for training, T tokens: `ids` [T] and per reply the (first, end) positions of what the model writes.
-
-    A span covers the reply's text and the token that ends it. The ids are those of a rollout with these replies.
-    """
-
-    ids: tuple[int, ...]
-    spans: tuple[tuple[int, int], ...]
 
 
 class ChatEncoder:
@@ -108,13 +97,22 @@ class ChatEncoder:
         """The ids [T] of a message's content: no special token, whatever the text holds."""
         return self._content(text)
 
-    def supervised(self, messages: Sequence[Message]) -> SupervisedChat:
-        """The whole chat for training. Raises `UsageError` if it does not end with a reply of the assistant."""
+    def supervised(self, messages: Sequence[Message]) -> TokenSequence:
+        """The whole chat for training, as a rollout with these replies would hold it.
+
+        A turn is a reply's text and the token that ends it. Nobody drew the replies: their log-probabilities are 0.
+
+        Raises `UsageError` if it does not end with a reply of the assistant.
+        """
         if not messages or messages[-1].role != "assistant":
             raise UsageError("a chat to train on ends with a reply of the assistant")
         before, spans = self._grown(messages[:-1])
         reply = (*self.plain(messages[-1].content), self.end_id)
-        return SupervisedChat((*before, *reply), (*spans, (len(before), len(before) + len(reply))))
+        ids, turns = (*before, *reply), (*spans, (len(before), len(before) + len(reply)))
+        mask = [0] * len(ids)
+        for first, end in turns:
+            mask[first:end] = [1] * (end - first)
+        return TokenSequence(ids, tuple(mask), (0.0,) * len(ids), turns)
 
     # ------------------------------------------------------------ how
 

@@ -66,8 +66,16 @@ class Reply:
     choices: tuple[float, ...] = ()
 
 
+Forward = Callable[[tuple[int, ...]], Sequence[float]]
+"""A publisher's own forward pass with the weights that it publishes: for ids [T], the natural logarithms of the
+probabilities of ids[1:] at temperature 1 [T - 1]."""
+
+
 class Engine(Protocol):
-    """A running model. Thread-safe; requests that are under way at once are batched."""
+    """A running model. Thread-safe; requests that are under way at once are batched.
+
+    It takes new weights while it runs, from folders that it reads itself: a trainer publishes them there.
+    """
 
     @property
     def name(self) -> str: ...
@@ -75,6 +83,14 @@ class Engine(Protocol):
     @property
     def context(self) -> int:
         """Most tokens of a context and its reply together."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more requests."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether the model's own weights may be others than those it was started with."""
 
     def submit(self, request: Request) -> Future[Reply]:
         """Begin; the future raises `ContextOverflowError` when there is no room for a reply, `ModelError` for a fault.
@@ -84,23 +100,6 @@ class Engine(Protocol):
         """
 
     def close(self) -> None: ...
-
-
-Forward = Callable[[tuple[int, ...]], Sequence[float]]
-"""A publisher's own forward pass with the weights that it publishes: for ids [T], the natural logarithms of the
-probabilities of ids[1:] at temperature 1 [T - 1]."""
-
-
-class UpdatableEngine(Engine, Protocol):
-    """An engine that takes new weights while it runs, from folders that it reads itself: what a trainer talks to."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether it takes no more requests."""
-
-    @property
-    def changed(self) -> bool:
-        """Whether the model's own weights may be others than those it was started with."""
 
     def load_adapter(self, name: str, folder: str) -> None:
         """From now on `Request.adapter` = `name` means the LoRA adapter in the folder, as PEFT saves it.

@@ -1,4 +1,4 @@
-"""From a model's name to a running one: files, tokenizer, engine. One engine a process for one model and settings.
+"""From a model's name to a running one: files, tokenizer, engine. A process has one engine for one model and settings.
 
 Left out: what a name means on the command line (`models/names.py`), and starting vLLM servers.
 """
@@ -9,7 +9,6 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from align_echo.errors import MissingDataError, UsageError, first_line
 from align_echo.models.endpoint import resolve_base_url
+from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.encoding import ChatEncoder
-from align_echo.models.local.engine import UpdatableEngine
 from align_echo.models.local.transformers_engine import SLOTS, TransformersEngine
 from align_echo.models.local.weights import read_model, without_bars
 from align_echo.models.names import POCKET
@@ -30,16 +29,7 @@ _HASHED = ("*.json", "*.jinja", "*.safetensors")
 _TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt")
 
 
-@dataclass(frozen=True)
-class Running:
-    """An engine, the encoder of its chats, and what tells its weights from others of the same name."""
-
-    engine: UpdatableEngine
-    encoder: ChatEncoder
-    weights: str
-
-
-_running: dict[tuple[object, ...], Running] = {}
+_running: dict[tuple[object, ...], LocalModel] = {}
 _loading = threading.Lock()
 
 
@@ -55,7 +45,7 @@ def pocket_folder() -> Path:
 
 def run_transformers(
     source: str, *, name: str, device: str = "", dtype: str = "", slots: int = SLOTS, context: int = 0
-) -> Running:
+) -> LocalModel:
     """The model of a folder or hub name in this process; the one already running, if the settings are the same.
 
     `device` is torch's name for it (a GPU where there is one); `dtype` one of `DTYPES` (float32 on a CPU, that of the
@@ -69,35 +59,36 @@ def run_transformers(
         raise UsageError(f"unknown dtype {dtype!r}; known: {', '.join(DTYPES)}")
     weights = content_hash(Path(source)) if Path(source).is_dir() else ""
 
-    def start() -> Running:
+    def start() -> LocalModel:
         without_bars()
         model = files_of(source, lambda: read_model(AutoModelForCausalLM, source, kind))
         encoder = encoder_of(source)
         engine = TransformersEngine(model.to(device), name=name, decode=encoder.text, slots=slots, context=context)
-        return Running(engine, encoder, weights or str(getattr(model.config, "_commit_hash", None) or ""))
+        commit = str(getattr(model.config, "_commit_hash", None) or "")
+        return LocalModel(engine, encoder, weights=weights or commit)
 
     return _shared((name, source, weights, device, kind, slots, context), start)
 
 
-def run_server(model: str, *, base_url: str | None = None) -> Running:
+def run_server(model: str, *, base_url: str | None = None) -> LocalModel:
     """The model on a vLLM server; its tokenizer is read from where the server says it loaded the model."""
     from align_echo.models.local.vllm_server import VllmServer
 
-    def start() -> Running:
+    def start() -> LocalModel:
         server = VllmServer(model, base_url=base_url)
-        return Running(server, encoder_of(server.root), "")
+        return LocalModel(server, encoder_of(server.root))
 
     return _shared(("server", model, resolve_base_url(base_url)), start)
 
 
-def run_vllm(source: str) -> Running:
+def run_vllm(source: str) -> LocalModel:
     """The model of a folder or hub name on vLLM in this process."""
     from align_echo.models.local.vllm_engine import VllmEngine
 
     weights = content_hash(Path(source)) if Path(source).is_dir() else ""
 
-    def start() -> Running:
-        return Running(VllmEngine(source), encoder_of(source), weights)
+    def start() -> LocalModel:
+        return LocalModel(VllmEngine(source), encoder_of(source), weights=weights)
 
     return _shared(("vllm", source, weights), start)
 
@@ -105,8 +96,8 @@ def run_vllm(source: str) -> Running:
 def encoder_of(source: str) -> ChatEncoder:
     """The encoder of a folder's or hub name's tokenizer, with the end tokens that its generation settings name."""
     if Path(source).is_dir() and not any((Path(source) / name).is_file() for name in _TOKENIZERS):
-        said = _model_within(source) or "save it there too (tokenizer.json)"
-        raise MissingDataError(f"{source} holds no tokenizer: {said}")
+        advice = _model_within(source) or "save it there too (tokenizer.json)"
+        raise MissingDataError(f"{source} holds no tokenizer: {advice}")
     tokenizer = files_of(source, lambda: AutoTokenizer.from_pretrained(source))
     return ChatEncoder(tokenizer, stop_ids=_end_tokens(source))
 
@@ -137,7 +128,7 @@ def content_hash(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _shared(key: tuple[object, ...], start: Callable[[], Running]) -> Running:
+def _shared(key: tuple[object, ...], start: Callable[[], LocalModel]) -> LocalModel:
     """The one that runs with the files' own weights in this process (engines do not outlive a fork), else a new one."""
     with _loading:
         for old in [key for key, running in _running.items() if running.engine.closed]:
@@ -159,15 +150,15 @@ def close_all() -> None:
 
 def files_of(source: str, read: Callable[[], Any]) -> Any:
     """What `read` gives. Raises `UsageError` in one line for what `transformers` says of the files."""
-    there = Path(source).is_dir()
-    if not there and (source.startswith((".", "~", os.sep)) or source.endswith(os.sep) or source.count(os.sep) > 1):
+    is_folder = Path(source).is_dir()
+    if not is_folder and (source.startswith((".", "~", os.sep)) or source.endswith(os.sep) or source.count(os.sep) > 1):
         raise MissingDataError(f"there is no folder {source}: name the folder that holds the model's config.json")
     try:
         return read()
     except (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError, SafetensorError) as error:
-        tried = "" if there else "no such folder is here, and as a name on the hub: "
-        said = _model_within(source) or first_line(error)
-        raise UsageError(f"no model can be loaded from {source}: {tried}{said}") from None
+        tried = "" if is_folder else "no such folder is here, and as a name on the hub: "
+        why = _model_within(source) or first_line(error)
+        raise UsageError(f"no model can be loaded from {source}: {tried}{why}") from None
 
 
 def _model_within(source: str) -> str:

@@ -1,6 +1,6 @@
 """New weights for an engine that runs: what a folder must hold, and proof that the engine computes with it.
 
-Every engine takes them by the same two calls (`UpdatableEngine`). Left out: how each engine loads them.
+Every engine takes them by the same two calls (`Engine`). Left out: how each engine loads them.
 """
 
 from __future__ import annotations

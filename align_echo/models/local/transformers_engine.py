@@ -164,11 +164,11 @@ class TransformersEngine:
         self.update(lambda model: self._adapters.load_state(adapter, state) if adapter else load_state(model, state))
 
     def load_adapter(self, name: str, folder: str) -> None:
-        """See `UpdatableEngine`. Waits as `update` does. `UsageError`: the adapter is of another model or kind."""
+        """See `Engine`. Waits as `update` does. `UsageError`: the adapter is of another model or kind."""
         self._between_requests(lambda model: self._adapters.load(name, folder))
 
     def publish_weights(self, folder: str, forward: Forward) -> None:
-        """See `UpdatableEngine`. A trainer in this process can spare the files: `load_weights`."""
+        """See `Engine`. A trainer in this process can spare the files: `load_weights`."""
         model = read_model(type(self._model), model_folder(folder), self._model.dtype)
         self.load_weights(model.state_dict())
         check_weights(forward, result_of(self.submit(VERIFICATION)))

@@ -16,7 +16,7 @@ from contextvars import copy_context
 from typing import Any, TypeVar
 
 import openai
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from align_echo.errors import ModelError, TokenDriftError, UsageError
 from align_echo.halting import pause
@@ -44,24 +44,18 @@ DEVELOPMENT_MODE = "start it with VLLM_SERVER_DEV_MODE=1"
 Body = TypeVar("Body", bound=BaseModel)
 
 
-class _Body(BaseModel):
-    """Part of a body, read strictly."""
-
-    model_config = ConfigDict(strict=True)
-
-
-class _Model(_Body):
+class _Model(BaseModel):
     id: str
     root: str | None = None
     parent: str | None = None
     max_model_len: int | None = None
 
 
-class _Models(_Body):
+class _Models(BaseModel):
     data: list[_Model]
 
 
-class _ServedLogprobs(_Body):
+class _ServedLogprobs(BaseModel):
     tokens: list[str]
     token_logprobs: list[float]
     top_logprobs: list[dict[str, float]]
@@ -75,14 +69,14 @@ class _ServedLogprobs(_Body):
         }
 
 
-class _ServedChoice(_Body):
+class _ServedChoice(BaseModel):
     finish_reason: str | None
     prompt_token_ids: list[int]
     token_ids: list[int]
     logprobs: _ServedLogprobs
 
 
-class _Completion(_Body):
+class _Completion(BaseModel):
     choices: list[_ServedChoice]
 
 
@@ -370,7 +364,7 @@ def _fields(ids: Sequence[int], sampling: Sampling, longest: int) -> dict[str, A
 
 def _read(text: str, shape: type[Body]) -> Body:
     try:
-        return shape.model_validate_json(text)
+        return shape.model_validate_json(text, strict=True)
     except ValidationError as error:
         missing = ".".join(str(part) for part in error.errors()[0]["loc"])
         raise PassingFault(f"the reply's body lacks {missing or 'everything'}: {text[:80]!r}") from error

@@ -81,7 +81,7 @@ def test_training_and_rollout_build_the_same_ids(contents):
         if index + 1 < len(messages):
             ids += encoder.continuation([messages[index + 1]], closed=True)
     assert whole.ids == ids
-    assert whole.spans == tuple(spans)
+    assert whole.turns == tuple(spans)
 
 
 def test_a_reply_that_was_cut_off_is_closed_before_the_next_message():

@@ -161,7 +161,7 @@ def test_closing_ends_the_engines_that_were_named_and_spares_those_that_were_cha
     short = run_transformers(str(folder), name="tiny", context=64)
     short.engine.publish_weights(str(folder), lambda ids: logprobs_of(tiny_model(), ids, 1.0).tolist())
     close_local()
-    assert plain.engine.closed  # type: ignore[attr-defined]
+    assert plain.engine.closed
     assert not short.engine.closed
     short.engine.close()
 
