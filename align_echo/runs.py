@@ -105,10 +105,10 @@ def begin_run(
     return lock
 
 
-def _check_same(path: Path, stored: dict[str, Any], asked: dict[str, Any], compared: Callable[[str], bool]) -> None:
-    for key in sorted(filter(compared, stored.keys() | asked.keys())):
-        if stored.get(key) != asked.get(key):
-            old, new = (repr(values.get(key))[:LONGEST_VALUE] for values in (stored, asked))
+def _check_same(path: Path, stored: dict[str, Any], wanted: dict[str, Any], compared: Callable[[str], bool]) -> None:
+    for key in sorted(filter(compared, stored.keys() | wanted.keys())):
+        if stored.get(key) != wanted.get(key):
+            old, new = (repr(values.get(key))[:LONGEST_VALUE] for values in (stored, wanted))
             raise UsageError(
                 f"{path} was started with {key} = {old}, not {new}; resume with the same, or name another --out"
             )

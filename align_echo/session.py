@@ -163,13 +163,13 @@ class Session:
         if self.over:
             raise UsageError("the episode is over: call reset(task) to begin another")
         try:
-            taken = take_turn(self._env, reply)
+            step = take_turn(self._env, reply)
         except EngineError as error:
             self.fail(error)
             raise
-        self._steps.append(taken)
-        self._view = extend(view, taken)
-        return taken
+        self._steps.append(step)
+        self._view = extend(view, step)
+        return step
 
     # ------------------------------------------------------------ its end
 
@@ -185,13 +185,13 @@ class Session:
         """The episode so far. Raises `UsageError` before a reset."""
         if not self._header:
             raise UsageError("call reset(task) before anything else of a session")
-        told: dict[str, Any] = {"goal": "", "initial_observation": ""}
+        beginning: dict[str, Any] = {"goal": "", "initial_observation": ""}
         if self._view is not None:
             view = self._view
-            told = {"goal": view.goal, "rules": view.rules, "initial_observation": view.initial_observation}
-            told["task_type"] = self._base.task_type
+            beginning = {"goal": view.goal, "rules": view.rules, "initial_observation": view.initial_observation}
+            beginning["task_type"] = self._base.task_type
         return Trajectory(
-            **told,
+            **beginning,
             **self._header,
             steps=tuple(self._steps),
             score=self._steps[-1].score if self._steps else 0.0,

@@ -63,22 +63,22 @@ class Conduct(Frozen):
         return f"{self.failed_turns} of {self.turns} turns"
 
 
-def few(failed: int, asked: int) -> bool:
+def few(failed: int, tries: int) -> bool:
     """Whether so many failures let an interface pass as one that works."""
-    return failed <= MOST_FAILURES * asked
+    return failed <= MOST_FAILURES * tries
 
 
 def conduct_of(trajectories: Sequence[Trajectory]) -> Conduct:
     """How the interface of these episodes behaved in them."""
-    asked = [step for trajectory in trajectories for step in trajectory.steps if step.action is not None]
-    failed = sum(bool(step.interface_error) for step in asked)
+    steps = [step for trajectory in trajectories for step in trajectory.steps if step.action is not None]
+    failed = sum(bool(step.interface_error) for step in steps)
     resets = sum(bool(episode.reset_error) for episode in trajectories)
     return Conduct(
-        turns=len(asked),
+        turns=len(steps),
         failed_turns=failed,
         resets=len(trajectories),
         failed_resets=resets,
-        works=few(failed, len(asked)) and few(resets, len(trajectories)),
+        works=few(failed, len(steps)) and few(resets, len(trajectories)),
         troubles=tuple(_troubles(trajectories)),
     )
 
@@ -92,8 +92,8 @@ def tell(conducts: Mapping[str, Conduct]) -> list[str]:
         if met:
             first = next(iter(met.values()))
             counts = ", ".join(f"{name}: {trouble.count}" for name, trouble in met.items())
-            told = words.format(sum(trouble.count for trouble in met.values()))
-            lines.append(f"the interface {told} ({counts}); the first, in {first.task_id}: {first.first}")
+            what = words.format(sum(trouble.count for trouble in met.values()))
+            lines.append(f"the interface {what} ({counts}); the first, in {first.task_id}: {first.first}")
     return lines
 
 
@@ -125,21 +125,21 @@ def _troubles(trajectories: Sequence[Trajectory]) -> Iterator[Trouble]:
 def _messages(trajectory: Trajectory, kind: Kind) -> list[tuple[str, str]]:
     """(message, task) of every trouble of a kind in an episode; what lasts to its end is told once."""
     errors = [trajectory.reset_error, *(step.interface_error for step in trajectory.steps)]
-    said: Iterable[str]
+    messages: Iterable[str]
     if kind == "refused":
         calls = [
             *trajectory.reset_violations,
             *(violation for step in trajectory.steps for violation in step.violations),
         ]
-        said = [f"{call.action!r}: {call.reason}" for call in calls]
+        messages = [f"{call.action!r}: {call.reason}" for call in calls]
     elif kind == "forged":
-        said = [_claim(step) for step in trajectory.steps if step.forged]
+        messages = [_claim(step) for step in trajectory.steps if step.forged]
     elif kind == "failed":
-        said = [error for error in errors if error and not error.startswith((NOT_LOADED, GIVEN_UP))]
+        messages = [error for error in errors if error and not error.startswith((NOT_LOADED, GIVEN_UP))]
     else:
         beginning = f"{NOT_LOADED}: " if kind == "not-loaded" else GIVEN_UP
-        said = [error.removeprefix(f"{NOT_LOADED}: ") for error in errors if error.startswith(beginning)][:1]
-    return [(_one_line(text), trajectory.task_id) for text in said]
+        messages = [error.removeprefix(f"{NOT_LOADED}: ") for error in errors if error.startswith(beginning)][:1]
+    return [(_one_line(text), trajectory.task_id) for text in messages]
 
 
 def _claim(step: Step) -> str:

@@ -85,9 +85,9 @@ class ReplyCache:
         """Hold while looking up and asking, so that the same request is not sent twice at once."""
         with self._lock:
             locks = [self._asking.setdefault(key, threading.Lock()) for key in sorted(set(keys))]
-        with ExitStack() as held:
+        with ExitStack() as locked:
             for lock in locks:  # in one order, so that no two threads wait for each other
-                held.enter_context(lock)
+                locked.enter_context(lock)
             yield
 
     def _file(self, key: str) -> Path:

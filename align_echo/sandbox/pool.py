@@ -110,5 +110,5 @@ def _abandon_pool() -> None:
     _forked = True
 
 
-def _never_free(thing: Any) -> None:
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+def _never_free(value: Any) -> None:
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))

@@ -101,19 +101,19 @@ class LocalModel:
         """
         start, choices = first_differing([self.encoder.plain(word) for word in words], words)
         greedy = Sampling(temperature=0.0, max_tokens=1, choices=choices)
-        held = [conversation_ids(self.encoder, messages) for messages in conversations]
-        contexts = [before + gained + start for before, gained in held]
+        known = [conversation_ids(self.encoder, messages) for messages in conversations]
+        contexts = [before + gained + start for before, gained in known]
         replies = self._replies([(ids, greedy) for ids in contexts])
         return [
             reply if isinstance(reply, ModelError) else self._choice(words, choices, len(ids), reply)
             for ids, reply in zip(contexts, replies, strict=True)
         ]
 
-    def _replies(self, asked: Sequence[tuple[tuple[int, ...], Sampling]]) -> list[Reply | ModelError]:
+    def _replies(self, requests: Sequence[tuple[tuple[int, ...], Sampling]]) -> list[Reply | ModelError]:
         """The engine's reply to each context, all under way at once."""
         futures: list[Future[Reply]] = []
         try:
-            for ids, sampling in asked:
+            for ids, sampling in requests:
                 futures.append(self._begin(ids, sampling))
             return [_ended(future) for future in futures]
         except BaseException:
@@ -145,8 +145,8 @@ class LocalModel:
     def _choice(self, words: Sequence[str], choices: Sequence[int], context: int, reply: Reply) -> WordChoice:
         if len(reply.choices) != len(choices):
             raise UsageError(f"{self.engine.name} does not tell how probable given tokens are: use another engine")
-        said = dict(zip(choices, words, strict=True)).get(reply.ids[0])
-        return WordChoice(said=said, logprobs=reply.choices, usage=Usage(prompt_tokens=context, completion_tokens=1))
+        word = dict(zip(choices, words, strict=True)).get(reply.ids[0])
+        return WordChoice(said=word, logprobs=reply.choices, usage=Usage(prompt_tokens=context, completion_tokens=1))
 
 
 def _ended(future: Future[Reply]) -> Reply | ModelError:
@@ -188,8 +188,8 @@ def conversation_ids(encoder: ChatEncoder, messages: Sequence[Message]) -> tuple
     for index, call in calls:
         if call.start != len(ids):
             raise TokenDriftError(f"message {index + 1} was sampled after {call.start} tokens, not after {len(ids)}")
-        told = messages[done:index]
-        expected = encoder.continuation(told, closed) if ids else encoder.opening(told)
+        messages_since = messages[done:index]
+        expected = encoder.continuation(messages_since, closed) if ids else encoder.opening(messages_since)
         if call.context_ids != expected:
             raise TokenDriftError(f"message {index + 1} was sampled in another context than the messages before it")
         _check_text(encoder, messages[index], call, index)
@@ -206,10 +206,10 @@ def _chain(messages: Sequence[Message]) -> list[tuple[int, Tokens]]:
     """
     replies = [(index, message.tokens) for index, message in enumerate(messages) if message.role == "assistant"]
     chain: list[tuple[int, Tokens]] = []
-    for place, tokens in reversed(replies):
+    for index, tokens in reversed(replies):
         if tokens is None:
             break
-        chain.insert(0, (place, tokens))
+        chain.insert(0, (index, tokens))
         if tokens.start == 0:
             return chain
     if chain:

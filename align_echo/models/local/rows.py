@@ -43,19 +43,19 @@ class EngineRow:
     `ids` is the context and what was drawn; the slot holds the first `done`. `slot` is -1 as long as there is none.
     """
 
-    asked: list[PendingRequest]
+    requests: list[PendingRequest]
     ids: list[int]
     slot: int = -1
     done: int = 0
 
     @property
     def adapter(self) -> str:
-        return self.asked[0].request.adapter
+        return self.requests[0].request.adapter
 
     @property
     def context(self) -> tuple[int, ...]:
         """What the requests began with [T]."""
-        return self.asked[0].request.ids
+        return self.requests[0].request.ids
 
     @property
     def drawn(self) -> list[int]:
@@ -68,13 +68,13 @@ class EngineRow:
 
     @property
     def futures(self) -> list[Future[Reply]]:
-        return [pending.future for pending in self.asked]
+        return [pending.future for pending in self.requests]
 
     def leave_cancelled(self) -> None:
         """Requests that were cancelled meanwhile leave the row."""
-        cancelled = [pending for pending in self.asked if pending.future.cancelled()]
+        cancelled = [pending for pending in self.requests if pending.future.cancelled()]
         for pending in cancelled:
-            self.asked.remove(pending)
+            self.requests.remove(pending)
             pending.future.set_running_or_notify_cancel()
 
 
@@ -96,8 +96,8 @@ def parted(row: EngineRow, by_token: Mapping[int, list[PendingRequest]]) -> list
 
     The last of them goes on with the row's own list of ids, so that a row that stays whole is not copied.
     """
-    *others, (last, alike) = by_token.items()
-    branches = [EngineRow(asked, [*row.ids, token], row.slot, row.done) for token, asked in others]
+    *parting, (last, alike) = by_token.items()
+    branches = [EngineRow(requests, [*row.ids, token], row.slot, row.done) for token, requests in parting]
     row.ids.append(last)
     return [*branches, EngineRow(alike, row.ids, row.slot, row.done)]
 

@@ -143,13 +143,13 @@ def _attend(
     shared = keys.shape[1]
     rows, tokens = group.high - group.low, group.tokens
     if tokens == 1:
-        asked = query[0, :, group.first : group.end].transpose(0, 1)  # [B, H, D]
+        queries = query[0, :, group.first : group.end].transpose(0, 1)  # [B, H, D]
         if group.rows is not None:
-            asked = asked.new_zeros(rows, heads, size).index_copy_(0, group.rows, asked)
+            queries = queries.new_zeros(rows, heads, size).index_copy_(0, group.rows, queries)
     else:
-        asked = query[:, :, group.first : group.end]  # [1, H, T, D]
+        queries = query[:, :, group.first : group.end]  # [1, H, T, D]
     # The heads that share keys are queries of one head: no keys are repeated.
-    folded = asked.reshape(rows, shared, heads // shared * tokens, size)
+    folded = queries.reshape(rows, shared, heads // shared * tokens, size)
     mask = group.mask(window, query.dtype)
     if mask is not None and tokens > 1 and heads != shared:
         mask = mask.repeat(1, 1, heads // shared, 1)

@@ -131,7 +131,7 @@ class SlotCache:
 
 
 def _wider(buffer: torch.Tensor, columns: int) -> torch.Tensor:
-    slots, heads, held, size = buffer.shape
+    slots, heads, columns_before, size = buffer.shape
     wider = buffer.new_zeros(slots, heads, columns, size)
-    wider[:, :, :held] = buffer
+    wider[:, :, :columns_before] = buffer
     return wider

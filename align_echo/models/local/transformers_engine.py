@@ -241,7 +241,7 @@ class TransformersEngine:
     def _drop_cancelled(self) -> None:
         for row in self._rows:
             row.leave_cancelled()
-        self._rows = [row for row in self._rows if row.asked]
+        self._rows = [row for row in self._rows if row.requests]
 
     def _admit(self) -> None:
         """Give slots to what waits, in order, up to the first change that has to wait."""
@@ -257,7 +257,7 @@ class TransformersEngine:
                     continue
                 row = item if isinstance(item, EngineRow) else EngineRow([item], list(item.request.ids))
                 row.leave_cancelled()
-                if not row.asked or self._joins(row):
+                if not row.requests or self._joins(row):
                     continue
                 if len(self._rows) == self._cache.slots:
                     later.append(item)
@@ -274,7 +274,7 @@ class TransformersEngine:
         for other in self._rows:
             alike = len(row.ids) == len(other.ids) == len(other.context)
             if alike and row.adapter == other.adapter and row.context == other.context:
-                other.asked += row.asked
+                other.requests += row.requests
                 return True
         return False
 
@@ -288,9 +288,9 @@ class TransformersEngine:
         same = [other for other in self._rows if other.reading and other.adapter == row.adapter]
         if not same:
             return False
-        held = self._cache.holds(row.ids, row.adapter)
+        shared = self._cache.holds(row.ids, row.adapter)
         for other in same:
-            needed = max(held, other.done) + WORTH_COPYING
+            needed = max(shared, other.done) + WORTH_COPYING
             if needed <= len(other.context) and list(other.context[:needed]) == row.ids[:needed]:
                 return True
         return False
@@ -332,18 +332,18 @@ class TransformersEngine:
         As many requests at once as there are slots, whose logits there was room for.
         """
         drawn: list[dict[int, list[PendingRequest]]] = [{} for _ in ready]
-        asked = [(index, pending) for index, row in enumerate(ready) for pending in row.asked]
-        for first in range(0, len(asked), self._cache.slots):
-            some = asked[first : first + self._cache.slots]
-            alone = len(asked) == len(ready) <= self._cache.slots
+        pending_requests = [(index, pending) for index, row in enumerate(ready) for pending in row.requests]
+        for first in range(0, len(pending_requests), self._cache.slots):
+            some = pending_requests[first : first + self._cache.slots]
+            alone = len(pending_requests) == len(ready) <= self._cache.slots
             logits_AV = logits_BV if alone else logits_BV[[at for at, _ in some]]
-            uniforms = [asking.dice.random() for _, asking in some]
-            tokens, logprobs = draw(logits_AV, [asking.request.sampling for _, asking in some], uniforms)
-            choices = logprobs_at(logits_AV, [asking.wanted for _, asking in some])
-            for (at, asking), token, logprob, of_choices in zip(some, tokens, logprobs, choices, strict=True):
-                asking.choices = asking.choices or of_choices
-                asking.logprobs.append(logprob)
-                drawn[at].setdefault(token, []).append(asking)
+            uniforms = [pending.dice.random() for _, pending in some]
+            tokens, logprobs = draw(logits_AV, [pending.request.sampling for _, pending in some], uniforms)
+            choices = logprobs_at(logits_AV, [pending.wanted for _, pending in some])
+            for (at, pending), token, logprob, of_choices in zip(some, tokens, logprobs, choices, strict=True):
+                pending.choices = pending.choices or of_choices
+                pending.logprobs.append(logprob)
+                drawn[at].setdefault(token, []).append(pending)
         return drawn
 
     def _rows_in_turn(self) -> list[EngineRow]:
@@ -359,18 +359,18 @@ class TransformersEngine:
         Of the branches in a slot the first that goes on keeps it; the others wait for slots of their own, before all
         that waits.
         """
-        reasons = {id(pending): self._reason(pending, branch) for branch in branches for pending in branch.asked}
+        reasons = {id(pending): self._reason(pending, branch) for branch in branches for pending in branch.requests}
         slots = {branch.slot for branch in branches}
         self._rows, apart = [row for row in self._rows if row.slot not in slots], []
         for branch in branches:
-            onward = [pending for pending in branch.asked if not reasons[id(pending)]]
+            onward = [pending for pending in branch.requests if not reasons[id(pending)]]
             if onward and branch.slot in slots:
                 slots.remove(branch.slot)
-                self._rows.append(replace(branch, asked=onward))
+                self._rows.append(replace(branch, requests=onward))
             elif onward:
                 apart.append(EngineRow(onward, branch.ids))
         self._waiting.extendleft(reversed(apart))
-        ended = [(pending, branch) for branch in branches for pending in branch.asked if reasons[id(pending)]]
+        ended = [(pending, branch) for branch in branches for pending in branch.requests if reasons[id(pending)]]
         for pending, branch in ended:
             self._answer(pending, branch, reasons[id(pending)])
         for slot in {branch.slot for pending, branch in ended if reasons[id(pending)] == "broken"}:
@@ -399,12 +399,12 @@ class TransformersEngine:
 
     def _begin_again(self, error: ModelError) -> None:
         """A step failed: what the slots hold is not trusted, and all requests begin anew, each once; then they fail."""
-        asked = [pending for row in self._rows for pending in row.asked]
+        under_way = [pending for row in self._rows for pending in row.requests]
         self._rows = []
         self._cache.forget()
-        fail((pending.future for pending in asked if pending.again), error)
+        fail((pending.future for pending in under_way if pending.again), error)
         self._waiting.extendleft(
             PendingRequest(pending.request, pending.future, pending.most, again=True)
-            for pending in reversed(asked)
+            for pending in reversed(under_way)
             if not pending.again
         )

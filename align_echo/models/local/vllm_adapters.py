@@ -50,14 +50,14 @@ class PublishedAdapters:
         self._replaced: set[AdapterVersion] = set()
         self._number = 0
 
-    def publish(self, name: str, folder: str, taken: Collection[str] = ()) -> AdapterVersion:
+    def publish(self, name: str, folder: str, in_use: Collection[str] = ()) -> AdapterVersion:
         """Load what is in the folder as the adapter's next version, for all requests from now on.
 
-        `taken` are names that vLLM has in use. `folder` is a full path; it must not change while the version is loaded.
+        `in_use` are names that vLLM uses already. `folder` is a full path; it must not change while the version is loaded.
         Raises `UsageError` if another loaded version was published from it.
         """
         with self._publishing:
-            version = self._next(name, folder, taken)
+            version = self._next(name, folder, in_use)
             self._load(version)
             with self._lock:
                 previous = self._current.get(name)
@@ -67,14 +67,14 @@ class PublishedAdapters:
             self._unload_unused()
         return version
 
-    def _next(self, name: str, folder: str, taken: Collection[str]) -> AdapterVersion:
+    def _next(self, name: str, folder: str, in_use: Collection[str]) -> AdapterVersion:
         if not name:
             raise UsageError("an adapter needs a name")
         with self._lock:
             if any(version_served.folder == folder for version_served in (*self._current.values(), *self._replaced)):
                 raise UsageError(f"{folder} was published already: save every version to a folder of its own")
             self._number += 1
-            while f"{name}-{self._number}" in taken:
+            while f"{name}-{self._number}" in in_use:
                 self._number += 1
             return AdapterVersion(name, self._number, folder)
 

@@ -68,9 +68,10 @@ def request(adapter: str, seed: int) -> Request:
 
 def test_requests_for_several_adapters_are_each_answered_with_their_own(engine, references):
     assert engine.adapters == ("policy", "critic")
-    asked = [request(name, seed) for seed in range(4) for name in ("policy", "", "critic")]
-    replies = [future.result(WAIT) for future in [engine.submit(one) for one in asked]]
-    assert [reply.ids for reply in replies] == [plain_reply(references[one.adapter][0], one) for one in asked]
+    requests = [request(name, seed) for seed in range(4) for name in ("policy", "", "critic")]
+    replies = [future.result(WAIT) for future in [engine.submit(request) for request in requests]]
+    alone = [plain_reply(references[request.adapter][0], request) for request in requests]
+    assert [reply.ids for reply in replies] == alone
 
 
 def test_weights_of_an_adapter_are_replaced_and_the_others_stay(engine, references):
@@ -104,9 +105,9 @@ def test_an_adapter_that_does_not_fit_leaves_the_one_of_its_name_as_it_was(engin
     wider.save_pretrained(str(tmp_path / "wider"))
     save_file({"base_model.model.other.lora_A.weight": torch.zeros(4, 32)}, tmp_path / "adapter_model.safetensors")
     (tmp_path / "adapter_config.json").write_text((tmp_path / "wider" / "adapter_config.json").read_text())
-    for folder, said in (("wider", "size mismatch"), (".", "other weights are needed")):
+    for folder, message in (("wider", "size mismatch"), (".", "other weights are needed")):
         for name in ("policy", "new"):
-            with pytest.raises(UsageError, match=f"does not fit the model: .*{said}"):
+            with pytest.raises(UsageError, match=f"does not fit the model: .*{message}"):
                 engine.load_adapter(name, str(tmp_path / folder))
     assert engine.adapters == ("policy", "critic")
     for name, (model, _) in references.items():
@@ -117,7 +118,7 @@ def test_roles_are_local_models_of_one_engine(engine):
     chat = [Message(role="system", content="s"), Message(role="user", content="u")]
     roles = [LocalModel(engine, ENCODER, adapter=name) for name in ("", "policy", "critic")]
     assert [role.name for role in roles] == ["tiny", "tiny+policy", "tiny+critic"]
-    assert len({one.complete(chat, temperature=0.0, max_tokens=8).text for one in roles}) == 3
+    assert len({role.complete(chat, temperature=0.0, max_tokens=8).text for role in roles}) == 3
 
 
 def test_what_is_no_lora_adapter_is_refused_and_the_engine_goes_on(engine, references, tmp_path):

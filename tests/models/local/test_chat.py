@@ -101,7 +101,7 @@ def test_rules_critiques_goals_and_observations_stay_text_in_an_agents_conversat
         task_id="t", action_format="go", goal=goal, rules=rules, initial_observation=observed, critique=critique
     )
     ids = ENCODER.opening(Vanilla(ScriptedModel([])).conversation(view))
-    special = [one for one in ids if one < len(CHATML)]
+    special = [token for token in ids if token < len(CHATML)]
     start, end = CHATML.index("<|im_start|>"), ENCODER.end_id
     assert special == [start, end, start, end, start]
 
@@ -109,8 +109,8 @@ def test_rules_critiques_goals_and_observations_stay_text_in_an_agents_conversat
 def test_the_same_request_gets_the_same_reply_and_another_sample_another(model):
     messages = opening()
 
-    def drawn(one: LocalModel, temperature: float) -> tuple[int, ...]:
-        tokens = one.complete(messages, temperature=temperature, max_tokens=12).tokens
+    def drawn(asking: LocalModel, temperature: float) -> tuple[int, ...]:
+        tokens = asking.complete(messages, temperature=temperature, max_tokens=12).tokens
         return tokens.sampled_ids if tokens else ()
 
     first = drawn(model, 1.0)
@@ -134,7 +134,7 @@ def test_usage_counts_the_context_and_the_reply(model):
 
 
 @pytest.mark.parametrize(
-    ("place", "changed"),
+    ("index", "changed"),
     [
         (2, {"content": "something else"}),
         (1, {"content": "another task"}),
@@ -142,9 +142,9 @@ def test_usage_counts_the_context_and_the_reply(model):
         (3, {"content": "another observation"}),
     ],
 )
-def test_messages_that_no_longer_say_what_was_sampled_are_refused(model, place, changed):
+def test_messages_that_no_longer_say_what_was_sampled_are_refused(model, index, changed):
     messages, _ = talk(model, ["one", "two"])
-    messages[place] = messages[place].model_copy(update=changed)
+    messages[index] = messages[index].model_copy(update=changed)
     with pytest.raises(TokenDriftError):
         model.complete(messages, temperature=1.0)
 
@@ -196,8 +196,10 @@ def test_a_conversation_that_fills_its_context_overflows(model):
 def test_identity_tells_settings_and_weights_apart(model):
     engine = model.engine
     known = {
-        LocalModel(engine, ENCODER, **one).identity
-        for one in ({}, {"seed": 1}, {"top_k": 5}, {"top_p": 0.5}, {"stop": ("x",)}, {"adapter": "a"}, {"weights": "b"})
+        LocalModel(engine, ENCODER, **settings).identity
+        for settings in (
+            {}, {"seed": 1}, {"top_k": 5}, {"top_p": 0.5}, {"stop": ("x",)}, {"adapter": "a"}, {"weights": "b"},
+        )
     }
     assert len(known) == 7
 
@@ -211,9 +213,9 @@ def play(model: LocalModel, **options) -> list[Trajectory]:
 def test_rollouts_on_many_threads_are_those_of_one_and_confirmed_by_a_full_forward_pass(model, reference):
     together = play(model, workers=8)
     alone = play(model, workers=1)
-    assert [one.actions for one in together] == [one.actions for one in alone]
-    assert [token_sequence(one).ids for one in together] == [token_sequence(one).ids for one in alone]
-    assert len({token_sequence(one).ids for one in together}) == len(together), "each sample is another draw"
+    assert [episode.actions for episode in together] == [episode.actions for episode in alone]
+    assert [token_sequence(episode).ids for episode in together] == [token_sequence(episode).ids for episode in alone]
+    assert len({token_sequence(episode).ids for episode in together}) == len(together), "each sample is another draw"
     for trajectory in together:
         assert trajectory.fault is None
         whole = token_sequence(trajectory)
@@ -225,9 +227,9 @@ def test_rollouts_on_many_threads_are_those_of_one_and_confirmed_by_a_full_forwa
 
 def test_a_full_context_ends_an_episode_without_a_fault(model):
     small = LocalModel(model.engine, ENCODER, context=700)
-    ended = [one for one in play(small, workers=4) if one.context_overflow]
+    ended = [episode for episode in play(small, workers=4) if episode.context_overflow]
     assert ended
-    assert all(one.truncated and one.fault is None for one in ended)
+    assert all(episode.truncated and episode.fault is None for episode in ended)
 
 
 def test_an_engine_that_breaks_is_a_fault_of_the_model_and_not_of_the_agent(monkeypatch):

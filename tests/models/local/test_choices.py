@@ -53,11 +53,11 @@ def user(text: str) -> Message:
 
 def first_logprobs(model: PreTrainedModel, ids: tuple[int, ...], wanted: tuple[int, ...]) -> list[float]:
     """Of each wanted token after the ids, by a forward pass each."""
-    return [float(logprobs_of(model, (*ids, one), 1.0)[-1]) for one in wanted]
+    return [float(logprobs_of(model, (*ids, token), 1.0)[-1]) for token in wanted]
 
 
 @contextmanager
-def held(engine: TransformersEngine) -> Iterator[None]:
+def paused(engine: TransformersEngine) -> Iterator[None]:
     """The engine begins nothing until the block is left, so what is asked in it comes together."""
     begun, hold = threading.Event(), threading.Event()
 
@@ -86,15 +86,15 @@ samplings = st.builds(
     seed=st.integers(0, 2**63 - 1),
     choices=st.lists(st.integers(0, SIZE - 1), max_size=4).map(tuple),
 )
-asked = st.builds(Request, st.lists(st.integers(3, 280), min_size=1, max_size=30).map(tuple), samplings)
+any_request = st.builds(Request, st.lists(st.integers(3, 280), min_size=1, max_size=30).map(tuple), samplings)
 
 
 @settings(max_examples=25)
-@given(requests=st.lists(asked, min_size=1, max_size=6))
+@given(requests=st.lists(any_request, min_size=1, max_size=6))
 def test_choices_have_the_probabilities_of_a_full_forward_pass_at_temperature_1_whatever_is_drawn(
     model, reference, requests
 ):
-    replies = [future.result(WAIT) for future in [model.engine.submit(one) for one in requests]]
+    replies = [future.result(WAIT) for future in [model.engine.submit(request) for request in requests]]
     for request, reply in zip(requests, replies, strict=True):
         assert list(reply.choices) == pytest.approx(
             first_logprobs(reference, request.ids, request.sampling.choices), abs=1e-4
@@ -104,7 +104,7 @@ def test_choices_have_the_probabilities_of_a_full_forward_pass_at_temperature_1_
 def test_asking_about_tokens_changes_no_draw(model):
     plain = Request((5, 6, 7), Sampling(max_tokens=8, seed=3))
     curious = Request((5, 6, 7), Sampling(max_tokens=8, seed=3, choices=(9, 4)))
-    first, second = (model.engine.submit(one).result(WAIT) for one in (plain, curious))
+    first, second = (model.engine.submit(request).result(WAIT) for request in (plain, curious))
     assert (first.ids, first.choices) == (second.ids, ())
     assert second.logprobs == pytest.approx(first.logprobs, abs=1e-5)
 
@@ -136,18 +136,18 @@ def test_conversations_with_a_long_prompt_in_common_are_scored_as_each_alone_and
     computed = count_tokens(running, monkeypatch)
     answers: list[WordChoice | ModelError] = []
     asking = threading.Thread(target=lambda: answers.extend(choose(LocalModel(running, ENCODER), conversations, WORDS)))
-    with held(running):
+    with paused(running):
         asking.start()
         while asking.is_alive() and running._inbox.qsize() < len(conversations):
             pass
     asking.join(WAIT)
     running.close()
     assert len(answers) == len(alone) == 5
-    for one, other in zip(answers, alone, strict=True):
-        assert isinstance(one, WordChoice)
+    for answer, other in zip(answers, alone, strict=True):
+        assert isinstance(answer, WordChoice)
         assert isinstance(other, WordChoice)
-        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
-        assert (one.said, one.usage) == (other.said, other.usage)
+        assert answer.logprobs == pytest.approx(other.logprobs, abs=1e-5)
+        assert (answer.said, answer.usage) == (other.said, other.usage)
     contexts = [ENCODER.opening(messages) for messages in conversations]
     in_common = next(at for at, column in enumerate(zip(*contexts, strict=False)) if len(set(column)) > 1)
     assert in_common > 300
@@ -168,9 +168,9 @@ def test_each_word_has_the_probability_of_its_first_token_that_differs(model, re
     except UsageError:
         with pytest.raises(UsageError, match="do not tell them apart"):
             model.choose([[user("what now?")]], choices)
-        assert len({one[: len(min(ids, key=len))] for one in ids}) < len(ids) or len(choices) > 2
+        assert len({word_ids[: len(min(ids, key=len))] for word_ids in ids}) < len(ids) or len(choices) > 2
         return
-    assert all(one[: len(start) + 1] == (*start, first) for one, first in zip(ids, firsts, strict=True))
+    assert all(word_ids[: len(start) + 1] == (*start, first) for word_ids, first in zip(ids, firsts, strict=True))
     (answer,) = model.choose([[user("what now?")]], choices)
     context = ENCODER.opening([user("what now?")]) + start
     assert list(answer.logprobs) == pytest.approx(first_logprobs(reference, context, firsts), abs=1e-4)
@@ -186,13 +186,13 @@ def test_a_word_that_its_likeliest_token_begins_is_what_it_says(model, reference
         with torch.inference_mode():
             logits_TV = reference(input_ids=torch.tensor([list(ENCODER.opening(messages))])).logits[0]
         order = logits_TV[-1].argsort(descending=True).tolist()
-        told = [text for one in order if (text := ENCODER.text([one])).strip() and ENCODER.plain(text) == (one,)]
-        if ENCODER.plain(told[0]) == (order[0],):
+        texts = [text for token in order if (text := ENCODER.text([token])).strip() and ENCODER.plain(text) == (token,)]
+        if ENCODER.plain(texts[0]) == (order[0],):
             break
     else:
         raise AssertionError("no context after which the likeliest token is a word")
-    assert model.choose([messages], [told[1], told[0]])[0].said == told[0]
-    assert model.choose([messages], [told[1], told[2]])[0].said is None
+    assert model.choose([messages], [texts[1], texts[0]])[0].said == texts[0]
+    assert model.choose([messages], [texts[1], texts[2]])[0].said is None
 
 
 @pytest.mark.parametrize("same", [("go", "go to"), ("mug a", "mug b", "shelf c")])
@@ -226,10 +226,10 @@ def test_a_conversation_without_room_loses_no_other_and_none_needs_no_engine(mod
     first, full, last = choose(small, [short, long, short], WORDS)
     assert isinstance(full, ContextOverflowError)
     (alone,) = choose(model, [short], WORDS)
-    for one in (first, last):
-        assert isinstance(one, WordChoice)
+    for answer in (first, last):
+        assert isinstance(answer, WordChoice)
         assert isinstance(alone, WordChoice)
-        assert one.logprobs == pytest.approx(alone.logprobs, abs=1e-5)
+        assert answer.logprobs == pytest.approx(alone.logprobs, abs=1e-5)
     assert choose(model, [], WORDS) == []
 
 
@@ -237,11 +237,11 @@ def test_a_broken_or_closed_engine_is_an_error_for_each_conversation(monkeypatch
     running = engine_of()
     monkeypatch.setattr(running._model, "forward", lambda **options: 1 / 0)
     broken = choose(LocalModel(running, ENCODER), shared_prompt(["a", "b"]), WORDS)
-    assert [type(one) for one in broken] == [ModelError, ModelError]
+    assert [type(answer) for answer in broken] == [ModelError, ModelError]
     assert "ZeroDivisionError" in str(broken[0])
     running.close()
     closed = choose(LocalModel(running, ENCODER), shared_prompt(["a", "b"]), WORDS)
-    assert ["closed" in str(one) for one in closed] == [True, True]
+    assert ["closed" in str(answer) for answer in closed] == [True, True]
 
 
 def test_an_adapter_that_is_not_loaded_is_named(model):
@@ -251,9 +251,9 @@ def test_an_adapter_that_is_not_loaded_is_named(model):
 
 def test_probabilities_are_no_more_than_1_together(model):
     answers = choose(model, shared_prompt(["a", "b", "c"]), ("a", "b", "c", "d"))
-    for one in answers:
-        assert isinstance(one, WordChoice)
-        assert sum(math.exp(logprob) for logprob in one.logprobs or ()) <= 1
+    for answer in answers:
+        assert isinstance(answer, WordChoice)
+        assert sum(math.exp(logprob) for logprob in answer.logprobs or ()) <= 1
 
 
 # ---------------------------------------------------------------- several replies
@@ -267,9 +267,9 @@ def test_probabilities_are_no_more_than_1_together(model):
 )
 def test_replies_drawn_at_once_are_those_of_each_sample_alone(model, samples, temperature, top_k):
     messages = [user("what now?")]
-    one = LocalModel(model.engine, ENCODER, seed=4, top_k=top_k)
-    at_once = draw(one, messages, samples, temperature=temperature, max_tokens=6)
-    alone = [sample_of(one, sample).complete(messages, temperature=temperature, max_tokens=6) for sample in samples]
+    sampled = LocalModel(model.engine, ENCODER, seed=4, top_k=top_k)
+    at_once = draw(sampled, messages, samples, temperature=temperature, max_tokens=6)
+    alone = [sample_of(sampled, sample).complete(messages, temperature=temperature, max_tokens=6) for sample in samples]
     for drawn, wanted in zip(at_once, alone, strict=True):
         assert drawn.tokens is not None
         assert wanted.tokens is not None

@@ -16,7 +16,7 @@ from align_echo.types import Message
 from tests.models.local.tiny import CHATML, QWEN, tiny_backend, tiny_encoder, tiny_tokenizer
 
 TOKENIZERS = {"tiny": tiny_tokenizer(), "qwen": tiny_tokenizer(QWEN)}
-ENCODERS = {name: ChatEncoder(one) for name, one in TOKENIZERS.items()}
+ENCODERS = {name: ChatEncoder(tokenizer) for name, tokenizer in TOKENIZERS.items()}
 
 REWRITING = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if loop.last or m.role != 'assistant' %}{{ m.content }}"
@@ -33,7 +33,8 @@ hostile = st.lists(
 def chat(*contents: str) -> list[Message]:
     """A system message, then user and assistant in turn."""
     roles = ["system", *(("user", "assistant")[number % 2] for number in range(len(contents) - 1))]
-    return [Message.model_validate({"role": role, "content": said}) for role, said in zip(roles, contents, strict=True)]
+    pairs = zip(roles, contents, strict=True)
+    return [Message.model_validate({"role": role, "content": content}) for role, content in pairs]
 
 
 def special_ids(name: str) -> set[int]:
@@ -56,8 +57,8 @@ def test_a_chat_reads_as_chatml():
 def test_no_text_in_any_message_becomes_a_special_token(name, contents):
     ids = ENCODERS[name].opening(chat(*contents))
     plain = ENCODERS[name].opening(chat(*("x" for _ in contents)))
-    wanted = [one for one in plain if one in special_ids(name)]
-    assert [one for one in ids if one in special_ids(name)] == wanted
+    wanted = [token for token in plain if token in special_ids(name)]
+    assert [token for token in ids if token in special_ids(name)] == wanted
     assert all(special_ids(name).isdisjoint(ENCODERS[name].plain(content)) for content in contents)
 
 
@@ -67,7 +68,7 @@ def test_plain_text_comes_back_as_it_was(name, text):
     assert ENCODERS[name].text(ENCODERS[name].plain(text)) == text
 
 
-@given(contents=st.lists(hostile, min_size=3, max_size=7).filter(lambda one: len(one) % 2 == 1))
+@given(contents=st.lists(hostile, min_size=3, max_size=7).filter(lambda texts: len(texts) % 2 == 1))
 def test_training_and_rollout_build_the_same_ids(contents):
     encoder = ENCODERS["tiny"]
     messages = chat(*contents)
@@ -86,8 +87,8 @@ def test_training_and_rollout_build_the_same_ids(contents):
 
 def test_a_reply_that_was_cut_off_is_closed_before_the_next_message():
     encoder = tiny_encoder()
-    told = [Message(role="user", content="go on")]
-    assert encoder.continuation(told, closed=False) == (encoder.end_id, *encoder.continuation(told, closed=True))
+    after = [Message(role="user", content="go on")]
+    assert encoder.continuation(after, closed=False) == (encoder.end_id, *encoder.continuation(after, closed=True))
 
 
 def test_a_chat_to_train_on_ends_with_a_reply():

@@ -35,8 +35,8 @@ def engine() -> Iterator[TransformersEngine]:
     running.close()
 
 
-def asked(one: int, length: int = 30, tokens: int = 5) -> Request:
-    return Request((*SHARED[: length - 1], one), Sampling(max_tokens=tokens, seed=one))
+def request(last_id: int, length: int = 30, tokens: int = 5) -> Request:
+    return Request((*SHARED[: length - 1], last_id), Sampling(max_tokens=tokens, seed=last_id))
 
 
 def outcomes(futures: list[Future[Reply]]) -> list[str]:
@@ -56,9 +56,9 @@ def test_logits_that_are_no_numbers_end_their_own_reply_only(engine, reference, 
 
     futures = three_after(engine, lambda: monkeypatch.setattr(engine._model, "forward", spoilt))
     replies = [future.exception(WAIT) for future in futures]
-    assert [isinstance(one, ModelError) and "no numbers" in str(one) for one in replies] == [False, True, False]
+    assert [isinstance(reply, ModelError) and "no numbers" in str(reply) for reply in replies] == [False, True, False]
     for number in (0, 2):
-        assert futures[number].result().ids == plain_reply(reference, asked(number + 3))
+        assert futures[number].result().ids == plain_reply(reference, request(number + 3))
 
 
 def three_after(engine: TransformersEngine, act: Callable[[], None]) -> list[Future[Reply]]:
@@ -73,7 +73,7 @@ def three_after(engine: TransformersEngine, act: Callable[[], None]) -> list[Fut
     changing = threading.Thread(target=engine.update, args=(change,))
     changing.start()
     assert begun.wait(WAIT)
-    futures = [engine.submit(asked(one)) for one in (3, 4, 5)]
+    futures = [engine.submit(request(last_id)) for last_id in (3, 4, 5)]
     hold.set()
     changing.join()
     return futures
@@ -84,25 +84,25 @@ def test_what_a_broken_conversation_computed_spoils_none_that_comes_after_it(eng
         return output.masked_fill((inputs[0] == 200)[..., None], float("nan"))
 
     engine._model.get_input_embeddings().register_forward_hook(broken_for_200)
-    long = [Request((*SHARED, *SHARED, 200, one), Sampling(max_tokens=5)) for one in range(3, 7)]
-    assert all("no numbers" in told for told in outcomes([engine.submit(one) for one in long]))
-    short = [asked(length, length) for length in (12, 16, 20, 24)]  # each stands before what the broken ones left
-    replies = [future.result(WAIT).ids for future in [engine.submit(one) for one in short]]
-    assert replies == [plain_reply(reference, one) for one in short]
+    long = [Request((*SHARED, *SHARED, 200, last_id), Sampling(max_tokens=5)) for last_id in range(3, 7)]
+    assert all("no numbers" in outcome for outcome in outcomes([engine.submit(request) for request in long]))
+    short = [request(length, length) for length in (12, 16, 20, 24)]  # each stands before what the broken ones left
+    replies = [future.result(WAIT).ids for future in [engine.submit(request) for request in short]]
+    assert replies == [plain_reply(reference, request) for request in short]
 
 
 def test_a_model_may_change_its_dtype_while_it_runs(engine):
-    engine.submit(asked(3)).result(WAIT)
+    engine.submit(request(3)).result(WAIT)
     engine.update(lambda model: model.to(torch.bfloat16))
-    reply = engine.submit(asked(3)).result(WAIT)
+    reply = engine.submit(request(3)).result(WAIT)
     half = tiny_model()
     half.bfloat16()
-    full = logprobs_of(half, asked(3).ids + reply.ids, 1.0)[len(asked(3).ids) - 1 :]
+    full = logprobs_of(half, request(3).ids + reply.ids, 1.0)[len(request(3).ids) - 1 :]
     assert list(reply.logprobs) == pytest.approx(full.tolist(), abs=0.1)
 
 
-@pytest.mark.parametrize(("failures", "told"), [(1, "answered"), (2, "tiny: RuntimeError: out of memory")])
-def test_replies_under_way_survive_one_failed_step_and_not_two(engine, reference, monkeypatch, failures, told):
+@pytest.mark.parametrize(("failures", "outcome"), [(1, "answered"), (2, "tiny: RuntimeError: out of memory")])
+def test_replies_under_way_survive_one_failed_step_and_not_two(engine, reference, monkeypatch, failures, outcome):
     forward, left = engine._model.forward, [failures]
 
     def failing(**options):
@@ -112,11 +112,12 @@ def test_replies_under_way_survive_one_failed_step_and_not_two(engine, reference
         return forward(**options)
 
     futures = three_after(engine, lambda: monkeypatch.setattr(engine._model, "forward", failing))
-    assert outcomes(futures) == [told] * 3
+    assert outcomes(futures) == [outcome] * 3
     assert left == [0]
-    if told == "answered":
-        assert [one.result().ids for one in futures] == [plain_reply(reference, asked(one)) for one in (3, 4, 5)]
-    assert engine.submit(asked(9)).result(WAIT).ids == plain_reply(reference, asked(9))
+    if outcome == "answered":
+        replies = [plain_reply(reference, request(last_id)) for last_id in (3, 4, 5)]
+        assert [future.result().ids for future in futures] == replies
+    assert engine.submit(request(9)).result(WAIT).ids == plain_reply(reference, request(9))
 
 
 def test_a_cancelled_request_is_drawn_no_further_whether_under_way_or_waiting(reference, monkeypatch):
@@ -130,11 +131,11 @@ def test_a_cancelled_request_is_drawn_no_further_whether_under_way_or_waiting(re
         return forward(**options)
 
     monkeypatch.setattr(running._model, "forward", counted)
-    futures = [running.submit(asked(one, tokens=400)) for one in (3, 4)]
+    futures = [running.submit(request(last_id, tokens=400)) for last_id in (3, 4)]
     assert begun.wait(WAIT)
     assert [future.cancel() for future in futures] == [True, True]
     hold.set()
-    assert running.submit(asked(6)).result(WAIT).ids == plain_reply(reference, asked(6))
+    assert running.submit(request(6)).result(WAIT).ids == plain_reply(reference, request(6))
     assert len(steps) == 1 + 5
     running.close()
 
@@ -180,7 +181,7 @@ def test_all_are_answered_even_if_clearing_a_broken_slot_fails(engine, reference
     assert all("no numbers" in told for told in outcomes(futures))
     assert wiped
     monkeypatch.setattr(engine._model, "forward", forward)
-    assert engine.submit(asked(9)).result(WAIT).ids == plain_reply(reference, asked(9))
+    assert engine.submit(request(9)).result(WAIT).ids == plain_reply(reference, request(9))
 
 
 def test_whoever_works_under_a_halt_stops_waiting_when_it_is_set(engine):
@@ -189,7 +190,7 @@ def test_whoever_works_under_a_halt_stops_waiting_when_it_is_set(engine):
 
     def wait_for_it() -> None:
         with under(halt):
-            future = engine.submit(asked(3, tokens=400))
+            future = engine.submit(request(3, tokens=400))
             begun.set()
             try:
                 result_of(future)
@@ -215,7 +216,7 @@ def test_a_forked_process_is_told_that_the_engine_is_not_in_it(engine):
     child = os.fork()
     if child == 0:
         try:
-            engine.submit(asked(3))
+            engine.submit(request(3))
         except ModelError as error:
             os.write(write, str(error).encode())
         os._exit(0)
@@ -223,7 +224,7 @@ def test_a_forked_process_is_told_that_the_engine_is_not_in_it(engine):
     with os.fdopen(read) as told:
         assert "forked" in told.read()
     os.waitpid(child, 0)
-    assert engine.submit(asked(3)).result(WAIT).ids
+    assert engine.submit(request(3)).result(WAIT).ids
 
 
 def test_a_model_has_its_own_attention_again_after_its_engine(reference):
@@ -241,7 +242,7 @@ def test_published_weights_answer_from_then_on_and_are_held_against_the_publishe
         return logprobs_of(other, ids, 1.0).tolist()
 
     engine.publish_weights(str(tmp_path / "other"), forward)
-    assert engine.submit(asked(3)).result(WAIT).ids == plain_reply(other, asked(3))
+    assert engine.submit(request(3)).result(WAIT).ids == plain_reply(other, request(3))
     assert engine.changed
     tiny_model(seed=2).save_pretrained(tmp_path / "third")
     with pytest.raises(ModelError, match="does not compute with the published weights"):

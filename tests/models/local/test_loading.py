@@ -74,10 +74,10 @@ def test_options_of_an_engine_make_an_engine_of_its_own(folder):
     usual = run_transformers(str(folder), name="tiny")
     short = run_transformers(str(folder), name="tiny", context=64)
     half = run_transformers(str(folder), name="tiny", dtype="bfloat16")
-    assert [one.engine.context for one in (usual, short, half)] == [512, 64, 512]
-    assert len({id(one.engine) for one in (usual, short, half)}) == 3
-    for one in (usual, short, half):
-        one.engine.close()
+    assert [model.engine.context for model in (usual, short, half)] == [512, 64, 512]
+    assert len({id(model.engine) for model in (usual, short, half)}) == 3
+    for model in (usual, short, half):
+        model.engine.close()
     with pytest.raises(UsageError, match="unknown dtype 'int3'; known: float32"):
         run_transformers(str(folder), name="tiny", dtype="int3")
 
@@ -94,7 +94,7 @@ def test_what_is_missing_is_said_in_one_line(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
         ("cut", "no model can be loaded from"),
         ("lack", r"the files of \S+ lack 1 of the model's weights, such as model.norm.weight"),
@@ -102,12 +102,12 @@ def test_what_is_missing_is_said_in_one_line(tmp_path, monkeypatch):
         ("no template", r"there is no chat template; give it a template \(chat_template.jinja\)"),
     ],
 )
-def test_files_that_are_spoilt_are_refused_in_one_line(folder, spoil, said):
+def test_files_that_are_spoilt_are_refused_in_one_line(folder, spoil, message):
     weights = folder / "model.safetensors"
     if spoil == "cut":
         weights.write_bytes(weights.read_bytes()[:4000])
     elif spoil == "lack":
-        save_file({name: one for name, one in load_file(weights).items() if name != "model.norm.weight"}, weights)
+        save_file({name: weight for name, weight in load_file(weights).items() if name != "model.norm.weight"}, weights)
     else:
         for file in folder.glob("*token*"):
             file.unlink()
@@ -116,7 +116,7 @@ def test_files_that_are_spoilt_are_refused_in_one_line(folder, spoil, said):
         ends = ("<|endoftext|>", "<s>", "</s>")
         make: Callable[..., PreTrainedTokenizerBase] = PreTrainedTokenizerFast
         make(tokenizer_object=tiny_backend(ends), eos_token="</s>").save_pretrained(folder)
-    with pytest.raises((UsageError, MissingDataError), match=said) as caught:
+    with pytest.raises((UsageError, MissingDataError), match=message) as caught:
         load_local(str(folder))
     assert "\n" not in str(caught.value)
 
@@ -167,7 +167,7 @@ def test_closing_ends_the_engines_that_were_named_and_spares_those_that_were_cha
 
 
 def test_without_torch_the_extra_to_install_is_named():
-    said = python(
+    printed = python(
         "import sys",
         "for name in ('torch', 'transformers', 'tokenizers', 'safetensors', 'peft'): sys.modules[name] = None",
         "from align_echo.errors import MissingExtraError",
@@ -175,15 +175,15 @@ def test_without_torch_the_extra_to_install_is_named():
         "try: load_model('pocket')",
         "except MissingExtraError as error: print(error)",
     )
-    assert said == "the local model pocket needs an extra: pip install '.[train]' in a checkout of align-echo"
+    assert printed == "the local model pocket needs an extra: pip install '.[train]' in a checkout of align-echo"
 
 
 def test_the_library_and_its_command_line_import_no_torch():
-    said = python(
+    printed = python(
         "import sys, align_echo.cli.main, align_echo.models.local",
         "print([name for name in ('torch', 'transformers') if name in sys.modules])",
     )
-    assert said == "[]"
+    assert printed == "[]"
 
 
 def python(*lines: str) -> str:

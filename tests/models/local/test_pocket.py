@@ -65,8 +65,8 @@ def test_the_two_verdicts_are_one_token_each(pocket):
 
 
 def test_it_wins_most_unseen_tasks_under_the_interface_and_says_nothing_that_cannot_be_read(played):
-    assert sum(one.won for one in played) >= 8
-    steps = [step for one in played for step in one.steps]
+    assert sum(episode.won for episode in played) >= 8
+    steps = [step for episode in played for step in episode.steps]
     assert sum(step.problem != "" for step in steps) / len(steps) < 0.05
 
 
@@ -88,13 +88,13 @@ def test_what_was_recorded_at_sampling_is_what_a_forward_pass_gives(pocket, play
 
 
 def test_it_criticises_in_the_form_that_is_asked_for(pocket, played):
-    lost_first = sorted(played, key=lambda one: one.won)
+    lost_first = sorted(played, key=lambda episode: episode.won)
     readable = 0
     for form in ("echo", "icrl"):
-        for one in lost_first[:4]:
-            said = pocket.complete(critic_messages(one, form), temperature=0, max_tokens=160).text
+        for episode in lost_first[:4]:
+            critique = pocket.complete(critic_messages(episode, form), temperature=0, max_tokens=160).text
             try:
-                parse_critique(said, form)
+                parse_critique(critique, form)
                 readable += 1
             except ReplyFormatError:
                 pass
@@ -103,5 +103,5 @@ def test_it_criticises_in_the_form_that_is_asked_for(pocket, played):
 
 def test_it_judges_an_action_in_one_word(pocket, played):
     view = view_before(played[0], 1, SPEC.action_format)
-    asked = verdict_messages(Vanilla(pocket).conversation(view), "look")
-    assert parse_verdict(pocket.complete(asked, temperature=0, max_tokens=4).text) in ("correct", "wrong")
+    messages = verdict_messages(Vanilla(pocket).conversation(view), "look")
+    assert parse_verdict(pocket.complete(messages, temperature=0, max_tokens=4).text) in ("correct", "wrong")

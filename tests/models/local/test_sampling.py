@@ -42,7 +42,7 @@ def expected_shares(logits: list[float], sampling: Sampling) -> list[float]:
 @settings(max_examples=25)
 @given(logits=rows, temperature=st.sampled_from([0.3, 1.0, 2.0]), top_k=st.integers(0, SIZE + 2))
 def test_tokens_come_as_often_as_temperature_and_top_k_say(logits, temperature, top_k):
-    logits = [one + 1e-3 * index for index, one in enumerate(logits)]  # no ties
+    logits = [logit + 1e-3 * index for index, logit in enumerate(logits)]  # no ties
     sampling = Sampling(temperature=temperature, top_k=top_k)
     assert drawn_shares(logits, sampling) == pytest.approx(expected_shares(logits, sampling), abs=6e-3)
 

@@ -71,10 +71,10 @@ requests = st.builds(Request, ids=contexts, sampling=draws())
 
 
 @settings(max_examples=20)
-@given(asked=st.lists(requests, min_size=1, max_size=9))
-def test_replies_are_those_of_a_plain_loop_whatever_else_is_in_the_batch(engine, reference, asked):
-    replies = [future.result(WAIT) for future in [engine.submit(request) for request in asked]]
-    assert [reply.ids for reply in replies] == [plain_reply(reference, request) for request in asked]
+@given(batch=st.lists(requests, min_size=1, max_size=9))
+def test_replies_are_those_of_a_plain_loop_whatever_else_is_in_the_batch(engine, reference, batch):
+    replies = [future.result(WAIT) for future in [engine.submit(request) for request in batch]]
+    assert [reply.ids for reply in replies] == [plain_reply(reference, request) for request in batch]
 
 
 @settings(max_examples=15)
@@ -82,9 +82,9 @@ def test_replies_are_those_of_a_plain_loop_whatever_else_is_in_the_batch(engine,
 def test_recorded_logprobs_are_those_of_a_full_forward_pass(engine, reference, data, conversations, turns):
     contexts_now = [data.draw(contexts) for _ in range(conversations)]
     for _ in range(turns):
-        asked = [Request(ids, data.draw(draws())) for ids in contexts_now]
-        replies = [future.result(WAIT) for future in [engine.submit(request) for request in asked]]
-        for number, (request, reply) in enumerate(zip(asked, replies, strict=True)):
+        batch = [Request(ids, data.draw(draws())) for ids in contexts_now]
+        replies = [future.result(WAIT) for future in [engine.submit(request) for request in batch]]
+        for number, (request, reply) in enumerate(zip(batch, replies, strict=True)):
             ids = request.ids + reply.ids
             full = logprobs_of(reference, ids, request.sampling.temperature)[len(request.ids) - 1 :]
             assert torch.allclose(torch.tensor(reply.logprobs), full, atol=1e-4, rtol=0)
@@ -125,11 +125,11 @@ def test_a_context_without_room_overflows_and_a_reply_is_cut_at_its_end():
 
 
 @pytest.mark.parametrize(
-    ("ids", "adapter", "said"),
+    ("ids", "adapter", "message"),
     [((), "", "needs token ids"), ((3, 300), "", "token ids"), ((-1,), "", "ids"), ((3,), "nobody", "no adapter")],
 )
-def test_requests_that_no_model_could_answer_are_refused_at_once(engine, ids, adapter, said):
-    with pytest.raises(UsageError, match=said):
+def test_requests_that_no_model_could_answer_are_refused_at_once(engine, ids, adapter, message):
+    with pytest.raises(UsageError, match=message):
         engine.submit(Request(ids, Sampling(), adapter))
     with pytest.raises(UsageError, match="room for one token"):
         engine.submit(Request(SHARED, Sampling(max_tokens=0)))
@@ -146,7 +146,7 @@ def test_only_what_is_new_in_a_context_is_computed(kv_heads, monkeypatch):
     running.submit(Request((*opening, *first.ids, 7, 8, 9), Sampling(max_tokens=1))).result(WAIT)
     assert sum(computed) == 1 + 3, "the last token of the reply and the new message"
     computed.clear()
-    futures = [running.submit(Request((*opening, one), Sampling(max_tokens=1))) for one in (20, 21, 22)]
+    futures = [running.submit(Request((*opening, last_id), Sampling(max_tokens=1))) for last_id in (20, 21, 22)]
     assert [len(future.result(WAIT).ids) for future in futures] == [1, 1, 1]
     assert sum(computed) == 3, "the opening is copied from the slot that holds it"
     running.close()
@@ -156,7 +156,7 @@ def test_requests_that_come_together_read_a_shared_opening_once(monkeypatch):
     running = engine_of(tiny_model(), step_tokens=64)
     computed = count_tokens(running, monkeypatch)
     opening = tuple(range(3, 203))
-    together(running, [Request((*opening, one), Sampling(max_tokens=1)) for one in range(3, 7)])
+    together(running, [Request((*opening, last_id), Sampling(max_tokens=1)) for last_id in range(3, 7)])
     assert sum(computed) == 201 + 3
     running.close()
 
@@ -165,14 +165,14 @@ def test_replies_to_one_context_are_computed_once_until_they_differ(monkeypatch,
     running = engine_of(tiny_model(), step_tokens=64)
     computed = count_tokens(running, monkeypatch)
     context = tuple(range(3, 203))
-    asked = [Request(context, Sampling(temperature=0.0, max_tokens=most)) for most in (6, 6, 2, 6)]
-    replies = together(running, asked)
-    assert [reply.ids for reply in replies] == [plain_reply(reference, one) for one in asked]
+    batch = [Request(context, Sampling(temperature=0.0, max_tokens=most)) for most in (6, 6, 2, 6)]
+    replies = together(running, batch)
+    assert [reply.ids for reply in replies] == [plain_reply(reference, request) for request in batch]
     assert sum(computed) == 200 + 5
     computed.clear()
     apart = [Request((*context, 9), Sampling(top_k=2, max_tokens=4, seed=seed)) for seed in range(4)]
     drawn = [reply.ids for reply in together(running, apart)]
-    assert drawn == [plain_reply(reference, one) for one in apart]
+    assert drawn == [plain_reply(reference, request) for request in apart]
     begun = {ids[:length] for ids in drawn for length in range(1, 4)}
     assert len({ids[:1] for ids in drawn}) < len(set(drawn)), "some part only after their first token"
     assert sum(computed) == 201 + len(begun), "a token for each beginning that some reply has"
@@ -197,9 +197,9 @@ def test_no_more_are_drawn_at_once_than_there_are_slots(monkeypatch):
 @settings(max_examples=20)
 @given(samplings=st.lists(draws(), min_size=2, max_size=9), tail=st.lists(st.integers(3, 280), max_size=30))
 def test_replies_to_one_context_are_those_of_a_plain_loop_even_with_few_slots(few_slots, reference, samplings, tail):
-    asked = [Request((*SHARED, *tail), sampling) for sampling in samplings]
-    replies = together(few_slots, asked)
-    for request, reply in zip(asked, replies, strict=True):
+    batch = [Request((*SHARED, *tail), sampling) for sampling in samplings]
+    replies = together(few_slots, batch)
+    for request, reply in zip(batch, replies, strict=True):
         assert reply.ids == plain_reply(reference, request)
         full = logprobs_of(reference, request.ids + reply.ids, request.sampling.temperature)[len(request.ids) - 1 :]
         assert torch.allclose(torch.tensor(reply.logprobs), full, atol=1e-4, rtol=0)
@@ -212,7 +212,7 @@ def few_slots() -> Iterator[TransformersEngine]:
     running.close()
 
 
-def together(running: TransformersEngine, asked: list[Request]) -> list[Reply]:
+def together(running: TransformersEngine, batch: list[Request]) -> list[Reply]:
     """The replies to requests that all wait when the engine looks."""
     begun, hold = threading.Event(), threading.Event()
 
@@ -223,7 +223,7 @@ def together(running: TransformersEngine, asked: list[Request]) -> list[Reply]:
     blocked = threading.Thread(target=running.update, args=(pause,))
     blocked.start()
     assert begun.wait(WAIT)
-    futures = [running.submit(request) for request in asked]
+    futures = [running.submit(request) for request in batch]
     hold.set()
     blocked.join()
     return [future.result(WAIT) for future in futures]
@@ -244,18 +244,18 @@ def count_tokens(running: TransformersEngine, monkeypatch: pytest.MonkeyPatch) -
 
 def test_more_conversations_than_slots_are_all_answered(reference):
     running = engine_of(tiny_model(), slots=2)
-    asked = [Request((*SHARED, *range(3, 4 + number)), Sampling(max_tokens=4, seed=number)) for number in range(12)]
+    batch = [Request((*SHARED, *range(3, 4 + number)), Sampling(max_tokens=4, seed=number)) for number in range(12)]
     replies: dict[int, tuple[int, ...]] = {}
 
     def ask(number: int) -> None:
-        replies[number] = running.submit(asked[number]).result(WAIT).ids
+        replies[number] = running.submit(batch[number]).result(WAIT).ids
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(12)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [replies[number] for number in range(12)] == [plain_reply(reference, request) for request in asked]
+    assert [replies[number] for number in range(12)] == [plain_reply(reference, request) for request in batch]
     running.close()
 
 
@@ -287,7 +287,7 @@ def test_conversations_that_outgrow_the_rows_keep_what_was_computed(reference, m
 @pytest.mark.parametrize("wrong", ["lack", "have no place for", "have another shape for"])
 def test_weights_that_do_not_fit_change_nothing(wrong, reference):
     running = engine_of(tiny_model())
-    state = {name: torch.zeros_like(one) for name, one in reference.state_dict().items()}
+    state = {name: torch.zeros_like(weight) for name, weight in reference.state_dict().items()}
     if wrong == "lack":
         del state["model.norm.weight"]
     elif wrong == "have no place for":
@@ -303,7 +303,7 @@ def test_weights_that_do_not_fit_change_nothing(wrong, reference):
 
 def test_a_change_of_the_model_waits_for_replies_under_way():
     running = engine_of(tiny_model())
-    old = [running.submit(Request((*SHARED, one), Sampling(max_tokens=30, seed=one))) for one in range(3, 8)]
+    old = [running.submit(Request((*SHARED, last), Sampling(max_tokens=30, seed=last))) for last in range(3, 8)]
     running.load_weights(tiny_model(seed=1).state_dict())
     assert all(future.done() for future in old)
     reference = tiny_model()
@@ -315,7 +315,7 @@ def test_a_fault_in_a_step_reaches_every_caller_and_the_engine_goes_on(monkeypat
     running = engine_of(tiny_model())
     forward = running._model.forward
     monkeypatch.setattr(running._model, "forward", lambda **options: 1 / 0)
-    broken = [running.submit(Request((*SHARED, one), Sampling(max_tokens=3))) for one in range(3, 9)]
+    broken = [running.submit(Request((*SHARED, last_id), Sampling(max_tokens=3))) for last_id in range(3, 9)]
     for future in broken:
         with pytest.raises(ModelError, match="ZeroDivisionError"):
             future.result(WAIT)
@@ -335,7 +335,7 @@ def test_closing_ends_what_is_under_way_and_what_waits_and_may_be_repeated(monke
         return forward(**options)
 
     monkeypatch.setattr(running._model, "forward", slow)
-    futures = [running.submit(Request((*SHARED, one), Sampling(max_tokens=400))) for one in range(3, 9)]
+    futures = [running.submit(Request((*SHARED, last_id), Sampling(max_tokens=400))) for last_id in range(3, 9)]
     assert begun.wait(WAIT)
     closing = threading.Thread(target=running.close)
     closing.start()
@@ -388,9 +388,9 @@ def test_other_architectures_and_sliding_windows_are_computed_as_their_own_code_
     reference.load_state_dict(model.state_dict())
     reference.train(False)
     running = engine_of(model)
-    asked = [Request((*SHARED, *range(3, 4 + n)), Sampling(max_tokens=8, seed=n)) for n in range(6)]
-    replies = [future.result(WAIT) for future in [running.submit(request) for request in asked]]
-    assert [reply.ids for reply in replies] == [plain_reply(reference, request) for request in asked]
+    batch = [Request((*SHARED, *range(3, 4 + n)), Sampling(max_tokens=8, seed=n)) for n in range(6)]
+    replies = [future.result(WAIT) for future in [running.submit(request) for request in batch]]
+    assert [reply.ids for reply in replies] == [plain_reply(reference, request) for request in batch]
     running.close()
 
 

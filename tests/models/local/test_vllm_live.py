@@ -90,7 +90,7 @@ def forward_logprobs(model: Any, ids: tuple[int, ...], temperature: float = 1.0)
     with torch.no_grad():
         logits_TV = model(torch.tensor([ids])).logits[0, :-1].float() / (temperature or 1.0)
     logprobs_T1 = logits_TV.log_softmax(-1).gather(-1, torch.tensor(ids[1:])[:, None])
-    return [float(one) for one in logprobs_T1[:, 0]]
+    return [float(logprob) for logprob in logprobs_T1[:, 0]]
 
 
 def forward_of(model: Any) -> Forward:
@@ -100,7 +100,7 @@ def forward_of(model: Any) -> Forward:
 def gap(model: Any, request: Request, reply: Reply) -> float:
     """The largest difference from the forward pass."""
     wanted = forward_logprobs(model, request.ids + reply.ids, request.sampling.temperature)[len(request.ids) - 1 :]
-    return max(abs(here - there) for here, there in zip(reply.logprobs, wanted, strict=True))
+    return max(abs(logprob - own) for logprob, own in zip(reply.logprobs, wanted, strict=True))
 
 
 def requests(count: int, adapter: str = "") -> list[Request]:
@@ -113,9 +113,9 @@ def requests(count: int, adapter: str = "") -> list[Request]:
     return made
 
 
-def answers(engine: Engines, asked: list[Request]) -> list[Reply]:
+def answers(engine: Engines, batch: list[Request]) -> list[Reply]:
     """All under way at once."""
-    return [future.result(120) for future in [engine.submit(one) for one in asked]]
+    return [future.result(120) for future in [engine.submit(request) for request in batch]]
 
 
 # ---------------------------------------------------------------- engines
@@ -196,46 +196,46 @@ def engine(request, folder) -> Iterator[Engines]:
 
 def test_log_probabilities_are_those_of_a_float32_forward_pass(engine, folder):
     model = load(folder / "model")
-    asked = requests(24)
-    replies = answers(engine, asked)
+    batch = requests(24)
+    replies = answers(engine, batch)
     assert sum(len(reply.ids) for reply in replies) > 400
-    assert max(gap(model, one, reply) for one, reply in zip(asked, replies, strict=True)) < 1e-4
+    assert max(gap(model, request, reply) for request, reply in zip(batch, replies, strict=True)) < 1e-4
 
 
 def test_choices_have_the_probabilities_of_a_float32_forward_pass_beside_other_requests(engine, folder):
     model = load(folder / "model")
     plain = requests(9)
-    curious = [replace(one, sampling=replace(one.sampling, temperature=0, max_tokens=1)) for one in plain]
+    curious = [replace(request, sampling=replace(request.sampling, temperature=0, max_tokens=1)) for request in plain]
     wanted = [tuple(range(3 + number, 5 + 2 * number)) for number in range(9)]
-    asked = [
+    curious_batch = [
         replace(curiou, sampling=replace(curiou.sampling, choices=choices))
         for curiou, choices in zip(curious, wanted, strict=True)
     ]
-    mixed = answers(engine, [one for pair in zip(plain, asked, strict=True) for one in pair])
-    for one, choices, reply in zip(asked, wanted, mixed[1::2], strict=True):
-        found = [forward_logprobs(model, (*one.ids, choice))[-1] for choice in choices]
-        assert list(reply.choices) == pytest.approx(found, abs=1e-4)
+    mixed = answers(engine, [request for pair in zip(plain, curious_batch, strict=True) for request in pair])
+    for request, choices, reply in zip(curious_batch, wanted, mixed[1::2], strict=True):
+        own_logprobs = [forward_logprobs(model, (*request.ids, choice))[-1] for choice in choices]
+        assert list(reply.choices) == pytest.approx(own_logprobs, abs=1e-4)
     assert [reply.ids for reply in mixed[::2]] == [reply.ids for reply in answers(engine, plain)]
-    assert max(gap(model, one, reply) for one, reply in zip(plain, mixed[::2], strict=True)) < 1e-4
+    assert max(gap(model, request, reply) for request, reply in zip(plain, mixed[::2], strict=True)) < 1e-4
 
 
 def test_words_are_weighed_in_one_pass_for_each_conversation(engine, folder):
     encoder = ChatEncoder(tiny_tokenizer())
-    asked = [[Message(role="user", content=text)] for text in ("take the mug", "go to cabinet 1", "x" * 2000)]
-    first, second, full = choose(LocalModel(engine, encoder), asked, ("correct", "wrong"))
+    conversations = [[Message(role="user", content=text)] for text in ("take the mug", "go to cabinet 1", "x" * 2000)]
+    first, second, full = choose(LocalModel(engine, encoder), conversations, ("correct", "wrong"))
     assert isinstance(full, ContextOverflowError)
     model = load(folder / "model")
-    for messages, answer in zip(asked, (first, second), strict=False):
+    for messages, answer in zip(conversations, (first, second), strict=False):
         assert isinstance(answer, WordChoice)
         ids = encoder.opening(messages)
-        found = [forward_logprobs(model, (*ids, encoder.plain(word)[0]))[-1] for word in ("correct", "wrong")]
-        assert list(answer.logprobs or ()) == pytest.approx(found, abs=1e-4)
+        own_logprobs = [forward_logprobs(model, (*ids, encoder.plain(word)[0]))[-1] for word in ("correct", "wrong")]
+        assert list(answer.logprobs or ()) == pytest.approx(own_logprobs, abs=1e-4)
 
 
 def test_a_reply_does_not_depend_on_what_else_is_asked(engine):
-    asked = requests(12)
-    together = answers(engine, asked)
-    alone = [engine.submit(one).result(120) for one in asked]
+    batch = requests(12)
+    together = answers(engine, batch)
+    alone = [engine.submit(request).result(120) for request in batch]
     assert [reply.ids for reply in together] == [reply.ids for reply in alone]
 
 
@@ -282,10 +282,10 @@ def test_a_conversation_is_one_token_sequence_and_planted_special_tokens_stay_te
         messages.append(Message(role="assistant", content=done.text, tokens=done.tokens))
         messages.append(Message(role="user", content="<|im_end|> nothing happens"))
     sequence = join(calls)
-    context = [one for one, own in zip(sequence.ids, sequence.mask, strict=True) if not own]
+    context = [token for token, own in zip(sequence.ids, sequence.mask, strict=True) if not own]
     assert context.count(1) == 2 * 4, "one header for each message, none from the planted text"
     wanted = forward_logprobs(load(folder / "model"), sequence.ids)
-    wanted = [one * own for one, own in zip(wanted, sequence.mask[1:], strict=True)]
+    wanted = [logprob * own for logprob, own in zip(wanted, sequence.mask[1:], strict=True)]
     assert list(sequence.logprobs[1:]) == pytest.approx(wanted, abs=1e-4)
 
 
@@ -331,13 +331,13 @@ def test_loaded_adapters_draw_from_their_own_weights_version_after_version(engin
     for version in (1, 2):
         adapter = folder / f"adapter-{version}"
         engine.load_adapter("agent", str(adapter))
-        asked = requests(9, "agent")
-        replies.append(answers(engine, asked))
+        batch = requests(9, "agent")
+        replies.append(answers(engine, batch))
         adapted = PeftModel.from_pretrained(load(folder / "model"), str(adapter)).train(False)
-        assert max(gap(adapted, one, reply) for one, reply in zip(asked, replies[-1], strict=True)) < 1e-4
+        assert max(gap(adapted, request, reply) for request, reply in zip(batch, replies[-1], strict=True)) < 1e-4
     assert [reply.ids for reply in replies[0]] != [reply.ids for reply in replies[1]]
-    asked = requests(6)
-    assert max(gap(own, one, reply) for one, reply in zip(asked, answers(engine, asked), strict=True)) < 1e-4
+    batch = requests(6)
+    assert max(gap(own, request, reply) for request, reply in zip(batch, answers(engine, batch), strict=True)) < 1e-4
     with pytest.raises(MissingDataError):
         engine.load_adapter("agent", str(folder))
 
@@ -353,17 +353,17 @@ def test_an_adapter_that_vllm_cannot_load_is_told_and_the_engine_goes_on(engine,
 
 def test_published_weights_are_those_drawn_from_and_adapters_stay_on_top(engine, folder):
     engine.load_adapter("kept", str(save_adapter(folder / "model", folder / "adapter-kept", seed=4)))
-    asked = requests(9)
-    under_way = [engine.submit(one) for one in asked]
+    batch = requests(9)
+    under_way = [engine.submit(request) for request in batch]
     for name in ("other", "model"):
         model = load(folder / name)
         engine.publish_weights(str(folder / name), forward_of(model))
-        replies = answers(engine, asked)
-        assert max(gap(model, one, reply) for one, reply in zip(asked, replies, strict=True)) < 1e-4
+        replies = answers(engine, batch)
+        assert max(gap(model, request, reply) for request, reply in zip(batch, replies, strict=True)) < 1e-4
         adapted = PeftModel.from_pretrained(load(folder / name), str(folder / "adapter-kept")).train(False)
-        adapted_asked = requests(6, "kept")
-        replies = answers(engine, adapted_asked)
-        assert max(gap(adapted, one, reply) for one, reply in zip(adapted_asked, replies, strict=True)) < 1e-4
+        adapted_batch = requests(6, "kept")
+        replies = answers(engine, adapted_batch)
+        assert max(gap(adapted, request, reply) for request, reply in zip(adapted_batch, replies, strict=True)) < 1e-4
     assert all(future.result(120).ids for future in under_way)
 
 
@@ -372,28 +372,29 @@ def test_tied_embeddings_are_published_rightly_or_refused(folder, tmp_path):
     for name, seed in (("tied", 5), ("tied-other", 6)):
         save_model(tmp_path / name, seed=seed, tied=True)
     new = load(tmp_path / "tied-other")
-    asked = requests(6)
+    batch = requests(6)
     with in_process(tmp_path / "tied", adapters=0) as engine:
         with suppress(ModelError):
             engine.publish_weights(str(tmp_path / "tied-other"), forward_of(new))
-            assert max(gap(new, one, reply) for one, reply in zip(asked, answers(engine, asked), strict=True)) < 1e-4
+            replies = answers(engine, batch)
+            assert max(gap(new, request, reply) for request, reply in zip(batch, replies, strict=True)) < 1e-4
             return
         with pytest.raises(ModelError, match="does not compute with the published weights"):
-            answers(engine, asked)
+            answers(engine, batch)
 
 
 def test_top_k_and_top_p_are_drawn_with_raw_log_probabilities(folder):
     model = load(folder / "model")
-    asked = [Request((7, 8, number), Sampling(top_k=3, top_p=0.9, max_tokens=20, seed=number)) for number in range(4)]
+    batch = [Request((7, 8, number), Sampling(top_k=3, top_p=0.9, max_tokens=20, seed=number)) for number in range(4)]
     with in_process(folder / "model", adapters=0, logprobs_mode="raw_logprobs") as engine:
-        replies = answers(engine, asked)
-        assert max(gap(model, one, reply) for one, reply in zip(asked, replies, strict=True)) < 1e-4
-        (told,) = answers(engine, [replace(asked[0], sampling=replace(asked[0].sampling, choices=(9, 250)))])
-        found = [forward_logprobs(model, (*asked[0].ids, choice))[-1] for choice in (9, 250)]
-        assert list(told.choices) == pytest.approx(found, abs=1e-4), "before top-k and top-p"
+        replies = answers(engine, batch)
+        assert max(gap(model, request, reply) for request, reply in zip(batch, replies, strict=True)) < 1e-4
+        (chosen,) = answers(engine, [replace(batch[0], sampling=replace(batch[0].sampling, choices=(9, 250)))])
+        own_logprobs = [forward_logprobs(model, (*batch[0].ids, choice))[-1] for choice in (9, 250)]
+        assert list(chosen.choices) == pytest.approx(own_logprobs, abs=1e-4), "before top-k and top-p"
         with pytest.raises(UsageError, match="for no adapters"):
             engine.load_adapter("agent", str(folder / "adapter-1"))
         engine.close()
         assert engine.closed
         with pytest.raises(ModelError, match="closed"):
-            engine.submit(asked[0])
+            engine.submit(batch[0])

@@ -97,7 +97,7 @@ def test_a_mode_in_which_choices_would_be_those_of_another_temperature_is_refuse
         ask(shared[1], temperature=1.0, choices=tuple(range(129)))
     with running(StandIn(mode="raw_logprobs")) as (stand_in, engine):
         reply = ask(engine, temperature=1.0, top_k=2, choices=(9, 4))
-        wanted = [forward_logprobs(stand_in.model, (*IDS, one))[-1] for one in (9, 4)]
+        wanted = [forward_logprobs(stand_in.model, (*IDS, token))[-1] for token in (9, 4)]
         assert list(reply.choices) == pytest.approx(wanted, abs=1e-4)
 
 
@@ -122,10 +122,10 @@ def test_a_reply_that_would_outgrow_the_context_is_cut(shared):
 
 def test_a_full_context_is_an_overflow_and_is_not_asked(shared):
     stand_in, engine = shared
-    asked = len(stand_in.requests)
+    requests_before = len(stand_in.requests)
     with pytest.raises(ContextOverflowError, match=f"takes {CONTEXT}"):
         ask(engine, (7,) * CONTEXT)
-    assert len(stand_in.requests) == asked
+    assert len(stand_in.requests) == requests_before
 
 
 def test_a_server_that_takes_less_than_it_says_reports_an_overflow():
@@ -142,7 +142,7 @@ def test_a_request_without_context_or_room_is_refused_at_once(shared, request_):
 def test_many_requests_under_way_at_once_keep_their_own_answers(shared):
     _, engine = shared
     requests = [Request((number, 8), Sampling(seed=number, max_tokens=4)) for number in range(30)]
-    together = [future.result(60) for future in [engine.submit(one) for one in requests]]
+    together = [future.result(60) for future in [engine.submit(request) for request in requests]]
     assert together == [engine.submit(request).result(60) for request in requests]
 
 
@@ -167,7 +167,7 @@ def test_a_conversation_over_the_server_is_one_token_sequence_and_planted_specia
     opening = model.encoder.opening([planted])
     assert opening.count(end) == 1, "the planted text holds no end token, the template one"
     wanted = forward_logprobs(stand_in.model, sequence.ids)
-    wanted = [one * own for one, own in zip(wanted, sequence.mask[1:], strict=True)]
+    wanted = [logprob * own for logprob, own in zip(wanted, sequence.mask[1:], strict=True)]
     assert list(sequence.logprobs[1:]) == pytest.approx(wanted, abs=1e-4)
 
 
@@ -181,7 +181,7 @@ def test_words_are_weighed_over_the_server_and_one_full_conversation_loses_no_ot
     assert first == last
     start, firsts = first_differing([model.encoder.plain(word) for word in ("correct", "wrong")], ("correct", "wrong"))
     context = model.encoder.opening(short) + start
-    wanted = [forward_logprobs(stand_in.model, (*context, one))[-1] for one in firsts]
+    wanted = [forward_logprobs(stand_in.model, (*context, token))[-1] for token in firsts]
     assert list(first.logprobs or ()) == pytest.approx(wanted, abs=1e-4)
 
 

@@ -49,7 +49,7 @@ def ask(engine: VllmServer, ids: tuple[int, ...] = IDS, adapter: str = "", **sam
 def forward_logprobs(model: torch.nn.Module, ids: tuple[int, ...], temperature: float = 1.0) -> list[float]:
     """Of ids[1:], by one pass over all of them."""
     logprobs_TV = (logits_of(model, list(ids))[:-1] / (temperature or 1.0)).log_softmax(-1)
-    return [float(logprobs_TV[index, one]) for index, one in enumerate(ids[1:])]
+    return [float(logprobs_TV[index, token]) for index, token in enumerate(ids[1:])]
 
 
 def agrees(model: torch.nn.Module, ids: tuple[int, ...], reply: Reply, temperature: float = 1.0) -> bool:

@@ -164,15 +164,15 @@ class Draw:
             if drawn in self.body["stop_token_ids"]:
                 reason = "stop"
                 break
-        tops = [self.top(values_V, one) for values_V, one in zip(values, ids, strict=True)]
+        tops = [self.top(values_V, token) for values_V, token in zip(values, ids, strict=True)]
         return {
             "index": 0,
             "text": "not to be read",
             "finish_reason": reason,
             "stop_reason": None,
             "logprobs": {
-                "token_logprobs": [float(values_V[one]) for values_V, one in zip(values, ids, strict=True)],
-                "tokens": [f"token_id:{one}" for one in ids],
+                "token_logprobs": [float(values_V[token]) for values_V, token in zip(values, ids, strict=True)],
+                "tokens": [f"token_id:{token}" for token in ids],
                 "top_logprobs": tops,
             },
             "prompt_logprobs": None,
@@ -200,8 +200,8 @@ class Draw:
         return int(drawn), values_V.clamp(min=LOWEST)
 
     def top(self, values_V: torch.Tensor, drawn: int) -> dict[str, float]:
-        others = self.body.get("logprob_token_ids") or values_V.topk(self.body["logprobs"]).indices.tolist()
-        return {f"token_id:{one}": float(values_V[one]) for one in (drawn, *others)}
+        listed = self.body.get("logprob_token_ids") or values_V.topk(self.body["logprobs"]).indices.tolist()
+        return {f"token_id:{token}": float(values_V[token]) for token in (drawn, *listed)}
 
 
 def logits_of(model: torch.nn.Module, ids: list[int]) -> torch.Tensor:
