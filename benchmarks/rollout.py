@@ -52,7 +52,7 @@ def measure(arms: dict[str, Arm], given: argparse.Namespace) -> dict[str, list[P
     if len(tasks) < given.batch + given.rounds * given.episodes:
         raise SystemExit(f"the split has {len(tasks)} tasks: ask for fewer rounds or episodes")
     env = make(1)
-    found: dict[str, list[Played]] = {name: [] for name in arms}
+    rounds_of: dict[str, list[Played]] = {name: [] for name in arms}
     for number in range(given.rounds + 1):
         count = given.episodes if number else given.batch
         chosen, tasks = tasks[:count], tasks[count:]
@@ -65,8 +65,8 @@ def measure(arms: dict[str, Arm], given: argparse.Namespace) -> dict[str, list[P
             line = f"{what}, {name}: {played.tokens} tokens, {played.replies} replies in {played.seconds:.1f} s"
             print(line, file=sys.stderr, flush=True)
             if number:
-                found[name].append(played)
-    return found
+                rounds_of[name].append(played)
+    return rounds_of
 
 
 def median_of(played: Sequence[Played], value: Callable[[Played], float]) -> float:
@@ -91,44 +91,45 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     setting = setting_of(given)
     makers: dict[str, Callable[[Setting], Arm]] = {"ours": Ours, "prefill": Prefill, "trl": Trl}
-    found = measure({name: makers[name](setting) for name in given.arm or makers}, given)
-    report(found, setting, given)
+    rounds_of = measure({name: makers[name](setting) for name in given.arm or makers}, given)
+    report(rounds_of, setting, given)
 
 
-def report(found: dict[str, list[Played]], setting: Setting, given: argparse.Namespace) -> None:
+def report(rounds_of: dict[str, list[Played]], setting: Setting, given: argparse.Namespace) -> None:
     """The table and the JSON line; ratios are medians over the rounds."""
-    rates = {name: median_of(rounds, lambda one: one.tokens / one.seconds) for name, rounds in found.items()}
+    rates = {name: median_of(rounds, lambda run: run.tokens / run.seconds) for name, rounds in rounds_of.items()}
     print(f"{'':10}{'tokens/s':>12}{'of CPU':>12}{'episodes/s':>12}{'replies/s':>12}{'tokens a reply':>16}")
-    for name, rounds in found.items():
-        print(f"{name:10}{rates[name]:12,.0f}{median_of(rounds, lambda one: one.tokens / one.cpu):12,.0f}", end="")
-        print(f"{median_of(rounds, lambda one: one.episodes / one.seconds):12.3f}", end="")
-        print(f"{median_of(rounds, lambda one: one.replies / one.seconds):12.1f}", end="")
-        print(f"{median_of(rounds, lambda one: one.tokens / one.replies):16.1f}")
+    for name, rounds in rounds_of.items():
+        print(f"{name:10}{rates[name]:12,.0f}{median_of(rounds, lambda run: run.tokens / run.cpu):12,.0f}", end="")
+        print(f"{median_of(rounds, lambda run: run.episodes / run.seconds):12.3f}", end="")
+        print(f"{median_of(rounds, lambda run: run.replies / run.seconds):12.1f}", end="")
+        print(f"{median_of(rounds, lambda run: run.tokens / run.replies):16.1f}")
     record = {
         "name": f"rollout, {given.turns} turns",
         "value": rates.get("ours"),
         "unit": "tokens/s",
         "baseline": rates.get("prefill"),
-        "ratio": ratio(found, "prefill", "tokens"),
+        "ratio": ratio(rounds_of, "prefill", "tokens"),
         "n": given.rounds * given.episodes,
-        "episodes_ratio": ratio(found, "prefill", "episodes"),
-        "cpu_ratio": ratio(found, "prefill", "tokens", "cpu"),
+        "episodes_ratio": ratio(rounds_of, "prefill", "episodes"),
+        "cpu_ratio": ratio(rounds_of, "prefill", "tokens", "cpu"),
         "trl": rates.get("trl"),
-        "ratio_trl": ratio(found, "trl", "tokens"),
-        "episodes_ratio_trl": ratio(found, "trl", "episodes"),
-        "cpu_ratio_trl": ratio(found, "trl", "tokens", "cpu"),
+        "ratio_trl": ratio(rounds_of, "trl", "tokens"),
+        "episodes_ratio_trl": ratio(rounds_of, "trl", "episodes"),
+        "cpu_ratio_trl": ratio(rounds_of, "trl", "tokens", "cpu"),
         "batch": given.batch,
         "threads": given.threads,
         "model": "random weights, replies of fixed length" if setting.fixed else "pocket",
     }
-    print(json.dumps({key: float(f"{one:.4g}") if isinstance(one, float) else one for key, one in record.items()}))
+    rounded = {key: float(f"{value:.4g}") if isinstance(value, float) else value for key, value in record.items()}
+    print(json.dumps(rounded))
 
 
-def ratio(found: dict[str, list[Played]], baseline: str, what: str, per: str = "seconds") -> float | None:
+def ratio(rounds_of: dict[str, list[Played]], baseline: str, what: str, per: str = "seconds") -> float | None:
     """Median over the rounds of our rate over another arm's in the same round."""
-    if not {"ours", baseline} <= set(found):
+    if not {"ours", baseline} <= set(rounds_of):
         return None
-    rates = [[float(getattr(one, what) / getattr(one, per)) for one in found[name]] for name in ("ours", baseline)]
+    rates = [[float(getattr(run, what) / getattr(run, per)) for run in rounds_of[name]] for name in ("ours", baseline)]
     return float(statistics.median(ours / theirs for ours, theirs in zip(*rates, strict=True)))
 
 

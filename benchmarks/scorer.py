@@ -19,7 +19,8 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from itertools import groupby
+from itertools import chain, groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -67,14 +68,14 @@ def one_by_one(model: LocalModel, weights: Any) -> Judge:
     """A `generate` call for each candidate, greedy, until the verdict is written."""
 
     def judge(chat: list[Message], actions: Sequence[str]) -> list[str | None]:
-        found: list[str | None] = []
+        verdicts: list[str | None] = []
         for action in actions:
             ids = torch.tensor([model.encoder.opening(verdict_messages(chat, action))])
             with torch.inference_mode():
                 made = weights.generate(ids, max_new_tokens=4, do_sample=False, pad_token_id=0)
-            said = model.encoder.text(made[0, ids.shape[1] :].tolist()).strip()
-            found.append(said if said in VERDICTS else None)
-        return found
+            reply = model.encoder.text(made[0, ids.shape[1] :].tolist()).strip()
+            verdicts.append(reply if reply in VERDICTS else None)
+        return verdicts
 
     return judge
 
@@ -82,14 +83,14 @@ def one_by_one(model: LocalModel, weights: Any) -> Judge:
 def at_once(model: LocalModel) -> Judge:
     """What best-of-N does."""
     scorer = Scorer(model)
-    return lambda chat, actions: [one.verdict for one in scorer.score(chat, actions)]
+    return lambda chat, actions: [judgement.verdict for judgement in scorer.score(chat, actions)]
 
 
 def seconds(judge: Judge, chat: list[Message], actions: Sequence[str]) -> tuple[float, list[str | None]]:
     """How long one state takes, and the verdicts."""
     begun = time.perf_counter()
-    said = judge(chat, actions)
-    return time.perf_counter() - begun, said
+    verdicts = judge(chat, actions)
+    return time.perf_counter() - begun, verdicts
 
 
 # ---------------------------------------------------------------- accuracy
@@ -97,15 +98,15 @@ def seconds(judge: Judge, chat: list[Message], actions: Sequence[str]) -> tuple[
 
 def run(folder: Path, *arguments: object) -> float:
     """A command of align-echo that writes to a folder; the CPU seconds that it took. What is finished is kept."""
-    taken = folder.with_suffix(".cpu")
-    if (folder / "summary.json").is_file() and taken.is_file():
-        return float(taken.read_text())
+    seconds_file = folder.with_suffix(".cpu")
+    if (folder / "summary.json").is_file() and seconds_file.is_file():
+        return float(seconds_file.read_text())
     begun = time.process_time()
     more = ["--resume"] if (folder / "config.json").is_file() else []
     if status := align_echo([*map(str, arguments), "--out", str(folder), *more]):
         raise SystemExit(status)
     spent = time.process_time() - begun
-    taken.write_text(f"{spent:.1f}")
+    seconds_file.write_text(f"{spent:.1f}")
     return spent
 
 
@@ -130,21 +131,22 @@ def trained(name: str, folder: Path, examples: Path) -> dict[str, Any]:
 
 def judged(critic: Critic, examples: Sequence[Example]) -> dict[str, Any]:
     """How right a critic is and how long it takes. The actions of a turn are asked about at once."""
-    turns = [list(group) for _, group in groupby(examples, key=lambda one: (one.task_id, one.sample, one.turn))]
+    turns = [list(group) for _, group in groupby(examples, key=attrgetter("task_id", "sample", "turn"))]
     critic.score(turns[0][0].conversation, [turns[0][0].action])
     clock, cpu = time.perf_counter(), time.process_time()
-    said = [one for turn in turns for one in critic.score(turn[0].conversation, [each.action for each in turn])]
+    scored = (critic.score(turn[0].conversation, [example.action for example in turn]) for turn in turns)
+    judgements = list(chain.from_iterable(scored))
     clock, cpu = time.perf_counter() - clock, time.process_time() - cpu
     rows = [
-        LabelledVerdict(example.task_id, example.action_type, example.label(RULE) or "wrong", found.verdict)
-        for example, found in zip(examples, said, strict=True)
+        LabelledVerdict(example.task_id, example.action_type, example.label(RULE) or "wrong", judgement.verdict)
+        for example, judgement in zip(examples, judgements, strict=True)
     ]
-    found = report(rows, 1.0)
+    accuracies = report(rows, 1.0)
     return {
-        **found.model_dump(include={"n", "accuracy", "unreadable"}),
+        **accuracies.model_dump(include={"n", "accuracy", "unreadable"}),
         "seconds": clock,
         "cpu_seconds": cpu,
-        "right_per_cpu_second": found.accuracy.value / 100 * found.n / cpu,
+        "right_per_cpu_second": accuracies.accuracy.value / 100 * accuracies.n / cpu,
     }
 
 
@@ -153,21 +155,21 @@ def accuracy(folder: Path, tasks: int, test_tasks: int) -> dict[str, dict[str, A
     collected(folder / "collection", "train", tasks)
     test = collected(folder / "test", "valid_seen", test_tasks)
     untrained = {"learned_from": 0, "training_cpu_seconds": 0.0, **judged(Scorer(load_model("pocket")), test)}
-    found: dict[str, dict[str, Any]] = {"one token, untrained": untrained}
+    rows: dict[str, dict[str, Any]] = {"one token, untrained": untrained}
     for name in SETTINGS:
         made = trained(name, folder / name.replace(" ", "-"), folder / "collection")
         model = load_model(str(made.pop("folder")))
         critic: Critic = Scorer(model) if name == "one token" else Reasoner(model, max_tokens=48)
-        found[name] = {**made, **judged(critic, test)}
+        rows[name] = {**made, **judged(critic, test)}
     print("\n| critic | learned from | its CPU s | n | accuracy | unreadable | s | CPU s | right verdicts per CPU s |")
     print("|---|---|---|---|---|---|---|---|---|")
-    for name, one in found.items():
-        learned = f"{one['learned_from']} | {one['training_cpu_seconds']:.0f}"
-        low, high = one["accuracy"]["ci95"]
-        right = f"{one['accuracy']['value']:.1f}% [{low:.1f}, {high:.1f}]"
-        told = f"{one['n']} | {right} | {one['unreadable']} | {one['seconds']:.1f}"
-        print(f"| {name} | {learned} | {told} | {one['cpu_seconds']:.1f} | {one['right_per_cpu_second']:.1f} |")
-    return found
+    for name, row in rows.items():
+        learned = f"{row['learned_from']} | {row['training_cpu_seconds']:.0f}"
+        low, high = row["accuracy"]["ci95"]
+        right = f"{row['accuracy']['value']:.1f}% [{low:.1f}, {high:.1f}]"
+        counts = f"{row['n']} | {right} | {row['unreadable']} | {row['seconds']:.1f}"
+        print(f"| {name} | {learned} | {counts} | {row['cpu_seconds']:.1f} | {row['right_per_cpu_second']:.1f} |")
+    return rows
 
 
 def main() -> None:
@@ -190,25 +192,25 @@ def main() -> None:
     weights = AutoModelForCausalLM.from_pretrained(str(pocket_folder()), dtype=torch.float32)
     actions = [f"take mug {number} from shelf {number + 1}" for number in range(given.candidates)]
     arms = {"generate": one_by_one(model, weights), "scorer": at_once(model), "scorer, warm": at_once(model)}
-    taken: dict[str, list[float]] = {name: [] for name in arms}
+    times_of: dict[str, list[float]] = {name: [] for name in arms}
     alike = total = 0
     for number in range(given.rounds + 1):
-        said = {}
+        verdicts = {}
         for index, (name, judge) in enumerate(arms.items()):
             chat = conversation(model, given.tokens, 10 * number + index)
             if name == "scorer, warm":
                 draw(model, chat, range(given.candidates), temperature=1.0, max_tokens=8)
-            spent, said[name] = seconds(judge, chat, actions)
+            spent, verdicts[name] = seconds(judge, chat, actions)
             if number:  # the first round warms up
-                taken[name].append(spent)
+                times_of[name].append(spent)
         same = conversation(model, given.tokens, 10 * number + 9)
         pairs = zip(arms["generate"](same, actions), arms["scorer"](same, actions), strict=True)
-        hits = [one == other for one, other in pairs]
+        hits = [verdict == other for verdict, other in pairs]
         alike, total = alike + sum(hits), total + len(hits)
-    rate = {name: given.candidates * given.rounds / sum(times) for name, times in taken.items()}
+    rate = {name: given.candidates * given.rounds / sum(times) for name, times in times_of.items()}
     print("| way | candidates/s | ratio |\n|---|---|---|")
-    for name, one in rate.items():
-        print(f"| {name} | {one:.1f} | {one / rate['generate']:.2f} |")
+    for name, per_second in rate.items():
+        print(f"| {name} | {per_second:.1f} | {per_second / rate['generate']:.2f} |")
     print(f"\nverdicts alike: {alike} of {total}")
     last = {"name": f"candidates judged, {given.tokens}-token prompt", "value": rate["scorer"], "unit": "candidates/s"}
     last |= {"baseline": rate["generate"], "ratio": rate["scorer"] / rate["generate"], "n": total}

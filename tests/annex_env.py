@@ -83,17 +83,17 @@ class AnnexEnv(TextEnv):
     def _act(self, action: str) -> EngineState:
         if action in CONTRACT.read_only_actions:
             return self._answer(self._probe(action))
-        if (found := re.fullmatch(r"(beam|stroll) (.+)", action)) and found[2] in PLACES:
-            if found[1] == "beam" or PLACES.index(found[2]) in self._doors():
-                self._here = found[2]
-                return self._answer(f"Whoosh: {found[2]}.")
-        elif (found := re.fullmatch(r"(grasp|ping) (.+)", action)) and self._in_reach(found[2]):
-            if found[1] == "ping":
-                return self._answer(f"The {found[2]} goes ping.")
-            self._where[found[2]] = "you"
-            return self._answer(f"The {found[2]} is yours.")
-        elif (found := re.fullmatch(r"lodge (.+) on (.+)", action)) and self._may_lodge(found[1], found[2]):
-            self._where[found[1]] = found[2]
+        if (match := re.fullmatch(r"(beam|stroll) (.+)", action)) and match[2] in PLACES:
+            if match[1] == "beam" or PLACES.index(match[2]) in self._doors():
+                self._here = match[2]
+                return self._answer(f"Whoosh: {match[2]}.")
+        elif (match := re.fullmatch(r"(grasp|ping) (.+)", action)) and self._in_reach(match[2]):
+            if match[1] == "ping":
+                return self._answer(f"The {match[2]} goes ping.")
+            self._where[match[2]] = "you"
+            return self._answer(f"The {match[2]} is yours.")
+        elif (match := re.fullmatch(r"lodge (.+) on (.+)", action)) and self._may_lodge(match[1], match[2]):
+            self._where[match[1]] = match[2]
             return self._answer("Lodged.")
         return self._answer(REFUSED)
 

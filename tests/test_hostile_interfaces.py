@@ -374,10 +374,10 @@ def test_what_is_said_of_an_interface_steers_no_terminal(body):
     _, reset = env.reset(options={"task": TASK})
     assert reset["interface_error"]
     *_, info = env.step("look")
-    said = [reset["interface_error"], info["interface_error"]]
-    said += [text for entry in env.log for text in (entry.level, entry.message)]
-    said += [text for one in info["violations"] for text in (one.action, one.reason)]
-    assert all(character.isprintable() or character in "\n\t" for text in said for character in text)
+    texts = [reset["interface_error"], info["interface_error"]]
+    texts += [text for entry in env.log for text in (entry.level, entry.message)]
+    texts += [text for violation in info["violations"] for text in (violation.action, violation.reason)]
+    assert all(character.isprintable() or character in "\n\t" for text in texts for character in text)
 
 
 def test_a_claim_against_the_environment_is_in_the_info_of_its_turn():

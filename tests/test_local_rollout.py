@@ -69,16 +69,16 @@ def test_the_same_episodes_are_drawn_however_many_are_played_at_once(engine):
     episodes = [Episode(task, sample) for task in TASK_IDS for sample in range(3)]
     alone = run_tasks(make, agent(engine), episodes, split="train")
     at_once = run_tasks(make, agent(engine), episodes, split="train", workers=6)
-    assert [(one.task_id, one.sample) for one in at_once] == [(episode.task_id, episode.sample) for episode in episodes]
-    assert [token_sequence(one).ids for one in at_once] == [token_sequence(one).ids for one in alone]
+    assert [(played.task_id, played.sample) for played in at_once] == [(task.task_id, task.sample) for task in episodes]
+    assert [token_sequence(episode).ids for episode in at_once] == [token_sequence(episode).ids for episode in alone]
 
 
 def test_samples_of_a_task_begin_alike_and_are_drawn_apart(engine):
     episodes = [Episode(TASK_IDS[0], sample) for sample in range(4)]
     group = run_tasks(make, agent(engine), episodes, split="train", workers=4)
-    first = [one.steps[0].tokens for one in group]
-    assert len({one.context_ids for one in first if one}) == 1
-    assert len({token_sequence(one).ids for one in group}) == 4
+    first = [episode.steps[0].tokens for episode in group]
+    assert len({call.context_ids for call in first if call}) == 1
+    assert len({token_sequence(episode).ids for episode in group}) == 4
 
 
 def test_a_critique_is_read_by_the_model_and_kept_on_the_trajectory(engine):
@@ -209,7 +209,8 @@ def test_every_agent_goes_on_from_its_own_replies_whatever_they_say(kind, texts,
     assert (played.fault, len(played.steps)) == (None, 8)
     if one_call:
         whole = token_sequence(played)
-        assert [ENCODER.text(whole.ids[first:end]) for first, end in whole.turns] == [one.reply for one in played.steps]
+        texts = [ENCODER.text(whole.ids[first:end]) for first, end in whole.turns]
+        assert texts == [step.reply for step in played.steps]
 
 
 class Retelling(Vanilla):
@@ -284,7 +285,7 @@ def test_an_environment_steps_while_the_model_answers_another():
             return AgentReply(text="look", action="look")
 
     played = run_tasks(lambda: Meeting(step_limit=2), Answering(), TASK_IDS, split="train", workers=2)
-    assert [len(one.steps) for one in played] == [2, 2]
+    assert [len(episode.steps) for episode in played] == [2, 2]
 
 
 class Babbling(Vanilla):
@@ -319,8 +320,8 @@ def test_candidates_are_drawn_apart_and_the_same_in_any_batch(engine):
     episodes = [Episode(task, sample) for task in TASK_IDS for sample in range(2)]
     alone = run_tasks(make, BestOf(agent(engine), 2), episodes, split="train")
     at_once = run_tasks(make, BestOf(agent(engine), 2), episodes, split="train", workers=4)
-    assert [token_sequence(one).ids for one in alone] == [token_sequence(one).ids for one in at_once]
-    assert len({token_sequence(one).ids for one in alone}) == 4
+    assert [token_sequence(episode).ids for episode in alone] == [token_sequence(episode).ids for episode in at_once]
+    assert len({token_sequence(episode).ids for episode in alone}) == 4
     (plain,) = run_tasks(make, agent(engine), [TASK_IDS[0]], split="train")
     (single,) = run_tasks(make, BestOf(agent(engine), 1), [TASK_IDS[0]], split="train")
     assert token_sequence(single).ids == token_sequence(plain).ids

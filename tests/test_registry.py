@@ -47,7 +47,7 @@ def test_a_wrong_name_gets_the_nearest_ones():
 
 
 @pytest.mark.parametrize(
-    ("target", "told"),
+    ("target", "message"),
     [
         ("no_such_module_at_all:X", "cannot be imported: ModuleNotFoundError: No module named"),
         ("tests.doors:Dors", "has no Dors; did you mean Doors?"),
@@ -55,10 +55,10 @@ def test_a_wrong_name_gets_the_nearest_ones():
         ("tests.doors:", "has no "),
     ],
 )
-def test_what_cannot_be_found_in_a_module_is_told_in_one_line(target, told):
+def test_what_cannot_be_found_in_a_module_is_told_in_one_line(target, message):
     with pytest.raises(UsageError) as refusal:
         environment(target)
-    assert told in str(refusal.value)
+    assert message in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
 
@@ -147,9 +147,9 @@ def test_an_installed_environment_has_one_name_however_it_is_asked_for(strangers
 
 
 def test_envs_lists_what_came_from_where_and_what_cannot_be_used(strangers):
-    said = python("from align_echo.cli.main import main; main(['envs'])", strangers)
-    lines = {line.split()[0]: line for line in said.splitlines() if line.strip()}
+    printed = python("from align_echo.cli.main import main; main(['envs'])", strangers)
+    lines = {line.split()[0]: line for line in printed.splitlines() if line.strip()}
     assert "Go up" in lines["lift"]
     assert "strangers 2.0" in lines["lift"]
-    assert "cannot be imported" in said
+    assert "cannot be imported" in printed
     assert "align-echo 0.1.0" in lines["alfworld"]

@@ -27,10 +27,10 @@ class Walker:
 
     def __init__(self, break_at: int | None = None) -> None:
         self.break_at = break_at
-        self.asked = 0
+        self.calls = 0
 
     def act(self, view: AgentView) -> AgentReply:
-        self.asked += 1
+        self.calls += 1
         if len(view.turns) == self.break_at:
             raise ModelError("the endpoint is down")
         plan = ["take mug 1", "go to study", "drop mug 1"]
@@ -95,14 +95,14 @@ def test_a_broken_model_ends_its_episode_only_and_is_not_asked_again():
     assert trajectory.fault is not None
     assert trajectory.fault.source == "model"
     assert len(trajectory.steps) == 1
-    assert agent.asked == 2
+    assert agent.calls == 2
 
 
 def test_a_batch_stops_when_the_model_never_answers():
     agent = Walker(break_at=0)
     with pytest.raises(ModelError, match="the endpoint is down"):
         run_tasks(RoomEnv, agent, [TASK_IDS[0]] * 50, split="test")
-    assert agent.asked == HOPELESS
+    assert agent.calls == HOPELESS
 
 
 @pytest.mark.parametrize("workers", [1, 4])
@@ -110,9 +110,9 @@ def test_results_come_in_task_order(workers: int):
     tasks = [TASK_IDS[0], TASK_IDS[1]] * 4
     seen: list[str] = []
     played = run_tasks(
-        RoomEnv, Walker(), tasks, split="test", workers=workers, on_trajectory=lambda one: seen.append(one.task_id)
+        RoomEnv, Walker(), tasks, split="test", workers=workers, on_trajectory=lambda ended: seen.append(ended.task_id)
     )
-    assert [one.task_id for one in played] == tasks
+    assert [trajectory.task_id for trajectory in played] == tasks
     assert sorted(seen) == sorted(tasks)
 
 
@@ -150,7 +150,7 @@ class Broken(Walker):
 
     def act(self, view: AgentView) -> AgentReply:
         if view.task_id in self.tasks and view.turns:
-            self.asked += 1
+            self.calls += 1
             return self.fall_over()
         return AgentReply(text="look", action="look")
 
@@ -196,12 +196,13 @@ def test_an_agent_whose_code_fails_loses_its_own_episode_only(workers, error, na
     assert ("fall_over" in fault.traceback) == (error is not None)
     assert "faults.py" not in fault.traceback, "the frames are the agent's own"
     assert "rollout.py" not in fault.traceback.replace("test_rollout.py", "")
-    assert [one.fault for one in played[1:]] == [None, None]
-    assert len(played[0].steps) == agent.asked == 1, "what was played is kept, and the code is not tried again"
+    assert [trajectory.fault for trajectory in played[1:]] == [None, None]
+    assert len(played[0].steps) == agent.calls == 1, "what was played is kept, and the code is not tried again"
     assert scored(played) == played[1:]
     assert failed(played) == played[1:]
     assert faults_by_source(played) == {"agent": 1}
-    assert {one.task_id: one.fault for one in file.read(Trajectory)} == {one.task_id: one.fault for one in played}
+    stored = {trajectory.task_id: trajectory.fault for trajectory in file.read(Trajectory)}
+    assert stored == {trajectory.task_id: trajectory.fault for trajectory in played}
 
 
 def test_a_long_traceback_is_cut():
@@ -251,7 +252,7 @@ def test_a_batch_stops_when_the_agents_code_always_fails():
     agent = Broken(KeyError("inventory"))
     with pytest.raises(AgentError) as caught:
         run_tasks(RoomEnv, agent, [TASK_IDS[0]] * 50, split="test")
-    assert agent.asked == HOPELESS
+    assert agent.calls == HOPELESS
     assert str(caught.value) == (
         "the first 4 episodes were all broken: the agent's own code failed: KeyError: 'inventory'"
     )

@@ -43,22 +43,22 @@ def test_the_engine_is_reached_in_every_layout():
     body = "return str(env.step([agent_action])), False, False"
     assert opened(source(body)).wrap_step("look").observation == str((["did look"], [0.0], [False], {"won": [False]}))
     single = CONTRACT.model_copy(update={"step_layout": "single"})
-    found = opened(source("return str(env.step(agent_action)), False, False"), contract=single).wrap_step("look")
-    assert found.observation == str(("did look", 0.0, False, {"won": False, "score": 0}))
+    returned = opened(source("return str(env.step(agent_action)), False, False"), contract=single).wrap_step("look")
+    assert returned.observation == str(("did look", 0.0, False, {"won": False, "score": 0}))
     triple = CONTRACT.model_copy(update={"step_layout": "triple"})
-    found = opened(source("return str(env.step(agent_action)), False, False"), contract=triple).wrap_step("look")
-    assert found.observation == str(("did look", 0.0, False))
+    returned = opened(source("return str(env.step(agent_action)), False, False"), contract=triple).wrap_step("look")
+    assert returned.observation == str(("did look", 0.0, False))
 
 
 @pytest.mark.parametrize(("returned", "claims"), [("'a', True, 40", (False, True)), ("'a', False, 100", (True, False))])
 def test_the_scored_layout_returns_done_before_the_score(returned, claims):
     scored = CONTRACT.model_copy(update={"step_layout": "scored"})
-    found = opened(source(f"return {returned}"), contract=scored).wrap_step("look")
-    assert (found.reward, found.done) == claims
+    seen = opened(source(f"return {returned}"), contract=scored).wrap_step("look")
+    assert (seen.reward, seen.done) == claims
 
 
 @pytest.mark.parametrize(
-    ("layout", "body", "told"),
+    ("layout", "body", "message"),
     [
         ("scored", "obs, reward, done = env.step(agent_action)\nreturn obs, reward, done", "too many values to unpack"),
         ("scored", "obs, reward, done, _ = env.step(agent_action)\nreturn obs, reward, done", "is a number, not bool"),
@@ -69,11 +69,11 @@ def test_the_scored_layout_returns_done_before_the_score(returned, claims):
         ("triple", "return env.step(agent_action)[0]", "(observation, reward, done), not str"),
     ],
 )
-def test_code_in_the_layout_of_another_environment_is_refused(layout, body, told):
+def test_code_in_the_layout_of_another_environment_is_refused(layout, body, message):
     session = opened(source(body), contract=CONTRACT.model_copy(update={"step_layout": layout}))
     with pytest.raises(InterfaceError) as caught:
         session.wrap_step("look")
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_text_is_cut_at_the_limit():

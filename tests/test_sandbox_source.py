@@ -228,12 +228,12 @@ def close_matches():
 @settings(max_examples=60, deadline=None)
 @given(
     word=st.text("abc 1", max_size=8),
-    others=st.lists(st.text("abc 1", max_size=8), max_size=5),
+    possibilities=st.lists(st.text("abc 1", max_size=8), max_size=5),
     count=st.integers(1, 4),
     cutoff=st.sampled_from([0.0, 0.3, 0.6]),
 )
-def test_close_matches_are_those_of_difflib(close_matches, word, others, count, cutoff):
-    arguments = (word, others, count, cutoff)
+def test_close_matches_are_those_of_difflib(close_matches, word, possibilities, count, cutoff):
+    arguments = (word, possibilities, count, cutoff)
     assert close_matches.wrap_step(repr(arguments)).observation == repr(difflib.get_close_matches(*arguments))
 
 

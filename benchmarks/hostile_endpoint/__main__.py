@@ -47,8 +47,8 @@ class Outcome:
 
     @property
     def row(self) -> str:
-        told = self.told if len(self.told) <= LONGEST else f"{self.told[:LONGEST]} ..."
-        shown = told.replace("|", "\\|").replace("<", "&lt;")
+        message = self.told if len(self.told) <= LONGEST else f"{self.told[:LONGEST]} ..."
+        shown = message.replace("|", "\\|").replace("<", "&lt;")
         each = self.requests / max(self.replies, 1)
         size = f"{self.largest / 1000:,.0f} kB"
         key = "**yes**" if self.leaked else "no"
@@ -80,11 +80,11 @@ def outcome_of(fault: HostileAnswer) -> Outcome:
 def _told(run: Path, err: str, status: int) -> str:
     """The error in one line, or what the summary counts."""
     if status:
-        told = err.strip().splitlines()[-1].partition("; what is finished")[0]
-        return told.removeprefix("align-echo: ").removeprefix("the first 4 episodes were all broken: ")
-    found = Comparison.model_validate_json((run / "summary.json").read_bytes()).variants["none"]
-    counts = f"{found.faults} faults, {found.unparsed.value:.0f}% unparsed, {found.cut_off.value:.0f}% cut off"
-    return f"plays {found.episodes} episodes: {counts}, {found.context_overflows} overflows"
+        message = err.strip().splitlines()[-1].partition("; what is finished")[0]
+        return message.removeprefix("align-echo: ").removeprefix("the first 4 episodes were all broken: ")
+    summary = Comparison.model_validate_json((run / "summary.json").read_bytes()).variants["none"]
+    counts = f"{summary.faults} faults, {summary.unparsed.value:.0f}% unparsed, {summary.cut_off.value:.0f}% cut off"
+    return f"plays {summary.episodes} episodes: {counts}, {summary.context_overflows} overflows"
 
 
 def _no_pause(self: RetryPolicy, attempt: int, after: float | None) -> float:

@@ -223,8 +223,8 @@ def _faults() -> list[HostileAnswer]:
         HostileAnswer("content in parts", _with(said(_PARTS)), "reply", ACTION),
         HostileAnswer("one part", _with(said({"type": "text", "text": ACTION})), "reply", ACTION),
         *(
-            HostileAnswer(f"usage: {name}", _with(said(ACTION, usage=one)), "reply", ACTION)
-            for name, one in odd.items()
+            HostileAnswer(f"usage: {name}", _with(said(ACTION, usage=usage)), "reply", ACTION)
+            for name, usage in odd.items()
         ),
         HostileAnswer("odd finish_reason", _with(said(ACTION, finish_reason=7)), "reply", ACTION),
         HostileAnswer("empty reply", _with(said("")), "reply", ""),

@@ -52,7 +52,7 @@ class Server:
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}/v1"
         self.headers: list[str] = []
         self.requests: list[dict[str, Any]] = []
-        self.asked = threading.Condition(self._lock)
+        self.arrived = threading.Condition(self._lock)
         """Told of every request."""
 
     def run(self) -> None:
@@ -72,19 +72,19 @@ class Server:
 
     def wait_for(self, requests: int, seconds: float = 180.0) -> bool:
         """Wait until so many requests came; whether they did."""
-        with self.asked:
-            return self.asked.wait_for(lambda: len(self.requests) >= requests, seconds)
+        with self.arrived:
+            return self.arrived.wait_for(lambda: len(self.requests) >= requests, seconds)
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, suppress(OSError), connection.makefile("rb") as stream:
             while headers := _headers(stream):
                 length = next((line for line in headers.lower().splitlines() if line.startswith("content-length:")), "")
                 body = stream.read(int(length.partition(":")[2] or 0))
-                with self.asked:
+                with self.arrived:
                     self.headers.append(headers)
                     self.requests.append(json.loads(body or b"{}"))
                     number = len(self.requests)
-                    self.asked.notify_all()
+                    self.arrived.notify_all()
                 self._answering(Exchange(connection, headers, json.loads(body or b"{}"), number, self._over))
 
 

@@ -89,7 +89,7 @@ class Prefill:
         watch = Watch()
         for first in range(0, len(tasks), self._setting.batch):
             seats = [
-                self._seat(*one) for one in zip(self._envs, tasks[first : first + self._setting.batch], strict=False)
+                self._seat(*pair) for pair in zip(self._envs, tasks[first : first + self._setting.batch], strict=False)
             ]
             while playing := [seat for seat in seats if not seat.over]:
                 drawn = self._generate([seat.ids for seat in playing])
@@ -107,7 +107,7 @@ class Prefill:
         """The replies' ids, each up to its end token."""
         longest, pad = max(map(len, contexts)), self._setting.tokenizer.pad_token_id
         rows = [[pad] * (longest - len(context)) + list(context) for context in contexts]
-        mask = [[0] * (longest - len(one)) + [1] * len(one) for one in contexts]
+        mask = [[0] * (longest - len(context)) + [1] * len(context) for context in contexts]
         with torch.inference_mode():
             out = self._model.generate(
                 input_ids=torch.tensor(rows),
@@ -133,5 +133,5 @@ class Prefill:
 
 def until(row: list[int], stop_ids: Sequence[int]) -> list[int]:
     """A row up to its first end token."""
-    end = next((index + 1 for index, one in enumerate(row) if one in stop_ids), len(row))
+    end = next((index + 1 for index, token in enumerate(row) if token in stop_ids), len(row))
     return row[:end]

@@ -95,12 +95,12 @@ class Trl:
 
     def _timed(self, prompts: list[Any]) -> Any:
         watch = Watch()
-        found = self._generate(prompts)
+        generated = self._generate(prompts)
         spent = watch.read()
-        self._openings, masks, completions = found[0], found[2], found[3]
+        self._openings, masks, completions = generated[0], generated[2], generated[3]
         replies = sum(message["role"] == "assistant" for completion in completions for message in completion)
         self._found = Played(*spent, sum(map(sum, masks)), len(masks), replies)
-        return found
+        return generated
 
 
 class TrlEnvironment:

@@ -62,17 +62,17 @@ def test_a_deadline_that_is_none_is_refused(value, monkeypatch):
 
 
 def test_what_is_waited_for_is_bounded_by_the_sum_of_all_attempts():
-    asked: list[int] = []
+    calls: list[int] = []
 
     def slow() -> str:
-        asked.append(1)
+        calls.append(1)
         fault = PassingFault("slow")
         fault.waited = 0.7
         raise fault
 
     with pytest.raises(ModelError, match="no reply in 3 attempts; the last: slow"):
         ask(slow, RetryPolicy(attempts=7), lambda seconds: None, "m", 2.0)
-    assert len(asked) == 3
+    assert len(calls) == 3
 
 
 def test_waiting_for_a_slot_is_no_waiting_for_the_server():
@@ -92,10 +92,10 @@ def test_waiting_for_a_slot_is_no_waiting_for_the_server():
 
 
 def test_what_one_thread_raises_ends_what_the_others_wait_for():
-    others = threading.Barrier(3)
+    everybody = threading.Barrier(3)
 
     def work(number: int) -> None:
-        others.wait()
+        everybody.wait()
         if number == 2:
             raise KeyboardInterrupt
         pause(600)

@@ -28,10 +28,10 @@ class Plain:
     name = "plain"
 
     def __init__(self) -> None:
-        self.asked: list[tuple[float, int]] = []
+        self.requests: list[tuple[float, int]] = []
 
     def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
-        self.asked.append((temperature, max_tokens))
+        self.requests.append((temperature, max_tokens))
         text = messages[-1].content
         if text == "down":
             raise ModelError(text)
@@ -48,20 +48,20 @@ def test_a_model_that_can_only_reply_is_asked_greedily_for_a_word_and_gives_no_p
     spent = Usage(prompt_tokens=7, completion_tokens=2, cost_usd=0.5)
     assert first == WordChoice(said="correct", usage=spent)
     assert second == WordChoice(said=None, usage=spent)
-    assert plain.asked == [(0.0, MAX_TOKENS)] * 2
+    assert plain.requests == [(0.0, MAX_TOKENS)] * 2
 
 
 def test_a_conversation_that_fails_is_told_in_its_place_and_loses_no_other() -> None:
     first, down, full, last = choose(Plain(), conversations("wrong", "down", "full", "correct"), WORDS)
     assert isinstance(down, ModelError)
     assert isinstance(full, ContextOverflowError)
-    assert [one.said for one in (first, last) if isinstance(one, WordChoice)] == ["wrong", "correct"]
+    assert [answer.said for answer in (first, last) if isinstance(answer, WordChoice)] == ["wrong", "correct"]
 
 
 def test_no_conversations_are_no_question() -> None:
     model = Plain()
     assert choose(model, [], WORDS) == []
-    assert model.asked == []
+    assert model.requests == []
 
 
 @pytest.mark.parametrize("words", [(), ("correct",), ("correct", "Correct "), ("correct", ""), ("correct", "  ")])
@@ -142,12 +142,12 @@ shares = st.lists(st.tuples(tokens, st.floats(0, 1)), min_size=1, max_size=20)
 @given(shares)
 def test_log_probabilities_are_never_above_0_nor_above_what_is_listed(listed: list[tuple[str, float]]) -> None:
     total = sum(share for _, share in listed) or 1.0
-    told = [(token, math.log(share / total) if share / total else NEVER) for token, share in listed]
-    answer = listed_choice(told, WORDS)
+    first_tokens = [(token, math.log(share / total) if share / total else NEVER) for token, share in listed]
+    answer = listed_choice(first_tokens, WORDS)
     assert answer.logprobs is not None
     assert all(logprob <= 0 for logprob in answer.logprobs)
-    assert sum(math.exp(one) for one in answer.logprobs) <= 1 + 1e-9
-    assert answer.said is None or max(told, key=lambda one: one[1])[0].strip().lower() in answer.said
+    assert sum(math.exp(logprob) for logprob in answer.logprobs) <= 1 + 1e-9
+    assert answer.said is None or max(first_tokens, key=lambda entry: entry[1])[0].strip().lower() in answer.said
 
 
 # ---------------------------------------------------------------- stored and scripted
@@ -156,8 +156,8 @@ logprobs = st.one_of(st.just(NEVER), st.floats(max_value=0, allow_nan=False, all
 
 
 @given(st.sampled_from([*WORDS, None]), st.one_of(st.none(), st.tuples(logprobs, logprobs)))
-def test_an_answer_is_the_same_after_it_was_written_down(said: str | None, found: tuple[float, float] | None) -> None:
-    answer = WordChoice(said=said, logprobs=found, usage=Usage(prompt_tokens=3))
+def test_an_answer_is_the_same_after_it_was_written_down(word: str | None, chances: tuple[float, float] | None) -> None:
+    answer = WordChoice(said=word, logprobs=chances, usage=Usage(prompt_tokens=3))
     assert WordChoice.model_validate_json(answer.model_dump_json()) == answer
     assert "Infinity," not in answer.model_dump_json(), "no JSON that other readers refuse"
 
@@ -169,7 +169,7 @@ def test_a_script_may_say_probabilities_words_and_failures() -> None:
     assert (first, second) == (written, WordChoice(said="correct"))
     assert isinstance(third, ModelError)
     assert fourth == WordChoice(said=None)
-    assert [asked[0].content for asked in model.requests] == ["a", "b", "c", "d"]
+    assert [messages[0].content for messages in model.requests] == ["a", "b", "c", "d"]
 
 
 def test_a_script_of_choices_gives_no_reply() -> None:

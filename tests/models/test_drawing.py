@@ -21,14 +21,14 @@ class Numbered:
 
     name = "numbered"
 
-    def __init__(self, broken: int = 1000, sample: int = 0, asked: list[int] | None = None) -> None:
-        self.broken, self.sample, self.asked = broken, sample, [] if asked is None else asked
+    def __init__(self, broken: int = 1000, sample: int = 0, samples: list[int] | None = None) -> None:
+        self.broken, self.sample, self.samples = broken, sample, [] if samples is None else samples
 
     def with_sample(self, sample: int) -> Numbered:
-        return Numbered(self.broken, sample, self.asked)
+        return Numbered(self.broken, sample, self.samples)
 
     def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
-        self.asked.append(self.sample)
+        self.samples.append(self.sample)
         if self.sample >= self.broken:
             raise ModelError(f"broke at {self.sample}")
         return Completion(text=f"{self.sample} {temperature} {max_tokens}")
@@ -43,7 +43,7 @@ def test_each_sample_is_what_it_is_alone(samples: list[int], temperature: float)
 
 
 def test_a_model_without_samples_is_asked_once_for_each() -> None:
-    assert [one.text for one in draw(ScriptedModel(["a", "b"]), HELLO, [4, 4], temperature=1)] == ["a", "b"]
+    assert [reply.text for reply in draw(ScriptedModel(["a", "b"]), HELLO, [4, 4], temperature=1)] == ["a", "b"]
     assert draw(ScriptedModel([]), HELLO, [], temperature=1) == []
 
 
@@ -51,7 +51,7 @@ def test_a_sample_that_fails_fails_all_and_no_more_are_asked_for() -> None:
     model = Numbered(broken=2)
     with pytest.raises(ModelError, match="broke at 2"):
         draw(model, HELLO, [0, 1, 2, 3], temperature=1)
-    assert model.asked == [0, 1, 2]
+    assert model.samples == [0, 1, 2]
     first, broken, never = draw_each(model, HELLO, [1, 2, 3], temperature=1, max_tokens=5)
     assert isinstance(first, Completion)
     assert "broke at 2" in str(broken)

@@ -56,16 +56,16 @@ def test_every_fault_comes_to_what_it_should(name: str) -> None:
         assert outcome.usage.prompt_tokens in (0, 12)
         assert outcome.usage.completion_tokens == 0
         assert len(outcome.text) <= LIMIT * CHARACTERS_PER_TOKEN
-        told = outcome.text
+        text = outcome.text
     else:
         assert type(outcome).__name__ == fault.comes_to
-        told = str(outcome)
-        assert fault.says in told
-        assert "\n" not in told
-        assert len(told) < 600
+        text = str(outcome)
+        assert fault.says in text
+        assert "\n" not in text
+        assert len(text) < 600
     assert requests == {AGAIN: ATTEMPTS, TWICE: 2}.get(str(fault.attempts), fault.attempts)
-    assert KEY not in told
-    assert "hunter22" not in told
+    assert KEY not in text
+    assert "hunter22" not in text
 
 
 def test_a_reply_beyond_the_tokens_asked_for_is_cut_and_says_so() -> None:

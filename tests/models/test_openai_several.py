@@ -68,14 +68,14 @@ def test_several_replies_are_one_request_and_paid_for_once() -> None:
     assert [reply.text for reply in replies] == ["a", "b", "c"]
     (request,) = endpoint.requests
     assert (request["n"], request["temperature"], request["max_tokens"]) == (3, 0.7, 9)
-    assert [one.usage.prompt_tokens for one in replies] == [10, 0, 0]
-    assert [one.usage.completion_tokens for one in replies] == [3, 2, 2]
-    assert sum((one.usage for one in replies), Usage()) == Usage(prompt_tokens=10, completion_tokens=7, cost_usd=24)
+    assert [reply.usage.prompt_tokens for reply in replies] == [10, 0, 0]
+    assert [reply.usage.completion_tokens for reply in replies] == [3, 2, 2]
+    assert sum((reply.usage for reply in replies), Usage()) == Usage(prompt_tokens=10, completion_tokens=7, cost_usd=24)
 
 
 def test_one_reply_and_greedy_replies_are_asked_for_as_ever() -> None:
     replies, endpoint = drawn([Reply("a")], count=1)
-    assert [one.text for one in replies] == ["a"]
+    assert [reply.text for reply in replies] == ["a"]
     assert "n" not in endpoint.requests[0]
     replies, endpoint = drawn([Reply("a"), Reply("a")], count=2, temperature=0.0)
     assert len(endpoint.requests) == len(replies) == 2
@@ -90,21 +90,21 @@ def test_an_endpoint_that_refuses_several_is_asked_one_by_one_from_then_on() -> 
         model = model_at(endpoint)
         for _ in range(2):
             replies = draw(model, HELLO, range(3), temperature=1.0)
-            assert [one.usage for one in replies] == [Usage(prompt_tokens=10, completion_tokens=5, cost_usd=20)] * 3
+            assert [reply.usage for reply in replies] == [Usage(prompt_tokens=10, completion_tokens=5, cost_usd=20)] * 3
         assert ["n" in request for request in endpoint.requests] == [True] + 6 * [False]
 
 
 def test_an_endpoint_that_gives_fewer_is_asked_for_the_rest() -> None:
     replies, endpoint = drawn([body("a", "b"), Reply("c")])
-    assert [one.text for one in replies] == ["a", "b", "c"]
+    assert [reply.text for reply in replies] == ["a", "b", "c"]
     assert ["n" in request for request in endpoint.requests] == [True, False]
-    assert sum((one.usage for one in replies), Usage()).prompt_tokens == 20
+    assert sum((reply.usage for reply in replies), Usage()).prompt_tokens == 20
 
 
 def test_more_than_was_asked_for_is_left_out_and_still_counted() -> None:
     replies, _ = drawn([body("a", "b", "c")], count=2)
-    assert [one.text for one in replies] == ["a", "b"]
-    assert sum(one.usage.completion_tokens for one in replies) == 7
+    assert [reply.text for reply in replies] == ["a", "b"]
+    assert sum(reply.usage.completion_tokens for reply in replies) == 7
 
 
 @pytest.mark.parametrize("fault", [Status(500), Raw('{"choices": []}')])
@@ -127,7 +127,7 @@ def test_a_request_that_is_refused_either_way_is_refused_and_several_may_be_aske
         model = model_at(endpoint)
         with pytest.raises(RequestRejectedError, match="filtered"):
             draw(model, HELLO, range(2), temperature=1.0)
-        assert [one.text for one in draw(model, HELLO, range(2), temperature=1.0)] == ["a", "b"]
+        assert [reply.text for reply in draw(model, HELLO, range(2), temperature=1.0)] == ["a", "b"]
 
 
 # ---------------------------------------------------------------- words
@@ -152,10 +152,10 @@ def test_words_are_weighed_by_the_listed_first_tokens_of_one_request_of_one_toke
 
 def test_many_conversations_are_asked_about_each_by_itself_and_answered_in_their_order() -> None:
     def answer(request: dict[str, Any]) -> Answer:
-        asked = request["messages"][-1]["content"]
-        if asked == "b":
+        question = request["messages"][-1]["content"]
+        if question == "b":
             return TOO_LONG
-        return body("w", listed=position(("w", -0.1 if asked == "a" else -0.7), ("correct", -3.0)))
+        return body("w", listed=position(("w", -0.1 if question == "a" else -0.7), ("correct", -3.0)))
 
     (first, second, third), endpoint = chosen(answer, 3)
     assert isinstance(first, WordChoice)

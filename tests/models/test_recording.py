@@ -77,11 +77,11 @@ def test_two_threads_with_one_question_pay_once(tmp_path: Path) -> None:
 
     class Slow(ScriptedModel):
         def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
-            asked.set()
+            arrived.set()
             release.wait(5)
             return super().complete(messages, temperature=temperature, max_tokens=max_tokens)
 
-    asked, release = threading.Event(), threading.Event()
+    arrived, release = threading.Event(), threading.Event()
     inner = Slow(["only"])
     model = recording(tmp_path, inner)
     texts: list[str] = []
@@ -93,7 +93,7 @@ def test_two_threads_with_one_question_pay_once(tmp_path: Path) -> None:
     threads = [threading.Thread(target=ask) for _ in range(2)]
     for thread in threads:
         thread.start()
-    assert asked.wait(5)
+    assert arrived.wait(5)
     release.set()
     for thread in threads:
         thread.join(5)
@@ -145,7 +145,7 @@ def test_a_model_that_draws_by_its_sample_number_draws_anew_in_another_stage(tmp
     samples = [first, first.with_sample(1)]
     drawn = []
     for stage[0] in (0, 1, 2):
-        drawn += [one.complete(HELLO, temperature=1).text for one in samples]
+        drawn += [sampled.complete(HELLO, temperature=1).text for sampled in samples]
     assert len(set(drawn)) == 6
     assert drawn[:2] == ["0", "1"]
-    assert {one.complete(HELLO, temperature=0).text for one in samples} == {"0", "1"}
+    assert {sampled.complete(HELLO, temperature=0).text for sampled in samples} == {"0", "1"}

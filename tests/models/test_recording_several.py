@@ -53,10 +53,10 @@ class Several:
     def _reply(self, sample: int) -> Completion:
         return Completion(text=str(sample), usage=SPENT)
 
-    def _choice(self, told: str) -> WordChoice | ModelError:
-        if told == "down":
-            return ModelError(told)
-        return WordChoice(said=told if told in WORDS else None, logprobs=(-0.5, -math.inf), usage=SPENT)
+    def _choice(self, word: str) -> WordChoice | ModelError:
+        if word == "down":
+            return ModelError(word)
+        return WordChoice(said=word if word in WORDS else None, logprobs=(-0.5, -math.inf), usage=SPENT)
 
 
 def recording(folder: Path, model: ChatModel, stage: int = 0) -> RecordingModel:
@@ -82,10 +82,10 @@ def test_only_the_samples_that_are_new_are_drawn_and_those_at_once(tmp_path: Pat
     assert [(reply.text, reply.cached) for reply in replies] == [("0", False), ("1", False), ("2", True), ("3", False)]
     assert model.together == [[0, 1, 3]]
     again = recording(tmp_path, ScriptedModel([], name="several"))
-    assert [one.text for one in draw(again, HELLO, [3, 2, 1, 0], temperature=1)] == ["3", "2", "1", "0"]
+    assert [reply.text for reply in draw(again, HELLO, [3, 2, 1, 0], temperature=1)] == ["3", "2", "1", "0"]
     logged = calls(tmp_path)
-    assert [one.sample for one in logged] == [2, 0, 1, 2, 3, 3, 2, 1, 0]
-    paid = {one.request: one.usage for one in logged}
+    assert [call.sample for call in logged] == [2, 0, 1, 2, 3, 3, 2, 1, 0]
+    paid = {call.request: call.usage for call in logged}
     assert sum(paid.values(), Usage()).cost_usd == 2.0
 
 
@@ -93,9 +93,9 @@ def test_samples_drawn_at_once_are_stored_and_logged_as_each_alone(tmp_path: Pat
     for stage in (0, 2):
         at_once, alone = (recording(tmp_path / name / str(stage), Several(), stage) for name in ("once", "alone"))
         drawn = draw(at_once, HELLO, [0, 5, 5], temperature=1, max_tokens=9)
-        single = [sample_of(alone, one).complete(HELLO, temperature=1, max_tokens=9) for one in (0, 5, 5)]
+        single = [sample_of(alone, sample).complete(HELLO, temperature=1, max_tokens=9) for sample in (0, 5, 5)]
         assert drawn == single
-        assert [one.cached for one in drawn] == [False, False, True]
+        assert [reply.cached for reply in drawn] == [False, False, True]
         assert calls(tmp_path / "once" / str(stage)) == calls(tmp_path / "alone" / str(stage))
 
 
@@ -118,15 +118,15 @@ def test_only_conversations_that_are_new_are_asked_about_and_those_at_once(tmp_p
     choose(recording(tmp_path, model), conversations("wrong"), WORDS)
     answers = choose(recording(tmp_path, model), conversations("correct", "wrong", "hm", "correct"), WORDS)
     assert model.together == [["wrong"], ["correct", "hm"]]
-    told = [(one.said, one.cached) for one in answers if isinstance(one, WordChoice)]
-    assert told == [("correct", False), ("wrong", True), (None, False), ("correct", True)]
-    assert {one.logprobs for one in answers if isinstance(one, WordChoice)} == {(-0.5, -math.inf)}
+    answered = [(answer.said, answer.cached) for answer in answers if isinstance(answer, WordChoice)]
+    assert answered == [("correct", False), ("wrong", True), (None, False), ("correct", True)]
+    assert {answer.logprobs for answer in answers if isinstance(answer, WordChoice)} == {(-0.5, -math.inf)}
     again = choose(recording(tmp_path, ScriptedModel([], name="several")), conversations("hm"), WORDS)
     assert again == [WordChoice(said=None, logprobs=(-0.5, -math.inf), usage=SPENT, cached=True)]
     logged = calls(tmp_path)
-    assert [(one.reply, one.cached) for one in logged[-2:]] == [("correct", True), ("", True)]
-    assert {(one.words, one.logprobs, one.temperature) for one in logged} == {(WORDS, (-0.5, -math.inf), 0.0)}
-    paid = {one.request: one.usage for one in logged}
+    assert [(call.reply, call.cached) for call in logged[-2:]] == [("correct", True), ("", True)]
+    assert {(call.words, call.logprobs, call.temperature) for call in logged} == {(WORDS, (-0.5, -math.inf), 0.0)}
+    paid = {call.request: call.usage for call in logged}
     assert sum(paid.values(), Usage()).cost_usd == 1.5
 
 
@@ -135,34 +135,34 @@ def test_a_conversation_that_fails_is_logged_and_asked_about_again(tmp_path: Pat
     first, down = choose(recording(tmp_path, model), conversations("correct", "down"), WORDS)
     assert isinstance(first, WordChoice)
     assert isinstance(down, ModelError)
-    assert [(one.reply, one.error) for one in calls(tmp_path)] == [("correct", ""), (None, "down")]
+    assert [(call.reply, call.error) for call in calls(tmp_path)] == [("correct", ""), (None, "down")]
     choose(recording(tmp_path, model), conversations("correct", "down"), WORDS)
     assert model.together == [["correct", "down"], ["down"]]
 
 
 def test_other_words_are_another_question_and_a_question_is_no_request_for_a_reply(tmp_path: Path) -> None:
     model = recording(tmp_path, ScriptedModel(["correct", "wrong", "yes"]))
-    (asked,) = conversations("a")
-    assert model.complete(asked, temperature=0, max_tokens=8).text == "correct"
-    assert choose(model, [asked], WORDS) == [WordChoice(said="wrong")]
-    assert choose(model, [asked], ("yes", "no")) == [WordChoice(said="yes")]
-    assert choose(model, [asked], WORDS) == [WordChoice(said="wrong", cached=True)]
+    (question,) = conversations("a")
+    assert model.complete(question, temperature=0, max_tokens=8).text == "correct"
+    assert choose(model, [question], WORDS) == [WordChoice(said="wrong")]
+    assert choose(model, [question], ("yes", "no")) == [WordChoice(said="yes")]
+    assert choose(model, [question], WORDS) == [WordChoice(said="wrong", cached=True)]
 
 
 def test_a_model_that_can_only_reply_is_asked_once_through_the_cache(tmp_path: Path) -> None:
     class Plain:
         name = "plain"
-        asked = 0
+        count = 0
 
         def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
-            self.asked += 1
+            self.count += 1
             return Completion(text="Wrong.")
 
     model = Plain()
     for cached in (False, True):
         (answer,) = choose(recording(tmp_path, model), conversations("a"), WORDS)
         assert answer == WordChoice(said="wrong", cached=cached)
-    assert model.asked == 1
+    assert model.count == 1
 
 
 def test_threads_whose_questions_overlap_wait_for_each_other_and_not_for_ever(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_threads_whose_questions_overlap_wait_for_each_other_and_not_for_ever(tm
     for thread in threads:
         thread.join(60)
     assert not any(thread.is_alive() for thread in threads)
-    assert sorted(str(one) for asked in model.together for one in asked) == texts
+    assert sorted(str(message) for conversation in model.together for message in conversation) == texts
 
 
 def test_threads_that_hold_the_same_questions_in_another_order_never_block_each_other(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ some_words = st.lists(st.text(max_size=3), max_size=3)
 
 
 @given(messages, messages, some_words, some_words)
-def test_questions_share_a_key_only_if_they_are_the_same(left, right, words, others) -> None:
-    keys = [choice_key("m", left, words), choice_key("m", right, others)]
-    assert (keys[0] == keys[1]) == ((left, words) == (right, others))
+def test_questions_share_a_key_only_if_they_are_the_same(left, right, words, other_words) -> None:
+    keys = [choice_key("m", left, words), choice_key("m", right, other_words)]
+    assert (keys[0] == keys[1]) == ((left, words) == (right, other_words))
     assert request_key("m", left, temperature=0, max_tokens=8) not in keys

@@ -53,7 +53,7 @@ class PublishedAdapters:
     def publish(self, name: str, folder: str, in_use: Collection[str] = ()) -> AdapterVersion:
         """Load what is in the folder as the adapter's next version, for all requests from now on.
 
-        `in_use` are names that vLLM uses already. `folder` is a full path; it must not change while the version is loaded.
+        `in_use` are names that vLLM has. `folder` is a full path; it must not change while the version is loaded.
         Raises `UsageError` if another loaded version was published from it.
         """
         with self._publishing:
