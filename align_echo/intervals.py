@@ -32,7 +32,7 @@ class Estimate(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _of_older_folders(cls, values: Any) -> Any:
-        """What older versions wrote with both ends apart, `low` and `high`."""
+        """Read what older versions wrote, whose intervals have two keys, `low` and `high`."""
         if isinstance(values, Mapping) and {"low", "high"} <= values.keys() and "ci95" not in values:
             rest = {name: value for name, value in values.items() if name not in ("low", "high")}
             return {**rest, "ci95": (values["low"], values["high"])}

@@ -165,5 +165,5 @@ def _raise_first(ended: Iterable[Future[Trajectory]]) -> None:
 
 
 def failed(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
-    """Those that the agent lost: no fault, and not won."""
+    """The episodes that the agent lost: no fault ended them, and they were not won."""
     return [trajectory for trajectory in trajectories if trajectory.fault is None and not trajectory.won]

@@ -40,12 +40,12 @@ LONGEST_VALUE = 120
 
 
 def keeps_nothing(path: Path) -> bool:
-    """Of a run that is never begun anew over what there is: False."""
+    """False of every folder: the run is never begun anew over what is there."""
     return False
 
 
 def every_key(key: str) -> bool:
-    """Of a run that is resumed with all the same settings: True."""
+    """True of every setting: the run is only resumed with all of them as they were."""
     return True
 
 
@@ -173,7 +173,7 @@ def step_of(checkpoint: str) -> int:
 
 
 def whole_checkpoints(checkpoints: Path) -> list[Path]:
-    """Those that were written to their end, oldest first."""
+    """The checkpoints that were written to their end, oldest first."""
     folders = [folder for folder in checkpoints.glob("checkpoint-*") if (folder / FINISHED).is_file()]
     return sorted(folders, key=lambda folder: step_of(str(folder)))
 

@@ -174,7 +174,7 @@ class Session:
     # ------------------------------------------------------------ its end
 
     def fail(self, error: EngineError | ModelError | AgentError) -> None:
-        """The episode is broken, and by whom: it has no score, and its trajectory a `Fault`."""
+        """The episode was broken by what raised the error: it has no score, and its trajectory holds a `Fault`."""
         self._header["fault"] = fault_of(error)
 
     def overflow(self) -> None:

@@ -45,7 +45,7 @@ def request_key(
 
 
 def choice_key(model: str, messages: Sequence[Message], words: Sequence[str]) -> str:
-    """The same of the question which of the words comes next; never the key of a request for a reply."""
+    """SHA-256 in hex of the question which of the words comes next. It is never the key of a request for a reply."""
     return _hash({"model": model, "messages": [_identity(message) for message in messages], "words": list(words)})
 
 

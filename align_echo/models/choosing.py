@@ -24,10 +24,10 @@ MARKS = "*_`\"'"
 """Around a word they emphasise or quote it."""
 
 MAX_TOKENS = 8
-"""Of a reply that is to be one word."""
+"""How many tokens a reply that is to be one word may have."""
 
 THINKING_TOKENS = 2048
-"""Of one that begins by thinking aloud."""
+"""How many tokens a reply that begins by thinking aloud may have."""
 
 
 Choose = Callable[[Sequence[Sequence[Message]], Sequence[str]], list[WordChoice | ModelError]]

@@ -25,7 +25,7 @@ from align_echo.models.retry import PassingFault
 from align_echo.redaction import redacted, without_secrets
 
 MOST_BYTES = 16 * 2**20
-"""Of one answer. What a model writes is far less; more is a fault of the endpoint and is not kept."""
+"""How many bytes an answer may have. A model writes far less; more is a fault of the endpoint and is not kept."""
 
 PACKED = ("gzip", "x-gzip", "deflate")
 
@@ -113,7 +113,7 @@ async def _read(response: Any) -> bytes:
 
 _starting = threading.Lock()
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
-"""By process id: a forked process has none of its parent's threads."""
+"""The loop of each process by its id: a forked process has none of its parent's threads."""
 
 
 def _asking_loop() -> asyncio.AbstractEventLoop:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 POCKET = "pocket"
 POCKET_ENVIRONMENTS = frozenset({"alfworld", "webshop"})
-"""Those that the pocket model learned to act in."""
+"""The environments that the pocket model learned to act in."""
 
 SERVER = "vllm-server:"
 ADAPTER = "adapter_config.json"

@@ -37,7 +37,7 @@ LISTED = 20
 """Most first tokens whose probabilities an endpoint lists."""
 
 PATIENCE = 2
-"""So many deadlines may be waited for one reply, by all attempts together: unanswered requests may be paid for."""
+"""All attempts at one reply together wait for at most so many deadlines: unanswered requests may be paid for."""
 
 OPTIONAL = ("max_tokens", "temperature")
 """Fields of a request that some models do not take."""

@@ -58,15 +58,15 @@ class Call(Frozen):
 
 
 SAMPLES_PER_STAGE = 2**32
-"""Apart from stage to stage, so that a model that draws by its sample number draws anew in each."""
+"""How far apart the sample numbers of two stages lie: a model that draws by its number draws anew in each stage."""
 
 
 class RecordingModel:
     """A chat model that asks `model` at most once for the same request and sample, and logs every exchange.
 
     `role` says whom it plays (agent, analyzer, optimizer); `sample` tells repeated draws of one request apart. At a
-    temperature above 0 a request of another `stage` (the iteration of a run) is a new draw too. `known_as` gives what
-    replies are kept under in the place of the model's identity, for one that has moved.
+    temperature above 0 a request of another `stage` (the iteration of a run) is a new draw too. `known_as` turns the
+    model's identity into the one that replies are kept under, for a model that has moved to another address.
     """
 
     def __init__(

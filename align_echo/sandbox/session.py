@@ -32,7 +32,7 @@ _INTERFACE_FEED = "<python-input-1>"
 _SUSPENSIONS_A_TURN = 1_000
 _ODD_EXCEPTION = "exceptions can only be called with zero or one string argument"
 _MESSAGE = 2_000
-"""Of what an exception says so many characters are looked at."""
+"""How many characters of what an exception says are looked at."""
 
 
 class Sandbox(Frozen):

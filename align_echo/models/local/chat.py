@@ -200,7 +200,7 @@ def conversation_ids(encoder: ChatEncoder, messages: Sequence[Message]) -> tuple
 
 
 def _chain(messages: Sequence[Message]) -> list[tuple[int, Tokens]]:
-    """The calls that make up the conversation's ids, with their messages' places: from the last that began at 0.
+    """The calls that make up the conversation's ids, with their messages' indices: from the last that began at 0.
 
     Empty if the last reply carries no ids.
     """

@@ -103,7 +103,10 @@ def encoder_of(source: str) -> ChatEncoder:
 
 
 def _end_tokens(source: str) -> Sequence[int]:
-    """Those that generation settings name; none where there are no settings. Raises `UsageError` for damaged ones."""
+    """The end tokens that a model's generation settings name; none without settings.
+
+    Raises `UsageError` for damaged settings.
+    """
 
     def read() -> Any:
         return GenerationConfig.from_pretrained(source).eos_token_id

@@ -1,4 +1,4 @@
-"""Drawing one token for each of many rows, by inverse CDF with one uniform number each; what others were worth.
+"""Drawing one token for each of many rows, by inverse CDF with one uniform number each, and how probable others were.
 
 Left out: which rows there are, and stopping (the engine's).
 """

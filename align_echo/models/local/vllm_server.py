@@ -145,7 +145,7 @@ class VllmServer:
 
     @property
     def logprobs_mode(self) -> LogprobsMode:
-        """Of which distribution the server gives log-probabilities, as seen in its answers."""
+        """Which distribution the server gives log-probabilities of, as its answers show."""
         return self._mode
 
     @property

@@ -75,7 +75,7 @@ class ServedAdapters:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those loaded."""
+        """The adapters that are loaded."""
         return tuple(self._versions)
 
     def load(self, name: str, folder: str) -> None:
