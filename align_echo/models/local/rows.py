@@ -1,16 +1,20 @@
-"""Requests in their slots, and what each of them computes in a step. Left out: who gets a slot, and computing."""
+"""Requests in their slots: what each computes in a step, and when it ends. Left out: who gets a slot, and computing."""
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from align_echo.errors import ModelError
 from align_echo.models.local.engine import Reply, Request
 from align_echo.models.local.slot_attention import SlotPart
+
+Reason = Literal["", "stop", "length", "broken"]
+"""Why a request ends; "" while it goes on, "broken" where the model's logits are no numbers."""
 
 
 @dataclass(eq=False)
@@ -100,6 +104,23 @@ def parted(row: EngineRow, by_token: Mapping[int, list[PendingRequest]]) -> list
     branches = [EngineRow(requests, [*row.ids, token], row.slot, row.done) for token, requests in parting]
     row.ids.append(last)
     return [*branches, EngineRow(alike, row.ids, row.slot, row.done)]
+
+
+def end_of(pending: PendingRequest, row: EngineRow, decode: Callable[[Sequence[int]], str]) -> Reason:
+    """Why a request ends with the last token of its row; "" if it goes on."""
+    sampling = pending.request.sampling
+    if math.isnan(pending.logprobs[-1]):
+        return "broken"
+    if row.ids[-1] in sampling.stop_ids or (sampling.stop and _says_stop(decode, row, sampling.stop)):
+        return "stop"
+    return "length" if len(pending.logprobs) >= pending.most else ""
+
+
+def _says_stop(decode: Callable[[Sequence[int]], str], row: EngineRow, stop: Sequence[str]) -> bool:
+    """Whether the last token completed a stop string. A token is at least one byte, bar one torn character."""
+    longest = max(len(text.encode()) for text in stop)
+    text = decode(row.drawn[-(longest + 4) :])
+    return any(word in text for word in stop)
 
 
 def fail(futures: Iterable[Future[Any]], error: ModelError) -> None:

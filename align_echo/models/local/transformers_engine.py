@@ -10,7 +10,6 @@ eight candidates that agree cost little more than one. Left out: draft models, q
 from __future__ import annotations
 
 import atexit
-import math
 import os
 import queue
 import threading
@@ -18,7 +17,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 from transformers import PreTrainedModel
@@ -27,7 +25,7 @@ from align_echo.errors import ContextOverflowError, ModelError, UsageError
 from align_echo.halting import result_of
 from align_echo.models.local.engine import Forward, Reply, Request
 from align_echo.models.local.publishing import VERIFICATION, check_weights, model_folder
-from align_echo.models.local.rows import EngineRow, PendingRequest, fail, parted, parts_of
+from align_echo.models.local.rows import EngineRow, PendingRequest, Reason, end_of, fail, parted, parts_of
 from align_echo.models.local.sampling import draw, logprobs_at
 from align_echo.models.local.slot_attention import PackedStep, forward, use_slots
 from align_echo.models.local.slots import WORTH_COPYING, SlotCache
@@ -47,7 +45,6 @@ class _ModelChange:
 
 
 _Waiting = PendingRequest | EngineRow | _ModelChange
-_Reason = Literal["", "stop", "length", "broken"]
 
 
 class TransformersEngine:
@@ -359,7 +356,9 @@ class TransformersEngine:
         Of the branches in a slot the first that goes on keeps it; the others wait for slots of their own, before all
         that waits.
         """
-        reasons = {id(pending): self._reason(pending, branch) for branch in branches for pending in branch.requests}
+        reasons = {
+            id(pending): end_of(pending, branch, self._decode) for branch in branches for pending in branch.requests
+        }
         slots = {branch.slot for branch in branches}
         self._rows, apart = [row for row in self._rows if row.slot not in slots], []
         for branch in branches:
@@ -376,26 +375,11 @@ class TransformersEngine:
         for slot in {branch.slot for pending, branch in ended if reasons[id(pending)] == "broken"}:
             self._cache.wipe(slot)
 
-    def _answer(self, pending: PendingRequest, row: EngineRow, reason: _Reason) -> None:
+    def _answer(self, pending: PendingRequest, row: EngineRow, reason: Reason) -> None:
         if reason == "broken":
             fail([pending.future], ModelError(f"{self._name}: {NO_NUMBERS}"))
         elif reason and pending.future.set_running_or_notify_cancel():
             pending.future.set_result(Reply(tuple(row.drawn), tuple(pending.logprobs), reason, pending.choices))
-
-    def _reason(self, pending: PendingRequest, row: EngineRow) -> _Reason:
-        """Why a request ends with the last token of its row; "" if it goes on."""
-        sampling = pending.request.sampling
-        if math.isnan(pending.logprobs[-1]):
-            return "broken"
-        if row.ids[-1] in sampling.stop_ids or (sampling.stop and self._says_stop(row, sampling.stop)):
-            return "stop"
-        return "length" if len(pending.logprobs) >= pending.most else ""
-
-    def _says_stop(self, row: EngineRow, stop: Sequence[str]) -> bool:
-        """Whether the last token completed a stop string. A token is at least one byte, bar one torn character."""
-        longest = max(len(text.encode()) for text in stop)
-        text = self._decode(row.drawn[-(longest + 4) :])
-        return any(word in text for word in stop)
 
     def _begin_again(self, error: ModelError) -> None:
         """A step failed: what the slots hold is not trusted, and all requests begin anew, each once; then they fail."""
