@@ -7,6 +7,9 @@ episode runs is not raised to the user: it becomes a `Fault` on its trajectory (
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 from align_echo.redaction import redacted
 
 
@@ -80,6 +83,12 @@ class TrainingError(AlignEchoError, RuntimeError):
 
 class ReplyFormatError(AlignEchoError, ValueError):
     """A model's reply does not follow the asked format. Holds what was wrong, in words the model can act on."""
+
+
+def did_you_mean(name: str, names: Iterable[str], *, most: int = 3) -> str:
+    """A question about the names nearest to one that nothing has, with a space behind it; "" where none is near."""
+    near = get_close_matches(name, list(names), n=most, cutoff=0.5)
+    return f"did you mean {' or '.join(near)}? " if near else ""
 
 
 def first_line(error: BaseException) -> str:

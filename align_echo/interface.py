@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from align_echo.errors import InterfaceError
+from align_echo.errors import InterfaceError, did_you_mean
 from align_echo.files import write_atomically
 from align_echo.reading import parse_json
 from align_echo.types import Evidence, Frozen, Usage
@@ -277,8 +277,13 @@ def _locate(name_or_path: str | Path) -> tuple[Traversable, str]:
     shipped = resources.files("align_echo.interfaces")
     file = shipped.joinpath(f"{name_or_path}.py")
     if not file.is_file():
-        known = ", ".join(shipped_interfaces()) or "none"
-        raise InterfaceError(f"there is no interface named {name_or_path}; shipped: {known}; or give a .py file")
+        known = shipped_interfaces()
+        environment, _, name = str(name_or_path).partition("/")
+        hint = did_you_mean(name, [other.partition("/")[2] for other in known if other.startswith(f"{environment}/")])
+        shipped_names = ", ".join(known) or "none"
+        raise InterfaceError(
+            f"there is no interface named {name_or_path}; {hint}shipped: {shipped_names}; or give a .py file"
+        )
     return file, str(name_or_path)
 
 

@@ -12,7 +12,6 @@ Listing imports nothing; only the thing that is asked for is imported. Left out:
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import sys
@@ -22,7 +21,7 @@ from functools import cache
 from importlib import metadata
 from typing import Generic, TypeVar
 
-from align_echo.errors import AlignEchoError, UsageError, first_line
+from align_echo.errors import AlignEchoError, UsageError, did_you_mean, first_line
 
 OURS = "align-echo"
 """The distribution whose entry points are our own."""
@@ -111,8 +110,7 @@ class Registry(Generic[Thing]):
         names = list(self.entries())
         if not names:
             return f"no {self.kind} is registered: install align-echo anew (pip install -e . in a checkout)"
-        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}? " if near else ""
+        hint = did_you_mean(name, names)
         return f"unknown {self.kind} {name!r}; {hint}known: {', '.join(names)}; one of your own is module:Name"
 
     def _load(self, target: str) -> object:
@@ -131,8 +129,7 @@ class Registry(Generic[Thing]):
         for part in attribute.split("."):
             if not hasattr(thing, part):
                 names = [public for public in vars(thing) if not public.startswith("_")]
-                near = difflib.get_close_matches(part, names, n=1)
-                hint = f"; did you mean {near[0]}?" if near else ""
-                raise UsageError(f"the module {module_name} has no {attribute}{hint}")
+                hint = did_you_mean(part, names, most=1).strip()
+                raise UsageError(f"the module {module_name} has no {attribute}{'; ' if hint else ''}{hint}")
             thing = getattr(thing, part)
         return thing

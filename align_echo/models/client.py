@@ -50,9 +50,9 @@ class Client:
         """The deadline of one request in seconds."""
         return self._timeout
 
-    def get(self, url: str) -> str:
-        """The body of the answer; raises as `post`."""
-        return self._answer(self._openai.get(url, cast_to=str))
+    def get(self, url: str, *, within: float | None = None) -> str:
+        """The body of the answer; raises as `post`. `within` is a shorter deadline in seconds."""
+        return self._answer(self._openai.get(url, cast_to=str), within)
 
     def post(self, url: str, body: Mapping[str, Any]) -> str:
         """The body of the answer. Raises `PassingFault` when there is none in time, `ModelError` for one that is too
@@ -64,15 +64,17 @@ class Client:
         """Close its connections."""
         result_of(asyncio.run_coroutine_threadsafe(self._openai.close(), _asking_loop()))
 
-    def _answer(self, asking: Coroutine[Any, Any, str]) -> str:
-        try:
-            return result_of(asyncio.run_coroutine_threadsafe(self._in_time(asking), _asking_loop()))
-        except TimeoutError:
-            raise PassingFault(f"no whole answer within {self._timeout:g} s") from None
+    def _answer(self, asking: Coroutine[Any, Any, str], within: float | None = None) -> str:
+        seconds = min(self._timeout, within or self._timeout)
 
-    async def _in_time(self, asking: Coroutine[Any, Any, str]) -> str:
-        async with asyncio.timeout(self._timeout):
-            return await asking
+        async def in_time() -> str:
+            async with asyncio.timeout(seconds):
+                return await asking
+
+        try:
+            return result_of(asyncio.run_coroutine_threadsafe(in_time(), _asking_loop()))
+        except TimeoutError:
+            raise PassingFault(f"no whole answer within {seconds:g} s") from None
 
 
 class _WholeAnswers(openai.DefaultAsyncHttpxClient):

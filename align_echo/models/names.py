@@ -21,6 +21,9 @@ SERVER = "vllm-server:"
 ADAPTER = "adapter_config.json"
 """What marks a folder as that of an adapter, which says itself which model it is for."""
 
+WITHOUT_ENDPOINT = (POCKET, "novice", "novice-careful", "novice-stubborn")
+"""Names of models that come with the package: what a name that no endpoint knows may have meant."""
+
 MODEL_FILES = ("config.json", ADAPTER)
 PREFIXES = ("transformers:", "vllm:", SERVER)
 

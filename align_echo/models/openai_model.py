@@ -8,6 +8,7 @@ images.
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -22,19 +23,27 @@ from align_echo.errors import (
     ReplyWithheldError,
     RequestRejectedError,
     UsageError,
+    did_you_mean,
 )
 from align_echo.halting import pause
 from align_echo.models.choosing import MAX_TOKENS, listed_choice, more_to_read, word_choice
 from align_echo.models.client import Client
 from align_echo.models.endpoint import DEFAULT_BASE_URL, resolve_authorization, resolve_base_url, resolve_timeout
+from align_echo.models.names import WITHOUT_ENDPOINT
 from align_echo.models.openai_body import CHARACTERS_PER_TOKEN, Body, read_body
 from align_echo.models.prices import Price, price_of
-from align_echo.models.retry import RetryPolicy, ask, ask_all, is_overflow, judged, said_by, timed
+from align_echo.models.retry import PassingFault, RetryPolicy, ask, ask_all, is_overflow, judged, said_by, timed
 from align_echo.redaction import without_secrets
 from align_echo.types import Completion, Message, Usage, WordChoice
 
 LISTED = 20
 """Most first tokens whose probabilities an endpoint lists."""
+
+NAMES_WITHIN = 5.0
+"""Seconds that are waited for the names of an endpoint's models, when one was asked for that it does not know."""
+
+NAMES_READ = 1000
+LONGEST_NAME = 100
 
 PATIENCE = 2
 """All attempts at one reply together wait for at most so many deadlines: unanswered requests may be paid for."""
@@ -75,8 +84,8 @@ class OpenAICompatibleModel:
         authorization = resolve_authorization(base_url, api_key)
         if authorization is None and self._base_url == DEFAULT_BASE_URL:
             raise UsageError(
-                f"the model {model} at {DEFAULT_BASE_URL} needs a key: set OPENAI_API_KEY, or give the base URL "
-                "of an endpoint of your own"
+                f"the model {model} at {DEFAULT_BASE_URL} needs a key: {did_you_mean(model, WITHOUT_ENDPOINT)}"
+                "set OPENAI_API_KEY, or give the base URL of an endpoint of your own"
             )
         self._retry = retry or RetryPolicy()
         self._wait = wait
@@ -210,12 +219,24 @@ class OpenAICompatibleModel:
                 field = next((name for name in _refused_fields(error) if name in parameters), "")
                 if field not in OPTIONAL:
                     # Not "from error": what it holds of the answer is in the message as far as it may be told.
-                    raise judged(error, self._where) from None
+                    problem = judged(error, self._where)
+                    hint = self._nearest() if getattr(error, "status_code", None) == 404 else ""
+                    raise UsageError(f"{problem}; {hint}".rstrip()) if hint else problem from None
                 refused |= {field}
             else:
                 self._refused = refused
                 return text
         raise RequestRejectedError(f"{self._model} refuses the request's parameters")
+
+    def _nearest(self) -> str:
+        """A question about the nearest of the names that the endpoint lists and of models that need none; or ""."""
+        try:
+            listed = json.loads(self._client.get(f"{self._base_url}/models", within=NAMES_WITHIN))["data"]
+            names = [str(model["id"]) for model in listed[:NAMES_READ]]
+        except (openai.APIError, ModelError, PassingFault, ValueError, TypeError, LookupError):
+            names = []
+        readable = [name for name in names if name.isprintable() and len(name) <= LONGEST_NAME]
+        return did_you_mean(self._model, [name for name in (*readable, *WITHOUT_ENDPOINT) if name != self._model])
 
     def _replies(self, body: Body, most: int, max_tokens: int) -> list[Completion | ModelError]:
         """Up to so many replies of one answer, whose usage is split among them; an error for what was withheld."""

@@ -7,7 +7,6 @@ The files of `configs/` are the methods by name, each with all that makes it tha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from importlib import resources
 from importlib.resources.abc import Traversable
 from importlib.util import find_spec
@@ -18,7 +17,7 @@ import yaml
 from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from align_echo.errors import UsageError, first_line
+from align_echo.errors import UsageError, did_you_mean, first_line
 from align_echo.train.method import METHODS, Collecting, Section
 from align_echo.train.rows import Role
 from align_echo.train.trainer import StepSettings
@@ -116,8 +115,7 @@ def method(name: str) -> dict[str, Any]:
         if name in METHODS.entries() or ":" in name:
             METHODS.get(name)
             return {"collecting": {"recipe": name}}
-        near = get_close_matches(name, methods(), n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}? " if near else ""
+        hint = did_you_mean(name, methods())
         raise UsageError(f"unknown method {name!r}; {hint}known: {', '.join(methods())}; your own is module:NAME")
     return _read(_folder().joinpath(f"{name}.yaml").read_text(encoding="utf-8"), name)
 

@@ -157,7 +157,7 @@ def _faults() -> list[HostileAnswer]:
         HostileAnswer("401", _status("401 Unauthorized"), "UsageError", "refuses the key"),
         HostileAnswer("402", _status("402 Payment Required"), "RequestRejectedError", "scripted fault"),
         HostileAnswer("403", _status("403 Forbidden"), "UsageError", "refuses the key"),
-        HostileAnswer("404", _status("404 Not Found"), "UsageError", "is not there"),
+        HostileAnswer("404", _status("404 Not Found"), "UsageError", "is not there", attempts=2),  # then the names
         HostileAnswer("408", _status("408 Request Timeout"), "ModelError", "no reply", again),
         HostileAnswer("409", _status("409 Conflict"), "ModelError", "no reply", again),
         HostileAnswer("422", _status("422 Unprocessable Entity"), "RequestRejectedError", "scripted fault"),

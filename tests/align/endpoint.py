@@ -59,6 +59,11 @@ class Endpoint:
         self.authorizations: list[str] = []
         self.url = ""
 
+    @property
+    def models(self) -> list[str]:
+        """The names of its models."""
+        return list(self._scripts)
+
     def asked(self, model: str) -> list[dict[str, Any]]:
         """The requests for one model, in order."""
         return [request for request in self.requests if request["model"] == model]
@@ -78,6 +83,10 @@ class Endpoint:
 
 class _Handler(BaseHTTPRequestHandler):
     endpoint: Endpoint
+
+    def do_GET(self) -> None:
+        """`/v1/models`: the models with a script."""
+        self._send(200, json.dumps({"data": [{"id": name} for name in self.endpoint.models]}), {})
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))

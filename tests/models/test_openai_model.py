@@ -107,6 +107,14 @@ def test_an_unknown_model_is_told_to_the_user_at_once() -> None:
         OpenAICompatibleModel("nope", base_url=endpoint.url).complete(HELLO, temperature=0)
 
 
+def test_an_unknown_model_is_answered_with_the_nearest_that_the_endpoint_lists() -> None:
+    with serve({"qwen3-4b": [], "llama-9": [], "qwen\x1b3": []}) as endpoint:
+        with pytest.raises(UsageError, match=r"; did you mean qwen3-4b\?$"):
+            OpenAICompatibleModel("qwen-4b", base_url=endpoint.url).complete(HELLO, temperature=0)
+        with pytest.raises(UsageError, match=r"; did you mean pocket\?$"):
+            OpenAICompatibleModel("pockett", base_url=endpoint.url).complete(HELLO, temperature=0)
+
+
 def test_a_refused_request_is_not_sent_again() -> None:
     with pytest.raises(RequestRejectedError, match="too long"):
         ask([Status(400, body='{"error": {"message": "too long"}}'), Reply("Hi.")])
@@ -144,6 +152,8 @@ def test_the_default_host_needs_a_key_in_one_line() -> None:
     with pytest.raises(UsageError, match="set OPENAI_API_KEY") as caught:
         load_model("gpt-4.1")
     assert "\n" not in str(caught.value)
+    with pytest.raises(UsageError, match="did you mean pocket"):
+        load_model("pocke")
 
 
 def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
