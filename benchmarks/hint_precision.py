@@ -18,7 +18,7 @@ from collections import Counter
 from typing import Any
 
 import align_echo
-from align_echo.agents.novices.alfworld import HouseNovice
+from align_echo.agents.novices.alfworld import house_novice
 from align_echo.align.probe import runtime
 from align_echo.align.probe.cases import situation, try_case
 from align_echo.align.probe.emit import read_spec
@@ -43,7 +43,7 @@ def main() -> None:
     games = random.Random(0).sample(align_echo.tasks("alfworld", split=SPLIT), options.games)
     played = run_tasks(
         lambda: align_echo.make("alfworld", split=SPLIT, interface=interface),
-        HouseNovice(seed=options.agent_seed),
+        house_novice(seed=options.agent_seed),
         games,
         split=SPLIT,
     )

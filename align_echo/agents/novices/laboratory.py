@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from align_echo.agents.novices.habits import Deed
+
 ROOMS = (
     *("kitchen", "outside", "hallway", "workshop", "living room", "greenhouse"),
     *("bedroom", "art studio", "bathroom", "foundry"),
@@ -36,16 +38,6 @@ PAINTS = {
 }  # fmt: skip
 
 _ROOM = rf"(?P<room>{'|'.join(ROOMS)})"
-
-
-@dataclass(frozen=True)
-class Deed:
-    """What is to be done to a thing: a verb of `DONE`, a thing or one of `KINDS`, perhaps where to and in what room."""
-
-    verb: str
-    thing: str
-    place: str = ""
-    room: str = ""
 
 
 DONE = {

@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from align_echo.agents.novices.habits import ScriptedNovice, chance, times_followed
-from align_echo.agents.novices.laboratory import DONE, ROOMS, Deed, LabBelief, read_goal
+from align_echo.agents.novices.habits import Deed, ScriptedNovice, chance, times_followed
+from align_echo.agents.novices.laboratory import DONE, ROOMS, LabBelief, read_goal
 from align_echo.types import AgentView
 
 _CUE = re.compile(r"\b(need|must|should|first|before|try|instead|have to|required?)\b")
@@ -42,6 +42,7 @@ class LabHabits:
     heeds_rules: float = 0.5
 
 
+USUAL = LabHabits()
 STUBBORN = LabHabits(heeds_feedback=False, heeds_rules=0.0)
 """Never takes a hint: an interface must at least do it no harm."""
 
@@ -80,14 +81,9 @@ _OWN_WORDS = {
 """Verb of a step -> how the engine wants it said, and what the novice says first."""
 
 
-class LabNovice(ScriptedNovice[LabHabits]):
-    """The scripted novice. Acts on ScienceWorld text only."""
-
-    usual = LabHabits
-
-    def choose(self, view: AgentView) -> str:
-        """The next action: same view, same action."""
-        return _LabMind(self.habits, self.seed, view).choose()
+def lab_novice(habits: LabHabits = USUAL, *, seed: int = 0, name: str = "novice") -> ScriptedNovice:
+    """The scripted novice of ScienceWorld. It acts on ScienceWorld's text only."""
+    return ScriptedNovice(lambda view: _LabMind(habits, seed, view).choose(), name)
 
 
 class _LabMind:

@@ -49,6 +49,7 @@ class ShopHabits:
     heeds_rules: float = 0.5
 
 
+USUAL = ShopHabits()
 STUBBORN = ShopHabits(heeds_feedback=False, heeds_rules=0.0)
 """Never takes a hint: an interface must at least do it no harm."""
 
@@ -63,14 +64,9 @@ class PageSight:
     title: str = ""
 
 
-class ShopNovice(ScriptedNovice[ShopHabits]):
-    """The scripted novice. Acts on WebShop's text pages only."""
-
-    usual = ShopHabits
-
-    def choose(self, view: AgentView) -> str:
-        """The next action: same view, same action."""
-        return _ShopMind(self.habits, self.seed, view).choose()
+def shop_novice(habits: ShopHabits = USUAL, *, seed: int = 0, name: str = "novice") -> ScriptedNovice:
+    """The scripted novice of WebShop. It acts on WebShop's text pages only."""
+    return ScriptedNovice(lambda view: _ShopMind(habits, seed, view).choose(), name)
 
 
 class _ShopMind:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from align_echo.agents.novice_model import NoviceModel
 from align_echo.agents.novices import make_novice
-from align_echo.agents.novices.miniwob import STUBBORN, ScreenHabits, ScreenNovice
+from align_echo.agents.novices.miniwob import STUBBORN, ScreenHabits, screen_novice
 from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import ReplyFormatError, UsageError
 from align_echo.types import AgentView, Turn
@@ -43,7 +43,7 @@ def view(goal: str, start: str, *turns: tuple[str, str], task: str = "t") -> Age
 
 def said(habits: ScreenHabits, seen: AgentView, n: int = 300) -> set[str | None]:
     """What novices with other draws do."""
-    return {ScreenNovice(habits, seed=seed).act(seen).action for seed in range(n)}
+    return {screen_novice(habits, seed=seed).act(seen).action for seed in range(n)}
 
 
 def test_without_bad_habits_it_clicks_what_is_named_and_then_submits():
