@@ -108,12 +108,6 @@ class RunSummary(Frozen):
     usage: Usage
 
 
-class LoggedEvent(Event):
-    """An event as it stands in `events.jsonl`."""
-
-    time: str
-
-
 class RunFolder:
     """Reads and writes a run's folder. Call `start` before anything else is written."""
 
@@ -181,7 +175,8 @@ class RunFolder:
 
     def emit(self, event: Event) -> None:
         """Log an event and show it to whoever watches."""
-        self._events.append(LoggedEvent(**event.model_dump(), time=datetime.now(UTC).isoformat(timespec="seconds")))
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self._events.append(event.model_copy(update={"time": now}))
         if self._on_event is not None:
             self._on_event(event)
 

@@ -31,7 +31,10 @@ class ExperimentRequest(Frozen):
 
 
 class Findings(Frozen):
-    """The analyzer's conclusion. `dropped` says of each finding that could not be taken what was wrong with it."""
+    """The analyzer's conclusion. `dropped` says of each finding that could not be taken what is wrong with it.
+
+    There is at least one misalignment beside those that were dropped: a reply without any is refused.
+    """
 
     misalignments: tuple[Misalignment, ...]
     dropped: tuple[str, ...] = ()
@@ -46,14 +49,6 @@ class CheckVerdict(Frozen):
     resolved: bool
     unresolved: tuple[int, ...] = ()
     refinement: str = ""
-
-
-class PartlyReadError(ReplyFormatError):
-    """Some findings of a reply are wrong and go back with the reasons; `usable` are the others, at least one."""
-
-    def __init__(self, message: str, usable: Findings) -> None:
-        super().__init__(message)
-        self.usable = usable
 
 
 def parse_findings(reply: str, task_ids: Collection[str]) -> Findings:
@@ -278,12 +273,9 @@ def _findings(text: str, task_ids: Collection[str], outcomes: Sequence[Outcome] 
         misalignment, wrong = _misalignment(block, task_ids, outcomes)
         misalignments += [misalignment] if misalignment is not None else []
         problems += [f"misalignment {number}: {'; '.join(wrong)}"] if wrong else []
-    if problems and misalignments:
-        usable = Findings(misalignments=tuple(misalignments), dropped=tuple(problems))
-        raise PartlyReadError(". ".join(problems), usable)
-    if problems:
+    if problems and not misalignments:
         raise ReplyFormatError(". ".join(problems))
-    return Findings(misalignments=tuple(misalignments))
+    return Findings(misalignments=tuple(misalignments), dropped=tuple(problems))
 
 
 def _misalignment(

@@ -28,7 +28,13 @@ from align_echo.align.probe.offered import emit as offered_emit
 from align_echo.align.probe.offered import learner
 from align_echo.align.probe.spec import merged, resolved
 from align_echo.align.probe.trials import refine
-from align_echo.align.probe.vocabulary import Spelling, Vocabulary, skeleton, uninformative_observations
+from align_echo.align.probe.vocabulary import (
+    Vocabulary,
+    skeleton,
+    spelling_needed,
+    try_spelling,
+    uninformative_observations,
+)
 from align_echo.errors import UsageError
 from align_echo.interface import Interface, Provenance
 from align_echo.types import Misalignment, Trajectory
@@ -148,16 +154,17 @@ class ProbeBackend:
         self, tasks: Sequence[str], refusals: Sequence[str], before: dict[str, Any] | None, rng: random.Random
     ) -> tuple[dict[str, Any], Slots]:
         vocabulary = Vocabulary()
-        places = list(dict.fromkeys([*tasks, *self._fresh]))
-        spelling = Spelling(refusals)
-        for number, task_id in enumerate(places, 1):
+        task_ids = list(dict.fromkeys([*tasks, *self._fresh]))
+        spellings: list[tuple[str, bool]] = []
+        for number, task_id in enumerate(task_ids, 1):
             states = walk(self.lab, vocabulary, task_id, rng)
             if number <= SPELLING_TASKS:
-                spelling.try_on(self.lab, rng.sample(states, min(SPELLING_STATES, len(states))), rng)
-            self._say(f"learning what can be said: task {number} of {len(places)}")
+                sample = rng.sample(states, min(SPELLING_STATES, len(states)))
+                spellings += try_spelling(self.lab, sample, refusals, rng)
+            self._say(f"learning what can be said: task {number} of {len(task_ids)}")
         self.lab.forget()
         views = self.lab.env.contract.read_only_actions
-        spec = {**vocabulary.spec(refusals, views), "spelling": spelling.found()}
+        spec = {**vocabulary.spec(refusals, views), "spelling": spelling_needed(spellings)}
         return merged(before, spec), vocabulary.slots()
 
     def _cases(

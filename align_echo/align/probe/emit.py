@@ -184,15 +184,20 @@ def _runtime_code(code: ModuleType) -> str:
     return "\n\n\n".join(ast.unparse(ast.fix_missing_locations(function)) for function in plain)
 
 
-class _Plain(ast.NodeTransformer):
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        if node.value is None:
-            return ast.Pass()
-        return ast.Assign(targets=[node.target], value=node.value)
+def _without_annotations(function: ast.FunctionDef) -> ast.FunctionDef:
+    """The function with plain assignments in place of annotated ones, in every block of it."""
+    for node in ast.walk(function):
+        for part in ("body", "orelse"):
+            block = getattr(node, part, None)
+            if isinstance(block, list):
+                block[:] = [_assignment(statement) for statement in block]
+    return function
 
 
-def _without_annotations(function: ast.FunctionDef) -> ast.AST:
-    return _Plain().visit(function)  # type: ignore[no-any-return]
+def _assignment(statement: ast.stmt) -> ast.stmt:
+    if not isinstance(statement, ast.AnnAssign):
+        return statement
+    return ast.Assign(targets=[statement.target], value=statement.value) if statement.value else ast.Pass()
 
 
 def _functions(spec: dict[str, Any], contract: InterfaceContract) -> str:

@@ -14,7 +14,6 @@ from align_echo.align.llm.replies import (
     CheckVerdict,
     ExperimentRequest,
     Findings,
-    PartlyReadError,
     parse_analyzer_move,
     parse_checker_move,
     parse_choice,
@@ -186,12 +185,12 @@ def test_a_citation_that_could_mean_another_is_refused(support: str) -> None:
 
 def test_the_wrong_finding_is_told_and_the_others_are_kept_aside() -> None:
     wrong = found({**VALUES, "rule": ""}, CITED.replace("2, 5", "1, 9"), kind="odd")
-    with pytest.raises(PartlyReadError) as caught:
-        parse_analyzer_move(f"<misalignments>{found(VALUES)}{wrong}</misalignments>", TASKS, OUTCOMES, True)
-    reasons = str(caught.value)
+    findings = parse_analyzer_move(f"<misalignments>{found(VALUES)}{wrong}</misalignments>", TASKS, OUTCOMES, True)
+    assert isinstance(findings, Findings)
+    (reasons,) = findings.dropped
     assert "misalignment 2: <rule> is empty; <kind> must be one of" in reasons
     assert "<support> cites experiment 1, 9" in reasons
-    assert [misalignment.rule for misalignment in caught.value.usable.misalignments] == ["x"]
+    assert [misalignment.rule for misalignment in findings.misalignments] == ["x"]
 
 
 @pytest.mark.parametrize("cite", [True, False])
