@@ -76,7 +76,7 @@ def judge_hint(
         verdict = "rewritten" if decision and action in state.admissible else "wrong" if decision else "silent"
     else:
         case = try_case(lab, spec, state, action)
-        related = [one for one in sorted(state.admissible) if set(skeleton(one)[1]) & set(names)]
+        related = [action for action in sorted(state.admissible) if set(skeleton(action)[1]) & set(names)]
         if case.outcome != "nothing":
             counts["baseline right"] += bool(related) and case.agrees(rng.choice(related))
         verdict = "hopeless" if case.outcome == "nothing" else "right" if case.agrees(decision[1]) else "wrong"

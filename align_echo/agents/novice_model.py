@@ -72,34 +72,34 @@ class NoviceModel:
 
     def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
         """The novice's answer; `max_tokens` is ignored. Raises `ModelError` for a prompt of no agent of align-echo."""
-        asked = read_request(messages, self._agents)
+        request = read_request(messages, self._agents)
         digest = _digest(*(f"{message.role}\n{message.content}" for message in messages))
-        if asked.wanted == "critique":
-            return Completion(text=self._review(asked, digest))
-        if asked.wanted == "refine":
-            return Completion(text=self._another(asked, digest))
+        if request.wanted == "critique":
+            return Completion(text=self._review(request, digest))
+        if request.wanted == "refine":
+            return Completion(text=self._another(request, digest))
         other = temperature > 0 and self._draw("other", digest) < temperature
-        action = self._action(asked.view, self._other_seed(digest) if other else self._seed)
-        return Completion(text=_in_form(action, asked))
+        action = self._action(request.view, self._other_seed(digest) if other else self._seed)
+        return Completion(text=_in_form(action, request))
 
     def _action(self, view: AgentView, seed: int) -> str:
         reply = make_novice(self._environment, self._kind, seed=seed).act(view)
         return reply.action or reply.text
 
-    def _review(self, asked: NoviceRequest, digest: str) -> str:
-        proposed, turns = asked.proposals[-1], asked.view.turns
+    def _review(self, request: NoviceRequest, digest: str) -> str:
+        proposed, turns = request.proposals[-1], request.view.turns
         answers = [turn.observation for turn in turns]
         vain = any(turn.action == proposed and answers.count(turn.observation) > 1 for turn in turns)
         if vain and self._draw("object", digest) < OBJECTS:
             return "This was sent before and got an answer that other turns got too.\nVerdict: change"
         return "The scripted novice has no objection.\nVerdict: keep"
 
-    def _another(self, asked: NoviceRequest, digest: str) -> str:
+    def _another(self, request: NoviceRequest, digest: str) -> str:
         for number in range(OTHER_SEEDS):
-            action = self._action(asked.view, self._other_seed(digest, number))
-            if action not in asked.proposals:
+            action = self._action(request.view, self._other_seed(digest, number))
+            if action not in request.proposals:
                 return action
-        return asked.proposals[-1]
+        return request.proposals[-1]
 
     def _draw(self, *parts: object) -> float:
         """A number in [0, 1)."""
@@ -211,13 +211,13 @@ def _between(text: str, literals: list[str]) -> list[str] | None:
 # ---------------------------------------------------------------- answering
 
 
-def _in_form(action: str, asked: NoviceRequest) -> str:
+def _in_form(action: str, request: NoviceRequest) -> str:
     """An action as the prompt asks for it."""
-    if isinstance(asked.agent, ReAct):
+    if isinstance(request.agent, ReAct):
         return f"Thought: none; this is a script, not a language model.\nAction: {action}"
-    if isinstance(asked.agent, Planning):
-        task = " ".join(asked.view.goal.split()) or "the task"
-        plan = "" if plan_of(asked.view) else f"Plan:\n1. {task}\n"
+    if isinstance(request.agent, Planning):
+        task = " ".join(request.view.goal.split()) or "the task"
+        plan = "" if plan_of(request.view) else f"Plan:\n1. {task}\n"
         return f"{plan}Sub-goal: 1\nAction: {action}"
     return action
 

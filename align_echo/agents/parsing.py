@@ -205,8 +205,8 @@ def _place_of_action(lines: list[str], view: AgentView | None) -> int:
 def _place_of_form(lines: list[str], view: AgentView | None) -> int:
     formed = [number for number, line in enumerate(lines) if view is not None and _has_form(line, view)]
     said = {_clean(_cut(lines[number], view), view) for number in formed}
-    others = [line for number, line in enumerate(lines) if number not in formed]
-    if len(said) == 1 and all(map(_is_talk, others)):
+    rest = [line for number, line in enumerate(lines) if number not in formed]
+    if len(said) == 1 and all(map(_is_talk, rest)):
         return formed[-1]
     if said:
         raise ReplyFormatError(f"the reply has {len(lines)} lines and several actions; send one action on one line")
@@ -323,5 +323,5 @@ def _instructed() -> frozenset[str]:
     """The lines of the prompts that say how to reply, and what they write after "Action:" there."""
     texts = [render(name, {"action_format": "", "rules": ""}) for name in _PROMPTS]
     lines = [line.strip() for text in texts for line in text.splitlines()]
-    said = {_after_action_label(line) or line for line in lines}
-    return frozenset(one for one in said if one.startswith("# ") or len(one.split()) >= _WORDS_OF_AN_INSTRUCTION)
+    texts = {_after_action_label(line) or line for line in lines}
+    return frozenset(text for text in texts if text.startswith("# ") or len(text.split()) >= _WORDS_OF_AN_INSTRUCTION)

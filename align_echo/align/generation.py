@@ -187,8 +187,8 @@ def refuse_unfit_writers(analyzer: str | None, optimizer: str | None) -> None:
     """Raises `UsageError` if a role of the llm backend has no model, or one that can only play."""
     if not (analyzer and optimizer):
         lacking = "--optimizer-model" if analyzer else "--analyzer-model" if optimizer else "--model"
-        others = "" if lacking == "--model" else " (or --model NAME for both)"
-        raise UsageError(f"the llm backend needs a chat model: add {lacking} NAME{others} or set ALIGN_ECHO_MODEL")
+        both = "" if lacking == "--model" else " (or --model NAME for both)"
+        raise UsageError(f"the llm backend needs a chat model: add {lacking} NAME{both} or set ALIGN_ECHO_MODEL")
     for name in (analyzer, optimizer):
         if not can_write(name):
             raise UsageError(

@@ -25,9 +25,9 @@ def test_the_expert_wins_what_its_oracle_can_win():
 def test_an_episode_can_be_forked_and_taken_up_in_any_order():
     env, agent = RoomEnv(), expert(make)
     start = start_view(env, TASK_IDS[0], "", 0)
-    taken = extend(start, take_turn(env, AgentReply(text="", action="take mug 1")))
+    after = extend(start, take_turn(env, AgentReply(text="", action="take mug 1")))
     nothing = extend(start, take_turn(env, AgentReply(text="", action=None)))
-    assert [agent.act(view).action for view in (taken, start, nothing, taken)] == [
+    assert [agent.act(view).action for view in (after, start, nothing, after)] == [
         *("go to study", "take mug 1", "take mug 1", "go to study")
     ]
 

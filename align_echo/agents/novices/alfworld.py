@@ -107,8 +107,8 @@ class _HouseMind:
         text = last.observation.lower()
         if not _CUE.search(text):
             return None
-        for found in _COMMANDS.findall(text):
-            command = found.replace(" the ", " ")
+        for phrase in _COMMANDS.findall(text):
+            command = phrase.replace(" the ", " ")
             if command != last.action and times_followed(self.turns, command) < 2:
                 return str(command)
         return None
@@ -136,18 +136,18 @@ class _HouseMind:
             if name_of(belief.holding) != goal.obj:
                 return Deed("put", belief.holding, self._place(goal.dest))
             return self._use_held(goal, belief.holding)
-        found = belief.find(goal.obj)
-        if found is not None:
-            return Deed("take", *found)
+        seen = belief.find(goal.obj)
+        if seen is not None:
+            return Deed("take", *seen)
         return self._search()
 
-    def _use_held(self, goal: HouseholdGoal, held: str) -> Deed:
+    def _use_held(self, goal: HouseholdGoal, thing: str) -> Deed:
         if goal.kind == "light":
             lamp = self.belief.find(goal.tool)
             return Deed("use", lamp[0], lamp[1]) if lamp else self._search()
-        if goal.kind in APPLIANCES and goal.kind not in self.belief.done_to.get(held, ()):
-            return Deed(goal.kind, held, self._place(APPLIANCES[goal.kind]))
-        return Deed("put", held, self._place(goal.dest))
+        if goal.kind in APPLIANCES and goal.kind not in self.belief.done_to.get(thing, ()):
+            return Deed(goal.kind, thing, self._place(APPLIANCES[goal.kind]))
+        return Deed("put", thing, self._place(goal.dest))
 
     def _place(self, name: str) -> str:
         return next((place for place in self.belief.places if name_of(place) == name), f"{name} 1")
@@ -176,10 +176,10 @@ class _HouseMind:
     def _say(self, intent: Deed) -> str:
         if intent.verb == "look":
             return "look"
-        here = self.been[-1] if self.been else ""
+        current = self.been[-1] if self.been else ""
         occasion = (intent.verb, intent.thing, intent.place)
         goes = self.draw("go", *occasion) < self._will("go to", intent.verb, self.habits.goes_first)
-        if goes and here != intent.place and self.tries.get(f"go to {intent.place}", 0) == 0:
+        if goes and current != intent.place and self.tries.get(f"go to {intent.place}", 0) == 0:
             return f"go to {intent.place}"
         opens = self.draw("open", *occasion) < self._will("open", intent.verb, self.habits.opens_first)
         if opens and intent.place in self.belief.closed and self.tries.get(f"open {intent.place}", 0) == 0:

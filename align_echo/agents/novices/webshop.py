@@ -80,18 +80,18 @@ class _ShopMind:
         self.bound = float(bound[1]) if bound and re.fullmatch(r"\d+(\.\d+)?", bound[1]) else float("inf")
         self.rules = view.rules.lower()
         self.turns = view.turns
-        self.sight, self.here = self._look(view)
+        self.sight, self.since = self._look(view)
 
     def _look(self, view: AgentView) -> tuple[PageSight, list[str]]:
         """The last page that was seen, and the actions since it first looked so."""
         sight = read_page(view.initial_observation) or PageSight("search")
-        here: list[str] = []
+        since: list[str] = []
         for turn in view.turns:
-            here.append(turn.action or "")
-            found = read_page(turn.observation)
-            if found is not None and found != sight:
-                sight, here = found, []
-        return sight, here
+            since.append(turn.action or "")
+            page = read_page(turn.observation)
+            if page is not None and page != sight:
+                sight, since = page, []
+        return sight, since
 
     def draw(self, *parts: object) -> float:
         """A number in [0, 1) that depends on task and occasion only."""
@@ -106,7 +106,7 @@ class _ShopMind:
     def _patient(self, action: str) -> bool:
         """Whether an action that changes nothing may be tried once more here."""
         stuck = self.draw("stuck", action) < self.habits.gets_stuck
-        return stuck or self.here.count(action) < 1 + int(self.draw("patience", action) * self.habits.patience)
+        return stuck or self.since.count(action) < 1 + int(self.draw("patience", action) * self.habits.patience)
 
     # -------------------------------------------------------- choosing
 
@@ -123,7 +123,7 @@ class _ShopMind:
         last = self.turns[-1]
         cues = [line for line in last.observation.splitlines() if _CUE.search(line)]
         for command in _NAMED.findall("\n".join(cues)):
-            if command != last.action and self.here.count(command) < 2:
+            if command != last.action and self.since.count(command) < 2:
                 return str(command)
         return None
 
@@ -150,8 +150,8 @@ class _ShopMind:
 
     def _likeness(self, title: str, price: str) -> float:
         words = set(re.findall(r"[\w'-]+", title.lower()))
-        found = re.match(r"\$(\d+(?:\.\d+)?)", price)
-        dear = bool(found) and float(found[1]) > self.bound if found else False
+        amount = re.match(r"\$(\d+(?:\.\d+)?)", price)
+        dear = bool(amount) and float(amount[1]) > self.bound if amount else False
         return len(words & set(re.findall(r"[\w'-]+", self.goal))) - 5 * dear
 
     def _shop(self) -> str:

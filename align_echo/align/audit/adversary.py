@@ -103,8 +103,8 @@ class Adversary:
             action = self.rng.choice(self.allowed)
         numberless = re.sub(NAME, lambda match: match.group(0).rsplit(" ", 1)[0], action)
         the = re.sub(NAME, lambda match: f"the {match.group(0)}", action)
-        others = (action.title(), action.upper(), numberless, the, action.replace(" ", "  ", 1), f" {action} .")
-        return "misspelt", self.rng.choice(others)
+        variants = (action.title(), action.upper(), numberless, the, action.replace(" ", "  ", 1), f" {action} .")
+        return "misspelt", self.rng.choice(variants)
 
     def reworded(self) -> Said:
         """Another verb, or another order of the names."""

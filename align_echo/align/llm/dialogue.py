@@ -43,9 +43,9 @@ class Dialogue:
         A round of tries that an earlier run has spent is not the end: a run that is resumed draws another, and finds
         the earlier ones in its cache. Raises `NoAnswerError` with the last reason after a new round, and `ModelError`.
         """
-        asked = len(self._messages)
+        length = len(self._messages)
         for number in range(MOST_ROUNDS):
-            del self._messages[asked:]
+            del self._messages[length:]
             problem, new = "", False
             partly: Parsed | None = None
             model = sample_of(self._model, self._sample + number * SAMPLES_PER_ROUND)

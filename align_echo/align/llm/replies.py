@@ -125,14 +125,14 @@ def _move(
 
 def _request(text: str) -> ExperimentRequest:
     """The first operation of a message, with the argument in its tag or between it and the next."""
-    asked = [span for span in spans(text, "operation") if inside(_cut(text, span), "operation")]
-    if not asked:
+    requests = [span for span in spans(text, "operation") if inside(_cut(text, span), "operation")]
+    if not requests:
         only(text, "operation")
-    start, end = asked[0]
-    behind = asked[1][0] if len(asked) > 1 else len(text)
+    start, end = requests[0]
+    behind = requests[1][0] if len(requests) > 1 else len(text)
     content = text[start:end]
     name, given = call(content.partition("<argument>")[0])
-    beside = _beside(text[end:behind] if len(asked) > 1 else text[:start] + text[end:])
+    beside = _beside(text[end:behind] if len(requests) > 1 else text[:start] + text[end:])
     written = [*inside(content, "argument"), *([] if beside is None else [beside])]
     said = {argument(text_of_argument) for text_of_argument in written} | ({given} if given else set())
     problems = []
@@ -147,7 +147,7 @@ def _request(text: str) -> ExperimentRequest:
         problems.append(f"{name} needs an <argument>")
     if problems:
         raise ReplyFormatError("; ".join(problems))
-    return ExperimentRequest(operation=name, argument=value, dropped=len(asked) - 1)
+    return ExperimentRequest(operation=name, argument=value, dropped=len(requests) - 1)
 
 
 def _cut(text: str, span: tuple[int, int]) -> str:
@@ -367,12 +367,12 @@ def _evidence(block: str, outcomes: Sequence[Outcome]) -> Evidence:
 
 def _cited(block: str, tag: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
     telling = {outcome.number: outcome for outcome in outcomes if outcome.telling}
-    asked = numbers(only(block, tag), tag)
-    wrong = [number for number in asked if number not in telling]
+    cited = numbers(only(block, tag), tag)
+    wrong = [number for number in cited if number not in telling]
     if wrong:
         known = ", ".join(map(str, telling)) or "none"
         raise ReplyFormatError(
             f"<{tag}> cites experiment {', '.join(map(str, wrong))}; experiments that ran an action, a task or the "
             f"agent: {known}"
         )
-    return [telling[number] for number in asked]
+    return [telling[number] for number in cited]

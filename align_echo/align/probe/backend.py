@@ -124,21 +124,21 @@ class ProbeBackend:
         spec, slots = self._vocabulary(tasks, refusals, before, rng)
         cases, said = self._cases(spec, slots, failed, tasks, rng)
         self._say(f"{len(cases)} refused actions studied ({self.lab.steps} engine steps so far)")
-        forms = {form: found for form, found in learn_forms(said).items() if form not in spec["forms"]}
+        forms = {form: reading for form, reading in learn_forms(said).items() if form not in spec["forms"]}
         untouched = [task_id for task_id in self._fresh if task_id not in tasks]
         learned, trials = refine(self.lab, spec, slots, cases, untouched, rng, self._say)
         fresh = [*about_refusals(spec, before, failed)]
-        fresh += [about_form(form, *found) for form, found in sorted(forms.items())]
+        fresh += [about_form(form, *reading) for form, reading in sorted(forms.items())]
         fresh += about_wrong_rules(spec, trials)
         fresh += about_rules(spec, learned, trials, cases)
         return fresh
 
     def _refusals(self, failed: Sequence[Trajectory], rng: random.Random) -> list[str]:
         """Uninformative observations. One that the agent got for one kind of action only is tried with other kinds."""
-        found = uninformative_observations(failed)
-        doubtful = set(uninformative_observations(failed, kinds=1)).difference(found)
+        refusals = uninformative_observations(failed)
+        doubtful = set(uninformative_observations(failed, kinds=1)).difference(refusals)
         if not doubtful:
-            return found
+            return refusals
         heard: dict[str, set[str]] = {text: set() for text in doubtful}
         vocabulary = Vocabulary()
         states = walk(self.lab, vocabulary, failed[0].task_id, rng)
@@ -148,7 +148,7 @@ class ProbeBackend:
                 if refused:
                     answer = self.lab.after(state, rng.choice(refused)).observation.strip()
                     heard.get(answer, set()).add(template)
-        return sorted([*found, *(text for text, templates in heard.items() if len(templates) >= 2)])
+        return sorted([*refusals, *(text for text, templates in heard.items() if len(templates) >= 2)])
 
     def _vocabulary(
         self, tasks: Sequence[str], refusals: Sequence[str], before: dict[str, Any] | None, rng: random.Random
@@ -179,15 +179,15 @@ class ProbeBackend:
         said: list[Utterance] = []
         by_task = {task_id: [trajectory for trajectory in failed if trajectory.task_id == task_id] for task_id in tasks}
         for number, task_id in enumerate(tasks, 1):
-            taken: Counter[str] = Counter()
+            counts: Counter[str] = Counter()
             for state, action in failures(self.lab, by_task[task_id], spec["uninformative"]):
                 template = skeleton(action)[0]
-                taken[template] += 1
-                if taken[template] > FAILURES_PER_TASK or not skeleton(action)[0]:
+                counts[template] += 1
+                if counts[template] > FAILURES_PER_TASK or not skeleton(action)[0]:
                     continue
                 if template not in spec["templates"]:
-                    one = try_form(self.lab, spec, state, action)
-                    said += [one] if one else []
+                    utterance = try_form(self.lab, spec, state, action)
+                    said += [utterance] if utterance else []
                 else:
                     cases.append(try_case(self.lab, spec, state, action))
             cases += self._walked(spec, slots, task_id, rng)
@@ -197,14 +197,14 @@ class ProbeBackend:
     def _walked(self, spec: dict[str, Any], slots: Slots, task_id: str, rng: random.Random) -> list[Case]:
         """Cases from a walk through a task, a few of each template and each reason to look at it."""
         cases: list[Case] = []
-        taken: Counter[tuple[str, str]] = Counter()
+        counts: Counter[tuple[str, str]] = Counter()
         vocabulary = Vocabulary()
         offers = list(proposals(walk(self.lab, vocabulary, task_id, rng), vocabulary, slots, rng))
         rng.shuffle(offers)
         for why, state, action in offers:
             kind = (why, skeleton(action)[0])
-            taken[kind] += 1
-            if taken[kind] <= CASES_PER_KIND:
+            counts[kind] += 1
+            if counts[kind] <= CASES_PER_KIND:
                 cases.append(try_case(self.lab, spec, state, action))
         return cases
 

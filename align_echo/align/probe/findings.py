@@ -108,10 +108,10 @@ def about_rules(
     for template, rows in learned.items():
         for row in rows:
             evidence = trials.of(identity(template, row))
-            found = next(_examples(spec, template, row, cases), None)
-            if evidence.refuted or evidence.support < MIN_TESTS or evidence.tasks < MIN_TASKS or found is None:
+            match = next(_examples(spec, template, row, cases), None)
+            if evidence.refuted or evidence.support < MIN_TESTS or evidence.tasks < MIN_TASKS or match is None:
                 continue
-            example, step = found
+            example, step = match
             yield Misalignment(
                 task_id=example.task_id,
                 action_type=template,

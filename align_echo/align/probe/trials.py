@@ -166,14 +166,14 @@ def refine(
     examinations never does.
     """
     kept_back = fresh[:: KEPT_BACK if len(fresh) >= MANY_TASKS else 2]
-    others = [task_id for task_id in fresh if task_id not in kept_back] or kept_back
+    practice = [task_id for task_id in fresh if task_id not in kept_back] or kept_back
     gone = Trials()
     known, trials, passed = spec, Trials(), Trials()
     for cycle in range(CYCLES):
         for _ in range(ROUNDS):
             candidate = extended(known, _surely(learn(known, _latest(cases))), {})
             tested = Trials()
-            for task_id in rng.sample(others, min(TASKS_PER_ROUND, len(others))):
+            for task_id in rng.sample(practice, min(TASKS_PER_ROUND, len(practice))):
                 tests = _counted(lab, candidate, slots, task_id, rng, tested)
                 cases += [try_case(lab, spec, state, action) for state, action in tests]
         candidate = extended(known, _surely(learn(known, _latest(cases))), {})
@@ -248,7 +248,7 @@ def _counted(
     vocabulary = Vocabulary()
     states = walk(lab, vocabulary, task_id, rng)
     cases: list[tuple[LabState, str]] = []
-    taken: Counter[tuple[str, bool, bool]] = Counter()
+    counts: Counter[tuple[str, bool, bool]] = Counter()
     contexts: Counter[str] = Counter()
     for state, action, sure in _questions(states, vocabulary, slots, rng):
         context = f"{_context(spec, state, action)} {sure} {action in state.admissible}"
@@ -258,8 +258,8 @@ def _counted(
         verdict = _tested(lab, spec, state, action, trials, sure=sure)
         wrong = bool(verdict and verdict.wrong)
         kind = (verdict.rule if verdict else skeleton(action)[0], wrong, action in state.admissible)
-        taken[kind] += 1
-        if taken[kind] <= (WRONG_PER_RULE if wrong else CASES_PER_RULE):
+        counts[kind] += 1
+        if counts[kind] <= (WRONG_PER_RULE if wrong else CASES_PER_RULE):
             cases.append((state, action))
     return cases
 

@@ -113,12 +113,12 @@ class Vocabulary:
 
     def pairs(self) -> list[tuple[str, str]]:
         """(do, undo) templates, the one that is possible first leading."""
-        found = [
+        pairs = [
             pair
             for pair, count in self._undone.items()
             if count >= _MIN_PAIRS and count >= 0.8 * self._tried[pair] and self._leads(pair)
         ]
-        return sorted(found)
+        return sorted(pairs)
 
     def movers(self) -> list[str]:
         """Templates that change what is allowed and have no undo: going somewhere, choosing, turning to."""

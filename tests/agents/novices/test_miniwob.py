@@ -65,7 +65,7 @@ def test_it_is_careless_in_every_way_that_it_knows():
     actions = said(ScreenHabits(), view("Select b2 and click Submit.", BOXES), 400)
     assert {"click(20, 80)", "finished()", "click(40, 160)", "click 20 80", "click(10, 60)"} <= actions
     beside = actions - {"finished()", "click(40, 160)"}
-    assert any("click(2" in (one or "") and one not in ("click(20, 80)", "click(20, 60)") for one in beside)
+    assert any("click(2" in (action or "") and action not in ("click(20, 80)", "click(20, 60)") for action in beside)
 
 
 def test_a_share_of_what_it_says_is_no_action():

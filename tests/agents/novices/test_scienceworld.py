@@ -112,12 +112,12 @@ def test_it_stops_taking_a_hint_that_never_helps():
 
 
 def test_it_answers_which_thing_is_meant_by_a_number():
-    asked = (
+    question = (
         "Ambiguous request: Please enter the number for the action you intended (or blank to cancel):\n"
         "0:\tfocus on axe (in outside)\n1:\tfocus on animal (in outside)\n"
     )
-    assert acts(lab_novice(), ("focus on it", asked)) == "1"
-    assert acts(lab_novice(), ("focus on it", asked.replace("animal", "shovel"))) == "0"
+    assert acts(lab_novice(), ("focus on it", question)) == "1"
+    assert acts(lab_novice(), ("focus on it", question.replace("animal", "shovel"))) == "0"
 
 
 def test_rules_told_up_front_change_what_it_does_sometimes():

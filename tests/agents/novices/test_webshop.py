@@ -124,8 +124,8 @@ def test_alone_it_scores_about_half(tmp_path, monkeypatch):
     monkeypatch.delenv("WEBSHOP_DATA", raising=False)
     tasks = align_echo.tasks("webshop", split="test")[:100]
     played = run_tasks(lambda: align_echo.make("webshop", split="test"), make_novice("webshop"), tasks, split="test")
-    assert 0.35 < sum(one.score for one in played) / len(played) < 0.65
-    assert not any(one.fault for one in played)
+    assert 0.35 < sum(trajectory.score for trajectory in played) / len(played) < 0.65
+    assert not any(trajectory.fault for trajectory in played)
 
 
 def test_the_kinds_that_there_are():

@@ -65,9 +65,9 @@ def uninformative(trajectories: Sequence[Trajectory]) -> list[str]:
     )
 
 
-def silent_on_names(found: Iterable[str], survey: Survey) -> list[str]:
+def silent_on_names(answers: Iterable[str], survey: Survey) -> list[str]:
     """Those of the answers that name nothing: an answer that names a thing or a place tells something."""
-    return [text for text in found if not lifted(survey.names | survey.places, text)[1]]
+    return [text for text in answers if not lifted(survey.names | survey.places, text)[1]]
 
 
 def analyze(
@@ -95,7 +95,7 @@ def analyze(
     spec = _merged(before, survey)
     say(f"{len(said)} refused sayings, {len({saying.form for saying in said})} forms ({lab.steps} engine steps so far)")
     forms = learn_forms(lab, survey, said, spec["forms"])
-    candidate = {**spec, "forms": {**spec["forms"], **{form: found.reading for form, found in forms.items()}}}
+    candidate = {**spec, "forms": {**spec["forms"], **{form: misworded.reading for form, misworded in forms.items()}}}
     untouched = [task_id for task_id in fresh if task_id not in tasks][:FRESH_TASKS]
     trials = try_on_fresh(lab, survey, candidate, untouched, rng)
     spec = {**spec, "always": _always(before, survey)}
@@ -230,9 +230,9 @@ def _about_bare_names(before: Spec | None, trials: Trials) -> Iterable[Misalignm
 def _about_sure(before: Spec | None, spec: Spec, trials: Trials) -> Iterable[Misalignment]:
     """Templates that took every name at hand: the same template with the bare name may be promised."""
     evidence = {template: trials.of(SURE + template) for template in spec["always"]}
-    found = [form for form, seen in evidence.items() if seen.support >= MIN_SURE and not seen.refuted]
+    proved = [form for form, seen in evidence.items() if seen.support >= MIN_SURE and not seen.refuted]
     old = before["sure"] if before is not None else []
-    sure = sorted({*found, *(form for form in old if form in evidence and not evidence[form].refuted)})
+    sure = sorted({*proved, *(form for form in old if form in evidence and not evidence[form].refuted)})
     if sure == old:
         return
     known = [trials.example[SURE + form] for form in [*sure, *old] if SURE + form in trials.example]
@@ -255,25 +255,25 @@ def _about_sure(before: Spec | None, spec: Spec, trials: Trials) -> Iterable[Mis
 
 def _about_forms(forms: dict[str, MiswordedForm], trials: Trials) -> Iterable[Misalignment]:
     """Misworded forms whose rewriting did something in other tasks of the agent, and was understood in fresh ones."""
-    for form, found in sorted(forms.items()):
+    for form, misworded in sorted(forms.items()):
         understood = trials.of(form)
-        tested = found.tested
+        tested = misworded.tested
         if not stands(understood) or tested.support < MIN_DONE or tested.precision < MIN_PRECISION:
             continue
         yield Misalignment(
-            task_id=found.example.state.task_id,
+            task_id=misworded.example.state.task_id,
             action_type=form,
-            action=found.example.action,
-            intent=f"do `{found.reading}`",
-            rule=form_in_words(form, found.reading),
-            sufficient_feedback=f"name the form that is understood: `{found.reading}`",
+            action=misworded.example.action,
+            intent=f"do `{misworded.reading}`",
+            rule=form_in_words(form, misworded.reading),
+            sufficient_feedback=f"name the form that is understood: `{misworded.reading}`",
             evidence=Evidence(
                 support=tested.support + understood.support,
                 refuted=tested.refuted + understood.refuted,
                 tasks=tested.tasks + understood.tasks,
                 counterexample=understood.counterexample,
             ),
-            detail=json.dumps({"form": form, "template": found.reading}),
+            detail=json.dumps({"form": form, "template": misworded.reading}),
         )
 
 

@@ -138,7 +138,7 @@ def _try_sure(
     runtime.watch(spec, history, view_texts(lab, state, spec["views"]))
     things = [name for name in spec["names"] if name not in spec["places"]]
     names = [name for name in things if runtime.at_hand(spec, history, name)]
-    here = state
+    current = state
     for template in survey.always():
         if template.count("{") != 1 or template in spec["movers"]:
             continue
@@ -146,34 +146,34 @@ def _try_sure(
             if trials.refuted[SURE + template]:
                 break
             action = runtime.fill(template, [name])
-            after = lab.after(here, action)
-            if survey.refused(after) and here is not state:
+            after = lab.after(current, action)
+            if survey.refused(after) and current is not state:
                 after = lab.after(state, action)
             _count(trials, SURE + template, state.task_id, action, held=not survey.refused(after))
             if not survey.refused(after):
-                changed = after.over or runtime.asks(after.observation) or compare_views(lab, survey, here, after)
-                here = state if changed else after
+                changed = after.over or runtime.asks(after.observation) or compare_views(lab, survey, current, after)
+                current = state if changed else after
 
 
 def try_bare_names(
     lab: Lab, survey: Survey, spec: dict[str, Any], refused: Sequence[tuple[LabState, str]], trials: Trials
 ) -> None:
     """Hold the names that were met before against what agents said in tasks where no name was learned."""
-    taken: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     for state, action in refused:
         said = " ".join(action.lower().split())
         history = runtime.new_history()
         runtime.watch(spec, history, view_texts(lab, state, spec["views"]))
-        found = runtime.understood({**spec, "forms": {}}, history, said)
-        if found is None or found[0] in spec["movers"] or len(lifted(spec["names"], said)[1]) > len(found[1]):
+        match = runtime.understood({**spec, "forms": {}}, history, said)
+        if match is None or match[0] in spec["movers"] or len(lifted(spec["names"], said)[1]) > len(match[1]):
             continue
-        names = [runtime.bare(spec, history, name) or name for name in found[1]]
-        wanted = runtime.fill(found[0], names)
-        taken[state.task_id, wanted] += 1
-        if wanted == said or taken[state.task_id, wanted] > 1:
+        names = [runtime.bare(spec, history, name) or name for name in match[1]]
+        wanted = runtime.fill(match[0], names)
+        counts[state.task_id, wanted] += 1
+        if wanted == said or counts[state.task_id, wanted] > 1:
             continue
         if all(runtime.at_hand(spec, history, name) for name in names):
-            held = _leads_on(lab, survey, spec, history, state, found[0], names)
+            held = _leads_on(lab, survey, spec, history, state, match[0], names)
             _count(trials, BARE, state.task_id, said, held=held)
 
 
