@@ -148,19 +148,19 @@ def view_of(messages: Sequence[Message], agent: ChatAgent) -> AgentView | None:
     """
     if len(messages) < 2 or len(messages) % 2 or messages[0].role != "system":
         return None
-    told = _told_up_front(messages[0].content, agent.prompts[0])
+    up_front = _told_up_front(messages[0].content, agent.prompts[0])
     contents = [message.content for message in messages[1:]]
     if isinstance(agent, Planning):
         contents = [content.removesuffix(f"\n\n{render('planning/ask', {})}") for content in contents]
     opening = _literals("shared/start", {"initial_observation": _BLANK, "goal": _BLANK, "critique": ""})
     start = _between(contents[0], opening)
-    if told is None or start is None:
+    if up_front is None or start is None:
         return None
     view = AgentView(
         task_id=f"opening-{_digest(contents[0])[:16]}",
-        action_format=told[0],
+        action_format=up_front[0],
         goal=start[1],
-        rules=told[1],
+        rules=up_front[1],
         initial_observation=start[0],
     )
     for reply, observation in zip(contents[1::2], contents[2::2], strict=True):

@@ -16,17 +16,11 @@ from align_echo.types import AgentReply, AgentView
 from align_echo.wrappers.text_env import Offered, TextEnv
 
 
-class _Shadow(threading.local):
-    """A thread's own environment, and the episode that it follows."""
-
-    env: TextEnv | None = None
-    task_id: str = ""
-    actions: tuple[str | None, ...] = ()
-
-
-class Privileged:
+class Privileged(threading.local):
     """Follows an episode in an environment of its own. `make_env` gives a raw one without a step limit; `choose` names
     an action in its present state.
+
+    Several threads may share one: each has an environment, and follows an episode, of its own.
     """
 
     def __init__(
@@ -35,7 +29,9 @@ class Privileged:
         self.name = name
         self._make_env = make_env
         self._choose = choose
-        self._shadow = _Shadow()
+        self._env: TextEnv | None = None
+        self._task_id = ""
+        self._actions: tuple[str | None, ...] = ()
 
     def act(self, view: AgentView) -> AgentReply:
         """The next action. Raises `EngineError` if the engine breaks."""
@@ -44,18 +40,17 @@ class Privileged:
 
     def _follow(self, view: AgentView) -> TextEnv:
         """The environment, brought to where the episode is."""
-        shadow = self._shadow
-        if shadow.env is None:
-            shadow.env = self._make_env()
+        if self._env is None:
+            self._env = self._make_env()
         actions = tuple(turn.action for turn in view.turns)
-        if shadow.task_id != view.task_id or actions[: len(shadow.actions)] != shadow.actions:
-            shadow.env.reset(seed=0, options={"task": view.task_id})
-            shadow.task_id, shadow.actions = view.task_id, ()
-        for action in actions[len(shadow.actions) :]:
-            if action is not None and not shadow.env.state.done:
-                shadow.env.step(action)
-        shadow.actions = actions
-        return shadow.env
+        if self._task_id != view.task_id or actions[: len(self._actions)] != self._actions:
+            self._env.reset(seed=0, options={"task": view.task_id})
+            self._task_id, self._actions = view.task_id, ()
+        for action in actions[len(self._actions) :]:
+            if action is not None and not self._env.state.done:
+                self._env.step(action)
+        self._actions = actions
+        return self._env
 
 
 def expert(make_env: Callable[[], TextEnv]) -> Privileged:
@@ -87,7 +82,7 @@ def _idle(env: TextEnv) -> str:
 
 
 def _filled(offered: Offered, number: int) -> str:
-    """A form with names in its places, drawn by a number: its digits in the base of what there is to choose from."""
+    """A form filled with names. The digits of `number` choose the form and then a name for each of its places."""
     number, form = divmod(number, len(offered.templates))
     action = offered.templates[form]
     for index in range(action.count("{")):

@@ -213,8 +213,8 @@ class Simulator:
             self._over += _partly(step.score)
         lines = [line.message for line in env.log[logged:]] if isinstance(env, AlignWrapper) else []
         log = clip("\n(logged by the interface: " + " | ".join(lines) + ")", 1000) if lines else ""
-        said = "" if step.action == action else f"(carried out: {step.action})\n"
-        return said + step_text(step) + log + (f"\n({self._over})" if self._over else "")
+        head = "" if step.action == action else f"(carried out: {step.action})\n"
+        return head + step_text(step) + log + (f"\n({self._over})" if self._over else "")
 
     def _next_action(self) -> str:
         reply = ask(self._agent, self._running())

@@ -71,10 +71,10 @@ class _HouseMind:
 
     def _live(self, action: str, observation: str) -> None:
         destination = self.goal.dest if self.goal else ""
-        told = self.belief.update(observation, destination)
+        news = self.belief.update(observation, destination)
         known = (action, observation) in self.heard
         self.heard.add((action, observation))
-        if told and not known:
+        if news and not known:
             self.tries.pop(action, None)
         else:
             self.tries[action] = self.tries.get(action, 0) + 1

@@ -121,9 +121,9 @@ class _LabMind:
     # -------------------------------------------------------- choosing
 
     def choose(self) -> str:
-        said = self._answer() or self._hint() or self._look_about()
-        if said is not None:
-            return said
+        action = self._answer() or self._hint() or self._look_about()
+        if action is not None:
+            return action
         for _ in range(3):
             for step in self.todo:
                 for action in self._ways(step):
@@ -177,19 +177,19 @@ class _LabMind:
         """What it tries for a step, in order: habits first, what works last."""
         name = self.belief.named(step.thing)
         room = step.room or self.belief.where.get(name or "", "")
-        said = name or step.thing
+        words = name or step.thing
         if step.verb == "wait" or (room in ("", self.belief.room) and name is not None and self.belief.here(name)):
-            yield from self._phrases(step, said)
+            yield from self._phrases(step, words)
             return
-        hurries = self.draw("hurry", step.verb, said) >= self._will("go to", step.verb, self.habits.goes_first)
+        hurries = self.draw("hurry", step.verb, words) >= self._will("go to", step.verb, self.habits.goes_first)
         if hurries and name is not None:
-            yield self._right(step, said)
+            yield self._right(step, words)
         if room and room != self.belief.room:
             yield from self._go(room)
         elif room and room not in self.belief.looked:
             yield "look around"
         elif room:
-            yield from self._phrases(step, said)
+            yield from self._phrases(step, words)
         else:
             yield from self._explore()
 
@@ -243,7 +243,7 @@ def read_rules(rules: str) -> frozenset[tuple[str, str]]:
     for sentence in re.split(r"[\n.;]+", rules.lower()):
         if re.search(r"\b(not|never|no|cannot|can't|don't|without)\b", sentence):
             continue
-        named = [verb for verb, said in _VERBS.items() if re.search(rf"\b{said}\b", sentence)]
+        named = [verb for verb, words in _VERBS.items() if re.search(rf"\b{words}\b", sentence)]
         if re.search(r"\b(before|first)\b", sentence) and re.search(r"\b(go(ing)?|teleport) to\b", sentence):
             pairs |= {("go to", verb) for verb in named}
         if re.search(r"\binstead of\b", sentence):

@@ -128,12 +128,12 @@ class _ShopMind:
         return None
 
     def _search(self) -> str:
-        said = [word for word in re.findall(r"[\w'.-]+", self.goal) if word.strip(".'-") not in _SAYS_LITTLE]
-        words = " ".join(word.strip(".'") for word in said[:10]) or "product"
-        sloppy = f"search {words}"
+        words = [word for word in re.findall(r"[\w'.-]+", self.goal) if word.strip(".'-") not in _SAYS_LITTLE]
+        query = " ".join(word.strip(".'") for word in words[:10]) or "product"
+        sloppy = f"search {query}"
         if self._habit(self.habits.forgets_brackets, "search[", "brackets") and self._patient(sloppy):
             return sloppy
-        return f"search[{words}]"
+        return f"search[{query}]"
 
     def _open(self) -> str:
         if not self.sight.products:
@@ -158,9 +158,9 @@ class _ShopMind:
         title = self.sight.title
         for value in self._wanted():
             wordy = f"click[{value} please]" if self.draw("words", value) < 0.5 else f"click[option {value}]"
-            said = wordy if self._habit(self.habits.adds_words, "option", "adds", title, value) else f"click[{value}]"
+            click = wordy if self._habit(self.habits.adds_words, "option", "adds", title, value) else f"click[{value}]"
             if not any(value in action for action in self._since_opened()):
-                return said
+                return click
         reads = self.draw("read", title) < self.habits.reads_description
         if reads and "click[Description]" not in self._since_opened():
             return "click[Description]"

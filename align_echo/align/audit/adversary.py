@@ -55,9 +55,9 @@ class Adversary:
         """So many things to say in one state."""
         ways = (self.absent, self.plausible, self.plausible, self.known, self.again, self.misspelt, self.reworded)
         for _ in range(count):
-            said = self.rng.choice(ways)()
-            if said[1].strip():
-                yield said
+            draw = self.rng.choice(ways)()
+            if draw[1].strip():
+                yield draw
 
     def absent(self) -> Said:
         """A form with a name that may not be there at all, in one of its places."""

@@ -213,13 +213,13 @@ class Auditor:
     def _forms_hold(self, claim: Claim, allowed: Sequence[str]) -> bool | None:
         """Whether the forms that are told are known here or, if `only` they are, all that is allowed or offered has one
         of them. Where actions are allowed one by one, a form that none of them has may still be known."""
-        told = set(re.findall(r"`([^`]*)`", claim.about))
+        listed = set(re.findall(r"`([^`]*)`", claim.about))
         offered = self._env.offered()
         known = {written(template, LETTERS) for template in offered.templates} if offered is not None else set()
         if claim.kind == "forms":
-            return told <= known if known else None
+            return listed <= known if known else None
         possible = known | {_lettered(action) for action in allowed}
-        return possible <= told if possible else None
+        return possible <= listed if possible else None
 
     def _is_name(self, name: str) -> bool | None:
         """Whether the engine takes a name alone in some form that it offers; None where it is not in sight."""

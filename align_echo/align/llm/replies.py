@@ -134,13 +134,13 @@ def _request(text: str) -> ExperimentRequest:
     name, given = call(content.partition("<argument>")[0])
     beside = _beside(text[end:behind] if len(requests) > 1 else text[:start] + text[end:])
     written = [*inside(content, "argument"), *([] if beside is None else [beside])]
-    said = {argument(text_of_argument) for text_of_argument in written} | ({given} if given else set())
+    arguments = {argument(text_of_argument) for text_of_argument in written} | ({given} if given else set())
     problems = []
     if name not in OPERATIONS:
         problems.append(f"{clip(name, 80)!r} is no operation; there are {', '.join(OPERATIONS)}")
-    if len(said) > 1:
+    if len(arguments) > 1:
         problems.append("it holds two different arguments; send the one that is meant in <argument>")
-    value = next(iter(said), "")
+    value = next(iter(arguments), "")
     if name == "run_task" and value.lower() == "none":
         value = ""
     if name in WITH_ARGUMENT and not value:
@@ -172,7 +172,7 @@ def _verdict(text: str, outcomes: Sequence[Outcome], claims: int) -> CheckVerdic
     if word == "yes":
         if not tried:
             raise ReplyFormatError("no experiment was carried out with this code; carry one out before you conclude")
-        if any(words(said).lower() not in ("", "none", "0") for said in inside(text, "unresolved")):
+        if any(words(number).lower() not in ("", "none", "0") for number in inside(text, "unresolved")):
             raise ReplyFormatError("<resolved> says yes and <unresolved> names some; send one of the two")
         return CheckVerdict(resolved=True)
     problems, unresolved, refinement = [], tuple(range(1, claims + 1)), ""
@@ -197,10 +197,10 @@ def _unresolved(text: str, claims: int) -> tuple[int, ...]:
     everything = tuple(range(1, claims + 1))
     if claims == 1 and not inside(text, "unresolved"):
         return everything
-    said = only(text, "unresolved")
-    if words(said).lower() == "all":
+    named = only(text, "unresolved")
+    if words(named).lower() == "all":
         return everything
-    unresolved = tuple(numbers(said, "unresolved"))
+    unresolved = tuple(numbers(named, "unresolved"))
     if not unresolved or not set(unresolved) <= set(everything):
         raise ReplyFormatError(f"<resolved> is no: <unresolved> must hold numbers from 1 to {claims}")
     return unresolved
@@ -322,11 +322,11 @@ def _field(block: str, tag: str) -> str:
     return value
 
 
-def _known_task(said: str, task_ids: Collection[str]) -> str | None:
+def _known_task(name: str, task_ids: Collection[str]) -> str | None:
     """The task that is meant; None for one that was not shown."""
-    bare = words(said)
+    bare = words(name)
     return next(
-        (spelling for spelling in (said, bare, re.sub(r"^[Tt]ask:?\s+", "", bare)) if spelling in task_ids), None
+        (spelling for spelling in (name, bare, re.sub(r"^[Tt]ask:?\s+", "", bare)) if spelling in task_ids), None
     )
 
 

@@ -100,8 +100,8 @@ class ProbeBackend:
             fresh = self._analyze_listed(failed, before, rng)
         else:
             fresh = learner.analyze(self.lab, failed, before, self._fresh, rng, self._say)
-        told = {misalignment.rule for misalignment in known}
-        return [misalignment for misalignment in fresh if misalignment.rule not in told]
+        rules = {misalignment.rule for misalignment in known}
+        return [misalignment for misalignment in fresh if misalignment.rule not in rules]
 
     def _lists(self, task_id: str) -> bool:
         """Whether the engine lists its admissible actions; False if it offers templates and names instead."""
@@ -122,9 +122,9 @@ class ProbeBackend:
             return []
         tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))
         spec, slots = self._vocabulary(tasks, refusals, before, rng)
-        cases, said = self._cases(spec, slots, failed, tasks, rng)
+        cases, utterances = self._cases(spec, slots, failed, tasks, rng)
         self._say(f"{len(cases)} refused actions studied ({self.lab.steps} engine steps so far)")
-        forms = {form: reading for form, reading in learn_forms(said).items() if form not in spec["forms"]}
+        forms = {form: reading for form, reading in learn_forms(utterances).items() if form not in spec["forms"]}
         untouched = [task_id for task_id in self._fresh if task_id not in tasks]
         learned, trials = refine(self.lab, spec, slots, cases, untouched, rng, self._say)
         fresh = [*about_refusals(spec, before, failed)]
@@ -176,7 +176,7 @@ class ProbeBackend:
         rng: random.Random,
     ) -> tuple[list[Case], list[Utterance]]:
         cases: list[Case] = []
-        said: list[Utterance] = []
+        utterances: list[Utterance] = []
         by_task = {task_id: [trajectory for trajectory in failed if trajectory.task_id == task_id] for task_id in tasks}
         for number, task_id in enumerate(tasks, 1):
             counts: Counter[str] = Counter()
@@ -187,12 +187,12 @@ class ProbeBackend:
                     continue
                 if template not in spec["templates"]:
                     utterance = try_form(self.lab, spec, state, action)
-                    said += [utterance] if utterance else []
+                    utterances += [utterance] if utterance else []
                 else:
                     cases.append(try_case(self.lab, spec, state, action))
             cases += self._walked(spec, slots, task_id, rng)
             self._say(f"studying refused actions: task {number} of {len(tasks)}, {len(cases)} cases")
-        return cases, said
+        return cases, utterances
 
     def _walked(self, spec: dict[str, Any], slots: Slots, task_id: str, rng: random.Random) -> list[Case]:
         """Cases from a walk through a task, a few of each template and each reason to look at it."""

@@ -33,8 +33,11 @@ Slots = dict[str, list[list[str]]]
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A refused action, or an allowed one (`now`). `steps` is empty when nothing within reach helps; `already` when it
-    was in effect."""
+    """A refused action, or an allowed one (`now`), in the state after the actions of `prefix`.
+
+    `steps` are the first steps of the shortest ways to make it possible, `depth` the length of these; there are none
+    where nothing within reach helps. `already` is True where the action was in effect.
+    """
 
     task_id: str
     prefix: tuple[str, ...]
@@ -52,7 +55,7 @@ class Case:
     literals: list[tuple[Any, ...]] = field(default_factory=list, repr=False)
 
     def shapes(self, spec: dict[str, Any]) -> list[tuple[Any, ...]]:
-        """How its names were last spoken of, and how the views speak of them, as conditions; kept."""
+        """Conditions on how its names were last spoken of and how the views speak of them; kept on the case."""
         if not self.literals:
             for index, name in enumerate(runtime.about(self.history, list(self.names))):
                 self.literals.append(("shape", index, self.history["shape"].get(name, "")))

@@ -29,8 +29,8 @@ def rule_in_words(spec: dict[str, Any], template: str, row: dict[str, Any]) -> s
 
 def form_in_words(form: str, template: str) -> str:
     """One near miss as a sentence."""
-    said, meant = runtime.write(form, list(_LETTERS)), runtime.write(template, list(_LETTERS))
-    return f"Write `{meant}` instead of `{said}`"
+    wrong, meant = runtime.write(form, list(_LETTERS)), runtime.write(template, list(_LETTERS))
+    return f"Write `{meant}` instead of `{wrong}`"
 
 
 def _condition(spec: dict[str, Any], literal: list[Any], places: int) -> str:
@@ -71,8 +71,8 @@ def _condition(spec: dict[str, Any], literal: list[Any], places: int) -> str:
             f'says "{_told(_name(rest[1], places), rest[2])}" now',
         ),
     }
-    said = " ".join(words[kind]())
-    return f"it is not so that {said}" if literal[0] == "not" else said
+    condition = " ".join(words[kind]())
+    return f"it is not so that {condition}" if literal[0] == "not" else condition
 
 
 def _name(place: int, places: int) -> str:

@@ -51,10 +51,10 @@ def _nearness(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> f
     return 0.0 if case.already or not case.steps else 1 / (1 + case.depth)
 
 
-def learn_forms(said: Iterable[Utterance]) -> dict[str, tuple[str, Evidence, Utterance]]:
+def learn_forms(utterances: Iterable[Utterance]) -> dict[str, tuple[str, Evidence, Utterance]]:
     """skeleton -> (template, evidence, an example) where one template is clearly the nearest."""
     groups: dict[str, list[Utterance]] = defaultdict(list)
-    for utterance in said:
+    for utterance in utterances:
         groups[utterance.skeleton].append(utterance)
     learned: dict[str, tuple[str, Evidence, Utterance]] = {}
     for form, group in sorted(groups.items()):

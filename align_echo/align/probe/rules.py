@@ -248,9 +248,10 @@ def _learn_lists(spec: dict[str, Any], template: str, cases: Sequence[Case]) -> 
     undecided = [runtime.decide(spec, case.history, template, list(case.names)) is None for case in refused]
     rows = _grown(_Table.of(spec, refused), _bits(undecided)) if refused else []
     table = _Table.of(spec, cases)
-    told = [runtime.decide(spec, case.history, template, list(case.names), True) for case in cases]
+    decisions = [runtime.decide(spec, case.history, template, list(case.names), True) for case in cases]
     table.fires = {then: bits for then, bits in table.fires.items() if then == json.dumps("now")}
-    return rows + _grown(table, _bits(case.now and said is None for case, said in zip(cases, told, strict=True)))
+    undecided = [case.now and decision is None for case, decision in zip(cases, decisions, strict=True)]
+    return rows + _grown(table, _bits(undecided))
 
 
 def _grown(table: _Table, open_cases: int) -> list[Row]:

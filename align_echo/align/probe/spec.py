@@ -83,5 +83,5 @@ def alone(spec: dict[str, Any], template: str, row: Row) -> dict[str, Any]:
 
 
 def identity(template: str, row: Row) -> str:
-    """What tells rules apart, whatever else is noted on them."""
+    """The name of a rule: its template, conditions and conclusion as JSON, without anything else noted on it."""
     return json.dumps([template, row["if"], row["then"]])

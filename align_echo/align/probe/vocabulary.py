@@ -41,9 +41,9 @@ def uninformative_observations(trajectories: Sequence[Trajectory], kinds: int = 
                 actions[step.raw_observation.strip()].add(step.action)
     return sorted(
         text
-        for text, said in actions.items()
-        if len(said) >= _MIN_ACTIONS
-        and len({skeleton(action)[0] for action in said}) >= kinds
+        for text, known in actions.items()
+        if len(known) >= _MIN_ACTIONS
+        and len({skeleton(action)[0] for action in known}) >= kinds
         and not re.search(NAME, text)
     )
 

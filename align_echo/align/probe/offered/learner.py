@@ -60,8 +60,8 @@ def uninformative(trajectories: Sequence[Trajectory]) -> list[str]:
                 actions[step.raw_observation.strip()].add(step.action)
     return sorted(
         text
-        for text, said in actions.items()
-        if len(said) >= MIN_ACTIONS and len({action.split()[0] for action in said if action.split()}) >= MIN_KINDS
+        for text, known in actions.items()
+        if len(known) >= MIN_ACTIONS and len({action.split()[0] for action in known if action.split()}) >= MIN_KINDS
     )
 
 
@@ -91,10 +91,11 @@ def analyze(
         return []
     surveyed = frozenset(survey.names)
     refused = refused_sayings(lab, survey, failed)
-    said = lifted_sayings(lab, survey, refused)
+    sayings = lifted_sayings(lab, survey, refused)
     spec = _merged(before, survey)
-    say(f"{len(said)} refused sayings, {len({saying.form for saying in said})} forms ({lab.steps} engine steps so far)")
-    forms = learn_forms(lab, survey, said, spec["forms"])
+    count = len({saying.form for saying in sayings})
+    say(f"{len(sayings)} refused sayings, {count} forms ({lab.steps} engine steps so far)")
+    forms = learn_forms(lab, survey, sayings, spec["forms"])
     candidate = {**spec, "forms": {**spec["forms"], **{form: misworded.reading for form, misworded in forms.items()}}}
     untouched = [task_id for task_id in fresh if task_id not in tasks][:FRESH_TASKS]
     trials = try_on_fresh(lab, survey, candidate, untouched, rng)

@@ -67,7 +67,7 @@ class Survey:
         return set(self.offered)
 
     def always(self) -> list[str]:
-        """The templates that every task offers which was asked."""
+        """The templates that all tasks offer whose engine was asked."""
         return sorted(template for template, tasks in self.offered.items() if tasks == self.asked)
 
     def movers(self) -> list[str]:
@@ -80,7 +80,9 @@ class Survey:
         return min(sure, key=lambda template: (-self.moves[template], template), default="")
 
     def tester(self) -> str:
-        """The template that is understood of most things: what it takes is a name."""
+        """The template that the engine accepted most often, movers left out; "" if there is none. It tells names from
+        other words: what it takes is a name.
+        """
         known = [template for template in self.accepted if template not in self.movers()]
         return min(known, key=lambda template: (-self.accepted[template], template), default="")
 
@@ -92,7 +94,7 @@ class Survey:
 
 
 def often(words: Counter[str]) -> set[str]:
-    """The words that are no exception."""
+    """The words that are at least `MIN_SURROUNDS` of all that were counted."""
     return {word for word, count in words.items() if count >= MIN_SURROUNDS * words.total()}
 
 

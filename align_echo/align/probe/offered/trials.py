@@ -118,12 +118,12 @@ def _try_form(
         if len(names) < arity:
             return
         chosen = rng.sample(names, arity)
-        said, wanted = runtime.fill(form, chosen), runtime.fill(spec["forms"][form], chosen)
+        misworded, wanted = runtime.fill(form, chosen), runtime.fill(spec["forms"][form], chosen)
         after = lab.after(state, wanted)
         if after.over:
             continue
-        if survey.refused(lab.after(state, said)):
-            _count(trials, form, state.task_id, said, held=not survey.refused(after))
+        if survey.refused(lab.after(state, misworded)):
+            _count(trials, form, state.task_id, misworded, held=not survey.refused(after))
             return
 
 
@@ -161,20 +161,20 @@ def try_bare_names(
     """Hold the names that were met before against what agents said in tasks where no name was learned."""
     counts: Counter[tuple[str, str]] = Counter()
     for state, action in refused:
-        said = " ".join(action.lower().split())
+        text = " ".join(action.lower().split())
         history = runtime.new_history()
         runtime.watch(spec, history, view_texts(lab, state, spec["views"]))
-        match = runtime.understood({**spec, "forms": {}}, history, said)
-        if match is None or match[0] in spec["movers"] or len(lifted(spec["names"], said)[1]) > len(match[1]):
+        match = runtime.understood({**spec, "forms": {}}, history, text)
+        if match is None or match[0] in spec["movers"] or len(lifted(spec["names"], text)[1]) > len(match[1]):
             continue
         names = [runtime.bare(spec, history, name) or name for name in match[1]]
         wanted = runtime.fill(match[0], names)
         counts[state.task_id, wanted] += 1
-        if wanted == said or counts[state.task_id, wanted] > 1:
+        if wanted == text or counts[state.task_id, wanted] > 1:
             continue
         if all(runtime.at_hand(spec, history, name) for name in names):
             held = _leads_on(lab, survey, spec, history, state, match[0], names)
-            _count(trials, BARE, state.task_id, said, held=held)
+            _count(trials, BARE, state.task_id, text, held=held)
 
 
 def _leads_on(

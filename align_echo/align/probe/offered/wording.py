@@ -47,7 +47,7 @@ class Saying:
 class Readings:
     """What came of a form's possible readings: how often each was tried, did something, was refused or ended it all.
 
-    One that was understood and changed nothing may have been in effect: it speaks neither for a reading nor against it.
+    A reading that was understood and changed nothing counts neither for nor against: it may have been in effect.
     """
 
     tried: Counter[str] = field(default_factory=Counter)
@@ -66,13 +66,13 @@ def lifted(names: Iterable[str], action: str, texts: Sequence[str] = ()) -> tupl
     unless the engine takes it with them ("old lamp" is "lamp").
     """
     lifted_names: list[str] = []
-    said = " ".join(action.lower().split())
+    utterance = " ".join(action.lower().split())
     longest = sorted(set(names), key=lambda name: (-len(name), name))
     if not longest:
-        return said, ()
+        return utterance, ()
     form, start = "", 0
-    for match in re.finditer(r"(?<!\w)(?:" + "|".join(map(re.escape, longest)) + r")(?!\w)", said):
-        before, name = said[start : match.start()], match.group(0)
+    for match in re.finditer(r"(?<!\w)(?:" + "|".join(map(re.escape, longest)) + r")(?!\w)", utterance):
+        before, name = utterance[start : match.start()], match.group(0)
         words = before.split(" ")
         for cut in range(max(len(words) - 1, 0)):
             longer = " ".join([*words[cut:-1], name])
@@ -83,7 +83,7 @@ def lifted(names: Iterable[str], action: str, texts: Sequence[str] = ()) -> tupl
         form += before + "{" + str(len(lifted_names)) + "}"
         lifted_names.append(name)
         start = match.end()
-    return form + said[start:], tuple(lifted_names)
+    return form + utterance[start:], tuple(lifted_names)
 
 
 def refused_sayings(lab: Lab, survey: Survey, trajectories: Iterable[Trajectory]) -> list[tuple[LabState, str]]:
@@ -206,9 +206,9 @@ class MiswordedForm:
     example: Saying
 
 
-def learn_forms(lab: Lab, survey: Survey, said: Sequence[Saying], known: Iterable[str]) -> dict[str, MiswordedForm]:
+def learn_forms(lab: Lab, survey: Survey, sayings: Sequence[Saying], known: Iterable[str]) -> dict[str, MiswordedForm]:
     """Forms with one clearly best reading. Each task's sayings are a test of what the other tasks' teach."""
-    new = [saying for saying in said if saying.form not in survey.templates and saying.form not in set(known)]
+    new = [saying for saying in sayings if saying.form not in survey.templates and saying.form not in set(known)]
     learned = {}
     for form in sorted({saying.form for saying in new}):
         by_task = _readings(lab, survey, [saying for saying in new if saying.form == form])
@@ -226,10 +226,10 @@ def learn_forms(lab: Lab, survey: Survey, said: Sequence[Saying], known: Iterabl
     return learned
 
 
-def _readings(lab: Lab, survey: Survey, said: Iterable[Saying]) -> dict[str, Readings]:
+def _readings(lab: Lab, survey: Survey, sayings: Iterable[Saying]) -> dict[str, Readings]:
     """What the readings of one form did, by task, in a few cases of each."""
     by_task: dict[str, Readings] = defaultdict(Readings)
-    for saying in list(said)[:CASES_PER_FORM]:
+    for saying in list(sayings)[:CASES_PER_FORM]:
         try_readings(lab, survey, saying, by_task[saying.state.task_id])
     return by_task
 
