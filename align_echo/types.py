@@ -83,7 +83,7 @@ class WordChoice(Frozen):
 
     `said` is the word that its likeliest next token begins; None if that token begins none of them. `logprobs` are the
     natural logarithms of the words' probabilities, in the order asked: -inf for one that is less probable than all that
-    the endpoint lists, None where the model gives no probabilities. How each model counts says `models/choosing.py`.
+    the endpoint lists, None where the model gives no probabilities. `models/choosing.py` says how each model counts.
     """
 
     model_config = ConfigDict(ser_json_inf_nan="strings")
@@ -160,9 +160,9 @@ class Candidate(Frozen):
 class ChoiceCounts(Frozen):
     """Of one choice or many: candidates, and how many distinct actions were judged correct and wrong.
 
-    `no_verdict` counts those of which the critic broke or said neither. Where all candidates named one action, it is
-    judged only if it repeats one that changed nothing: `repeated` counts such turns, `repeated_wrong` those in which it
-    was called wrong and there was no other to take.
+    `no_verdict` counts those on which the critic broke or said neither word. Where all candidates named one action, it
+    is judged only if it repeats one that changed nothing: `repeated` counts such turns, `repeated_wrong` those in which
+    it was called wrong and there was no other to take.
     """
 
     candidates: int = 0
@@ -184,7 +184,7 @@ class ChoiceCounts(Frozen):
 
 
 class Choice(Frozen):
-    """How a reply was chosen: all candidates in the order drawn, and the place of the one that was `taken`.
+    """How a reply was chosen: all candidates in the order drawn, and the index of the one that was `taken`.
 
     `taken` is None where somebody else's action was carried out (`critic/led.py`).
     """
@@ -195,18 +195,15 @@ class Choice(Frozen):
     @property
     def counts(self) -> ChoiceCounts:
         """The verdicts, one for each distinct action."""
-        said = list(
-            {
-                candidate.action: candidate.verdict for candidate in self.candidates if candidate.action is not None
-            }.values()
-        )
+        named = [candidate for candidate in self.candidates if candidate.action is not None]
+        verdicts = list({candidate.action: candidate.verdict for candidate in named}.values())
         return ChoiceCounts(
             candidates=len(self.candidates),
-            correct=said.count("correct"),
-            wrong=said.count("wrong"),
-            no_verdict=said.count("neither"),
-            repeated=len(said) == 1 and said[0] is not None,
-            repeated_wrong=said == ["wrong"],
+            correct=verdicts.count("correct"),
+            wrong=verdicts.count("wrong"),
+            no_verdict=verdicts.count("neither"),
+            repeated=len(verdicts) == 1 and verdicts[0] is not None,
+            repeated_wrong=verdicts == ["wrong"],
         )
 
 
@@ -354,9 +351,9 @@ class Evidence(Frozen):
 
 
 class Misalignment(Frozen):
-    """Where what the agent expects of an action and what the environment does part (ALIGN, figure 3).
+    """A difference between what the agent expects of an action and what the environment does (ALIGN, figure 3).
 
-    `detail` is the same in a form that the backend which found it can read back (JSON), where it has one.
+    `detail` holds the same as JSON for the backend that found it to read back; it is empty where no backend needs it.
     """
 
     task_id: str

@@ -18,7 +18,7 @@ from collections import Counter
 from typing import Any
 
 import align_echo
-from align_echo.agents.novices.alfworld import HouseNovice
+from align_echo.agents.novices.alfworld import house_novice
 from align_echo.align.probe import runtime
 from align_echo.align.probe.cases import situation, try_case
 from align_echo.align.probe.emit import read_spec
@@ -43,7 +43,7 @@ def main() -> None:
     games = random.Random(0).sample(align_echo.tasks("alfworld", split=SPLIT), options.games)
     played = run_tasks(
         lambda: align_echo.make("alfworld", split=SPLIT, interface=interface),
-        HouseNovice(seed=options.agent_seed),
+        house_novice(seed=options.agent_seed),
         games,
         split=SPLIT,
     )
@@ -76,7 +76,7 @@ def judge_hint(
         verdict = "rewritten" if decision and action in state.admissible else "wrong" if decision else "silent"
     else:
         case = try_case(lab, spec, state, action)
-        related = [one for one in sorted(state.admissible) if set(skeleton(one)[1]) & set(names)]
+        related = [action for action in sorted(state.admissible) if set(skeleton(action)[1]) & set(names)]
         if case.outcome != "nothing":
             counts["baseline right"] += bool(related) and case.agrees(rng.choice(related))
         verdict = "hopeless" if case.outcome == "nothing" else "right" if case.agrees(decision[1]) else "wrong"

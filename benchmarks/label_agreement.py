@@ -60,7 +60,7 @@ class Labels:
         if self.default != "nearer":
             self.rules = ("expert", "continues")
         self.actions: list[Labelled] = []
-        self.found: list[dict[Rule, Verdict | None]] = []
+        self.verdicts: list[dict[Rule, Verdict | None]] = []
         self.seconds: dict[Rule, list[float]] = {rule: [] for rule in self.rules}
 
     def play(self, env: gym.Env[str, str], player: Player, task: str) -> None:
@@ -71,15 +71,15 @@ class Labels:
             self._label(env, view, action)
             step = take_turn(env, AgentReply(text=action, action=action))
             view, over = extend(view, step), step.terminated or step.truncated
-            over = over or (self.name == "scienceworld" and self.found[-1]["expert"] is None)
+            over = over or (self.name == "scienceworld" and self.verdicts[-1]["expert"] is None)
 
     def _label(self, env: gym.Env[str, str], view: AgentView, action: str) -> None:
-        said: dict[Rule, Verdict | None] = {}
+        verdicts: dict[Rule, Verdict | None] = {}
         for rule in self.rules:
             start = time.perf_counter()
-            said[rule] = label(env, view, action, rule)
+            verdicts[rule] = label(env, view, action, rule)
             self.seconds[rule].append(time.perf_counter() - start)
-        self.found.append(said)
+        self.verdicts.append(verdicts)
         self.actions.append(
             Labelled(
                 environment=self.name,
@@ -93,14 +93,14 @@ class Labels:
 
     def agreements(self) -> list[EnvironmentAgreement]:
         """Of every two rules, the expert's and the default one first."""
-        others: tuple[Rule, ...] = tuple(rule for rule in self.rules if rule not in ("expert", self.default))
-        pairs: list[tuple[Rule, Rule]] = [("expert", self.default), *(("expert", rule) for rule in others)]
-        return [self._agreement(*pair) for pair in (*pairs, *((self.default, rule) for rule in others))]
+        rest: tuple[Rule, ...] = tuple(rule for rule in self.rules if rule not in ("expert", self.default))
+        pairs: list[tuple[Rule, Rule]] = [("expert", self.default), *(("expert", rule) for rule in rest)]
+        return [self._agreement(*pair) for pair in (*pairs, *((self.default, rule) for rule in rest))]
 
     def _agreement(self, first: Rule, second: Rule) -> EnvironmentAgreement:
         labelled = [
-            one.model_copy(update={"first": said[first], "second": said[second]})
-            for one, said in zip(self.actions, self.found, strict=True)
+            action.model_copy(update={"first": verdicts[first], "second": verdicts[second]})
+            for action, verdicts in zip(self.actions, self.verdicts, strict=True)
         ]
         return agreement(labelled, (first, second))[0]
 
@@ -140,15 +140,15 @@ def mixed(env: TextEnv, view: AgentView) -> str:
 def labelled(name: str, count: int) -> Labels:
     """The labels of an environment's training tasks, spread over the task types."""
     known = [task for task in align_echo.tasks(name) if not task.startswith(SLOW)]
-    found = Labels(name)
+    labels = Labels(name)
     env = align_echo.make(name)
     try:
         for task in pick_tasks(known, min(count, len(known)), task_type=environment(name).task_type):
             for player in (novice(name), mixed):
-                found.play(env, player, task)
+                labels.play(env, player, task)
     finally:
         env.close()
-    return found
+    return labels
 
 
 # ---------------------------------------------------------------- report
@@ -161,7 +161,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, help=f"training tasks of each (default {TASKS})")
     parser.add_argument("--out", type=Path, help="folder for summary.json")
     given = parser.parse_args()
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     first: list[EnvironmentAgreement] = []
     for name in given.env or environments():
         print(f"labelling {name}", file=sys.stderr, flush=True)
@@ -173,20 +173,23 @@ def main() -> None:
         compared = labels.agreements()
         first.append(compared[0])
         seconds = {rule: statistics.fmean(spent) for rule, spent in labels.seconds.items()}
-        found[name] = {"seconds_a_label": seconds, "agreements": [one.model_dump() for one in compared]}
+        results[name] = {"seconds_a_label": seconds, "agreements": [pair.model_dump() for pair in compared]}
         print_tables(name, compared, seconds)
-    if not found:
+    if not results:
         raise SystemExit("no environment is installed")
-    line = json.dumps(rounded(record(first, found)))
+    line = json.dumps(rounded(record(first, results)))
     if given.out is not None:
         given.out.mkdir(parents=True, exist_ok=True)
         write_atomically(given.out / "summary.json", line + "\n")
     print(line)
 
 
-def record(first: list[EnvironmentAgreement], found: dict[str, Any]) -> dict[str, Any]:
+def record(first: list[EnvironmentAgreement], results: dict[str, Any]) -> dict[str, Any]:
     """The last line: where the expert's rule and the default one agree least, and all figures."""
-    least = min((one for one in first if one.all.agree), key=lambda one: one.all.agree.value if one.all.agree else 0)
+    least = min(
+        (pair for pair in first if pair.all.agree),
+        key=lambda pair: pair.all.agree.value if pair.all.agree else 0,
+    )
     agree, by_chance = least.all.agree, least.all.by_chance
     assert agree is not None
     return {
@@ -197,7 +200,7 @@ def record(first: list[EnvironmentAgreement], found: dict[str, Any]) -> dict[str
         "ratio": agree.value / by_chance if by_chance else None,
         "n": least.all.n,
         "ci95": agree.ci95,
-        "environments": found,
+        "environments": results,
     }
 
 
@@ -206,12 +209,12 @@ def print_tables(name: str, compared: list[EnvironmentAgreement], seconds: dict[
     print(f"\n{name}: " + ", ".join(f"{rule} {1e3 * spent:,.1f} ms a label" for rule, spent in seconds.items()))
     heading = "| {} | n | agree | by chance | both correct | first only | second only | both wrong | one cannot tell |"
     print("\n" + heading.format("rules") + "\n" + "|---" * 9 + "|")
-    for one in compared:
-        rules = " and ".join(one.rules)
-        print_row(rules, one.all)
-        if one.exploring.n:
-            print_row(f"{rules}, exploring", one.exploring)
-            print_row(f"{rules}, not exploring", one.other)
+    for pair in compared:
+        rules = " and ".join(pair.rules)
+        print_row(rules, pair.all)
+        if pair.exploring.n:
+            print_row(f"{rules}, exploring", pair.exploring)
+            print_row(f"{rules}, not exploring", pair.other)
     print("\n" + heading.format(" and ".join(compared[0].rules)) + "\n" + "|---" * 9 + "|")
     for kind, part in compared[0].by_action_type.items():
         print_row(f"`{kind}`", part)
@@ -229,9 +232,9 @@ def print_row(name: str, part: Agreement) -> None:
 def rounded(value: Any) -> Any:
     """The same with four digits of every figure."""
     if isinstance(value, dict):
-        return {key: rounded(one) for key, one in value.items()}
+        return {key: rounded(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [rounded(one) for one in value]
+        return [rounded(item) for item in value]
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 

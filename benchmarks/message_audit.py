@@ -45,27 +45,27 @@ def main() -> None:
             print(f"{played} of {len(games)} games: {auditor.findings.messages} messages", file=sys.stderr)
     except KeyboardInterrupt:
         print(f"stopped in game {played}: what follows is of the games so far", file=sys.stderr)
-    found = auditor.findings
-    print("\n".join(found.examples))
+    findings = auditor.findings
+    print("\n".join(findings.examples))
     print(
         json.dumps(
             {
                 "name": "false claims of an interface",
-                "value": found.wrong,
+                "value": findings.wrong,
                 "unit": "claims that did not hold when tried",
-                "n": found.tried,
-                "messages": found.messages,
-                "refusals": found.refusals,
+                "n": findings.tried,
+                "messages": findings.messages,
+                "refusals": findings.refusals,
                 "games": played,
-                "claims": dict(found.claims),
-                "untried": dict(found.untried),
-                "false": dict(found.false),
-                "chains": dict(found.chains),
+                "claims": dict(findings.claims),
+                "untried": dict(findings.untried),
+                "false": dict(findings.false),
+                "chains": dict(findings.chains),
             }
         )
     )
     env.close()
-    sys.exit(1 if found.wrong else 0)
+    sys.exit(1 if findings.wrong else 0)
 
 
 if __name__ == "__main__":

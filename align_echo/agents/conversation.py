@@ -101,8 +101,8 @@ class ChatAgent(abc.ABC):
         start = render("shared/start", opening)
         messages = [Message(role="system", content=system), Message(role="user", content=start)]
         for turn in view.turns:
-            told = self.told(turn)
-            messages.append(said(told, turn.tokens if told == turn.reply else None))
+            shown = self.told(turn)
+            messages.append(said(shown, turn.tokens if shown == turn.reply else None))
             messages.append(Message(role="user", content=turn.observation))
         return messages
 

@@ -30,9 +30,10 @@ LONGEST_LINE = 300
 
 
 class ActionForm(NamedTuple):
-    """One form. `literals` stand around its blanks, one more than these; a blank is `closed` if a sign ends it.
+    """One form. `literals` are its own texts, between which its blanks stand: there is one more of them than of blanks.
 
-    A blank is `free` if it holds text of the agent's own, whose letters stay as they are.
+    `closed` and `free` have one entry for each blank: a closed blank ends at a sign; a free one holds text that the
+    agent writes, whose letters stay as they are.
     """
 
     literals: tuple[str, ...]
@@ -55,11 +56,11 @@ def forms_in(action_format: str) -> tuple[ActionForm, ...]:
 
 def is_listing(line: str, action_format: str) -> bool:
     """Whether a line only repeats the action format, as no action does."""
-    said = " ".join(line.split())
+    text = " ".join(line.split())
     listed = [" ".join(line.split()) for line in action_format.splitlines()]
     pieces = {piece.strip() for listing in _lists(action_format) for piece in " ".join(listing.split()).split(BAR)}
-    whole = said in listed and (BAR in said or said.endswith(":"))
-    return whole or (said in pieces and _blank(action_format).search(said) is not None)
+    whole = text in listed and (BAR in text or text.endswith(":"))
+    return whole or (text in pieces and _blank(action_format).search(text) is not None)
 
 
 def has_form(line: str, forms: tuple[ActionForm, ...]) -> bool:
@@ -85,17 +86,17 @@ def as_offered(action: str, offered: Sequence[str] | None) -> str:
     action as it is where it is possible itself, or several or none are so."""
     if not offered or action in offered:
         return action
-    said = _loosely(action)
-    alike = {action for action in offered if _loosely(action) == said}
+    words = _loosely(action)
+    alike = {action for action in offered if _loosely(action) == words}
     return alike.pop() if len(alike) == 1 else action
 
 
 def _loosely(action: str) -> tuple[str, ...]:
     """The words of an action without articles: small ones before a small letter, and none within brackets."""
-    said = action.rstrip(". ")
-    if not re.search(r"[\[({]", said):
-        said = re.sub(r"\b(?:the|an?)\s+(?=[a-z])", "", said)
-    return tuple(said.casefold().split())
+    text = action.rstrip(". ")
+    if not re.search(r"[\[({]", text):
+        text = re.sub(r"\b(?:the|an?)\s+(?=[a-z])", "", text)
+    return tuple(text.casefold().split())
 
 
 def _without_stop(action: str, forms: tuple[ActionForm, ...], view: AgentView) -> str:
@@ -108,11 +109,11 @@ def _without_stop(action: str, forms: tuple[ActionForm, ...], view: AgentView) -
 
 
 def _spelled(form: ActionForm, values: tuple[str, ...], view: AgentView) -> str:
-    said = [form.literals[0]]
+    parts = [form.literals[0]]
     for value, closed, free, literal in zip(values, form.closed, form.free, form.literals[1:], strict=True):
         seen = set() if closed or free else _spellings(value, view)
-        said += [seen.pop() if value not in seen and len(seen) == 1 else value, literal]
-    return "".join(said)
+        parts += [seen.pop() if value not in seen and len(seen) == 1 else value, literal]
+    return "".join(parts)
 
 
 def _spellings(name: str, view: AgentView) -> set[str]:

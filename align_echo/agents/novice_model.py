@@ -72,34 +72,34 @@ class NoviceModel:
 
     def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 2048) -> Completion:
         """The novice's answer; `max_tokens` is ignored. Raises `ModelError` for a prompt of no agent of align-echo."""
-        asked = read_request(messages, self._agents)
+        request = read_request(messages, self._agents)
         digest = _digest(*(f"{message.role}\n{message.content}" for message in messages))
-        if asked.wanted == "critique":
-            return Completion(text=self._review(asked, digest))
-        if asked.wanted == "refine":
-            return Completion(text=self._another(asked, digest))
+        if request.wanted == "critique":
+            return Completion(text=self._review(request, digest))
+        if request.wanted == "refine":
+            return Completion(text=self._another(request, digest))
         other = temperature > 0 and self._draw("other", digest) < temperature
-        action = self._action(asked.view, self._other_seed(digest) if other else self._seed)
-        return Completion(text=_in_form(action, asked))
+        action = self._action(request.view, self._other_seed(digest) if other else self._seed)
+        return Completion(text=_in_form(action, request))
 
     def _action(self, view: AgentView, seed: int) -> str:
         reply = make_novice(self._environment, self._kind, seed=seed).act(view)
         return reply.action or reply.text
 
-    def _review(self, asked: NoviceRequest, digest: str) -> str:
-        proposed, turns = asked.proposals[-1], asked.view.turns
+    def _review(self, request: NoviceRequest, digest: str) -> str:
+        proposed, turns = request.proposals[-1], request.view.turns
         answers = [turn.observation for turn in turns]
         vain = any(turn.action == proposed and answers.count(turn.observation) > 1 for turn in turns)
         if vain and self._draw("object", digest) < OBJECTS:
             return "This was sent before and got an answer that other turns got too.\nVerdict: change"
         return "The scripted novice has no objection.\nVerdict: keep"
 
-    def _another(self, asked: NoviceRequest, digest: str) -> str:
+    def _another(self, request: NoviceRequest, digest: str) -> str:
         for number in range(OTHER_SEEDS):
-            action = self._action(asked.view, self._other_seed(digest, number))
-            if action not in asked.proposals:
+            action = self._action(request.view, self._other_seed(digest, number))
+            if action not in request.proposals:
                 return action
-        return asked.proposals[-1]
+        return request.proposals[-1]
 
     def _draw(self, *parts: object) -> float:
         """A number in [0, 1)."""
@@ -148,19 +148,19 @@ def view_of(messages: Sequence[Message], agent: ChatAgent) -> AgentView | None:
     """
     if len(messages) < 2 or len(messages) % 2 or messages[0].role != "system":
         return None
-    told = _told_up_front(messages[0].content, agent.prompts[0])
+    up_front = _told_up_front(messages[0].content, agent.prompts[0])
     contents = [message.content for message in messages[1:]]
     if isinstance(agent, Planning):
         contents = [content.removesuffix(f"\n\n{render('planning/ask', {})}") for content in contents]
     opening = _literals("shared/start", {"initial_observation": _BLANK, "goal": _BLANK, "critique": ""})
     start = _between(contents[0], opening)
-    if told is None or start is None:
+    if up_front is None or start is None:
         return None
     view = AgentView(
         task_id=f"opening-{_digest(contents[0])[:16]}",
-        action_format=told[0],
+        action_format=up_front[0],
         goal=start[1],
-        rules=told[1],
+        rules=up_front[1],
         initial_observation=start[0],
     )
     for reply, observation in zip(contents[1::2], contents[2::2], strict=True):
@@ -211,13 +211,13 @@ def _between(text: str, literals: list[str]) -> list[str] | None:
 # ---------------------------------------------------------------- answering
 
 
-def _in_form(action: str, asked: NoviceRequest) -> str:
+def _in_form(action: str, request: NoviceRequest) -> str:
     """An action as the prompt asks for it."""
-    if isinstance(asked.agent, ReAct):
+    if isinstance(request.agent, ReAct):
         return f"Thought: none; this is a script, not a language model.\nAction: {action}"
-    if isinstance(asked.agent, Planning):
-        task = " ".join(asked.view.goal.split()) or "the task"
-        plan = "" if plan_of(asked.view) else f"Plan:\n1. {task}\n"
+    if isinstance(request.agent, Planning):
+        task = " ".join(request.view.goal.split()) or "the task"
+        plan = "" if plan_of(request.view) else f"Plan:\n1. {task}\n"
         return f"{plan}Sub-goal: 1\nAction: {action}"
     return action
 

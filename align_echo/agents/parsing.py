@@ -176,12 +176,12 @@ def _in_json(lines: list[str], view: AgentView | None) -> str | None:
     start = next((number for number, line in enumerate(lines) if line.startswith("{")), len(lines))
     end = next((number for number in reversed(range(start, len(lines))) if lines[number].endswith("}")), start - 1)
     try:
-        said = json.loads("\n".join(lines[start : end + 1]))
+        record = json.loads("\n".join(lines[start : end + 1]))
     except (ValueError, RecursionError):
         return None
-    if not isinstance(said, dict) or not _BESIDE_AN_ACTION.issuperset(key.lower() for key in said):
+    if not isinstance(record, dict) or not _BESIDE_AN_ACTION.issuperset(key.lower() for key in record):
         return None
-    action = said.get("action")
+    action = record.get("action")
     return _one_line(action, '"action"') if isinstance(action, str) else None
 
 
@@ -204,11 +204,11 @@ def _place_of_action(lines: list[str], view: AgentView | None) -> int:
 
 def _place_of_form(lines: list[str], view: AgentView | None) -> int:
     formed = [number for number, line in enumerate(lines) if view is not None and _has_form(line, view)]
-    said = {_clean(_cut(lines[number], view), view) for number in formed}
-    others = [line for number, line in enumerate(lines) if number not in formed]
-    if len(said) == 1 and all(map(_is_talk, others)):
+    actions = {_clean(_cut(lines[number], view), view) for number in formed}
+    rest = [line for number, line in enumerate(lines) if number not in formed]
+    if len(actions) == 1 and all(map(_is_talk, rest)):
         return formed[-1]
-    if said:
+    if actions:
         raise ReplyFormatError(f"the reply has {len(lines)} lines and several actions; send one action on one line")
     count = "one line and it does not begin" if len(lines) == 1 else f"{len(lines)} lines and none begins"
     raise ReplyFormatError(f"the reply has {count} with 'Action:'; send one action on one line")
@@ -253,11 +253,11 @@ def _cut(line: str, view: AgentView | None) -> str:
     parts = _INLINE.split(line)
     if len(parts) == 2 and _after_action_label(line) is None and has_form(_bare(parts[1].rstrip(".")), forms):
         return parts[1]
-    said = _after_action_label(line)
-    said = line if said is None else said
-    match = re.search(r"\s[*_]*observation(?: \d+)?[*_]*:", said, re.IGNORECASE)
-    if match and not has_form(said, forms) and has_form(_bare(said[: match.start()]), forms):
-        return said[: match.start()]
+    text = _after_action_label(line)
+    text = line if text is None else text
+    match = re.search(r"\s[*_]*observation(?: \d+)?[*_]*:", text, re.IGNORECASE)
+    if match and not has_form(text, forms) and has_form(_bare(text[: match.start()]), forms):
+        return text[: match.start()]
     return line
 
 
@@ -314,14 +314,14 @@ def _without(text: str, opening: str, closing: str) -> str:
 
 def _repeats_the_prompt(line: str, view: AgentView | None) -> bool:
     """Whether a line stands in the instructions and can be no answer to them."""
-    said = _after_action_label(line) or line
-    return said in _instructed() or (view is not None and is_listing(line, view.action_format))
+    text = _after_action_label(line) or line
+    return text in _instructed() or (view is not None and is_listing(line, view.action_format))
 
 
 @cache
 def _instructed() -> frozenset[str]:
     """The lines of the prompts that say how to reply, and what they write after "Action:" there."""
-    texts = [render(name, {"action_format": "", "rules": ""}) for name in _PROMPTS]
-    lines = [line.strip() for text in texts for line in text.splitlines()]
-    said = {_after_action_label(line) or line for line in lines}
-    return frozenset(one for one in said if one.startswith("# ") or len(one.split()) >= _WORDS_OF_AN_INSTRUCTION)
+    prompts = [render(name, {"action_format": "", "rules": ""}) for name in _PROMPTS]
+    lines = [line.strip() for prompt in prompts for line in prompt.splitlines()]
+    texts = {_after_action_label(line) or line for line in lines}
+    return frozenset(text for text in texts if text.startswith("# ") or len(text.split()) >= _WORDS_OF_AN_INSTRUCTION)

@@ -126,10 +126,10 @@ def require_expert(spec: EnvironmentSpec, split: str, task_ids: Sequence[str], d
     if not lacking:
         return
     whole = set(spec.tasks(split, data_root))
-    others = {name: spec.tasks(name, data_root) for name in spec.splits if name != split}
-    fit = [name for name, ids in others.items() if whole.issuperset(ids) and all(map(spec.has_expert, ids))]
-    told = f"; all of the split {fit[0]} have one" if fit else ""
-    raise UsageError(f"{lacking} of {len(task_ids)} tasks of {spec.name}'s split {split} have no expert{told}")
+    tasks = {name: spec.tasks(name, data_root) for name in spec.splits if name != split}
+    fit = [name for name, ids in tasks.items() if whole.issuperset(ids) and all(map(spec.has_expert, ids))]
+    hint = f"; all of the split {fit[0]} have one" if fit else ""
+    raise UsageError(f"{lacking} of {len(task_ids)} tasks of {spec.name}'s split {split} have no expert{hint}")
 
 
 def details_of(agent: Agent) -> dict[str, str]:

@@ -25,6 +25,7 @@ class Event(Frozen):
     "trajectory": `done` of `total` episodes are over, `task_id`, `won` (None: it broke) and `fault`
     are of this one.
     "misalignments": `total` new ones. "interface": `path` of the file written. "note": something worth knowing.
+    `time` is when the event was logged (ISO 8601, UTC); empty for one that is not in `events.jsonl`.
     """
 
     kind: EventKind
@@ -36,6 +37,7 @@ class Event(Frozen):
     won: bool | None = None
     path: str = ""
     fault: Fault | None = None
+    time: str = ""
 
 
 OnEvent = Callable[[Event], None]

@@ -54,10 +54,6 @@ class Outcome(Frozen):
         return self.ok and self.operation in TELLING
 
 
-class _Misuse(Exception):
-    """The caller's mistake, in words for the model."""
-
-
 class Simulator:
     """One simulated session of `agent` under an interface. `make_env` wraps the environment; `close` when done."""
 
@@ -155,7 +151,7 @@ class Simulator:
             problem = f"the agent's model refused the request: {error}"
         except AgentError as error:
             problem = f"{BROKE['agent']}: {error}"
-        except (_Misuse, UsageError, InterfaceError) as error:
+        except (UsageError, InterfaceError) as error:
             problem = str(error)
         except EngineError as error:
             self._view = None
@@ -181,25 +177,25 @@ class Simulator:
 
     def _current_task(self) -> str:
         if not self._task_id:
-            raise _Misuse("no task was started yet; call init_simulator with a task id first")
+            raise UsageError("no task was started yet; call init_simulator with a task id first")
         return self._task_id
 
     def _started(self) -> AgentView:
         if self._view is None:
-            raise _Misuse("no task is running; call init_simulator with a task id first")
+            raise UsageError("no task is running; call init_simulator with a task id first")
         return self._view
 
     def _running(self) -> AgentView:
         view = self._started()
         if self._over:
-            raise _Misuse(f"{self._over}; call reset_simulator or init_simulator first")
+            raise UsageError(f"{self._over}; call reset_simulator or init_simulator first")
         return view
 
     def _start(self, task_id: str) -> str:
         self._view = None
         known = base_env(self._environment()).task_ids
         if task_id not in known:
-            raise _Misuse(f"there is no task {task_id!r}; task ids look like {known[0]!r}")
+            raise UsageError(f"there is no task {task_id!r}; task ids look like {known[0]!r}")
         self._view = start_view(self._environment(), task_id, self._action_format, self._seed)
         self._task_id, self._over = task_id, ""
         rules = f"\nRules told to the agent:\n{self._view.rules}" if self._view.rules else ""
@@ -217,8 +213,8 @@ class Simulator:
             self._over += _partly(step.score)
         lines = [line.message for line in env.log[logged:]] if isinstance(env, AlignWrapper) else []
         log = clip("\n(logged by the interface: " + " | ".join(lines) + ")", 1000) if lines else ""
-        said = "" if step.action == action else f"(carried out: {step.action})\n"
-        return said + step_text(step) + log + (f"\n({self._over})" if self._over else "")
+        head = "" if step.action == action else f"(carried out: {step.action})\n"
+        return head + step_text(step) + log + (f"\n({self._over})" if self._over else "")
 
     def _next_action(self) -> str:
         reply = ask(self._agent, self._running())
@@ -229,7 +225,7 @@ class Simulator:
     def _rewrite(self, observation: str) -> str:
         view = self._started()
         if not view.turns:
-            raise _Misuse("no action was executed yet, so there is no observation to change")
+            raise UsageError("no action was executed yet, so there is no observation to change")
         turns = (*view.turns[:-1], view.turns[-1].model_copy(update={"observation": observation}))
         self._view = view.model_copy(update={"turns": turns})
         return "The agent's last observation is changed. The environment is as it was."
@@ -238,7 +234,7 @@ class Simulator:
         env = self._environment()
         self._view = None
         if task_id not in base_env(env).task_ids:
-            raise _Misuse(f"there is no task {task_id!r}")
+            raise UsageError(f"there is no task {task_id!r}")
         self._task_id = task_id
         trajectory = run_episode(
             env, self._agent, task_id, split=self._split, action_format=self._action_format, seed=self._seed
@@ -246,7 +242,7 @@ class Simulator:
         if trajectory.fault is not None:
             if trajectory.fault.error == ModelError.__name__:
                 raise ModelError(trajectory.fault.message)
-            raise _Misuse(f"the run broke off: {fault_text(trajectory.fault)}")
+            raise UsageError(f"the run broke off: {fault_text(trajectory.fault)}")
         return trajectory_text(trajectory, LONGEST_TEXT)
 
 

@@ -45,26 +45,19 @@ Chosen = Literal["probe", "llm"]
 
 
 @dataclass(frozen=True)
-class Roles:
-    """Names of the chat models by role; None where a role needs none."""
-
-    agent: str | None
-    analyzer: str | None
-    optimizer: str | None
-    base_url: str | None
-
-
-@dataclass(frozen=True)
 class Generation:
     """A run of ALIGN whose every input was checked. `asked` is the backend that was asked for, `chosen` the one that it
-    came to; `fresh` are the training tasks that rules are tested on.
+    came to; `analyzer` and `optimizer` name its models, None for the probe. `fresh` are the training tasks that
+    rules are tested on.
     """
 
     world: World
     player: Player
     asked: BackendName
     chosen: Chosen
-    roles: Roles
+    analyzer: str | None
+    optimizer: str | None
+    base_url: str | None
     fresh: list[str]
     iterations: int = ITERATIONS
     tasks_per_iteration: int | None = None
@@ -77,7 +70,7 @@ class Generation:
         """One line for the record: which backend, why, and which models."""
         if self.chosen == "llm":
             why = " (auto: a model is configured)" if self.asked == "auto" else ""
-            return f"backend: llm{why}, analyzer {self.roles.analyzer}, optimizer {self.roles.optimizer}"
+            return f"backend: llm{why}, analyzer {self.analyzer}, optimizer {self.optimizer}"
         why = "auto: no language model is configured; " if self.asked == "auto" else ""
         return f"backend: probe ({why}no language model is asked)"
 
@@ -106,10 +99,16 @@ def plan_generation(
     spec = environment(env)
     chosen = choose_backend(backend, model, analyzer_model, optimizer_model)
     player = choose_player(agent, model, (spec.name,))
-    roles = choose_roles(chosen, player, model, analyzer_model, optimizer_model, base_url)
-    if chosen == "probe":
+    llm = chosen == "llm"
+    analyzer, optimizer = (analyzer_model or model, optimizer_model or model) if llm else (None, None)
+    names = [name for name in (player.model, analyzer, optimizer) if name]
+    if base_url and not any(endpoint_on_record(name, base_url) for name in names):
+        raise UsageError("no model of this run is asked at an endpoint: leave --base-url out")
+    if llm:
+        refuse_unfit_writers(analyzer, optimizer)
+    else:
         refuse_idle_model(player, model)
-    if max_tokens and not (roles.agent or roles.analyzer):
+    if max_tokens and not names:
         raise UsageError("this run asks no model: leave --max-tokens out")
     world = World(spec, data_root)
     return Generation(
@@ -117,7 +116,9 @@ def plan_generation(
         player=player,
         asked=backend,
         chosen=chosen,
-        roles=roles,
+        analyzer=analyzer,
+        optimizer=optimizer,
+        base_url=base_url,
         fresh=fresh_tasks(world, iterations, seed),
         iterations=iterations,
         tasks_per_iteration=tasks_per_iteration,
@@ -136,7 +137,7 @@ def generate_interface(plan: Generation, path: Path, *, resume: bool = False, pr
     folder = RunFolder(path)
     folder.check(resume=resume)
     world = plan.world
-    tokens = plan.max_tokens if plan.roles.agent else None
+    tokens = plan.max_tokens if plan.player.model else None
     setting = AgentSetting(
         world.spec, world.split, world.data_root, plan.seed, _agent_model(folder, plan), max_tokens=tokens
     )
@@ -182,41 +183,23 @@ def can_write(model: str) -> bool:
     return not is_scripted(model) and model != POCKET
 
 
-def choose_roles(
-    backend: Chosen,
-    played_by: Player,
-    model: str | None,
-    analyzer: str | None,
-    optimizer: str | None,
-    base_url: str | None,
-) -> Roles:
-    """The models by role. Raises `UsageError` if a role of the llm backend has none."""
-    llm = backend == "llm"
-    roles = Roles(
-        agent=played_by.model,
-        analyzer=(analyzer or model) if llm else None,
-        optimizer=(optimizer or model) if llm else None,
-        base_url=base_url,
-    )
-    names = filter(None, (roles.agent, roles.analyzer, roles.optimizer))
-    if base_url and not any(endpoint_on_record(name, base_url) for name in names):
-        raise UsageError("no model of this run is asked at an endpoint: leave --base-url out")
-    if llm and not (roles.analyzer and roles.optimizer):
-        lacking = "--optimizer-model" if roles.analyzer else "--analyzer-model" if roles.optimizer else "--model"
-        others = "" if lacking == "--model" else " (or --model NAME for both)"
-        raise UsageError(f"the llm backend needs a chat model: add {lacking} NAME{others} or set ALIGN_ECHO_MODEL")
-    for name in filter(None, (roles.analyzer, roles.optimizer)):
+def refuse_unfit_writers(analyzer: str | None, optimizer: str | None) -> None:
+    """Raises `UsageError` if a role of the llm backend has no model, or one that can only play."""
+    if not (analyzer and optimizer):
+        lacking = "--optimizer-model" if analyzer else "--analyzer-model" if optimizer else "--model"
+        both = "" if lacking == "--model" else " (or --model NAME for both)"
+        raise UsageError(f"the llm backend needs a chat model: add {lacking} NAME{both} or set ALIGN_ECHO_MODEL")
+    for name in (analyzer, optimizer):
         if not can_write(name):
             raise UsageError(
                 f"the model {model_on_record(name)} can only play: add --analyzer-model and --optimizer-model, "
                 "or --backend probe"
             )
-    return roles
 
 
 def _agent_model(folder: RunFolder, plan: Generation) -> ChatModel | None:
     """The agent's model; None for an agent that asks none."""
-    name, base_url = plan.roles.agent, plan.roles.base_url
+    name, base_url = plan.player.model, plan.base_url
     if name is None:
         return None
     url = base_url if endpoint_on_record(name, base_url) else None
@@ -229,13 +212,13 @@ def _model(folder: RunFolder, plan: Generation, name: str | None, role: str) -> 
         return None
     from align_echo.models import load_model
 
-    base_url = plan.roles.base_url if has_endpoint(name) else None
+    base_url = plan.base_url if has_endpoint(name) else None
     return folder.record(load_model(name, base_url=base_url, seed=plan.seed), role)
 
 
 def _backend(plan: Generation, agent: Agent, folder: RunFolder, progress: Progress) -> Backend:
-    analyzer = _model(folder, plan, plan.roles.analyzer, "analyzer")
-    optimizer = _model(folder, plan, plan.roles.optimizer, "optimizer")
+    analyzer = _model(folder, plan, plan.analyzer, "analyzer")
+    optimizer = _model(folder, plan, plan.optimizer, "optimizer")
     world = plan.world
     if analyzer is not None and optimizer is not None:
         return LlmBackend(

@@ -21,8 +21,8 @@ from align_echo.agents.players import details_of
 from align_echo.align.backend import Backend
 from align_echo.align.events import Event, OnEvent
 from align_echo.align.run_folder import (
+    IterationOutcome,
     IterationRecord,
-    Outcome,
     RunConfig,
     RunFolder,
     RunSummary,
@@ -106,7 +106,7 @@ class _Run:
     limit: int | None
     workers: int
     interface: Interface = field(init=False)
-    found: list[Misalignment] = field(default_factory=list)
+    misalignments: list[Misalignment] = field(default_factory=list)
     resolved: list[Misalignment] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
     records: list[IterationRecord] = field(default_factory=list)
@@ -148,7 +148,7 @@ class _Run:
         trajectories = self._play(iteration, tasks)
         failed = rollout.failed(trajectories)
         misalignments = self._analyze(iteration, failed) if failed else []
-        outcome: Outcome = "no-failures" if not failed else "no-misalignments"
+        outcome: IterationOutcome = "no-failures" if not failed else "no-misalignments"
         resolved = len(self.resolved)
         if misalignments:
             outcome = self._optimize(iteration, tasks, misalignments)
@@ -228,7 +228,9 @@ class _Run:
         self._say(Event(kind="misalignments", message=message, iteration=iteration, total=len(misalignments)))
         return misalignments
 
-    def _optimize(self, iteration: int, tasks: Sequence[str], misalignments: Sequence[Misalignment]) -> Outcome:
+    def _optimize(
+        self, iteration: int, tasks: Sequence[str], misalignments: Sequence[Misalignment]
+    ) -> IterationOutcome:
         """Take over the backend's new interface."""
         made = self.backend.optimize(misalignments, self.interface)
         if made.content_hash == self.interface.content_hash:
@@ -250,8 +252,8 @@ class _Run:
 
     def _keep(self, misalignments: Sequence[Misalignment], *, improved: bool) -> None:
         """Add to what is known: all that was found, and of it what the interface resolves if it is a new one."""
-        claims = {misalignment.claim for misalignment in self.found}
-        self.found += [misalignment for misalignment in misalignments if misalignment.claim not in claims]
+        claims = {misalignment.claim for misalignment in self.misalignments}
+        self.misalignments += [misalignment for misalignment in misalignments if misalignment.claim not in claims]
         if improved:
             unresolved = self.interface.provenance.unresolved
             done = {misalignment.claim for misalignment in self.resolved}
@@ -299,7 +301,7 @@ class _Run:
             seed=self.seed,
             stopped=stopped,
             iterations=tuple(self.records),
-            misalignments=len(self.found),
+            misalignments=len(self.misalignments),
             resolved=len(self.resolved),
             rules=len(self.interface.provenance.rules),
             interface=self.interface.label,

@@ -35,7 +35,7 @@ from align_echo.types import ChatModel, Frozen, Misalignment, Usage
 LEFT_BY_A_FALSE_START = ("config.json", "events.jsonl", "calls.jsonl", "cache", "iterations")
 """What a run may leave behind before it has finished anything."""
 
-Outcome = Literal["improved", "unchanged", "no-failures", "no-misalignments"]
+IterationOutcome = Literal["improved", "unchanged", "no-failures", "no-misalignments"]
 Stopped = Literal["no-failures", "no-misalignments", "iteration-limit"]
 Stored = TypeVar("Stored", bound=BaseModel)
 
@@ -66,7 +66,7 @@ class IterationRecord(Frozen):
     """
 
     iteration: int
-    outcome: Outcome
+    outcome: IterationOutcome
     tasks: int
     failed: int
     faults: int
@@ -108,12 +108,6 @@ class RunSummary(Frozen):
     usage: Usage
 
 
-class LoggedEvent(Event):
-    """An event as it stands in `events.jsonl`."""
-
-    time: str
-
-
 class RunFolder:
     """Reads and writes a run's folder. Call `start` before anything else is written."""
 
@@ -143,9 +137,9 @@ class RunFolder:
         go on at their new address, with a note.
         """
         self.check(resume=resume)
-        asked = config.model_dump(mode="json")
+        settings = config.model_dump(mode="json")
         self._lock = begin_run(
-            self.path, asked, resume=resume, left=LEFT_BY_A_FALSE_START, unmade=_unmade, compared=_compared
+            self.path, settings, resume=resume, left=LEFT_BY_A_FALSE_START, unmade=_unmade, compared=_compared
         )
         self._moved = _moved(self._load(RunConfig, CONFIG), config)
         self._on_event = on_event
@@ -181,7 +175,8 @@ class RunFolder:
 
     def emit(self, event: Event) -> None:
         """Log an event and show it to whoever watches."""
-        self._events.append(LoggedEvent(**event.model_dump(), time=datetime.now(UTC).isoformat(timespec="seconds")))
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self._events.append(event.model_copy(update={"time": now}))
         if self._on_event is not None:
             self._on_event(event)
 
@@ -274,9 +269,9 @@ class RunFolder:
 _MISALIGNMENTS = TypeAdapter(list[Misalignment])
 
 
-def _moved(stored: RunConfig, asked: RunConfig) -> dict[str, tuple[str, str]]:
+def _moved(stored: RunConfig, wanted: RunConfig) -> dict[str, tuple[str, str]]:
     """By role of a model: where it was asked and where it is asked now, if that differs."""
-    old, new = _flat(stored), _flat(asked)
+    old, new = _flat(stored), _flat(wanted)
     keys = [key for key in old if ".base_url." in key and old[key] and new.get(key) and old[key] != new[key]]
     return {key.rpartition(".base_url.")[2]: (str(old[key]), str(new[key])) for key in keys}
 

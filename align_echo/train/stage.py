@@ -13,7 +13,7 @@ from typing import Protocol
 import gymnasium as gym
 
 from align_echo.agents.conversation import ChatAgent, said
-from align_echo.agents.privileged import Expert
+from align_echo.agents.privileged import expert
 from align_echo.critic.best_of import BestOf
 from align_echo.critic.labels import Rule, labels_of
 from align_echo.critic.language import ECHO, CritiqueForm
@@ -175,7 +175,7 @@ class LocalStage:
         """One episode of the environment's expert each."""
         played = run_tasks(
             self.make_env,
-            Expert(lambda: base_env(self.make_env())),
+            expert(lambda: base_env(self.make_env())),
             queries,
             split=self.split,
             action_format=self.action_format,

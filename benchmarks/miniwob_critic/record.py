@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from align_echo.agents.novices.miniwob import ScreenNovice
+from align_echo.agents.novices.miniwob import screen_novice
 from align_echo.gui.recording import step_at
 from align_echo.gui.screens import PREDICTIONS, Prediction, write_predictions
 from align_echo.session import extend, start_view, take_turn
@@ -25,7 +25,7 @@ DRAWS = 1000
 
 def drawn(view: AgentView, seed: int, count: int) -> list[AgentReply]:
     """What `count` novices of a seed do in a view; they differ in their draws alone."""
-    return [ScreenNovice(seed=seed * DRAWS + number).act(view) for number in range(count)]
+    return [screen_novice(seed=seed * DRAWS + number).act(view) for number in range(count)]
 
 
 def episode(

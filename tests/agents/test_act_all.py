@@ -41,8 +41,8 @@ class Sampled:
         self, messages: Sequence[Message], samples: Sequence[int], *, temperature: float, max_tokens: int = 2048
     ) -> list[Completion | ModelError]:
         self.at_once.append(list(samples))
-        ones = [self.with_sample(sample) for sample in samples]
-        return [one.complete(messages, temperature=temperature, max_tokens=max_tokens) for one in ones]
+        models = [self.with_sample(sample) for sample in samples]
+        return [model.complete(messages, temperature=temperature, max_tokens=max_tokens) for model in models]
 
 
 @pytest.mark.parametrize("kind", FIVE, ids=lambda kind: kind.kind)
@@ -80,10 +80,10 @@ def test_a_local_models_replies_are_those_of_each_sample_alone_to_the_token() ->
         assert reply.tokens is not None
         return (reply.tokens.start, reply.tokens.context_ids, reply.tokens.sampled_ids)
 
-    assert [exact(one) for one in replies] == [exact(one) for one in alone]
-    for one, other in zip(replies, alone, strict=True):
-        assert one.tokens is not None
+    assert [exact(reply) for reply in replies] == [exact(reply) for reply in alone]
+    for reply, other in zip(replies, alone, strict=True):
+        assert reply.tokens is not None
         assert other.tokens is not None
-        assert one.tokens.logprobs == pytest.approx(other.tokens.logprobs, abs=1e-4)
-        assert one.model_copy(update={"tokens": None}) == other.model_copy(update={"tokens": None})
-    assert len({one.text for one in replies}) > 1
+        assert reply.tokens.logprobs == pytest.approx(other.tokens.logprobs, abs=1e-4)
+        assert reply.model_copy(update={"tokens": None}) == other.model_copy(update={"tokens": None})
+    assert len({reply.text for reply in replies}) > 1

@@ -51,14 +51,14 @@ def views(draw: st.DrawFn, kind: type[ChatAgent]) -> AgentView:
 def test_a_view_is_read_back_from_its_conversation(kind: type[ChatAgent], data: st.DataObject) -> None:
     agent = kind(ScriptedModel([]))
     view = data.draw(views(kind))
-    found = view_of(agent.conversation(view), agent)
-    assert found is not None
-    assert found.model_copy(update={"task_id": view.task_id}) == view
+    read = view_of(agent.conversation(view), agent)
+    assert read is not None
+    assert read.model_copy(update={"task_id": view.task_id}) == view
 
 
 @by_kind
 def test_another_agents_conversation_is_not_taken_for_its_own(kind: type[ChatAgent]) -> None:
-    agents = [one(ScriptedModel([])) for one in FIVE]
+    agents = [kind(ScriptedModel([])) for kind in FIVE]
     chat = kind(ScriptedModel([])).conversation(VIEW)
     readers = {agent.prompts[0] for agent in agents if view_of(chat, agent) is not None}
     assert readers == {kind.prompts[0]}
@@ -108,9 +108,9 @@ def play(agent: ChatAgent, count: int = 2, interface: str | None = None) -> list
 @by_kind
 def test_every_agent_plays_a_game_with_it_offline(kind: type[ChatAgent]) -> None:
     played = play(kind(NoviceModel("alfworld")), interface="alfworld/probe")
-    assert [one.fault for one in played] == [None, None]
-    assert all(step.action is not None and not step.problem for one in played for step in one.steps)
-    assert any(one.won for one in played)
+    assert [trajectory.fault for trajectory in played] == [None, None]
+    assert all(step.action is not None and not step.problem for trajectory in played for step in trajectory.steps)
+    assert any(trajectory.won for trajectory in played)
 
 
 @by_kind
@@ -120,7 +120,7 @@ def test_it_plays_the_same_game_twice(kind: type[ChatAgent]) -> None:
     assert play(kind(NoviceModel("alfworld", seed=4)), 1)[0].actions != first.actions
 
 
-@pytest.mark.parametrize("kind", [one for one in FIVE if one.kind in ("vanilla", "react", "planning")])
+@pytest.mark.parametrize("kind", [agent for agent in FIVE if agent.kind in ("vanilla", "react", "planning")])
 def test_at_temperature_0_thought_and_plan_change_nothing(kind: type[ChatAgent]) -> None:
     """It does what the environment's novice does: for it these prompts differ in form alone."""
     agent = kind(NoviceModel("alfworld"))
@@ -139,7 +139,7 @@ def test_samples_differ_at_a_temperature_and_each_is_the_same_again() -> None:
     chat = Vanilla(model).conversation(VIEW)
 
     def draws(temperature: float) -> list[str]:
-        return [model.with_sample(one).complete(chat, temperature=temperature).text for one in range(20)]
+        return [model.with_sample(sample).complete(chat, temperature=temperature).text for sample in range(20)]
 
     assert len(set(draws(0.0))) == 1
     assert len(set(draws(1.0))) > 1
@@ -152,8 +152,8 @@ def test_a_recorded_novice_draws_its_samples_too(tmp_path: Path) -> None:
     log = JsonlFile(tmp_path / "calls.jsonl")
     model = RecordingModel(NoviceModel("alfworld"), role="agent", cache=ReplyCache(tmp_path / "cache"), log=log)
     chat = Vanilla(model).conversation(VIEW)
-    found = {model.with_sample(one).complete(chat, temperature=1.0).text for one in range(20)}
-    assert len(found) > 1
+    texts = {model.with_sample(sample).complete(chat, temperature=1.0).text for sample in range(20)}
+    assert len(texts) > 1
     assert {call.model for call in log.read(Call)} == {"novice (scripted, not a language model)"}
 
 

@@ -32,8 +32,8 @@ def test_the_plan_is_asked_for_only_while_there_is_none() -> None:
     agent.act(VIEW)
     agent.act(after((FIRST, "look", "A door.")))
     agent.act(after(("look", "look", "A door.")))  # carried out in its place: there was no plan
-    asked = [ASKED in request[-1].content for request in model.requests]
-    assert asked == [True, False, True]
+    asks_for_plan = [ASKED in request[-1].content for request in model.requests]
+    assert asks_for_plan == [True, False, True]
     assert model.requests[1][2].content == FIRST  # this is where the model finds its plan
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from align_echo.agents.privileged import Expert, RandomChoice
+from align_echo.agents.privileged import expert, random_choice
 from align_echo.rollout import run_episode
 from align_echo.session import extend, start_view, take_turn
 from align_echo.types import AgentReply
@@ -17,23 +17,23 @@ def make() -> RoomEnv:
 
 
 def test_the_expert_wins_what_its_oracle_can_win():
-    trajectory = run_episode(RoomEnv(), Expert(make), TASK_IDS[0], split="train")
+    trajectory = run_episode(RoomEnv(), expert(make), TASK_IDS[0], split="train")
     assert trajectory.won
     assert trajectory.actions == ("take mug 1", "go to study", "drop mug 1")
 
 
 def test_an_episode_can_be_forked_and_taken_up_in_any_order():
-    env, agent = RoomEnv(), Expert(make)
+    env, agent = RoomEnv(), expert(make)
     start = start_view(env, TASK_IDS[0], "", 0)
-    taken = extend(start, take_turn(env, AgentReply(text="", action="take mug 1")))
+    after = extend(start, take_turn(env, AgentReply(text="", action="take mug 1")))
     nothing = extend(start, take_turn(env, AgentReply(text="", action=None)))
-    assert [agent.act(view).action for view in (taken, start, nothing, taken)] == [
+    assert [agent.act(view).action for view in (after, start, nothing, after)] == [
         *("go to study", "take mug 1", "take mug 1", "go to study")
     ]
 
 
 def test_chance_takes_what_the_engine_accepts_and_repeats_itself_by_seed():
-    runs = [run_episode(RoomEnv(), RandomChoice(make, seed=seed), TASK_IDS[1], split="train") for seed in (0, 0, 1)]
+    runs = [run_episode(RoomEnv(), random_choice(make, seed=seed), TASK_IDS[1], split="train") for seed in (0, 0, 1)]
     assert runs[0].actions == runs[1].actions != runs[2].actions
     assert all("Nothing happens" not in step.observation for run in runs for step in run.steps)
 
@@ -52,14 +52,14 @@ class UnlistedRoom(RoomEnv):
 
 
 def test_where_nothing_is_listed_chance_fills_the_forms_that_are_offered():
-    agent = RandomChoice(lambda: UnlistedRoom(step_limit=10**9))
+    agent = random_choice(lambda: UnlistedRoom(step_limit=10**9))
     drawn = set(run_episode(UnlistedRoom(step_limit=60), agent, TASK_IDS[1], split="train").actions)
     assert {"look", "take mug 1", "take book 1", "show mug 1 to book 1"} <= drawn
     assert not any("{" in str(action) for action in drawn)
 
 
 def test_an_expert_at_a_loss_looks():
-    env, agent = RoomEnv(), Expert(make)
+    env, agent = RoomEnv(), expert(make)
     start = start_view(env, TASK_IDS[0], "", 0)
     won = [AgentReply(text="", action=action) for action in ("take mug 1", "go to study", "drop mug 1")]
     view = start

@@ -86,7 +86,7 @@ def test_an_invented_observation_ends_the_reply(thought: str, action: str, label
 @given(thoughts, st.lists(actions, min_size=2, max_size=3))
 def test_of_several_actions_none_is_picked(thought: str, several: list[str]) -> None:
     with pytest.raises(ReplyFormatError):
-        parse_reasoned_action(f"Thought: {thought}\n" + "\n".join(f"Action: {one}" for one in several))
+        parse_reasoned_action(f"Thought: {thought}\n" + "\n".join(f"Action: {action}" for action in several))
 
 
 def test_the_history_keeps_thought_and_action() -> None:

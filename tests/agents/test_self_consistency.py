@@ -50,13 +50,13 @@ def test_if_no_sample_holds_an_action_the_reply_holds_none() -> None:
 @settings(deadline=None)
 @given(st.lists(st.none() | actions, min_size=1, max_size=7))
 def test_no_action_has_more_votes_than_the_chosen_one(named: list[str | None]) -> None:
-    reply = vote([AgentReply(text=one or "", action=one, problem="" if one else "none") for one in named])
-    heard = [one for one in named if one is not None]
+    reply = vote([AgentReply(text=action or "", action=action, problem="" if action else "none") for action in named])
+    heard = [action for action in named if action is not None]
     if not heard:
         assert reply.action is None
         return
     most = max(map(heard.count, heard))
-    assert reply.action == next(one for one in heard if heard.count(one) == most)
+    assert reply.action == next(action for action in heard if heard.count(action) == most)
 
 
 def test_the_history_shows_the_chosen_action_and_no_votes() -> None:

@@ -104,7 +104,7 @@ KNOWN: dict[str, Style] = {
 
 verbs = st.sampled_from(["go to", "open", "grab", "look at", "switch on", "zorp"])
 things = st.tuples(st.sampled_from(["mug", "red door", "flim", "desk"]), st.integers(1, 30)).map(
-    lambda one: f"{one[0]} {one[1]}"
+    lambda pair: f"{pair[0]} {pair[1]}"
 )
 FORMAT = (
     "One action a turn, in one of these forms:\nlook | wait | go to {place} | open {thing} | grab {thing}\n"

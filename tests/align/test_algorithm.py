@@ -31,7 +31,7 @@ class Finder:
     name = "finder"
 
     def __init__(self) -> None:
-        self.asked: list[tuple[list[str], list[str], int]] = []
+        self.requests: list[tuple[list[str], list[str], int]] = []
 
     def describe(self) -> dict[str, str]:
         return {"model.finder": "m", "prompt.finder/find": "abc", "depth": "2"}
@@ -39,10 +39,9 @@ class Finder:
     def analyze(
         self, failed: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
     ) -> list[Misalignment]:
-        self.asked.append(
-            ([one.task_id for one in failed], [one.rule for one in known], interface.provenance.iterations)
-        )
-        one = Misalignment(
+        tasks, rules = [trajectory.task_id for trajectory in failed], [misalignment.rule for misalignment in known]
+        self.requests.append((tasks, rules, interface.provenance.iterations))
+        misalignment = Misalignment(
             task_id=failed[0].task_id,
             action_type="a",
             action="look",
@@ -50,7 +49,7 @@ class Finder:
             rule=f"rule {len(known) + 1}",
             sufficient_feedback="f",
         )
-        return [one]
+        return [misalignment]
 
     def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
         return interface.model_copy(update={"name": "made", "source": f"{interface.source}# {new[0].rule}\n"})
@@ -71,7 +70,7 @@ def play(path: Path, *, resume: bool = False, stop_after: int = 0) -> tuple[Gene
 
 def test_each_iteration_builds_on_the_one_before(tmp_path: Path) -> None:
     made, finder = play(tmp_path)
-    assert finder.asked == [([BOOK], [], 0), ([MUG], ["rule 1"], 1), ([BOOK], ["rule 1", "rule 2"], 2)]
+    assert finder.requests == [([BOOK], [], 0), ([MUG], ["rule 1"], 1), ([BOOK], ["rule 1", "rule 2"], 2)]
     assert made.summary.stopped == "iteration-limit"
     assert made.interface.source.endswith("# rule 1\n# rule 2\n# rule 3\n")
     labels = [(iteration.interface_before, iteration.interface_after) for iteration in made.summary.iterations]
@@ -97,4 +96,4 @@ def test_a_run_that_was_stopped_between_iterations_ends_the_same(tmp_path: Path,
         play(tmp_path / "run", stop_after=stop_after)
     made, finder = play(tmp_path / "run", resume=True)
     assert made == expected
-    assert len(finder.asked) == 3 - stop_after
+    assert len(finder.requests) == 3 - stop_after

@@ -74,15 +74,15 @@ def test_what_is_false_is_found(message: str, kind: str):
 
 
 def test_what_is_true_is_let_pass():
-    found = audited("'Nothing called `attic` was seen so far.'").findings
-    assert found.messages > 10
-    assert found.wrong == 0, found.examples
+    findings = audited("'Nothing called `attic` was seen so far.'").findings
+    assert findings.messages > 10
+    assert findings.wrong == 0, findings.examples
 
 
 def test_the_adversary_says_what_is_refused_in_many_ways():
-    found = audited("''").findings
-    assert found.messages == 0
-    assert found.refusals > 0.5 * found.utterances
+    findings = audited("''").findings
+    assert findings.messages == 0
+    assert findings.refusals > 0.5 * findings.utterances
 
 
 class Typographic(RoomEnv):
@@ -136,8 +136,8 @@ OFFERED = ", ".join(f"`{form.replace('{0}', 'X').replace('{1}', 'Y')}`" for form
     ],
 )
 def test_what_no_engine_offers_is_found(message: str, kind: str):
-    found = offered_audit(message).findings
-    assert found.false[kind] == found.claims[kind] - found.untried[kind] > 10
+    findings = offered_audit(message).findings
+    assert findings.false[kind] == findings.claims[kind] - findings.untried[kind] > 10
 
 
 @pytest.mark.parametrize(
@@ -150,10 +150,10 @@ def test_what_no_engine_offers_is_found(message: str, kind: str):
     ],
 )
 def test_forms_that_an_engine_offers_are_let_pass(message: str, kind: str, tried: bool):
-    found = offered_audit(message).findings
-    assert found.wrong == 0, found.examples
-    assert found.claims[kind] > 10
-    assert found.tried == (found.claims[kind] if tried else 0)
+    findings = offered_audit(message).findings
+    assert findings.wrong == 0, findings.examples
+    assert findings.claims[kind] > 10
+    assert findings.tried == (findings.claims[kind] if tried else 0)
 
 
 def shipped(name: str, games: int, turns: int) -> Auditor:
@@ -167,21 +167,21 @@ def shipped(name: str, games: int, turns: int) -> Auditor:
 
 
 def test_the_shipped_interface_says_nothing_false_on_unseen_games():
-    found = shipped("alfworld", games=8, turns=20).findings
-    assert found.messages > 200
-    assert {"do", "write", "already", "unseen"} <= set(found.claims)
-    assert found.wrong == 0, found.examples
+    findings = shipped("alfworld", games=8, turns=20).findings
+    assert findings.messages > 200
+    assert {"do", "write", "already", "unseen"} <= set(findings.claims)
+    assert findings.wrong == 0, findings.examples
 
 
 @pytest.mark.slow
 def test_the_shipped_interface_of_scienceworld_says_nothing_false_on_unseen_games():
-    found = shipped("scienceworld", games=6, turns=8).findings
-    assert {"do", "write", "unseen", "forms"} <= set(found.claims)
-    assert found.wrong == 0, found.examples
+    findings = shipped("scienceworld", games=6, turns=8).findings
+    assert {"do", "write", "unseen", "forms"} <= set(findings.claims)
+    assert findings.wrong == 0, findings.examples
 
 
 @pytest.mark.slow
 def test_the_shipped_interface_says_nothing_false_on_all_unseen_games():
-    found = shipped("alfworld", games=134, turns=30).findings
-    assert found.messages > 1000
-    assert found.wrong == 0, found.examples
+    findings = shipped("alfworld", games=134, turns=30).findings
+    assert findings.messages > 1000
+    assert findings.wrong == 0, findings.examples

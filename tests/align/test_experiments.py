@@ -32,7 +32,7 @@ def test_actions_are_carried_out_and_a_reset_undoes_them() -> None:
     assert sim.execute_agent_action("take mug 1").text == "Observation: You take the mug 1."
     assert "You are in the kitchen. You see a mug 1." in sim.reset_simulator().text
     assert sim.execute_agent_action("inventory").text == "Observation: You are not carrying anything."
-    assert [one.number for one in sim.outcomes] == [1, 2, 3, 4]
+    assert [outcome.number for outcome in sim.outcomes] == [1, 2, 3, 4]
 
 
 def test_the_agent_is_asked_without_anything_being_done() -> None:
@@ -116,7 +116,7 @@ def test_no_use_of_the_tools_raises(moves: list[tuple[str, str]]) -> None:
             assert sim.perform(operation, argument).text
     finally:
         sim.close()
-    assert [one.number for one in sim.outcomes] == list(range(1, len(moves) + 1))
+    assert [outcome.number for outcome in sim.outcomes] == list(range(1, len(moves) + 1))
 
 
 def test_a_refused_request_of_the_agent_is_an_outcome_and_a_dead_endpoint_is_not() -> None:

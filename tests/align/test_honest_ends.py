@@ -137,7 +137,7 @@ def test_the_best_version_is_kept_with_what_it_leaves_open(tmp_path: Path) -> No
     assert "# best" in made.interface.source
     assert (made.summary.misalignments, made.summary.resolved, made.summary.rules) == (2, 1, 1)
     assert made.summary.stopped == "no-misalignments"
-    assert [(one.outcome, one.resolved) for one in made.summary.iterations] == [
+    assert [(record.outcome, record.resolved) for record in made.summary.iterations] == [
         ("improved", 1),
         ("no-misalignments", 0),
     ]
@@ -204,8 +204,8 @@ DRESSES: dict[str, Callable[[str, str], str]] = {
 
 @pytest.mark.parametrize("dress", DRESSES)
 def test_experiments_in_another_dress_are_the_same_experiments(tmp_path: Path, dress: str) -> None:
-    asked = [("init_simulator", BOOK), ("execute_agent_action", "take book 1"), ("get_next_agent_action", "")]
-    with serve(scripts(analyzer=[findings(), *(DRESSES[dress](*one) for one in asked), *ANALYZER[4:]])) as endpoint:
+    moves = [("init_simulator", BOOK), ("execute_agent_action", "take book 1"), ("get_next_agent_action", "")]
+    with serve(scripts(analyzer=[findings(), *(DRESSES[dress](*move) for move in moves), *ANALYZER[4:]])) as endpoint:
         made = run(endpoint, tmp_path)
     assert made.summary.stopped == "no-failures"
     answer = endpoint.asked("analyzer")[3]["messages"][-1]["content"]

@@ -337,7 +337,8 @@ def test_an_episode_that_breaks_is_left_out_and_counted(tmp_path: Path) -> None:
     episodes = [event for event in events if event.kind == "trajectory"]
     assert [event.won for event in episodes] == [None, False, None, True]
     assert "gave no reply in 4 attempts" in episodes[0].message
-    assert [(one.tasks, one.failed, one.faults) for one in made.summary.iterations] == [(2, 1, 1), (2, 0, 1)]
+    counts = [(record.tasks, record.failed, record.faults) for record in made.summary.iterations]
+    assert counts == [(2, 1, 1), (2, 0, 1)]
 
 
 def test_a_refused_key_is_told_at_once(tmp_path: Path) -> None:
@@ -353,7 +354,7 @@ def test_a_misalignment_that_is_known_is_not_reported_again(tmp_path: Path) -> N
     analyzer = [*ANALYZER, findings(rule=again), *EXPERIMENTS, findings(support="2", rule=again)]
     with serve(scripts(analyzer=analyzer, optimizer=[code(silent)])) as endpoint:
         made = run(endpoint, tmp_path)
-    assert [one.outcome for one in made.summary.iterations] == ["improved", "no-misalignments"]
+    assert [record.outcome for record in made.summary.iterations] == ["improved", "no-misalignments"]
     assert made.summary.misalignments == 1
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import align_echo
-from align_echo.agents.novices.alfworld import HouseNovice
+from align_echo.agents.novices.alfworld import house_novice
 from align_echo.critic.language import Critique, Form, parse_critique
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
@@ -66,7 +66,7 @@ def attempts() -> tuple[Trajectory, ...]:
     """Careless players and novices on eighty training tasks with few turns."""
     env = align_echo.make("alfworld", split="train", step_limit=14)
     ids = align_echo.tasks("alfworld", split="train")[::3]
-    players = [Teacher(Dice(task), CARELESS) if number % 3 else HouseNovice() for number, task in enumerate(ids)]
+    players = [Teacher(Dice(task), CARELESS) if number % 3 else house_novice() for number, task in enumerate(ids)]
     played = [run_episode(env, player, task, split="train") for player, task in zip(players, ids, strict=True)]
     env.close()
     return tuple(played)

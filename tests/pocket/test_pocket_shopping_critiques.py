@@ -8,7 +8,7 @@ import re
 import pytest
 
 import align_echo
-from align_echo.agents.novices.webshop import ShopNovice
+from align_echo.agents.novices.webshop import shop_novice
 from align_echo.critic.language import Critique, parse_critique
 from align_echo.dice import Dice
 from align_echo.rollout import run_episode
@@ -121,7 +121,7 @@ class Wanderer:
         return AgentReply(text=action or "", action=action)
 
 
-@pytest.mark.parametrize("make", [Wanderer, lambda env, seed: ShopNovice(seed=int(seed))], ids=["wanderer", "novice"])
+@pytest.mark.parametrize("make", [Wanderer, lambda env, seed: shop_novice(seed=int(seed))], ids=["wanderer", "novice"])
 def test_whatever_was_done_the_critique_can_be_read(make) -> None:
     env = shop(20)
     for number, task in enumerate(align_echo.tasks("webshop", split="train")[:1200:40]):

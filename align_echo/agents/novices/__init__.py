@@ -15,24 +15,24 @@ KINDS = ("novice", "novice-careful", "novice-stubborn")
 
 def make_novice(environment: str, kind: str = "novice", *, seed: int = 0) -> Agent:
     """The novice of a kind for an environment. Raises `UsageError` where there is none."""
+    stubborn = kind == "novice-stubborn"
     if environment == "alfworld":
         from align_echo.agents.novices import alfworld
 
-        kinds = {"novice-careful": alfworld.CAREFUL, "novice-stubborn": alfworld.STUBBORN}
-        return alfworld.HouseNovice(kinds.get(kind, alfworld.HouseHabits()), seed=seed, name=kind)
+        habits = {"novice-careful": alfworld.CAREFUL, "novice-stubborn": alfworld.STUBBORN}.get(kind, alfworld.USUAL)
+        return alfworld.house_novice(habits, seed=seed, name=kind)
     if environment == "scienceworld" and kind != "novice-careful":
-        from align_echo.agents.novices import scienceworld
+        from align_echo.agents.novices import scienceworld as lab
 
-        lab_habits = scienceworld.STUBBORN if kind == "novice-stubborn" else None
-        return scienceworld.LabNovice(lab_habits, seed=seed, name=kind)
+        return lab.lab_novice(lab.STUBBORN if stubborn else lab.USUAL, seed=seed, name=kind)
     if environment == "webshop" and kind != "novice-careful":
-        from align_echo.agents.novices import webshop
+        from align_echo.agents.novices import webshop as shop
 
-        return webshop.ShopNovice(webshop.STUBBORN if kind == "novice-stubborn" else None, seed=seed, name=kind)
+        return shop.shop_novice(shop.STUBBORN if stubborn else shop.USUAL, seed=seed, name=kind)
     if environment == "miniwob" and kind != "novice-careful":
-        from align_echo.agents.novices import miniwob
+        from align_echo.agents.novices import miniwob as screen
 
-        return miniwob.ScreenNovice(miniwob.STUBBORN if kind == "novice-stubborn" else None, seed=seed, name=kind)
+        return screen.screen_novice(screen.STUBBORN if stubborn else screen.USUAL, seed=seed, name=kind)
     raise UsageError(f"there is no scripted {kind} for {environment}; use another --agent or --model")
 
 

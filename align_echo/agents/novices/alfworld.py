@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from align_echo.agents.novices.habits import ScriptedNovice, chance, times_followed
+from align_echo.agents.novices.habits import Deed, ScriptedNovice, chance, times_followed
 from align_echo.types import AgentView
 from align_echo.wrappers.alfworld.household import APPLIANCES, ENTITY, Belief, HouseholdGoal, name_of, read_goal
 
@@ -39,6 +39,7 @@ class HouseHabits:
     heeds_rules: float = 0.5
 
 
+USUAL = HouseHabits()
 STUBBORN = HouseHabits(heeds_feedback=False, heeds_rules=0.0)
 """Never takes a hint: an interface must at least do it no harm."""
 
@@ -46,23 +47,9 @@ CAREFUL = HouseHabits(goes_first=0.95, opens_first=0.0)
 """Goes to places first, so it fails in other ways than the default novice."""
 
 
-@dataclass(frozen=True)
-class Intent:
-    """What the novice wants next, in its own words: a verb, a thing and a place (either may be empty)."""
-
-    verb: str
-    thing: str = ""
-    place: str = ""
-
-
-class HouseNovice(ScriptedNovice[HouseHabits]):
-    """The scripted novice. Acts on ALFWorld text only."""
-
-    usual = HouseHabits
-
-    def choose(self, view: AgentView) -> str:
-        """The next action: same view, same action."""
-        return _HouseMind(self.habits, self.seed, view).choose()
+def house_novice(habits: HouseHabits = USUAL, *, seed: int = 0, name: str = "novice") -> ScriptedNovice:
+    """The scripted novice of ALFWorld. It acts on ALFWorld's text only."""
+    return ScriptedNovice(lambda view: _HouseMind(habits, seed, view).choose(), name)
 
 
 class _HouseMind:
@@ -84,10 +71,10 @@ class _HouseMind:
 
     def _live(self, action: str, observation: str) -> None:
         destination = self.goal.dest if self.goal else ""
-        told = self.belief.update(observation, destination)
+        news = self.belief.update(observation, destination)
         known = (action, observation) in self.heard
         self.heard.add((action, observation))
-        if told and not known:
+        if news and not known:
             self.tries.pop(action, None)
         else:
             self.tries[action] = self.tries.get(action, 0) + 1
@@ -120,8 +107,8 @@ class _HouseMind:
         text = last.observation.lower()
         if not _CUE.search(text):
             return None
-        for found in _COMMANDS.findall(text):
-            command = found.replace(" the ", " ")
+        for phrase in _COMMANDS.findall(text):
+            command = phrase.replace(" the ", " ")
             if command != last.action and times_followed(self.turns, command) < 2:
                 return str(command)
         return None
@@ -130,7 +117,7 @@ class _HouseMind:
         """How often an action is tried in vain before it is given up, over all rounds so far."""
         return (self.round + 1) * (1 + int(self.draw("patience", action) * self.habits.patience))
 
-    def _give_up(self, intent: Intent) -> None:
+    def _give_up(self, intent: Deed) -> None:
         """Nothing came of it: it must have meant that there is nothing to be had there."""
         if intent.verb == "search":
             self.belief.contents.setdefault(intent.place, [])
@@ -141,31 +128,31 @@ class _HouseMind:
         else:
             self.round += 1
 
-    def _intent(self) -> Intent:
+    def _intent(self) -> Deed:
         belief, goal = self.belief, self.goal
         if goal is None:
             return self._search()
         if belief.holding is not None:
             if name_of(belief.holding) != goal.obj:
-                return Intent("put", belief.holding, self._place(goal.dest))
+                return Deed("put", belief.holding, self._place(goal.dest))
             return self._use_held(goal, belief.holding)
-        found = belief.find(goal.obj)
-        if found is not None:
-            return Intent("take", *found)
+        seen = belief.find(goal.obj)
+        if seen is not None:
+            return Deed("take", *seen)
         return self._search()
 
-    def _use_held(self, goal: HouseholdGoal, held: str) -> Intent:
+    def _use_held(self, goal: HouseholdGoal, thing: str) -> Deed:
         if goal.kind == "light":
             lamp = self.belief.find(goal.tool)
-            return Intent("use", lamp[0], lamp[1]) if lamp else self._search()
-        if goal.kind in APPLIANCES and goal.kind not in self.belief.done_to.get(held, ()):
-            return Intent(goal.kind, held, self._place(APPLIANCES[goal.kind]))
-        return Intent("put", held, self._place(goal.dest))
+            return Deed("use", lamp[0], lamp[1]) if lamp else self._search()
+        if goal.kind in APPLIANCES and goal.kind not in self.belief.done_to.get(thing, ()):
+            return Deed(goal.kind, thing, self._place(APPLIANCES[goal.kind]))
+        return Deed("put", thing, self._place(goal.dest))
 
     def _place(self, name: str) -> str:
         return next((place for place in self.belief.places if name_of(place) == name), f"{name} 1")
 
-    def _search(self) -> Intent:
+    def _search(self) -> Deed:
         unseen = [place for place in self.belief.places if place not in self.belief.contents]
         if not unseen:
             placed = self.belief.placed
@@ -177,8 +164,8 @@ class _HouseMind:
             self.round += 1
             unseen = [place for place in self.belief.places if place not in self.belief.contents]
         if not unseen:
-            return Intent("look")
-        return Intent("search", place=min(unseen, key=self._reluctance))
+            return Deed("look")
+        return Deed("search", place=min(unseen, key=self._reluctance))
 
     def _reluctance(self, place: str) -> tuple[float, str]:
         rank = next((i for i, word in enumerate(_LIKELY) if word in place), len(_LIKELY))
@@ -186,20 +173,20 @@ class _HouseMind:
 
     # -------------------------------------------------------- saying
 
-    def _say(self, intent: Intent) -> str:
+    def _say(self, intent: Deed) -> str:
         if intent.verb == "look":
             return "look"
-        here = self.been[-1] if self.been else ""
+        current = self.been[-1] if self.been else ""
         occasion = (intent.verb, intent.thing, intent.place)
         goes = self.draw("go", *occasion) < self._will("go to", intent.verb, self.habits.goes_first)
-        if goes and here != intent.place and self.tries.get(f"go to {intent.place}", 0) == 0:
+        if goes and current != intent.place and self.tries.get(f"go to {intent.place}", 0) == 0:
             return f"go to {intent.place}"
         opens = self.draw("open", *occasion) < self._will("open", intent.verb, self.habits.opens_first)
         if opens and intent.place in self.belief.closed and self.tries.get(f"open {intent.place}", 0) == 0:
             return f"open {intent.place}"
         return self._phrase(intent)
 
-    def _phrase(self, intent: Intent) -> str:
+    def _phrase(self, intent: Deed) -> str:
         thing, place = intent.thing, intent.place
         if intent.verb == "search":
             return f"examine {place}"

@@ -1,38 +1,42 @@
-"""What all scripted novices have in common: how they act, draws that depend on the occasion only, and how long a hint
-is followed. Left out: what one knows and wants, which is its environment's (`alfworld.py` and its neighbours).
+"""What all scripted novices share: how they act, how chance is drawn, and how long they follow a hint.
+
+What one knows and wants depends on its environment and is left out (`alfworld.py` and its neighbours).
 """
 
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Generic, TypeVar
 
 from align_echo.types import AgentReply, AgentView, Turn
 
-HabitsT = TypeVar("HabitsT")
 
+@dataclass(frozen=True)
+class ScriptedNovice:
+    """A script as an agent. `choose` names the next action, which is the whole reply: same view, same action."""
 
-class ScriptedNovice(ABC, Generic[HabitsT]):
-    """A novice with habits, by default the `usual` ones: an action that `choose` names is its whole reply."""
-
-    usual: type[HabitsT]
-
-    def __init__(self, habits: HabitsT | None = None, *, seed: int = 0, name: str = "novice") -> None:
-        self.habits = habits or self.usual()
-        self.seed = seed
-        self.name = name
+    choose: Callable[[AgentView], str]
+    name: str = "novice"
 
     def act(self, view: AgentView) -> AgentReply:
         """The next action. Never fails to name one."""
         action = self.choose(view)
         return AgentReply(text=action, action=action)
 
-    @abstractmethod
-    def choose(self, view: AgentView) -> str:
-        """The next action: same view, same action."""
+
+@dataclass(frozen=True)
+class Deed:
+    """What a novice wants to do next: a verb, the thing it is done to, perhaps where to, and in what room.
+
+    Every word but the verb may be empty.
+    """
+
+    verb: str
+    thing: str = ""
+    place: str = ""
+    room: str = ""
 
 
 def chance(*parts: object) -> float:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from align_echo.agents.novices.habits import Deed
+
 ROOMS = (
     *("kitchen", "outside", "hallway", "workshop", "living room", "greenhouse"),
     *("bedroom", "art studio", "bathroom", "foundry"),
@@ -38,16 +40,6 @@ PAINTS = {
 _ROOM = rf"(?P<room>{'|'.join(ROOMS)})"
 
 
-@dataclass(frozen=True)
-class Deed:
-    """What is to be done to a thing: a verb of `DONE`, a thing or one of `KINDS`, perhaps where to and in what room."""
-
-    verb: str
-    thing: str
-    place: str = ""
-    room: str = ""
-
-
 DONE = {
     "focus": r"^You focus on",
     "take": r"^You move the .+ to the inventory",
@@ -68,36 +60,36 @@ DONE = {
 def read_goal(text: str) -> tuple[Deed, ...]:
     """The goal as steps; () if it is worded in a way this reader does not know."""
     for pattern, steps in _READERS:
-        found = re.search(pattern, text)
-        if found:
-            return tuple(steps(found, text))
+        match = re.search(pattern, text)
+        if match:
+            return tuple(steps(match, text))
     return ()
 
 
-def _find(found: re.Match[str], text: str) -> list[Deed]:
-    return [Deed("focus", found["kind"]), Deed("take", found["kind"]), Deed("move", found["kind"], *_box(found))]
+def _find(match: re.Match[str], text: str) -> list[Deed]:
+    return [Deed("focus", match["kind"]), Deed("take", match["kind"]), Deed("move", match["kind"], *_box(match))]
 
 
-def _box(found: re.Match[str]) -> tuple[str, str]:
-    return found["box"], found["room"]
+def _box(match: re.Match[str]) -> tuple[str, str]:
+    return match["box"], match["room"]
 
 
-def _change(found: re.Match[str], text: str) -> list[Deed]:
-    thing = found["thing"]
-    if found["verb"] == "freeze":
+def _change(match: re.Match[str], text: str) -> list[Deed]:
+    thing = match["thing"]
+    if match["verb"] == "freeze":
         steps = [Deed("cool", thing, "freezer", "kitchen")]
     else:
         steps = [Deed("heat", thing, "stove", "kitchen"), Deed("activate", "stove", room="kitchen")]
     return [Deed("focus", thing), Deed("take", thing), *steps, *[Deed("wait", "")] * 3]
 
 
-def _life_span(found: re.Match[str], text: str) -> list[Deed]:
+def _life_span(match: re.Match[str], text: str) -> list[Deed]:
     kinds = re.findall(r"(longest|shortest) life span", text.split(".")[0])
     return [Deed("focus", kind, room="outside") for kind in kinds]
 
 
-def _stages(found: re.Match[str], text: str) -> list[Deed]:
-    name = found["name"]
+def _stages(match: re.Match[str], text: str) -> list[Deed]:
+    name = match["name"]
     if "plant" in name:
         tree = name.replace("plant", "tree")
         stages = [name.replace("plant", "seed"), f"{tree} in the seedling stage", f"{tree} in the adult stage"]
@@ -106,8 +98,8 @@ def _stages(found: re.Match[str], text: str) -> list[Deed]:
     return [Deed("focus", stage, room="outside") for stage in stages]
 
 
-def _thermometer(found: re.Match[str], text: str) -> list[Deed]:
-    thing, room = found["thing"], found["room"]
+def _thermometer(match: re.Match[str], text: str) -> list[Deed]:
+    thing, room = match["thing"], match["room"]
     start = [Deed("take", "thermometer", room="kitchen"), Deed("focus", "thermometer"), Deed("take", thing, room=room)]
     boxes = re.findall(r"(\w+ box)", text)
     end = Deed("move", thing, boxes[0], _boxes_room(text)) if "place it" in text else Deed("focus", boxes[0], room=room)
@@ -115,43 +107,43 @@ def _thermometer(found: re.Match[str], text: str) -> list[Deed]:
 
 
 def _boxes_room(text: str) -> str:
-    found = re.search(rf"boxes are located around the {_ROOM}", text)
-    return found["room"] if found else ""
+    match = re.search(rf"boxes are located around the {_ROOM}", text)
+    return match["room"] if match else ""
 
 
-def _conducts(found: re.Match[str], text: str) -> list[Deed]:
-    thing, room = found["thing"], found["room"]
+def _conducts(match: re.Match[str], text: str) -> list[Deed]:
+    thing, room = match["thing"], match["room"]
     box = re.findall(r"(\w+ box)", text)[0]
     return [Deed("focus", thing, room=room), Deed("take", thing, room=room), Deed("move", thing, box, room)]
 
 
-def _power(found: re.Match[str], text: str) -> list[Deed]:
-    thing = found["thing"]
+def _power(match: re.Match[str], text: str) -> list[Deed]:
+    thing = match["thing"]
     wires = [Deed("connect", "battery anode", f"{thing} cathode"), Deed("connect", "battery cathode", f"{thing} anode")]
     return [Deed("focus", thing, room="workshop"), *wires]
 
 
-def _paint(found: re.Match[str], text: str) -> list[Deed]:
-    wanted = found["color"].split("-")[0]
-    one, other = PAINTS.get(wanted, ("red", "blue"))
-    pour = Deed("pour", f"{one} paint", f"{other} paint", "art studio")
+def _paint(match: re.Match[str], text: str) -> list[Deed]:
+    wanted = match["color"].split("-")[0]
+    first, second = PAINTS.get(wanted, ("red", "blue"))
+    pour = Deed("pour", f"{first} paint", f"{second} paint", "art studio")
     return [pour, Deed("mix", "cup", room="art studio"), Deed("focus", f"{wanted} paint", room="art studio")]
 
 
-def _chemistry(found: re.Match[str], text: str) -> list[Deed]:
-    return [Deed("read", "recipe", room=found["room"]), Deed("focus", found["thing"])]
+def _chemistry(match: re.Match[str], text: str) -> list[Deed]:
+    return [Deed("read", "recipe", room=match["room"]), Deed("focus", match["thing"])]
 
 
-def _genetics(found: re.Match[str], text: str) -> list[Deed]:
+def _genetics(match: re.Match[str], text: str) -> list[Deed]:
     return [Deed("take", "seed", room="greenhouse"), Deed("move", "seed", "flower pot", "greenhouse")]
 
 
-def _plane(found: re.Match[str], text: str) -> list[Deed]:
-    return [Deed("focus", f"inclined plane {found['name']}", room="workshop")]
+def _plane(match: re.Match[str], text: str) -> list[Deed]:
+    return [Deed("focus", f"inclined plane {match['name']}", room="workshop")]
 
 
-def _grow(found: re.Match[str], text: str) -> list[Deed]:
-    return [Deed("focus", "seed", room=found["room"]), Deed("take", "seed"), Deed("move", "seed", "soil", "greenhouse")]
+def _grow(match: re.Match[str], text: str) -> list[Deed]:
+    return [Deed("focus", "seed", room=match["room"]), Deed("take", "seed"), Deed("move", "seed", "soil", "greenhouse")]
 
 
 _READERS = (
@@ -182,28 +174,28 @@ class LabBelief:
 
     def update(self, text: str) -> None:
         """Take in one observation."""
-        if found := re.match(r"You (?:move|teleport) to the ([a-z ]+)\.", text):
-            self.room = found[1]
-        elif found := re.match(r"This (?:room|outside location) is called the ([a-z ]+)\.", text):
-            self.room = found[1]
+        if match := re.match(r"You (?:move|teleport) to the ([a-z ]+)\.", text):
+            self.room = match[1]
+        elif match := re.match(r"This (?:room|outside location) is called the ([a-z ]+)\.", text):
+            self.room = match[1]
             self.looked.add(self.room)
             for line in text.partition("You also see:")[0].split("\n")[1:]:
                 self._see(line.strip())
-        elif found := re.match(r"You move the (.+) to the (.+)\.", text):
-            self._moved(found[1], found[2])
+        elif match := re.match(r"You move the (.+) to the (.+)\.", text):
+            self._moved(match[1], match[2])
 
     def _see(self, line: str) -> None:
         holder = ""
         for phrase in re.split(r"[,.(:]\s*", line):
-            found = re.match(r"(?:In|On) the ([a-z ]+) is$", phrase)
-            if found:
-                holder = found[1]
+            match = re.match(r"(?:In|On) the ([a-z ]+) is$", phrase)
+            if match:
+                holder = match[1]
                 continue
-            found = re.match(r"(?:containing )?(?:an?|the) (?:substance called )?([\w -]+?)\s*\)*$", phrase)
-            if found and found[1] not in ("agent", "air"):
-                self.where[found[1]] = self.room
-                self.inside[found[1]] = holder
-                holder = holder or found[1]
+            match = re.match(r"(?:containing )?(?:an?|the) (?:substance called )?([\w -]+?)\s*\)*$", phrase)
+            if match and match[1] not in ("agent", "air"):
+                self.where[match[1]] = self.room
+                self.inside[match[1]] = holder
+                holder = holder or match[1]
 
     def _moved(self, thing: str, target: str) -> None:
         if target == "inventory":

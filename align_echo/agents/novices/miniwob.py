@@ -34,18 +34,14 @@ class ScreenHabits:
     heeds_feedback: bool = True
 
 
+USUAL = ScreenHabits()
 STUBBORN = ScreenHabits(heeds_feedback=False)
 """Never takes a hint: an interface must at least do it no harm."""
 
 
-class ScreenNovice(ScriptedNovice[ScreenHabits]):
-    """The scripted novice. Acts on MiniWoB's text screens only."""
-
-    usual = ScreenHabits
-
-    def choose(self, view: AgentView) -> str:
-        """The next action: same view, same action."""
-        return _ScreenMind(self.habits, self.seed, view).choose()
+def screen_novice(habits: ScreenHabits = USUAL, *, seed: int = 0, name: str = "novice") -> ScriptedNovice:
+    """The scripted novice of MiniWoB. It acts on MiniWoB's text screens only."""
+    return ScriptedNovice(lambda view: _ScreenMind(habits, seed, view).choose(), name)
 
 
 class _ScreenMind:

@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from align_echo.agents.novices.habits import ScriptedNovice, chance, times_followed
-from align_echo.agents.novices.laboratory import DONE, ROOMS, Deed, LabBelief, read_goal
+from align_echo.agents.novices.habits import Deed, ScriptedNovice, chance, times_followed
+from align_echo.agents.novices.laboratory import DONE, ROOMS, LabBelief, read_goal
 from align_echo.types import AgentView
 
 _CUE = re.compile(r"\b(need|must|should|first|before|try|instead|have to|required?)\b")
@@ -42,6 +42,7 @@ class LabHabits:
     heeds_rules: float = 0.5
 
 
+USUAL = LabHabits()
 STUBBORN = LabHabits(heeds_feedback=False, heeds_rules=0.0)
 """Never takes a hint: an interface must at least do it no harm."""
 
@@ -80,14 +81,9 @@ _OWN_WORDS = {
 """Verb of a step -> how the engine wants it said, and what the novice says first."""
 
 
-class LabNovice(ScriptedNovice[LabHabits]):
-    """The scripted novice. Acts on ScienceWorld text only."""
-
-    usual = LabHabits
-
-    def choose(self, view: AgentView) -> str:
-        """The next action: same view, same action."""
-        return _LabMind(self.habits, self.seed, view).choose()
+def lab_novice(habits: LabHabits = USUAL, *, seed: int = 0, name: str = "novice") -> ScriptedNovice:
+    """The scripted novice of ScienceWorld. It acts on ScienceWorld's text only."""
+    return ScriptedNovice(lambda view: _LabMind(habits, seed, view).choose(), name)
 
 
 class _LabMind:
@@ -125,9 +121,9 @@ class _LabMind:
     # -------------------------------------------------------- choosing
 
     def choose(self) -> str:
-        said = self._answer() or self._hint() or self._look_about()
-        if said is not None:
-            return said
+        action = self._answer() or self._hint() or self._look_about()
+        if action is not None:
+            return action
         for _ in range(3):
             for step in self.todo:
                 for action in self._ways(step):
@@ -181,19 +177,19 @@ class _LabMind:
         """What it tries for a step, in order: habits first, what works last."""
         name = self.belief.named(step.thing)
         room = step.room or self.belief.where.get(name or "", "")
-        said = name or step.thing
+        words = name or step.thing
         if step.verb == "wait" or (room in ("", self.belief.room) and name is not None and self.belief.here(name)):
-            yield from self._phrases(step, said)
+            yield from self._phrases(step, words)
             return
-        hurries = self.draw("hurry", step.verb, said) >= self._will("go to", step.verb, self.habits.goes_first)
+        hurries = self.draw("hurry", step.verb, words) >= self._will("go to", step.verb, self.habits.goes_first)
         if hurries and name is not None:
-            yield self._right(step, said)
+            yield self._right(step, words)
         if room and room != self.belief.room:
             yield from self._go(room)
         elif room and room not in self.belief.looked:
             yield "look around"
         elif room:
-            yield from self._phrases(step, said)
+            yield from self._phrases(step, words)
         else:
             yield from self._explore()
 
@@ -247,7 +243,7 @@ def read_rules(rules: str) -> frozenset[tuple[str, str]]:
     for sentence in re.split(r"[\n.;]+", rules.lower()):
         if re.search(r"\b(not|never|no|cannot|can't|don't|without)\b", sentence):
             continue
-        named = [verb for verb, said in _VERBS.items() if re.search(rf"\b{said}\b", sentence)]
+        named = [verb for verb, words in _VERBS.items() if re.search(rf"\b{words}\b", sentence)]
         if re.search(r"\b(before|first)\b", sentence) and re.search(r"\b(go(ing)?|teleport) to\b", sentence):
             pairs |= {("go to", verb) for verb in named}
         if re.search(r"\binstead of\b", sentence):

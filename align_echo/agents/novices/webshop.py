@@ -49,6 +49,7 @@ class ShopHabits:
     heeds_rules: float = 0.5
 
 
+USUAL = ShopHabits()
 STUBBORN = ShopHabits(heeds_feedback=False, heeds_rules=0.0)
 """Never takes a hint: an interface must at least do it no harm."""
 
@@ -63,14 +64,9 @@ class PageSight:
     title: str = ""
 
 
-class ShopNovice(ScriptedNovice[ShopHabits]):
-    """The scripted novice. Acts on WebShop's text pages only."""
-
-    usual = ShopHabits
-
-    def choose(self, view: AgentView) -> str:
-        """The next action: same view, same action."""
-        return _ShopMind(self.habits, self.seed, view).choose()
+def shop_novice(habits: ShopHabits = USUAL, *, seed: int = 0, name: str = "novice") -> ScriptedNovice:
+    """The scripted novice of WebShop. It acts on WebShop's text pages only."""
+    return ScriptedNovice(lambda view: _ShopMind(habits, seed, view).choose(), name)
 
 
 class _ShopMind:
@@ -84,18 +80,18 @@ class _ShopMind:
         self.bound = float(bound[1]) if bound and re.fullmatch(r"\d+(\.\d+)?", bound[1]) else float("inf")
         self.rules = view.rules.lower()
         self.turns = view.turns
-        self.sight, self.here = self._look(view)
+        self.sight, self.since = self._look(view)
 
     def _look(self, view: AgentView) -> tuple[PageSight, list[str]]:
         """The last page that was seen, and the actions since it first looked so."""
         sight = read_page(view.initial_observation) or PageSight("search")
-        here: list[str] = []
+        since: list[str] = []
         for turn in view.turns:
-            here.append(turn.action or "")
-            found = read_page(turn.observation)
-            if found is not None and found != sight:
-                sight, here = found, []
-        return sight, here
+            since.append(turn.action or "")
+            page = read_page(turn.observation)
+            if page is not None and page != sight:
+                sight, since = page, []
+        return sight, since
 
     def draw(self, *parts: object) -> float:
         """A number in [0, 1) that depends on task and occasion only."""
@@ -110,7 +106,7 @@ class _ShopMind:
     def _patient(self, action: str) -> bool:
         """Whether an action that changes nothing may be tried once more here."""
         stuck = self.draw("stuck", action) < self.habits.gets_stuck
-        return stuck or self.here.count(action) < 1 + int(self.draw("patience", action) * self.habits.patience)
+        return stuck or self.since.count(action) < 1 + int(self.draw("patience", action) * self.habits.patience)
 
     # -------------------------------------------------------- choosing
 
@@ -127,17 +123,17 @@ class _ShopMind:
         last = self.turns[-1]
         cues = [line for line in last.observation.splitlines() if _CUE.search(line)]
         for command in _NAMED.findall("\n".join(cues)):
-            if command != last.action and self.here.count(command) < 2:
+            if command != last.action and self.since.count(command) < 2:
                 return str(command)
         return None
 
     def _search(self) -> str:
-        said = [word for word in re.findall(r"[\w'.-]+", self.goal) if word.strip(".'-") not in _SAYS_LITTLE]
-        words = " ".join(word.strip(".'") for word in said[:10]) or "product"
-        sloppy = f"search {words}"
+        words = [word for word in re.findall(r"[\w'.-]+", self.goal) if word.strip(".'-") not in _SAYS_LITTLE]
+        query = " ".join(word.strip(".'") for word in words[:10]) or "product"
+        sloppy = f"search {query}"
         if self._habit(self.habits.forgets_brackets, "search[", "brackets") and self._patient(sloppy):
             return sloppy
-        return f"search[{words}]"
+        return f"search[{query}]"
 
     def _open(self) -> str:
         if not self.sight.products:
@@ -154,17 +150,17 @@ class _ShopMind:
 
     def _likeness(self, title: str, price: str) -> float:
         words = set(re.findall(r"[\w'-]+", title.lower()))
-        found = re.match(r"\$(\d+(?:\.\d+)?)", price)
-        dear = bool(found) and float(found[1]) > self.bound if found else False
+        amount = re.match(r"\$(\d+(?:\.\d+)?)", price)
+        dear = bool(amount) and float(amount[1]) > self.bound if amount else False
         return len(words & set(re.findall(r"[\w'-]+", self.goal))) - 5 * dear
 
     def _shop(self) -> str:
         title = self.sight.title
         for value in self._wanted():
             wordy = f"click[{value} please]" if self.draw("words", value) < 0.5 else f"click[option {value}]"
-            said = wordy if self._habit(self.habits.adds_words, "option", "adds", title, value) else f"click[{value}]"
+            click = wordy if self._habit(self.habits.adds_words, "option", "adds", title, value) else f"click[{value}]"
             if not any(value in action for action in self._since_opened()):
-                return said
+                return click
         reads = self.draw("read", title) < self.habits.reads_description
         if reads and "click[Description]" not in self._since_opened():
             return "click[Description]"

@@ -55,9 +55,9 @@ class Adversary:
         """So many things to say in one state."""
         ways = (self.absent, self.plausible, self.plausible, self.known, self.again, self.misspelt, self.reworded)
         for _ in range(count):
-            said = self.rng.choice(ways)()
-            if said[1].strip():
-                yield said
+            draw = self.rng.choice(ways)()
+            if draw[1].strip():
+                yield draw
 
     def absent(self) -> Said:
         """A form with a name that may not be there at all, in one of its places."""
@@ -103,8 +103,8 @@ class Adversary:
             action = self.rng.choice(self.allowed)
         numberless = re.sub(NAME, lambda match: match.group(0).rsplit(" ", 1)[0], action)
         the = re.sub(NAME, lambda match: f"the {match.group(0)}", action)
-        others = (action.title(), action.upper(), numberless, the, action.replace(" ", "  ", 1), f" {action} .")
-        return "misspelt", self.rng.choice(others)
+        variants = (action.title(), action.upper(), numberless, the, action.replace(" ", "  ", 1), f" {action} .")
+        return "misspelt", self.rng.choice(variants)
 
     def reworded(self) -> Said:
         """Another verb, or another order of the names."""

@@ -84,8 +84,8 @@ class Auditor:
         raw = self._env.state.observation
         self._texts = [("", f"{raw}\n{info['goal']}")]
         self._looked = "\n".join(self._views()).lower()
-        others = sorted({name for task, names in self._known.items() if task != task_id for name in names})
-        adversary = Adversary(random.Random(f"{self._rng.random()}/{task_id}"), tuple(others[:400]), self._kinds)
+        elsewhere = sorted({name for task, names in self._known.items() if task != task_id for name in names})
+        adversary = Adversary(random.Random(f"{self._rng.random()}/{task_id}"), tuple(elsewhere[:400]), self._kinds)
         adversary.see(self._env, raw)
         for _ in range(turns):
             if self._env.over:
@@ -206,20 +206,20 @@ class Auditor:
             names = re.findall(r'"([^"]*)"', claim.about)
             if not all(_mentions(earlier + self._looked, name) for name in names):
                 return False
-            taken = [self._is_name(name) for name in names]
-            return False if False in taken else None if None in taken else True
+            verdicts = [self._is_name(name) for name in names]
+            return False if False in verdicts else None if None in verdicts else True
         return False
 
     def _forms_hold(self, claim: Claim, allowed: Sequence[str]) -> bool | None:
         """Whether the forms that are told are known here or, if `only` they are, all that is allowed or offered has one
         of them. Where actions are allowed one by one, a form that none of them has may still be known."""
-        told = set(re.findall(r"`([^`]*)`", claim.about))
+        listed = set(re.findall(r"`([^`]*)`", claim.about))
         offered = self._env.offered()
         known = {written(template, LETTERS) for template in offered.templates} if offered is not None else set()
         if claim.kind == "forms":
-            return told <= known if known else None
-        here = known | {_lettered(action) for action in allowed}
-        return here <= told if here else None
+            return listed <= known if known else None
+        possible = known | {_lettered(action) for action in allowed}
+        return possible <= listed if possible else None
 
     def _is_name(self, name: str) -> bool | None:
         """Whether the engine takes a name alone in some form that it offers; None where it is not in sight."""
@@ -236,22 +236,22 @@ class Auditor:
     def _tried(self, action: str) -> tuple[str, bool]:
         """What the engine answers to an action here, and whether that ends the episode. The state is as it was then; it
         need not be restored, which may mean a replay, where a refusal left no trace."""
-        here, before = self._env.snapshot(), self._signature()
+        snapshot, before = self._env.snapshot(), self._signature()
         observation, over = self._env.step(action)[0], self._env.over
         if over or not self._refused(observation) or self._signature() != before:
-            self._env.restore(here)
+            self._env.restore(snapshot)
         return observation, over
 
     def _is_so(self, action: str, adversary: Adversary) -> bool:
         """Whether something can be done after which the action is taken and all is as it is now."""
-        here = self._env.snapshot()
+        snapshot = self._env.snapshot()
         now = self._signature()
         for step in adversary.allowed:
             self._env.step(step)
             if not self._env.over and not self._refused(self._env.step(action)[0]) and self._signature() == now:
-                self._env.restore(here)
+                self._env.restore(snapshot)
                 return True
-            self._env.restore(here)
+            self._env.restore(snapshot)
         return False
 
     def _signature(self) -> Any:

@@ -66,8 +66,8 @@ class Analyzer:
             except ModelError as error:
                 names = ", ".join(episode.task_id for episode in episodes)
                 raise type(error)(f"the analysis of {names} broke: {error}") from error
-            told = {misalignment.claim for misalignment in (*known, *misalignments)}
-            misalignments += [misalignment for misalignment in fresh if misalignment.claim not in told]
+            claims = {misalignment.claim for misalignment in (*known, *misalignments)}
+            misalignments += [misalignment for misalignment in fresh if misalignment.claim not in claims]
         return misalignments
 
     def _analyze(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import TypeVar
 
-from align_echo.align.llm.replies import PartlyReadError
+from align_echo.align.llm.replies import Findings
 from align_echo.errors import InterfaceError, NoAnswerError, ReplyFormatError
 from align_echo.models.drawing import sample_of
 from align_echo.prompts import render
@@ -37,16 +37,17 @@ class Dialogue:
 
     def ask(self, prompt: str, parse: Callable[[str], Parsed], *, tries: int) -> Parsed:
         """The parsed answer. An answer that was cut off, or that `parse` refuses with `ReplyFormatError` or
-        `InterfaceError`, goes back with the reason; of one that stays partly wrong (`PartlyReadError`), the rest is
-        taken after the last try.
+        `InterfaceError`, goes back with the reason. So do findings of which some are wrong (`Findings.dropped`); if
+        some stay wrong, the others are taken after the last try.
 
         A round of tries that an earlier run has spent is not the end: a run that is resumed draws another, and finds
         the earlier ones in its cache. Raises `NoAnswerError` with the last reason after a new round, and `ModelError`.
         """
-        asked = len(self._messages)
+        length = len(self._messages)
         for number in range(MOST_ROUNDS):
-            del self._messages[asked:]
-            problem, partly, new = "", None, False
+            del self._messages[length:]
+            problem, new = "", False
+            partly: Parsed | None = None
             model = sample_of(self._model, self._sample + number * SAMPLES_PER_ROUND)
             message = prompt
             for _ in range(tries):
@@ -61,13 +62,15 @@ class Dialogue:
                 try:
                     if completion.finish_reason == "length":
                         raise ReplyFormatError(f"it was cut off after {self._max_tokens} tokens; be shorter")
-                    return parse(completion.text)
+                    parsed = parse(completion.text)
+                    if not isinstance(parsed, Findings) or not parsed.dropped:
+                        return parsed
+                    partly, problem = parsed, ". ".join(parsed.dropped)
                 except (ReplyFormatError, InterfaceError) as error:
                     problem = str(error)
-                    partly = error.usable if isinstance(error, PartlyReadError) else partly
                 message = render("shared/again", {"problem": problem})
             if partly is not None:
-                return cast(Parsed, partly)
+                return partly
             if new:
                 break
         raise NoAnswerError(f"no usable answer in {tries} tries; the last problem: {problem}")

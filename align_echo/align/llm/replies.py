@@ -31,7 +31,10 @@ class ExperimentRequest(Frozen):
 
 
 class Findings(Frozen):
-    """The analyzer's conclusion. `dropped` says of each finding that could not be taken what was wrong with it."""
+    """The analyzer's conclusion. `dropped` says of each finding that could not be taken what is wrong with it.
+
+    There is at least one misalignment beside those that were dropped: a reply without any is refused.
+    """
 
     misalignments: tuple[Misalignment, ...]
     dropped: tuple[str, ...] = ()
@@ -46,14 +49,6 @@ class CheckVerdict(Frozen):
     resolved: bool
     unresolved: tuple[int, ...] = ()
     refinement: str = ""
-
-
-class PartlyReadError(ReplyFormatError):
-    """Some findings of a reply are wrong and go back with the reasons; `usable` are the others, at least one."""
-
-    def __init__(self, message: str, usable: Findings) -> None:
-        super().__init__(message)
-        self.usable = usable
 
 
 def parse_findings(reply: str, task_ids: Collection[str]) -> Findings:
@@ -130,29 +125,29 @@ def _move(
 
 def _request(text: str) -> ExperimentRequest:
     """The first operation of a message, with the argument in its tag or between it and the next."""
-    asked = [span for span in spans(text, "operation") if inside(_cut(text, span), "operation")]
-    if not asked:
+    requests = [span for span in spans(text, "operation") if inside(_cut(text, span), "operation")]
+    if not requests:
         only(text, "operation")
-    start, end = asked[0]
-    behind = asked[1][0] if len(asked) > 1 else len(text)
+    start, end = requests[0]
+    behind = requests[1][0] if len(requests) > 1 else len(text)
     content = text[start:end]
     name, given = call(content.partition("<argument>")[0])
-    beside = _beside(text[end:behind] if len(asked) > 1 else text[:start] + text[end:])
+    beside = _beside(text[end:behind] if len(requests) > 1 else text[:start] + text[end:])
     written = [*inside(content, "argument"), *([] if beside is None else [beside])]
-    said = {argument(text_of_argument) for text_of_argument in written} | ({given} if given else set())
+    arguments = {argument(text_of_argument) for text_of_argument in written} | ({given} if given else set())
     problems = []
     if name not in OPERATIONS:
         problems.append(f"{clip(name, 80)!r} is no operation; there are {', '.join(OPERATIONS)}")
-    if len(said) > 1:
+    if len(arguments) > 1:
         problems.append("it holds two different arguments; send the one that is meant in <argument>")
-    value = next(iter(said), "")
+    value = next(iter(arguments), "")
     if name == "run_task" and value.lower() == "none":
         value = ""
     if name in WITH_ARGUMENT and not value:
         problems.append(f"{name} needs an <argument>")
     if problems:
         raise ReplyFormatError("; ".join(problems))
-    return ExperimentRequest(operation=name, argument=value, dropped=len(asked) - 1)
+    return ExperimentRequest(operation=name, argument=value, dropped=len(requests) - 1)
 
 
 def _cut(text: str, span: tuple[int, int]) -> str:
@@ -177,7 +172,7 @@ def _verdict(text: str, outcomes: Sequence[Outcome], claims: int) -> CheckVerdic
     if word == "yes":
         if not tried:
             raise ReplyFormatError("no experiment was carried out with this code; carry one out before you conclude")
-        if any(words(said).lower() not in ("", "none", "0") for said in inside(text, "unresolved")):
+        if any(words(number).lower() not in ("", "none", "0") for number in inside(text, "unresolved")):
             raise ReplyFormatError("<resolved> says yes and <unresolved> names some; send one of the two")
         return CheckVerdict(resolved=True)
     problems, unresolved, refinement = [], tuple(range(1, claims + 1)), ""
@@ -202,10 +197,10 @@ def _unresolved(text: str, claims: int) -> tuple[int, ...]:
     everything = tuple(range(1, claims + 1))
     if claims == 1 and not inside(text, "unresolved"):
         return everything
-    said = only(text, "unresolved")
-    if words(said).lower() == "all":
+    named = only(text, "unresolved")
+    if words(named).lower() == "all":
         return everything
-    unresolved = tuple(numbers(said, "unresolved"))
+    unresolved = tuple(numbers(named, "unresolved"))
     if not unresolved or not set(unresolved) <= set(everything):
         raise ReplyFormatError(f"<resolved> is no: <unresolved> must hold numbers from 1 to {claims}")
     return unresolved
@@ -278,12 +273,9 @@ def _findings(text: str, task_ids: Collection[str], outcomes: Sequence[Outcome] 
         misalignment, wrong = _misalignment(block, task_ids, outcomes)
         misalignments += [misalignment] if misalignment is not None else []
         problems += [f"misalignment {number}: {'; '.join(wrong)}"] if wrong else []
-    if problems and misalignments:
-        usable = Findings(misalignments=tuple(misalignments), dropped=tuple(problems))
-        raise PartlyReadError(". ".join(problems), usable)
-    if problems:
+    if problems and not misalignments:
         raise ReplyFormatError(". ".join(problems))
-    return Findings(misalignments=tuple(misalignments))
+    return Findings(misalignments=tuple(misalignments), dropped=tuple(problems))
 
 
 def _misalignment(
@@ -330,11 +322,11 @@ def _field(block: str, tag: str) -> str:
     return value
 
 
-def _known_task(said: str, task_ids: Collection[str]) -> str | None:
+def _known_task(name: str, task_ids: Collection[str]) -> str | None:
     """The task that is meant; None for one that was not shown."""
-    bare = words(said)
+    bare = words(name)
     return next(
-        (spelling for spelling in (said, bare, re.sub(r"^[Tt]ask:?\s+", "", bare)) if spelling in task_ids), None
+        (spelling for spelling in (name, bare, re.sub(r"^[Tt]ask:?\s+", "", bare)) if spelling in task_ids), None
     )
 
 
@@ -375,12 +367,12 @@ def _evidence(block: str, outcomes: Sequence[Outcome]) -> Evidence:
 
 def _cited(block: str, tag: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
     telling = {outcome.number: outcome for outcome in outcomes if outcome.telling}
-    asked = numbers(only(block, tag), tag)
-    wrong = [number for number in asked if number not in telling]
+    cited = numbers(only(block, tag), tag)
+    wrong = [number for number in cited if number not in telling]
     if wrong:
         known = ", ".join(map(str, telling)) or "none"
         raise ReplyFormatError(
             f"<{tag}> cites experiment {', '.join(map(str, wrong))}; experiments that ran an action, a task or the "
             f"agent: {known}"
         )
-    return [telling[number] for number in asked]
+    return [telling[number] for number in cited]

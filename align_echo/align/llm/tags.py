@@ -111,13 +111,13 @@ def argument(text: str, named: str = "[\"']") -> str:
 
 def _json_call(text: str) -> tuple[str, str]:
     try:
-        said = json.loads(text)
+        record = json.loads(text)
     except (ValueError, RecursionError):
         return text, ""
-    if not isinstance(said, dict):
+    if not isinstance(record, dict):
         return text, ""
-    name = next((said[key] for key in ("operation", "name", "function", "tool") if key in said), None)
-    given = next((said[key] for key in ("argument", "arguments", "args", "parameters") if key in said), "")
+    name = next((record[key] for key in ("operation", "name", "function", "tool") if key in record), None)
+    given = next((record[key] for key in ("argument", "arguments", "args", "parameters") if key in record), "")
     if isinstance(given, dict) and len(given) <= 1:
         given = next(iter(given.values()), "")
     return (name, given.strip()) if isinstance(name, str) and isinstance(given, str) else (text, "")

@@ -28,7 +28,13 @@ from align_echo.align.probe.offered import emit as offered_emit
 from align_echo.align.probe.offered import learner
 from align_echo.align.probe.spec import merged, resolved
 from align_echo.align.probe.trials import refine
-from align_echo.align.probe.vocabulary import Spelling, Vocabulary, skeleton, uninformative_observations
+from align_echo.align.probe.vocabulary import (
+    Vocabulary,
+    skeleton,
+    spelling_needed,
+    try_spelling,
+    uninformative_observations,
+)
 from align_echo.errors import UsageError
 from align_echo.interface import Interface, Provenance
 from align_echo.types import Misalignment, Trajectory
@@ -94,8 +100,8 @@ class ProbeBackend:
             fresh = self._analyze_listed(failed, before, rng)
         else:
             fresh = learner.analyze(self.lab, failed, before, self._fresh, rng, self._say)
-        told = {misalignment.rule for misalignment in known}
-        return [misalignment for misalignment in fresh if misalignment.rule not in told]
+        rules = {misalignment.rule for misalignment in known}
+        return [misalignment for misalignment in fresh if misalignment.rule not in rules]
 
     def _lists(self, task_id: str) -> bool:
         """Whether the engine lists its admissible actions; False if it offers templates and names instead."""
@@ -116,23 +122,23 @@ class ProbeBackend:
             return []
         tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))
         spec, slots = self._vocabulary(tasks, refusals, before, rng)
-        cases, said = self._cases(spec, slots, failed, tasks, rng)
+        cases, utterances = self._cases(spec, slots, failed, tasks, rng)
         self._say(f"{len(cases)} refused actions studied ({self.lab.steps} engine steps so far)")
-        forms = {form: found for form, found in learn_forms(said).items() if form not in spec["forms"]}
+        forms = {form: reading for form, reading in learn_forms(utterances).items() if form not in spec["forms"]}
         untouched = [task_id for task_id in self._fresh if task_id not in tasks]
         learned, trials = refine(self.lab, spec, slots, cases, untouched, rng, self._say)
         fresh = [*about_refusals(spec, before, failed)]
-        fresh += [about_form(form, *found) for form, found in sorted(forms.items())]
+        fresh += [about_form(form, *reading) for form, reading in sorted(forms.items())]
         fresh += about_wrong_rules(spec, trials)
         fresh += about_rules(spec, learned, trials, cases)
         return fresh
 
     def _refusals(self, failed: Sequence[Trajectory], rng: random.Random) -> list[str]:
         """Uninformative observations. One that the agent got for one kind of action only is tried with other kinds."""
-        found = uninformative_observations(failed)
-        doubtful = set(uninformative_observations(failed, kinds=1)).difference(found)
+        refusals = uninformative_observations(failed)
+        doubtful = set(uninformative_observations(failed, kinds=1)).difference(refusals)
         if not doubtful:
-            return found
+            return refusals
         heard: dict[str, set[str]] = {text: set() for text in doubtful}
         vocabulary = Vocabulary()
         states = walk(self.lab, vocabulary, failed[0].task_id, rng)
@@ -142,22 +148,23 @@ class ProbeBackend:
                 if refused:
                     answer = self.lab.after(state, rng.choice(refused)).observation.strip()
                     heard.get(answer, set()).add(template)
-        return sorted([*found, *(text for text, templates in heard.items() if len(templates) >= 2)])
+        return sorted([*refusals, *(text for text, templates in heard.items() if len(templates) >= 2)])
 
     def _vocabulary(
         self, tasks: Sequence[str], refusals: Sequence[str], before: dict[str, Any] | None, rng: random.Random
     ) -> tuple[dict[str, Any], Slots]:
         vocabulary = Vocabulary()
-        places = list(dict.fromkeys([*tasks, *self._fresh]))
-        spelling = Spelling(refusals)
-        for number, task_id in enumerate(places, 1):
+        task_ids = list(dict.fromkeys([*tasks, *self._fresh]))
+        spellings: list[tuple[str, bool]] = []
+        for number, task_id in enumerate(task_ids, 1):
             states = walk(self.lab, vocabulary, task_id, rng)
             if number <= SPELLING_TASKS:
-                spelling.try_on(self.lab, rng.sample(states, min(SPELLING_STATES, len(states))), rng)
-            self._say(f"learning what can be said: task {number} of {len(places)}")
+                sample = rng.sample(states, min(SPELLING_STATES, len(states)))
+                spellings += try_spelling(self.lab, sample, refusals, rng)
+            self._say(f"learning what can be said: task {number} of {len(task_ids)}")
         self.lab.forget()
         views = self.lab.env.contract.read_only_actions
-        spec = {**vocabulary.spec(refusals, views), "spelling": spelling.found()}
+        spec = {**vocabulary.spec(refusals, views), "spelling": spelling_needed(spellings)}
         return merged(before, spec), vocabulary.slots()
 
     def _cases(
@@ -169,35 +176,35 @@ class ProbeBackend:
         rng: random.Random,
     ) -> tuple[list[Case], list[Utterance]]:
         cases: list[Case] = []
-        said: list[Utterance] = []
+        utterances: list[Utterance] = []
         by_task = {task_id: [trajectory for trajectory in failed if trajectory.task_id == task_id] for task_id in tasks}
         for number, task_id in enumerate(tasks, 1):
-            taken: Counter[str] = Counter()
+            counts: Counter[str] = Counter()
             for state, action in failures(self.lab, by_task[task_id], spec["uninformative"]):
                 template = skeleton(action)[0]
-                taken[template] += 1
-                if taken[template] > FAILURES_PER_TASK or not skeleton(action)[0]:
+                counts[template] += 1
+                if counts[template] > FAILURES_PER_TASK or not skeleton(action)[0]:
                     continue
                 if template not in spec["templates"]:
-                    one = try_form(self.lab, spec, state, action)
-                    said += [one] if one else []
+                    utterance = try_form(self.lab, spec, state, action)
+                    utterances += [utterance] if utterance else []
                 else:
                     cases.append(try_case(self.lab, spec, state, action))
             cases += self._walked(spec, slots, task_id, rng)
             self._say(f"studying refused actions: task {number} of {len(tasks)}, {len(cases)} cases")
-        return cases, said
+        return cases, utterances
 
     def _walked(self, spec: dict[str, Any], slots: Slots, task_id: str, rng: random.Random) -> list[Case]:
         """Cases from a walk through a task, a few of each template and each reason to look at it."""
         cases: list[Case] = []
-        taken: Counter[tuple[str, str]] = Counter()
+        counts: Counter[tuple[str, str]] = Counter()
         vocabulary = Vocabulary()
         offers = list(proposals(walk(self.lab, vocabulary, task_id, rng), vocabulary, slots, rng))
         rng.shuffle(offers)
         for why, state, action in offers:
             kind = (why, skeleton(action)[0])
-            taken[kind] += 1
-            if taken[kind] <= CASES_PER_KIND:
+            counts[kind] += 1
+            if counts[kind] <= CASES_PER_KIND:
                 cases.append(try_case(self.lab, spec, state, action))
         return cases
 

@@ -33,8 +33,11 @@ Slots = dict[str, list[list[str]]]
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A refused action, or an allowed one (`now`). `steps` is empty when nothing within reach helps; `already` when it
-    was in effect."""
+    """A refused action, or an allowed one (`now`), in the state after the actions of `prefix`.
+
+    `steps` are the first steps of the shortest ways to make it possible, `depth` the length of these; there are none
+    where nothing within reach helps. `already` is True where the action was in effect.
+    """
 
     task_id: str
     prefix: tuple[str, ...]
@@ -49,18 +52,18 @@ class Case:
     memo: dict[str, bool] = field(default_factory=dict, repr=False)
     """Which conditions hold, by the condition as text."""
 
-    told: list[tuple[Any, ...]] = field(default_factory=list, repr=False)
+    literals: list[tuple[Any, ...]] = field(default_factory=list, repr=False)
 
     def shapes(self, spec: dict[str, Any]) -> list[tuple[Any, ...]]:
-        """How its names were last spoken of, and how the views speak of them, as conditions; kept."""
-        if not self.told:
-            for place, name in enumerate(runtime.about(self.history, list(self.names))):
-                self.told.append(("shape", place, self.history["shape"].get(name, "")))
+        """Conditions on how its names were last spoken of and how the views speak of them; kept on the case."""
+        if not self.literals:
+            for index, name in enumerate(runtime.about(self.history, list(self.names))):
+                self.literals.append(("shape", index, self.history["shape"].get(name, "")))
                 for view in spec["views"]:
                     if "{}" in view:
                         text = runtime.told(spec, runtime.view_of(self.history, view, name), name)
-                        self.told.append(("told", view, place, text))
-        return self.told
+                        self.literals.append(("told", view, index, text))
+        return self.literals
 
     @property
     def outcome(self) -> str:
@@ -138,13 +141,13 @@ def _search(lab: Lab, start: LabState, action: str, related: set[str]) -> tuple[
     frontier: list[tuple[LabState, str]] = [(start, "")]
     nodes = 0
     for depth in range(1, DEPTH + 1):
-        found: set[str] = set()
+        helpful: set[str] = set()
         already = False
         following: list[tuple[LabState, str]] = []
         for state, first in frontier:
             for step in _relevant(state, related) if depth > 1 else _wide(state, related):
                 if nodes >= MAX_NODES and depth > 1:
-                    return frozenset(found), already, depth if found else 0
+                    return frozenset(helpful), already, depth if helpful else 0
                 child = lab.after(state, step)
                 nodes += 1
                 if child.over:
@@ -153,13 +156,13 @@ def _search(lab: Lab, start: LabState, action: str, related: set[str]) -> tuple[
                     undone = lab.after(child, action).admissible == state.admissible
                     if undone and depth > 1:
                         continue
-                    found.add(first or step)
+                    helpful.add(first or step)
                     already = already or undone
                 elif child.admissible not in seen:
                     seen.add(child.admissible)
                     following.append((child, first or step))
-        if found:
-            return frozenset(found), already, depth
+        if helpful:
+            return frozenset(helpful), already, depth
         frontier = following
     return frozenset(), False, 0
 
@@ -174,11 +177,11 @@ def _relevant(state: LabState, related: set[str]) -> list[str]:
 def _wide(state: LabState, related: set[str]) -> list[str]:
     """The related actions, and two others of each template: doing something else first may be what it takes."""
     first = _relevant(state, related)
-    taken: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for action in sorted(state.admissible.difference(first)):
         template, names = skeleton(action)
-        taken[template] += 1
-        if names and taken[template] <= 2:
+        counts[template] += 1
+        if names and counts[template] <= 2:
             first.append(action)
     return first
 
@@ -263,12 +266,12 @@ def _fitting(
 ) -> str:
     """A template filled with names of the right kinds, one of them recent; "" if there are none."""
     fits = [[name for name in met if runtime.stem(name) in kind] for kind in kinds]
-    places = [place for place, names in enumerate(fits) if not set(names).isdisjoint(recent)]
-    if not places or not all(fits):
+    indices = [index for index, names in enumerate(fits) if not set(names).isdisjoint(recent)]
+    if not indices or not all(fits):
         return ""
     chosen = [rng.choice(names) for names in fits]
-    place = rng.choice(places)
-    chosen[place] = rng.choice([name for name in fits[place] if name in recent])
+    index = rng.choice(indices)
+    chosen[index] = rng.choice([name for name in fits[index] if name in recent])
     return runtime.write(template, chosen)
 
 
@@ -276,15 +279,15 @@ def failures(
     lab: Lab, trajectories: Iterable[Trajectory], uninformative: Sequence[str]
 ) -> Iterator[tuple[LabState, str]]:
     """The agent's own refused actions, each in the state it was tried in; an action is taken once a task."""
-    for trajectory in sorted(trajectories, key=lambda one: one.task_id):
+    for trajectory in sorted(trajectories, key=lambda trajectory: trajectory.task_id):
         state = lab.start(trajectory.task_id)
-        taken: set[str] = set()
+        yielded: set[str] = set()
         for step in trajectory.steps:
             if step.action is None or step.raw_observation is None or state.over:
                 continue
             if step.raw_observation.strip() in uninformative:
-                if step.action not in taken:
-                    taken.add(step.action)
+                if step.action not in yielded:
+                    yielded.add(step.action)
                     yield state, step.action
             else:
                 state = lab.after(state, step.action)

@@ -29,8 +29,8 @@ def rule_in_words(spec: dict[str, Any], template: str, row: dict[str, Any]) -> s
 
 def form_in_words(form: str, template: str) -> str:
     """One near miss as a sentence."""
-    said, meant = runtime.write(form, list(_LETTERS)), runtime.write(template, list(_LETTERS))
-    return f"Write `{meant}` instead of `{said}`"
+    wrong, meant = runtime.write(form, list(_LETTERS)), runtime.write(template, list(_LETTERS))
+    return f"Write `{meant}` instead of `{wrong}`"
 
 
 def _condition(spec: dict[str, Any], literal: list[Any], places: int) -> str:
@@ -71,8 +71,8 @@ def _condition(spec: dict[str, Any], literal: list[Any], places: int) -> str:
             f'says "{_told(_name(rest[1], places), rest[2])}" now',
         ),
     }
-    said = " ".join(words[kind]())
-    return f"it is not so that {said}" if literal[0] == "not" else said
+    condition = " ".join(words[kind]())
+    return f"it is not so that {condition}" if literal[0] == "not" else condition
 
 
 def _name(place: int, places: int) -> str:
@@ -184,15 +184,20 @@ def _runtime_code(code: ModuleType) -> str:
     return "\n\n\n".join(ast.unparse(ast.fix_missing_locations(function)) for function in plain)
 
 
-class _Plain(ast.NodeTransformer):
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        if node.value is None:
-            return ast.Pass()
-        return ast.Assign(targets=[node.target], value=node.value)
+def _without_annotations(function: ast.FunctionDef) -> ast.FunctionDef:
+    """The function with plain assignments in place of annotated ones, in every block of it."""
+    for node in ast.walk(function):
+        for part in ("body", "orelse"):
+            block = getattr(node, part, None)
+            if isinstance(block, list):
+                block[:] = [_assignment(statement) for statement in block]
+    return function
 
 
-def _without_annotations(function: ast.FunctionDef) -> ast.AST:
-    return _Plain().visit(function)  # type: ignore[no-any-return]
+def _assignment(statement: ast.stmt) -> ast.stmt:
+    if not isinstance(statement, ast.AnnAssign):
+        return statement
+    return ast.Assign(targets=[statement.target], value=statement.value) if statement.value else ast.Pass()
 
 
 def _functions(spec: dict[str, Any], contract: InterfaceContract) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from align_echo.align.probe import emit, runtime
 from align_echo.align.probe.cases import Case
 from align_echo.align.probe.forms import Utterance
-from align_echo.align.probe.spec import Row, alone
+from align_echo.align.probe.spec import Row, alone, identity
 from align_echo.align.probe.trials import Trials
 from align_echo.interface import RuleRecord
 from align_echo.types import Evidence, Misalignment, Trajectory
@@ -83,7 +83,7 @@ def about_wrong_rules(spec: dict[str, Any], trials: Trials) -> Iterable[Misalign
     for part in ("templates", "now"):
         for template, rows in spec[part].items():
             for row in rows:
-                evidence = trials.of(template, row)
+                evidence = trials.of(identity(template, row))
                 if evidence.refuted:
                     yield Misalignment(
                         task_id=evidence.counterexample.split(": ")[0],
@@ -107,11 +107,11 @@ def about_rules(
     """The learned rules that stood the test."""
     for template, rows in learned.items():
         for row in rows:
-            evidence = trials.of(template, row)
-            found = next(_examples(spec, template, row, cases), None)
-            if evidence.refuted or evidence.support < MIN_TESTS or evidence.tasks < MIN_TASKS or found is None:
+            evidence = trials.of(identity(template, row))
+            match = next(_examples(spec, template, row, cases), None)
+            if evidence.refuted or evidence.support < MIN_TESTS or evidence.tasks < MIN_TASKS or match is None:
                 continue
-            example, step = found
+            example, step = match
             yield Misalignment(
                 task_id=example.task_id,
                 action_type=template,

@@ -51,16 +51,16 @@ def _nearness(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> f
     return 0.0 if case.already or not case.steps else 1 / (1 + case.depth)
 
 
-def learn_forms(said: Iterable[Utterance]) -> dict[str, tuple[str, Evidence, Utterance]]:
+def learn_forms(utterances: Iterable[Utterance]) -> dict[str, tuple[str, Evidence, Utterance]]:
     """skeleton -> (template, evidence, an example) where one template is clearly the nearest."""
     groups: dict[str, list[Utterance]] = defaultdict(list)
-    for utterance in said:
+    for utterance in utterances:
         groups[utterance.skeleton].append(utterance)
-    found: dict[str, tuple[str, Evidence, Utterance]] = {}
+    learned: dict[str, tuple[str, Evidence, Utterance]] = {}
     for form, group in sorted(groups.items()):
         totals: dict[str, float] = defaultdict(float)
-        for one in group:
-            for template, nearness in one.nearness.items():
+        for utterance in group:
+            for template, nearness in utterance.nearness.items():
                 totals[template] += nearness / len(group)
         ranked = sorted(totals.items(), key=lambda pair: (-pair[1], pair[0]))
         if len(group) < MIN_SUPPORT or not ranked or ranked[0][1] < MIN_NEARNESS:
@@ -70,5 +70,5 @@ def learn_forms(said: Iterable[Utterance]) -> dict[str, tuple[str, Evidence, Utt
         best = ranked[0][0]
         support = sum(utterance.nearness[best] > 0 for utterance in group)
         tasks = len({utterance.task_id for utterance in group})
-        found[form] = (best, Evidence(support=support, refuted=len(group) - support, tasks=tasks), group[0])
-    return found
+        learned[form] = (best, Evidence(support=support, refuted=len(group) - support, tasks=tasks), group[0])
+    return learned

@@ -74,7 +74,7 @@ def conclusions(spec: dict[str, Any], case: Case) -> set[str]:
         return {json.dumps("now")}
     if case.already:
         return {json.dumps("already")}
-    found: set[str] = set()
+    right: set[str] = set()
     terms: list[list[Any]] = []
     for place in range(len(case.names)):
         terms += [["name", place], ["with", place], ["near", place]]
@@ -90,8 +90,8 @@ def conclusions(spec: dict[str, Any], case: Case) -> set[str]:
         for name in names:
             choices = [[*chosen, term] for chosen in choices for term in named.get(name, ())][:400]
         fits = [False, True] if runtime.combined(spec, template, list(names)) else [False]
-        found.update(json.dumps([template, chosen, only]) for chosen in choices for only in fits)
-    return found
+        right.update(json.dumps([template, chosen, only]) for chosen in choices for only in fits)
+    return right
 
 
 @dataclass
@@ -149,24 +149,24 @@ class _Table:
         the cheapest, and of the others the best by two measures."""
         base = self._share(conclusion, bits, open_cases)
         beam: list[tuple[tuple[int, ...], int]] = [((), bits)]
-        found: list[tuple[tuple[int, ...], int]] = []
+        conjunctions: list[tuple[tuple[int, ...], int]] = []
         for _ in range(MAX_CONDITIONS):
             grown: dict[int, tuple[int, ...]] = {}
-            for chosen, held in beam:
+            for chosen, kept in beam:
                 for index, (_, more) in enumerate(self.literals):
-                    both = held & more
-                    if index in chosen or both in (0, held):
+                    both = kept & more
+                    if index in chosen or both in (0, kept):
                         continue
                     longer = tuple(sorted((*chosen, index)))
                     if both not in grown or self._cost(longer) < self._cost(grown[both]):
                         grown[both] = longer
-            ranked = [(chosen, held) for held, chosen in grown.items()]
-            gain = {held: self._gain(conclusion, held, chosen, open_cases, base) for chosen, held in ranked}
-            lead = {held: self._lead(conclusion, held, chosen, open_cases) for chosen, held in ranked}
-            first = sorted(ranked, key=lambda one: (-gain[one[1]], one[0]))[:_BEAM]
-            beam = list(dict.fromkeys([*first, *sorted(ranked, key=lambda one: (-lead[one[1]], one[0]))[:_BEAM]]))
-            found += beam
-        return found
+            ranked = [(chosen, kept) for kept, chosen in grown.items()]
+            gain = {kept: self._gain(conclusion, kept, chosen, open_cases, base) for chosen, kept in ranked}
+            lead = {kept: self._lead(conclusion, kept, chosen, open_cases) for chosen, kept in ranked}
+            first = sorted(ranked, key=lambda pair: (-gain[pair[1]], pair[0]))[:_BEAM]
+            beam = list(dict.fromkeys([*first, *sorted(ranked, key=lambda pair: (-lead[pair[1]], pair[0]))[:_BEAM]]))
+            conjunctions += beam
+        return conjunctions
 
     def _cost(self, chosen: tuple[int, ...]) -> float:
         return sum(_price(self.literals[index][0]) for index in chosen)
@@ -240,7 +240,7 @@ def learn(spec: dict[str, Any], cases: Sequence[Case]) -> dict[str, list[Row]]:
     for case in cases:
         if case.template in spec["templates"] and case.names:
             by_template[case.template].append(case)
-    return {template: _learn_lists(spec, template, found) for template, found in sorted(by_template.items())}
+    return {template: _learn_lists(spec, template, known) for template, known in sorted(by_template.items())}
 
 
 def _learn_lists(spec: dict[str, Any], template: str, cases: Sequence[Case]) -> list[Row]:
@@ -248,14 +248,15 @@ def _learn_lists(spec: dict[str, Any], template: str, cases: Sequence[Case]) -> 
     undecided = [runtime.decide(spec, case.history, template, list(case.names)) is None for case in refused]
     rows = _grown(_Table.of(spec, refused), _bits(undecided)) if refused else []
     table = _Table.of(spec, cases)
-    told = [runtime.decide(spec, case.history, template, list(case.names), True) for case in cases]
+    decisions = [runtime.decide(spec, case.history, template, list(case.names), True) for case in cases]
     table.fires = {then: bits for then, bits in table.fires.items() if then == json.dumps("now")}
-    return rows + _grown(table, _bits(case.now and said is None for case, said in zip(cases, told, strict=True)))
+    undecided = [case.now and decision is None for case, decision in zip(cases, decisions, strict=True)]
+    return rows + _grown(table, _bits(undecided))
 
 
 def _grown(table: _Table, open_cases: int) -> list[Row]:
     rows: list[Row] = []
-    while (found := table.best(open_cases)) is not None and found[0] > 0:
-        rows.append(found[1])
-        open_cases &= ~found[2]
+    while (best := table.best(open_cases)) is not None and best[0] > 0:
+        rows.append(best[1])
+        open_cases &= ~best[2]
     return rows

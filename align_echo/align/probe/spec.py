@@ -34,7 +34,7 @@ def joined(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
     joined = {**now, **before}
     for template in set(before) & set(now):
         places = zip(before[template], now[template], strict=True)
-        joined[template] = [sorted({*one, *other}) for one, other in places]
+        joined[template] = [sorted({*old, *new}) for old, new in places]
     return joined
 
 
@@ -46,7 +46,7 @@ def extended(spec: dict[str, Any], rows: dict[str, list[Any]], forms: dict[str, 
         for template, known in spec[part].items()
         for row in known
     }
-    rows = {one: [row for row in new if identity(one, row) not in there] for one, new in rows.items()}
+    rows = {template: [row for row in new if identity(template, row) not in there] for template, new in rows.items()}
     now = {template: [row for row in new if row["then"] == "now"] for template, new in rows.items()}
     other = {template: [row for row in new if row["then"] != "now"] for template, new in rows.items()}
     return {
@@ -83,5 +83,5 @@ def alone(spec: dict[str, Any], template: str, row: Row) -> dict[str, Any]:
 
 
 def identity(template: str, row: Row) -> str:
-    """What tells rules apart, whatever else is noted on them."""
+    """The name of a rule: its template, conditions and conclusion as JSON, without anything else noted on it."""
     return json.dumps([template, row["if"], row["then"]])

@@ -60,7 +60,7 @@ class TrialVerdict(NamedTuple):
 
 @dataclass
 class Trials:
-    """What was seen of each rule, by the rule's identity."""
+    """The tests of each claim, by its name: a rule's identity (`spec.identity`), a form, or another claim."""
 
     support: Counter[str] = field(default_factory=Counter)
     refuted: Counter[str] = field(default_factory=Counter)
@@ -72,15 +72,16 @@ class Trials:
 
     tasks: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     counterexample: dict[str, str] = field(default_factory=dict)
+    example: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """(task id, action) of a test that a claim passed, where one is kept."""
 
-    def of(self, template: str, row: Row) -> Evidence:
-        """The tests of a rule."""
-        rule = identity(template, row)
+    def of(self, claim: str) -> Evidence:
+        """The tests of a claim."""
         return Evidence(
-            support=self.support[rule],
-            refuted=self.refuted[rule],
-            tasks=len(self.tasks[rule]),
-            counterexample=self.counterexample.get(rule, ""),
+            support=self.support[claim],
+            refuted=self.refuted[claim],
+            tasks=len(self.tasks[claim]),
+            counterexample=self.counterexample.get(claim, ""),
         )
 
     def take(self, other: Trials, rule: str) -> None:
@@ -98,14 +99,14 @@ class Trials:
             self.tasks[rule] |= tasks
         self.counterexample.update(other.counterexample)
 
-    def count(self, verdict: TrialVerdict, state: LabState, action: str) -> None:
-        """Add one test."""
-        self.tasks[verdict.rule].add(state.task_id)
-        if verdict.wrong:
-            self.refuted[verdict.rule] += 1
-            self.counterexample[verdict.rule] = f"{state.task_id}: {action}: {verdict.wrong}"
+    def count(self, claim: str, task_id: str, counterexample: str) -> None:
+        """Add one test in a task; `counterexample` is empty if the claim held."""
+        self.tasks[claim].add(task_id)
+        if counterexample:
+            self.refuted[claim] += 1
+            self.counterexample[claim] = counterexample
         else:
-            self.support[verdict.rule] += 1
+            self.support[claim] += 1
 
 
 def obey(lab: Lab, spec: dict[str, Any], start: LabState, action: str, *, sure: bool = False) -> TrialVerdict | None:
@@ -165,14 +166,14 @@ def refine(
     examinations never does.
     """
     kept_back = fresh[:: KEPT_BACK if len(fresh) >= MANY_TASKS else 2]
-    others = [task_id for task_id in fresh if task_id not in kept_back] or kept_back
+    practice = [task_id for task_id in fresh if task_id not in kept_back] or kept_back
     gone = Trials()
     known, trials, passed = spec, Trials(), Trials()
     for cycle in range(CYCLES):
         for _ in range(ROUNDS):
             candidate = extended(known, _surely(learn(known, _latest(cases))), {})
             tested = Trials()
-            for task_id in rng.sample(others, min(TASKS_PER_ROUND, len(others))):
+            for task_id in rng.sample(practice, min(TASKS_PER_ROUND, len(practice))):
                 tests = _counted(lab, candidate, slots, task_id, rng, tested)
                 cases += [try_case(lab, spec, state, action) for state, action in tests]
         candidate = extended(known, _surely(learn(known, _latest(cases))), {})
@@ -247,7 +248,7 @@ def _counted(
     vocabulary = Vocabulary()
     states = walk(lab, vocabulary, task_id, rng)
     cases: list[tuple[LabState, str]] = []
-    taken: Counter[tuple[str, bool, bool]] = Counter()
+    counts: Counter[tuple[str, bool, bool]] = Counter()
     contexts: Counter[str] = Counter()
     for state, action, sure in _questions(states, vocabulary, slots, rng):
         context = f"{_context(spec, state, action)} {sure} {action in state.admissible}"
@@ -257,8 +258,8 @@ def _counted(
         verdict = _tested(lab, spec, state, action, trials, sure=sure)
         wrong = bool(verdict and verdict.wrong)
         kind = (verdict.rule if verdict else skeleton(action)[0], wrong, action in state.admissible)
-        taken[kind] += 1
-        if taken[kind] <= (WRONG_PER_RULE if wrong else CASES_PER_RULE):
+        counts[kind] += 1
+        if counts[kind] <= (WRONG_PER_RULE if wrong else CASES_PER_RULE):
             cases.append((state, action))
     return cases
 
@@ -277,7 +278,8 @@ def _tested(
             return TrialVerdict(rule, "is allowed")
     verdict = obey(lab, spec, state, action, sure=sure)
     if verdict is not None:
-        trials.count(verdict, state, action)
+        wrong = f"{state.task_id}: {action}: {verdict.wrong}" if verdict.wrong else ""
+        trials.count(verdict.rule, state.task_id, wrong)
     return verdict
 
 

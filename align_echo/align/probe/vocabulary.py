@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -41,40 +41,37 @@ def uninformative_observations(trajectories: Sequence[Trajectory], kinds: int = 
                 actions[step.raw_observation.strip()].add(step.action)
     return sorted(
         text
-        for text, said in actions.items()
-        if len(said) >= _MIN_ACTIONS
-        and len({skeleton(action)[0] for action in said}) >= kinds
+        for text, known in actions.items()
+        if len(known) >= _MIN_ACTIONS
+        and len({skeleton(action)[0] for action in known}) >= kinds
         and not re.search(NAME, text)
     )
 
 
-class Spelling:
-    """What has to be written exactly: allowed actions said with capitals, and with the numbers of their names left out.
+def try_spelling(
+    lab: Lab, states: Iterable[LabState], uninformative: Collection[str], rng: random.Random
+) -> list[tuple[str, bool]]:
+    """Say one allowed action of each state with capitals ("case"), and without the numbers of its names ("number").
 
-    "case" or "number" is true if every such action was refused, and some were tried.
+    Returned is for each try which of the two it was, and whether the engine refused it.
     """
+    tries: list[tuple[str, bool]] = []
+    for state in states:
+        options = sorted(action for action in state.admissible if re.search(NAME, action))
+        if not options:
+            continue
+        action = rng.choice(options)
+        numberless = re.sub(NAME, lambda match: runtime.stem(match.group(0)), action)
+        for part, variant in (("case", action.title()), ("number", numberless)):
+            if variant != action and not state.over:
+                tries.append((part, lab.after(state, variant).observation.strip() in uninformative))
+    return tries
 
-    def __init__(self, uninformative: Iterable[str]) -> None:
-        self._uninformative = frozenset(uninformative)
-        self._refused: Counter[str] = Counter()
-        self._tried: Counter[str] = Counter()
 
-    def try_on(self, lab: Lab, states: Iterable[LabState], rng: random.Random) -> None:
-        """Say one allowed action of each state in other ways."""
-        for state in states:
-            options = sorted(action for action in state.admissible if re.search(NAME, action))
-            if not options:
-                continue
-            action = rng.choice(options)
-            numberless = re.sub(NAME, lambda found: runtime.stem(found.group(0)), action)
-            for part, variant in (("case", action.title()), ("number", numberless)):
-                if variant != action and not state.over:
-                    self._tried[part] += 1
-                    self._refused[part] += lab.after(state, variant).observation.strip() in self._uninformative
-
-    def found(self) -> dict[str, bool]:
-        """By what may matter: whether it does."""
-        return {part: 0 < self._tried[part] == self._refused[part] for part in ("case", "number")}
+def spelling_needed(tries: Sequence[tuple[str, bool]]) -> dict[str, bool]:
+    """What has to be written exactly, "case" or "number": every try of it was refused, and there was one."""
+    refused = {part: [refused for tried, refused in tries if tried == part] for part in ("case", "number")}
+    return {part: bool(answers) and all(answers) for part, answers in refused.items()}
 
 
 class Vocabulary:
@@ -116,12 +113,12 @@ class Vocabulary:
 
     def pairs(self) -> list[tuple[str, str]]:
         """(do, undo) templates, the one that is possible first leading."""
-        found = [
+        pairs = [
             pair
             for pair, count in self._undone.items()
             if count >= _MIN_PAIRS and count >= 0.8 * self._tried[pair] and self._leads(pair)
         ]
-        return sorted(found)
+        return sorted(pairs)
 
     def movers(self) -> list[str]:
         """Templates that change what is allowed and have no undo: going somewhere, choosing, turning to."""

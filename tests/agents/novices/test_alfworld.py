@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.agents.novices.alfworld import CAREFUL, STUBBORN, HouseHabits, HouseNovice, read_rules
+from align_echo.agents.novices.alfworld import CAREFUL, STUBBORN, HouseHabits, house_novice, read_rules
 from align_echo.types import AgentView, Turn
 from align_echo.wrappers.alfworld.household import HouseholdGoal, read_goal
 
@@ -49,28 +49,28 @@ def test_goals_are_understood(text: str, goal: HouseholdGoal):
 
 def test_a_goal_it_cannot_read_is_not_guessed():
     assert read_goal("make me happy") is None
-    assert HouseNovice().act(view(goal="make me happy")).action
+    assert house_novice().act(view(goal="make me happy")).action
 
 
 def test_it_does_what_feedback_names():
     said = "Nothing happens. You need to `go to cabinet 1` first."
-    assert HouseNovice().act(view(("examine cabinet 1", said))).action == "go to cabinet 1"
-    assert HouseNovice(STUBBORN).act(view(("examine cabinet 1", said))).action != "go to cabinet 1"
+    assert house_novice().act(view(("examine cabinet 1", said))).action == "go to cabinet 1"
+    assert house_novice(STUBBORN).act(view(("examine cabinet 1", said))).action != "go to cabinet 1"
 
 
 def test_it_does_not_take_an_order_from_a_plain_description():
     arrived = ("go to countertop 1", "You arrive at countertop 1. On the countertop 1, you see a mug 1.")
-    assert HouseNovice().act(view(arrived)).action == "take mug 1 from countertop 1"
+    assert house_novice().act(view(arrived)).action == "take mug 1 from countertop 1"
 
 
 def test_it_stops_taking_a_hint_that_never_helps():
     hint = "You need to `open cabinet 1` first."
     failing = ("examine cabinet 1", hint), ("open cabinet 1", "Nothing happens.")
-    assert HouseNovice().act(view(*failing, *failing, failing[0])).action != "open cabinet 1"
+    assert house_novice().act(view(*failing, *failing, failing[0])).action != "open cabinet 1"
 
 
 def test_it_repeats_what_did_nothing_and_gives_up_in_the_end():
-    novice = HouseNovice(HouseHabits(goes_first=0.0))
+    novice = house_novice(HouseHabits(goes_first=0.0))
     turns: list[tuple[str, str]] = []
     for _ in range(20):
         turns.append((str(novice.act(view(*turns)).action), "Nothing happens."))
@@ -85,15 +85,15 @@ def test_holding_the_thing_it_wants_the_wrong_word_first():
         ("go to countertop 1", "You arrive at countertop 1. On the countertop 1, you see a mug 1."),
         ("take mug 1 from countertop 1", "You pick up the mug 1 from the countertop 1."),
     )
-    action = HouseNovice(HouseHabits(goes_first=0.0)).act(view(*held, goal="put a mug in fridge.")).action
+    action = house_novice(HouseHabits(goes_first=0.0)).act(view(*held, goal="put a mug in fridge.")).action
     assert action == "put mug 1 in/on fridge 1"
 
 
 def test_rules_told_up_front_change_what_it_does_sometimes():
     rules = "- Before `examine X` you need to `go to X`"
     assert ("go to", "examine") in read_rules(rules)
-    plain = sum(str(HouseNovice(seed=seed).act(view()).action).startswith("go to") for seed in range(60))
-    told = sum(str(HouseNovice(seed=seed).act(view(rules=rules)).action).startswith("go to") for seed in range(60))
+    plain = sum(str(house_novice(seed=seed).act(view()).action).startswith("go to") for seed in range(60))
+    told = sum(str(house_novice(seed=seed).act(view(rules=rules)).action).startswith("go to") for seed in range(60))
     assert plain < told < 60
 
 
@@ -115,13 +115,13 @@ def test_rules_in_other_words_are_understood():
 
 
 def test_the_careful_one_goes_first():
-    assert str(HouseNovice(CAREFUL).act(view()).action).startswith("go to")
+    assert str(house_novice(CAREFUL).act(view()).action).startswith("go to")
 
 
 @given(st.lists(st.tuples(st.text(max_size=30), st.text(max_size=80)), max_size=6), st.text(max_size=60))
 def test_any_history_gets_one_action_and_always_the_same(turns: list[tuple[str, str]], rules: str):
     seen = view(*turns, rules=rules)
-    first, second = HouseNovice().act(seen), HouseNovice().act(seen)
+    first, second = house_novice().act(seen), house_novice().act(seen)
     assert first == second
     assert first.action
     assert "\n" not in first.action

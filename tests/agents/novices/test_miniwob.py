@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from align_echo.agents.novice_model import NoviceModel
 from align_echo.agents.novices import make_novice
-from align_echo.agents.novices.miniwob import STUBBORN, ScreenHabits, ScreenNovice
+from align_echo.agents.novices.miniwob import STUBBORN, ScreenHabits, screen_novice
 from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import ReplyFormatError, UsageError
 from align_echo.types import AgentView, Turn
@@ -43,7 +43,7 @@ def view(goal: str, start: str, *turns: tuple[str, str], task: str = "t") -> Age
 
 def said(habits: ScreenHabits, seen: AgentView, n: int = 300) -> set[str | None]:
     """What novices with other draws do."""
-    return {ScreenNovice(habits, seed=seed).act(seen).action for seed in range(n)}
+    return {screen_novice(habits, seed=seed).act(seen).action for seed in range(n)}
 
 
 def test_without_bad_habits_it_clicks_what_is_named_and_then_submits():
@@ -65,7 +65,7 @@ def test_it_is_careless_in_every_way_that_it_knows():
     actions = said(ScreenHabits(), view("Select b2 and click Submit.", BOXES), 400)
     assert {"click(20, 80)", "finished()", "click(40, 160)", "click 20 80", "click(10, 60)"} <= actions
     beside = actions - {"finished()", "click(40, 160)"}
-    assert any("click(2" in (one or "") and one not in ("click(20, 80)", "click(20, 60)") for one in beside)
+    assert any("click(2" in (action or "") and action not in ("click(20, 80)", "click(20, 60)") for action in beside)
 
 
 def test_a_share_of_what_it_says_is_no_action():

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align_echo.agents.novices import make_novice
-from align_echo.agents.novices.laboratory import DONE, ROOMS, Deed, LabBelief, read_goal
-from align_echo.agents.novices.scienceworld import STUBBORN, LabHabits, LabNovice, read_rules
+from align_echo.agents.novices.habits import Deed, ScriptedNovice
+from align_echo.agents.novices.laboratory import DONE, ROOMS, LabBelief, read_goal
+from align_echo.agents.novices.scienceworld import STUBBORN, LabHabits, lab_novice, read_rules
 from align_echo.errors import UsageError
 from align_echo.types import AgentView, Turn
 
@@ -33,7 +34,7 @@ def view(*turns: tuple[str, str], goal: str = GOAL, rules: str = "", task: str =
     )
 
 
-def acts(novice: LabNovice, *turns: tuple[str, str], rules: str = "", task: str = "t") -> str:
+def acts(novice: ScriptedNovice, *turns: tuple[str, str], rules: str = "", task: str = "t") -> str:
     return str(novice.act(view(*turns, rules=rules, task=task)).action)
 
 
@@ -46,7 +47,7 @@ def test_a_goal_is_read_as_steps():
     freeze = "Your task is to freeze lead. First, focus on the substance. Then, take actions that will cause it to"
     assert [step.verb for step in read_goal(freeze)] == ["focus", "take", "cool", "wait", "wait", "wait"]
     assert read_goal("make me happy") == ()
-    assert acts(LabNovice(), rules="") != ""
+    assert acts(lab_novice(), rules="") != ""
 
 
 def test_what_it_saw_it_knows_by_name_and_by_kind():
@@ -62,7 +63,7 @@ def test_what_it_saw_it_knows_by_name_and_by_kind():
 
 
 def test_one_that_knows_the_words_goes_straight_on():
-    novice = LabNovice(SURE)
+    novice = lab_novice(SURE)
     told: list[tuple[str, str]] = []
     answers = {
         "focus on baby wolf": "You focus on the baby wolf.",
@@ -78,12 +79,12 @@ def test_one_that_knows_the_words_goes_straight_on():
 
 
 def test_of_itself_it_says_things_its_own_way_and_repeats_them():
-    novice = LabNovice(LabHabits(goes_first=0.0, teleports=0.0, adds_words=1.0, looks_about=0.0, gets_stuck=1.0))
+    novice = lab_novice(LabHabits(goes_first=0.0, teleports=0.0, adds_words=1.0, looks_about=0.0, gets_stuck=1.0))
     told: list[tuple[str, str]] = []
     for _ in range(30):
         told.append((acts(novice, *told), REFUSED))
     assert len({action for action, _ in told}) == 1
-    novice = LabNovice(LabHabits(adds_words=1.0, looks_about=0.0, gets_stuck=0.0))
+    novice = lab_novice(LabHabits(adds_words=1.0, looks_about=0.0, gets_stuck=0.0))
     told = []
     for _ in range(30):
         told.append((acts(novice, *told), REFUSED))
@@ -92,14 +93,14 @@ def test_of_itself_it_says_things_its_own_way_and_repeats_them():
 
 def test_it_does_what_feedback_names():
     said = f"{REFUSED} You need to `teleport to kitchen` first."
-    assert acts(LabNovice(), ("move axe to red box", said)) == "teleport to kitchen"
-    assert acts(LabNovice(STUBBORN), ("move axe to red box", said)) != "teleport to kitchen"
+    assert acts(lab_novice(), ("move axe to red box", said)) == "teleport to kitchen"
+    assert acts(lab_novice(STUBBORN), ("move axe to red box", said)) != "teleport to kitchen"
     said = f"{REFUSED} Write `pick up axe` instead."
-    assert acts(LabNovice(), ("take axe from outside", said)) == "pick up axe"
+    assert acts(lab_novice(), ("take axe from outside", said)) == "pick up axe"
 
 
 def test_it_does_not_take_an_order_from_a_plain_description_or_a_form():
-    plain = LabNovice(SURE)
+    plain = lab_novice(SURE)
     assert acts(plain, ("read sign", "The sign says `eat axe`.")) == "focus on baby wolf"
     assert acts(plain, ("read sign", "You must say `use {0} on {1}`.")) == "focus on baby wolf"
 
@@ -107,16 +108,16 @@ def test_it_does_not_take_an_order_from_a_plain_description_or_a_form():
 def test_it_stops_taking_a_hint_that_never_helps():
     hint = ("eat axe", f"{REFUSED} You need to `open axe` first.")
     failing = (hint, ("open axe", REFUSED))
-    assert acts(LabNovice(SURE), *failing, *failing, hint) != "open axe"
+    assert acts(lab_novice(SURE), *failing, *failing, hint) != "open axe"
 
 
 def test_it_answers_which_thing_is_meant_by_a_number():
-    asked = (
+    question = (
         "Ambiguous request: Please enter the number for the action you intended (or blank to cancel):\n"
         "0:\tfocus on axe (in outside)\n1:\tfocus on animal (in outside)\n"
     )
-    assert acts(LabNovice(), ("focus on it", asked)) == "1"
-    assert acts(LabNovice(), ("focus on it", asked.replace("animal", "shovel"))) == "0"
+    assert acts(lab_novice(), ("focus on it", question)) == "1"
+    assert acts(lab_novice(), ("focus on it", question.replace("animal", "shovel"))) == "0"
 
 
 def test_rules_told_up_front_change_what_it_does_sometimes():
@@ -124,7 +125,7 @@ def test_rules_told_up_front_change_what_it_does_sometimes():
     assert ("go to", "move") in read_rules(rules)
     assert read_rules("Say `pick up OBJ` instead of `take OBJ from OBJ`") == {("say", "take")}
     moves = (("focus on baby wolf", "You focus on the baby wolf."), ("", "You move the baby wolf to the inventory."))
-    first = [[acts(LabNovice(), *moves, rules=told, task=str(n)) for n in range(60)] for told in ("", rules)]
+    first = [[acts(lab_novice(), *moves, rules=told, task=str(n)) for n in range(60)] for told in ("", rules)]
     hasty = [sum(action.startswith("move") or action.startswith("place") for action in actions) for actions in first]
     assert 0 < hasty[1] < hasty[0]
 
@@ -142,7 +143,7 @@ def test_there_are_two_kinds():
 
 
 def test_every_step_can_be_said():
-    novice = LabNovice(LabHabits(adds_words=1.0))
+    novice = lab_novice(LabHabits(adds_words=1.0))
     goals = (
         "Your task is to boil lead.",
         "Your task is to freeze lead.",
@@ -166,7 +167,7 @@ _TEXT = st.one_of(st.text(max_size=80), st.sampled_from([OUTSIDE, REFUSED, *(f"Y
 @given(st.lists(st.tuples(st.text(max_size=30), _TEXT), max_size=6), st.text(max_size=60))
 def test_any_history_gets_one_action_and_always_the_same(turns: list[tuple[str, str]], rules: str):
     seen = view(*turns, rules=rules)
-    first, second = LabNovice().act(seen), LabNovice().act(seen)
+    first, second = lab_novice().act(seen), lab_novice().act(seen)
     assert first == second
     assert first.action
     assert "\n" not in first.action

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import align_echo
 from align_echo.agents.novices import make_novice
-from align_echo.agents.novices.webshop import STUBBORN, PageSight, ShopHabits, ShopNovice, read_page
+from align_echo.agents.novices.webshop import STUBBORN, PageSight, ShopHabits, read_page, shop_novice
 from align_echo.errors import UsageError
 from align_echo.rollout import run_tasks
 from align_echo.types import AgentView, Turn
@@ -43,7 +43,7 @@ def view(*turns: tuple[str, str], rules: str = "", task: str = "t") -> AgentView
 
 def actions(habits: ShopHabits, *turns: tuple[str, str], rules: str = "", n: int = 200) -> list[str | None]:
     """What novices with other draws do."""
-    return [ShopNovice(habits, seed=seed).act(view(*turns, rules=rules)).action for seed in range(n)]
+    return [shop_novice(habits, seed=seed).act(view(*turns, rules=rules)).action for seed in range(n)]
 
 
 def test_pages_are_read_also_with_words_around_them():
@@ -58,7 +58,7 @@ def test_pages_are_read_also_with_words_around_them():
 
 
 def test_without_bad_habits_it_searches_opens_chooses_and_buys():
-    novice = ShopNovice(GOOD)
+    novice = shop_novice(GOOD)
     assert novice.act(view()).action == "search[women's wrap dress navy blue]"
     assert novice.act(view(("search[dress]", RESULTS))).action == "click[B000000003]"
     first = novice.act(view(*OPENED)).action
@@ -124,8 +124,8 @@ def test_alone_it_scores_about_half(tmp_path, monkeypatch):
     monkeypatch.delenv("WEBSHOP_DATA", raising=False)
     tasks = align_echo.tasks("webshop", split="test")[:100]
     played = run_tasks(lambda: align_echo.make("webshop", split="test"), make_novice("webshop"), tasks, split="test")
-    assert 0.35 < sum(one.score for one in played) / len(played) < 0.65
-    assert not any(one.fault for one in played)
+    assert 0.35 < sum(trajectory.score for trajectory in played) / len(played) < 0.65
+    assert not any(trajectory.fault for trajectory in played)
 
 
 def test_the_kinds_that_there_are():
@@ -137,7 +137,7 @@ def test_the_kinds_that_there_are():
 @given(st.lists(st.tuples(st.text(max_size=20), st.text(max_size=60)), max_size=5), st.text(max_size=40))
 def test_any_history_gets_one_action_and_always_the_same(turns: list[tuple[str, str]], rules: str):
     seen = view(*turns, rules=rules)
-    first, second = ShopNovice().act(seen), ShopNovice().act(seen)
+    first, second = shop_novice().act(seen), shop_novice().act(seen)
     assert first == second
     assert first.action
     assert "\n" not in first.action

@@ -112,13 +112,13 @@ class Analyst:
 
     def __init__(self, lesson: Lesson) -> None:
         self._lesson = lesson
-        self._asked = 0
+        self._number = 0
         self._task = ""
 
     def __call__(self, request: dict[str, Any]) -> str:
-        asked = self._asked
-        self._asked += 1
-        if asked == 0:
+        number = self._number
+        self._number += 1
+        if number == 0:
             shown = re.search(r"^## Task (\S+)$", request["messages"][-1]["content"], re.MULTILINE)
             assert shown is not None
             self._task = shown[1]
@@ -129,7 +129,7 @@ class Analyst:
         ]
         believing = [operation("change_last_action_observation", self._lesson.hint), operation("get_next_agent_action")]
         moves = [self._findings(""), *acting, *believing, self._findings("<support>2, 5</support><refuted></refuted>")]
-        return [*moves, *acting, "<resolved>yes</resolved>"][asked]
+        return [*moves, *acting, "<resolved>yes</resolved>"][number]
 
     def _findings(self, cites: str) -> str:
         return (

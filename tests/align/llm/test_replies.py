@@ -84,8 +84,8 @@ def test_any_reply_is_read_or_refused_with_a_reason(reply: str) -> None:
 @given(st.dictionaries(st.sampled_from(FIELDS[1:]), content), content)
 def test_what_stands_in_the_tags_comes_out(values: dict[str, str], thoughts: str) -> None:
     given_values = VALUES | values
-    (found,) = parse_findings(f"{thoughts}\n{block(given_values)}", TASKS).misalignments
-    assert {name: getattr(found, name) for name in FIELDS} == {
+    (misalignment,) = parse_findings(f"{thoughts}\n{block(given_values)}", TASKS).misalignments
+    assert {name: getattr(misalignment, name) for name in FIELDS} == {
         name: text.strip() for name, text in given_values.items()
     }
 

@@ -14,7 +14,6 @@ from align_echo.align.llm.replies import (
     CheckVerdict,
     ExperimentRequest,
     Findings,
-    PartlyReadError,
     parse_analyzer_move,
     parse_checker_move,
     parse_choice,
@@ -131,38 +130,38 @@ def test_what_could_mean_two_things_is_refused(reply: str, reasons: list[str]) -
 CITED = "<support>2, 5</support><refuted>none</refuted>"
 
 
-def found(values: dict[str, str], cites: str = CITED, kind: str = "new-logic") -> str:
+def finding(values: dict[str, str], cites: str = CITED, kind: str = "new-logic") -> str:
     inner = "\n".join(f"<{name}>{value}</{name}>" for name, value in values.items())
     return f"<misalignment>\n{inner}\n<kind>{kind}</kind>\n{cites}\n</misalignment>"
 
 
 FORM = render("shared/misalignment", {"kinds": KINDS, "cite": True})
 FINDINGS: dict[str, Callable[[dict[str, str]], str]] = {
-    "as asked": lambda v: f"<misalignments>\n{found(v)}\n</misalignments>",
-    "fence": lambda v: f"```xml\n<misalignments>{found(v)}</misalignments>\n```",
-    "no outer tags": lambda v: f"Here it is.\n{found(v)}",
-    "numbered": lambda v: f"<misalignments>\n1. {found(v)}\n</misalignments>",
-    "heading": lambda v: f"<misalignments>\n### Misalignment 1\n{found(v)}\n</misalignments>",
-    "escaped underscores": lambda v: f"<misalignments>{found(v).replace('_id>', chr(92) + '_id>')}</misalignments>",
-    "capitals": lambda v: f"<Misalignments>{found(v).replace('rule>', 'Rule>')}</Misalignments>",
-    "quoted action": lambda v: f"<misalignments>{found({**v, 'action': repr(v['action'])})}</misalignments>",
-    "task in backticks": lambda v: f"<misalignments>{found({**v, 'task_id': '`t/1`'})}</misalignments>",
-    "task with its word": lambda v: f"<misalignments>{found({**v, 'task_id': 'Task t/1'})}</misalignments>",
-    "kind in words": lambda v: f"<misalignments>{found(v, kind='**New logic**')}</misalignments>",
-    "kind with underscores": lambda v: f"<misalignments>{found(v, kind='new_logic.')}</misalignments>",
-    "the form repeated": lambda v: f"In the form\n{FORM}\nI conclude:\n<misalignments>{found(v)}</misalignments>",
+    "as asked": lambda v: f"<misalignments>\n{finding(v)}\n</misalignments>",
+    "fence": lambda v: f"```xml\n<misalignments>{finding(v)}</misalignments>\n```",
+    "no outer tags": lambda v: f"Here it is.\n{finding(v)}",
+    "numbered": lambda v: f"<misalignments>\n1. {finding(v)}\n</misalignments>",
+    "heading": lambda v: f"<misalignments>\n### Misalignment 1\n{finding(v)}\n</misalignments>",
+    "escaped underscores": lambda v: f"<misalignments>{finding(v).replace('_id>', chr(92) + '_id>')}</misalignments>",
+    "capitals": lambda v: f"<Misalignments>{finding(v).replace('rule>', 'Rule>')}</Misalignments>",
+    "quoted action": lambda v: f"<misalignments>{finding({**v, 'action': repr(v['action'])})}</misalignments>",
+    "task in backticks": lambda v: f"<misalignments>{finding({**v, 'task_id': '`t/1`'})}</misalignments>",
+    "task with its word": lambda v: f"<misalignments>{finding({**v, 'task_id': 'Task t/1'})}</misalignments>",
+    "kind in words": lambda v: f"<misalignments>{finding(v, kind='**New logic**')}</misalignments>",
+    "kind with underscores": lambda v: f"<misalignments>{finding(v, kind='new_logic.')}</misalignments>",
+    "the form repeated": lambda v: f"In the form\n{FORM}\nI conclude:\n<misalignments>{finding(v)}</misalignments>",
     "thinking block": lambda v: (
-        f"<think><misalignments>none</misalignments></think><misalignments>{found(v)}</misalignments>"
+        f"<think><misalignments>none</misalignments></think><misalignments>{finding(v)}</misalignments>"
     ),
     "experiments in a sentence": lambda v: (
-        f"<misalignments>{found(v, CITED.replace('2, 5', 'Experiments 2 and 5'))}</misalignments>"
+        f"<misalignments>{finding(v, CITED.replace('2, 5', 'Experiments 2 and 5'))}</misalignments>"
     ),
-    "numbers with signs": lambda v: f"<misalignments>{found(v, CITED.replace('2, 5', '#2, #5'))}</misalignments>",
-    "numbers in brackets": lambda v: f"<misalignments>{found(v, CITED.replace('2, 5', '[2], [5].'))}</misalignments>",
-    "numbers in a list": lambda v: f"<misalignments>{found(v, CITED.replace('2, 5', '[2, 5]'))}</misalignments>",
-    "an ampersand": lambda v: f"<misalignments>{found(v, CITED.replace('2, 5', 'Exp. 2 & Exp. 5'))}</misalignments>",
-    "nothing against": lambda v: f"<misalignments>{found(v, '<support>2 5</support>')}</misalignments>",
-    "not applicable": lambda v: f"<misalignments>{found(v, CITED.replace('none', 'N/A'))}</misalignments>",
+    "numbers with signs": lambda v: f"<misalignments>{finding(v, CITED.replace('2, 5', '#2, #5'))}</misalignments>",
+    "numbers in brackets": lambda v: f"<misalignments>{finding(v, CITED.replace('2, 5', '[2], [5].'))}</misalignments>",
+    "numbers in a list": lambda v: f"<misalignments>{finding(v, CITED.replace('2, 5', '[2, 5]'))}</misalignments>",
+    "an ampersand": lambda v: f"<misalignments>{finding(v, CITED.replace('2, 5', 'Exp. 2 & Exp. 5'))}</misalignments>",
+    "nothing against": lambda v: f"<misalignments>{finding(v, '<support>2 5</support>')}</misalignments>",
+    "not applicable": lambda v: f"<misalignments>{finding(v, CITED.replace('none', 'N/A'))}</misalignments>",
 }
 texts = st.lists(words, min_size=2, max_size=6).map(" ".join)
 
@@ -173,25 +172,26 @@ def test_findings_mean_the_same_in_every_style(values: dict[str, str]) -> None:
     for style, dress in FINDINGS.items():
         move = parse_analyzer_move(dress({"task_id": "t/1", **values}), TASKS, OUTCOMES, True)
         assert isinstance(move, Findings), style
-        (one,) = move.misalignments
-        assert {name: getattr(one, name) for name in values} == values, style
-        assert (one.task_id, one.kind, one.evidence.support, one.evidence.refuted) == ("t/1", "new-logic", 2, 0), style
+        (misalignment,) = move.misalignments
+        assert {name: getattr(misalignment, name) for name in values} == values, style
+        assert (misalignment.task_id, misalignment.kind) == ("t/1", "new-logic"), style
+        assert (misalignment.evidence.support, misalignment.evidence.refuted) == (2, 0), style
 
 
 @pytest.mark.parametrize("support", ["18-20", "2 to 5", "mug 1", "the second", "2, mug 1", "2.5", "-2", "2/5"])
 def test_a_citation_that_could_mean_another_is_refused(support: str) -> None:
     with pytest.raises(ReplyFormatError, match="experiment numbers"):
-        parse_analyzer_move(found(VALUES, CITED.replace("2, 5", support)), TASKS, OUTCOMES, True)
+        parse_analyzer_move(finding(VALUES, CITED.replace("2, 5", support)), TASKS, OUTCOMES, True)
 
 
 def test_the_wrong_finding_is_told_and_the_others_are_kept_aside() -> None:
-    wrong = found({**VALUES, "rule": ""}, CITED.replace("2, 5", "1, 9"), kind="odd")
-    with pytest.raises(PartlyReadError) as caught:
-        parse_analyzer_move(f"<misalignments>{found(VALUES)}{wrong}</misalignments>", TASKS, OUTCOMES, True)
-    reasons = str(caught.value)
+    wrong = finding({**VALUES, "rule": ""}, CITED.replace("2, 5", "1, 9"), kind="odd")
+    findings = parse_analyzer_move(f"<misalignments>{finding(VALUES)}{wrong}</misalignments>", TASKS, OUTCOMES, True)
+    assert isinstance(findings, Findings)
+    (reasons,) = findings.dropped
     assert "misalignment 2: <rule> is empty; <kind> must be one of" in reasons
     assert "<support> cites experiment 1, 9" in reasons
-    assert [misalignment.rule for misalignment in caught.value.usable.misalignments] == ["x"]
+    assert [misalignment.rule for misalignment in findings.misalignments] == ["x"]
 
 
 @pytest.mark.parametrize("cite", [True, False])

@@ -36,15 +36,16 @@ class Fumbler:
 
 
 @pytest.fixture(scope="module")
-def found():
-    failed = [one for one in run_tasks(StationEnv, Fumbler(), TASK_IDS[:6], split="train") if not one.won]
+def learned():
+    episodes = run_tasks(StationEnv, Fumbler(), TASK_IDS[:6], split="train")
+    failed = [episode for episode in episodes if not episode.won]
     backend = ProbeBackend(lambda: StationEnv(step_limit=10**6), TASK_IDS[6:], seed=3)
     misalignments = backend.analyze(failed, [], identity(CONTRACT))
     return failed, backend, misalignments, backend.optimize(misalignments, identity(CONTRACT))
 
 
-def test_the_first_finding_is_the_answer_that_tells_nothing(found):
-    _, _, misalignments, _ = found
+def test_the_first_finding_is_the_answer_that_tells_nothing(learned):
+    _, _, misalignments, _ = learned
     assert "Denied." in misalignments[0].rule
 
 
@@ -56,43 +57,43 @@ def test_the_first_finding_is_the_answer_that_tells_nothing(found):
         ("stow {0} into {1}", "unseal {0}"),
     ],
 )
-def test_a_missing_step_is_found(found, action: str, step: str):
-    _, _, _, interface = found
+def test_a_missing_step_is_found(learned, action: str, step: str):
+    _, _, _, interface = learned
     rows = (read_spec(interface.source) or {})["templates"][action]
     assert step in [row["then"][0] for row in rows if row["then"] != "already"]
 
 
-def test_every_rule_held_on_tasks_it_was_not_learned_from(found):
-    _, _, misalignments, _ = found
-    rules = [one for one in misalignments if '"row"' in one.detail]
+def test_every_rule_held_on_tasks_it_was_not_learned_from(learned):
+    _, _, misalignments, _ = learned
+    rules = [misalignment for misalignment in misalignments if '"row"' in misalignment.detail]
     assert len(rules) >= 5
-    assert all(one.evidence.precision >= 0.9 and one.evidence.support >= 2 for one in rules)
+    assert all(misalignment.evidence.precision >= 0.9 and misalignment.evidence.support >= 2 for misalignment in rules)
 
 
-def test_the_source_loads_and_says_where_it_came_from(found):
-    _, _, misalignments, interface = found
+def test_the_source_loads_and_says_where_it_came_from(learned):
+    _, _, misalignments, interface = learned
     check_source(interface.source, CONTRACT)
     assert interface.provenance.backend == "probe"
-    assert [rule.text for rule in interface.provenance.rules] == [one.rule for one in misalignments]
+    assert [rule.text for rule in interface.provenance.rules] == [misalignment.rule for misalignment in misalignments]
 
 
-def test_the_same_seed_gives_the_same_interface(found):
-    failed, _, _, interface = found
+def test_the_same_seed_gives_the_same_interface(learned):
+    failed, _, _, interface = learned
     again = ProbeBackend(lambda: StationEnv(step_limit=10**6), TASK_IDS[6:], seed=3)
     assert again.optimize(again.analyze(failed, [], identity(CONTRACT)), identity(CONTRACT)).source == interface.source
 
 
-def test_a_second_look_adds_to_the_interface_and_repeats_nothing(found):
-    failed, backend, misalignments, interface = found
+def test_a_second_look_adds_to_the_interface_and_repeats_nothing(learned):
+    failed, backend, misalignments, interface = learned
     more = backend.analyze(failed, misalignments, interface)
-    assert not {one.rule for one in more} & {one.rule for one in misalignments}
+    assert not {misalignment.rule for misalignment in more} & {misalignment.rule for misalignment in misalignments}
     added = backend.optimize(more, interface) if more else interface
     check_source(added.source, CONTRACT)
     assert list((read_spec(added.source) or {})["templates"]) == list((read_spec(interface.source) or {})["templates"])
 
 
-def test_rules_told_up_front_are_short_and_carry_no_conditions(found):
-    _, _, _, interface = found
+def test_rules_told_up_front_are_short_and_carry_no_conditions(learned):
+    _, _, _, interface = learned
     told = rules_text(read_spec(interface.source) or {})
     assert "- Before `unseal X` you may need to" in told
     assert " seen since " not in told
@@ -110,13 +111,13 @@ def test_a_refusal_met_with_one_kind_of_action_only_is_tried_with_others():
     assert "Denied." in backend.analyze(failed, [], identity(CONTRACT))[0].rule
 
 
-def test_a_template_that_the_interface_lacks_is_reported_without_an_example(found):
-    failed, backend, _, interface = found
+def test_a_template_that_the_interface_lacks_is_reported_without_an_example(learned):
+    failed, backend, _, interface = learned
     spec = read_spec(interface.source) or {}
     del spec["templates"]["scan"]
     poorer = interface.model_copy(update={"source": source(spec, CONTRACT)})
-    quiet = [one.model_copy(update={"steps": one.steps[:0]}) for one in failed]
-    assert any("forms of action" in one.rule for one in backend.analyze(quiet, [], poorer))
+    quiet = [trajectory.model_copy(update={"steps": trajectory.steps[:0]}) for trajectory in failed]
+    assert any("forms of action" in misalignment.rule for misalignment in backend.analyze(quiet, [], poorer))
 
 
 def test_feedback_that_tells_is_left_alone():

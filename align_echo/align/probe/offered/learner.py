@@ -16,8 +16,9 @@ from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.offered import runtime
 from align_echo.align.probe.offered.emit import BARE_IN_WORDS, form_in_words, reach_in_words, sure_in_words
 from align_echo.align.probe.offered.survey import Survey, often, survey_task
-from align_echo.align.probe.offered.trials import BARE, REACH, SURE, Verdicts, try_bare_names, try_on_fresh
+from align_echo.align.probe.offered.trials import BARE, REACH, SURE, try_bare_names, try_on_fresh
 from align_echo.align.probe.offered.wording import MiswordedForm, learn_forms, lifted, lifted_sayings, refused_sayings
+from align_echo.align.probe.trials import Trials
 from align_echo.types import Evidence, Misalignment, Trajectory
 
 Spec = dict[str, Any]
@@ -59,14 +60,14 @@ def uninformative(trajectories: Sequence[Trajectory]) -> list[str]:
                 actions[step.raw_observation.strip()].add(step.action)
     return sorted(
         text
-        for text, said in actions.items()
-        if len(said) >= MIN_ACTIONS and len({action.split()[0] for action in said if action.split()}) >= MIN_KINDS
+        for text, known in actions.items()
+        if len(known) >= MIN_ACTIONS and len({action.split()[0] for action in known if action.split()}) >= MIN_KINDS
     )
 
 
-def silent_on_names(found: Iterable[str], survey: Survey) -> list[str]:
+def silent_on_names(answers: Iterable[str], survey: Survey) -> list[str]:
     """Those of the answers that name nothing: an answer that names a thing or a place tells something."""
-    return [text for text in found if not lifted(survey.names | survey.places, text)[1]]
+    return [text for text in answers if not lifted(survey.names | survey.places, text)[1]]
 
 
 def analyze(
@@ -90,24 +91,25 @@ def analyze(
         return []
     surveyed = frozenset(survey.names)
     refused = refused_sayings(lab, survey, failed)
-    said = lifted_sayings(lab, survey, refused)
+    sayings = lifted_sayings(lab, survey, refused)
     spec = _merged(before, survey)
-    say(f"{len(said)} refused sayings, {len({saying.form for saying in said})} forms ({lab.steps} engine steps so far)")
-    forms = learn_forms(lab, survey, said, spec["forms"])
-    candidate = {**spec, "forms": {**spec["forms"], **{form: found.reading for form, found in forms.items()}}}
+    count = len({saying.form for saying in sayings})
+    say(f"{len(sayings)} refused sayings, {count} forms ({lab.steps} engine steps so far)")
+    forms = learn_forms(lab, survey, sayings, spec["forms"])
+    candidate = {**spec, "forms": {**spec["forms"], **{form: misworded.reading for form, misworded in forms.items()}}}
     untouched = [task_id for task_id in fresh if task_id not in tasks][:FRESH_TASKS]
-    verdicts = try_on_fresh(lab, survey, candidate, untouched, rng)
+    trials = try_on_fresh(lab, survey, candidate, untouched, rng)
     spec = {**spec, "always": _always(before, survey)}
     elsewhere = [refusal for refusal in refused if refusal[0].task_id not in survey.tasks]
-    try_bare_names(lab, survey, {**spec, "names": sorted(surveyed)}, elsewhere, verdicts)
+    try_bare_names(lab, survey, {**spec, "names": sorted(surveyed)}, elsewhere, trials)
     say(f"{len(untouched)} fresh tasks played ({lab.steps} engine steps so far)")
     return [
         *_about_refusals(before, spec, failed),
-        *_about_reach(before, spec, verdicts),
-        *_about_bare_names(before, verdicts),
-        *_about_sure(before, spec, verdicts),
-        *_about_forms(forms, verdicts),
-        *_about_wrong_forms(spec, verdicts),
+        *_about_reach(before, spec, trials),
+        *_about_bare_names(before, trials),
+        *_about_sure(before, spec, trials),
+        *_about_forms(forms, trials),
+        *_about_wrong_forms(spec, trials),
     ]
 
 
@@ -190,12 +192,12 @@ def _about_refusals(before: Spec | None, spec: Spec, failed: Sequence[Trajectory
     )
 
 
-def _about_reach(before: Spec | None, spec: Spec, verdicts: Verdicts) -> Iterable[Misalignment]:
+def _about_reach(before: Spec | None, spec: Spec, trials: Trials) -> Iterable[Misalignment]:
     """A refused action whose thing is elsewhere, if the way there made it possible."""
-    evidence = verdicts.of(REACH)
+    evidence = trials.of(REACH)
     if not stands(evidence) or (before is not None and before["travel"] == spec["travel"]):
         return
-    task_id, action = verdicts.example[REACH]
+    task_id, action = trials.example[REACH]
     yield Misalignment(
         task_id=task_id,
         action_type="an action on a thing that is elsewhere",
@@ -208,12 +210,12 @@ def _about_reach(before: Spec | None, spec: Spec, verdicts: Verdicts) -> Iterabl
     )
 
 
-def _about_bare_names(before: Spec | None, verdicts: Verdicts) -> Iterable[Misalignment]:
+def _about_bare_names(before: Spec | None, trials: Trials) -> Iterable[Misalignment]:
     """Names with further words around them, if they were understood without."""
-    evidence = verdicts.of(BARE)
+    evidence = trials.of(BARE)
     if not stands(evidence) or (before is not None and before["bare"]):
         return
-    task_id, action = verdicts.example[BARE]
+    task_id, action = trials.example[BARE]
     yield Misalignment(
         task_id=task_id,
         action_type="an action with further words around a name",
@@ -226,15 +228,15 @@ def _about_bare_names(before: Spec | None, verdicts: Verdicts) -> Iterable[Misal
     )
 
 
-def _about_sure(before: Spec | None, spec: Spec, verdicts: Verdicts) -> Iterable[Misalignment]:
+def _about_sure(before: Spec | None, spec: Spec, trials: Trials) -> Iterable[Misalignment]:
     """Templates that took every name at hand: the same template with the bare name may be promised."""
-    evidence = {template: verdicts.of(SURE + template) for template in spec["always"]}
-    found = [form for form, seen in evidence.items() if seen.support >= MIN_SURE and not seen.refuted]
+    evidence = {template: trials.of(SURE + template) for template in spec["always"]}
+    proved = [form for form, seen in evidence.items() if seen.support >= MIN_SURE and not seen.refuted]
     old = before["sure"] if before is not None else []
-    sure = sorted({*found, *(form for form in old if form in evidence and not evidence[form].refuted)})
+    sure = sorted({*proved, *(form for form in old if form in evidence and not evidence[form].refuted)})
     if sure == old:
         return
-    known = [verdicts.example[SURE + form] for form in [*sure, *old] if SURE + form in verdicts.example]
+    known = [trials.example[SURE + form] for form in [*sure, *old] if SURE + form in trials.example]
     task_id, action = known[0] if known else ("", runtime.letters((sure or old)[0]))
     yield Misalignment(
         task_id=task_id,
@@ -245,41 +247,41 @@ def _about_sure(before: Spec | None, spec: Spec, verdicts: Verdicts) -> Iterable
         sufficient_feedback="name the action with the bare name, which is understood",
         evidence=Evidence(
             support=sum(evidence[form].support for form in sure),
-            refuted=sum(verdicts.refuted[SURE + form] for form in old),
+            refuted=sum(trials.refuted[SURE + form] for form in old),
             tasks=max((evidence[form].tasks for form in sure), default=0),
         ),
         detail=json.dumps({"sure": sure}),
     )
 
 
-def _about_forms(forms: dict[str, MiswordedForm], verdicts: Verdicts) -> Iterable[Misalignment]:
+def _about_forms(forms: dict[str, MiswordedForm], trials: Trials) -> Iterable[Misalignment]:
     """Misworded forms whose rewriting did something in other tasks of the agent, and was understood in fresh ones."""
-    for form, found in sorted(forms.items()):
-        understood = verdicts.of(form)
-        tested = found.tested
+    for form, misworded in sorted(forms.items()):
+        understood = trials.of(form)
+        tested = misworded.tested
         if not stands(understood) or tested.support < MIN_DONE or tested.precision < MIN_PRECISION:
             continue
         yield Misalignment(
-            task_id=found.example.state.task_id,
+            task_id=misworded.example.state.task_id,
             action_type=form,
-            action=found.example.action,
-            intent=f"do `{found.reading}`",
-            rule=form_in_words(form, found.reading),
-            sufficient_feedback=f"name the form that is understood: `{found.reading}`",
+            action=misworded.example.action,
+            intent=f"do `{misworded.reading}`",
+            rule=form_in_words(form, misworded.reading),
+            sufficient_feedback=f"name the form that is understood: `{misworded.reading}`",
             evidence=Evidence(
                 support=tested.support + understood.support,
                 refuted=tested.refuted + understood.refuted,
                 tasks=tested.tasks + understood.tasks,
                 counterexample=understood.counterexample,
             ),
-            detail=json.dumps({"form": form, "template": found.reading}),
+            detail=json.dumps({"form": form, "template": misworded.reading}),
         )
 
 
-def _about_wrong_forms(spec: Spec, verdicts: Verdicts) -> Iterable[Misalignment]:
+def _about_wrong_forms(spec: Spec, trials: Trials) -> Iterable[Misalignment]:
     """Forms of the present interface that fresh tasks refuted."""
     for form, template in sorted(spec["forms"].items()):
-        evidence = verdicts.of(form)
+        evidence = trials.of(form)
         if evidence.refuted >= MIN_TESTS and evidence.precision < MIN_PRECISION:
             yield Misalignment(
                 task_id=evidence.counterexample.split(": ")[0],

@@ -67,7 +67,7 @@ class Survey:
         return set(self.offered)
 
     def always(self) -> list[str]:
-        """The templates that every task offers which was asked."""
+        """The templates that all tasks offer whose engine was asked."""
         return sorted(template for template, tasks in self.offered.items() if tasks == self.asked)
 
     def movers(self) -> list[str]:
@@ -77,12 +77,14 @@ class Survey:
     def travel(self) -> str:
         """The template that leads to any place from any other; "" if there is none."""
         sure = [template for template in self.movers() if self.moves[template] >= MIN_TRAVEL * self.tried[template]]
-        return min(sure, key=lambda one: (-self.moves[one], one), default="")
+        return min(sure, key=lambda template: (-self.moves[template], template), default="")
 
     def tester(self) -> str:
-        """The template that is understood of most things: what it takes is a name."""
+        """The template that the engine accepted most often, movers left out; "" if there is none. It tells names from
+        other words: what it takes is a name.
+        """
         known = [template for template in self.accepted if template not in self.movers()]
-        return min(known, key=lambda one: (-self.accepted[one], one), default="")
+        return min(known, key=lambda template: (-self.accepted[template], template), default="")
 
     def looks(self) -> list[str]:
         """Read-only actions whose text changes, the one that names places first."""
@@ -92,7 +94,7 @@ class Survey:
 
 
 def often(words: Counter[str]) -> set[str]:
-    """The words that are no exception."""
+    """The words that are at least `MIN_SURROUNDS` of all that were counted."""
     return {word for word, count in words.items() if count >= MIN_SURROUNDS * words.total()}
 
 
@@ -122,7 +124,7 @@ def survey_task(lab: Lab, survey: Survey, task_id: str, rng: random.Random, *, t
     learn_names(lab, survey, start)
     if not thorough:
         return [start, *_tour(lab, survey, start)]
-    found = {headline(lab, start): start}
+    states = {headline(lab, start): start}
     reached: set[str] = set()
     frontier = [start]
     for _ in range(ROUNDS):
@@ -130,30 +132,30 @@ def survey_task(lab: Lab, survey: Survey, task_id: str, rng: random.Random, *, t
         for state in frontier:
             for after, name in _moves_from(lab, survey, state, reached, rng, every=state is start):
                 reached.add(name)
-                if headline(lab, after) not in found:
-                    found[headline(lab, after)] = after
+                if headline(lab, after) not in states:
+                    states[headline(lab, after)] = after
                     learn_names(lab, survey, after)
                     following.append(after)
         frontier = following
     survey.places |= reached
-    _count_travel(lab, survey, list(found.values()), rng)
-    return list(found.values())
+    _count_travel(lab, survey, list(states.values()), rng)
+    return list(states.values())
 
 
 def _tour(lab: Lab, survey: Survey, start: LabState) -> list[LabState]:
     """The states after travelling to each known place in turn."""
     states: list[LabState] = []
-    here, travel = start, survey.travel()
+    state, travel = start, survey.travel()
     for place in sorted(survey.places) if travel else ():
-        if runtime.mentions(" ".join(headline(lab, here)), place):
+        if runtime.mentions(" ".join(headline(lab, state)), place):
             continue
-        after = lab.after(here, runtime.fill(travel, [place]))
+        after = lab.after(state, runtime.fill(travel, [place]))
         if after.over:
             break
-        if _count_move(lab, survey, here, after, travel, place):
+        if _count_move(lab, survey, state, after, travel, place):
             learn_names(lab, survey, after)
             states.append(after)
-            here = after
+            state = after
     return states
 
 
@@ -181,7 +183,7 @@ def learn_names(lab: Lab, survey: Survey, state: LabState) -> None:
 
 def learn_surroundings(survey: Survey, text: str, names: Iterable[str]) -> None:
     """Add the words around names in a lower-case text; of a name within a longer one, nothing is learned."""
-    for name in sorted(names, key=lambda one: (-len(one), one)):
+    for name in sorted(names, key=lambda name: (-len(name), name)):
         for before, after in runtime.surroundings(text, name):
             survey.before[before] += 1
             survey.after[after] += 1
@@ -197,7 +199,7 @@ def _moves_from(
     """
     names = sorted(names_in(lab, state))
     rng.shuffle(names)
-    here = state
+    current = state
     for template in sorted(survey.templates) if every else survey.movers():
         if template.count("{") != 1:
             continue
@@ -205,17 +207,17 @@ def _moves_from(
             if name in reached and template in survey.movers():
                 continue
             action = runtime.fill(template, [name])
-            names_in(lab, here)  # asked before the step: to ask later would take a way back
-            after = lab.after(here, action)
+            names_in(lab, current)  # asked before the step: to ask later would take a way back
+            after = lab.after(current, action)
             if after.over or survey.refused(after):
-                here = state if after.over else here
+                current = state if after.over else current
                 continue
-            if not _led_to(lab, survey, here, after, name):
+            if not _led_to(lab, survey, current, after, name):
                 survey.accepted[template] += 1
-                here = after if every else state
+                current = after if every else state
                 continue
-            _count_move(lab, survey, here, after, template, name)
-            here = state
+            _count_move(lab, survey, current, after, template, name)
+            current = state
             yield lab.after(state, action), name
 
 
@@ -243,8 +245,8 @@ def _count_travel(lab: Lab, survey: Survey, states: Sequence[LabState], rng: ran
     """Hold the movers against pairs of places, near and far."""
     for mover in survey.movers():
         for state in rng.sample(states, min(PAIRS_TRIED, len(states))):
-            here = " ".join(headline(lab, state))
-            away = [place for place in sorted(survey.places) if not runtime.mentions(here, place)]
+            heading = " ".join(headline(lab, state))
+            away = [place for place in sorted(survey.places) if not runtime.mentions(heading, place)]
             for place in rng.sample(away, min(2, len(away))):
                 after = lab.after(state, runtime.fill(mover, [place]))
                 _count_move(lab, survey, state, after, mover, place)

@@ -11,14 +11,13 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.offered import runtime
 from align_echo.align.probe.offered.survey import Survey, compare_views, names_in, survey_task, view_texts
 from align_echo.align.probe.offered.wording import lifted
-from align_echo.types import Evidence
+from align_echo.align.probe.trials import Trials
 
 REACH, BARE, SURE = "reach", "bare names", "takes what is in sight: "
 TRIALS_PER_TASK = 4
@@ -31,53 +30,31 @@ HINTS = 3
 """How many hints in a row may shorten a name."""
 
 
-@dataclass
-class Verdicts:
-    """Counts by claim (`REACH`, `BARE`, else a form): for, against, tasks, one that was against, one that was for."""
-
-    support: Counter[str] = field(default_factory=Counter)
-    refuted: Counter[str] = field(default_factory=Counter)
-    tasks: dict[str, set[str]] = field(default_factory=dict)
-    against: dict[str, str] = field(default_factory=dict)
-    example: dict[str, tuple[str, str]] = field(default_factory=dict)
-
-    def count(self, claim: str, task_id: str, action: str, *, held: bool) -> None:
-        """Add one trial."""
-        self.tasks.setdefault(claim, set()).add(task_id)
-        if held:
-            self.support[claim] += 1
-            self.example.setdefault(claim, (task_id, action))
-        else:
-            self.refuted[claim] += 1
-            self.against.setdefault(claim, f"{task_id}: {action}")
-
-    def of(self, claim: str) -> Evidence:
-        """The evidence of a claim."""
-        return Evidence(
-            support=self.support[claim],
-            refuted=self.refuted[claim],
-            tasks=len(self.tasks.get(claim, ())),
-            counterexample=self.against.get(claim, ""),
-        )
-
-
 def try_on_fresh(
     lab: Lab, survey: Survey, spec: dict[str, Any], tasks: Sequence[str], rng: random.Random
-) -> Verdicts:
+) -> Trials:
     """Trials of every claim of a spec on fresh tasks."""
-    verdicts = Verdicts()
+    trials = Trials()
     for task_id in tasks:
         states = survey_task(lab, survey, task_id, rng, thorough=False)
         if len(states) > 1 and spec["travel"]:
             for _ in range(TRIALS_PER_TASK):
                 first, other = rng.sample(states, 2)
-                _try_reach(lab, survey, spec, first, other, rng, verdicts)
+                _try_reach(lab, survey, spec, first, other, rng, trials)
         for form in sorted(spec["forms"]):
             for _ in range(TRIALS_PER_TASK // 2):
-                _try_form(lab, survey, spec, form, rng.choice(states), rng, verdicts)
+                _try_form(lab, survey, spec, form, rng.choice(states), rng, trials)
         for state in rng.sample(states, min(SURE_STATES, len(states))):
-            _try_sure(lab, survey, spec, state, rng, verdicts)
-    return verdicts
+            _try_sure(lab, survey, spec, state, rng, trials)
+    return trials
+
+
+def _count(trials: Trials, claim: str, task_id: str, action: str, *, held: bool) -> None:
+    """Add one trial of a claim (`REACH`, `BARE`, else a form). The first that held and the first that did not are kept.
+    """
+    if held:
+        trials.example.setdefault(claim, (task_id, action))
+    trials.count(claim, task_id, "" if held else trials.counterexample.get(claim, f"{task_id}: {action}"))
 
 
 def _try_reach(
@@ -87,7 +64,7 @@ def _try_reach(
     first: LabState,
     other: LabState,
     rng: random.Random,
-    verdicts: Verdicts,
+    trials: Trials,
 ) -> None:
     """See a thing in one place, go to another, say something there that was understood in the first."""
     history = runtime.new_history()
@@ -119,7 +96,7 @@ def _try_reach(
         step = runtime.missing_step(spec, history, template, [name])
         back = lab.after(away, step) if step else away
         held = not back.over and not survey.refused(lab.after(back, action))
-        verdicts.count(REACH, away.task_id, action, held=held)
+        _count(trials, REACH, away.task_id, action, held=held)
         return
 
 
@@ -128,7 +105,7 @@ def _place_of(lab: Lab, spec: dict[str, Any], state: LabState) -> str:
 
 
 def _try_form(
-    lab: Lab, survey: Survey, spec: dict[str, Any], form: str, state: LabState, rng: random.Random, verdicts: Verdicts
+    lab: Lab, survey: Survey, spec: dict[str, Any], form: str, state: LabState, rng: random.Random, trials: Trials
 ) -> None:
     """Say a form with things at hand (with places, where it is about going); the form itself must be refused."""
     history = runtime.new_history()
@@ -141,17 +118,17 @@ def _try_form(
         if len(names) < arity:
             return
         chosen = rng.sample(names, arity)
-        said, wanted = runtime.fill(form, chosen), runtime.fill(spec["forms"][form], chosen)
+        misworded, wanted = runtime.fill(form, chosen), runtime.fill(spec["forms"][form], chosen)
         after = lab.after(state, wanted)
         if after.over:
             continue
-        if survey.refused(lab.after(state, said)):
-            verdicts.count(form, state.task_id, said, held=not survey.refused(after))
+        if survey.refused(lab.after(state, misworded)):
+            _count(trials, form, state.task_id, misworded, held=not survey.refused(after))
             return
 
 
 def _try_sure(
-    lab: Lab, survey: Survey, spec: dict[str, Any], state: LabState, rng: random.Random, verdicts: Verdicts
+    lab: Lab, survey: Survey, spec: dict[str, Any], state: LabState, rng: random.Random, trials: Trials
 ) -> None:
     """Say templates with names at hand; what was refused once takes not every name, and is not tried again.
 
@@ -161,43 +138,43 @@ def _try_sure(
     runtime.watch(spec, history, view_texts(lab, state, spec["views"]))
     things = [name for name in spec["names"] if name not in spec["places"]]
     names = [name for name in things if runtime.at_hand(spec, history, name)]
-    here = state
+    current = state
     for template in survey.always():
         if template.count("{") != 1 or template in spec["movers"]:
             continue
         for name in rng.sample(names, min(SURE_NAMES, len(names))):
-            if verdicts.refuted[SURE + template]:
+            if trials.refuted[SURE + template]:
                 break
             action = runtime.fill(template, [name])
-            after = lab.after(here, action)
-            if survey.refused(after) and here is not state:
+            after = lab.after(current, action)
+            if survey.refused(after) and current is not state:
                 after = lab.after(state, action)
-            verdicts.count(SURE + template, state.task_id, action, held=not survey.refused(after))
+            _count(trials, SURE + template, state.task_id, action, held=not survey.refused(after))
             if not survey.refused(after):
-                changed = after.over or runtime.asks(after.observation) or compare_views(lab, survey, here, after)
-                here = state if changed else after
+                changed = after.over or runtime.asks(after.observation) or compare_views(lab, survey, current, after)
+                current = state if changed else after
 
 
 def try_bare_names(
-    lab: Lab, survey: Survey, spec: dict[str, Any], refused: Sequence[tuple[LabState, str]], verdicts: Verdicts
+    lab: Lab, survey: Survey, spec: dict[str, Any], refused: Sequence[tuple[LabState, str]], trials: Trials
 ) -> None:
     """Hold the names that were met before against what agents said in tasks where no name was learned."""
-    taken: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     for state, action in refused:
-        said = " ".join(action.lower().split())
+        text = " ".join(action.lower().split())
         history = runtime.new_history()
         runtime.watch(spec, history, view_texts(lab, state, spec["views"]))
-        found = runtime.understood({**spec, "forms": {}}, history, said)
-        if found is None or found[0] in spec["movers"] or len(lifted(spec["names"], said)[1]) > len(found[1]):
+        match = runtime.understood({**spec, "forms": {}}, history, text)
+        if match is None or match[0] in spec["movers"] or len(lifted(spec["names"], text)[1]) > len(match[1]):
             continue
-        names = [runtime.bare(spec, history, name) or name for name in found[1]]
-        wanted = runtime.fill(found[0], names)
-        taken[state.task_id, wanted] += 1
-        if wanted == said or taken[state.task_id, wanted] > 1:
+        names = [runtime.bare(spec, history, name) or name for name in match[1]]
+        wanted = runtime.fill(match[0], names)
+        counts[state.task_id, wanted] += 1
+        if wanted == text or counts[state.task_id, wanted] > 1:
             continue
         if all(runtime.at_hand(spec, history, name) for name in names):
-            held = _leads_on(lab, survey, spec, history, state, found[0], names)
-            verdicts.count(BARE, state.task_id, said, held=held)
+            held = _leads_on(lab, survey, spec, history, state, match[0], names)
+            _count(trials, BARE, state.task_id, text, held=held)
 
 
 def _leads_on(

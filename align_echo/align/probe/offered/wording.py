@@ -47,7 +47,7 @@ class Saying:
 class Readings:
     """What came of a form's possible readings: how often each was tried, did something, was refused or ended it all.
 
-    One that was understood and changed nothing may have been in effect: it speaks neither for a reading nor against it.
+    A reading that was understood and changed nothing counts neither for nor against: it may have been in effect.
     """
 
     tried: Counter[str] = field(default_factory=Counter)
@@ -65,14 +65,14 @@ def lifted(names: Iterable[str], action: str, texts: Sequence[str] = ()) -> tupl
     The words before a name belong to it as far as a text of `texts` has them together; they are left out of the name
     unless the engine takes it with them ("old lamp" is "lamp").
     """
-    found: list[str] = []
-    said = " ".join(action.lower().split())
+    lifted_names: list[str] = []
+    utterance = " ".join(action.lower().split())
     longest = sorted(set(names), key=lambda name: (-len(name), name))
     if not longest:
-        return said, ()
+        return utterance, ()
     form, start = "", 0
-    for match in re.finditer(r"(?<!\w)(?:" + "|".join(map(re.escape, longest)) + r")(?!\w)", said):
-        before, name = said[start : match.start()], match.group(0)
+    for match in re.finditer(r"(?<!\w)(?:" + "|".join(map(re.escape, longest)) + r")(?!\w)", utterance):
+        before, name = utterance[start : match.start()], match.group(0)
         words = before.split(" ")
         for cut in range(max(len(words) - 1, 0)):
             longer = " ".join([*words[cut:-1], name])
@@ -80,16 +80,16 @@ def lifted(names: Iterable[str], action: str, texts: Sequence[str] = ()) -> tupl
                 before = " ".join([*words[:cut], ""])
                 name = longer if longer in longest else name
                 break
-        form += before + "{" + str(len(found)) + "}"
-        found.append(name)
+        form += before + "{" + str(len(lifted_names)) + "}"
+        lifted_names.append(name)
         start = match.end()
-    return form + said[start:], tuple(found)
+    return form + utterance[start:], tuple(lifted_names)
 
 
 def refused_sayings(lab: Lab, survey: Survey, trajectories: Iterable[Trajectory]) -> list[tuple[LabState, str]]:
     """The agents' refused utterances, each in the state in which it was said; names met on the way join the survey."""
     refused = []
-    for trajectory in sorted(trajectories, key=lambda one: one.task_id):
+    for trajectory in sorted(trajectories, key=lambda trajectory: trajectory.task_id):
         state = lab.start(trajectory.task_id)
         for step in trajectory.steps:
             if step.action is None or step.raw_observation is None or state.over:
@@ -107,17 +107,17 @@ def refused_sayings(lab: Lab, survey: Survey, trajectories: Iterable[Trajectory]
 
 def lifted_sayings(lab: Lab, survey: Survey, refused: Iterable[tuple[LabState, str]]) -> list[Saying]:
     """The refused utterances about places and things at hand, each form a few times a task."""
-    found: list[Saying] = []
-    taken: Counter[tuple[str, str]] = Counter()
+    sayings: list[Saying] = []
+    counts: Counter[tuple[str, str]] = Counter()
     for state, action in refused:
         texts = [text.lower() for text in view_texts(lab, state, survey.looks())]
         form, names = lifted(survey.names | survey.places, action, texts)
         things = [name for name in names if name not in survey.places]
         at_hand = all(any(runtime.mentions(text, name) for text in texts) for name in things)
-        taken[state.task_id, form] += at_hand
-        if names and at_hand and taken[state.task_id, form] <= CASES_PER_TASK:
-            found.append(Saying(state, action, form, names))
-    return found
+        counts[state.task_id, form] += at_hand
+        if names and at_hand and counts[state.task_id, form] <= CASES_PER_TASK:
+            sayings.append(Saying(state, action, form, names))
+    return sayings
 
 
 def _learn_names_said(lab: Lab, survey: Survey, state: LabState, action: str) -> None:
@@ -149,13 +149,13 @@ def candidates(survey: Survey, form: str, names: Sequence[str]) -> Iterator[tupl
             yield reading, runtime.fill(reading, list(names))
 
 
-def same_word(one: str, other: str) -> bool:
+def same_word(form: str, other: str) -> bool:
     """Whether two forms begin with the same word."""
-    return one.split(" ")[0] == other.split(" ")[0]
+    return form.split(" ")[0] == other.split(" ")[0]
 
 
 def _over(places: Sequence[int]) -> Callable[[re.Match[str]], str]:
-    return lambda found: "{" + str(places[int(found[1])]) + "}"
+    return lambda match: "{" + str(places[int(match[1])]) + "}"
 
 
 def try_readings(lab: Lab, survey: Survey, saying: Saying, readings: Readings) -> None:
@@ -169,11 +169,11 @@ def try_readings(lab: Lab, survey: Survey, saying: Saying, readings: Readings) -
     readings.cases += 1
     readings.tasks.add(saying.state.task_id)
     readings.example = readings.example or saying
-    here = saying.state
-    before = told_of(lab, survey, here, saying.names)
+    current = saying.state
+    before = told_of(lab, survey, current, saying.names)
     for reading, action in candidates(survey, saying.form, saying.names):
-        after = lab.after(here, action)
-        if after.over and here is not saying.state:
+        after = lab.after(current, action)
+        if after.over and current is not saying.state:
             after = lab.after(saying.state, action)
         readings.tried[reading] += 1
         if survey.refused(after):
@@ -182,16 +182,19 @@ def try_readings(lab: Lab, survey: Survey, saying: Saying, readings: Readings) -
             readings.ended[reading] += 1
         elif after.over or told_of(lab, survey, after, saying.names) != before:
             readings.worked[reading] += 1
-        if after.over or compare_views(lab, survey, here, after):
-            here = saying.state
+        if after.over or compare_views(lab, survey, current, after):
+            current = saying.state
         elif not survey.refused(after):
-            here = after
+            current = after
 
 
 def told_of(lab: Lab, survey: Survey, state: LabState, names: Sequence[str]) -> list[list[str]]:
     """What each view says of some names: the clauses that mention one, so that changes elsewhere do not count."""
     clauses = [re.split(r"[\n.;]", text.lower()) for text in view_texts(lab, state, survey.looks())]
-    return [[one.strip() for one in view if any(runtime.mentions(one, name) for name in names)] for view in clauses]
+    return [
+        [clause.strip() for clause in view if any(runtime.mentions(clause, name) for name in names)]
+        for view in clauses
+    ]
 
 
 @dataclass(frozen=True)
@@ -203,10 +206,10 @@ class MiswordedForm:
     example: Saying
 
 
-def learn_forms(lab: Lab, survey: Survey, said: Sequence[Saying], known: Iterable[str]) -> dict[str, MiswordedForm]:
+def learn_forms(lab: Lab, survey: Survey, sayings: Sequence[Saying], known: Iterable[str]) -> dict[str, MiswordedForm]:
     """Forms with one clearly best reading. Each task's sayings are a test of what the other tasks' teach."""
-    new = [saying for saying in said if saying.form not in survey.templates and saying.form not in set(known)]
-    found = {}
+    new = [saying for saying in sayings if saying.form not in survey.templates and saying.form not in set(known)]
+    learned = {}
     for form in sorted({saying.form for saying in new}):
         by_task = _readings(lab, survey, [saying for saying in new if saying.form == form])
         everything = summed(by_task.values())
@@ -219,14 +222,14 @@ def learn_forms(lab: Lab, survey: Survey, said: Sequence[Saying], known: Iterabl
             if best_reading(summed(by_task[task] for task in by_task if task != task_id), survey.templates) == best
         ]
         tested = summed(agreeing)
-        found[form] = MiswordedForm(best, _evidence(tested, best), everything.example)
-    return found
+        learned[form] = MiswordedForm(best, _evidence(tested, best), everything.example)
+    return learned
 
 
-def _readings(lab: Lab, survey: Survey, said: Iterable[Saying]) -> dict[str, Readings]:
+def _readings(lab: Lab, survey: Survey, sayings: Iterable[Saying]) -> dict[str, Readings]:
     """What the readings of one form did, by task, in a few cases of each."""
     by_task: dict[str, Readings] = defaultdict(Readings)
-    for saying in list(said)[:CASES_PER_FORM]:
+    for saying in list(sayings)[:CASES_PER_FORM]:
         try_readings(lab, survey, saying, by_task[saying.state.task_id])
     return by_task
 
@@ -261,14 +264,14 @@ def best_reading(readings: Readings, templates: Iterable[str]) -> str:
         return ""
     form = readings.example.form
     own = [reading for reading in readings.tried if same_word(reading, form)]
-    others = [reading for reading in readings.tried if not same_word(reading, form)]
+    foreign = [reading for reading in readings.tried if not same_word(reading, form)]
     has_own = any(same_word(template, form) for template in templates)
     if has_own and not own:
         return ""
-    found = _clearly_best(readings, own, MIN_RATE)
-    if found or any(2 * readings.refused[reading] < readings.tried[reading] for reading in own):
-        return found
-    return _clearly_best(readings, others, OTHER_WORD_RATE if has_own else MIN_RATE)
+    best = _clearly_best(readings, own, MIN_RATE)
+    if best or any(2 * readings.refused[reading] < readings.tried[reading] for reading in own):
+        return best
+    return _clearly_best(readings, foreign, OTHER_WORD_RATE if has_own else MIN_RATE)
 
 
 def _clearly_best(readings: Readings, choice: Sequence[str], least: float) -> str:

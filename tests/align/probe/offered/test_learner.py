@@ -46,27 +46,28 @@ class Bumbler:
 
 
 @pytest.fixture(scope="module")
-def found():
-    failed = [one for one in run_tasks(AnnexEnv, Bumbler(), TASK_IDS[:16], split="train") if not one.won]
+def learned():
+    episodes = run_tasks(AnnexEnv, Bumbler(), TASK_IDS[:16], split="train")
+    failed = [episode for episode in episodes if not episode.won]
     backend = ProbeBackend(lambda: AnnexEnv(step_limit=10**6), TASK_IDS[16:], seed=1)
     misalignments = backend.analyze(failed, [], identity(CONTRACT))
     return failed, backend, misalignments, backend.optimize(misalignments, identity(CONTRACT))
 
 
-def spec_of(found: Any) -> dict[str, Any]:
-    return read_spec(found[3].source) or {}
+def spec_of(learned: Any) -> dict[str, Any]:
+    return read_spec(learned[3].source) or {}
 
 
-def test_the_way_of_travelling_is_told_from_the_one_next_door(found):
-    assert (spec_of(found)["travel"], spec_of(found)["movers"]) == ("beam {0}", ["beam {0}", "stroll {0}"])
+def test_the_way_of_travelling_is_told_from_the_one_next_door(learned):
+    assert (spec_of(learned)["travel"], spec_of(learned)["movers"]) == ("beam {0}", ["beam {0}", "stroll {0}"])
 
 
-def test_all_places_are_found_and_nothing_else_is_one(found):
-    assert spec_of(found)["places"] == sorted(PLACES)
+def test_all_places_are_found_and_nothing_else_is_one(learned):
+    assert spec_of(learned)["places"] == sorted(PLACES)
 
 
-def test_the_view_that_names_the_place_leads_and_a_constant_text_is_no_view(found):
-    assert spec_of(found)["views"] == ["peer", "pockets"]
+def test_the_view_that_names_the_place_leads_and_a_constant_text_is_no_view(learned):
+    assert spec_of(learned)["views"] == ["peer", "pockets"]
 
 
 def test_what_stands_around_a_name_is_learned_of_whole_names_only():
@@ -80,19 +81,19 @@ def test_words_that_stand_around_names_by_exception_are_parts_of_names_that_were
     assert often(Counter({"a": 150, "red": 1})) == {"a"}
 
 
-def test_misworded_forms_are_read_by_what_they_would_change(found):
-    assert spec_of(found)["forms"] == {"grasp {0} off {1}": "grasp {0}", "stick {0} on {1}": "lodge {0} on {1}"}
+def test_misworded_forms_are_read_by_what_they_would_change(learned):
+    assert spec_of(learned)["forms"] == {"grasp {0} off {1}": "grasp {0}", "stick {0} on {1}": "lodge {0} on {1}"}
 
 
-def test_every_rule_held_on_tasks_it_was_not_learned_from(found):
-    rules = found[2][1:]
+def test_every_rule_held_on_tasks_it_was_not_learned_from(learned):
+    rules = learned[2][1:]
     assert len(rules) == 4
-    assert all(one.evidence.support >= 3 and one.evidence.precision >= 0.9 for one in rules)
+    assert all(rule.evidence.support >= 3 and rule.evidence.precision >= 0.9 for rule in rules)
 
 
-def test_forms_that_take_whatever_is_in_sight_are_found(found):
-    assert spec_of(found)["sure"] == ["grasp {0}", "ping {0}"]
-    assert "- Whatever is in sight can be named in `grasp X`, `ping X`" in found[3].source.replace("\\n", "\n")
+def test_forms_that_take_whatever_is_in_sight_are_found(learned):
+    assert spec_of(learned)["sure"] == ["grasp {0}", "ping {0}"]
+    assert "- Whatever is in sight can be named in `grasp X`, `ping X`" in learned[3].source.replace("\\n", "\n")
 
 
 def test_a_form_that_takes_most_of_what_is_in_sight_is_not_promised():
@@ -100,7 +101,8 @@ def test_a_form_that_takes_most_of_what_is_in_sight_is_not_promised():
         def _act(self, action: str) -> EngineState:
             return self._answer(REFUSED) if action == "ping clock" else super()._act(action)
 
-    failed = [one for one in run_tasks(Deaf, Bumbler(), TASK_IDS[:16], split="train") if not one.won]
+    episodes = run_tasks(Deaf, Bumbler(), TASK_IDS[:16], split="train")
+    failed = [episode for episode in episodes if not episode.won]
     backend = ProbeBackend(lambda: Deaf(step_limit=10**6), TASK_IDS[16:], seed=1)
     interface = backend.optimize(backend.analyze(failed, [], identity(CONTRACT)), identity(CONTRACT))
     spec = read_spec(interface.source)
@@ -108,26 +110,28 @@ def test_a_form_that_takes_most_of_what_is_in_sight_is_not_promised():
     assert spec["sure"] == ["grasp {0}"]
 
 
-def test_forms_that_some_tasks_lack_are_told_apart(found):
+def test_forms_that_some_tasks_lack_are_told_apart(learned):
     class Uneven(AnnexEnv):
         def offered(self) -> Offered:
             every = super().offered()
             lacks = int(self.info(None)["task_id"].split("/")[1]) % 3 == 0
-            return Offered(tuple(one for one in every.templates if not (lacks and one == "ping {0}")), every.names)
+            templates = (template for template in every.templates if not (lacks and template == "ping {0}"))
+            return Offered(tuple(templates), every.names)
 
-    failed = [one for one in run_tasks(Uneven, Bumbler(), TASK_IDS[:16], split="train") if not one.won]
+    episodes = run_tasks(Uneven, Bumbler(), TASK_IDS[:16], split="train")
+    failed = [episode for episode in episodes if not episode.won]
     backend = ProbeBackend(lambda: Uneven(step_limit=10**6), TASK_IDS[16:], seed=1)
     interface = backend.optimize(backend.analyze(failed, [], identity(CONTRACT)), identity(CONTRACT))
     spec = read_spec(interface.source)
     assert spec is not None
     assert set(spec["templates"]) - set(spec["always"]) == {"ping {0}"}
-    assert spec_of(found)["templates"] == spec_of(found)["always"]
+    assert spec_of(learned)["templates"] == spec_of(learned)["always"]
     assert "- Some tasks understand these too: `ping X`" in interface.source.replace("\\n", "\n")
     assert "only these" not in interface.source
 
 
-def test_the_source_runs_in_the_sandbox_and_its_advice_works(found):
-    _, _, _, interface = found
+def test_the_source_runs_in_the_sandbox_and_its_advice_works(learned):
+    _, _, _, interface = learned
     check_source(interface.source, CONTRACT)
     env = AlignWrapper(AnnexEnv(step_limit=100), interface)
     _, info = env.reset(options={"task": TASK_IDS[18]})
@@ -145,22 +149,22 @@ def test_the_source_runs_in_the_sandbox_and_its_advice_works(found):
     assert env.step(f"grasp {thing}")[0] == f"The {thing} is yours."
 
 
-def test_what_was_never_seen_is_said_to_be_unknown(found):
-    env = AlignWrapper(AnnexEnv(), found[3])
+def test_what_was_never_seen_is_said_to_be_unknown(learned):
+    env = AlignWrapper(AnnexEnv(), learned[3])
     env.reset(options={"task": TASK_IDS[18]})
     shown, _, _, _, info = env.step("ping teapot")
     assert "Nothing called `teapot` was seen so far" in shown
     assert info["raw_observation"] == "Eh?"
 
 
-def test_the_same_seed_gives_the_same_interface(found):
-    failed, _, _, interface = found
+def test_the_same_seed_gives_the_same_interface(learned):
+    failed, _, _, interface = learned
     again = ProbeBackend(lambda: AnnexEnv(step_limit=10**6), TASK_IDS[16:], seed=1)
     assert again.optimize(again.analyze(failed, [], identity(CONTRACT)), identity(CONTRACT)).source == interface.source
 
 
-def test_a_second_look_finds_nothing_new(found):
-    failed, backend, misalignments, interface = found
+def test_a_second_look_finds_nothing_new(learned):
+    failed, backend, misalignments, interface = learned
     assert backend.analyze(failed, misalignments, interface) == []
 
 
