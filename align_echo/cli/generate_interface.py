@@ -77,11 +77,11 @@ def generate_interface(
 def _say_how_to_measure(plan: Generation, interface: Path) -> None:
     roles = plan.roles
     print(f"interface: {interface}")
-    asked = f" --model {roles.agent}" if roles.agent else ""
+    model_options = f" --model {roles.agent}" if roles.agent else ""
     if roles.agent and roles.base_url and endpoint_on_record(roles.agent, roles.base_url):
-        asked += f" --base-url {roles.base_url}"
+        model_options += f" --base-url {roles.base_url}"
     environment, agent = plan.world.spec.name, plan.player.agent.name
-    print(f"to measure it: align-echo evaluate --env {environment} --agent {agent}{asked} --compare", end=" ")
+    print(f"to measure it: align-echo evaluate --env {environment} --agent {agent}{model_options} --compare", end=" ")
     print(f"--interface {interface}")
 
 

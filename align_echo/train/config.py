@@ -19,9 +19,10 @@ from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from align_echo.errors import UsageError, first_line
-from align_echo.train.method import METHODS, Collecting, Section
+from align_echo.train.method import METHODS, Collecting
 from align_echo.train.rows import Role
 from align_echo.train.trainer import StepSettings
+from align_echo.types import Frozen
 from align_echo.wrappers.catalogue import environment, environments
 from align_echo.wrappers.environment import never
 
@@ -32,14 +33,14 @@ Weights = Literal["shared", "adapters", "models"]
 Momentum = Annotated[float, Field(ge=0, lt=1)]
 
 
-class Lora(Section):
+class Lora(Frozen, allow_inf_nan=False):
     """As in PEFT; on all linear layers."""
 
     rank: int = Field(default=8, ge=1)
     alpha: int = Field(default=32, ge=1)
 
 
-class Optimising(Section):
+class Optimising(Frozen, allow_inf_nan=False):
     """AdamW with a rate for each role; `critic_lr` only where the critic has weights of its own."""
 
     lr: float = Field(default=1e-6, gt=0)
@@ -51,7 +52,7 @@ class Optimising(Section):
     max_grad_norm: float = Field(default=1.0, gt=0)
 
 
-class Evaluating(Section):
+class Evaluating(Frozen, allow_inf_nan=False):
     """Every so many steps, held-out tasks at a temperature; 0 for never. The best checkpoint is that of `score`."""
 
     every: int = Field(default=0, ge=0)
@@ -61,7 +62,7 @@ class Evaluating(Section):
     patience: int = Field(default=0, ge=0)
 
 
-class TrainConfig(Section):
+class TrainConfig(Frozen, allow_inf_nan=False):
     """A run, complete. `trained` roles learn; the other role's weights stay as they are.
 
     Tasks of `task_types` are trained on (None: of all); held-out tasks are of every type.
@@ -147,14 +148,14 @@ def checked_config(values: Mapping[str, Any], source: str) -> TrainConfig:
         config = TrainConfig.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        raise UsageError(f"{source}: {'.'.join(map(str, first['loc']))}: {_said(first)}") from None
+        raise UsageError(f"{source}: {'.'.join(map(str, first['loc']))}: {_problem(first)}") from None
     for wrong, why in _contradictions(config):
         if wrong:
             raise UsageError(f"{source}: {why}")
     return config
 
 
-def _said(error: ErrorDetails) -> str:
+def _problem(error: ErrorDetails) -> str:
     """What pydantic found, where its own words would not help."""
     if error["loc"] == ("collecting",) and error["type"] == "missing":
         return f"nothing says how to train: begin the file with base: METHOD, one of {', '.join(methods())}"

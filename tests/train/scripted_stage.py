@@ -10,8 +10,7 @@ from align_echo.critic.reasoned_verdict import Judgement, ReasonedVerdict
 from align_echo.critic.review import Review
 from align_echo.critic.verdict import Verdict
 from align_echo.session import Episode
-from align_echo.tokens import token_sequence
-from align_echo.train.stage import Lesson, Proposal, ReviewRequest
+from align_echo.train.stage import Proposal, ReviewRequest
 from align_echo.types import Fault, Step, Tokens, Trajectory, Usage
 
 BROKEN = Fault(source="environment", error="EngineError", message="gone")
@@ -49,10 +48,10 @@ class ScriptedStage:
         self.proposed += asked
         return [self._judgement(one) for one in asked]
 
-    def lessons(self, queries: Sequence[str]) -> list[Lesson]:
-        made = [self._episode(Episode(query, sample=99)) for query in queries]
+    def lessons(self, queries: Sequence[str]) -> list[Trajectory]:
+        played = [self._episode(Episode(query, sample=99)) for query in queries]
         ends = [{"score": float(won), "won": won} for won in map(self.expert_wins, queries)]
-        return [Lesson(one.model_copy(update=end), token_sequence(one)) for one, end in zip(made, ends, strict=True)]
+        return [lesson.model_copy(update=end) for lesson, end in zip(played, ends, strict=True)]
 
     def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
         return OPENING

@@ -18,7 +18,7 @@ from align_echo.train.methods.rcm import Labelled, balanced, rcm
 from align_echo.train.methods.regenerate import regenerate
 from align_echo.train.methods.sft import sft
 from align_echo.train.rewards import linear_gain, saturation_gain
-from align_echo.train.rows import Harvest, RefinedScore, Role
+from align_echo.train.rows import Harvest, Role
 from align_echo.train.stage import Proposal, ReviewRequest
 from tests.train.scripted_stage import BROKEN, OPENING, TOLD_OPENING, ScriptedStage
 
@@ -50,7 +50,7 @@ def test_echo_trains_on_refinements_and_critiques_and_not_on_the_attempt():
     for query in ("a", "b"):
         assert rewards(found, "policy", query) == [1.0, 0.25]
         assert rewards(found, "critic", query) == [saturation_gain(0.5, 1.0), saturation_gain(0.5, 0.25)]
-    assert found.refinements[:2] == (RefinedScore(0.5, 1.0), RefinedScore(0.5, 0.25))
+    assert found.refinements[:2] == ((0.5, 1.0), (0.5, 0.25))
     assert found.steps == 12
     assert [row.tokens.ids[: len(TOLD_OPENING)] for row in found.rows if row.role == "policy"] == [TOLD_OPENING] * 4
 
@@ -69,7 +69,7 @@ def test_echo_without_its_critic_plays_as_much_and_measures_what_sampling_again_
     assert stage.played == [Episode("a"), Episode("b"), Episode("a", 1), Episode("a", 2), Episode("a", 3)]
     assert stage.asked == []
     assert rewards(found, "policy", "a") == [0.25, 0.75]
-    assert found.refinements == (RefinedScore(0.0, 0.25), RefinedScore(0.0, 0.75))
+    assert found.refinements == ((0.0, 0.25), (0.0, 0.75))
     assert found.counts == {"broken rollouts": 2}
     assert found.steps == 10
 

@@ -72,18 +72,19 @@ def test_every_step_draws_anew_and_the_same_step_the_same(stage):
 
 def test_an_experts_episode_is_told_as_the_agents_own(stage):
     (lesson,) = stage.lessons([TASK_IDS[0]])
-    assert lesson.trajectory.won
-    said = [ENCODER.text(lesson.tokens.ids[first:end]) for first, end in lesson.tokens.turns]
-    assert [one.removesuffix("<|im_end|>").strip() for one in said] == [step.action for step in lesson.trajectory.steps]
-    assert lesson.tokens.ids[: lesson.tokens.turns[0][0]] == stage.opening(lesson.trajectory)
-    assert sum(lesson.tokens.mask) == sum(end - first for first, end in lesson.tokens.turns)
+    assert lesson.won
+    tokens = token_sequence(lesson)
+    replies = [ENCODER.text(tokens.ids[first:end]) for first, end in tokens.turns]
+    assert [reply.removesuffix("<|im_end|>").strip() for reply in replies] == [step.action for step in lesson.steps]
+    assert tokens.ids[: tokens.turns[0][0]] == stage.opening(lesson)
+    assert sum(tokens.mask) == sum(end - first for first, end in tokens.turns)
 
 
 def test_an_experts_episode_that_outgrows_the_policys_context_is_none_to_learn_from(stage):
     (whole,) = stage.lessons([TASK_IDS[0]])
-    short = replace(stage, policy=replace(stage.policy, context=len(whole.tokens.ids) - 1))
+    short = replace(stage, policy=replace(stage.policy, context=len(token_sequence(whole).ids) - 1))
     (lesson,) = short.lessons([TASK_IDS[0]])
-    assert (lesson.trajectory.won, lesson.trajectory.context_overflow) == (False, True)
+    assert (lesson.won, lesson.context_overflow) == (False, True)
 
 
 def test_verdicts_are_asked_about_what_the_policy_had_read_and_kept_as_rows(stage):
