@@ -134,8 +134,8 @@ def main() -> None:
         report(measure(folder if fixed else given.model, fixed, given), given, fixed)
 
 
-def seconds(one: Measured) -> float:
-    return one.spent.seconds
+def seconds(measured: Measured) -> float:
+    return measured.spent.seconds
 
 
 def median(rounds: list[Measured], value: Callable[[Measured], float]) -> float:
@@ -145,20 +145,20 @@ def median(rounds: list[Measured], value: Callable[[Measured], float]) -> float:
 def ratio(found: Found, arm: str, baseline: str, value: Callable[[Measured], float]) -> float:
     """Median over the rounds of one arm by another, to three places."""
     pairs = zip(found[arm], found[baseline], strict=True)
-    return round(statistics.median(value(one) / value(other) for one, other in pairs), 3)
+    return round(statistics.median(value(first) / value(other) for first, other in pairs), 3)
 
 
 def table(found: Found, clock: int) -> None:
     """Phases in medians of seconds (`clock` 0) or CPU seconds (1)."""
 
-    def step(one: Measured) -> float:
-        return (one.spent.seconds, one.spent.cpu)[clock]
+    def step(measured: Measured) -> float:
+        return (measured.spent.seconds, measured.spent.cpu)[clock]
 
     named = f"{('step, s', 'step, CPU s')[clock]:>12}"
     print(f"{'':16}{named}{'ratio':>8}", *(f"{name:>15}" for name in (*PHASES, "rest")), sep="")
     for arm, rounds in found.items():
-        phases = [statistics.median(one.spent.of(phase, clock) for one in rounds) for phase in PHASES]
-        phases.append(statistics.median(one.spent.rest(clock) for one in rounds))
+        phases = [statistics.median(measured.spent.of(phase, clock) for measured in rounds) for phase in PHASES]
+        phases.append(statistics.median(measured.spent.rest(clock) for measured in rounds))
         print(f"{arm:16}{median(rounds, step):12.2f}{ratio(found, arm, 'grpo', step):8.3f}", end="")
         print(*(f"{value:15.2f}" for value in phases), sep="")
 
@@ -167,7 +167,7 @@ def counts(found: Found) -> None:
     """How much a step played and learned from, by arm."""
     print(f"{'a step':16}", *(f"{name:>12}" for name in COUNTS), sep="")
     for arm, rounds in found.items():
-        medians = [statistics.median(one.counts[name] for one in rounds) for name in COUNTS]
+        medians = [statistics.median(measured.counts[name] for measured in rounds) for name in COUNTS]
         print(f"{arm:16}", *(f"{value:12,.0f}" for value in medians), sep="")
 
 
@@ -183,7 +183,7 @@ def report(found: Found, given: argparse.Namespace, fixed: bool) -> None:
         "baseline": round(median(found["grpo"], seconds), 2),
         "ratio": ratio(found, "echo", "grpo", seconds),
         "n": given.rounds,
-        "cpu_ratio": ratio(found, "echo", "grpo", lambda one: one.spent.cpu),
+        "cpu_ratio": ratio(found, "echo", "grpo", lambda measured: measured.spent.cpu),
         "ratio_frozen": ratio(found, "echo-frozen", "grpo", seconds),
         "ratio_same_sampled": ratio(found, "echo", "grpo, sampled", seconds),
         "ratio_same_trained": ratio(found, "echo", "grpo, trained", seconds),

@@ -27,7 +27,7 @@ def measured(folder: Path, arm: str, seed: int, scores: dict[str, list[float]]) 
     job = Job(arm, seed, folder / arm / f"seed-{seed}", None if arm == START else partial(train), None)
     file = job.measured / "trajectories" / "none.jsonl"
     file.parent.mkdir(parents=True)
-    lines = [episode(task, ["look"], score=one).model_dump_json() for task, some in scores.items() for one in some]
+    lines = [episode(task, ["look"], score=arm).model_dump_json() for task, some in scores.items() for arm in some]
     file.write_text("\n".join(lines) + "\n")
     (job.folder / "summary.json").write_text(json.dumps({"steps": 4, "environment_steps": 100 * seed}))
     (job.folder / "signals.jsonl").write_text(json.dumps({"policy/tokens": 10, "critic/tokens": seed}) + "\n")
@@ -59,7 +59,7 @@ def test_what_was_gained_is_of_the_seeds_and_tasks_that_both_have(tmp_path):
         measured(tmp_path, "late", 2, {"a": [1.0], "b": [1.0], "c": [0.0]}),
         measured(tmp_path, "other", 3, {"a": [1.0]}),
     ]
-    found = {one.arm: one for one in findings(done, baseline=START) if one.measure == "score"}
+    found = {finding.arm: finding for finding in findings(done, baseline=START) if finding.measure == "score"}
     assert (found["late"].gain, found["late"].n, found["other"].gain) == (0.0, 3, None)
 
 
@@ -88,9 +88,9 @@ def test_the_last_step_is_measured_beside_the_best_one_of_the_same_training():
 def test_last_checkpoints_are_compared_with_the_last_one_of_the_baseline(tmp_path):
     scores = {START: 0.0, "grpo": 1.0, "echo": 1.0, f"grpo{LAST_STEP}": 0.25, f"echo{LAST_STEP}": 0.5}
     done = [measured(tmp_path, arm, 1, {"a": [score]}) for arm, score in scores.items()]
-    gains = {one.arm: one.gain for one in compared(done, "grpo") if one.measure == "score"}
+    gains = {finding.arm: finding.gain for finding in compared(done, "grpo") if finding.measure == "score"}
     assert gains == {START: -1.0, "grpo": None, "echo": 0.0, f"grpo{LAST_STEP}": None, f"echo{LAST_STEP}": 0.25}
-    over_start = {one.arm: one.gain for one in compared(done, START) if one.measure == "score"}
+    over_start = {finding.arm: finding.gain for finding in compared(done, START) if finding.measure == "score"}
     assert (over_start["grpo"], over_start[f"grpo{LAST_STEP}"]) == (1.0, 0.25)
 
 
@@ -101,16 +101,18 @@ def test_a_command_that_fails_stops_the_study_with_its_own_words(tmp_path):
         finish([job], processes=1, say=lambda line: None)
 
 
-@pytest.mark.parametrize("one", STUDIES.values(), ids=list(STUDIES))
-def test_every_study_compares_with_an_arm_of_its_own(one):
-    assert one.baseline in {START, *one.arms}
+@pytest.mark.parametrize("chosen", STUDIES.values(), ids=list(STUDIES))
+def test_every_study_compares_with_an_arm_of_its_own(chosen):
+    assert chosen.baseline in {START, *chosen.arms}
 
 
 @pytest.mark.parametrize("name", sorted(STUDIES))
 def test_every_arm_of_a_study_has_the_same_budget_and_chooses_on_other_tasks_than_it_reports(name):
     configs = [checked_config(read_file(file), file.name) for file in study(name).arms.values()]
-    assert len({one.environment_steps for one in configs}) == 1
-    assert len({(one.optimising.lr, one.collecting.queries, one.collecting.samples) for one in configs}) == 1
+    assert len({config.environment_steps for config in configs}) == 1
+    assert (
+        len({(config.optimising.lr, config.collecting.queries, config.collecting.samples) for config in configs}) == 1
+    )
     assert all(config.env == study(name).env and config.evaluating.split != study(name).split for config in configs)
 
 
@@ -137,7 +139,7 @@ def training(folder: Path, scores: list[float], pairs: list[list[float]]) -> Pat
             {"step": 0, "environment_steps": 10, "log_w_t": -2.0, "count/critiques_of_lost_attempts": 3},
             {"step": 1, "environment_steps": 30, "log_w_t": 1.0, "count/unread_critiques_of_lost_attempts": 2},
         ],
-        "held_out": [{"step": 2 * index, "score": {"value": one}} for index, one in enumerate(scores)],
+        "held_out": [{"step": 2 * index, "score": {"value": score}} for index, score in enumerate(scores)],
         "refinements": [{"step": step, "scores": [pair]} for step, pair in enumerate(pairs)],
     }
     for name, lines in files.items():
@@ -151,9 +153,9 @@ def test_curves_tell_turns_scores_changes_by_band_and_weights(tmp_path):
         training(tmp_path / "2", [0.75, 1.0], [[0.5, 0.25], [0.0, 1.0]]),
     ]
     found = curves.curves({"icrl": runs})
-    points = [(one.environment_steps, one.score, one.lowest) for one in found["points"]]
+    points = [(point.environment_steps, point.score, point.lowest) for point in found["points"]]
     assert points == [(0, 0.5, 0.25), (40, 0.75, 0.5)]
-    changes = {(one.half, one.before): (one.gain, one.n) for one in found["gains"]}
+    changes = {(gain.half, gain.before): (gain.gain, gain.n) for gain in found["gains"]}
     assert changes[("first", "0.5-0.75")] == changes[("first", "all")] == (0.0, 2)
     assert (changes[("second", "full")], changes[("second", "0-0.25")]) == ((-1.0, 1), (1.0, 1))
     assert found["spreads"][1].shares == {"0-0.25": {"full": 0.5}, "full": {"0-0.25": 0.5}}
@@ -164,7 +166,7 @@ def test_curves_tell_turns_scores_changes_by_band_and_weights(tmp_path):
 def test_a_seed_that_stopped_early_does_not_bend_the_curve(tmp_path):
     runs = [training(tmp_path / "1", [0.25, 0.5], []), training(tmp_path / "2", [0.75], [])]
     found = curves.curves({"grpo": runs})
-    assert [(one.step, one.seeds) for one in found["points"]] == [(0, 2)]
+    assert [(point.step, point.seeds) for point in found["points"]] == [(0, 2)]
     assert (found["gains"], found["spreads"]) == ([], [])
 
 

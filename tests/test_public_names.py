@@ -46,7 +46,7 @@ def test_tasks_are_stable_names(task):
     again = align_echo.tasks("alfworld", split="valid_unseen")
     assert again[0] == task
     assert again == sorted(set(again))
-    assert all(isinstance(one, str) for one in again)
+    assert all(isinstance(name, str) for name in again)
 
 
 def test_reset_to_a_task_and_step(env, task):

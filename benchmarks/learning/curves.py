@@ -104,12 +104,12 @@ def halves(runs: Sequence[Path]) -> dict[str, list[Pairs]]:
 def gains(arm: str, half: str, steps: Sequence[Pairs]) -> list[Gain]:
     """By band, and over all."""
     bands = sorted({band(before) for pairs in steps for before, _ in pairs})
-    return [_gain(arm, half, one, steps) for one in [*bands, "all"]]
+    return [_gain(arm, half, name, steps) for name in [*bands, "all"]]
 
 
 def _gain(arm: str, half: str, name: str, steps: Sequence[Pairs]) -> Gain:
     changes = [[after - before for before, after in step if name in ("all", band(before))] for step in steps]
-    found = ratio([sum(one) for one in changes], [len(one) for one in changes])
+    found = ratio([sum(change) for change in changes], [len(change) for change in changes])
     return Gain(arm=arm, half=half, before=name, gain=found.value, ci95=found.ci95, n=sum(map(len, changes)))
 
 
@@ -142,7 +142,7 @@ def critiques(runs: Sequence[Path]) -> dict[str, dict[str, int]]:
     for outcome in OUTCOMES:
         name = f"critiques_of_{outcome}_attempts"
         names = {"asked": name, "unread": f"unread_{name}", "cut": f"cut_{name}"}
-        found[outcome] = {kind: int(sum(line.get(f"count/{one}", 0) for line in lines)) for kind, one in names.items()}
+        found[outcome] = {kind: int(sum(line.get(f"count/{key}", 0) for line in lines)) for kind, key in names.items()}
     return {outcome: counts for outcome, counts in found.items() if counts["asked"]}
 
 
@@ -152,7 +152,7 @@ def curves(runs: Mapping[str, Sequence[Path]]) -> dict[str, Any]:
     some = [(arm, half, steps) for arm, by_half in refined.items() for half, steps in by_half.items() if steps]
     return {
         "points": [point for arm, folders in runs.items() for point in points(arm, folders)],
-        "gains": [one for arm, half, steps in some for one in gains(arm, half, steps)],
+        "gains": [gain for arm, half, steps in some for gain in gains(arm, half, steps)],
         "spreads": [spread(arm, half, steps) for arm, half, steps in some],
         "weights": {arm: found for arm, folders in runs.items() if (found := weights(folders))},
         "critiques": {arm: asked for arm, folders in runs.items() if (asked := critiques(folders))},
@@ -162,18 +162,18 @@ def curves(runs: Mapping[str, Sequence[Path]]) -> dict[str, Any]:
 def show(found: Mapping[str, Any]) -> None:
     """Markdown tables."""
     print("| method | step | turns played | held-out score | lowest, highest of the seeds |\n" + "|---" * 5 + "|")
-    for one in found["points"]:
-        ends = f"{one.lowest:.3f}, {one.highest:.3f}"
-        print(f"| {one.arm} | {one.step} | {one.environment_steps:,.0f} | {one.score:.3f} | {ends} |")
+    for point in found["points"]:
+        ends = f"{point.lowest:.3f}, {point.highest:.3f}"
+        print(f"| {point.arm} | {point.step} | {point.environment_steps:,.0f} | {point.score:.3f} | {ends} |")
     print("\n| method | half | score before | n | change of the score |\n" + "|---" * 5 + "|")
-    for one in found["gains"]:
-        change = f"{one.gain:+.3f} [{one.ci95[0]:+.3f}, {one.ci95[1]:+.3f}]"
-        print(f"| {one.arm} | {one.half} | {one.before} | {one.n} | {change} |")
+    for point in found["gains"]:
+        change = f"{point.gain:+.3f} [{point.ci95[0]:+.3f}, {point.ci95[1]:+.3f}]"
+        print(f"| {point.arm} | {point.half} | {point.before} | {point.n} | {change} |")
     print("\n| method | half | score before | score after: % of all pairs |\n" + "|---" * 4 + "|")
-    for one in found["spreads"]:
-        for before, to in one.shares.items():
+    for point in found["spreads"]:
+        for before, to in point.shares.items():
             where = ", ".join(f"{after}: {100 * share:.1f}" for after, share in to.items())
-            print(f"| {one.arm} | {one.half} | {before} | {where} |")
+            print(f"| {point.arm} | {point.half} | {before} | {where} |")
     for arm, by_outcome in found["critiques"].items():
         for outcome, counts in by_outcome.items():
             told = ", ".join(f"{kind} {count}" for kind, count in counts.items())
@@ -196,11 +196,11 @@ def main() -> None:
         parser.error(f"nothing is trained in {out}: first run python -m benchmarks.learning {given.study}")
     found = curves(runs)
     show(found)
-    written = found | {name: [one.model_dump() for one in found[name]] for name in ("points", "gains", "spreads")}
+    written = found | {name: [point.model_dump() for point in found[name]] for name in ("points", "gains", "spreads")}
     (out / "curves").mkdir(exist_ok=True)
     write_atomically(out / "curves" / "summary.json", json.dumps(written, indent=2) + "\n")
-    best = max(found["points"], key=lambda one: one.score)
-    start = next(one.score for one in found["points"] if one.arm == best.arm)
+    best = max(found["points"], key=lambda point: point.score)
+    start = next(point.score for point in found["points"] if point.arm == best.arm)
     last = {"name": f"curves, {given.study}: {best.arm}, step {best.step}", "value": best.score, "baseline": start}
     print(json.dumps({**last, "unit": "held-out score", "ratio": best.score / start, "n": best.seeds}))
 

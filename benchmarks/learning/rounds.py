@@ -77,9 +77,9 @@ def won_by(job: Job, rounds: int) -> list[dict[str, bool]]:
     for number in range(rounds + 1):
         file = job.measured / "trajectories" / f"round-{number}.jsonl"
         lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-        for one in map(Trajectory.model_validate_json, lines):
-            if one.fault is None:
-                standing[one.task_id] = one.won
+        for trajectory in map(Trajectory.model_validate_json, lines):
+            if trajectory.fault is None:
+                standing[trajectory.task_id] = trajectory.won
         found.append(dict(standing))
     return found
 
@@ -91,14 +91,14 @@ def standings(done: Sequence[Job], rounds: int) -> list[Standing]:
         policy, _, critic = arm.partition(", ")
         by_seed = [won_by(job, rounds) for job in done if job.arm == arm]
         for number in range(rounds + 1):
-            tables[policy, critic, number] = _table([one[number] for one in by_seed])
+            tables[policy, critic, number] = _table([scores[number] for scores in by_seed])
     return [_standing(key, table, tables.get((key[0], NONE, key[2]))) for key, table in tables.items()]
 
 
 def _table(by_seed: Sequence[dict[str, bool]]) -> Table:
     """[seeds, tasks]; NaN for a task whose every attempt broke."""
-    tasks = sorted({task for one in by_seed for task in one})
-    return np.asarray([[float(one.get(task, np.nan)) for task in tasks] for one in by_seed])
+    tasks = sorted({task for scores in by_seed for task in scores})
+    return np.asarray([[float(scores.get(task, np.nan)) for task in tasks] for scores in by_seed])
 
 
 def _standing(key: tuple[str, str, int], table: Table, without: Table | None) -> Standing:
@@ -119,16 +119,19 @@ def _standing(key: tuple[str, str, int], table: Table, without: Table | None) ->
 
 def show(found: Sequence[Standing]) -> None:
     """A Markdown table, a line for each policy and critic."""
-    last = max(one.round for one in found)
+    last = max(standing.round for standing in found)
     heads = ["policy", "critic", "n", *(f"round {number}, % won" for number in range(last + 1)), "over no critic"]
     print("| " + " | ".join(heads) + " |\n" + "|---" * len(heads) + "|")
-    for policy, critic in dict.fromkeys((one.policy, one.critic) for one in found):
-        row = [one for one in found if (one.policy, one.critic) == (policy, critic)]
-        cells = [f"{100 * one.success:.1f} [{100 * one.ci95[0]:.0f}, {100 * one.ci95[1]:.0f}]" for one in row]
+    for policy, critic in dict.fromkeys((standing.policy, standing.critic) for standing in found):
+        row = [standing for standing in found if (standing.policy, standing.critic) == (policy, critic)]
+        cells = [
+            f"{100 * standing.success:.1f} [{100 * standing.ci95[0]:.0f}, {100 * standing.ci95[1]:.0f}]"
+            for standing in row
+        ]
         gains = [
-            f"{100 * one.gain:+.1f} [{100 * one.gain_ci95[0]:+.1f}, {100 * one.gain_ci95[1]:+.1f}]"
-            for one in row
-            if one.gain is not None and one.gain_ci95 is not None
+            f"{100 * standing.gain:+.1f} [{100 * standing.gain_ci95[0]:+.1f}, {100 * standing.gain_ci95[1]:+.1f}]"
+            for standing in row
+            if standing.gain is not None and standing.gain_ci95 is not None
         ]
         print("| " + " | ".join([policy, critic, str(row[0].n), *cells, "; ".join(gains)]) + " |")
 

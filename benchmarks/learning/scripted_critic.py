@@ -44,10 +44,10 @@ def main() -> None:
     torch.set_num_threads(1)
     agent = Vanilla(load_model(given.model, seed=given.seed), temperature=1.0)
     first = _play(agent, [Episode(task) for task in tasks("webshop", split=SPLIT)[: given.tasks]])
-    lost = [one for one in first if not one.won]
-    told = _play(agent, [Episode(one.task_id, sample=1, critique=advice(one)) for one in lost])
-    fresh = _play(agent, [Episode(one.task_id, sample=2) for one in lost])
-    before, after, alone = ([one.score for one in some] for some in (lost, told, fresh))
+    lost = [trajectory for trajectory in first if not trajectory.won]
+    told = _play(agent, [Episode(trajectory.task_id, sample=1, critique=advice(trajectory)) for trajectory in lost])
+    fresh = _play(agent, [Episode(trajectory.task_id, sample=2) for trajectory in lost])
+    before, after, alone = ([trajectory.score for trajectory in some] for some in (lost, told, fresh))
     gain = np.asarray(after) - np.asarray(alone)
     found = {
         "model": given.model,

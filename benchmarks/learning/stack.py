@@ -80,7 +80,7 @@ def main() -> None:
     finish(todo, processes=given.processes, say=lambda line: print(line, file=sys.stderr, flush=True))
     found = findings(todo, baseline=START)
     show(found, given.out)
-    success = {one.arm: one for one in found if one.measure == "success"}
+    success = {finding.arm: finding for finding in found if finding.measure == "success"}
     all_three, start = success[ALL], success[START]
     last = {"name": "stack, alfworld", "value": all_three.value, "unit": "share of tasks won", "baseline": start.value}
     print(json.dumps({**last, "ratio": all_three.value / start.value, "n": all_three.n}))

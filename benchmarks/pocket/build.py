@@ -92,15 +92,15 @@ def build(settings: PocketSettings, out: Path, *, resume: bool = False) -> Path:
     lead = [made.get("glances", []), made.get("drills", [])[:LEAD_DRILLS]]
     rest = [part for part in parts if part not in (*lead[0], *lead[1])]
     shown = {part: read_part(part) for part in parts}
-    demonstrations = [one for part in parts for one in shown[part]]
+    demonstrations = [demonstration for part in parts for demonstration in shown[part]]
     tokenizer = train_tokenizer(demonstrations, size=settings.vocabulary)
     encoder = ChatEncoder(tokenizer)
 
     def chats(of: list[Path]) -> list[Chat]:
         return [
-            encode(one, encoder, context_weight=settings.training.context_weight)
+            encode(demonstration, encoder, context_weight=settings.training.context_weight)
             for part in of
-            for one in shown[part]
+            for demonstration in shown[part]
         ]
 
     first, main = [chats(part) for part in lead], chats(rest)

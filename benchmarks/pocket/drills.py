@@ -75,7 +75,7 @@ def _walk(dice: Dice) -> list[tuple[str, str]]:
         found = dice.chance(0.4)
         seen = sorted(dice.shuffled(others)[: dice.below(8)] + [wanted] * found)
         things = [f"{thing} {1 + dice.below(4)}" for thing in seen]
-        thing = next((one for one in things if one.rsplit(" ", 1)[0] == wanted), "")
+        thing = next((other for other in things if other.rsplit(" ", 1)[0] == wanted), "")
         text = f"You arrive at {here}. On the {here}, you see {_listed(things) if things else 'nothing'}."
         if thing:
             pairs.append((text, f"take {thing} from {here}"))
@@ -93,7 +93,7 @@ def _spot(dice: Dice) -> list[tuple[str, str]]:
         place = f"{dice.pick(_places())} {1 + dice.below(9)}"
         seen = sorted(others[: dice.below(8)] + [wanted] * dice.chance(0.5))
         things = [f"{thing} {1 + dice.below(4)}" for thing in seen]
-        thing = next((one for one in things if one.rsplit(" ", 1)[0] == wanted), "")
+        thing = next((other for other in things if other.rsplit(" ", 1)[0] == wanted), "")
         text = f"On the {place}, you see {_listed(things) if things else 'nothing'}."
         answer = f"take {thing} from {place}" if thing else "look"
         pairs.append((f"Your task is to: find some {wanted}.\n{text}", answer))

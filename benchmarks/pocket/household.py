@@ -193,7 +193,11 @@ class Teacher:
         places = self._belief.places
         can = [index for index in places if name in holdable(name_of(index))]
         open_first = sorted(can, key=lambda place: name_of(place) in CLOSED_AT_FIRST)
-        return list(dict.fromkeys([*(one for one in self._search_first if one in places), *open_first, *places]))
+        return list(
+            dict.fromkeys(
+                [*(receptacle for receptacle in self._search_first if receptacle in places), *open_first, *places]
+            )
+        )
 
     # ------------------------------------------------------------ what it gets wrong
 

@@ -91,11 +91,11 @@ def episodes_of(rooms: Rooms, task: str, dice: Dice) -> list[Demonstration]:
     found = []
     goals = dice.shuffled(other_goals(task, dice, len(played)))
     for number, ((name, env, habits), goal) in enumerate(zip(played, goals, strict=True)):
-        one = Dice(f"{task} {number} {dice.below(10**9)}")
-        episode = play(env, task, one, habits, goal=goal)
+        own_dice = Dice(f"{task} {number} {dice.below(10**9)}")
+        episode = play(env, task, own_dice, habits, goal=goal)
         if episode.fit:
-            reworded = name == "hinted" and one.chance(0.6)
-            found.append(demonstration(f"alfworld.{name}", reword(episode, one) if reworded else episode))
+            reworded = name == "hinted" and own_dice.chance(0.6)
+            found.append(demonstration(f"alfworld.{name}", reword(episode, own_dice) if reworded else episode))
     return found
 
 

@@ -48,7 +48,7 @@ class _Shape:
 
     @property
     def slow(self) -> list[int]:
-        places = [place for place, one in enumerate(self.frequencies.tolist()) if one < SLOW]
+        places = [place for place, frequency in enumerate(self.frequencies.tolist()) if frequency < SLOW]
         return places + [place + self.head // 2 for place in places]
 
 

@@ -62,12 +62,12 @@ class WatchedStage(LocalStage):
     def review(self, asked: Sequence[ReviewRequest]) -> list[Review]:
         with self.watch.phase(CRITIC):
             said = super().review(asked)
-        assert not any(one.fault for one in said), "a critic's model broke"
+        assert not any(review.fault for review in said), "a critic's model broke"
         self.counts["critiques"] += len(said)
-        self.counts["sampled"] += sum(one.usage.completion_tokens for one in said)
+        self.counts["sampled"] += sum(review.usage.completion_tokens for review in said)
         if self.fixed:
-            return [one.model_copy(update={"critique": SPOKEN, "problem": ""}) for one in said]
-        self.counts["unread"] += sum(one.critique is None for one in said)
+            return [review.model_copy(update={"critique": SPOKEN, "problem": ""}) for review in said]
+        self.counts["unread"] += sum(review.critique is None for review in said)
         return said
 
 
@@ -88,7 +88,7 @@ class WatchedRun(Run):
 
     def _stage(self, crew: Crew, split: str, temperature: float) -> LocalStage:
         plain = super()._stage(crew, split, temperature)
-        made = WatchedStage(**{one.name: getattr(plain, one.name) for one in fields(plain)})
+        made = WatchedStage(**{attribute.name: getattr(plain, attribute.name) for attribute in fields(plain)})
         if self._fixed:
             crew.models["policy"].encoder.stop_ids = ()  # every reply takes all its tokens
             made = replace(made, agent=self._walker)

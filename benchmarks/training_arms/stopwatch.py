@@ -70,5 +70,5 @@ def _now() -> tuple[float, float]:
     return time.perf_counter(), time.process_time()
 
 
-def _less(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
-    return one[0] - other[0], one[1] - other[1]
+def _less(total: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+    return total[0] - other[0], total[1] - other[1]

@@ -65,12 +65,12 @@ def train(examples: Path, model: Path, *more: object) -> list[object]:
 def test_a_collection_has_every_candidate_of_every_turn_with_its_labels(collection):
     played, labelled = read_collection(collection)
     collected = Collected.model_validate_json((collection / "summary.json").read_text())
-    steps = [step for one in played for step in one.steps]
+    steps = [step for trajectory in played for step in trajectory.steps]
     assert (collected.episodes, collected.turns, collected.candidates) == (2, len(steps), 2 * len(steps))
     assert all(step.choice is not None and len(step.choice.candidates) == 2 for step in steps)
     rows = read_examples(collection)
-    labels = {(one.task_id, turn, found.action, found.nearer)
-              for one in labelled for turn, actions in enumerate(one.turns) for found in actions}
+    labels = {(trajectory.task_id, turn, found.action, found.nearer)
+              for trajectory in labelled for turn, actions in enumerate(trajectory.turns) for found in actions}
     assert {(row.task_id, row.turn, row.action, row.nearer) for row in rows} <= labels
     assert len(rows) == collected.examples
     config = json.loads((collection / "config.json").read_text())
@@ -85,7 +85,12 @@ def test_collect_train_evaluate_and_use_it(collection, run):
     assert read_drawn(Path("critic/critic")) == (Drawn(temperature=1.0, top_k=30, top_p=0.8),)
     assert json.loads(Path("critic/config.json").read_text())["settings"]["weights"] == "full"
     assert "settings for a model of this size: full weights" in err
-    assert {one.name for one in Path("critic").iterdir()} == {"checkpoints", "config.json", "critic", "summary.json"}
+    assert {entry.name for entry in Path("critic").iterdir()} == {
+        "checkpoints",
+        "config.json",
+        "critic",
+        "summary.json",
+    }
     assert not Path("critic/critic/calibration.json").exists()
     fitted = Fitted.model_validate_json(Path("critic/summary.json").read_text())
     assert (fitted.rule, fitted.temperature, fitted.held_out, fitted.too_long) == ("nearer", 1.0, None, 0)
@@ -95,7 +100,7 @@ def test_collect_train_evaluate_and_use_it(collection, run):
     assert status == 0, err
     result = Trial.model_validate_json(Path("trial/summary.json").read_text())
     assert result.critic.n == result.critic.with_logit
-    assert {one.candidates for one in result.curve} == {1, 2}
+    assert {point.candidates for point in result.curve} == {1, 2}
     assert "right action taken" in out
     guided = [*COLLECT, "--candidates", "2", "--tasks", "1", "--judge", "critic/critic", "--out", "guided"]
     status, out, err = run(*guided)
@@ -138,10 +143,10 @@ def test_an_interface_that_fails_in_a_collection_is_told(run):
 def test_a_finished_collection_resumes_to_the_same(collection, run, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(collection, copy)
-    before = {one.name: one.read_bytes() for one in copy.iterdir() if one.is_file()}
+    before = {entry.name: entry.read_bytes() for entry in copy.iterdir() if entry.is_file()}
     status, _, err = run(*COLLECT, "--candidates", "2", "--out", copy, "--resume")
     assert status == 0, err
-    assert {one.name: one.read_bytes() for one in copy.iterdir() if one.is_file()} == before
+    assert {entry.name: entry.read_bytes() for entry in copy.iterdir() if entry.is_file()} == before
     status, _, err = run(*COLLECT, "--candidates", "3", "--out", copy, "--resume")
     assert (status, err.count("\n")) == (2, 1)
     assert "was started with" in err
@@ -151,11 +156,11 @@ def test_in_the_experts_states_every_episode_is_won_whatever_the_candidates_are(
     status, _, err = run(*COLLECT, "--candidates", "2", "--states", "expert", "--out", str(tmp_path / "led"))
     assert status == 0, err
     played, _ = read_collection(tmp_path / "led")
-    assert all(one.won for one in played)
-    assert {one.agent for one in played} == {"first-of-2(vanilla(pocket)), led by expert"}
+    assert all(trajectory.won for trajectory in played)
+    assert {trajectory.agent for trajectory in played} == {"first-of-2(vanilla(pocket)), led by expert"}
     examples = read_examples(tmp_path / "led" / "examples.parquet")
-    assert any(one.nearer == "wrong" for one in examples)
-    assert not any(one.sent and one.expert == "wrong" for one in examples)
+    assert any(example.nearer == "wrong" for example in examples)
+    assert not any(example.sent and example.expert == "wrong" for example in examples)
 
 
 def test_a_stopped_collection_goes_on_where_it_was(collection, run, stop_after_first_episode):
@@ -169,8 +174,8 @@ def test_a_stopped_collection_goes_on_where_it_was(collection, run, stop_after_f
     assert "no finished collection" in err
     status, _, err = run(*command, "--resume")
     assert status == 0, err
-    assert [one.task_id for one in read_collection(Path("run"))[0]] == [
-        one.task_id for one in read_collection(collection)[0]
+    assert [episode.task_id for episode in read_collection(Path("run"))[0]] == [
+        episode.task_id for episode in read_collection(collection)[0]
     ]
 
 

@@ -120,7 +120,7 @@ def test_what_a_critic_that_broke_left_open_is_asked_again(evaluate, endpoint):
     assert evaluate("falling", "--out", "trial")[0] == 0
     assert outcome("trial").critic.unreadable > 0
     kept = JsonlFile(Path("trial/opinions.jsonl")).read(EpisodeOpinions)
-    assert all(one.complete for one in kept)
+    assert all(call.complete for call in kept)
     assert len(kept) < 2
     before = len(endpoint.asked("falling"))
     evaluate("falling", "--out", "trial", "--resume")

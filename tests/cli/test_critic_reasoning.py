@@ -45,7 +45,7 @@ def test_it_writes_a_model_that_can_be_asked_and_what_it_is_worth_on_tasks_it_di
         (1, 4, 4),
     ]
     names = {"checkpoints", "config.json", "critic", "signals.jsonl", "summary.json", "warm"}
-    assert {one.name for one in Path("critic").iterdir()} == names
+    assert {entry.name for entry in Path("critic").iterdir()} == names
     assert Path("critic/critic/model.safetensors").is_file()
     assert not Path("critic/critic/calibration.json").exists()
     asked = ("evaluate", "--env", "alfworld", "--model", "pocket", "--tasks", "1", "--temperature", "1")
@@ -58,8 +58,8 @@ def test_it_writes_a_model_that_can_be_asked_and_what_it_is_worth_on_tasks_it_di
 def test_the_saved_critic_says_what_the_trained_one_said(weights, examples, model, run, monkeypatch):
     said: list[tuple[Sequence[Message], str, str]] = []
 
-    def keep(one: ChatModel, asked: Sequence[Message], action: str, **how: Any) -> Judgement:
-        found = judge(one, asked, action, **how)
+    def keep(model: ChatModel, asked: Sequence[Message], action: str, **how: Any) -> Judgement:
+        found = judge(model, asked, action, **how)
         said.append((asked, action, found.reply))
         return found
 

@@ -62,7 +62,7 @@ def test_train_and_put_on_trial(folder, settings, run):
     trial = ScreenTrial.model_validate_json(Path("trial/summary.json").read_text())
     assert trial.critic is not None
     assert (trial.critic.n, trial.critic.temperature) == (60, fitted.temperature)
-    assert {(one.rule, one.candidates) for one in trial.curve} == {
+    assert {(point.rule, point.candidates) for point in trial.curve} == {
         (rule, n) for rule in ("critic", "placebo", "random", "majority", "pass") for n in (1, 2)
     }
     assert "30 steps of 30 episodes; 0 of 60 candidates are no actions" in out
@@ -167,7 +167,7 @@ def test_more_candidates_than_there_are_are_told_of(folder, run):
     assert status == 0, err
     assert err.splitlines() == ["not all steps have 5 candidates: rules choose among 2 at most"]
     trial = ScreenTrial.model_validate_json(Path("a/summary.json").read_text())
-    assert {one.candidates for one in trial.curve} == {1, 2}
+    assert {point.candidates for point in trial.curve} == {1, 2}
 
 
 def test_predictions_that_are_named_twice_count_once_and_hostile_ones_are_no_actions(folder, settings, run):
@@ -190,13 +190,13 @@ def test_predictions_are_scored_without_a_critic_and_without_a_model(folder, run
     monkeypatch.setattr("align_echo.gui.trial.require_training", lambda: pytest.fail("torch is not needed"))
     lines = (folder / "predictions.jsonl").read_text().splitlines()
     worse = [json.loads(line) | {"candidates": ["I do not know", json.loads(line)["candidates"][0]]} for line in lines]
-    Path("worse.jsonl").write_text("".join(json.dumps(one) + "\n" for one in worse))
+    Path("worse.jsonl").write_text("".join(json.dumps(step) + "\n" for step in worse))
     asked = ["critic", "gui-steps", folder, "--predictions", "worse.jsonl", "--candidates", 1]
     status, out, err = run(*asked, "--out", "a")
     assert status == 0, err
     trial = ScreenTrial.model_validate_json(Path("a/summary.json").read_text())
     assert (trial.unparsed, trial.candidates, trial.first.success.value, trial.critic) == (30, 60, 0.0, None)
-    assert {one.candidates for one in trial.curve} == {1}
+    assert {point.candidates for point in trial.curve} == {1}
     assert "30 of 60 candidates are no actions" in out
 
 

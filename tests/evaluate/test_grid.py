@@ -73,7 +73,9 @@ def test_the_share_by_replay_stands_beside_what_the_agent_saw():
 def test_every_rate_has_its_n_and_an_interval_around_it():
     found = cell(BEFORE, AFTER)
     assert found.change is not None
-    rates = [one for one in (*dict(found.without).values(), *dict(found.change).values()) if hasattr(one, "ci95")]
+    rates = [
+        figure for figure in (*dict(found.without).values(), *dict(found.change).values()) if hasattr(figure, "ci95")
+    ]
     assert len(rates) == 7
     assert all(rate.n == 2 and rate.ci95[0] <= rate.value <= rate.ci95[1] for rate in rates)
 
@@ -88,7 +90,9 @@ def test_where_no_text_tells_a_refusal_there_is_no_share():
 
 
 def test_a_side_of_nothing_but_faults_has_no_figure_and_the_other_keeps_its_own():
-    broken = [one.model_copy(update={"fault": Fault(source="model", error="E", message="m")}) for one in AFTER]
+    broken = [
+        trajectory.model_copy(update={"fault": Fault(source="model", error="E", message="m")}) for trajectory in AFTER
+    ]
     found = cell(BEFORE, broken)
     assert (found.with_interface.episodes, found.with_interface.faults, found.with_interface.score) == (0, 2, None)
     assert found.with_interface.interface == "mine@1"
@@ -98,7 +102,9 @@ def test_a_side_of_nothing_but_faults_has_no_figure_and_the_other_keeps_its_own(
 
 
 def test_what_was_not_measured_whole_is_said():
-    broken = [one.model_copy(update={"fault": Fault(source="model", error="E", message="m")}) for one in AFTER]
+    broken = [
+        trajectory.model_copy(update={"fault": Fault(source="model", error="E", message="m")}) for trajectory in AFTER
+    ]
     assert measure(SPEC, {"none": BEFORE, "full": AFTER}, seed=0)[1]
     assert not measure(SPEC, {"none": BEFORE, "full": broken}, seed=0)[1]
     assert measure(SPEC, {"none": broken, "full": broken}, seed=0) == (None, False)

@@ -61,9 +61,9 @@ def test_a_thing_is_taken_only_where_it_is_seen(seed):
 
 def test_a_glance_is_one_question_with_one_answer():
     first = list(itertools.islice(glances(1), 40))
-    assert {one.kind for one in first} == {"drill.glance"}
-    asked = [rounds(one.messages) for one in first]
-    assert all(len(one) == 1 for one in asked)
+    assert {demonstration.kind for demonstration in first} == {"drill.glance"}
+    asked = [rounds(demonstration.messages) for demonstration in first]
+    assert all(len(drill) == 1 for drill in asked)
     assert {answer.split()[0] for ((_, answer),) in asked} == {"take", "look"}
     assert len({question for ((question, _),) in asked}) == 40
 
@@ -87,7 +87,7 @@ def test_a_code_is_the_one_before_its_title(seed):
 
 def test_the_same_seed_gives_the_same_exercises_and_another_seed_others():
     def first(seed: int) -> list[str]:
-        return [one.model_dump_json() for one in itertools.islice(drills(seed), 10)]
+        return [demonstration.model_dump_json() for demonstration in itertools.islice(drills(seed), 10)]
 
     assert first(1) == first(1)
     assert first(1) != first(2)

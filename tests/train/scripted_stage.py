@@ -39,14 +39,16 @@ class ScriptedStage:
 
     def review(self, asked: Sequence[ReviewRequest]) -> list[Review]:
         self.asked += asked
-        return [self._review(one) for one in asked]
+        return [self._review(request) for request in asked]
 
     def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
-        return [[self.label(one.task_id, turn) for turn in range(len(one.steps))] for one in played]
+        return [
+            [self.label(trajectory.task_id, turn) for turn in range(len(trajectory.steps))] for trajectory in played
+        ]
 
     def judge(self, asked: Sequence[Proposal]) -> list[Judgement]:
         self.proposed += asked
-        return [self._judgement(one) for one in asked]
+        return [self._judgement(proposal) for proposal in asked]
 
     def lessons(self, queries: Sequence[str]) -> list[Trajectory]:
         played = [self._episode(Episode(query, sample=99)) for query in queries]

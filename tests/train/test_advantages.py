@@ -42,18 +42,18 @@ groups = st.lists(st.tuples(st.floats(-10, 10), st.integers(0, 4)), max_size=40)
 
 @given(groups, st.booleans())
 def test_every_group_has_mean_0_and_keeps_its_order(pairs, scaled):
-    rewards, keys = [one for one, _ in pairs], [key for _, key in pairs]
+    rewards, keys = [reward for reward, _ in pairs], [key for _, key in pairs]
     values = group_advantages(rewards, keys, scaled=scaled).values
     for key in set(keys):
-        inside = [(reward, value) for reward, one, value in zip(rewards, keys, values, strict=True) if one == key]
+        inside = [(reward, value) for reward, group, value in zip(rewards, keys, values, strict=True) if group == key]
         assert statistics.fmean(value for _, value in inside) == pytest.approx(0, abs=1e-8)
         assert [value for _, value in sorted(inside)] == sorted(value for _, value in inside)
 
 
 @given(groups)
 def test_the_order_of_the_rows_does_not_matter(pairs):
-    values = group_advantages([one for one, _ in pairs], [key for _, key in pairs]).values
-    backwards = group_advantages([one for one, _ in pairs[::-1]], [key for _, key in pairs[::-1]]).values
+    values = group_advantages([reward for reward, _ in pairs], [key for _, key in pairs]).values
+    backwards = group_advantages([reward for reward, _ in pairs[::-1]], [key for _, key in pairs[::-1]]).values
     assert values == pytest.approx(backwards[::-1])
 
 

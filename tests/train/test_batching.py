@@ -49,7 +49,7 @@ def test_scales_of_roles_that_share_weights_are_of_one_mean_by_hand():
 
 rows_of_two_roles = st.lists(
     st.tuples(st.integers(2, 12), st.integers(0, 11), st.sampled_from(ROLES)).map(
-        lambda one: row(one[0], min(one[1], one[0] - 1), one[2])
+        lambda drawn: row(drawn[0], min(drawn[1], drawn[0] - 1), drawn[2])
     ),
     min_size=1,
     max_size=20,
@@ -60,11 +60,13 @@ rows_of_two_roles = st.lists(
 def test_every_row_is_in_one_batch_of_its_role_and_every_role_counts_1(rows, size, normalisation):
     scale = scales(rows, normalisation)
     found = batches(rows, [float(index) for index in range(len(rows))], scale, tokens_per_batch=size)
-    assert sorted(one for batch in found for one in batch.advantages.flatten().tolist()) == list(range(len(rows)))
+    assert sorted(advantage for batch in found for advantage in batch.advantages.flatten().tolist()) == list(
+        range(len(rows))
+    )
     for batch in found:
         assert batch.ids.numel() <= size or len(batch.ids) == 1
-        assert {rows[int(one)].role for one in batch.advantages.flatten()} == {batch.role}
+        assert {rows[int(advantage)].role for advantage in batch.advantages.flatten()} == {batch.role}
     for role in ROLES:
         whole = sum(float((batch.mask * batch.scale).sum()) for batch in found if batch.role == role)
-        any_sampled = any(sum(one.tokens.mask) for one in rows if one.role == role)
+        any_sampled = any(sum(row.tokens.mask) for row in rows if row.role == role)
         assert whole == pytest.approx(float(any_sampled), abs=1e-5)

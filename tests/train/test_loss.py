@@ -29,7 +29,7 @@ def row(dice: random.Random, role: Role = "policy", *, moved: bool = False, expe
     tokens = TokenSequence(
         ids=tuple(dice.randrange(3, 290) for _ in range(length)),
         mask=tuple(mask),
-        logprobs=tuple(-6.0 * one * dice.random() for one in mask),
+        logprobs=tuple(-6.0 * value * dice.random() for value in mask),
         turns=((start, length),),
     )
     return Row(tokens, role, "g", 0.0, moved=moved, expert=expert)
@@ -40,7 +40,7 @@ def alike(role: Role, prompt: tuple[int, ...], rests: Sequence[tuple[int, ...]],
     made = []
     for rest in rests:
         ids, nothing = (*prompt, *rest), (0,) * len(prompt)
-        logprobs = (*[0.0] * len(prompt), *(-0.1 * one for one in range(1, len(rest) + 1)))
+        logprobs = (*[0.0] * len(prompt), *(-0.1 * first for first in range(1, len(rest) + 1)))
         turns = ((len(prompt), len(ids)),)
         made.append(Row(TokenSequence(ids, (*nothing, *(1 for _ in rest)), logprobs, turns), role, "h", 0.0, **kind))
     return made
@@ -76,8 +76,8 @@ def gradients(
         logprobs, _ = token_logprobs(model, batch.ids, batch.mask, tree=batch.tree)
         old = logprobs.detach() + shift
         found = batch_loss(batch, logprobs, objective, old=old, reference=old - 0.3).loss
-        for one, each in zip(summed, torch.autograd.grad(found, list(model.parameters())), strict=True):
-            one += each
+        for mine, each in zip(summed, torch.autograd.grad(found, list(model.parameters())), strict=True):
+            mine += each
         total += float(found.detach())
     return total, summed
 
@@ -89,12 +89,12 @@ def reference(
     rows, advantages = some_rows()
     normalisation, together = scaling
     low, high = 1 - objective.clip_low, 1 + objective.clip_high
-    roles = [one.role for one in rows]
+    roles = [row.role for row in rows]
     total = torch.zeros(())
-    for one, advantage in zip(rows, advantages, strict=True):
-        ids, places = torch.tensor(one.tokens.ids), [index for index, on in enumerate(one.tokens.mask) if on]
+    for row, advantage in zip(rows, advantages, strict=True):
+        ids, places = torch.tensor(row.tokens.ids), [index for index, on in enumerate(row.tokens.mask) if on]
         logprobs = model(input_ids=ids[None]).logits[0].log_softmax(-1)
-        in_mean = [other for other, role in zip(rows, roles, strict=True) if together or role == one.role]
+        in_mean = [other for other, role in zip(rows, roles, strict=True) if together or role == row.role]
         scale = 1 / (len(in_mean) * len(places))
         if normalisation == "token":
             scale = 1 / sum(sum(other.tokens.mask) for other in in_mean)
@@ -104,10 +104,10 @@ def reference(
             ratio = (own - own.detach() - shift).mean().exp().expand(len(places))
         for place, logprob, each in zip(places, own, ratio, strict=True):
             term = -min(each * advantage, each.clamp(low, high) * advantage)
-            if one.moved and objective.reweigh:
-                weight = math.exp(float(logprob.detach()) + shift - one.tokens.logprobs[place])
+            if row.moved and objective.reweigh:
+                weight = math.exp(float(logprob.detach()) + shift - row.tokens.logprobs[place])
                 term = term * min(objective.most_weight, weight)
-            if one.expert:
+            if row.expert:
                 term = -(logprob if objective.expert == "likelihood" else shaped(logprob.exp())) * advantage
             away = (logprob.detach() + shift - 0.3) - logprob
             term = term + objective.beta * (-away if objective.kl == "k1" else away.exp() - away - 1)

@@ -28,8 +28,8 @@ def rewards(harvest: Harvest, role: Role, group: str) -> list[float]:
 
 
 def test_grpo_plays_every_query_as_often_as_asked_and_leaves_out_what_broke():
-    def score(one: Episode) -> float | None:
-        return None if one == Episode("b", 1) else one.sample / 2
+    def score(episode: Episode) -> float | None:
+        return None if episode == Episode("b", 1) else episode.sample / 2
 
     found = grpo(["a", "b"], ScriptedStage(score), samples=3)
     assert rewards(found, "policy", "a") == [0.0, 0.5, 1.0]
@@ -40,8 +40,8 @@ def test_grpo_plays_every_query_as_often_as_asked_and_leaves_out_what_broke():
 
 
 def test_echo_trains_on_refinements_and_critiques_and_not_on_the_attempt():
-    def score(one: Episode) -> float:
-        return {"": 0.5, "hint 0": 1.0, "hint 1": 0.25}[one.critique]
+    def score(episode: Episode) -> float:
+        return {"": 0.5, "hint 0": 1.0, "hint 1": 0.25}[episode.critique]
 
     stage = ScriptedStage(score)
     found = echo(["a", "b"], stage, refinements=2)
@@ -56,13 +56,15 @@ def test_echo_trains_on_refinements_and_critiques_and_not_on_the_attempt():
 
 
 def test_echos_ablation_rewards_the_difference():
-    found = echo(["a"], ScriptedStage(lambda one: 1.0 if one.critique else 0.25), refinements=1, reward=linear_gain)
+    found = echo(
+        ["a"], ScriptedStage(lambda episode: 1.0 if episode.critique else 0.25), refinements=1, reward=linear_gain
+    )
     assert rewards(found, "critic", "a") == [0.75]
 
 
 def test_echo_without_its_critic_plays_as_much_and_measures_what_sampling_again_is_worth():
-    def score(one: Episode) -> float | None:
-        return None if one in (Episode("b"), Episode("a", 2)) else one.sample / 4
+    def score(episode: Episode) -> float | None:
+        return None if episode in (Episode("b"), Episode("a", 2)) else episode.sample / 4
 
     stage = ScriptedStage(score)
     found = regenerate(["a", "b"], stage, samples=3)
@@ -78,9 +80,9 @@ def test_a_critique_that_cannot_be_read_is_not_played_and_earns_the_least():
     def advice(asked: ReviewRequest) -> str | None:
         return "hint" if asked.sample else None
 
-    stage = ScriptedStage(lambda one: 0.75, advice)
+    stage = ScriptedStage(lambda episode: 0.75, advice)
     found = echo(["a"], stage, refinements=2)
-    assert [one.critique for one in stage.played] == ["", "hint"]
+    assert [episode.critique for episode in stage.played] == ["", "hint"]
     assert sorted(rewards(found, "critic", "a")) == [saturation_gain(0.75, 0.0), 0.0]
     assert found.counts["critiques of lost attempts"] == 2
     assert found.counts["unread critiques of lost attempts"] == 1
@@ -88,8 +90,8 @@ def test_a_critique_that_cannot_be_read_is_not_played_and_earns_the_least():
 
 
 def test_what_broke_earns_neither_policy_nor_critic_anything():
-    def score(one: Episode) -> float | None:
-        return None if one.critique == "hint 1" or one.task_id == "b" else 0.5
+    def score(episode: Episode) -> float | None:
+        return None if episode.critique == "hint 1" or episode.task_id == "b" else 0.5
 
     stage = ScriptedStage(score)
     found = echo(["a", "b"], stage, refinements=2)
@@ -100,8 +102,8 @@ def test_what_broke_earns_neither_policy_nor_critic_anything():
 
 
 def test_icrl_criticises_failures_only_and_compares_all_attempts_of_a_query():
-    def score(one: Episode) -> float:
-        return 1.0 if one.sample == 1 or one.critique == "hint 2" else 0.0
+    def score(episode: Episode) -> float:
+        return 1.0 if episode.sample == 1 or episode.critique == "hint 2" else 0.0
 
     stage = ScriptedStage(score)
     found = icrl(["a"], stage, sessions=3)
@@ -112,7 +114,7 @@ def test_icrl_criticises_failures_only_and_compares_all_attempts_of_a_query():
 
 
 def test_icrl_trains_a_revision_without_its_critique():
-    found = icrl(["a"], ScriptedStage(lambda one: 0.0), sessions=1)
+    found = icrl(["a"], ScriptedStage(lambda episode: 0.0), sessions=1)
     first, revised = (row for row in found.rows if row.role == "policy")
     assert (first.moved, revised.moved) == (False, True)
     assert revised.tokens.ids == (*OPENING, 51, 4, 5, 6, 7)
@@ -123,7 +125,7 @@ def test_icrl_trains_a_revision_without_its_critique():
 
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_icrl_plays_as_many_rounds_as_asked(rounds):
-    stage = ScriptedStage(lambda one: 0.0)
+    stage = ScriptedStage(lambda episode: 0.0)
     found = icrl(["a", "b"], stage, sessions=2, rounds=rounds)
     assert len(stage.played) == 4 * rounds
     assert len(set(stage.played)) == len(stage.played), "every draw is one of its own"
@@ -131,19 +133,19 @@ def test_icrl_plays_as_many_rounds_as_asked(rounds):
 
 
 def test_luffy_puts_an_expert_into_every_group():
-    found = luffy(["a", "b"], ScriptedStage(lambda one: 0.0), samples=3)
+    found = luffy(["a", "b"], ScriptedStage(lambda episode: 0.0), samples=3)
     assert rewards(found, "policy", "a") == rewards(found, "policy", "b") == [0.0, 0.0, 1.0]
     assert [row.expert for row in found.rows] == [False] * 4 + [True] * 2
 
 
 def test_luffy_leaves_out_and_counts_what_the_expert_did_not_win():
-    found = luffy(["a", "b"], ScriptedStage(lambda one: 0.0, expert_wins=lambda query: query == "a"), samples=2)
+    found = luffy(["a", "b"], ScriptedStage(lambda episode: 0.0, expert_wins=lambda query: query == "a"), samples=2)
     assert (rewards(found, "policy", "a"), rewards(found, "policy", "b")) == ([0.0, 1.0], [0.0])
     assert found.counts == {"broken rollouts": 0, "failed lessons": 1}
 
 
 def test_sft_imitates_the_experts_episodes_that_were_won():
-    stage = ScriptedStage(lambda one: 0.0, expert_wins=lambda query: query != "b")
+    stage = ScriptedStage(lambda episode: 0.0, expert_wins=lambda query: query != "b")
     found = sft(["a", "b", "c"], stage)
     assert [(row.role, row.group, row.reward, row.expert) for row in found.rows] == [
         ("policy", "a", 1.0, True),
@@ -155,8 +157,8 @@ def test_sft_imitates_the_experts_episodes_that_were_won():
 
 
 def test_critique_grpo_adds_the_best_refinement_of_a_query_without_its_critique():
-    def score(one: Episode) -> float:
-        return {"": 0.5 * one.sample, "hint 0": 0.25, "hint 1": 0.75}[one.critique]
+    def score(episode: Episode) -> float:
+        return {"": 0.5 * episode.sample, "hint 0": 0.25, "hint 1": 0.75}[episode.critique]
 
     found = critique_grpo(["a"], ScriptedStage(score), samples=3)
     assert rewards(found, "policy", "a") == [0.0, 0.5, 1.0, 0.75]
@@ -169,7 +171,7 @@ def test_rcm_rewards_form_and_agreement_with_the_oracle_and_trains_the_critic_al
     def verdict(asked: Proposal) -> Verdict | None:
         return {0: "correct", 1: "wrong", 2: None}[asked.sample]
 
-    stage = ScriptedStage(lambda one: 0.5, verdict=verdict)
+    stage = ScriptedStage(lambda episode: 0.5, verdict=verdict)
     found = rcm(["a"], stage, samples=3)
     assert stage.played == [Episode("a")]
     assert rewards(found, "critic", "a turn 0") == [0.1, 1.0, 0.0]
@@ -182,12 +184,12 @@ def test_rcm_rewards_form_and_agreement_with_the_oracle_and_trains_the_critic_al
 
 def test_rcm_leaves_out_what_broke_and_what_has_no_label():
     stage = ScriptedStage(
-        lambda one: None if one.task_id == "b" else 0.5,
+        lambda episode: None if episode.task_id == "b" else 0.5,
         label=lambda query, turn: "wrong" if turn else None,
         verdict=lambda asked: BROKEN if asked.sample else "wrong",
     )
     found = rcm(["a", "b"], stage, samples=2)
-    assert {(one.attempt.task_id, one.turn) for one in stage.proposed} == {("a", 1)}
+    assert {(proposal.attempt.task_id, proposal.turn) for proposal in stage.proposed} == {("a", 1)}
     assert [(row.group, row.reward) for row in found.rows] == [("a turn 1", 1.0)]
     assert {name: count for name, count in found.counts.items() if count} == {
         "broken rollouts": 1,
@@ -201,9 +203,9 @@ def test_rcm_judges_the_same_actions_of_the_same_episodes():
     queries = [f"task {number}" for number in range(9)]
 
     def asked(states: int) -> list[tuple[str, int]]:
-        stage = ScriptedStage(lambda one: 0.5)
+        stage = ScriptedStage(lambda episode: 0.5)
         rcm(queries, stage, samples=1, states=states)
-        return [(one.attempt.task_id, one.turn) for one in stage.proposed]
+        return [(proposal.attempt.task_id, proposal.turn) for proposal in stage.proposed]
 
     assert asked(1) == asked(1)
     assert [turn for _, turn in asked(1)].count(1) == 4
@@ -213,7 +215,7 @@ def test_rcm_judges_the_same_actions_of_the_same_episodes():
 
 @given(st.integers(0, 6), st.integers(0, 6), st.integers(1, 8))
 def test_actions_are_drawn_half_right_and_half_wrong_where_there_are_enough(right, wrong, count):
-    stage = ScriptedStage(lambda one: 0.5)
+    stage = ScriptedStage(lambda episode: 0.5)
     (episode,) = stage.play([Episode("a")])
     pool: list[Labelled] = [
         (Proposal(episode, turn), "correct" if turn < right else "wrong") for turn in range(right + wrong)

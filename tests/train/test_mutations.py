@@ -164,7 +164,7 @@ def test_the_tests_pass_without_a_mutant(tmp_path: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(len(MUTANTS)), ids=lambda one: f"{MUTANTS[one].file}-{one}")
+@pytest.mark.parametrize("number", range(len(MUTANTS)), ids=lambda number: f"{MUTANTS[number].file}-{number}")
 def test_a_mutant_is_noticed(number: int, tmp_path: Path):
     mutant = MUTANTS[number]
     file = in_a_copy(tmp_path) / "align_echo" / "train" / f"{mutant.file}.py"

@@ -70,7 +70,7 @@ def test_an_interface_that_failed_is_counted_and_one_that_did_not_is_not_mention
 
 @given(st.lists(st.lists(st.sampled_from(["", "Fine.", REFUSAL, None]), min_size=1), max_size=4))
 def test_shares_lie_within_each_other(answers):
-    found = of_play([episode(*one) for one in answers], refused)
+    found = of_play([episode(*answer) for answer in answers], refused)
     if found:
         assert 0 <= found["policy/invalid_run_share"] <= found["policy/invalid_share"] <= 1
         assert found["policy/no_action_share"] <= found["policy/invalid_share"]
@@ -78,20 +78,20 @@ def test_shares_lie_within_each_other(answers):
 
 def test_an_observed_stage_answers_as_the_one_under_it_and_tells_its_parts_apart():
     def stage() -> ScriptedStage:
-        return ScriptedStage(lambda one: 0.5)
+        return ScriptedStage(lambda episode: 0.5)
 
     observed = ObservedStage(stage())
     found = rcm(["a", "b"], observed, samples=2)
     assert found == rcm(["a", "b"], stage(), samples=2)
     signals = observed.signals(None)
     assert {"seconds/play", "seconds/oracle", "seconds/critic"} < set(signals)
-    assert [one.task_id for one in observed.played] == ["a", "b"]
+    assert [trajectory.task_id for trajectory in observed.played] == ["a", "b"]
 
 
 def test_tokens_per_second_count_what_both_roles_drew(monkeypatch: pytest.MonkeyPatch):
     clock = iter(range(100))
     monkeypatch.setattr("align_echo.train.observed.time.perf_counter", lambda: float(next(clock)))
-    stage = ScriptedStage(lambda one: 0.5, spent=7)
+    stage = ScriptedStage(lambda episode: 0.5, spent=7)
     observed = ObservedStage(stage)
     rcm(["a"], observed, samples=3)
     signals = observed.signals(None)

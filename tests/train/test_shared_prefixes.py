@@ -31,7 +31,7 @@ def tokens(*ids: int, sampled: int = 1) -> TokenSequence:
     """A sequence, the last `sampled` tokens of which are the model's."""
     start = len(ids) - sampled
     mask = (0,) * start + (1,) * sampled
-    return TokenSequence(ids, mask, tuple(-1.0 * one for one in mask), ((start, len(ids)),) if sampled else ())
+    return TokenSequence(ids, mask, tuple(-1.0 * value for value in mask), ((start, len(ids)),) if sampled else ())
 
 
 def computed(*rows: TokenSequence, size: int = 1000, share: bool = True) -> list[tuple[int, bool, list[int]]]:
@@ -46,7 +46,9 @@ def computed(*rows: TokenSequence, size: int = 1000, share: bool = True) -> list
 
 few_ids = st.lists(st.integers(3, 4), min_size=2, max_size=12)
 some_sequences = st.lists(
-    st.tuples(few_ids, st.integers(0, 11)).map(lambda one: tokens(*one[0], sampled=min(one[1], len(one[0]) - 1))),
+    st.tuples(few_ids, st.integers(0, 11)).map(
+        lambda drawn: tokens(*drawn[0], sampled=min(drawn[1], len(drawn[0]) - 1))
+    ),
     min_size=1,
     max_size=10,
 )
@@ -107,7 +109,7 @@ def exact_model(attention: str) -> Any:
 @given(rows=some_sequences, size=st.integers(10, 60))
 def test_log_probabilities_in_a_tree_are_those_of_whole_rows(attention, rows, size):
     model = exact_model(attention)
-    made = [Row(one, "policy", "g", 0.0) for one in rows]
+    made = [Row(row, "policy", "g", 0.0) for row in rows]
     places = [float(place) for place in range(len(rows))]
     for batch in batches(made, places, places, tokens_per_batch=size, share=True):
         found, entropies = token_logprobs(model, batch.ids, batch.mask, tree=batch.tree)
@@ -129,8 +131,8 @@ def harvest(number: int) -> Harvest:
             prompt = range(10 + 20 * index, 20 + 20 * index + task)
             for sample in range(3):
                 reply = (60 + sample, 70 + number, 80)[: sample + 1]
-                one = tokens(*prompt, *reply, sampled=len(reply))
-                rows.append(Row(one, role, str(task), float(sample == 1)))
+                sequence = tokens(*prompt, *reply, sampled=len(reply))
+                rows.append(Row(sequence, role, str(task), float(sample == 1)))
     return Harvest(tuple(rows))
 
 
@@ -155,7 +157,9 @@ def learned(folder: Path, backbone: Backbone, *, share: bool) -> tuple[torch.Ten
         publish=lambda: None,
         watch=lambda step, signals: seen.append(signals),
     ).train()
-    return torch.cat([one.detach().flatten() for one in backbone.module.parameters()]), seen[0]["trained_tokens"]
+    return torch.cat([parameter.detach().flatten() for parameter in backbone.module.parameters()]), seen[0][
+        "trained_tokens"
+    ]
 
 
 @pytest.mark.parametrize("make", [whole_models, adapters])
@@ -185,7 +189,7 @@ def test_a_model_with_a_sliding_window_computes_whole_rows(tmp_path):
     assert "all tokens before" in why_not_shared(model, IDS)
     with pytest.warns(UserWarning, match="do not share") as said:
         _, found = learned(tmp_path, WholeModels({"policy": model, "critic": model}, reference=True), share=True)
-    assert sum("do not share" in str(one.message) for one in said) == 1
+    assert sum("do not share" in str(warning.message) for warning in said) == 1
     assert found == sum(len(row.tokens.ids) for row in harvest(0).rows) + padding()
 
 

@@ -41,20 +41,20 @@ def test_blocks_look_where_their_tokens_look_and_nowhere_else(conversations, siz
     found = tree(conversations)
     wanted = ancestors(found.ends)
     made = blocks(torch.tensor(found.ends), torch.float32, size)
-    assert [place for one in made for place in range(one.first, one.end)] == list(range(len(found.ids)))
-    for one in made:
-        seen = torch.zeros(one.end - one.first, len(found.ids), dtype=torch.bool)
-        seen[:, one.keys] = one.bias == 0
-        assert torch.equal(seen, wanted[one.first : one.end])
-        assert seen.any(dim=0).sum() == len(one.keys)
+    assert [place for block in made for place in range(block.first, block.end)] == list(range(len(found.ids)))
+    for block in made:
+        seen = torch.zeros(block.end - block.first, len(found.ids), dtype=torch.bool)
+        seen[:, block.keys] = block.bias == 0
+        assert torch.equal(seen, wanted[block.first : block.end])
+        assert seen.any(dim=0).sum() == len(block.keys)
 
 
 @given(CONVERSATIONS, st.integers(1, 20))
 def test_trees_hold_all_conversations_and_stay_within_the_limit(conversations, most):
     found = trees(conversations, most_tokens=most)
-    assert sorted(row for one in found for row in one.rows) == list(range(len(conversations)))
-    for one in found:
-        assert len(one.ids) <= most or len({tuple(conversations[row]) for row in one.rows}) == 1
+    assert sorted(row for block in found for row in block.rows) == list(range(len(conversations)))
+    for group in found:
+        assert len(group.ids) <= most or len({tuple(conversations[row]) for row in group.rows}) == 1
 
 
 def test_a_tree_by_hand():
