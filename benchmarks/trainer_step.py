@@ -76,7 +76,7 @@ def measure(
     name: str, shape: Shape, kl: bool, given: argparse.Namespace, model: Any, tokenizer: PreTrainedTokenizerBase
 ) -> list[Round]:
     """All rounds of a shape."""
-    found = []
+    rounds_run = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         model.save_pretrained(folder)
@@ -89,9 +89,12 @@ def measure(
                     steps[arm] = ours(model, rows, given.batch, given.steps + 1, folder, kl=kl)
                 else:
                     steps[arm] = trls(model, tokenizer, rows, given.batch, given.steps + 1, folder, kl=kl)
-            found.append(Round(steps["ours"], steps["trl"]))
-            print(f"{name}, round {number + 1}: ratio {found[-1].ratio(lambda one: one.seconds):.3f}", file=sys.stderr)
-    return found
+            rounds_run.append(Round(steps["ours"], steps["trl"]))
+            print(
+                f"{name}, round {number + 1}: ratio {rounds_run[-1].ratio(lambda one: one.seconds):.3f}",
+                file=sys.stderr,
+            )
+    return rounds_run
 
 
 def main() -> None:
@@ -116,11 +119,11 @@ def main() -> None:
     report({name: measure(name, *arm, given, model, tokenizer) for name, arm in chosen.items()}, given)
 
 
-def report(found: dict[str, list[Round]], given: argparse.Namespace) -> None:
+def report(by_arm: dict[str, list[Round]], given: argparse.Namespace) -> None:
     """The table and the JSON line."""
     print(f"{'':10}{'ours, s':>12}{'trl, s':>12}{'ratio':>10}{'of CPU s':>12}{'gradients apart':>18}")
     lines = {}
-    for name, rounds in found.items():
+    for name, rounds in by_arm.items():
         line = {
             "value": statistics.median(median(round_.ours, lambda step: step.seconds) for round_ in rounds),
             "baseline": statistics.median(median(round_.trls, lambda step: step.seconds) for round_ in rounds),

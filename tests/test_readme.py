@@ -111,18 +111,18 @@ def test_the_example_runs_as_it_stands(capsys):
 
 
 def test_the_transcript_is_what_the_game_says():
-    found = TRANSCRIPT.search(README)
-    assert found is not None
-    task, *walk = found[1].split(" | ")
-    shown = [found[2], found[3]]
+    match = TRANSCRIPT.search(README)
+    assert match is not None
+    task, *walk = match[1].split(" | ")
+    shown = [match[2], match[3]]
     assert sum(len(part.splitlines()) for part in shown) == 6
     for text, interface in zip(shown, (None, "probe"), strict=True):
         env = align_echo.make("alfworld", split="valid_unseen", interface=interface)
         env.reset(options={"task": task})
         for action in walk:
             env.step(action)
-        said = [line.removeprefix("> ") for line in text.splitlines() if line.startswith("> ")]
-        assert "".join(f"> {action}\n{env.step(action)[0]}\n" for action in said) == text
+        lines_said = [line.removeprefix("> ") for line in text.splitlines() if line.startswith("> ")]
+        assert "".join(f"> {action}\n{env.step(action)[0]}\n" for action in lines_said) == text
         env.close()
 
 

@@ -53,7 +53,7 @@ def findings(done: Sequence[Job], *, baseline: str, seed: int = 0) -> list[Findi
     by_arm: dict[str, list[Job]] = defaultdict(list)
     for job in done:
         by_arm[job.arm].append(job)
-    found = []
+    results = []
     for measure in ("success", "score"):
         against = _means(by_arm[baseline], measure) if baseline in by_arm else {}
         for arm, runs in by_arm.items():
@@ -63,7 +63,7 @@ def findings(done: Sequence[Job], *, baseline: str, seed: int = 0) -> list[Findi
             table = _table(means)
             gains = {key: means[key] - against[key] for key in means.keys() & against.keys()}
             gained = _table(gains) if gains and arm != baseline else None
-            found.append(
+            results.append(
                 Finding(
                     arm=arm,
                     measure=measure,
@@ -78,7 +78,7 @@ def findings(done: Sequence[Job], *, baseline: str, seed: int = 0) -> list[Findi
                     tokens=_tokens(runs),
                 )
             )
-    return found
+    return results
 
 
 def compared(done: Sequence[Job], baseline: str) -> list[Finding]:
@@ -100,7 +100,7 @@ def _means(runs: Sequence[Job], measure: str) -> dict[tuple[int, str], float]:
                 by_task[job.seed, trajectory.task_id].append(
                     float(trajectory.won) if measure == "success" else trajectory.score
                 )
-    return {key: float(np.mean(found)) for key, found in by_task.items()}
+    return {key: float(np.mean(scores)) for key, scores in by_task.items()}
 
 
 def _table(means: Mapping[tuple[int, str], float]) -> Table:
@@ -142,20 +142,20 @@ def lines_of(file: Path) -> list[dict[str, Any]]:
 
 
 def _summary(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    return found
+    summary: dict[str, Any] = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    return summary
 
 
-def show(found: Sequence[Finding], out: Path) -> None:
+def show(results: Sequence[Finding], out: Path) -> None:
     """Print the findings as a Markdown table, and write them to `summary.json`."""
-    print(markdown(found))
-    write_atomically(out / "summary.json", json.dumps([finding.model_dump() for finding in found], indent=2) + "\n")
+    print(markdown(results))
+    write_atomically(out / "summary.json", json.dumps([finding.model_dump() for finding in results], indent=2) + "\n")
 
 
-def markdown(found: Sequence[Finding]) -> str:
+def markdown(results: Sequence[Finding]) -> str:
     lines = ["| measure | method | seeds | n | value, % | over the baseline | turns played | updates | tokens |"]
     lines.append("|---" * 9 + "|")
-    for finding in found:
+    for finding in results:
         value = f"{100 * finding.value:.1f} [{100 * finding.ci95[0]:.1f}, {100 * finding.ci95[1]:.1f}]"
         gain = ""
         if finding.gain is not None and finding.gain_ci95 is not None:

@@ -73,15 +73,15 @@ def _job(policy: str, critic: str, seed: int, trained: Path, out: Path, rounds: 
 def won_by(job: Job, rounds: int) -> list[dict[str, bool]]:
     """After each round, which tasks were won: those that were not played again stand as they did."""
     standing: dict[str, bool] = {}
-    found = []
+    rounds_played = []
     for number in range(rounds + 1):
         file = job.measured / "trajectories" / f"round-{number}.jsonl"
         lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
         for trajectory in map(Trajectory.model_validate_json, lines):
             if trajectory.fault is None:
                 standing[trajectory.task_id] = trajectory.won
-        found.append(dict(standing))
-    return found
+        rounds_played.append(dict(standing))
+    return rounds_played
 
 
 def standings(done: Sequence[Job], rounds: int) -> list[Standing]:
@@ -117,13 +117,13 @@ def _standing(key: tuple[str, str, int], table: Table, without: Table | None) ->
     )
 
 
-def show(found: Sequence[Standing]) -> None:
+def show(results: Sequence[Standing]) -> None:
     """A Markdown table, a line for each policy and critic."""
-    last = max(standing.round for standing in found)
+    last = max(standing.round for standing in results)
     heads = ["policy", "critic", "n", *(f"round {number}, % won" for number in range(last + 1)), "over no critic"]
     print("| " + " | ".join(heads) + " |\n" + "|---" * len(heads) + "|")
-    for policy, critic in dict.fromkeys((standing.policy, standing.critic) for standing in found):
-        row = [standing for standing in found if (standing.policy, standing.critic) == (policy, critic)]
+    for policy, critic in dict.fromkeys((standing.policy, standing.critic) for standing in results):
+        row = [standing for standing in results if (standing.policy, standing.critic) == (policy, critic)]
         cells = [
             f"{100 * standing.success:.1f} [{100 * standing.ci95[0]:.0f}, {100 * standing.ci95[1]:.0f}]"
             for standing in row

@@ -88,7 +88,7 @@ def build(settings: PocketSettings, out: Path, *, resume: bool = False) -> Path:
         name: [make_part(name, number, seed=settings.seed, folder=out / "corpus") for number in range(count)]
         for name, count in settings.parts.items()
     }
-    parts = [part for found in made.values() for part in found]
+    parts = [part for demonstrations in made.values() for part in demonstrations]
     lead = [made.get("glances", []), made.get("drills", [])[:LEAD_DRILLS]]
     rest = [part for part in parts if part not in (*lead[0], *lead[1])]
     shown = {part: read_part(part) for part in parts}

@@ -45,12 +45,12 @@ def judged(env: gym.Env[str, str], trajectory: Trajectory, dice: Dice) -> list[D
     for step in trajectory.steps[:turn]:
         env.step(step.action or "")
     view = view_before(trajectory, turn, SPEC.action_format)
-    found: dict[str, Demonstration] = {}
+    by_verdict: dict[str, Demonstration] = {}
     for action in (trajectory.steps[turn].action or "", *_others(env, trajectory, turn, dice)):
         verdict = label(env, view, action, "nearer")
-        if verdict is not None and verdict not in found:
-            found[verdict] = verdict_demonstration(view, action, verdict)
-    return list(found.values()) if len(found) == 2 else []
+        if verdict is not None and verdict not in by_verdict:
+            by_verdict[verdict] = verdict_demonstration(view, action, verdict)
+    return list(by_verdict.values()) if len(by_verdict) == 2 else []
 
 
 def _others(env: gym.Env[str, str], trajectory: Trajectory, turn: int, dice: Dice) -> list[str]:

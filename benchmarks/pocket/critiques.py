@@ -43,8 +43,8 @@ def critique_demonstration(trajectory: Trajectory, dice: Dice, form: Form = "ech
     trajectory with a fault and for an environment without a scripted critic.
     """
     asked = critic_messages(trajectory, form)
-    found = review(trajectory, dice)
-    suggestions = tuple(map(one_line, found.suggestions))
-    reply = write_critique(Critique(reason=one_line(found.reason), suggestions=suggestions), form)
+    critique = review(trajectory, dice)
+    suggestions = tuple(map(one_line, critique.suggestions))
+    reply = write_critique(Critique(reason=one_line(critique.reason), suggestions=suggestions), form)
     kind = f"{trajectory.environment}.critique"
-    return Demonstration(kind=kind, messages=(*asked, said(reply)), weights=(1.0,)), found.advice
+    return Demonstration(kind=kind, messages=(*asked, said(reply)), weights=(1.0,)), critique.advice

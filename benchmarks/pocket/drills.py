@@ -72,8 +72,8 @@ def _walk(dice: Dice) -> list[tuple[str, str]]:
     places = _room(dice, fewest=STOPS)
     pairs = [(f"{_opening(places)}Your task is to: find some {wanted}.", f"go to {places[0]}")]
     for here, following in itertools.pairwise(places[: STOPS + 1]):
-        found = dice.chance(0.4)
-        seen = sorted(dice.shuffled(others)[: dice.below(8)] + [wanted] * found)
+        succeeds = dice.chance(0.4)
+        seen = sorted(dice.shuffled(others)[: dice.below(8)] + [wanted] * succeeds)
         things = [f"{thing} {1 + dice.below(4)}" for thing in seen]
         thing = next((other for other in things if other.rsplit(" ", 1)[0] == wanted), "")
         text = f"You arrive at {here}. On the {here}, you see {_listed(things) if things else 'nothing'}."

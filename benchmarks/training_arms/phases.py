@@ -61,14 +61,14 @@ class WatchedStage(LocalStage):
 
     def review(self, asked: Sequence[ReviewRequest]) -> list[Review]:
         with self.watch.phase(CRITIC):
-            said = super().review(asked)
-        assert not any(review.fault for review in said), "a critic's model broke"
-        self.counts["critiques"] += len(said)
-        self.counts["sampled"] += sum(review.usage.completion_tokens for review in said)
+            reviews = super().review(asked)
+        assert not any(review.fault for review in reviews), "a critic's model broke"
+        self.counts["critiques"] += len(reviews)
+        self.counts["sampled"] += sum(review.usage.completion_tokens for review in reviews)
         if self.fixed:
-            return [review.model_copy(update={"critique": SPOKEN, "problem": ""}) for review in said]
-        self.counts["unread"] += sum(review.critique is None for review in said)
-        return said
+            return [review.model_copy(update={"critique": SPOKEN, "problem": ""}) for review in reviews]
+        self.counts["unread"] += sum(review.critique is None for review in reviews)
+        return reviews
 
 
 class WatchedRun(Run):
@@ -104,9 +104,9 @@ class WatchedRun(Run):
         trainer: Any = super()._trainer(crew, watch)
         learn, publish = trainer._learn, trainer._publish
 
-        def timed_learn(kept: Any, place: int, batch: Any, losses: Any) -> Any:
+        def timed_learn(kept: Any, index: int, batch: Any, losses: Any) -> Any:
             with self._stopwatch.phase(LEARN[batch.role]):
-                return learn(kept, place, batch, losses)
+                return learn(kept, index, batch, losses)
 
         def timed_publish() -> None:
             with self._stopwatch.phase(SYNC):

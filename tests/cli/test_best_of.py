@@ -25,13 +25,13 @@ AGENT = [*VANILLA, "--model", "wavering"]
 def endpoint(monkeypatch) -> Iterator[Endpoint]:
     """An agent that says two things by turns, and a judge for whom one of them is right."""
     monkeypatch.setenv("OPENAI_API_KEY", "k")
-    said = itertools.cycle(["look", "inventory"])
+    replies = itertools.cycle(["look", "inventory"])
 
     def verdict(request: dict[str, Any]) -> str:
         return "correct" if "<action>inventory</action>" in request["messages"][-1]["content"] else "wrong"
 
     def wavering(request: dict[str, Any]) -> str:
-        return verdict(request) if "<action>" in request["messages"][-1]["content"] else next(said)
+        return verdict(request) if "<action>" in request["messages"][-1]["content"] else next(replies)
 
     with serve({"wavering": wavering, "picky": verdict}) as served:
         yield served

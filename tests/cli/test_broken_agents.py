@@ -99,8 +99,8 @@ def test_the_other_verbs_say_so_too(line, run, forgetful, hardly_any_fresh_tasks
     assert status == 1, err
     assert err.count(f"{SAID}; the episode has no score") == 1
     summary = json.loads(Path("run/summary.json").read_text())
-    found = summary["iterations"] if "iterations" in summary else [summary["cells"][0]["without"]]
-    assert [entry["faults_by_source"] for entry in found] == [{"agent": 2}]
+    entries = summary["iterations"] if "iterations" in summary else [summary["cells"][0]["without"]]
+    assert [entry["faults_by_source"] for entry in entries] == [{"agent": 2}]
 
 
 def test_generation_stops_when_there_is_nothing_but_broken_episodes(run, forgetful):

@@ -69,8 +69,8 @@ def test_a_collection_has_every_candidate_of_every_turn_with_its_labels(collecti
     assert (collected.episodes, collected.turns, collected.candidates) == (2, len(steps), 2 * len(steps))
     assert all(step.choice is not None and len(step.choice.candidates) == 2 for step in steps)
     rows = read_examples(collection)
-    labels = {(trajectory.task_id, turn, found.action, found.nearer)
-              for trajectory in labelled for turn, actions in enumerate(trajectory.turns) for found in actions}
+    labels = {(trajectory.task_id, turn, candidate.action, candidate.nearer)
+              for trajectory in labelled for turn, actions in enumerate(trajectory.turns) for candidate in actions}
     assert {(row.task_id, row.turn, row.action, row.nearer) for row in rows} <= labels
     assert len(rows) == collected.examples
     config = json.loads((collection / "config.json").read_text())
@@ -292,7 +292,7 @@ def test_what_is_too_long_may_leave_a_side_one_label_alone_and_is_then_refused(k
 def test_a_wrong_value_is_told_by_where_it_comes_from(examples, model, run):
     Path("settings.yaml").write_text("{rank: 0, lr: 0.001}")
     config = ("--config", "settings.yaml")
-    for more, told in (
+    for more, message in (
         ((*config, "--lr", "-1"), "settings.yaml: rank: "),
         (("--lr", "-1"), "--lr: Input should be greater than 0"),
         (("--reasoning", "--lr", "inf"), "--lr: Input should be a finite number"),
@@ -300,12 +300,12 @@ def test_a_wrong_value_is_told_by_where_it_comes_from(examples, model, run):
     ):
         status, out, err = run(*train(examples, model, *more))
         assert (status, out, err.count("\n")) == (2, "", 1), err
-        assert f"align-echo: {told}" in err
+        assert f"align-echo: {message}" in err
     Path("settings.yaml").write_text("{lr: .inf, rank: 2}")
-    for more, told in ((config, "settings.yaml: lr: "), ((*config, "--lr", "-1"), "--lr: Input should be greater")):
+    for more, message in ((config, "settings.yaml: lr: "), ((*config, "--lr", "-1"), "--lr: Input should be greater")):
         status, _, err = run(*train(examples, model, *more))
         assert (status, err.count("\n")) == (2, 1)
-        assert f"align-echo: {told}" in err
+        assert f"align-echo: {message}" in err
 
 
 def test_another_folder_than_that_of_a_critic_of_text_is_told_what_it_is(collection, model, run):
@@ -318,13 +318,13 @@ def test_another_folder_than_that_of_a_critic_of_text_is_told_what_it_is(collect
     vision, encoder = tiny_vision()
     vision.save_pretrained("eyes")
     encoder.save(Path("eyes"))
-    for name, told in (
+    for name, message in (
         ("run", "no model can be loaded from run: name run/critic, which holds one"),
         ("./eyes", "eyes is a critic on screens: put it on trial with align-echo critic gui-steps"),
     ):
         status, out, err = run("critic", "evaluate", "--judge", name, "--examples", collection, "--out", "trial")
         assert (status, out, err.count("\n")) == (2, "", 1), err
-        assert told in err
+        assert message in err
         assert not Path("trial").exists()
     status, out, err = run(*train(collection, Path("run"), "--held-out", "0"))
     assert (status, out, err.count("\n")) == (2, "", 1), err
@@ -363,8 +363,8 @@ BAD = {
 def test_bad_input_is_one_line_and_nothing_written(case, run, examples):
     arguments, message = BAD[case]
     out = [] if case == "resume without a folder" else ["--out", "out"]
-    status, said, err = run(*(examples if argument == "E" else argument for argument in arguments), *out)
-    assert (status, said) == (2, "")
+    status, result, err = run(*(examples if argument == "E" else argument for argument in arguments), *out)
+    assert (status, result) == (2, "")
     assert err.count("\n") == 1, err
     assert message in err
     assert list(Path().iterdir()) == []

@@ -206,7 +206,7 @@ def test_what_cannot_be_used_is_refused_in_one_line_and_leaves_nothing(folder, s
     (tmp_path / "none.jsonl").write_text("")
     wrong = json.loads((folder / "predictions.jsonl").read_text().splitlines()[0]) | {"candidates": ["press_back()"]}
     (tmp_path / "wrong.jsonl").write_text(json.dumps(wrong) + "\n")
-    for arguments, said in (
+    for arguments, message in (
         (["critic", "train"], "give --examples"),
         (["critic", "train", "--recording", folder, "--examples", "x"], "give --examples"),
         (["critic", "train", "--examples", "x", "--predictions", "x"], "give --examples"),
@@ -225,5 +225,5 @@ def test_what_cannot_be_used_is_refused_in_one_line_and_leaves_nothing(folder, s
     ):
         status, _, err = run(*arguments, "--out", "new")
         assert (status, one_line(err)) == (2, True), err
-        assert said in err
+        assert message in err
         assert not Path("new").exists()

@@ -52,10 +52,10 @@ def test_without_a_critic_what_failed_is_played_anew(run):
     assert 0 < len(lost) < 4
     assert {trajectory.task_id for trajectory in second} == lost
     assert {(trajectory.sample, trajectory.critique) for trajectory in second} == {(1, "")}
-    found = summary("run")
-    assert (found.critic, found.critic_form, len(found.rounds)) == (None, None, 3)
-    assert [result.played for result in found.rounds[:2]] == [4, len(lost)]
-    assert found.rounds[0].success_rate.value == 25.0 * (4 - len(lost))
+    refinement = summary("run")
+    assert (refinement.critic, refinement.critic_form, len(refinement.rounds)) == (None, None, 3)
+    assert [result.played for result in refinement.rounds[:2]] == [4, len(lost)]
+    assert refinement.rounds[0].success_rate.value == 25.0 * (4 - len(lost))
     assert "critic: none, fresh attempts" in out
     assert "round 1: " in err
     assert not Path("run/reviews").exists()
@@ -65,8 +65,8 @@ def test_a_critic_at_an_endpoint_is_heard_and_on_record(run, endpoint):
     status, out, err = run(*COMMAND, "--critic", "wise", "--base-url", endpoint.url, "--out", "run")
     assert status == 0, err
     assert {trajectory.critique for trajectory in played("run", 1)} == {ADVICE}
-    said = records("run/reviews/round-1.jsonl", Reviewed)
-    assert {reviewed.attempt.task_id for reviewed in said} == {trajectory.task_id for trajectory in played("run", 1)}
+    reviews = records("run/reviews/round-1.jsonl", Reviewed)
+    assert {reviewed.attempt.task_id for reviewed in reviews} == {trajectory.task_id for trajectory in played("run", 1)}
     calls = [record for record in records("run/calls.jsonl", Call) if record.role == "critic"]
     assert {(call.model, call.reply) for call in calls} == {("wise", GOOD)}
     assert len(calls) == len(endpoint.asked("wise")) == sum(result.played for result in summary("run").rounds[1:])
@@ -88,9 +88,9 @@ def test_critiques_that_cannot_be_read_are_counted_and_the_episode_played_withou
 def test_a_critic_that_is_down_is_waited_for_and_nothing_is_played_in_its_place(run, endpoint):
     status, _, err = run(*COMMAND, "--critic", "down", "--base-url", endpoint.url, "--out", "run")
     assert status == 0, err
-    found = summary("run").rounds
-    assert [result.played for result in found] == [4, 0, 0]
-    assert found[1].unanswered == found[2].unanswered > 0
+    rounds = summary("run").rounds
+    assert [result.played for result in rounds] == [4, 0, 0]
+    assert rounds[1].unanswered == rounds[2].unanswered > 0
     assert not Path("run/trajectories/round-1.jsonl").exists()
 
 

@@ -94,11 +94,11 @@ def failing(trajectory: Trajectory, count: int) -> Trajectory:
 
 def test_an_interface_works_that_failed_on_a_tenth_of_its_turns_and_no_more():
     long = episode(MUG, ["look"] * 20, won=True)
-    told = {count: compare(SPEC, {"none": [long], "full": [failing(long, count)]}) for count in (2, 3)}
-    assert (told[2].variants["full"].conduct.works, told[3].variants["full"].conduct.works) == (True, False)
-    assert "did not work" not in shown(told[2])
-    assert len(re.findall(r"^both +(?:1 +)?did not work: 3 of 20 turns", shown(told[3]), re.MULTILINE)) == 2
-    assert told[3].variants["full"].success_rate.value == 100  # what was measured stays in the summary
+    by_count = {count: compare(SPEC, {"none": [long], "full": [failing(long, count)]}) for count in (2, 3)}
+    assert (by_count[2].variants["full"].conduct.works, by_count[3].variants["full"].conduct.works) == (True, False)
+    assert "did not work" not in shown(by_count[2])
+    assert len(re.findall(r"^both +(?:1 +)?did not work: 3 of 20 turns", shown(by_count[3]), re.MULTILINE)) == 2
+    assert by_count[3].variants["full"].success_rate.value == 100  # what was measured stays in the summary
 
 
 def test_against_a_placebo_that_did_not_work_nothing_is_shown():
@@ -141,12 +141,12 @@ def test_where_no_text_tells_a_refusal_there_is_no_share_and_the_tables_say_so()
 
 
 def test_variants_switch_off_halves_of_the_same_interface():
-    found = variants_of(identity(CONTRACT))
-    assert list(found) == list(comparing.VARIANTS)
-    assert found["none"] is None
-    labels = [variant.label for variant in found.values() if variant is not None]
+    variants = variants_of(identity(CONTRACT))
+    assert list(variants) == list(comparing.VARIANTS)
+    assert variants["none"] is None
+    labels = [variant.label for variant in variants.values() if variant is not None]
     assert len(set(labels)) == 4
-    assert len({variant.content_hash for variant in found.values() if variant is not None}) == 1
+    assert len({variant.content_hash for variant in variants.values() if variant is not None}) == 1
 
 
 def test_the_tables_show_every_variant_and_type():
@@ -222,11 +222,16 @@ def test_replies_without_an_action_cut_off_replies_and_full_contexts_are_told_as
     steps = BEFORE[0].steps
     cut = steps[0].model_copy(update={"action": None, "cut_off": True})
     mute = steps[0].model_copy(update={"action": None})
-    told = [changed(BEFORE[0], steps=(cut, mute, *steps[2:])), changed(BEFORE[1], context_overflow=True)]
-    result = compare(SPEC, {"none": told})
-    found = result.variants["none"]
-    assert (found.unparsed.value, found.cut_off.value, found.context_overflows, found.faults) == (25.0, 12.5, 1, 0)
-    assert found.success_rate.n == 2  # a full context is the agent's loss, in the figures
+    trajectories = [changed(BEFORE[0], steps=(cut, mute, *steps[2:])), changed(BEFORE[1], context_overflow=True)]
+    result = compare(SPEC, {"none": trajectories})
+    figures = result.variants["none"]
+    assert (figures.unparsed.value, figures.cut_off.value, figures.context_overflows, figures.faults) == (
+        25.0,
+        12.5,
+        1,
+        0,
+    )
+    assert figures.success_rate.n == 2  # a full context is the agent's loss, in the figures
     assert ("no action, %" in shown(result), "cut off, %" in shown(result), "overflows" in shown(result)) == (True,) * 3
     assert "cut off" not in shown(compare(SPEC, {"none": BEFORE}))
 

@@ -38,8 +38,8 @@ class Stage:
 
 
 def hints(number: int, attempts: Sequence[Trajectory]) -> list[Review]:
-    said = [Critique(reason="r", suggestions=(f"hint after {attempt.sample}",)) for attempt in attempts]
-    return [Review(form="icrl", critique=review) for review in said]
+    critiques = [Critique(reason="r", suggestions=(f"hint after {attempt.sample}",)) for attempt in attempts]
+    return [Review(form="icrl", critique=review) for review in critiques]
 
 
 def test_only_what_failed_is_played_again_and_the_latest_attempt_counts():
@@ -129,9 +129,9 @@ def test_a_critic_that_breaks_from_the_start_stops_the_run_and_one_that_recovers
     asked.clear()
     heals = 4
     came: list[Review] = []
-    said = review_all(ask, attempts, workers=3, on_review=lambda _, attempt: came.append(attempt))
-    assert sum(review.fault is None for review in said) == 1
-    assert len(came) == len(said) == 8
+    reviews = review_all(ask, attempts, workers=3, on_review=lambda _, attempt: came.append(attempt))
+    assert sum(review.fault is None for review in reviews) == 1
+    assert len(came) == len(reviews) == 8
 
 
 def test_a_later_attempt_is_kept_only_while_what_led_to_it_stands(tmp_path):

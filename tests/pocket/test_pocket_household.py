@@ -28,9 +28,9 @@ def games(tmp_path_factory) -> DrawnGames:
 
 @pytest.fixture(scope="module")
 def rooms(games):
-    found = Rooms.of(games)
-    yield found
-    found.close()
+    built = Rooms.of(games)
+    yield built
+    built.close()
 
 
 def own_goal(task: str) -> Goal:

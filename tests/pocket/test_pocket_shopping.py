@@ -39,9 +39,9 @@ def task_of(demonstration: Demonstration) -> str:
 
 
 def goal_of(demonstration: Demonstration) -> str:
-    found = re.search(r"^Your task: (.*)$", demonstration.messages[1].content, re.MULTILINE)
-    assert found
-    return found[1]
+    match = re.search(r"^Your task: (.*)$", demonstration.messages[1].content, re.MULTILINE)
+    assert match
+    return match[1]
 
 
 @functools.cache
@@ -112,8 +112,8 @@ def test_mistakes_are_rare_and_not_imitated_and_what_follows_puts_them_right():
     assert 0.05 < len(with_mistake) / len(many) <= 0.18
     for demonstration in with_mistake:
         assert demonstration.weights.count(0) == 1
-        place = demonstration.weights.index(0)
-        wrong, *after = said(demonstration)[place:]
+        index = demonstration.weights.index(0)
+        wrong, *after = said(demonstration)[index:]
         assert after[-1] == "click[Buy Now]"
         assert wrong not in after
         if re.fullmatch(r"click\[B0\w{8}\]", wrong):
@@ -124,10 +124,10 @@ def test_a_refused_slip_leaves_the_page_as_it_was():
     for demonstration in demonstrations(3, 200):
         if 0 not in demonstration.weights:
             continue
-        place = demonstration.weights.index(0)
-        if not re.fullmatch(r"click\[B0\w{8}\]", said(demonstration)[place]):
+        index = demonstration.weights.index(0)
+        if not re.fullmatch(r"click\[B0\w{8}\]", said(demonstration)[index]):
             before, after = [message.content for message in demonstration.messages if message.role == "user"][
-                place : place + 2
+                index : index + 2
             ]
             assert after in before
 

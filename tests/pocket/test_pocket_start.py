@@ -17,8 +17,8 @@ def attention() -> dict[tuple[int, int], torch.Tensor]:
     torch.manual_seed(0)
     ids = torch.randint(10, 2000, (1, 300))
     with torch.no_grad():
-        found = model(torch.cat([ids, ids], dim=1), output_attentions=True).attentions
-    return {(layer, head): found[layer][0, head] for layer in (0, 1) for head in range(4)}
+        attentions = model(torch.cat([ids, ids], dim=1), output_attentions=True).attentions
+    return {(layer, head): attentions[layer][0, head] for layer in (0, 1) for head in range(4)}
 
 
 def mean_at(weights: torch.Tensor, back: int) -> float:

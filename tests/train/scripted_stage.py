@@ -86,12 +86,12 @@ class ScriptedStage:
         )
 
     def _judgement(self, asked: Proposal) -> Judgement:
-        found = self.verdict(asked)
+        outcome = self.verdict(asked)
         tokens = Tokens(context_ids=(8, 8), sampled_ids=(30 + asked.sample,), logprobs=(-1.0,))
-        if isinstance(found, Fault):
-            return Judgement(fault=found)
-        said = ReasonedVerdict(reason="so", verdict=found) if found else None
-        return Judgement(said=said, tokens=tokens, usage=Usage(completion_tokens=self.spent))
+        if isinstance(outcome, Fault):
+            return Judgement(fault=outcome)
+        verdict = ReasonedVerdict(reason="so", verdict=outcome) if outcome else None
+        return Judgement(said=verdict, tokens=tokens, usage=Usage(completion_tokens=self.spent))
 
     def _review(self, asked: ReviewRequest) -> Review:
         advice = self.advice(asked)

@@ -14,16 +14,16 @@ from align_echo.train.advantages import DELTA, group_advantages
 
 
 def test_two_groups_by_hand():
-    found = group_advantages([1.0, 0.0, 0.0, 4.0, 2.0], ["a", "a", "a", "b", "b"])
-    assert found.values[:3] == pytest.approx([2 / 3 / (3**-0.5 + DELTA), *[-1 / 3 / (3**-0.5 + DELTA)] * 2])
-    assert found.values[3:] == pytest.approx([1 / (2**0.5 + DELTA), -1 / (2**0.5 + DELTA)])
-    assert (found.groups, found.zero_variance, found.singletons) == (2, 0, 0)
+    advantages = group_advantages([1.0, 0.0, 0.0, 4.0, 2.0], ["a", "a", "a", "b", "b"])
+    assert advantages.values[:3] == pytest.approx([2 / 3 / (3**-0.5 + DELTA), *[-1 / 3 / (3**-0.5 + DELTA)] * 2])
+    assert advantages.values[3:] == pytest.approx([1 / (2**0.5 + DELTA), -1 / (2**0.5 + DELTA)])
+    assert (advantages.groups, advantages.zero_variance, advantages.singletons) == (2, 0, 0)
 
 
 def test_groups_that_teach_nothing_have_advantage_0_and_are_counted():
-    found = group_advantages([0.1, 0.1, 0.1, 0.7], ["same", "same", "same", "alone"])
-    assert found.values == (0.0, 0.0, 0.0, 0.0)
-    assert (found.groups, found.zero_variance, found.singletons) == (2, 1, 1)
+    advantages = group_advantages([0.1, 0.1, 0.1, 0.7], ["same", "same", "same", "alone"])
+    assert advantages.values == (0.0, 0.0, 0.0, 0.0)
+    assert (advantages.groups, advantages.zero_variance, advantages.singletons) == (2, 1, 1)
 
 
 def test_rewards_that_differ_by_rounding_alone_are_not_blown_up():

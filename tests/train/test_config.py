@@ -42,9 +42,9 @@ def test_methods_are_alike_in_everything_but_the_method(name):
 
 @pytest.mark.parametrize("study", sorted(STUDIES))
 def test_the_arms_of_a_study_are_alike_in_everything_but_the_method(study):
-    found = [shared_settings(checked_config(read_file(file), arm)) for arm, file in STUDIES[study].arms.items()]
-    assert len(found) > 0
-    assert all(settings == found[0] for settings in found)
+    shared = [shared_settings(checked_config(read_file(file), arm)) for arm, file in STUDIES[study].arms.items()]
+    assert len(shared) > 0
+    assert all(settings == shared[0] for settings in shared)
 
 
 def test_the_papers_settings_have_their_names():

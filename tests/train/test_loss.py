@@ -75,10 +75,10 @@ def gradients(
     for batch in made:
         logprobs, _ = token_logprobs(model, batch.ids, batch.mask, tree=batch.tree)
         old = logprobs.detach() + shift
-        found = batch_loss(batch, logprobs, objective, old=old, reference=old - 0.3).loss
-        for mine, each in zip(summed, torch.autograd.grad(found, list(model.parameters())), strict=True):
+        loss = batch_loss(batch, logprobs, objective, old=old, reference=old - 0.3).loss
+        for mine, each in zip(summed, torch.autograd.grad(loss, list(model.parameters())), strict=True):
             mine += each
-        total += float(found.detach())
+        total += float(loss.detach())
     return total, summed
 
 
@@ -98,14 +98,14 @@ def reference(
         scale = 1 / (len(in_mean) * len(places))
         if normalisation == "token":
             scale = 1 / sum(sum(other.tokens.mask) for other in in_mean)
-        own = torch.stack([logprobs[place - 1, ids[place]] for place in places])
+        own = torch.stack([logprobs[position - 1, ids[position]] for position in places])
         ratio = (own - own.detach() - shift).exp()
         if objective.ratio == "sequence":
             ratio = (own - own.detach() - shift).mean().exp().expand(len(places))
-        for place, logprob, each in zip(places, own, ratio, strict=True):
+        for position, logprob, each in zip(places, own, ratio, strict=True):
             term = -min(each * advantage, each.clamp(low, high) * advantage)
             if row.moved and objective.reweigh:
-                weight = math.exp(float(logprob.detach()) + shift - row.tokens.logprobs[place])
+                weight = math.exp(float(logprob.detach()) + shift - row.tokens.logprobs[position])
                 term = term * min(objective.most_weight, weight)
             if row.expert:
                 term = -(logprob if objective.expert == "likelihood" else shaped(logprob.exp())) * advantage
@@ -134,8 +134,8 @@ def test_batches_give_the_loss_and_gradient_of_rows_alone(name, shift, scaling):
     model = torch.nn.Module.to(tiny_model(), torch.float64)
     wanted, wanted_gradients = reference(model, OBJECTIVES[name], scaling, shift)
     for size, sharing in ((20, False), (20, True), (1000, False), (1000, True)):
-        found, found_gradients = gradients(model, OBJECTIVES[name], size, sharing, scaling, shift)
-        assert found == pytest.approx(wanted, abs=1e-6)
+        loss, found_gradients = gradients(model, OBJECTIVES[name], size, sharing, scaling, shift)
+        assert loss == pytest.approx(wanted, abs=1e-6)
         for found_gradient, other in zip(found_gradients, wanted_gradients, strict=True):
             assert float((found_gradient - other).abs().max()) <= 1e-6
 
@@ -163,8 +163,8 @@ def test_the_mismatch_with_sampling_is_shown_for_rows_as_sampled_alone():
     rows, advantages = some_rows()
     for batch in batches(rows, advantages, scales(rows, "token"), tokens_per_batch=1000):
         logprobs, _ = token_logprobs(tiny_model(), batch.ids, batch.mask)
-        found = batch_loss(batch, logprobs, Objective())
-        shown = (found.mismatch > 0).any(-1, keepdim=True)
+        loss = batch_loss(batch, logprobs, Objective())
+        shown = (loss.mismatch > 0).any(-1, keepdim=True)
         assert (shown == ~(batch.moved | batch.expert)).all()
 
 

@@ -159,8 +159,8 @@ def outcome(folder: Path, tests: list[str]) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 def test_the_tests_pass_without_a_mutant(tmp_path: Path):
     tests = sorted({f"tests/train/{mutant.test}" for mutant in MUTANTS})
-    found = outcome(in_a_copy(tmp_path), tests)
-    assert found.returncode == 0, found.stdout
+    process = outcome(in_a_copy(tmp_path), tests)
+    assert process.returncode == 0, process.stdout
 
 
 @pytest.mark.slow
@@ -171,5 +171,5 @@ def test_a_mutant_is_noticed(number: int, tmp_path: Path):
     source = file.read_text(encoding="utf-8")
     assert source.count(mutant.old) == 1, "the mutant's place is gone: write the mutant anew"
     file.write_text(source.replace(mutant.old, mutant.new), encoding="utf-8")
-    found = outcome(tmp_path, [f"tests/train/{mutant.test}"])
-    assert found.returncode == 1, f"alive: {mutant.file}: {mutant.old!r} -> {mutant.new!r}\n{found.stdout[-2000:]}"
+    process = outcome(tmp_path, [f"tests/train/{mutant.test}"])
+    assert process.returncode == 1, f"alive: {mutant.file}: {mutant.old!r} -> {mutant.new!r}\n{process.stdout[-2000:]}"

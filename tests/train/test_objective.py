@@ -42,8 +42,8 @@ def test_the_clipped_term_by_hand():
 def test_clipped_tokens_and_no_others_are_without_gradient():
     ratio = row(0.5, 1.0, 2.0, 0.5, 1.0, 2.0).requires_grad_()
     advantage = row(1.0, 1.0, 1.0, -1.0, -1.0, -1.0)
-    found = gradient(clipped_terms(ratio, advantage, LOW, HIGH).sum(), ratio)
-    assert ((found == 0) == is_clipped(ratio, advantage, LOW, HIGH)).all()
+    slope = gradient(clipped_terms(ratio, advantage, LOW, HIGH).sum(), ratio)
+    assert ((slope == 0) == is_clipped(ratio, advantage, LOW, HIGH)).all()
 
 
 @pytest.mark.parametrize("level", ["token", "sequence"])
@@ -82,8 +82,8 @@ def test_both_kl_estimates_have_the_divergence_as_their_mean():
 
 def test_calibration_weights_by_hand():
     free, conditioned = row(-1.0, -1.0, -3.0, -1.0), row(-2.0, -1.0, -1.0, -9.0)
-    found = calibration_weights(free, conditioned, row(1, 1, 1, 0))
-    assert found.tolist() == [pytest.approx([2.0, 1.0, math.exp(-2), 1.0])]
+    weights = calibration_weights(free, conditioned, row(1, 1, 1, 0))
+    assert weights.tolist() == [pytest.approx([2.0, 1.0, math.exp(-2), 1.0])]
 
 
 def test_calibration_weights_carry_no_gradient():
@@ -93,9 +93,9 @@ def test_calibration_weights_carry_no_gradient():
 
 def test_luffys_shaping_lifts_what_is_unlikely():
     probabilities = torch.tensor([0.01, 0.9], requires_grad=True)
-    found = gradient(shaped(probabilities).sum(), probabilities)
+    slope = gradient(shaped(probabilities).sum(), probabilities)
     assert shaped(torch.tensor(0.1)).item() == pytest.approx(0.5)
-    assert found[0] > found[1]
+    assert slope[0] > slope[1]
 
 
 @pytest.mark.parametrize("garbage", [math.nan, math.inf, -math.inf, 1e30])

@@ -128,9 +128,9 @@ def test_adapters_run_and_can_be_named_as_models(model, tmp_path):
 
 
 def drawn_by(name: str) -> tuple[float, ...]:
-    said = load_model(name).complete([Message(role="user", content="look")], temperature=1.0, max_tokens=4)
-    assert said.tokens is not None
-    return said.tokens.logprobs
+    completion = load_model(name).complete([Message(role="user", content="look")], temperature=1.0, max_tokens=4)
+    assert completion.tokens is not None
+    return completion.tokens.logprobs
 
 
 def test_a_resumed_run_ends_as_one_that_was_not_disturbed(model, tmp_path):
@@ -276,10 +276,10 @@ def test_a_run_stopped_before_its_first_checkpoint_is_begun_anew(model, tmp_path
 
 def test_a_run_is_on_record_with_all_that_it_is_made_of(model, tmp_path):
     config = config_of("grpo", model, interface="probe")
-    found = Run(config, tmp_path / "run").on_record
-    assert found["interface"].startswith("alfworld/probe@")
-    assert found["weights"] == dict.fromkeys(("policy", "critic"), content_hash(Path(model)))
-    assert {"vanilla/system", "critic/echo"} <= found["prompts"].keys()
+    record = Run(config, tmp_path / "run").on_record
+    assert record["interface"].startswith("alfworld/probe@")
+    assert record["weights"] == dict.fromkeys(("policy", "critic"), content_hash(Path(model)))
+    assert {"vanilla/system", "critic/echo"} <= record["prompts"].keys()
 
 
 def test_a_run_that_does_not_improve_stops_early_also_when_it_was_stopped_before(model, tmp_path):
@@ -297,9 +297,9 @@ def test_a_run_that_does_not_improve_stops_early_also_when_it_was_stopped_before
 
 def test_held_out_tasks_are_played_before_and_after(model, tmp_path):
     config = config_of("grpo", model, save_every=1, evaluating={"every": 1, "tasks": 2})
-    told: list[int] = []
-    Run(config, tmp_path / "run").train(lambda step, signals: None, lambda step, figures: told.append(step))
-    assert told == [0, 1, 2]
+    steps_told: list[int] = []
+    Run(config, tmp_path / "run").train(lambda step, signals: None, lambda step, figures: steps_told.append(step))
+    assert steps_told == [0, 1, 2]
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     for when in ("before", "after"):
         assert summary[when]["faults"] == 0
@@ -336,9 +336,9 @@ def test_best_of_n_is_for_training_and_not_for_held_out_tasks(model, tmp_path):
 
             class Stage(LocalStage):
                 def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
-                    found = super().play(episodes)
-                    played.extend(f"{split} {trajectory.agent.partition('(')[0]}" for trajectory in found)
-                    return found
+                    trajectories = super().play(episodes)
+                    played.extend(f"{split} {trajectory.agent.partition('(')[0]}" for trajectory in trajectories)
+                    return trajectories
 
             return Stage(**vars(made))
 
@@ -388,8 +388,8 @@ def test_every_lap_asks_for_other_tasks_each_once(size, count, seed):
     lap = size // count
     asked = [queries_at(harvest, pool, count, seed) for harvest in range(2 * lap)]
     for first in (0, lap):
-        found = [task for queries in asked[first : first + lap] for task in queries]
-        assert len(found) == len(set(found)) == lap * count
+        drawn = [task for queries in asked[first : first + lap] for task in queries]
+        assert len(drawn) == len(set(drawn)) == lap * count
     assert asked == [queries_at(harvest, pool, count, seed) for harvest in range(2 * lap)]
 
 

@@ -87,14 +87,14 @@ def test_replies_count_by_their_weight_others_little_and_instructions_not_at_all
     shown = demonstration()
     tokenizer = train_tokenizer([shown], size=400)
     encoder = ChatEncoder(tokenizer)
-    found = encode(shown, encoder, context_weight=0.1)
+    encoded = encode(shown, encoder, context_weight=0.1)
     spans = encoder.supervised(shown.messages).spans
     instructions = len(encoder.opening(shown.messages[:1]))
-    assert set(found.weights[:instructions]) == {0.0}
-    assert set(found.weights[spans[0][0] : spans[0][1]]) == {0.0}
-    assert set(found.weights[spans[1][0] : spans[1][1]]) == {1.0}
-    assert found.weights[spans[0][0] - 1] == pytest.approx(0.1)
-    assert encoder.text(list(found.ids[spans[1][0] : spans[1][1]])) == "take mug"
+    assert set(encoded.weights[:instructions]) == {0.0}
+    assert set(encoded.weights[spans[0][0] : spans[0][1]]) == {0.0}
+    assert set(encoded.weights[spans[1][0] : spans[1][1]]) == {1.0}
+    assert encoded.weights[spans[0][0] - 1] == pytest.approx(0.1)
+    assert encoder.text(list(encoded.ids[spans[1][0] : spans[1][1]])) == "take mug"
 
 
 def test_every_chat_comes_once_and_batches_keep_to_their_size():

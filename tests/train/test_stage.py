@@ -41,13 +41,13 @@ def stage():
 
 
 def test_a_row_moved_to_the_opening_without_critique_differs_in_that_alone(stage):
-    (told,) = stage.play([Episode(TASK_IDS[0], critique="take the mug")])
+    (attempt,) = stage.play([Episode(TASK_IDS[0], critique="take the mug")])
     (untold,) = stage.play([Episode(TASK_IDS[0])])
-    opening = stage.opening(told)
+    opening = stage.opening(attempt)
     assert opening == stage.opening(untold) == untold.steps[0].tokens.context_ids
-    assert opening != told.steps[0].tokens.context_ids
-    moved = without_critique(policy_row(told, told.task_id), told, opening).tokens
-    original = token_sequence(told)
+    assert opening != attempt.steps[0].tokens.context_ids
+    moved = without_critique(policy_row(attempt, attempt.task_id), attempt, opening).tokens
+    original = token_sequence(attempt)
     assert [moved.ids[first:end] for first, end in moved.turns] == [
         original.ids[first:end] for first, end in original.turns
     ]
@@ -91,10 +91,10 @@ def test_an_experts_episode_that_outgrows_the_policys_context_is_none_to_learn_f
 
 def test_verdicts_are_asked_about_what_the_policy_had_read_and_kept_as_rows(stage):
     (attempt,) = stage.play([Episode(TASK_IDS[0])])
-    said = attempt.model_copy(
+    changed = attempt.model_copy(
         update={"steps": tuple(step.model_copy(update={"action": "take mug 1"}) for step in attempt.steps)}
     )
-    judged = stage.judge([Proposal(said, 1, sample) for sample in range(2)])
+    judged = stage.judge([Proposal(changed, 1, sample) for sample in range(2)])
     assert all(judgement.said is None and judgement.problem and judgement.fault is None for judgement in judged)
     assert len({judgement.tokens.sampled_ids for judgement in judged}) == 2
     row = critic_row(judged[0], "g", 0.0)

@@ -180,14 +180,14 @@ def test_loss_and_gradient_are_those_of_trl(name, loss_type, folder, tmp_path):
     theirs = trl(folder, tmp_path, shown, {"loss_type": loss_type, "per_device_train_batch_size": ROWS, **asked})
     model = theirs.model.eval()
     rows = [sample.row(str(index // GROUP)) for index, sample in enumerate(shown)]
-    advantages = [0.5 - place % 3 for place in range(ROWS)]
+    advantages = [0.5 - index % 3 for index in range(ROWS)]
     (batch,) = batches(rows, advantages, scales(rows, normalisation), tokens_per_batch=1000)
 
     logprobs, _ = token_logprobs(model, batch.ids, batch.mask, temperature=0.7)
     near = 1e-3 if objective.ratio == "sequence" else 0.3
     old = (logprobs.detach() + noise(logprobs.shape, near, 1)) * batch.mask
     reference = (logprobs.detach() + noise(logprobs.shape, 0.5, 2)) * batch.mask
-    found = batch_loss(batch, logprobs, objective, old=old, reference=reference)
+    ours_loss = batch_loss(batch, logprobs, objective, old=old, reference=reference)
     wanted = theirs._compute_loss(
         model,
         {
@@ -202,9 +202,9 @@ def test_loss_and_gradient_are_those_of_trl(name, loss_type, folder, tmp_path):
             "num_items_in_batch": batch.mask.sum(),
         },
     )
-    assert 0 < float(found.clipped.sum()) < float(batch.mask.sum())
-    assert float(wanted.detach()) == pytest.approx(factor * float(found.loss.detach()), rel=1e-5, abs=1e-6)
-    ours, trls = factor * gradients(model, found.loss), gradients(model, wanted)
+    assert 0 < float(ours_loss.clipped.sum()) < float(batch.mask.sum())
+    assert float(wanted.detach()) == pytest.approx(factor * float(ours_loss.loss.detach()), rel=1e-5, abs=1e-6)
+    ours, trls = factor * gradients(model, ours_loss.loss), gradients(model, wanted)
     assert float(ours.norm()) > 0.01
     assert float((ours - trls).norm() / ours.norm()) < 1e-5
 
@@ -250,7 +250,7 @@ def test_two_steps_from_rewards_to_weights_end_where_trl_does(name, folder, tmp_
 
     RoleTrainer(
         WholeModels({"policy": model, "critic": model}, reference=settings.objective.beta > 0),
-        lambda number: Harvest(tuple(sample.row(str(place // GROUP)) for place, sample in enumerate(shown))),
+        lambda number: Harvest(tuple(sample.row(str(index // GROUP)) for index, sample in enumerate(shown))),
         settings.model_copy(update={"tokens_per_batch": 60}),
         TrainingArguments(str(tmp_path), max_steps=2, use_cpu=True, report_to=[], lr_scheduler_type="constant"),
         optimizer=torch.optim.SGD(model.parameters(), 0.1),
