@@ -33,7 +33,7 @@ from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
 SELF = "self"
-"""In the place of a model's name: the agent's own."""
+"""Stands for the agent's own model where a model's name is asked for."""
 
 NO_CRITIC = "none"
 

@@ -69,8 +69,8 @@ class Batch:
 
 
 def scales(rows: Sequence[Row], normalisation: Normalisation, *, together: bool = False) -> list[float]:
-    """What one token of each row counts, so that the tokens of every role count 1 together; with `together`, the tokens
-    of both roles do: one mean, for roles that share weights (ICRL, paper 4, equation 6).
+    """How much one token of each row counts, so that the tokens of every role count 1 in all. With `together` those of
+    both roles do: one mean, for roles that share weights (ICRL, paper 4, equation 6).
 
     "sequence": every row counts the same (ECHO, paper 1, equation 9). "token": every token does (ICRL's equation 6).
     Rows without a sampled token count 0.

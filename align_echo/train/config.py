@@ -34,7 +34,7 @@ Momentum = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Lora(Frozen, allow_inf_nan=False):
-    """As in PEFT; on all linear layers."""
+    """Low-rank adapters as in PEFT, on all linear layers."""
 
     rank: int = Field(default=8, ge=1)
     alpha: int = Field(default=32, ge=1)
@@ -53,7 +53,9 @@ class Optimising(Frozen, allow_inf_nan=False):
 
 
 class Evaluating(Frozen, allow_inf_nan=False):
-    """Every so many steps, held-out tasks at a temperature; 0 for never. The best checkpoint is that of `score`."""
+    """How often held-out tasks are played: after `every` so many steps, 0 for never. The best checkpoint has the best
+    `score`.
+    """
 
     every: int = Field(default=0, ge=0)
     tasks: int = Field(default=64, ge=1)
@@ -134,7 +136,7 @@ def read_file(path: Path) -> dict[str, Any]:
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Both, the latter first; sections are merged value by value."""
+    """Both as one mapping, in which `changes` win; sections are merged value by value."""
     settings = dict(base)
     for name, value in changes.items():
         old = settings.get(name)
@@ -156,7 +158,7 @@ def checked_config(values: Mapping[str, Any], source: str) -> TrainConfig:
 
 
 def _problem(error: ErrorDetails) -> str:
-    """What pydantic found, where its own words would not help."""
+    """What is wrong with a value: in our words where pydantic's would not help."""
     if error["loc"] == ("collecting",) and error["type"] == "missing":
         return f"nothing says how to train: begin the file with base: METHOD, one of {', '.join(methods())}"
     if error["type"] == "extra_forbidden":
@@ -223,7 +225,7 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
 
 
 def _trackers_lacking(names: Sequence[str]) -> list[str]:
-    """Why each of the trackers that cannot be used cannot."""
+    """For each tracker that cannot be used, why it cannot."""
     lacking = []
     for name in names:
         package = TRACKERS.get(name)

@@ -22,7 +22,7 @@ from align_echo.train.rows import Role
 from align_echo.wrappers.catalogue import environment
 
 BYTES = 4
-"""Of a weight in float32, which trainers and engines hold here."""
+"""How many bytes a weight takes: trainers and engines hold float32 here."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ CHUNK = 4096
 """Positions whose logits are in memory at once."""
 
 CHECKED_IDS = (1, 2, 3, 4, 5)
-"""On which models are tried out."""
+"""Token ids on which models are tried out."""
 
 SAME = 1e-3
 """By how much a number may change when rows are read as a tree."""

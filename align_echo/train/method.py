@@ -93,6 +93,6 @@ METHODS: Registry[Method] = Registry("recipe", "align_echo.methods", _read)
 
 
 def episodes_alone(collecting: Collecting) -> Bounds:
-    """Of a method that plays `samples` episodes of each of its queries and learns from all."""
+    """The bounds of a method that plays `samples` episodes of each of its queries and learns from all."""
     count = collecting.queries * collecting.samples
     return Bounds(count, rows=count)

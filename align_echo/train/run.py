@@ -61,7 +61,7 @@ LAST = "last"
 
 
 def _unheard(step: int, figures: dict[str, Any]) -> None:
-    """For those who read the figures in the folder."""
+    """The default of `evaluated`, for callers who read the figures in the folder."""
 
 
 def of_types(wanted: Sequence[str] | None, shown: Sequence[str], task_type: Callable[[str], str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The folder of a training run: what is in one that made nothing yet, and its lines of signals.
+"""The folder of a training run: whether it holds any work yet, and its lines of signals.
 
 Left out: what every run's folder has (`align_echo.runs`), and what a run is and does (`align_echo.train.run`).
 """

@@ -25,7 +25,7 @@ from align_echo.train.optimizers import MuonWithAdamW
 from align_echo.types import Frozen
 
 POOL = 512
-"""Chats among which those of like length are put together."""
+"""How many chats are taken at a time, to put those of like length together."""
 
 
 class SftSettings(Frozen):

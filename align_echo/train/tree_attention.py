@@ -22,7 +22,7 @@ from align_echo.train.trees import Tree
 
 NAME = "align_echo_tree"
 BLOCK = 128
-"""Tokens that ask together: few leave little to compute in vain, many are computed faster."""
+"""How many tokens make a block: a small one computes less in vain, a large one computes faster."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ class Block:
 
 
 def blocks(ends_N: torch.Tensor, dtype: torch.dtype, size: int = BLOCK) -> list[Block]:
-    """Of a tree whose tokens' subtrees end at these places: a token attends to itself and to those above it."""
+    """The blocks of a tree whose tokens' subtrees end at these places. A token attends to itself and to those above it.
+    """
     places_N = torch.arange(len(ends_N), device=ends_N.device)
     divided = []
     for first in range(0, len(ends_N), size):
