@@ -138,10 +138,10 @@ def test_its_figures_are_those_of_the_results():
 
 def scripted_model(request: dict[str, Any]) -> str:
     """An agent that only looks, and an Analyzer that finds nothing."""
-    asked = str(request["messages"])
-    if "<choice>" in asked:
+    messages = str(request["messages"])
+    if "<choice>" in messages:
         return "<choice>1</choice>"
-    return "<misalignments>none</misalignments>" if "<misalignments>" in asked else "look"
+    return "<misalignments>none</misalignments>" if "<misalignments>" in messages else "look"
 
 
 @pytest.fixture

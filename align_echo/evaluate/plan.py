@@ -239,13 +239,13 @@ def choose_judge(
 
     Raises `UsageError` for a judge of nothing, and for a script, which can only play.
     """
-    given = {
+    flags = {
         "--judge": judge is not None,
         "--pick": pick != CRITIC,
         "--reasoning": reasoning,
         "--abstain-below": abstain_below > 0,
     }
-    option = next((option for option, is_given in given.items() if is_given), None)
+    option = next((option for option, is_given in flags.items() if is_given), None)
     if best_of == 1:
         if option is not None:
             raise UsageError(f"{option} needs candidates to choose from: add --best-of N")

@@ -62,11 +62,11 @@ def jobs(trained: Path, seeds: Sequence[int], out: Path, *, rounds: int) -> list
 def _job(policy: str, critic: str, seed: int, trained: Path, out: Path, rounds: int) -> Job:
     chosen = replace(study("alfworld"), samples=1)
     models = trained / policy / f"seed-{seed}"
-    asked = {START: chosen.start, "own critic": str(models / "critic")}.get(critic, critic)
+    critics = {START: chosen.start, "own critic": str(models / "critic")}.get(critic, critic)
     form = "icrl" if (policy, critic) == ("icrl", "self") else None
     folder = out / f"{policy}-{critic.replace(' ', '-')}" / f"seed-{seed}"
     model = chosen.start if policy == START else str(models / "policy")
-    measured = measuring(chosen, model, seed, refine_rounds=rounds, critic=asked, critic_form=form)
+    measured = measuring(chosen, model, seed, refine_rounds=rounds, critic=critics, critic_form=form)
     return Job(f"{policy}, {critic}", seed, folder, None, measured)
 
 

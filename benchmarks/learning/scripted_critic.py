@@ -71,8 +71,8 @@ def _play(agent: Vanilla, episodes: Sequence[Episode]) -> list[Trajectory]:
 
 def advice(attempt: Trajectory) -> str:
     """What the scripted critic says of an attempt, as the model is told it."""
-    asked, _ = critique_demonstration(attempt, Dice(attempt.task_id))
-    return parse_critique(asked.messages[-1].content, "echo").advice
+    chat, _ = critique_demonstration(attempt, Dice(attempt.task_id))
+    return parse_critique(chat.messages[-1].content, "echo").advice
 
 
 if __name__ == "__main__":

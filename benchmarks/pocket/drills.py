@@ -58,10 +58,10 @@ def _chat(kind: str, pairs: list[tuple[str, str]]) -> Demonstration:
 def _next(dice: Dice) -> list[tuple[str, str]]:
     """The place that is listed after another."""
     places = _room(dice, fewest=3)
-    asked = [dice.below(len(places) - 1) for _ in range(ROUNDS)]
+    turns = [dice.below(len(places) - 1) for _ in range(ROUNDS)]
     return [
         ((_opening(places) if turn == 0 else "") + f"After {places[place]}.", f"go to {places[place + 1]}")
-        for turn, place in enumerate(asked)
+        for turn, place in enumerate(turns)
     ]
 
 

@@ -59,9 +59,9 @@ class WatchedStage(LocalStage):
         self.counts["sampled"] += sum(trajectory.usage.completion_tokens for trajectory in played)
         return played
 
-    def review(self, asked: Sequence[ReviewRequest]) -> list[Review]:
+    def review(self, requests: Sequence[ReviewRequest]) -> list[Review]:
         with self.watch.phase(CRITIC):
-            reviews = super().review(asked)
+            reviews = super().review(requests)
         assert not any(review.fault for review in reviews), "a critic's model broke"
         self.counts["critiques"] += len(reviews)
         self.counts["sampled"] += sum(review.usage.completion_tokens for review in reviews)
@@ -88,11 +88,11 @@ class WatchedRun(Run):
 
     def _stage(self, crew: Crew, split: str, temperature: float) -> LocalStage:
         plain = super()._stage(crew, split, temperature)
-        made = WatchedStage(**{attribute.name: getattr(plain, attribute.name) for attribute in fields(plain)})
+        watched = WatchedStage(**{attribute.name: getattr(plain, attribute.name) for attribute in fields(plain)})
         if self._fixed:
             crew.models["policy"].encoder.stop_ids = ()  # every reply takes all its tokens
-            made = replace(made, agent=self._walker)
-        return replace(made, watch=self._stopwatch, counts=self._counts, fixed=self._fixed)
+            watched = replace(watched, agent=self._walker)
+        return replace(watched, watch=self._stopwatch, counts=self._counts, fixed=self._fixed)
 
     def _walker(self, model: LocalModel) -> Player:
         collecting = self.config.collecting
@@ -115,5 +115,5 @@ class WatchedRun(Run):
         trainer._learn, trainer._publish = timed_learn, timed_publish
         trainer.add_callback(self._stopwatch)
         trainer.remove_callback(PrinterCallback)
-        made: RoleTrainer = trainer
-        return made
+        watched: RoleTrainer = trainer
+        return watched

@@ -48,13 +48,13 @@ def model(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory) -> Path:
     """Hand-made ones of several tasks."""
-    made = [
+    examples = [
         example(f"task {task}", action, nearer="correct" if action == "look" else "wrong", expert=None)
         for task in range(8)
         for action in ("look", "go to desk 1")
     ]
     folder: Path = tmp_path_factory.mktemp("examples")
-    write_examples(made, folder / "examples.parquet")
+    write_examples(examples, folder / "examples.parquet")
     return folder
 
 
@@ -243,12 +243,12 @@ def test_the_model_of_a_resumed_training_is_told_by_its_files_not_by_its_path(ex
 
 
 def test_weighed_states_are_learned_from_whole_unless_their_actions_are_all_right_or_all_wrong(model, run):
-    made = [
+    examples = [
         example(f"task {task}", action, nearer="correct" if action == "look" else "wrong")
         for task, actions in enumerate([("look", "go", "wait"), ("look", "go"), ("go",)])
         for action in actions
     ]
-    write_examples(made, Path("some.parquet"))
+    write_examples(examples, Path("some.parquet"))
     Path("weighed.yaml").write_text("balance: weighed\n")
     status, _, err = run(*train(Path("some.parquet"), model, "--held-out", "0", "--config", "weighed.yaml"))
     assert status == 0, err
@@ -276,12 +276,12 @@ def test_what_is_too_long_may_leave_a_side_one_label_alone_and_is_then_refused(k
         too_long = label == long and is_held_out(task, 0.3) == tested
         return (Said(role="user", content=f"{task} {'hall ' * (500 if too_long else 1)}"),)
 
-    made = [
+    examples = [
         example(f"task {number}", action, nearer=label, messages=messages(f"task {number}", label))
         for number in range(8)
         for action, label in (("look", "correct"), ("wait", "wrong"))
     ]
-    write_examples(made, Path("one/examples.parquet"))
+    write_examples(examples, Path("one/examples.parquet"))
     Path("settings.yaml").write_text("longest: 400")
     status, out, err = run(*train(Path("one"), model, *kind, "--config", "settings.yaml", "--held-out", "0.3"))
     assert (status, out, err.count("\n")) == (2, "", 1), err
@@ -312,8 +312,8 @@ def test_another_folder_than_that_of_a_critic_of_text_is_told_what_it_is(collect
     pytest.importorskip("PIL")
     from align_echo.gui.vision_tiny import tiny_vision
 
-    made = Path("run/critic")
-    shutil.copytree(model, made)
+    critic_folder = Path("run/critic")
+    shutil.copytree(model, critic_folder)
     Path("run/config.json").write_text(json.dumps({"command": "critic train"}))
     vision, encoder = tiny_vision()
     vision.save_pretrained("eyes")

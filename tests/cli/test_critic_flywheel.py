@@ -42,9 +42,9 @@ def test_two_rounds_of_which_the_second_is_guided_and_learns_from_both(run):
     ]
     assert rounds == [{1}, {2}]
     parts = ("held-out", "round-1/collection", "round-2/collection")
-    asked = [json.loads(Path(f"wheel/{part}/config.json").read_text()) for part in parts]
-    assert len({task for record in asked for task in record["tasks"]}) == 6
-    assert [task["states"] for task in asked] == ["expert", "expert", "agent"]
+    configs = [json.loads(Path(f"wheel/{part}/config.json").read_text()) for part in parts]
+    assert len({task for record in configs for task in record["tasks"]}) == 6
+    assert [task["states"] for task in configs] == ["expert", "expert", "agent"]
     assert max(point.candidates for point in flywheel.rounds[0].trial.curve) == 3
 
     for part in ("wheel/summary.json", "wheel/round-2/trial/summary.json"):

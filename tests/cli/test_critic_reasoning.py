@@ -48,8 +48,8 @@ def test_it_writes_a_model_that_can_be_asked_and_what_it_is_worth_on_tasks_it_di
     assert {entry.name for entry in Path("critic").iterdir()} == names
     assert Path("critic/critic/model.safetensors").is_file()
     assert not Path("critic/critic/calibration.json").exists()
-    asked = ("evaluate", "--env", "alfworld", "--model", "pocket", "--tasks", "1", "--temperature", "1")
-    status, out, err = run(*asked, "--best-of", "2", "--judge", "critic/critic", "--reasoning", "--out", "play")
+    command = ("evaluate", "--env", "alfworld", "--model", "pocket", "--tasks", "1", "--temperature", "1")
+    status, out, err = run(*command, "--best-of", "2", "--judge", "critic/critic", "--reasoning", "--out", "play")
     assert status == 0, err
     assert "verdicts: 0 correct, 0 wrong" in out
 
@@ -58,9 +58,9 @@ def test_it_writes_a_model_that_can_be_asked_and_what_it_is_worth_on_tasks_it_di
 def test_the_saved_critic_says_what_the_trained_one_said(weights, examples, model, run, monkeypatch):
     verdicts: list[tuple[Sequence[Message], str, str]] = []
 
-    def keep(model: ChatModel, asked: Sequence[Message], action: str, **how: Any) -> Judgement:
-        judgement = judge(model, asked, action, **how)
-        verdicts.append((asked, action, judgement.reply))
+    def keep(model: ChatModel, messages: Sequence[Message], action: str, **how: Any) -> Judgement:
+        judgement = judge(model, messages, action, **how)
+        verdicts.append((messages, action, judgement.reply))
         return judgement
 
     with monkeypatch.context() as patch:
@@ -75,7 +75,7 @@ def test_the_saved_critic_says_what_the_trained_one_said(weights, examples, mode
 
     def replies(name: str) -> list[str]:
         critic = load_model(name)
-        return [judge(critic, asked, action, temperature=0, max_tokens=96).reply for asked, action, _ in verdicts]
+        return [judge(critic, messages, action, temperature=0, max_tokens=96).reply for messages, action, _ in verdicts]
 
     assert replies("./critic/critic") == [reply for _, _, reply in verdicts] != replies(str(model))
 

@@ -123,11 +123,11 @@ def critic(tmp_path_factory) -> Path:
 
 
 def test_a_trial_that_was_stopped_asks_only_about_what_is_left_and_comes_to_the_same(folder, critic, run, monkeypatch):
-    asked: list[int] = []
+    calls: list[int] = []
     score = VisionScorer.score
 
     def counted(scorer: VisionScorer, screen: Screen, actions: Sequence[str]) -> list[Judged]:
-        asked.append(len(actions))
+        calls.append(len(actions))
         return score(scorer, screen, actions)
 
     monkeypatch.setattr(VisionScorer, "score", counted)
@@ -136,7 +136,7 @@ def test_a_trial_that_was_stopped_asks_only_about_what_is_left_and_comes_to_the_
     command = ["critic", "gui-steps", folder, "--judge", critic, "--seed", 3]
     status, _, err = run(*command, "--out", "whole")
     assert status == 0, err
-    assert len(asked) == 30
+    assert len(calls) == 30
     assert err.splitlines() == ["asking about 60 actions on 30 screens", "20 of 30 screens"], "and no bar of weights"
 
     def stop(display: Display, line: str) -> None:
@@ -157,7 +157,7 @@ def test_a_trial_that_was_stopped_asks_only_about_what_is_left_and_comes_to_the_
     assert "trial was started with seed = 3" in err
     status, _, err = run(*command, "--out", "trial", "--resume")
     assert status == 0, err
-    assert len(asked) == 60
+    assert len(calls) == 60
     for name in ("summary.json", "opinions.jsonl", "config.json"):
         assert Path("trial", name).read_bytes() == Path("whole", name).read_bytes()
 
@@ -191,8 +191,8 @@ def test_predictions_are_scored_without_a_critic_and_without_a_model(folder, run
     lines = (folder / "predictions.jsonl").read_text().splitlines()
     worse = [json.loads(line) | {"candidates": ["I do not know", json.loads(line)["candidates"][0]]} for line in lines]
     Path("worse.jsonl").write_text("".join(json.dumps(step) + "\n" for step in worse))
-    asked = ["critic", "gui-steps", folder, "--predictions", "worse.jsonl", "--candidates", 1]
-    status, out, err = run(*asked, "--out", "a")
+    command = ["critic", "gui-steps", folder, "--predictions", "worse.jsonl", "--candidates", 1]
+    status, out, err = run(*command, "--out", "a")
     assert status == 0, err
     trial = ScreenTrial.model_validate_json(Path("a/summary.json").read_text())
     assert (trial.unparsed, trial.candidates, trial.first.success.value, trial.critic) == (30, 60, 0.0, None)

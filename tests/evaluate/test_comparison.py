@@ -171,11 +171,11 @@ def test_the_folder_keeps_episodes_as_they_end_and_survives_a_kill_in_the_middle
     file = tmp_path / "out" / "trajectories" / "none.jsonl"
     file.write_text(file.read_text() + BEFORE[1].model_dump_json()[:100])
     again = EvaluationFolder(tmp_path / "out", CONFIG, resume=True)
-    asked = [Episode(trajectory.task_id) for trajectory in BEFORE]
-    assert again.finished("none", asked) == BEFORE[:1]  # the fault and the half line are to be played again
+    episodes = [Episode(trajectory.task_id) for trajectory in BEFORE]
+    assert again.finished("none", episodes) == BEFORE[:1]  # the fault and the half line are to be played again
     again.add("none", BEFORE[1])
-    assert again.finished("none", asked) == BEFORE
-    assert again.finished("full", asked) == []
+    assert again.finished("none", episodes) == BEFORE
+    assert again.finished("full", episodes) == []
 
 
 def test_the_summary_reads_back(tmp_path):
@@ -247,10 +247,10 @@ def test_several_episodes_of_a_task_are_one_task_in_intervals_and_differences():
 
 
 def test_episodes_that_are_finished_are_known_by_task_and_sample(monkeypatch):
-    asked: list[tuple[str, int]] = []
+    calls: list[tuple[str, int]] = []
 
     def run_tasks(make_env, agent, episodes, **settings):
-        asked.extend((wanted.task_id, wanted.sample) for wanted in episodes)
+        calls.extend((wanted.task_id, wanted.sample) for wanted in episodes)
         return [changed(episode(wanted.task_id, [], won=False), sample=wanted.sample) for wanted in episodes]
 
     monkeypatch.setattr(comparing, "run_tasks", run_tasks)
@@ -259,7 +259,7 @@ def test_episodes_that_are_finished_are_known_by_task_and_sample(monkeypatch):
     played = comparing.run_variant(
         SPEC, Vanilla(ScriptedModel([])), None, episodes, split="valid_unseen", finished=finished
     )
-    assert asked == [(MUG, 0), (BOOK, 0), (BOOK, 1)]
+    assert calls == [(MUG, 0), (BOOK, 0), (BOOK, 1)]
     assert [(trajectory.task_id, trajectory.sample) for trajectory in played] == [
         (MUG, 0),
         (MUG, 1),

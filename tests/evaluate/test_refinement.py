@@ -62,8 +62,8 @@ def test_a_partial_score_counts_by_the_latest_attempt_and_the_best_is_shown_besi
     scores = {0: 0.5, 1: 0.2, 2: 0.4, 3: 1.0}
 
     def play(number: int, episodes: Sequence[Episode]) -> list[Trajectory]:
-        made = Stage(wins=[3]).play(number, episodes)
-        return [attempt.model_copy(update={"score": scores[attempt.sample]}) for attempt in made]
+        played = Stage(wins=[3]).play(number, episodes)
+        return [attempt.model_copy(update={"score": scores[attempt.sample]}) for attempt in played]
 
     rounds, _ = refine_rounds(["a"], play, None, rounds=3)
     assert [result.mean_score.value for result in rounds] == [0.5, 0.2, 0.4, 1.0]
@@ -117,16 +117,16 @@ def test_rounds_on_nothing_but_faults_are_refused_with_what_broke():
 
 def test_a_critic_that_breaks_from_the_start_stops_the_run_and_one_that_recovers_does_not():
     attempts = [*Stage().play(0, [Episode("a", sample) for sample in range(8)])]
-    asked: list[int] = []
+    samples: list[int] = []
 
     def ask(attempt: Trajectory) -> Review:
-        asked.append(attempt.sample)
-        return Review(form="echo", fault=BROKEN, problem="gone") if len(asked) != heals else Review(form="echo")
+        samples.append(attempt.sample)
+        return Review(form="echo", fault=BROKEN, problem="gone") if len(samples) != heals else Review(form="echo")
 
     heals = 0
     with pytest.raises(ModelError, match="each of the first 4 attempts: gone"):
         review_all(ask, attempts, on_review=lambda *_: None)
-    asked.clear()
+    samples.clear()
     heals = 4
     came: list[Review] = []
     reviews = review_all(ask, attempts, workers=3, on_review=lambda _, attempt: came.append(attempt))

@@ -37,13 +37,15 @@ def row(dice: random.Random, role: Role = "policy", *, moved: bool = False, expe
 
 def alike(role: Role, prompt: tuple[int, ...], rests: Sequence[tuple[int, ...]], **kind: bool) -> list[Row]:
     """Rows that begin with one prompt, and of the rest of which every token was sampled."""
-    made = []
+    rows_drawn = []
     for rest in rests:
         ids, nothing = (*prompt, *rest), (0,) * len(prompt)
         logprobs = (*[0.0] * len(prompt), *(-0.1 * first for first in range(1, len(rest) + 1)))
         turns = ((len(prompt), len(ids)),)
-        made.append(Row(TokenSequence(ids, (*nothing, *(1 for _ in rest)), logprobs, turns), role, "h", 0.0, **kind))
-    return made
+        rows_drawn.append(
+            Row(TokenSequence(ids, (*nothing, *(1 for _ in rest)), logprobs, turns), role, "h", 0.0, **kind)
+        )
+    return rows_drawn
 
 
 def some_rows(seed: int = 0) -> tuple[list[Row], list[float]]:
@@ -70,9 +72,9 @@ def gradients(
     total = 0.0
     summed = [torch.zeros_like(parameter) for parameter in model.parameters()]
     scale = scales(rows, scaling[0], together=scaling[1])
-    made = batches(rows, advantages, scale, tokens_per_batch=size, share=sharing)
-    assert {batch.role for batch in made if batch.tree} == ({"policy", "critic"} if sharing else set())
-    for batch in made:
+    divided = batches(rows, advantages, scale, tokens_per_batch=size, share=sharing)
+    assert {batch.role for batch in divided if batch.tree} == ({"policy", "critic"} if sharing else set())
+    for batch in divided:
         logprobs, _ = token_logprobs(model, batch.ids, batch.mask, tree=batch.tree)
         old = logprobs.detach() + shift
         loss = batch_loss(batch, logprobs, objective, old=old, reference=old - 0.3).loss

@@ -77,8 +77,8 @@ def test_echo_without_its_critic_plays_as_much_and_measures_what_sampling_again_
 
 
 def test_a_critique_that_cannot_be_read_is_not_played_and_earns_the_least():
-    def advice(asked: ReviewRequest) -> str | None:
-        return "hint" if asked.sample else None
+    def advice(request: ReviewRequest) -> str | None:
+        return "hint" if request.sample else None
 
     stage = ScriptedStage(lambda episode: 0.75, advice)
     harvest = echo(["a"], stage, refinements=2)
@@ -95,7 +95,7 @@ def test_what_broke_earns_neither_policy_nor_critic_anything():
 
     stage = ScriptedStage(score)
     harvest = echo(["a", "b"], stage, refinements=2)
-    assert {asked.attempt.task_id for asked in stage.asked} == {"a"}
+    assert {request.attempt.task_id for request in stage.asked} == {"a"}
     assert rewards(harvest, "policy", "a") == [0.5]
     assert rewards(harvest, "critic", "a") == [0.0]
     assert harvest.counts["broken rollouts"] == 2
@@ -107,7 +107,7 @@ def test_icrl_criticises_failures_only_and_compares_all_attempts_of_a_query():
 
     stage = ScriptedStage(score)
     harvest = icrl(["a"], stage, sessions=3)
-    assert [asked.sample for asked in stage.asked] == [0, 2]
+    assert [request.sample for request in stage.asked] == [0, 2]
     assert stage.played[3:] == [Episode("a", 3, "hint 0"), Episode("a", 5, "hint 2")]
     assert rewards(harvest, "policy", "a") == [0.0, 1.0, 0.0, 0.0, 1.0]
     assert rewards(harvest, "critic", "a") == [0.0, 1.0]
@@ -168,8 +168,8 @@ def test_critique_grpo_adds_the_best_refinement_of_a_query_without_its_critique(
 
 
 def test_rcm_rewards_form_and_agreement_with_the_oracle_and_trains_the_critic_alone():
-    def verdict(asked: Proposal) -> Verdict | None:
-        return {0: "correct", 1: "wrong", 2: None}[asked.sample]
+    def verdict(proposal: Proposal) -> Verdict | None:
+        return {0: "correct", 1: "wrong", 2: None}[proposal.sample]
 
     stage = ScriptedStage(lambda episode: 0.5, verdict=verdict)
     harvest = rcm(["a"], stage, samples=3)
@@ -186,7 +186,7 @@ def test_rcm_leaves_out_what_broke_and_what_has_no_label():
     stage = ScriptedStage(
         lambda episode: None if episode.task_id == "b" else 0.5,
         label=lambda query, turn: "wrong" if turn else None,
-        verdict=lambda asked: BROKEN if asked.sample else "wrong",
+        verdict=lambda proposal: BROKEN if proposal.sample else "wrong",
     )
     harvest = rcm(["a", "b"], stage, samples=2)
     assert {(proposal.attempt.task_id, proposal.turn) for proposal in stage.proposed} == {("a", 1)}

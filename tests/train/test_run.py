@@ -118,10 +118,10 @@ def test_adapters_run_and_can_be_named_as_models(model, tmp_path):
     for role in ("policy", "critic"):
         folder = tmp_path / "run" / role
         file = folder / "adapter_model.safetensors"
-        made = {name: tensor * 0 + ("lora_B" in name) for name, tensor in load_file(file).items()}
-        save_file({name: tensor + 0.1 for name, tensor in made.items()}, file)
+        tensors = {name: tensor * 0 + ("lora_B" in name) for name, tensor in load_file(file).items()}
+        save_file({name: tensor + 0.1 for name, tensor in tensors.items()}, file)
         assert drawn_by(str(folder)) != pytest.approx(drawn_by(model), abs=1e-3)
-        save_file({name: tensor * 0 for name, tensor in made.items()}, file)  # an adapter that changes nothing
+        save_file({name: tensor * 0 for name, tensor in tensors.items()}, file)  # an adapter that changes nothing
         assert drawn_by(str(folder)) == pytest.approx(drawn_by(model), abs=1e-4)
     with pytest.raises(UsageError, match="holds an adapter: name a whole model to train"):
         Run(config_of("grpo", str(tmp_path / "run" / "policy")), tmp_path / "more")
@@ -332,7 +332,7 @@ def test_best_of_n_is_for_training_and_not_for_held_out_tasks(model, tmp_path):
 
     class Watched(Run):
         def _stage(self, crew: Crew, split: str, temperature: float) -> LocalStage:
-            made = super()._stage(crew, split, temperature)
+            stage = super()._stage(crew, split, temperature)
 
             class Stage(LocalStage):
                 def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
@@ -340,7 +340,7 @@ def test_best_of_n_is_for_training_and_not_for_held_out_tasks(model, tmp_path):
                     played.extend(f"{split} {trajectory.agent.partition('(')[0]}" for trajectory in trajectories)
                     return trajectories
 
-            return Stage(**vars(made))
+            return Stage(**vars(stage))
 
     config = config_of("grpo", model, save_every=1, evaluating={"every": 1, "tasks": 1}, collecting={"best_of": 3})
     Watched(config, tmp_path / "run").train(lambda step, signals: None)
@@ -386,11 +386,11 @@ def test_every_lap_asks_for_other_tasks_each_once(size, count, seed):
             queries_at(0, pool, count, seed)
         return
     lap = size // count
-    asked = [queries_at(harvest, pool, count, seed) for harvest in range(2 * lap)]
+    harvests = [queries_at(harvest, pool, count, seed) for harvest in range(2 * lap)]
     for first in (0, lap):
-        drawn = [task for queries in asked[first : first + lap] for task in queries]
+        drawn = [task for queries in harvests[first : first + lap] for task in queries]
         assert len(drawn) == len(set(drawn)) == lap * count
-    assert asked == [queries_at(harvest, pool, count, seed) for harvest in range(2 * lap)]
+    assert harvests == [queries_at(harvest, pool, count, seed) for harvest in range(2 * lap)]
 
 
 def test_the_estimate_of_a_step_by_hand(model):

@@ -99,24 +99,24 @@ def test_replies_count_by_their_weight_others_little_and_instructions_not_at_all
 
 def test_every_chat_comes_once_and_batches_keep_to_their_size():
     chats = [chat(length) for length in [3, 50, 7, 7, 20, 33, 4, 90, 12]]
-    made = batches(chats, tokens_per_batch=60, seed=3)
-    assert sorted(len(chat.ids) for batch in made for chat in batch) == sorted(len(chat.ids) for chat in chats)
-    assert all(len(batch) == 1 or len(batch) * max(len(chat.ids) for chat in batch) <= 60 for batch in made)
+    batched = batches(chats, tokens_per_batch=60, seed=3)
+    assert sorted(len(chat.ids) for batch in batched for chat in batch) == sorted(len(chat.ids) for chat in chats)
+    assert all(len(batch) == 1 or len(batch) * max(len(chat.ids) for chat in batch) <= 60 for batch in batched)
 
 
 def test_the_parts_of_the_lead_come_once_each_before_all_else():
     lead, chats = [[chat(5), chat(6)], [chat(7)]], [chat(length) for length in range(10, 30)]
-    made = schedule(chats, SftSettings(epochs=1.5, tokens_per_batch=60), lead)
-    shown = [len(chat.ids) for batch in made for chat in batch]
+    planned = schedule(chats, SftSettings(epochs=1.5, tokens_per_batch=60), lead)
+    shown = [len(chat.ids) for batch in planned for chat in batch]
     assert (sorted(shown[:2]), shown[2]) == ([5, 6], 7)
     assert sorted(set(shown[3:])) == list(range(10, 30))
     assert 20 < len(shown[3:]) < 40
 
 
 def test_rows_are_padded_on_the_right_with_weight_zero():
-    made = pad([chat(2), chat(4)])
-    assert made["input_ids"].tolist() == [[0, 1, 0, 0], [0, 1, 2, 3]]
-    assert made["weights"].tolist() == [[1, 1, 0, 0], [1, 1, 1, 1]]
+    padded = pad([chat(2), chat(4)])
+    assert padded["input_ids"].tolist() == [[0, 1, 0, 0], [0, 1, 2, 3]]
+    assert padded["weights"].tolist() == [[1, 1, 0, 0], [1, 1, 1, 1]]
 
 
 def test_muon_takes_the_hidden_matrices_and_adamw_the_rest():

@@ -36,11 +36,11 @@ def tokens(*ids: int, sampled: int = 1) -> TokenSequence:
 
 def computed(*rows: TokenSequence, size: int = 1000, share: bool = True) -> list[tuple[int, bool, list[int]]]:
     """Of each batch the tokens that are computed, whether it is a tree, and its rows."""
-    made = [Row(row, "policy", "g", 0.0) for row in rows]
+    rows_made = [Row(row, "policy", "g", 0.0) for row in rows]
     numbers = [float(number) for number in range(len(rows))]
     return [
         (batch.computed, batch.tree is not None, batch.advantages.flatten().int().tolist())
-        for batch in batches(made, numbers, numbers, tokens_per_batch=size, share=share)
+        for batch in batches(rows_made, numbers, numbers, tokens_per_batch=size, share=share)
     ]
 
 
@@ -109,9 +109,9 @@ def exact_model(attention: str) -> Any:
 @given(rows=some_sequences, size=st.integers(10, 60))
 def test_log_probabilities_in_a_tree_are_those_of_whole_rows(attention, rows, size):
     model = exact_model(attention)
-    made = [Row(row, "policy", "g", 0.0) for row in rows]
+    rows_made = [Row(row, "policy", "g", 0.0) for row in rows]
     places = [float(index) for index in range(len(rows))]
-    for batch in batches(made, places, places, tokens_per_batch=size, share=True):
+    for batch in batches(rows_made, places, places, tokens_per_batch=size, share=True):
         logprobs, entropies = token_logprobs(model, batch.ids, batch.mask, tree=batch.tree)
         for row, index in enumerate(batch.advantages.flatten().int().tolist()):
             ids = torch.tensor(rows[index].ids)

@@ -98,9 +98,9 @@ def test_verdicts_are_asked_about_what_the_policy_had_read_and_kept_as_rows(stag
     assert all(judgement.said is None and judgement.problem and judgement.fault is None for judgement in judged)
     assert len({judgement.tokens.sampled_ids for judgement in judged}) == 2
     row = critic_row(judged[0], "g", 0.0)
-    asked = ENCODER.text(row.tokens.ids)
-    assert attempt.steps[0].observation in asked
-    assert "<action>take mug 1</action>" in asked
+    text = ENCODER.text(row.tokens.ids)
+    assert attempt.steps[0].observation in text
+    assert "<action>take mug 1</action>" in text
     assert sum(row.tokens.mask) == len(judged[0].tokens.sampled_ids)
 
 

@@ -262,8 +262,10 @@ def test_roles_that_share_weights_are_one_mean_and_others_one_each(tmp_path):
         norms = []
         for rows in (harvest.rows, (*harvest.rows, *extra)):
             seen = list[tuple[int, Signals]]()
-            made = Harvest(rows)
-            trainer(tmp_path / f"{make.__name__}{len(rows)}", make(), {0: made}.__getitem__, steps=1, seen=seen).train()
+            harvested = Harvest(rows)
+            trainer(
+                tmp_path / f"{make.__name__}{len(rows)}", make(), {0: harvested}.__getitem__, steps=1, seen=seen
+            ).train()
             norms.append(seen[0][1]["policy/grad_norm"])
         assert norms[1] / norms[0] == pytest.approx(share, rel=1e-4)
 

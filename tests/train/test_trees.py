@@ -40,9 +40,11 @@ def test_every_conversation_is_a_path_of_the_tree_and_every_beginning_is_there_o
 def test_blocks_look_where_their_tokens_look_and_nowhere_else(conversations, size):
     built = tree(conversations)
     wanted = ancestors(built.ends)
-    made = blocks(torch.tensor(built.ends), torch.float32, size)
-    assert [position for block in made for position in range(block.first, block.end)] == list(range(len(built.ids)))
-    for block in made:
+    blocks_made = blocks(torch.tensor(built.ends), torch.float32, size)
+    assert [position for block in blocks_made for position in range(block.first, block.end)] == list(
+        range(len(built.ids))
+    )
+    for block in blocks_made:
         seen = torch.zeros(block.end - block.first, len(built.ids), dtype=torch.bool)
         seen[:, block.keys] = block.bias == 0
         assert torch.equal(seen, wanted[block.first : block.end])

@@ -70,13 +70,13 @@ def conversations(seed: int = 0) -> list[Conversation]:
     """Groups that share a prompt; long ones first, as batches are made."""
     dice = random.Random(seed)
     prompts = [tuple(dice.randrange(3, 290) for _ in range(length)) for length in (9, 4)]
-    made = []
+    samples = []
     for number in range(ROWS):
         length = LONGEST - number
         sampled = [int(dice.random() < 0.6) for _ in range(length - 1)]
         completion = tuple(dice.randrange(3, 290) for _ in range(length))
-        made.append(Conversation(prompts[number // GROUP], completion, (*sampled, 1), dice.choice((0.0, 0.5, 1.0))))
-    return made
+        samples.append(Conversation(prompts[number // GROUP], completion, (*sampled, 1), dice.choice((0.0, 0.5, 1.0))))
+    return samples
 
 
 @pytest.fixture(scope="module")
