@@ -81,19 +81,19 @@ def measured(config: TrainConfig, fixed: bool) -> Measured:
         return WatchedRun(config, Path(folder), fixed=fixed).measured()
 
 
-def samples_of(arm: str, found: Found, given: argparse.Namespace) -> int:
+def samples_of(arm: str, by_arm: Found, given: argparse.Namespace) -> int:
     """Episodes a task; those of the controls make up for what the first round's echo had more than grpo."""
     samples: int = given.samples
     if arm in ARMS:
         return samples
-    more = found["echo"][0].counts[CONTROLS[arm]] / found["grpo"][0].counts[CONTROLS[arm]]
+    more = by_arm["echo"][0].counts[CONTROLS[arm]] / by_arm["grpo"][0].counts[CONTROLS[arm]]
     return max(2, round(samples * more))
 
 
 def measure(model: str, fixed: bool, given: argparse.Namespace) -> Found:
     """All arms in every round."""
     pool, names = tasks("alfworld", split=SPLIT), [*ARMS, *CONTROLS]
-    found: Found = {name: [] for name in names}
+    by_arm: Found = {name: [] for name in names}
     env = make("alfworld", split=SPLIT)
     small = {"collecting": {"queries": 1, "turns": 2}}
     warm_up = merged(config_of("echo", 2, given, model=model, seed=0).model_dump(), small)
@@ -102,10 +102,10 @@ def measure(model: str, fixed: bool, given: argparse.Namespace) -> Found:
         for task in queries_at(0, pool, given.queries, number):
             env.reset(options={"task": task})  # what is compiled once and kept on disk
         for arm in names[number % len(names) :] + names[: number % len(names)]:
-            config = config_of(arm, samples_of(arm, found, given), given, model=model, seed=number)
-            found[arm].append(measured(config, fixed))
-            print(f"round {number + 1}, {arm}: {found[arm][-1].spent.seconds:.1f} s", file=sys.stderr, flush=True)
-    return found
+            config = config_of(arm, samples_of(arm, by_arm, given), given, model=model, seed=number)
+            by_arm[arm].append(measured(config, fixed))
+            print(f"round {number + 1}, {arm}: {by_arm[arm][-1].spent.seconds:.1f} s", file=sys.stderr, flush=True)
+    return by_arm
 
 
 def main() -> None:
@@ -134,59 +134,59 @@ def main() -> None:
         report(measure(folder if fixed else given.model, fixed, given), given, fixed)
 
 
-def seconds(one: Measured) -> float:
-    return one.spent.seconds
+def seconds(measured: Measured) -> float:
+    return measured.spent.seconds
 
 
 def median(rounds: list[Measured], value: Callable[[Measured], float]) -> float:
     return statistics.median(map(value, rounds))
 
 
-def ratio(found: Found, arm: str, baseline: str, value: Callable[[Measured], float]) -> float:
+def ratio(by_arm: Found, arm: str, baseline: str, value: Callable[[Measured], float]) -> float:
     """Median over the rounds of one arm by another, to three places."""
-    pairs = zip(found[arm], found[baseline], strict=True)
-    return round(statistics.median(value(one) / value(other) for one, other in pairs), 3)
+    pairs = zip(by_arm[arm], by_arm[baseline], strict=True)
+    return round(statistics.median(value(first) / value(other) for first, other in pairs), 3)
 
 
-def table(found: Found, clock: int) -> None:
+def table(by_arm: Found, clock: int) -> None:
     """Phases in medians of seconds (`clock` 0) or CPU seconds (1)."""
 
-    def step(one: Measured) -> float:
-        return (one.spent.seconds, one.spent.cpu)[clock]
+    def step(measured: Measured) -> float:
+        return (measured.spent.seconds, measured.spent.cpu)[clock]
 
     named = f"{('step, s', 'step, CPU s')[clock]:>12}"
     print(f"{'':16}{named}{'ratio':>8}", *(f"{name:>15}" for name in (*PHASES, "rest")), sep="")
-    for arm, rounds in found.items():
-        phases = [statistics.median(one.spent.of(phase, clock) for one in rounds) for phase in PHASES]
-        phases.append(statistics.median(one.spent.rest(clock) for one in rounds))
-        print(f"{arm:16}{median(rounds, step):12.2f}{ratio(found, arm, 'grpo', step):8.3f}", end="")
+    for arm, rounds in by_arm.items():
+        phases = [statistics.median(measured.spent.of(phase, clock) for measured in rounds) for phase in PHASES]
+        phases.append(statistics.median(measured.spent.rest(clock) for measured in rounds))
+        print(f"{arm:16}{median(rounds, step):12.2f}{ratio(by_arm, arm, 'grpo', step):8.3f}", end="")
         print(*(f"{value:15.2f}" for value in phases), sep="")
 
 
-def counts(found: Found) -> None:
+def counts(by_arm: Found) -> None:
     """How much a step played and learned from, by arm."""
     print(f"{'a step':16}", *(f"{name:>12}" for name in COUNTS), sep="")
-    for arm, rounds in found.items():
-        medians = [statistics.median(one.counts[name] for one in rounds) for name in COUNTS]
+    for arm, rounds in by_arm.items():
+        medians = [statistics.median(measured.counts[name] for measured in rounds) for name in COUNTS]
         print(f"{arm:16}", *(f"{value:12,.0f}" for value in medians), sep="")
 
 
-def report(found: Found, given: argparse.Namespace, fixed: bool) -> None:
+def report(by_arm: Found, given: argparse.Namespace, fixed: bool) -> None:
     """The tables and the JSON line."""
     for clock in (0, 1):
-        table(found, clock)
-    counts(found)
+        table(by_arm, clock)
+    counts(by_arm)
     record = {
         "name": f"echo step, N = {given.samples}, {given.turns} turns",
-        "value": round(median(found["echo"], seconds), 2),
+        "value": round(median(by_arm["echo"], seconds), 2),
         "unit": "s",
-        "baseline": round(median(found["grpo"], seconds), 2),
-        "ratio": ratio(found, "echo", "grpo", seconds),
+        "baseline": round(median(by_arm["grpo"], seconds), 2),
+        "ratio": ratio(by_arm, "echo", "grpo", seconds),
         "n": given.rounds,
-        "cpu_ratio": ratio(found, "echo", "grpo", lambda one: one.spent.cpu),
-        "ratio_frozen": ratio(found, "echo-frozen", "grpo", seconds),
-        "ratio_same_sampled": ratio(found, "echo", "grpo, sampled", seconds),
-        "ratio_same_trained": ratio(found, "echo", "grpo, trained", seconds),
+        "cpu_ratio": ratio(by_arm, "echo", "grpo", lambda measured: measured.spent.cpu),
+        "ratio_frozen": ratio(by_arm, "echo-frozen", "grpo", seconds),
+        "ratio_same_sampled": ratio(by_arm, "echo", "grpo, sampled", seconds),
+        "ratio_same_trained": ratio(by_arm, "echo", "grpo, trained", seconds),
         "queries": given.queries,
         "threads": given.threads,
         "shared_prefixes": not given.no_shared_prefixes,

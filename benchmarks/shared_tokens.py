@@ -51,11 +51,11 @@ def played_rows(seed: int) -> list[Row]:
     return [row for row, advantage in zip(rows, advantages, strict=True) if advantage]
 
 
-def passes(model: Any, made: Sequence[Batch]) -> tuple[float, torch.Tensor]:
+def passes(model: Any, divided: Sequence[Batch]) -> tuple[float, torch.Tensor]:
     """CPU seconds of all forward and backward passes, and the gradient [P]."""
     model.zero_grad()
     begun = time.process_time()
-    for batch in made:
+    for batch in divided:
         logprobs, _ = token_logprobs(model, batch.ids, batch.mask, tree=batch.tree)
         torch.autograd.backward((logprobs * batch.mask).sum() * 1e-3)
     seconds = time.process_time() - begun
@@ -65,12 +65,12 @@ def passes(model: Any, made: Sequence[Batch]) -> tuple[float, torch.Tensor]:
 def measured(model: Any, name: str, rows: Sequence[Row], repeats: int, tokens_per_batch: int) -> dict[str, Any]:
     """Medians over the repeats, printed and returned as the record."""
     ones = [1.0] * len(rows)
-    made = [batches(rows, ones, ones, tokens_per_batch=tokens_per_batch, share=share) for share in (True, False)]
-    timed = [[passes(model, way) for way in made] for _ in range(repeats)]
+    divided = [batches(rows, ones, ones, tokens_per_batch=tokens_per_batch, share=share) for share in (True, False)]
+    timed = [[passes(model, way) for way in divided] for _ in range(repeats)]
     tree, alone = (statistics.median(seconds for seconds, _ in way) for way in zip(*timed, strict=True))
     (_, first), (_, second) = timed[0]
     apart = float((first - second).abs().max() / second.abs().max())
-    tokens = [sum(batch.computed for batch in way) for way in made]
+    tokens = [sum(batch.computed for batch in way) for way in divided]
     print(f"{name}: {len(rows)} rows; as trees {tokens[0]:,} tokens, {tree:.2f} s; ", end="")
     print(f"by themselves {tokens[1]:,} tokens, {alone:.2f} s; gradients apart by {apart:.1e}", flush=True)
     record = {"name": f"forward and backward passes, {name}", "value": round(tree, 2), "unit": "CPU s"}

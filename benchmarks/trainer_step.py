@@ -53,7 +53,7 @@ class Round:
     def apart(self) -> float:
         """The largest relative difference of the gradients' norms."""
         pairs = zip(self.ours, self.trls, strict=True)
-        return max(abs(one.gradient / other.gradient - 1) for one, other in pairs)
+        return max(abs(mine.gradient / other.gradient - 1) for mine, other in pairs)
 
 
 def median(steps: list[Spent], value: Callable[[Spent], float]) -> float:
@@ -76,7 +76,7 @@ def measure(
     name: str, shape: Shape, kl: bool, given: argparse.Namespace, model: Any, tokenizer: PreTrainedTokenizerBase
 ) -> list[Round]:
     """All rounds of a shape."""
-    found = []
+    rounds_run = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         model.save_pretrained(folder)
@@ -89,9 +89,12 @@ def measure(
                     steps[arm] = ours(model, rows, given.batch, given.steps + 1, folder, kl=kl)
                 else:
                     steps[arm] = trls(model, tokenizer, rows, given.batch, given.steps + 1, folder, kl=kl)
-            found.append(Round(steps["ours"], steps["trl"]))
-            print(f"{name}, round {number + 1}: ratio {found[-1].ratio(lambda one: one.seconds):.3f}", file=sys.stderr)
-    return found
+            rounds_run.append(Round(steps["ours"], steps["trl"]))
+            print(
+                f"{name}, round {number + 1}: ratio {rounds_run[-1].ratio(lambda one: one.seconds):.3f}",
+                file=sys.stderr,
+            )
+    return rounds_run
 
 
 def main() -> None:
@@ -113,21 +116,21 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     model, tokenizer = random_model()
     chosen = {name: shape for name, shape in shapes(given).items() if name in (given.shape or [name])}
-    report({name: measure(name, *one, given, model, tokenizer) for name, one in chosen.items()}, given)
+    report({name: measure(name, *arm, given, model, tokenizer) for name, arm in chosen.items()}, given)
 
 
-def report(found: dict[str, list[Round]], given: argparse.Namespace) -> None:
+def report(by_arm: dict[str, list[Round]], given: argparse.Namespace) -> None:
     """The table and the JSON line."""
     print(f"{'':10}{'ours, s':>12}{'trl, s':>12}{'ratio':>10}{'of CPU s':>12}{'gradients apart':>18}")
     lines = {}
-    for name, rounds in found.items():
+    for name, rounds in by_arm.items():
         line = {
-            "value": statistics.median(median(one.ours, lambda step: step.seconds) for one in rounds),
-            "baseline": statistics.median(median(one.trls, lambda step: step.seconds) for one in rounds),
-            "ratio": statistics.median(one.ratio(lambda step: step.seconds) for one in rounds),
-            "cpu_ratio": statistics.median(one.ratio(lambda step: step.cpu) for one in rounds),
+            "value": statistics.median(median(round_.ours, lambda step: step.seconds) for round_ in rounds),
+            "baseline": statistics.median(median(round_.trls, lambda step: step.seconds) for round_ in rounds),
+            "ratio": statistics.median(round_.ratio(lambda step: step.seconds) for round_ in rounds),
+            "cpu_ratio": statistics.median(round_.ratio(lambda step: step.cpu) for round_ in rounds),
         }
-        apart = max(one.apart for one in rounds)
+        apart = max(round_.apart for round_ in rounds)
         print(f"{name:10}{line['value']:12.3f}{line['baseline']:12.3f}{line['ratio']:10.3f}", end="")
         print(f"{line['cpu_ratio']:12.3f}{apart:18.1e}")
         lines[name] = {key: float(f"{value:.4g}") for key, value in line.items()}

@@ -105,13 +105,13 @@ def test_a_strangers_environment_goes_through_every_verb(example: Place):
     verbs = [line.split()[1] for line in lines]
     assert verbs[:4] == ["evaluate", "generate-interface", "evaluate", "grid"]
     assert verbs[4:] == ["generate-interface", "evaluate", "train", "train"]
-    told = {}
+    outputs = {}
     with serve({"analyst": Model(DOOR)}) as endpoint:
         for line in lines:
             done = example.run(line.replace("$MODEL", "analyst").replace("$URL", endpoint.url))
             assert done.returncode == 0, (line, done.stderr[-2000:])
-            told[line] = done.stdout
-    first, probed, _, grid, written, measured, *_ = told.values()
+            outputs[line] = done.stdout
+    first, probed, _, grid, written, measured, *_ = outputs.values()
     assert "refused: inferred from what the environment answers nonsense" in first
     assert "no new interface was written" in probed
     assert "over placebo" in grid
@@ -140,12 +140,12 @@ def test_an_installed_package_is_found_by_its_names(example: Place, tmp_path: Pa
     (example.folder / "greenhouse.py").unlink()
     lines = [line for line in example.commands() if "greenhouse:Greenhouse" not in line]
     assert [line.split()[1] for line in lines] == ["envs", "evaluate", "generate-interface", "grid", "train"]
-    told = []
+    steps_told = []
     for line in lines:
         done = installed.run(line)
         assert done.returncode == 0, (line, done.stderr[-2000:])
-        told.append(done.stdout)
-    assert re.search(r"greenhouse .* greenhouse 1\.0", told[0])
+        steps_told.append(done.stdout)
+    assert re.search(r"greenhouse .* greenhouse 1\.0", steps_told[0])
     doctor = installed.run("align-echo doctor").stdout
     assert "environment greenhouse: of greenhouse 1.0" in doctor
     assert "agent gardener: of greenhouse 1.0" in doctor

@@ -35,7 +35,7 @@ def layer_of(file: Path) -> str:
 
 def imported_layers(source: str) -> list[tuple[int, str]]:
     """(line, layer) of every import of the library; a name taken from the package itself counts as its layer."""
-    found = []
+    imports = []
     for node in ast.walk(ast.parse(source)):
         names: list[str] = []
         if isinstance(node, ast.Import):
@@ -45,8 +45,10 @@ def imported_layers(source: str) -> list[tuple[int, str]]:
             if node.module == "align_echo":
                 names = [f"align_echo.{alias.name}" for alias in node.names if alias.name not in FACADE]
         parts = [name.split(".") for name in names]
-        found += [(getattr(node, "lineno", 0), part[1]) for part in parts if part[0] == "align_echo" and len(part) > 1]
-    return found
+        imports += [
+            (getattr(node, "lineno", 0), part[1]) for part in parts if part[0] == "align_echo" and len(part) > 1
+        ]
+    return imports
 
 
 def upward_imports(layer: str, source: str) -> list[str]:
@@ -87,22 +89,24 @@ def test_the_files_are_found():
 
 def modules() -> dict[str, Path]:
     """Every module by its name, packages by their own."""
-    found = {}
+    files = {}
     for file in [*library_files(), ROOT / "align_echo" / "__init__.py"]:
         parts = ["align_echo", *file.relative_to(ROOT / "align_echo").with_suffix("").parts]
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
-    return found
+        files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
+    return files
 
 
 def imports_of(source: str, known: Collection[str]) -> set[str]:
     """The modules that a file imports, wherever in it: lazily and for the type checker alone too."""
-    found = set()
+    wanted = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            wanted |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {name if (name := f"{node.module}.{alias.name}") in known else node.module for alias in node.names}
-    return found & {*known}
+            wanted |= {
+                name if (name := f"{node.module}.{alias.name}") in known else node.module for alias in node.names
+            }
+    return wanted & {*known}
 
 
 def circles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
@@ -116,8 +120,8 @@ def circles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
                 seen.add(module)
                 ahead += graph.get(module, ())
         reached[start] = seen
-    found = {tuple(sorted(b for b in reached[a] if a in reached.get(b, ()))) for a in graph}
-    return sorted(map(list, found - {()}))
+    groups = {tuple(sorted(b for b in reached[a] if a in reached.get(b, ()))) for a in graph}
+    return sorted(map(list, groups - {()}))
 
 
 def test_no_module_imports_itself_by_way_of_others():
@@ -140,12 +144,12 @@ def test_a_circle_is_seen_however_it_is_hidden():
 
 def classes_by_name(sources: Mapping[str, str]) -> dict[str, list[str]]:
     """Where each class is defined, by its name."""
-    found: dict[str, list[str]] = {}
+    homes: dict[str, list[str]] = {}
     for module, source in sources.items():
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.ClassDef):
-                found.setdefault(node.name, []).append(module)
-    return found
+                homes.setdefault(node.name, []).append(module)
+    return homes
 
 
 def test_no_two_classes_have_one_name():

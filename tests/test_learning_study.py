@@ -27,7 +27,7 @@ def measured(folder: Path, arm: str, seed: int, scores: dict[str, list[float]]) 
     job = Job(arm, seed, folder / arm / f"seed-{seed}", None if arm == START else partial(train), None)
     file = job.measured / "trajectories" / "none.jsonl"
     file.parent.mkdir(parents=True)
-    lines = [episode(task, ["look"], score=one).model_dump_json() for task, some in scores.items() for one in some]
+    lines = [episode(task, ["look"], score=arm).model_dump_json() for task, some in scores.items() for arm in some]
     file.write_text("\n".join(lines) + "\n")
     (job.folder / "summary.json").write_text(json.dumps({"steps": 4, "environment_steps": 100 * seed}))
     (job.folder / "signals.jsonl").write_text(json.dumps({"policy/tokens": 10, "critic/tokens": seed}) + "\n")
@@ -42,14 +42,14 @@ def test_a_report_weighs_tasks_alike_and_pairs_what_was_gained_by_seed_and_task(
         measured(tmp_path, "echo", 1, {"a": [1.0], "b": [1.0]}),
         measured(tmp_path, "echo", 2, {"a": [1.0], "b": [1.0]}),
     ]
-    found = {finding.arm: finding for finding in findings(done, baseline="grpo") if finding.measure == "score"}
-    assert (found[START].value, found["grpo"].value, found["echo"].value) == (0.25, 0.75, 1.0)
-    assert (found["echo"].gain, found["grpo"].gain, found[START].gain) == (0.25, None, -0.25)
-    assert found["grpo"].ci95[0] < 0.75 < found["grpo"].ci95[1]
-    assert found["echo"].ci95 == (1.0, 1.0)
-    assert (found["grpo"].n, found["grpo"].seeds, found["grpo"].environment_steps) == (4, 2, 150)
-    assert found["grpo"].tokens == 11.5
-    assert (found[START].environment_steps, found[START].tokens) == (None, None)
+    by_arm = {finding.arm: finding for finding in findings(done, baseline="grpo") if finding.measure == "score"}
+    assert (by_arm[START].value, by_arm["grpo"].value, by_arm["echo"].value) == (0.25, 0.75, 1.0)
+    assert (by_arm["echo"].gain, by_arm["grpo"].gain, by_arm[START].gain) == (0.25, None, -0.25)
+    assert by_arm["grpo"].ci95[0] < 0.75 < by_arm["grpo"].ci95[1]
+    assert by_arm["echo"].ci95 == (1.0, 1.0)
+    assert (by_arm["grpo"].n, by_arm["grpo"].seeds, by_arm["grpo"].environment_steps) == (4, 2, 150)
+    assert by_arm["grpo"].tokens == 11.5
+    assert (by_arm[START].environment_steps, by_arm[START].tokens) == (None, None)
 
 
 def test_what_was_gained_is_of_the_seeds_and_tasks_that_both_have(tmp_path):
@@ -59,8 +59,8 @@ def test_what_was_gained_is_of_the_seeds_and_tasks_that_both_have(tmp_path):
         measured(tmp_path, "late", 2, {"a": [1.0], "b": [1.0], "c": [0.0]}),
         measured(tmp_path, "other", 3, {"a": [1.0]}),
     ]
-    found = {one.arm: one for one in findings(done, baseline=START) if one.measure == "score"}
-    assert (found["late"].gain, found["late"].n, found["other"].gain) == (0.0, 3, None)
+    by_arm = {finding.arm: finding for finding in findings(done, baseline=START) if finding.measure == "score"}
+    assert (by_arm["late"].gain, by_arm["late"].n, by_arm["other"].gain) == (0.0, 3, None)
 
 
 def test_an_arm_of_which_every_episode_broke_is_told_by_name(tmp_path):
@@ -88,9 +88,9 @@ def test_the_last_step_is_measured_beside_the_best_one_of_the_same_training():
 def test_last_checkpoints_are_compared_with_the_last_one_of_the_baseline(tmp_path):
     scores = {START: 0.0, "grpo": 1.0, "echo": 1.0, f"grpo{LAST_STEP}": 0.25, f"echo{LAST_STEP}": 0.5}
     done = [measured(tmp_path, arm, 1, {"a": [score]}) for arm, score in scores.items()]
-    gains = {one.arm: one.gain for one in compared(done, "grpo") if one.measure == "score"}
+    gains = {finding.arm: finding.gain for finding in compared(done, "grpo") if finding.measure == "score"}
     assert gains == {START: -1.0, "grpo": None, "echo": 0.0, f"grpo{LAST_STEP}": None, f"echo{LAST_STEP}": 0.25}
-    over_start = {one.arm: one.gain for one in compared(done, START) if one.measure == "score"}
+    over_start = {finding.arm: finding.gain for finding in compared(done, START) if finding.measure == "score"}
     assert (over_start["grpo"], over_start[f"grpo{LAST_STEP}"]) == (1.0, 0.25)
 
 
@@ -101,16 +101,18 @@ def test_a_command_that_fails_stops_the_study_with_its_own_words(tmp_path):
         finish([job], processes=1, say=lambda line: None)
 
 
-@pytest.mark.parametrize("one", STUDIES.values(), ids=list(STUDIES))
-def test_every_study_compares_with_an_arm_of_its_own(one):
-    assert one.baseline in {START, *one.arms}
+@pytest.mark.parametrize("chosen", STUDIES.values(), ids=list(STUDIES))
+def test_every_study_compares_with_an_arm_of_its_own(chosen):
+    assert chosen.baseline in {START, *chosen.arms}
 
 
 @pytest.mark.parametrize("name", sorted(STUDIES))
 def test_every_arm_of_a_study_has_the_same_budget_and_chooses_on_other_tasks_than_it_reports(name):
     configs = [checked_config(read_file(file), file.name) for file in study(name).arms.values()]
-    assert len({one.environment_steps for one in configs}) == 1
-    assert len({(one.optimising.lr, one.collecting.queries, one.collecting.samples) for one in configs}) == 1
+    assert len({config.environment_steps for config in configs}) == 1
+    assert (
+        len({(config.optimising.lr, config.collecting.queries, config.collecting.samples) for config in configs}) == 1
+    )
     assert all(config.env == study(name).env and config.evaluating.split != study(name).split for config in configs)
 
 
@@ -137,7 +139,7 @@ def training(folder: Path, scores: list[float], pairs: list[list[float]]) -> Pat
             {"step": 0, "environment_steps": 10, "log_w_t": -2.0, "count/critiques_of_lost_attempts": 3},
             {"step": 1, "environment_steps": 30, "log_w_t": 1.0, "count/unread_critiques_of_lost_attempts": 2},
         ],
-        "held_out": [{"step": 2 * index, "score": {"value": one}} for index, one in enumerate(scores)],
+        "held_out": [{"step": 2 * index, "score": {"value": score}} for index, score in enumerate(scores)],
         "refinements": [{"step": step, "scores": [pair]} for step, pair in enumerate(pairs)],
     }
     for name, lines in files.items():
@@ -150,22 +152,22 @@ def test_curves_tell_turns_scores_changes_by_band_and_weights(tmp_path):
         training(tmp_path / "1", [0.25, 0.5], [[0.5, 0.75], [1.0, 0.0]]),
         training(tmp_path / "2", [0.75, 1.0], [[0.5, 0.25], [0.0, 1.0]]),
     ]
-    found = curves.curves({"icrl": runs})
-    points = [(one.environment_steps, one.score, one.lowest) for one in found["points"]]
+    drawn = curves.curves({"icrl": runs})
+    points = [(point.environment_steps, point.score, point.lowest) for point in drawn["points"]]
     assert points == [(0, 0.5, 0.25), (40, 0.75, 0.5)]
-    changes = {(one.half, one.before): (one.gain, one.n) for one in found["gains"]}
+    changes = {(gain.half, gain.before): (gain.gain, gain.n) for gain in drawn["gains"]}
     assert changes[("first", "0.5-0.75")] == changes[("first", "all")] == (0.0, 2)
     assert (changes[("second", "full")], changes[("second", "0-0.25")]) == ((-1.0, 1), (1.0, 1))
-    assert found["spreads"][1].shares == {"0-0.25": {"full": 0.5}, "full": {"0-0.25": 0.5}}
-    assert found["weights"] == {"icrl": {"first": {"log_w_t": -2.0}, "second": {"log_w_t": 1.0}}}
-    assert found["critiques"] == {"icrl": {"lost": {"asked": 6, "unread": 4, "cut": 0}}}
+    assert drawn["spreads"][1].shares == {"0-0.25": {"full": 0.5}, "full": {"0-0.25": 0.5}}
+    assert drawn["weights"] == {"icrl": {"first": {"log_w_t": -2.0}, "second": {"log_w_t": 1.0}}}
+    assert drawn["critiques"] == {"icrl": {"lost": {"asked": 6, "unread": 4, "cut": 0}}}
 
 
 def test_a_seed_that_stopped_early_does_not_bend_the_curve(tmp_path):
     runs = [training(tmp_path / "1", [0.25, 0.5], []), training(tmp_path / "2", [0.75], [])]
-    found = curves.curves({"grpo": runs})
-    assert [(one.step, one.seeds) for one in found["points"]] == [(0, 2)]
-    assert (found["gains"], found["spreads"]) == ([], [])
+    drawn = curves.curves({"grpo": runs})
+    assert [(point.step, point.seeds) for point in drawn["points"]] == [(0, 2)]
+    assert (drawn["gains"], drawn["spreads"]) == ([], [])
 
 
 def attempts(folder: Path, arm: str, seed: int, by_round: list[dict[str, bool]]) -> Job:
@@ -184,12 +186,12 @@ def test_rounds_are_compared_with_as_many_attempts_without_a_critic(tmp_path):
         attempts(tmp_path, "icrl, self", 1, [first, {"b": True, "c": False}, {"c": True}]),
         attempts(tmp_path, "icrl, none", 1, [first, {"b": False, "c": False}, {"b": True, "c": False}]),
     ]
-    found = {(standing.critic, standing.round): standing for standing in rounds.standings(done, 2)}
-    assert [round(3 * found["self", number].success) for number in range(3)] == [1, 2, 3]
-    assert [round(3 * found["none", number].success) for number in range(3)] == [1, 1, 2]
-    assert found["self", 0].gain is None
-    assert found["none", 2].gain is None
-    assert found["self", 1].gain == found["self", 2].gain == pytest.approx(1 / 3)
+    by_round = {(standing.critic, standing.round): standing for standing in rounds.standings(done, 2)}
+    assert [round(3 * by_round["self", number].success) for number in range(3)] == [1, 2, 3]
+    assert [round(3 * by_round["none", number].success) for number in range(3)] == [1, 1, 2]
+    assert by_round["self", 0].gain is None
+    assert by_round["none", 2].gain is None
+    assert by_round["self", 1].gain == by_round["self", 2].gain == pytest.approx(1 / 3)
 
 
 def test_rounds_ask_the_critic_that_was_trained_with_the_policy_of_its_seed():

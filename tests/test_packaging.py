@@ -109,7 +109,7 @@ def test_importing_the_library_loads_no_engine_and_no_model_client():
 
 def test_the_base_install_asks_for_no_torch():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    names = {re.split(r"[\s\[<>=!~;]", one, maxsplit=1)[0].lower() for one in project["dependencies"]}
+    names = {re.split(r"[\s\[<>=!~;]", requirement, maxsplit=1)[0].lower() for requirement in project["dependencies"]}
     assert names.isdisjoint({"torch", "transformers", "vllm", "trl", "accelerate", "tensorflow", "jax"})
     assert len(names) == len(project["dependencies"])
 

@@ -22,9 +22,9 @@ def parameters(function: object) -> dict[str, inspect.Parameter]:
 
 @pytest.fixture(scope="module")
 def env():
-    made = align_echo.make("alfworld", split="valid_unseen", interface="none", data_root=None)
-    yield made
-    made.close()
+    env = align_echo.make("alfworld", split="valid_unseen", interface="none", data_root=None)
+    yield env
+    env.close()
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_tasks_are_stable_names(task):
     again = align_echo.tasks("alfworld", split="valid_unseen")
     assert again[0] == task
     assert again == sorted(set(again))
-    assert all(isinstance(one, str) for one in again)
+    assert all(isinstance(name, str) for name in again)
 
 
 def test_reset_to_a_task_and_step(env, task):
@@ -60,9 +60,9 @@ def test_reset_to_a_task_and_step(env, task):
 
 
 def test_gymnasium_knows_the_environment_once_align_echo_is_imported(task):
-    made = gymnasium.make("align_echo/ALFWorld-v0", split="valid_unseen")
-    assert made.reset(options={"task": task})[1]["task_id"] == task
-    made.close()
+    env = gymnasium.make("align_echo/ALFWorld-v0", split="valid_unseen")
+    assert env.reset(options={"task": task})[1]["task_id"] == task
+    env.close()
 
 
 def test_load_interface_takes_a_path_and_the_wrapper_takes_the_interface(env, task, tmp_path):
@@ -80,9 +80,9 @@ def test_load_interface_takes_a_path_and_the_wrapper_takes_the_interface(env, ta
 def test_make_takes_an_interface_by_path(task, tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(identity(environment("alfworld").contract).source)
-    made = align_echo.make("alfworld", split="valid_unseen", interface=path)
-    assert isinstance(made, align_echo.wrappers.AlignWrapper)
-    made.close()
+    env = align_echo.make("alfworld", split="valid_unseen", interface=path)
+    assert isinstance(env, align_echo.wrappers.AlignWrapper)
+    env.close()
 
 
 def trajectory(task: str, *actions: str) -> align_echo.Trajectory:

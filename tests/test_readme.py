@@ -111,18 +111,18 @@ def test_the_example_runs_as_it_stands(capsys):
 
 
 def test_the_transcript_is_what_the_game_says():
-    found = TRANSCRIPT.search(README)
-    assert found is not None
-    task, *walk = found[1].split(" | ")
-    shown = [found[2], found[3]]
+    match = TRANSCRIPT.search(README)
+    assert match is not None
+    task, *walk = match[1].split(" | ")
+    shown = [match[2], match[3]]
     assert sum(len(part.splitlines()) for part in shown) == 6
     for text, interface in zip(shown, (None, "probe"), strict=True):
         env = align_echo.make("alfworld", split="valid_unseen", interface=interface)
         env.reset(options={"task": task})
         for action in walk:
             env.step(action)
-        said = [line.removeprefix("> ") for line in text.splitlines() if line.startswith("> ")]
-        assert "".join(f"> {action}\n{env.step(action)[0]}\n" for action in said) == text
+        lines_said = [line.removeprefix("> ") for line in text.splitlines() if line.startswith("> ")]
+        assert "".join(f"> {action}\n{env.step(action)[0]}\n" for action in lines_said) == text
         env.close()
 
 
@@ -138,10 +138,10 @@ def test_its_figures_are_those_of_the_results():
 
 def scripted_model(request: dict[str, Any]) -> str:
     """An agent that only looks, and an Analyzer that finds nothing."""
-    asked = str(request["messages"])
-    if "<choice>" in asked:
+    messages = str(request["messages"])
+    if "<choice>" in messages:
         return "<choice>1</choice>"
-    return "<misalignments>none</misalignments>" if "<misalignments>" in asked else "look"
+    return "<misalignments>none</misalignments>" if "<misalignments>" in messages else "look"
 
 
 @pytest.fixture

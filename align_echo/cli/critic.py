@@ -377,15 +377,9 @@ def flywheel(
         test_split=test_split or spec.test_split,
         drawing=Drawing(candidates, temperature, top_k, top_p, None, states),
         test_candidates=test_candidates or candidates,
-        rounds=rounds,
-        tasks=tasks,
-        test_tasks=test_tasks,
-        begin=begin,
-        rule=rule,
         share=held_out,
-        seed=seed,
-        workers=workers,
-    )
+        rounds=rounds, tasks=tasks, test_tasks=test_tasks, begin=begin, rule=rule, seed=seed, workers=workers,
+    )  # fmt: skip
     with resumable(path), Display() as display:
         turned = wheels.turn(wheel, path, resume=resume, progress=display, watch=show_part)
     show_flywheel(turned)

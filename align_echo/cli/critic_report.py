@@ -141,17 +141,17 @@ def show_screens(trial: ScreenTrial) -> None:
     table = plain_table("% of the steps (GR: of those with a click of the right type)")
     for head in ("candidates", "rule", "Type", "GR", "SR", "SR gain"):
         table.add_column(head)
-    for taken in trial.curve:
-        if taken.candidates > 1 or taken is trial.curve[0]:
-            table.add_row(*_row(taken))
+    for point in trial.curve:
+        if point.candidates > 1 or point is trial.curve[0]:
+            table.add_row(*_row(point))
     stdout().print(table)
 
 
-def _row(taken: Taken) -> tuple[str, ...]:
-    rule = "first" if taken.candidates == 1 else taken.rule
-    grounding = "-" if taken.grounding is None else percent(taken.grounding)
-    rates = percent(taken.type), grounding, percent(taken.success)
-    return str(taken.candidates), rule, *rates, f"{taken.gain.value:+.1f}"
+def _row(point: Taken) -> tuple[str, ...]:
+    rule = "first" if point.candidates == 1 else point.rule
+    grounding = "-" if point.grounding is None else percent(point.grounding)
+    rates = percent(point.type), grounding, percent(point.success)
+    return str(point.candidates), rule, *rates, f"{point.gain.value:+.1f}"
 
 
 def show_recording(recording: Recording) -> None:

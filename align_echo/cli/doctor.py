@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
 
@@ -49,68 +48,60 @@ SETTINGS = (
 )
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One line of the report. `advice` says what to do; empty where nothing needs doing."""
-
-    subject: str
-    found: str
-    good: bool = True
-    advice: str = ""
-
-
 def doctor() -> None:
     """Say what is installed, which data and keys are found, and what to install for what is missing."""
     settings = [_setting(name) for name in SETTINGS]  # before the engine is loaded: it sets some of its own
     console = stdout()
     findings = (*_installed(), *_science(), *_browser(), *_local_models(), *_keys(), *settings, *_data(), *_of_others())
     for finding in findings:
-        mark = Text("ok", style="green") if finding.good else Text("--", style="yellow")
-        line = Text.assemble(mark, f"  {finding.subject}: {finding.found}")
-        console.print(line, soft_wrap=True)
-        if finding.advice:
-            console.print(f"      {finding.advice}", soft_wrap=True, markup=False)
+        console.print(finding, soft_wrap=True)
 
 
-def _installed() -> Iterator[Finding]:
-    yield Finding("align-echo", f"{__version__} on Python {platform.python_version()}, {platform.platform()}")
+def _finding(subject: str, state: str, good: bool = True, advice: str = "") -> Text:
+    """One line of the report, and below it what to do; `advice` is empty where nothing needs doing."""
+    mark = Text("ok", style="green") if good else Text("--", style="yellow")
+    return Text.assemble(mark, f"  {subject}: {state}", f"\n      {advice}" if advice else "")
+
+
+def _installed() -> Iterator[Text]:
+    yield _finding("align-echo", f"{__version__} on Python {platform.python_version()}, {platform.platform()}")
     for package, module in PACKAGES.items():
         version = _version(package)
         if version and find_spec(module) is not None:
-            yield Finding(package, version)
+            yield _finding(package, version)
         else:
-            yield Finding(package, "not installed", False, "pip install . in a checkout of align-echo")
-    yield Finding("shipped interfaces", ", ".join(shipped_interfaces()) or "none")
+            yield _finding(package, "not installed", False, "pip install . in a checkout of align-echo")
+    yield _finding("shipped interfaces", ", ".join(shipped_interfaces()) or "none")
 
 
-def _science() -> Iterator[Finding]:
+def _science() -> Iterator[Text]:
     """The extra of ScienceWorld, and the Java that it would run on."""
     install = environments()["scienceworld"].install
     if find_spec("scienceworld") is None:
-        yield Finding("scienceworld", "not installed", False, f"only for ScienceWorld: {install}")
+        yield _finding("scienceworld", "not installed", False, f"only for ScienceWorld: {install}")
         return
-    yield Finding("scienceworld", metadata.version("scienceworld"))
+    yield _finding("scienceworld", metadata.version("scienceworld"))
     try:
         java = find_java()
     except AlignEchoError as error:
-        yield Finding("Java", "not found", False, str(error))
+        yield _finding("Java", "not found", False, str(error))
     else:
-        yield Finding("Java", f"{java_version(java)}, {java}")
+        yield _finding("Java", f"{java_version(java)}, {java}")
 
 
-def _browser() -> Iterator[Finding]:
+def _browser() -> Iterator[Text]:
     """The extra of MiniWoB, and the browser that shows its pages."""
     for package in ("miniwob", "selenium"):
         yield _extra(package, "miniwob", "only for MiniWoB")
     try:
         (browser, _), _ = find_chromium(), find_fonts()
     except AlignEchoError as error:
-        yield Finding("Chromium", "not found", False, str(error))
+        yield _finding("Chromium", "not found", False, str(error))
     else:
-        yield Finding("Chromium", browser)
+        yield _finding("Chromium", browser)
 
 
-def _local_models() -> Iterator[Finding]:
+def _local_models() -> Iterator[Text]:
     """What runs models in this process. Found without importing it, which takes seconds."""
     for package in ("torch", "transformers"):
         yield _extra(package, "train", "for local models and training")
@@ -118,13 +109,13 @@ def _local_models() -> Iterator[Finding]:
     lacks, plays = what_pocket_lacks(), choose_player(None, os.environ.get(MODEL_VARIABLE) or None)
     where = f" {' and '.join(sorted(POCKET_ENVIRONMENTS))}" if plays.model == POCKET else ""
     by_default = f"by default {plays.agent.name}{f' with the model {plays.model}' if plays.model else ''} plays{where}"
-    yield Finding("pocket model", f"not usable: {lacks}; {by_default}" if lacks else f"ready; {by_default}", not lacks)
+    yield _finding("pocket model", f"not usable: {lacks}; {by_default}" if lacks else f"ready; {by_default}", not lacks)
 
 
-def _extra(package: str, extra: str, what_for: str) -> Finding:
+def _extra(package: str, extra: str, what_for: str) -> Text:
     if find_spec(package) is None:
-        return Finding(package, "not installed", False, f"{what_for}: {install_line(extra)}")
-    return Finding(package, _version(package))
+        return _finding(package, "not installed", False, f"{what_for}: {install_line(extra)}")
+    return _finding(package, _version(package))
 
 
 def _version(package: str) -> str:
@@ -134,21 +125,21 @@ def _version(package: str) -> str:
         return ""
 
 
-def _keys() -> Iterator[Finding]:
+def _keys() -> Iterator[Text]:
     present = [name for name in KEY_VARIABLES if os.environ.get(name, "").strip()]
     try:
         resolve_key(None)
     except AlignEchoError as error:
-        yield Finding("key for chat models", f"${present[0]} cannot be used", False, str(error))
+        yield _finding("key for chat models", f"${present[0]} cannot be used", False, str(error))
         return
     if present:
-        yield Finding("key for chat models", f"${present[0]} is set")
+        yield _finding("key for chat models", f"${present[0]} is set")
         return
     advice = "for hosted models: export OPENAI_API_KEY=...; a local endpoint needs none: --base-url http://..."
-    yield Finding("key for chat models", "none; the probe backend and the scripted agents need none", False, advice)
+    yield _finding("key for chat models", "none; the probe backend and the scripted agents need none", False, advice)
 
 
-def _setting(name: str) -> Finding:
+def _setting(name: str) -> Text:
     value = os.environ.get(name)
     if name == MODEL_VARIABLE:
         backend = "llm" if value and can_write(value) else "probe"
@@ -159,16 +150,16 @@ def _setting(name: str) -> Finding:
         if value and name == TIMEOUT_VARIABLE:
             value = f"{resolve_timeout(None):g} s"
     except AlignEchoError as error:
-        return Finding(f"${name}", "cannot be used", False, str(error))
-    return Finding(f"${name}", value or "not set")
+        return _finding(f"${name}", "cannot be used", False, str(error))
+    return _finding(f"${name}", value or "not set")
 
 
-def _data() -> Iterator[Finding]:
+def _data() -> Iterator[Text]:
     for name in environments():
         yield _data_of(ENVIRONMENTS.get(name))
 
 
-def _of_others() -> Iterator[Finding]:
+def _of_others() -> Iterator[Text]:
     """What installed packages of others bring, and whether it can be used."""
     for registry in (ENVIRONMENTS, AGENTS, METHODS, RULES, FORMS):
         for name, entry in registry.entries().items():
@@ -178,12 +169,12 @@ def _of_others() -> Iterator[Finding]:
             try:
                 registry.get(name)
             except AlignEchoError as error:
-                yield Finding(subject, f"of {entry.origin}, cannot be used", False, str(error))
+                yield _finding(subject, f"of {entry.origin}, cannot be used", False, str(error))
             else:
-                yield Finding(subject, f"of {entry.origin}")
+                yield _finding(subject, f"of {entry.origin}")
 
 
-def _data_of(spec: EnvironmentSpec) -> Finding:
+def _data_of(spec: EnvironmentSpec) -> Text:
     """How many tasks each split has. One that is missing takes nothing from the others; why it is, is the advice."""
     counts, missing, reasons = [], [], []
     for split in spec.splits:
@@ -194,7 +185,7 @@ def _data_of(spec: EnvironmentSpec) -> Finding:
             reasons.append(" ".join(str(error).split()))
     subject, advice = f"{spec.name} tasks", "; ".join(dict.fromkeys(reasons))
     if not counts:
-        return Finding(subject, "not available", False, advice)
+        return _finding(subject, "not available", False, advice)
     played = spec.games(None)
     absent = f"; no {', no '.join(missing)}" if missing else ""
-    return Finding(subject, ", ".join(counts) + (f" ({played})" if played else "") + absent, not missing, advice)
+    return _finding(subject, ", ".join(counts) + (f" ({played})" if played else "") + absent, not missing, advice)

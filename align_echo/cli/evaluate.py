@@ -63,34 +63,12 @@ def evaluate(
 ) -> None:
     """Play tasks with an agent and print success and consecutive invalid actions, with 95% intervals."""
     plan = plan_evaluation(
-        env,
-        agent=agent,
-        interface=interface,
-        rules=rules,
-        feedback=feedback,
-        compare_all=compare_all,
-        placebo=placebo,
-        split=split,
-        tasks=tasks,
-        episodes_per_task=episodes_per_task,
-        best_of=best_of,
-        judge=judge,
-        pick=pick,
-        reasoning=reasoning,
-        abstain_below=abstain_below,
-        top_k=top_k,
-        top_p=top_p,
-        refine_rounds=refine_rounds,
-        critic=critic,
-        critic_form=critic_form,
-        model=model,
-        base_url=base_url,
-        temperature=temperature,
-        max_tokens=max_tokens,
-        seed=seed,
-        workers=workers,
-        data_root=data_root,
-    )
+        env, agent=agent, interface=interface, rules=rules, feedback=feedback, compare_all=compare_all, placebo=placebo,
+        split=split, tasks=tasks, episodes_per_task=episodes_per_task, best_of=best_of, judge=judge, pick=pick,
+        reasoning=reasoning, abstain_below=abstain_below, top_k=top_k, top_p=top_p, refine_rounds=refine_rounds,
+        critic=critic, critic_form=critic_form, model=model, base_url=base_url, temperature=temperature,
+        max_tokens=max_tokens, seed=seed, workers=workers, data_root=data_root,
+    )  # fmt: skip
     path = run_folder(out, resume, "evaluate", plan.spec.name)
     with resumable(path), Display() as display:
         if plan.refining is None:

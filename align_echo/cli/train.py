@@ -55,9 +55,9 @@ def train(
         _list_methods()
         return
     changes = {"env": env, "model": model, "interface": interface, "steps": steps, "seed": seed}
-    asked = {name: value for name, value in changes.items() if value is not None}
+    settings = {name: value for name, value in changes.items() if value is not None}
     resumed = out if resume and not method and not config else None
-    chosen = _stored(resumed, asked) if resumed else _config(method, config, asked)
+    chosen = _stored(resumed, settings) if resumed else _config(method, config, settings)
     folder = run_folder(out, resume, "train", chosen.env)
     from align_echo.train.run import Run
 

@@ -5,6 +5,8 @@ Left out: what was asked for (`plan.py`).
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,46 +23,45 @@ from align_echo.evaluate.plan import Plan, Truncation, drawn_for
 from align_echo.models.names import folder_of, is_local
 from align_echo.types import Agent, ChatModel
 
+Models = Callable[[str, str], ChatModel]
+"""From a role ("agent", "judge", "critic") and a model's name to the model. Raises what `chat_model` does."""
 
-class Cast:
-    """The chat models of a plan, by role. One that has several roles is loaded once.
+
+def models_of(plan: Plan, path: Path) -> Models:
+    """The chat models of a plan. One that has several roles is loaded once.
 
     Replies from an endpoint are cached and logged in the run's folder, by role. Those of a local model cost nothing to
     draw again, and stand whole in the trajectories and reviews.
     """
+    from align_echo.jsonl import JsonlFile
+    from align_echo.models import RecordingModel, ReplyCache
 
-    def __init__(self, plan: Plan, path: Path) -> None:
-        from align_echo.jsonl import JsonlFile
-        from align_echo.models import ReplyCache
+    cache, log = ReplyCache(path / "cache"), JsonlFile(path / "calls.jsonl")
 
-        self._plan = plan
-        self._cache, self._log = ReplyCache(path / "cache"), JsonlFile(path / "calls.jsonl")
-        self._loaded: dict[str, ChatModel] = {}
+    @functools.cache
+    def load(name: str) -> ChatModel:
+        return chat_model(name, spec=plan.spec, base_url=_url_of(plan, name), seed=plan.seed)
 
-    def of(self, role: str, name: str) -> ChatModel:
-        """The model of a name in a role. Raises what `chat_model` does."""
-        from align_echo.models import RecordingModel
+    def model_of(role: str, name: str) -> ChatModel:
+        model = load(name)
+        return model if is_local(name) else RecordingModel(model, role=role, cache=cache, log=log)
 
-        if name not in self._loaded:
-            plan = self._plan
-            self._loaded[name] = chat_model(name, spec=plan.spec, base_url=self._url(name), seed=plan.seed)
-        model = self._loaded[name]
-        return model if is_local(name) else RecordingModel(model, role=role, cache=self._cache, log=self._log)
-
-    def _url(self, name: str) -> str | None:
-        """`--base-url` is for the models that are asked at one; where none is, `chat_model` refuses it."""
-        url = self._plan.base_url
-        at_endpoint = [model for model in self._plan.models if endpoint_on_record(model, url)]
-        return None if at_endpoint and name not in at_endpoint else url
+    return model_of
 
 
-def build_player(plan: Plan, models: Cast) -> Agent:
+def _url_of(plan: Plan, name: str) -> str | None:
+    """`--base-url` is for the models that are asked at one; where none is, `chat_model` refuses it."""
+    at_endpoint = [model for model in plan.models if endpoint_on_record(model, plan.base_url)]
+    return None if at_endpoint and name not in at_endpoint else plan.base_url
+
+
+def build_player(plan: Plan, models: Models) -> Agent:
     """The plan's agent. Raises `UsageError`, also if it would play every episode of a task alike, and for the expert
     in tasks that have none.
     """
     if plan.player.agent.needs_expert:
         require_expert(plan.spec, plan.split, plan.task_ids, plan.data_root)
-    model = models.of("agent", plan.player.model) if plan.player.model else None
+    model = models("agent", plan.player.model) if plan.player.model else None
     setting = AgentSetting(
         plan.spec,
         plan.split,
@@ -71,16 +72,16 @@ def build_player(plan: Plan, models: Cast) -> Agent:
         plan.max_tokens,
     )
     player = build_agent(plan.player.agent, setting)
-    asked = {
+    needs_draws = {
         "--episodes-per-task": plan.samples > 1,
         "--refine-rounds": plan.refining is not None,
         "--best-of": plan.best_of > 1,
     }
-    drawing = next((option for option, there in asked.items() if there), None)
-    if drawing is None:
+    option = next((option for option, is_given in needs_draws.items() if is_given), None)
+    if option is None:
         return player
     if not (isinstance(player, ChatAgent) and player.temperature > 0):
-        raise UsageError(f"{drawing} needs an agent that draws: a chat model, with --temperature above 0")
+        raise UsageError(f"{option} needs an agent that draws: a chat model, with --temperature above 0")
     if plan.best_of == 1:
         return player
     return BestOf(
@@ -93,11 +94,11 @@ def build_player(plan: Plan, models: Cast) -> Agent:
     )
 
 
-def _critic(plan: Plan, models: Cast, player: ChatAgent) -> Critic | None:
+def _critic(plan: Plan, models: Models, player: ChatAgent) -> Critic | None:
     """Who judges candidates; None for the agent's own model in one word, or where nothing is judged."""
     if plan.reasoning:
-        return Reasoner(models.of("judge", plan.judge) if plan.judge else player.model)
-    return scorer_of(models.of("judge", plan.judge), plan.judge) if plan.judge else None
+        return Reasoner(models("judge", plan.judge) if plan.judge else player.model)
+    return scorer_of(models("judge", plan.judge), plan.judge) if plan.judge else None
 
 
 def truncated(model: ChatModel, truncation: Truncation) -> ChatModel:
@@ -122,16 +123,16 @@ def drawn_otherwise(plan: Plan, player: Agent) -> list[str]:
     if not learned or not isinstance(player, BestOf):
         return []
     local, cut = plan.player.model is not None and is_local(plan.player.model), plan.truncation or Truncation(0, 1.0)
-    here = Drawn(
+    drawn_now = Drawn(
         temperature=player.agent.temperature,
         top_k=cut.top_k if local else None,
         top_p=cut.top_p if local else None,
     )
-    if all(drawn == here for drawn in learned):
+    if all(drawn == drawn_now for drawn in learned):
         return []
-    told = " and ".join(dict.fromkeys(map(str, learned)))
+    before = " and ".join(dict.fromkeys(map(str, learned)))
     mislead = "its verdicts may mislead"
-    return [f"warning: the critic learned from candidates drawn {told}; these are drawn {here}: {mislead}"]
+    return [f"warning: the critic learned from candidates drawn {before}; these are drawn {drawn_now}: {mislead}"]
 
 
 def config_of(plan: Plan, player: Agent) -> Config:

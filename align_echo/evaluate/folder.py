@@ -40,11 +40,11 @@ class EvaluationFolder:
 
     def finished(self, part: str, episodes: Sequence[Episode]) -> list[Trajectory]:
         """Those of the episodes that ended without a fault; what else the part holds is dropped, to be played again."""
-        asked, file = set(episodes), self._file("trajectories", part)
+        wanted, file = set(episodes), self._file("trajectories", part)
         kept = [
             trajectory
             for trajectory in file.read(Trajectory)
-            if trajectory.fault is None and episode_of(trajectory) in asked
+            if trajectory.fault is None and episode_of(trajectory) in wanted
         ]
         _keep(file, kept)
         return kept
@@ -55,9 +55,9 @@ class EvaluationFolder:
 
     def reviewed(self, part: str, attempts: Sequence[Trajectory]) -> list[Reviewed]:
         """The reviews of these attempts whose model did not break; what else the part holds is dropped."""
-        asked, file = {episode_of(attempt) for attempt in attempts}, self._file("reviews", part)
+        wanted, file = {episode_of(attempt) for attempt in attempts}, self._file("reviews", part)
         kept = [
-            reviewed for reviewed in file.read(Reviewed) if reviewed.review.fault is None and reviewed.attempt in asked
+            reviewed for reviewed in file.read(Reviewed) if reviewed.review.fault is None and reviewed.attempt in wanted
         ]
         _keep(file, kept)
         return kept

@@ -22,7 +22,7 @@ from align_echo.agents.players import (
     workers_for,
 )
 from align_echo.errors import UsageError
-from align_echo.evaluate.cast import Cast, build_player, config_of
+from align_echo.evaluate.cast import build_player, config_of, models_of
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, Comparison, variants_of
 from align_echo.evaluate.folder import Config, EvaluationFolder, check_folder, open_folder
 from align_echo.evaluate.grid import WITH, Cell, Grid, cell_of, grid_of, measure
@@ -78,46 +78,31 @@ class Axes:
         }
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A cell to play: its evaluation, its agent, its folder."""
-
-    plan: Plan
-    agent: Agent
-    path: Path
-
-    @property
-    def about(self) -> str:
-        return about(self.plan.player, details_of(self.agent))
-
-    @property
-    def config(self) -> Config:
-        return config_of(self.plan, self.agent)
-
-    @property
-    def begun(self) -> bool:
-        return (self.path / "config.json").exists()
-
-
 def play_grid(axes: Axes, path: Path, *, resume: bool = False, progress: Progress = SILENT) -> tuple[Grid, list[str]]:
     """Play every cell that is not finished in the folder: the grid, and a line about each agent that played.
 
     Raises as `playing.play`; what can be refused is refused before anything is written.
     """
     check_folder(path, axes.config, resume=resume)
-    cells = [_planned(axes, spec, player, path) for spec in axes.environments for player in axes.players]
-    for planned in cells:
-        if planned.begun:
-            check_folder(planned.path, planned.config, resume=True)
+    plans = {
+        path / spec.name / player.agent.name: _plan(axes, spec, player)
+        for spec in axes.environments
+        for player in axes.players
+    }
+    agents = {folder: build_player(plan, models_of(plan, folder)) for folder, plan in plans.items()}
+    for folder, plan in plans.items():
+        if _is_begun(folder):
+            check_folder(folder, config_of(plan, agents[folder]), resume=True)
     for spec in axes.environments:
         try_reset(spec, axes.tasks[spec.name][0], split=spec.test_split, data_root=None)
     lock = open_folder(path, axes.config, resume=resume)
-    played = []
-    for number, planned in enumerate(cells, start=1):
-        progress.say(f"cell {number} of {len(cells)}: {planned.plan.spec.name}, {planned.about}")
-        played.append(_play_cell(planned, path, progress))
+    who_plays = {folder: about(plan.player, details_of(agents[folder])) for folder, plan in plans.items()}
+    cells = []
+    for number, (folder, plan) in enumerate(plans.items(), start=1):
+        progress.say(f"cell {number} of {len(plans)}: {plan.spec.name}, {who_plays[folder]}")
+        cells.append(_play_cell(plan, agents[folder], folder, path, progress))
     grid = grid_of(
-        played,
+        cells,
         model=model_on_record(axes.model),
         interface=axes.interface,
         seed=axes.seed,
@@ -125,7 +110,7 @@ def play_grid(axes: Axes, path: Path, *, resume: bool = False, progress: Progres
     )
     write_atomically(path / "summary.json", grid.model_dump_json(indent=2) + "\n")
     lock.close()
-    return grid, list(dict.fromkeys(planned.about for planned in cells))
+    return grid, list(dict.fromkeys(who_plays.values()))
 
 
 def read_axes(
@@ -184,10 +169,11 @@ def _tasks(spec: EnvironmentSpec, count: int, seed: int) -> list[str]:
         raise UsageError(f"{spec.name}: {error}") from error
 
 
-def _planned(axes: Axes, spec: EnvironmentSpec, player: Player, path: Path) -> Planned:
+def _plan(axes: Axes, spec: EnvironmentSpec, player: Player) -> Plan:
+    """The evaluation of one cell."""
     interface = axes.interfaces[spec.name]
     sides = (BASELINE, PLACEBO, WITH) if axes.placebo else (BASELINE, WITH)
-    plan = Plan(
+    return Plan(
         spec=spec,
         split=spec.test_split,
         task_ids=axes.tasks[spec.name],
@@ -201,19 +187,20 @@ def _planned(axes: Axes, spec: EnvironmentSpec, player: Player, path: Path) -> P
         temperature=axes.temperature if player.model else None,
         max_tokens=axes.max_tokens if player.model else None,
     )
-    folder = path / spec.name / player.agent.name
-    return Planned(plan, build_player(plan, Cast(plan, folder)), folder)
 
 
-def _play_cell(planned: Planned, path: Path, progress: Progress) -> Cell:
+def _is_begun(folder: Path) -> bool:
+    return (folder / "config.json").exists()
+
+
+def _play_cell(plan: Plan, agent: Agent, cell_path: Path, grid_path: Path, progress: Progress) -> Cell:
     """Play what is not finished of a cell, and measure it."""
-    plan = planned.plan
-    comparison = _measured(planned)
+    comparison = _measured(cell_path)
     if comparison is not None:
         progress.say("finished earlier")
     else:
-        folder = EvaluationFolder(planned.path, planned.config, resume=planned.begun)
-        trajectories = play_variants(plan, planned.agent, folder, progress)
+        folder = EvaluationFolder(cell_path, config_of(plan, agent), resume=_is_begun(cell_path))
+        trajectories = play_variants(plan, agent, folder, progress)
         progress.status("replaying the actions in the plain environment")
         comparison, whole = measure(plan.spec, trajectories, seed=plan.seed)
         if comparison is not None and whole:
@@ -224,17 +211,17 @@ def _play_cell(planned: Planned, path: Path, progress: Progress) -> Cell:
         {name: interface.label if interface else BASELINE for name, interface in plan.variants.items()},
         agent=plan.player.agent.name,
         tasks=len(plan.task_ids),
-        folder=str(planned.path.relative_to(path)),
+        folder=str(cell_path.relative_to(grid_path)),
     )
 
 
-def _measured(planned: Planned) -> Comparison | None:
+def _measured(folder: Path) -> Comparison | None:
     """What an earlier run measured, unless an episode broke then: those are played again.
 
     An older version did not look at the interface's conduct: what it played is measured anew.
     """
     try:
-        comparison = Comparison.model_validate_json((planned.path / "summary.json").read_text(encoding="utf-8"))
+        comparison = Comparison.model_validate_json((folder / "summary.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     incomplete = any(variant.faults or not variant.conduct.resets for variant in comparison.variants.values())

@@ -33,7 +33,7 @@ from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
 SELF = "self"
-"""In the place of a model's name: the agent's own."""
+"""Stands for the agent's own model where a model's name is asked for."""
 
 NO_CRITIC = "none"
 
@@ -167,24 +167,17 @@ def plan_evaluation(
         spec=spec,
         split=split,
         task_ids=pick_tasks(spec.tasks(split, data_root), tasks, task_type=spec.task_type, seed=seed),
-        interface=interface,
-        variants=variants,
         player=player,
-        base_url=base_url,
-        seed=seed,
         workers=workers or workers_for(player),
-        data_root=data_root,
-        temperature=temperature,
-        max_tokens=max_tokens,
         samples=episodes_per_task,
-        best_of=best_of,
         judge=judged_by,
         pick=rule,
-        reasoning=reasoning,
-        abstain_below=abstain_below,
         truncation=choose_truncation(player, judged_by, top_k, top_p),
         refining=refining,
-    )
+        interface=interface, variants=variants, base_url=base_url, seed=seed, data_root=data_root,
+        temperature=temperature, max_tokens=max_tokens, best_of=best_of, reasoning=reasoning,
+        abstain_below=abstain_below,
+    )  # fmt: skip
 
 
 def choose_variants(
@@ -246,13 +239,13 @@ def choose_judge(
 
     Raises `UsageError` for a judge of nothing, and for a script, which can only play.
     """
-    asked = {
+    flags = {
         "--judge": judge is not None,
         "--pick": pick != CRITIC,
         "--reasoning": reasoning,
         "--abstain-below": abstain_below > 0,
     }
-    option = next((option for option, there in asked.items() if there), None)
+    option = next((option for option, is_given in flags.items() if is_given), None)
     if best_of == 1:
         if option is not None:
             raise UsageError(f"{option} needs candidates to choose from: add --best-of N")

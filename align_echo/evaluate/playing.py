@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from align_echo.agents.players import about, details_of
-from align_echo.evaluate.cast import Cast, build_player, config_of, drawn_otherwise
+from align_echo.evaluate.cast import build_player, config_of, drawn_otherwise, models_of
 from align_echo.evaluate.comparison import Comparison, compare, run_variant
 from align_echo.evaluate.folder import EvaluationFolder, check_folder
 from align_echo.evaluate.plan import Plan
@@ -26,7 +26,7 @@ def play(plan: Plan, path: Path, *, resume: bool = False, progress: Progress = S
     Raises `UsageError` for what cannot be played so and for a folder of something else, before anything is written;
     `AgentError`, `EngineError` and `ModelError` for what goes on breaking.
     """
-    player = build_player(plan, Cast(plan, path))
+    player = build_player(plan, models_of(plan, path))
     config = config_of(plan, player)
     check_folder(path, config, resume=resume)
     try_reset(plan.spec, plan.task_ids[0], split=plan.split, data_root=plan.data_root)

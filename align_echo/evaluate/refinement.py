@@ -106,12 +106,12 @@ def refine_rounds(
     best = list(standing)
     results = [_round(0, standing, best, standing, (), seed)]
     for number in range(1, rounds + 1):
-        places = [index for index, attempt in enumerate(standing) if failed([attempt])]
-        said: list[Review] = []
-        advice = dict.fromkeys(places, "")
+        lost = [index for index, attempt in enumerate(standing) if failed([attempt])]
+        critiques: list[Review] = []
+        advice = dict.fromkeys(lost, "")
         if reviews is not None:
-            said = reviews(number, [standing[slot] for slot in places])
-            advice = {slot: review.advice for slot, review in zip(places, said, strict=True) if review.fault is None}
+            critiques = reviews(number, [standing[slot] for slot in lost])
+            advice = {slot: review.advice for slot, review in zip(lost, critiques, strict=True) if review.fault is None}
         episodes = [
             Episode(standing[slot].task_id, standing[slot].sample % samples + number * samples, critique)
             for slot, critique in advice.items()
@@ -121,7 +121,7 @@ def refine_rounds(
             if played.fault is None:
                 standing[slot] = played
                 best[slot] = max(best[slot], played, key=lambda attempt: attempt.score)
-        results.append(_round(number, standing, best, again, said, seed))
+        results.append(_round(number, standing, best, again, critiques, seed))
     return results, standing
 
 
@@ -138,25 +138,25 @@ def review_all(
     """
     report, halt = threading.Lock(), Halt()
 
-    def one(attempt: Trajectory) -> Review:
+    def review_one(attempt: Trajectory) -> Review:
         halt.check()
         try:
             with under(halt):
-                said = ask(attempt)
+                review = ask(attempt)
             with report:
-                on_review(attempt, said)
+                on_review(attempt, review)
         except BaseException:
             halt.set()  # at once: this thread's next attempt may begin before the caller hears of it
             raise
-        return said
+        return review
 
     reviews: list[Review] = []
     with ThreadPoolExecutor(max_workers=workers) as pool:
         try:
-            for said in pool.map(one, attempts):
-                reviews.append(said)
+            for review in pool.map(review_one, attempts):
+                reviews.append(review)
                 if len(reviews) == HOPELESS and all(each.fault for each in reviews):
-                    raise ModelError(f"the critic broke on each of the first {HOPELESS} attempts: {said.problem}")
+                    raise ModelError(f"the critic broke on each of the first {HOPELESS} attempts: {review.problem}")
         except BaseException:
             halt.set()
             raise
@@ -185,7 +185,7 @@ def _round(
     standing: Sequence[Trajectory],
     best: Sequence[Trajectory],
     played: Sequence[Trajectory],
-    said: Sequence[Review],
+    critiques: Sequence[Review],
     seed: int,
 ) -> Round:
     return Round(
@@ -197,6 +197,6 @@ def _round(
         played=len(played),
         faults=len(played) - len(scored(played)),
         faults_by_source=faults_by_source(played),
-        unread=sum(review.critique is None and review.fault is None for review in said),
-        unanswered=sum(review.fault is not None for review in said),
+        unread=sum(review.critique is None and review.fault is None for review in critiques),
+        unanswered=sum(review.fault is not None for review in critiques),
     )

@@ -58,8 +58,8 @@ def _answers(spec: EnvironmentSpec, data_root: str | Path | None) -> set[str | N
                 opening, _ = env.reset(seed=0, options={"task": task})
                 answer, reward, terminated, truncated, _ = env.step(action)
                 went_on = not (terminated or truncated or float(reward) > 0)
-                told = went_on and answer.strip() not in opening  # no page that was there before
-                answers.add(_pattern(answer.strip(), action) if told else None)
+                is_new = went_on and answer.strip() not in opening  # no page that was there before
+                answers.add(_pattern(answer.strip(), action) if is_new else None)
         return answers
     finally:
         env.close()

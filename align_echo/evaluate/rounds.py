@@ -12,7 +12,7 @@ from pathlib import Path
 from align_echo.agents.players import about, details_of
 from align_echo.critic.language import CritiqueForm
 from align_echo.critic.review import MAX_TOKENS, Review, review
-from align_echo.evaluate.cast import Cast, build_player, config_of, drawn_otherwise
+from align_echo.evaluate.cast import build_player, config_of, drawn_otherwise, models_of
 from align_echo.evaluate.folder import Config, EvaluationFolder, check_folder
 from align_echo.evaluate.plan import Plan, Refining
 from align_echo.evaluate.playing import play_part
@@ -36,9 +36,9 @@ def refine(
 
     Raises as `play`.
     """
-    models = Cast(plan, path)
+    models = models_of(plan, path)
     player = build_player(plan, models)
-    critic = models.of("critic", refining.critic) if refining.critic else None
+    critic = models("critic", refining.critic) if refining.critic else None
     config = {**config_of(plan, player), **_on_record(refining, critic)}
     check_folder(path, config, resume=resume)
     try_reset(plan.spec, plan.task_ids[0], split=plan.split, data_root=plan.data_root)
@@ -76,21 +76,32 @@ def _play_rounds(
     folder: EvaluationFolder,
     progress: Progress,
 ) -> Refinement:
-    work = _Rounds(plan, player, folder, progress)
+    (interface,) = plan.variants.values()
+    trajectories: list[Trajectory] = []
+    critiques: list[Review] = []
 
-    def reviews(number: int, attempts: Sequence[Trajectory]) -> list[Review]:
+    def play(number: int, episodes: Sequence[Episode]) -> list[Trajectory]:
+        part, title = f"round-{number}", f"round {number}"
+        played = play_part(
+            plan, player, interface, episodes, part=part, title=title, folder=folder, progress=progress
+        )
+        trajectories.extend(played)
+        return played
+
+    def criticise(number: int, attempts: Sequence[Trajectory]) -> list[Review]:
         assert critic is not None
-        return work.review(number, attempts, critic, refining.form)
+        reviews = _review(number, attempts, critic, refining.form, plan.workers, folder, progress)
+        critiques.extend(reviews)
+        return reviews
 
     rounds, _ = refine_rounds(
         plan.task_ids,
-        work.play,
-        reviews if critic else None,
+        play,
+        criticise if critic else None,
         rounds=refining.rounds,
         samples=plan.samples,
         seed=plan.seed,
     )
-    (interface,) = plan.variants.values()
     return Refinement(
         environment=plan.spec.name,
         split=plan.split,
@@ -102,59 +113,34 @@ def _play_rounds(
         games=plan.spec.games(plan.data_root),
         tasks=tuple(plan.task_ids),
         rounds=tuple(rounds),
-        conduct=conduct_of(scored(work.played)),
-        usage=work.usage,
-        critic_usage=work.critic_usage,
+        conduct=conduct_of(scored(trajectories)),
+        usage=sum((trajectory.usage for trajectory in trajectories), Usage()),
+        critic_usage=sum((review.usage for review in critiques), Usage()),
     )
 
 
-class _Rounds:
-    """Plays and criticises rounds into a folder; adds up what both cost."""
+def _review(
+    number: int,
+    attempts: Sequence[Trajectory],
+    critic: ChatModel,
+    form: CritiqueForm,
+    workers: int,
+    folder: EvaluationFolder,
+    progress: Progress,
+) -> list[Review]:
+    """The critiques before a round; a sample of the critic's own for each sample of the agent's."""
+    part, title = f"round-{number}", f"critiques before round {number}"
+    known = {reviewed.attempt: reviewed.review for reviewed in folder.reviewed(part, attempts)}
+    missing = [attempt for attempt in attempts if episode_of(attempt) not in known]
+    progress.status(f"{title}: {len(known)} of {len(attempts)}")
 
-    def __init__(self, plan: Plan, player: Agent, folder: EvaluationFolder, progress: Progress) -> None:
-        self._plan = plan
-        self._player = player
-        self._folder = folder
-        self._progress = progress
-        self.played: list[Trajectory] = []
-        self.usage, self.critic_usage = Usage(), Usage()
+    def ask(attempt: Trajectory) -> Review:
+        return review(critic, attempt, form, sample=attempt.sample, temperature=CRITIC_TEMPERATURE)
 
-    def play(self, number: int, episodes: Sequence[Episode]) -> list[Trajectory]:
-        """The episodes of a round."""
-        (interface,) = self._plan.variants.values()
-        played = play_part(
-            self._plan,
-            self._player,
-            interface,
-            episodes,
-            part=f"round-{number}",
-            title=f"round {number}",
-            folder=self._folder,
-            progress=self._progress,
-        )
-        self.played += played
-        self.usage = sum((trajectory.usage for trajectory in played), self.usage)
-        return played
+    def keep(attempt: Trajectory, new: Review) -> None:
+        folder.add_review(part, Reviewed(attempt=episode_of(attempt), review=new))
+        known[episode_of(attempt)] = new
+        progress.status(f"{title}: {len(known)} of {len(attempts)}")
 
-    def review(
-        self, number: int, attempts: Sequence[Trajectory], critic: ChatModel, form: CritiqueForm
-    ) -> list[Review]:
-        """The critiques before a round; a sample of the critic's own for each sample of the agent's."""
-        part = f"round-{number}"
-        known = {reviewed.attempt: reviewed.review for reviewed in self._folder.reviewed(part, attempts)}
-        missing = [attempt for attempt in attempts if episode_of(attempt) not in known]
-        kind = f"critiques before round {number}"
-        self._progress.status(f"{kind}: {len(known)} of {len(attempts)}")
-
-        def ask(attempt: Trajectory) -> Review:
-            return review(critic, attempt, form, sample=attempt.sample, temperature=CRITIC_TEMPERATURE)
-
-        def came(attempt: Trajectory, said: Review) -> None:
-            self._folder.add_review(part, Reviewed(attempt=episode_of(attempt), review=said))
-            known[episode_of(attempt)] = said
-            self._progress.status(f"{kind}: {len(known)} of {len(attempts)}")
-
-        review_all(ask, missing, workers=self._plan.workers, on_review=came)
-        said = [known[episode_of(attempt)] for attempt in attempts]
-        self.critic_usage = sum((review.usage for review in said), self.critic_usage)
-        return said
+    review_all(ask, missing, workers=workers, on_review=keep)
+    return [known[episode_of(attempt)] for attempt in attempts]

@@ -66,8 +66,10 @@ def _variants(comparison: Comparison) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     inferred = f"\n{INFERRED}" if comparison.refusals == "inferred" else ""
     table.caption, table.caption_justify = CAPTION + inferred, "left"
-    told = {heading: count for heading, count in TROUBLES.items() if any(count(result) for result in results.values())}
-    for heading in told:
+    troubles = {
+        heading: count for heading, count in TROUBLES.items() if any(count(result) for result in results.values())
+    }
+    for heading in troubles:
         table.add_column(heading, justify="right", no_wrap=True)
     for name, result in results.items():
         score = (cell(result.mean_score, digits=3),) if graded else ()
@@ -80,7 +82,8 @@ def _variants(comparison: Comparison) -> Table:
         )
         if not result.conduct.works:
             figures = (failed_on(result.conduct), *("-" for _ in figures[1:]))
-        table.add_row(NAMES[name], str(result.episodes), *figures, *(f"{count(result):.4g}" for count in told.values()))
+        counts = [f"{count(result):.4g}" for count in troubles.values()]
+        table.add_row(NAMES[name], str(result.episodes), *figures, *counts)
     return table
 
 

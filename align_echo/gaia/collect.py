@@ -20,7 +20,7 @@ from align_echo.critic.labels import rules_of
 from align_echo.critic.led import Led
 from align_echo.critic.selection import CRITIC, FIRST
 from align_echo.errors import UsageError
-from align_echo.evaluate.cast import Cast, build_player, config_of
+from align_echo.evaluate.cast import build_player, config_of, models_of
 from align_echo.evaluate.comparison import BASELINE
 from align_echo.evaluate.folder import EvaluationFolder, check_folder
 from align_echo.evaluate.plan import SELF, Plan, Truncation, refuse_script
@@ -145,7 +145,7 @@ def collect(
 
     Raises as `evaluate.playing.play`.
     """
-    agent = build_player(plan, Cast(plan, path))
+    agent = build_player(plan, models_of(plan, path))
     if not isinstance(agent, BestOf | ChatAgent):
         raise UsageError(f"the agent {plan.player.agent.name} asks no model: candidates are a chat model's replies")
     config = {

@@ -48,8 +48,8 @@ def group_advantages(
         members[key].append(index)
     values = [0.0] * len(rewards)
     zero_variance = singletons = 0
-    for places in members.values():
-        group = [rewards[index] for index in places]
+    for indices in members.values():
+        group = [rewards[index] for index in indices]
         if len(group) == 1:
             singletons += 1
         elif max(group) == min(group):
@@ -57,7 +57,7 @@ def group_advantages(
         else:
             mean = statistics.fmean(group)
             scale = statistics.stdev(group, mean) + delta if scaled else 1.0
-            for index in places:
+            for index in indices:
                 values[index] = (rewards[index] - mean) / scale
     return Advantages(tuple(values), len(members), zero_variance, singletons)
 

@@ -25,7 +25,10 @@ def arguments_of(
     log_every: int,
     save_every: int,
 ) -> TrainingArguments:
-    """Of `steps` steps in the order of the dataset, with checkpoints in `folder`; `warmup` is a share of the steps."""
+    """A training takes `steps` steps in the order of its dataset and keeps checkpoints in `folder`.
+
+    `warmup` is a share of the steps.
+    """
     return TrainingArguments(
         output_dir=str(folder),
         max_steps=steps,

@@ -10,7 +10,7 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
@@ -22,41 +22,6 @@ from align_echo.models.local.weights import load_state, read_model
 from align_echo.train.rows import Role
 
 ROLES: tuple[Role, ...] = ("policy", "critic")
-
-
-class Backbone(Protocol):
-    """The weights of both roles."""
-
-    @property
-    def module(self) -> nn.Module:
-        """All of them."""
-
-    @property
-    def trained(self) -> tuple[Role, ...]:
-        """Roles whose rows are learned from."""
-
-    @property
-    def kept(self) -> tuple[Role, ...]:
-        """Trained roles that have weights of their own; of roles that share them, the first."""
-
-    def activate(self, role: Role) -> Any:
-        """The causal language model of a role. It must stay active until the backward pass has ended."""
-
-    def weights(self, role: Role) -> list[nn.Parameter]:
-        """What is trained of a role; the same list for roles that share it."""
-
-    def reference(self, role: Role) -> AbstractContextManager[Any]:
-        """The model of a role as it was at the start, while the context is open. Raises `UsageError` if none was kept.
-        """
-
-    def state(self, role: Role) -> Mapping[str, torch.Tensor]:
-        """What an engine must be given to draw as this role: a model's weights, or an adapter's."""
-
-    def save(self, role: Role, folder: Path) -> None:
-        """Write the role's model (or its adapter) as `transformers` (or PEFT) does."""
-
-    def load(self, role: Role, folder: Path) -> None:
-        """Read what `save` wrote."""
 
 
 class WholeModels:
@@ -91,14 +56,14 @@ class WholeModels:
         return [parameter for parameter in self._models[role].parameters() if parameter.requires_grad]
 
     def reference(self, role: Role) -> AbstractContextManager[Any]:
-        """The frozen copy."""
+        """The frozen copy. Raises `UsageError` if none was kept."""
         kept = self._references.get(id(self._models[role]))
         if kept is None:
             raise UsageError("no reference model was kept: ask for one when the backbone is made")
         return nullcontext(kept)
 
     def state(self, role: Role) -> Mapping[str, torch.Tensor]:
-        """The model's weights."""
+        """The model's weights, with which an engine draws as this role."""
         return self._models[role].state_dict()
 
     def save(self, role: Role, folder: Path) -> None:
@@ -116,14 +81,14 @@ class Adapters:
 
     def __init__(self, model: PreTrainedModel, lora: LoraConfig, *, trained: Sequence[Role] = ROLES) -> None:
         self.trained = checked(trained)
-        made = get_peft_model(model, lora, adapter_name=ROLES[0])
-        if not isinstance(made, PeftModel):
+        adapted = get_peft_model(model, lora, adapter_name=ROLES[0])
+        if not isinstance(adapted, PeftModel):
             raise UsageError(f"{type(model).__name__} cannot carry two adapters")
         for role in ROLES[1:]:
-            made.add_adapter(role, lora)
-        name_layers_in_order(made)
-        self._model = made
-        self.module: nn.Module = made
+            adapted.add_adapter(role, lora)
+        name_layers_in_order(adapted)
+        self._model = adapted
+        self.module: nn.Module = adapted
         self.activate(ROLES[0])
 
     @property
@@ -151,7 +116,7 @@ class Adapters:
         return _without_adapters(self._model)
 
     def state(self, role: Role) -> Mapping[str, torch.Tensor]:
-        """The adapter's weights, by PEFT's names."""
+        """The adapter's weights by PEFT's names, with which an engine draws as this role."""
         weights: Mapping[str, torch.Tensor] = get_peft_model_state_dict(self._model, adapter_name=role)
         return weights
 
@@ -167,6 +132,13 @@ class Adapters:
         from safetensors.torch import load_file
 
         set_peft_model_state_dict(self._model, load_file(folder / "adapter_model.safetensors"), adapter_name=role)
+
+
+Backbone = WholeModels | Adapters
+"""The weights of both roles. `trained` are the roles whose rows are learned from. `kept` are those of them that have
+weights of their own; of roles that share weights, the first. What `activate` gives must stay active until the backward
+pass has ended.
+"""
 
 
 def name_layers_in_order(model: Any) -> Any:

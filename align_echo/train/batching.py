@@ -69,8 +69,8 @@ class Batch:
 
 
 def scales(rows: Sequence[Row], normalisation: Normalisation, *, together: bool = False) -> list[float]:
-    """What one token of each row counts, so that the tokens of every role count 1 together; with `together`, the tokens
-    of both roles do: one mean, for roles that share weights (ICRL, paper 4, equation 6).
+    """How much one token of each row counts, so that the tokens of every role count 1 in all. With `together` those of
+    both roles do: one mean, for roles that share weights (ICRL, paper 4, equation 6).
 
     "sequence": every row counts the same (ECHO, paper 1, equation 9). "token": every token does (ICRL's equation 6).
     Rows without a sampled token count 0.
@@ -109,21 +109,21 @@ def _divided(
     rows: Mapping[int, Sequence[int]], tokens_per_batch: int, share: bool
 ) -> list[tuple[Tree | None, list[int]]]:
     """The ids of rows, by their indices, in batches: of a tree where there is one, and of rows of like length."""
-    made: list[tuple[Tree | None, list[int]]] = []
+    divided: list[tuple[Tree | None, list[int]]] = []
     alone = dict(rows)
     if share:
         indices = list(rows)
         for tree in trees([rows[index] for index in indices], most_tokens=tokens_per_batch):
             group = [indices[row] for row in tree.rows]
             if len(tree.ids) < WORTHWHILE * sum(len(rows[index]) for index in group):
-                made.append((tree, group))
+                divided.append((tree, group))
                 alone = {index: ids for index, ids in alone.items() if index not in group}
     groups: list[list[int]] = []
     for index in sorted(alone, key=lambda index: (-len(alone[index]), index)):
         if not groups or (len(groups[-1]) + 1) * len(alone[groups[-1][0]]) > tokens_per_batch:
             groups.append([])
         groups[-1].append(index)
-    return made + [(None, group) for group in groups]
+    return divided + [(None, group) for group in groups]
 
 
 def _batch(tree: Tree | None, rows: Sequence[Row], advantages: Sequence[float], scale: Sequence[float]) -> Batch:

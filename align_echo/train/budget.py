@@ -13,7 +13,7 @@ from align_echo.train.run_folder import steps_in
 
 
 class Budget(TrainerCallback):
-    """Ends a run after the step with which `most` turns were played; what it then is is evaluated and kept.
+    """Ends a run after the step that brings it to `most` turns; its weights at that step are evaluated and kept.
 
     `played` is what was played before, by the run that this one goes on with.
     """
@@ -23,7 +23,7 @@ class Budget(TrainerCallback):
         self._played = played
 
     def add(self, turns: int) -> None:
-        """So many more turns were played."""
+        """Count `turns` that were played just now."""
         self._played += turns
 
     def on_step_end(

@@ -18,9 +18,10 @@ from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from align_echo.errors import UsageError, did_you_mean, first_line
-from align_echo.train.method import METHODS, Collecting, Section
+from align_echo.train.method import METHODS, Collecting
 from align_echo.train.rows import Role
 from align_echo.train.trainer import StepSettings
+from align_echo.types import Frozen
 from align_echo.wrappers.catalogue import environment, environments
 from align_echo.wrappers.environment import never
 
@@ -31,14 +32,14 @@ Weights = Literal["shared", "adapters", "models"]
 Momentum = Annotated[float, Field(ge=0, lt=1)]
 
 
-class Lora(Section):
-    """As in PEFT; on all linear layers."""
+class Lora(Frozen, allow_inf_nan=False):
+    """Low-rank adapters as in PEFT, on all linear layers."""
 
     rank: int = Field(default=8, ge=1)
     alpha: int = Field(default=32, ge=1)
 
 
-class Optimising(Section):
+class Optimising(Frozen, allow_inf_nan=False):
     """AdamW with a rate for each role; `critic_lr` only where the critic has weights of its own."""
 
     lr: float = Field(default=1e-6, gt=0)
@@ -50,8 +51,10 @@ class Optimising(Section):
     max_grad_norm: float = Field(default=1.0, gt=0)
 
 
-class Evaluating(Section):
-    """Every so many steps, held-out tasks at a temperature; 0 for never. The best checkpoint is that of `score`."""
+class Evaluating(Frozen, allow_inf_nan=False):
+    """How often held-out tasks are played: after `every` so many steps, 0 for never. The best checkpoint has the best
+    `score`.
+    """
 
     every: int = Field(default=0, ge=0)
     tasks: int = Field(default=64, ge=1)
@@ -60,7 +63,7 @@ class Evaluating(Section):
     patience: int = Field(default=0, ge=0)
 
 
-class TrainConfig(Section):
+class TrainConfig(Frozen, allow_inf_nan=False):
     """A run, complete. `trained` roles learn; the other role's weights stay as they are.
 
     Tasks of `task_types` are trained on (None: of all); held-out tasks are of every type.
@@ -131,7 +134,7 @@ def read_file(path: Path) -> dict[str, Any]:
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Both, the latter first; sections are merged value by value."""
+    """Both as one mapping, in which `changes` win; sections are merged value by value."""
     settings = dict(base)
     for name, value in changes.items():
         old = settings.get(name)
@@ -145,15 +148,15 @@ def checked_config(values: Mapping[str, Any], source: str) -> TrainConfig:
         config = TrainConfig.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        raise UsageError(f"{source}: {'.'.join(map(str, first['loc']))}: {_said(first)}") from None
+        raise UsageError(f"{source}: {'.'.join(map(str, first['loc']))}: {_problem(first)}") from None
     for wrong, why in _contradictions(config):
         if wrong:
             raise UsageError(f"{source}: {why}")
     return config
 
 
-def _said(error: ErrorDetails) -> str:
-    """What pydantic found, where its own words would not help."""
+def _problem(error: ErrorDetails) -> str:
+    """What is wrong with a value: in our words where pydantic's would not help."""
     if error["loc"] == ("collecting",) and error["type"] == "missing":
         return f"nothing says how to train: begin the file with base: METHOD, one of {', '.join(methods())}"
     if error["type"] == "extra_forbidden":
@@ -220,7 +223,7 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
 
 
 def _trackers_lacking(names: Sequence[str]) -> list[str]:
-    """Why each of the trackers that cannot be used cannot."""
+    """For each tracker that cannot be used, why it cannot."""
     lacking = []
     for name in names:
         package = TRACKERS.get(name)

@@ -89,8 +89,8 @@ def gather(config: TrainConfig) -> Crew:
 
     def load(role: Role) -> PreTrainedModel:
         model: Any = files_of(sources[role], lambda: read_model(AutoModelForCausalLM, sources[role], torch.float32))
-        made: PreTrainedModel = model.to(device)
-        return made
+        on_device: PreTrainedModel = model.to(device)
+        return on_device
 
     def engine(role: Role) -> TransformersEngine:
         return TransformersEngine(load(role), name=role, decode=encoders[role].text, slots=config.collecting.workers)

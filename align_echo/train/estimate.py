@@ -22,7 +22,7 @@ from align_echo.train.rows import Role
 from align_echo.wrappers.catalogue import environment
 
 BYTES = 4
-"""Of a weight in float32, which trainers and engines hold here."""
+"""How many bytes a weight takes: trainers and engines hold float32 here."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +95,10 @@ def _memory(config: TrainConfig, sizes: Mapping[Role, int]) -> dict[str, int]:
     """
     learn = [size for role, size in sizes.items() if role in config.trained or config.weights == "shared"]
     trained = 0 if config.weights == "adapters" else sum(learn)
-    held = sum(sizes.values())
+    parameters = sum(sizes.values())
     return {
-        "weights that learn or are frozen": held * BYTES,
+        "weights that learn or are frozen": parameters * BYTES,
         "gradients and optimizer": 3 * trained * BYTES,
         "references": (trained if config.step.objective.beta > 0 else 0) * BYTES,
-        "engines": held * BYTES,
+        "engines": parameters * BYTES,
     }

@@ -21,7 +21,7 @@ CHUNK = 4096
 """Positions whose logits are in memory at once."""
 
 CHECKED_IDS = (1, 2, 3, 4, 5)
-"""On which models are tried out."""
+"""Token ids on which models are tried out."""
 
 SAME = 1e-3
 """By how much a number may change when rows are read as a tree."""
@@ -41,10 +41,10 @@ def token_logprobs(
     not for every model (`why_not_shared`).
     """
     decoder, head = parts(model)
-    places = mask_BT.bool()
-    if not places.any():
+    counted = mask_BT.bool()
+    if not counted.any():
         return torch.zeros_like(mask_BT), torch.zeros_like(mask_BT)
-    hidden, targets, order = _rows(decoder, ids_BT, places) if tree is None else _tree(decoder, tree, places)
+    hidden, targets, order = _rows(decoder, ids_BT, counted) if tree is None else _tree(decoder, tree, counted)
     logprobs, entropies = [], []
     for start in range(0, len(targets), CHUNK):
         with torch.autocast(ids_BT.device.type, enabled=False):  # half precision is too coarse for probabilities
@@ -56,28 +56,28 @@ def token_logprobs(
             entropies.append(-(all_logprobs.exp() * all_logprobs).sum(-1))
     empty = torch.zeros(mask_BT.shape, dtype=logprobs[0].dtype, device=ids_BT.device)
     each, spread = torch.cat(logprobs)[order], torch.cat(entropies)[order]
-    return empty.masked_scatter(places, each), empty.masked_scatter(places, spread)
+    return empty.masked_scatter(counted, each), empty.masked_scatter(counted, spread)
 
 
 Predicted = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 """Hidden states [n, D], the tokens they predict [n], and for each token that counts which of the n it is [N]."""
 
 
-def _rows(decoder: Any, ids_BT: torch.Tensor, places: torch.Tensor) -> Predicted:
-    hidden = decoder(input_ids=ids_BT, use_cache=False).last_hidden_state[:, :-1][places]
-    return hidden, ids_BT[:, 1:][places], torch.arange(len(hidden), device=ids_BT.device)
+def _rows(decoder: Any, ids_BT: torch.Tensor, counted: torch.Tensor) -> Predicted:
+    hidden = decoder(input_ids=ids_BT, use_cache=False).last_hidden_state[:, :-1][counted]
+    return hidden, ids_BT[:, 1:][counted], torch.arange(len(hidden), device=ids_BT.device)
 
 
-def _tree(decoder: Any, tree: Tree, places: torch.Tensor) -> Predicted:
+def _tree(decoder: Any, tree: Tree, counted: torch.Tensor) -> Predicted:
     """A token that several rows sampled after the same tokens is predicted once."""
     with over_trees(decoder):
-        inputs = tree_inputs(decoder, tree, places.device)
+        inputs = tree_inputs(decoder, tree, counted.device)
         hidden = decoder(**inputs).last_hidden_state[0]  # [nodes, D]
-    width = places.shape[1] + 1
-    paths_BT = torch.tensor([path + (0,) * (width - len(path)) for path in tree.paths], device=places.device)
-    nodes, order = torch.unique(paths_BT[:, 1:][places], return_inverse=True)
-    parents = torch.zeros(len(tree.ids), dtype=torch.long, device=places.device)
-    parents[paths_BT[:, 1:][places]] = paths_BT[:, :-1][places]
+    width = counted.shape[1] + 1
+    paths_BT = torch.tensor([path + (0,) * (width - len(path)) for path in tree.paths], device=counted.device)
+    nodes, order = torch.unique(paths_BT[:, 1:][counted], return_inverse=True)
+    parents = torch.zeros(len(tree.ids), dtype=torch.long, device=counted.device)
+    parents[paths_BT[:, 1:][counted]] = paths_BT[:, :-1][counted]
     return hidden[parents[nodes]], inputs["input_ids"][0, nodes], order
 
 

@@ -15,7 +15,6 @@ from align_echo.train.batching import Batch
 from align_echo.train.objective import (
     LUFFY_GAMMA,
     MOST_WEIGHT,
-    Clip,
     KlEstimator,
     RatioLevel,
     calibration_weights,
@@ -48,7 +47,7 @@ class Objective(Frozen):
 
 
 @dataclass(frozen=True)
-class Lost:
+class BatchLoss:
     """`loss` is the batch's share of the step's loss, a scalar with gradient. The rest is without gradient, [B, T-1]:
     `ratio` before clipping, tokens `outside` of its bounds, those of them that are `clipped` (left without gradient),
     `kl` estimates, `weights` w_t (1 where there are none), `log_weights` log w_t before its bound (0 where there are
@@ -72,15 +71,15 @@ def batch_loss(
     *,
     old: torch.Tensor | None = None,
     reference: torch.Tensor | None = None,
-) -> Lost:
+) -> BatchLoss:
     """`logprobs` [B, T-1] with gradient; `old` those of the weights that rolled out (None: these are them), `reference`
     those of the reference model, needed where beta is not 0.
     """
     mask = batch.mask
     old = logprobs.detach() if old is None else old
-    clip = Clip(objective.clip_low, objective.clip_high)
+    low, high = objective.clip_low, objective.clip_high
     ratio = ratios(logprobs, old, mask, objective.ratio)
-    terms = clipped_terms(ratio, batch.advantages, clip)
+    terms = clipped_terms(ratio, batch.advantages, low, high)
     weights = torch.ones_like(mask)
     if objective.reweigh:
         calibrated = calibration_weights(old, batch.sampled, mask, objective.most_weight)
@@ -95,14 +94,14 @@ def batch_loss(
             raise ValueError("a beta above 0 needs the reference's log-probabilities")
         kl = kl_terms(logprobs, reference, mask, objective.kl)
         terms = terms + objective.beta * kl
-    here = mask.bool()
-    compared = here & ~batch.expert
+    counted = mask.bool()
+    compared = counted & ~batch.expert
     as_sampled = compared & ~batch.moved
-    return Lost(
-        loss=(torch.where(here, terms, 0.0) * batch.scale).sum(),
+    return BatchLoss(
+        loss=(torch.where(counted, terms, 0.0) * batch.scale).sum(),
         ratio=ratio.detach(),
-        outside=is_outside(ratio.detach(), clip) & compared,
-        clipped=is_clipped(ratio.detach(), batch.advantages, clip) & compared,
+        outside=is_outside(ratio.detach(), low, high) & compared,
+        clipped=is_clipped(ratio.detach(), batch.advantages, low, high) & compared,
         kl=kl.detach(),
         weights=weights,
         log_weights=torch.where(compared & batch.moved, old - batch.sampled, 0.0).detach(),

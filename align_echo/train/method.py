@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from align_echo.critic.language import FORMS
 from align_echo.errors import UsageError
@@ -20,12 +20,6 @@ from align_echo.train.rewards import RewardName
 from align_echo.train.rows import Harvest, Role
 from align_echo.train.stage import Stage
 from align_echo.types import Frozen
-
-
-class Section(Frozen):
-    """Settings, or part of them; numbers are finite."""
-
-    model_config = ConfigDict(allow_inf_nan=False)
 
 
 def _known(name: str) -> str:
@@ -38,7 +32,7 @@ def _known_form(name: str) -> str:
     return name
 
 
-class Collecting(Section):
+class Collecting(Frozen, allow_inf_nan=False):
     """How a step's rows are played: `queries` tasks, `samples` of each (episodes, refinements, sessions or verdicts).
 
     `recipe` names the `Method`. `rounds` is ICRL's, `states` how many actions of a query RCM's critic judges. Of
@@ -89,16 +83,16 @@ class Method:
     imitates: bool = False
 
 
-def _read(name: str, thing: object) -> Method:
-    if not isinstance(thing, Method):
-        raise UsageError(f"{name} is a {type(thing).__name__}: a method is an align_echo.train.method.Method")
-    return thing
+def _read(name: str, entry: object) -> Method:
+    if not isinstance(entry, Method):
+        raise UsageError(f"{name} is a {type(entry).__name__}: a method is an align_echo.train.method.Method")
+    return entry
 
 
 METHODS: Registry[Method] = Registry("recipe", "align_echo.methods", _read)
 
 
 def episodes_alone(collecting: Collecting) -> Bounds:
-    """Of a method that plays `samples` episodes of each of its queries and learns from all."""
+    """The bounds of a method that plays `samples` episodes of each of its queries and learns from all."""
     count = collecting.queries * collecting.samples
     return Bounds(count, rows=count)

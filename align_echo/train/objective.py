@@ -6,7 +6,6 @@ Everything is to be minimised. Left out: forward passes, and which rows there ar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -22,19 +21,6 @@ KlEstimator = Literal["k1", "k3"]
 RatioLevel = Literal["token", "sequence"]
 
 
-@dataclass(frozen=True)
-class Clip:
-    """The ratio is held within [1 - low, 1 + high] where that is the worse for the objective."""
-
-    low: float = 0.2
-    high: float = 0.2
-
-    def __post_init__(self) -> None:
-        """Raises `UsageError` for bounds that hold nothing."""
-        if not (0 <= self.low <= 1 and self.high >= 0):
-            raise UsageError(f"clip bounds {self.low}, {self.high}: low must lie in [0, 1], high must not be negative")
-
-
 def ratios(
     logprobs_BT: torch.Tensor, old_BT: torch.Tensor, mask_BT: torch.Tensor, level: RatioLevel = "token"
 ) -> torch.Tensor:
@@ -48,21 +34,26 @@ def ratios(
     return difference.exp()
 
 
-def clipped_terms(ratio_BT: torch.Tensor, advantages_BT: torch.Tensor, clip: Clip) -> torch.Tensor:
-    """-min(ratio A, clip(ratio) A) [B, T]: PPO's term, to be minimised. ECHO equation 9, ICRL equation 2."""
-    held = ratio_BT.clamp(1 - clip.low, 1 + clip.high)
-    return -torch.minimum(ratio_BT * advantages_BT, held * advantages_BT)
+def clipped_terms(ratio_BT: torch.Tensor, advantages_BT: torch.Tensor, low: float, high: float) -> torch.Tensor:
+    """-min(ratio A, clip(ratio) A) [B, T]: PPO's term, to be minimised. ECHO equation 9, ICRL equation 2.
+
+    The ratio is clipped to [1 - low, 1 + high]. Raises `UsageError` for bounds that hold nothing.
+    """
+    if not (0 <= low <= 1 and high >= 0):
+        raise UsageError(f"clip bounds {low}, {high}: low must lie in [0, 1], high must not be negative")
+    clipped_BT = ratio_BT.clamp(1 - low, 1 + high)
+    return -torch.minimum(ratio_BT * advantages_BT, clipped_BT * advantages_BT)
 
 
-def is_outside(ratio_BT: torch.Tensor, clip: Clip) -> torch.Tensor:
+def is_outside(ratio_BT: torch.Tensor, low: float, high: float) -> torch.Tensor:
     """Which tokens [B, T] the clip would hold, whatever their advantage: how far the weights went, before it acts."""
-    return (ratio_BT < 1 - clip.low) | (ratio_BT > 1 + clip.high)
+    return (ratio_BT < 1 - low) | (ratio_BT > 1 + high)
 
 
-def is_clipped(ratio_BT: torch.Tensor, advantages_BT: torch.Tensor, clip: Clip) -> torch.Tensor:
+def is_clipped(ratio_BT: torch.Tensor, advantages_BT: torch.Tensor, low: float, high: float) -> torch.Tensor:
     """Which tokens [B, T] have no gradient because of the clip."""
-    too_low = (ratio_BT < 1 - clip.low) & (advantages_BT < 0)
-    return too_low | ((ratio_BT > 1 + clip.high) & (advantages_BT > 0))
+    too_low = (ratio_BT < 1 - low) & (advantages_BT < 0)
+    return too_low | ((ratio_BT > 1 + high) & (advantages_BT > 0))
 
 
 def shaped(probabilities: torch.Tensor, gamma: float = LUFFY_GAMMA) -> torch.Tensor:

@@ -15,7 +15,7 @@ from align_echo.critic.review import Review
 from align_echo.critic.verdict import Verdict
 from align_echo.session import Episode
 from align_echo.train.signals import Signals, of_play
-from align_echo.train.stage import Lesson, Proposal, ReviewRequest, Stage
+from align_echo.train.stage import Proposal, ReviewRequest, Stage
 from align_echo.types import Trajectory
 
 
@@ -42,26 +42,26 @@ class ObservedStage:
         self._sampled += sum(trajectory.usage.completion_tokens for trajectory in played)
         return played
 
-    def review(self, asked: Sequence[ReviewRequest]) -> list[Review]:
+    def review(self, requests: Sequence[ReviewRequest]) -> list[Review]:
         """Counted as "critic"."""
         with self._timed("critic"):
-            said = self._stage.review(asked)
-        self._sampled += sum(review.usage.completion_tokens for review in said)
-        return said
+            reviews = self._stage.review(requests)
+        self._sampled += sum(review.usage.completion_tokens for review in reviews)
+        return reviews
 
-    def judge(self, asked: Sequence[Proposal]) -> list[Judgement]:
+    def judge(self, proposals: Sequence[Proposal]) -> list[Judgement]:
         """Counted as "critic"."""
         with self._timed("critic"):
-            judged = self._stage.judge(asked)
-        self._sampled += sum(judgement.usage.completion_tokens for judgement in judged)
-        return judged
+            judgements = self._stage.judge(proposals)
+        self._sampled += sum(judgement.usage.completion_tokens for judgement in judgements)
+        return judgements
 
     def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
         """Counted as "oracle"."""
         with self._timed("oracle"):
             return self._stage.labels(played)
 
-    def lessons(self, queries: Sequence[str]) -> list[Lesson]:
+    def lessons(self, queries: Sequence[str]) -> list[Trajectory]:
         """Counted as "oracle"."""
         with self._timed("oracle"):
             return self._stage.lessons(queries)

@@ -37,23 +37,16 @@ class Row:
 
 
 @dataclass(frozen=True)
-class RefinedScore:
-    """The scores of an attempt and of the one that followed a critique of it."""
-
-    before: float
-    after: float
-
-
-@dataclass(frozen=True)
 class Harvest:
     """What a recipe brings home from some queries.
 
+    `refinements` are pairs of scores: of an attempt, and of the one that followed it (after a critique, if any).
     `counts` says what happened on the way, among it what could not be used: "broken rollouts", "unread critiques".
     `steps` is how many turns were played in environments, `signals` what was observed of play (`train.observed`).
     """
 
     rows: tuple[Row, ...]
-    refinements: tuple[RefinedScore, ...] = ()
+    refinements: tuple[tuple[float, float], ...] = ()
     counts: Counter[str] = field(default_factory=Counter)
     steps: int = 0
     signals: dict[str, float] = field(default_factory=dict)
@@ -66,11 +59,16 @@ def policy_row(trajectory: Trajectory, group: str) -> Row:
     return Row(token_sequence(trajectory), "policy", group, trajectory.score)
 
 
-def critic_row(said: Review | Judgement, group: str, reward: float) -> Row:
+def expert_row(lesson: Trajectory) -> Row:
+    """An expert's episode as if the policy's agent had made it; its score is its reward, its task its group."""
+    return replace(policy_row(lesson, lesson.task_id), expert=True)
+
+
+def critic_row(reply: Review | Judgement, group: str, reward: float) -> Row:
     """A critic's reply. Raises `UsageError` if the critic's model gave no token ids."""
-    if said.tokens is None:
+    if reply.tokens is None:
         raise UsageError("the critic's reply has no token ids: let a local model be the critic")
-    return Row(join([said.tokens]), "critic", group, reward)
+    return Row(join([reply.tokens]), "critic", group, reward)
 
 
 def without_critique(row: Row, trajectory: Trajectory, opening: Sequence[int]) -> Row:

@@ -42,7 +42,7 @@ from align_echo.runs import begin_run, step_of
 from align_echo.train.budget import Budget, played_before
 from align_echo.train.config import TrainConfig
 from align_echo.train.crew import Crew, gather, sources_of
-from align_echo.train.held_out import Curve, HeldOut
+from align_echo.train.held_out import HeldOut
 from align_echo.train.method import METHODS, Collecting
 from align_echo.train.observed import ObservedStage
 from align_echo.train.rows import Harvest, Role
@@ -61,7 +61,7 @@ LAST = "last"
 
 
 def _unheard(step: int, figures: dict[str, Any]) -> None:
-    """For those who read the figures in the folder."""
+    """The default of `evaluated`, for callers who read the figures in the folder."""
 
 
 def of_types(wanted: Sequence[str] | None, shown: Sequence[str], task_type: Callable[[str], str]) -> list[str]:
@@ -178,13 +178,13 @@ class Run:
         crew = gather(self.config)
         try:
             lock = self._begin_folder()
-            self._evaluation = self._held_out_tasks(crew) if self.config.evaluating.every else None
+            self._evaluation = self._held_out_tasks(crew, evaluated) if self.config.evaluating.every else None
             trainer = self._trainer(crew, watch)
             if self._evaluation:
-                trainer.add_callback(Curve(self._evaluation, self.folder / HELD_OUT, evaluated))
+                trainer.add_callback(self._evaluation)
             before = self._before(trainer)
             trainer.train(resume_from_checkpoint=self._resume or None)
-            trainer.remove_callback(Curve)
+            trainer.remove_callback(HeldOut)
             after = self._figures(trainer)
             crew.save(self.folder)
         finally:
@@ -229,11 +229,12 @@ class Run:
         first = next(iter(steps_in(self.folder / HELD_OUT)), None)
         return first and {name: value for name, value in first.items() if name != "step"}
 
-    def _held_out_tasks(self, crew: Crew) -> HeldOut:
+    def _held_out_tasks(self, crew: Crew, evaluated: Callable[[int, dict[str, Any]], None]) -> HeldOut:
         config = self.config
         shown = self._spec.tasks(self._held_out)
         chosen = Dice(f"held-out tasks {config.seed}").shuffled(shown)[: config.evaluating.tasks]
-        return HeldOut(self._stage(crew, self._held_out, config.evaluating.temperature), chosen, config.seed)
+        stage = self._stage(crew, self._held_out, config.evaluating.temperature)
+        return HeldOut(stage, chosen, config.seed, self.folder / HELD_OUT, evaluated)
 
     def _trainer(self, crew: Crew, watch: Callable[[int, Signals], None]) -> RoleTrainer:
         config = self.config
@@ -245,8 +246,8 @@ class Run:
             queries = queries_at(harvest, self._pool, config.collecting.queries, config.seed)
             harvested = harvest_with(config.collecting, queries, stage.at_step(harvest), is_invalid)
             if harvested.refinements:
-                pairs = [[refinement.before, refinement.after] for refinement in harvested.refinements]
-                append(self.folder / "refinements.jsonl", {"step": harvest * config.step.updates, "scores": pairs})
+                record = {"step": harvest * config.step.updates, "scores": harvested.refinements}
+                append(self.folder / "refinements.jsonl", record)
             return harvested
 
         budget = Budget(config.environment_steps or 0, self._played)

@@ -1,4 +1,4 @@
-"""The folder of a training run: what is in one that made nothing yet, and its lines of signals.
+"""The folder of a training run: whether it holds any work yet, and its lines of signals.
 
 Left out: what every run's folder has (`align_echo.runs`), and what a run is and does (`align_echo.train.run`).
 """
@@ -16,11 +16,11 @@ from align_echo.reading import json_lines, json_object
 from align_echo.runs import CHECKPOINTS, CONFIG, check_run, newest_checkpoint, of_verb
 
 
-def check_run_folder(folder: Path, asked: Mapping[str, Any], *, resume: bool) -> str:
+def check_run_folder(folder: Path, settings: Mapping[str, Any], *, resume: bool) -> str:
     """The checkpoint to go on from, "" for none. Raises `UsageError` for a folder that holds something else, and for
     one that another process works in. A run without a checkpoint is begun anew.
     """
-    check_run(folder, asked, resume=resume, unmade=made_nothing)
+    check_run(folder, settings, resume=resume, unmade=made_nothing)
     return newest_checkpoint(folder / CHECKPOINTS) if resume else ""
 
 

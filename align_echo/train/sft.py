@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset
 from transformers import PreTrainedModel, Trainer, TrainerCallback
 
 from align_echo.dice import Dice
@@ -26,7 +25,7 @@ from align_echo.train.optimizers import MuonWithAdamW
 from align_echo.types import Frozen
 
 POOL = 512
-"""Chats among which those of like length are put together."""
+"""How many chats are taken at a time, to put those of like length together."""
 
 
 class SftSettings(Frozen):
@@ -78,27 +77,27 @@ def batches(chats: Sequence[Chat], *, tokens_per_batch: int, seed: int) -> list[
     A batch's padded size stays within `tokens_per_batch`, unless one chat alone does not.
     """
     shuffled = Dice(f"sft {seed}").shuffled(range(len(chats)))
-    made: list[list[Chat]] = []
+    batched: list[list[Chat]] = []
     for start in range(0, len(shuffled), POOL):
         pool = sorted((chats[index] for index in shuffled[start : start + POOL]), key=lambda chat: len(chat.ids))
         batch: list[Chat] = []
         for chat in pool:
             if batch and (len(batch) + 1) * len(chat.ids) > tokens_per_batch:
-                made.append(batch)
+                batched.append(batch)
                 batch = []
             batch.append(chat)
-        made.append(batch)
-    return Dice(f"sft order {seed}").shuffled(made)
+        batched.append(batch)
+    return Dice(f"sft order {seed}").shuffled(batched)
 
 
 def schedule(chats: Sequence[Chat], settings: SftSettings, lead: Sequence[Sequence[Chat]] = ()) -> list[list[Chat]]:
     """The batches of the whole run in order: each part of the lead once, then every epoch in an order of its own."""
     size, seed = settings.tokens_per_batch, settings.seed
-    made = [batch for part in lead for batch in batches(part, tokens_per_batch=size, seed=seed)]
+    planned = [batch for part in lead for batch in batches(part, tokens_per_batch=size, seed=seed)]
     for epoch in range(math.ceil(settings.epochs)):
         batches_of_epoch = batches(chats, tokens_per_batch=size, seed=seed + 1 + epoch)
-        made += batches_of_epoch[: math.ceil(min(settings.epochs - epoch, 1.0) * len(batches_of_epoch))]
-    return made
+        planned += batches_of_epoch[: math.ceil(min(settings.epochs - epoch, 1.0) * len(batches_of_epoch))]
+    return planned
 
 
 def pad(batch: Sequence[Chat]) -> dict[str, torch.Tensor]:
@@ -137,10 +136,10 @@ def fine_tune(
     are left out.
     """
     short, *first = [[chat for chat in part if len(chat.ids) <= settings.longest] for part in (chats, *lead)]
-    made = schedule(short, settings, first)
+    planned = schedule(short, settings, first)
     arguments = arguments_of(
         folder,
-        steps=len(made),
+        steps=len(planned),
         lr=settings.adamw_lr,
         schedule="cosine",
         warmup=settings.warmup,
@@ -155,29 +154,18 @@ def fine_tune(
     trainer = _WeightedTrainer(
         model=model,
         args=arguments,
-        train_dataset=_Batches(made),
-        data_collator=_only,
+        train_dataset=planned,
+        data_collator=_padded,
         optimizers=(optimizer, None),
         callbacks=list(callbacks),
     )
     return float(trainer.train(resume_from_checkpoint=resume or None).training_loss)
 
 
-class _Batches(Dataset[dict[str, torch.Tensor]]):
-    """Ready batches, padded when asked for."""
-
-    def __init__(self, made: Sequence[Sequence[Chat]]) -> None:
-        self._made = made
-
-    def __len__(self) -> int:
-        return len(self._made)
-
-    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        return pad(self._made[index])
-
-
-def _only(items: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-    return items[0]
+def _padded(batches_of_step: list[list[Chat]]) -> dict[str, torch.Tensor]:
+    """What a step learns from: its one batch, which is padded only now."""
+    (batch,) = batches_of_step
+    return pad(batch)
 
 
 class _WeightedTrainer(Trainer):

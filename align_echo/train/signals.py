@@ -15,8 +15,8 @@ from align_echo.faults import faults_by_source
 from align_echo.invalid import met_refusal, steps_in_runs
 from align_echo.train.advantages import Advantages
 from align_echo.train.batching import Batch
-from align_echo.train.loss import Lost
-from align_echo.train.rows import Harvest, RefinedScore
+from align_echo.train.loss import BatchLoss
+from align_echo.train.rows import Harvest
 from align_echo.trouble import conduct_of
 from align_echo.types import Trajectory
 
@@ -74,14 +74,14 @@ def of_play(played: Sequence[Trajectory], is_invalid: Callable[[str], bool] | No
     return signals | ({"count/interface_failures": failures} if failures else {})
 
 
-def gains(refinements: Sequence[RefinedScore]) -> Signals:
+def gains(refinements: Sequence[tuple[float, float]]) -> Signals:
     """Mean change of score after a critique, over all and by the band of the score before."""
     if not refinements:
         return {}
     by_band: dict[str, list[float]] = defaultdict(list)
-    for refinement in refinements:
-        by_band["all"].append(refinement.after - refinement.before)
-        by_band[band(refinement.before)].append(refinement.after - refinement.before)
+    for before, after in refinements:
+        by_band["all"].append(after - before)
+        by_band[band(before)].append(after - before)
     return {f"gain/{name}": sum(values) / len(values) for name, values in sorted(by_band.items())}
 
 
@@ -99,23 +99,23 @@ class Losses:
         self._counts: Counter[str] = Counter()
         self._largest: dict[str, float] = {}
 
-    def add(self, batch: Batch, lost: Lost, entropies: torch.Tensor) -> None:
+    def add(self, batch: Batch, loss: BatchLoss, entropies: torch.Tensor) -> None:
         """Take in one batch; `entropies` [B, T-1] in nats."""
-        here = batch.mask.bool()
-        self._sums[f"{batch.role}/loss"] += float(lost.loss.detach())
+        counted = batch.mask.bool()
+        self._sums[f"{batch.role}/loss"] += float(loss.loss.detach())
         self._counts[f"{batch.role}/loss"] = 1
-        self._mean(f"{batch.role}/outside_share", lost.outside[here].float())
-        self._mean(f"{batch.role}/clip_share", lost.clipped[here].float())
-        self._most(f"{batch.role}/most_log_ratio", lost.ratio[here & ~batch.expert].clamp_min(1e-30).log().abs())
-        self._mean(f"{batch.role}/kl", lost.kl[here])
-        self._mean(f"{batch.role}/entropy", entropies[here])
-        revised = lost.log_weights[here & batch.moved & batch.won & ~batch.expert]
+        self._mean(f"{batch.role}/outside_share", loss.outside[counted].float())
+        self._mean(f"{batch.role}/clip_share", loss.clipped[counted].float())
+        self._most(f"{batch.role}/most_log_ratio", loss.ratio[counted & ~batch.expert].clamp_min(1e-30).log().abs())
+        self._mean(f"{batch.role}/kl", loss.kl[counted])
+        self._mean(f"{batch.role}/entropy", entropies[counted])
+        revised = loss.log_weights[counted & batch.moved & batch.won & ~batch.expert]
         self._mean("log_w_t", revised)
         self._mean("w_t_below_half", (revised < LOG_HALF).float())
-        sampled = here & ~batch.moved & ~batch.expert
+        sampled = counted & ~batch.moved & ~batch.expert
         for first, end in zip(TURNS, (*TURNS[1:], math.inf), strict=True):
             of_turns = sampled & (batch.turn >= first) & (batch.turn < end)
-            self._mean(f"{batch.role}/mismatch/from_turn_{first}", lost.mismatch[of_turns])
+            self._mean(f"{batch.role}/mismatch/from_turn_{first}", loss.mismatch[of_turns])
 
     def _mean(self, name: str, values: torch.Tensor) -> None:
         if values.numel():

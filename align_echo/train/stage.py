@@ -24,8 +24,7 @@ from align_echo.errors import EngineError
 from align_echo.models.local.chat import LocalModel
 from align_echo.rollout import run_tasks, view_before
 from align_echo.session import Episode, base_env
-from align_echo.tokens import TokenSequence
-from align_echo.types import Trajectory
+from align_echo.types import Tokens, Trajectory
 
 
 @dataclass(frozen=True)
@@ -53,34 +52,27 @@ class Proposal:
         return action
 
 
-@dataclass(frozen=True)
-class Lesson:
-    """An expert's episode, and its tokens as if the policy's agent had made it.
-
-    One that outgrows the policy's context is not won: the policy could not have played it to its end.
-    """
-
-    trajectory: Trajectory
-    tokens: TokenSequence
-
-
 class Stage(Protocol):
     """Answers come in the order of what was asked."""
 
     def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
         """One episode of the policy each."""
 
-    def review(self, asked: Sequence[ReviewRequest]) -> list[Review]:
+    def review(self, requests: Sequence[ReviewRequest]) -> list[Review]:
         """One reply of the critic each. The attempts must not be broken."""
 
     def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
         """For each episode, by turn, whether the action was right; None where the oracle cannot tell."""
 
-    def judge(self, asked: Sequence[Proposal]) -> list[Judgement]:
+    def judge(self, proposals: Sequence[Proposal]) -> list[Judgement]:
         """One reasoned verdict of the critic each."""
 
-    def lessons(self, queries: Sequence[str]) -> list[Lesson]:
-        """One episode of the environment's expert each, which sees the hidden state; those that broke are left out."""
+    def lessons(self, queries: Sequence[str]) -> list[Trajectory]:
+        """One episode of the environment's expert each, which sees the hidden state; those that broke are left out.
+
+        Their steps hold tokens as if the policy's agent had made them, with log-probabilities of 0. One that outgrows
+        the policy's context is not won: the policy could not have played it to its end.
+        """
 
     def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
         """Token ids that the policy is given before its first reply when it knows of no critique."""
@@ -125,21 +117,21 @@ class LocalStage:
             workers=self.workers,
         )
 
-    def review(self, asked: Sequence[ReviewRequest]) -> list[Review]:
+    def review(self, requests: Sequence[ReviewRequest]) -> list[Review]:
         """One reply of the critic each."""
 
-        def one(of: ReviewRequest) -> Review:
+        def review_one(request: ReviewRequest) -> Review:
             return review(
                 self.critic,
-                of.attempt,
+                request.attempt,
                 self.form,
-                sample=of.sample,
+                sample=request.sample,
                 temperature=self.critic_temperature,
                 max_tokens=self.critic_tokens,
             )
 
         with ThreadPoolExecutor(max_workers=self.workers) as pool:
-            return list(pool.map(one, asked))
+            return list(pool.map(review_one, requests))
 
     def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
         """For each episode, by turn, whether the action was right; nothing is known of one that breaks the engine."""
@@ -155,23 +147,24 @@ class LocalStage:
         except EngineError:
             return [None] * len(trajectory.steps)
 
-    def judge(self, asked: Sequence[Proposal]) -> list[Judgement]:
+    def judge(self, proposals: Sequence[Proposal]) -> list[Judgement]:
         """One reasoned verdict of the critic each, who reads what the policy had read."""
 
-        def one(of: Proposal) -> Judgement:
+        def judge_one(proposal: Proposal) -> Judgement:
+            view = view_before(proposal.attempt, proposal.turn, self.action_format)
             return judge(
                 self.critic,
-                self.agent(self.policy).conversation(view_before(of.attempt, of.turn, self.action_format)),
-                of.action,
-                sample=of.sample,
+                self.agent(self.policy).conversation(view),
+                proposal.action,
+                sample=proposal.sample,
                 temperature=self.critic_temperature,
                 max_tokens=self.critic_tokens,
             )
 
         with ThreadPoolExecutor(max_workers=self.workers) as pool:
-            return list(pool.map(one, asked))
+            return list(pool.map(judge_one, proposals))
 
-    def lessons(self, queries: Sequence[str]) -> list[Lesson]:
+    def lessons(self, queries: Sequence[str]) -> list[Trajectory]:
         """One episode of the environment's expert each."""
         played = run_tasks(
             self.make_env,
@@ -180,18 +173,22 @@ class LocalStage:
             split=self.split,
             action_format=self.action_format,
         )
-        return [self._lesson(trajectory) for trajectory in played if trajectory.fault is None and trajectory.steps]
+        return [self._as_own(trajectory) for trajectory in played if trajectory.fault is None and trajectory.steps]
 
-    def _lesson(self, trajectory: Trajectory) -> Lesson:
-        tokens = self._as_own(trajectory)
-        if len(tokens.ids) > (self.policy.context or self.policy.engine.context):
-            trajectory = trajectory.model_copy(update={"won": False, "context_overflow": True})
-        return Lesson(trajectory, tokens)
-
-    def _as_own(self, trajectory: Trajectory) -> TokenSequence:
+    def _as_own(self, trajectory: Trajectory) -> Trajectory:
+        """An expert's episode with the tokens that it has in the chat of the policy's agent."""
         last = len(trajectory.steps) - 1
         chat = self.agent(self.policy).conversation(view_before(trajectory, last, self.action_format))
-        return self.policy.encoder.supervised([*chat, said(trajectory.steps[last].reply)])
+        encoded = self.policy.encoder.supervised([*chat, said(trajectory.steps[last].reply)])
+        steps, start = [], 0
+        for step, (first, end) in zip(trajectory.steps, encoded.turns, strict=True):
+            context, reply = encoded.ids[start:first], encoded.ids[first:end]
+            tokens = Tokens(start=start, context_ids=context, sampled_ids=reply, logprobs=(0.0,) * len(reply))
+            steps.append(step.model_copy(update={"tokens": tokens}))
+            start = end
+        overflow = len(encoded.ids) > (self.policy.context or self.policy.engine.context)
+        lost = {"won": False, "context_overflow": True} if overflow else {}
+        return trajectory.model_copy(update={"steps": tuple(steps), **lost})
 
     def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
         """Token ids of the agent's chat before its first reply, without a critique."""

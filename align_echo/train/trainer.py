@@ -21,7 +21,6 @@ import torch
 from pydantic import Field
 from torch import nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
-from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from align_echo.errors import TrainingError
@@ -104,9 +103,9 @@ class RoleTrainer(Trainer):
         super().__init__(
             model=backbone.module,
             args=arguments,
-            train_dataset=_Steps(arguments.max_steps),
-            eval_dataset=_Steps(1) if evaluation else None,
-            data_collator=_only,
+            train_dataset=range(arguments.max_steps),
+            eval_dataset=range(1) if evaluation else None,
+            data_collator=_numbers,
             optimizers=(optimizer, None),
             callbacks=list(callbacks),
         )
@@ -154,14 +153,14 @@ class RoleTrainer(Trainer):
         with self.compute_loss_context_manager():
             logprobs, entropies = self._forward(role_model, batch)
             reference = self._reference(batch) if self._settings.objective.beta else None
-            lost = batch_loss(batch, logprobs, self._settings.objective, old=kept.old[index], reference=reference)
-        if not math.isfinite(float(lost.loss.detach())) or abs(float(lost.loss.detach())) > self._settings.most_loss:
+            loss = batch_loss(batch, logprobs, self._settings.objective, old=kept.old[index], reference=reference)
+        if not math.isfinite(float(loss.loss.detach())) or abs(float(loss.loss.detach())) > self._settings.most_loss:
             self._give_up(batch, logprobs)
-        self.accelerator.backward(lost.loss)
-        losses.add(batch, lost, entropies)
+        self.accelerator.backward(loss.loss)
+        losses.add(batch, loss, entropies)
         if self._settings.updates > 1 and kept.old[index] is None:
             kept.old[index] = logprobs.detach()
-        return lost.loss.detach()
+        return loss.loss.detach()
 
     def _gradient_norms(self) -> dict[Role, torch.Tensor]:
         """Norms before clipping, by role; roles that share weights have one. Raises `TrainingError` for no number."""
@@ -190,12 +189,12 @@ class RoleTrainer(Trainer):
         advantages = self._advantages(rows)
         together = len(self._backbone.kept) < len(self._backbone.trained)
         scale = scales(rows, self._settings.normalisation, together=together)
-        made = batches(
+        divided = batches(
             *self._useful(rows, advantages.values, scale, self._learning(number)),
             tokens_per_batch=self._settings.tokens_per_batch,
             share=self._shares,
         )
-        return _Kept(made, [None] * len(made), of_harvest(harvest, advantages))
+        return _Kept(divided, [None] * len(divided), of_harvest(harvest, advantages))
 
     @cached_property
     def _shares(self) -> bool:
@@ -297,18 +296,6 @@ def optimizer_of(
     return torch.optim.AdamW(list(groups.values()), weight_decay=weight_decay, betas=betas)
 
 
-class _Steps(Dataset[int]):
-    """Nothing but the numbers of steps: rows come from recipes."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, index: int) -> int:
-        return index
-
-
-def _only(items: list[int]) -> dict[str, torch.Tensor]:
-    return {"step": torch.tensor(items)}
+def _numbers(steps: list[int]) -> dict[str, torch.Tensor]:
+    """What `Trainer` is given as a batch: nothing but the numbers of steps, for rows come from recipes."""
+    return {"step": torch.tensor(steps)}

@@ -22,7 +22,7 @@ from align_echo.train.trees import Tree
 
 NAME = "align_echo_tree"
 BLOCK = 128
-"""Tokens that ask together: few leave little to compute in vain, many are computed faster."""
+"""How many tokens make a block: a small one computes less in vain, a large one computes faster."""
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,18 @@ class Block:
 
 
 def blocks(ends_N: torch.Tensor, dtype: torch.dtype, size: int = BLOCK) -> list[Block]:
-    """Of a tree whose tokens' subtrees end at these places: a token attends to itself and to those above it."""
+    """The blocks of a tree whose tokens' subtrees end at these places. A token attends to itself and to those above it.
+    """
     places_N = torch.arange(len(ends_N), device=ends_N.device)
-    made = []
+    divided = []
     for first in range(0, len(ends_N), size):
         end = min(first + size, len(ends_N))
         above = (ends_N[:first] > first).nonzero()[:, 0]
         keys = torch.cat([above, places_N[first:end]])
         seen_BK = (keys[None, :] <= places_N[first:end, None]) & (places_N[first:end, None] < ends_N[keys][None, :])
         bias = torch.zeros(seen_BK.shape, dtype=dtype, device=ends_N.device)
-        made.append(Block(first, end, keys, bias.masked_fill_(~seen_BK, torch.finfo(dtype).min)))
-    return made
+        divided.append(Block(first, end, keys, bias.masked_fill_(~seen_BK, torch.finfo(dtype).min)))
+    return divided
 
 
 @contextmanager
@@ -102,14 +103,14 @@ def tree_attention(
     _, heads, _, size = query.shape
     shared = key.shape[1]
     # Gathered for all blocks at once: the gradient of a gathering is as long as the tree.
-    places, lengths = torch.cat([block.keys for block in tree_blocks]), [len(block.keys) for block in tree_blocks]
-    keys, values = (torch.split(part.index_select(2, places), lengths, dim=2) for part in (key, value))
+    attended, lengths = torch.cat([block.keys for block in tree_blocks]), [len(block.keys) for block in tree_blocks]
+    keys, values = (torch.split(part.index_select(2, attended), lengths, dim=2) for part in (key, value))
     outputs = []
     for block, block_keys, block_values in zip(tree_blocks, keys, values, strict=True):
         # The heads that share keys are queries of one head: no keys are repeated.
-        asked = query[:, :, block.first : block.end].reshape(1, shared, -1, size)
+        queries = query[:, :, block.first : block.end].reshape(1, shared, -1, size)
         gathered = scaled_dot_product_attention(
-            asked,
+            queries,
             block_keys,
             block_values,
             attn_mask=block.bias.repeat(heads // shared, 1)[None, None],

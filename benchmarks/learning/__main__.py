@@ -44,10 +44,10 @@ def main() -> None:
     done = [job for job in (*todo, *at_end) if job.finished]
     if not done:
         parser.error("nothing is finished yet")
-    found = compared(done, baseline)
-    show(found, out)
-    best = max((one for one in found if one.measure == "score"), key=lambda one: one.value)
-    start = next((one.value for one in found if one.arm == START and one.measure == "score"), None)
+    results = compared(done, baseline)
+    show(results, out)
+    best = max((finding for finding in results if finding.measure == "score"), key=lambda finding: finding.value)
+    start = next((finding.value for finding in results if finding.arm == START and finding.measure == "score"), None)
     last = {"name": f"learning, {chosen.name}: {best.arm}", "value": best.value, "unit": "mean held-out score"}
     print(json.dumps({**last, "baseline": start, "ratio": best.value / start if start else None, "n": best.n}))
 

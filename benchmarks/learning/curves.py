@@ -70,11 +70,11 @@ class Spread(BaseModel):
 
 def points(arm: str, runs: Sequence[Path]) -> list[Point]:
     """The curve of an arm: steps that every seed reached."""
-    found: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    by_step: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for run in runs:
         played = np.cumsum([0, *(line["environment_steps"] for line in lines_of(run / "signals.jsonl"))])
         for line in lines_of(run / "held_out.jsonl"):
-            found[line["step"]].append((float(played[line["step"]]), line["score"]["value"]))
+            by_step[line["step"]].append((float(played[line["step"]]), line["score"]["value"]))
     return [
         Point(
             arm=arm,
@@ -85,32 +85,32 @@ def points(arm: str, runs: Sequence[Path]) -> list[Point]:
             highest=max(score for _, score in seen),
             seeds=len(seen),
         )
-        for step, seen in sorted(found.items())
+        for step, seen in sorted(by_step.items())
         if len(seen) == len(runs)
     ]
 
 
 def halves(runs: Sequence[Path]) -> dict[str, list[Pairs]]:
     """Scores before and after, by half of training; a list for each step of each seed."""
-    found: dict[str, list[Pairs]] = {half: [] for half in HALVES}
+    by_half: dict[str, list[Pairs]] = {half: [] for half in HALVES}
     for run in runs:
         lines = lines_of(run / "refinements.jsonl")
         middle = (lines[-1]["step"] + 1) / 2 if lines else 0
         for line in lines:
-            found[HALVES[line["step"] >= middle]].append([(before, after) for before, after in line["scores"]])
-    return found
+            by_half[HALVES[line["step"] >= middle]].append([(before, after) for before, after in line["scores"]])
+    return by_half
 
 
 def gains(arm: str, half: str, steps: Sequence[Pairs]) -> list[Gain]:
     """By band, and over all."""
     bands = sorted({band(before) for pairs in steps for before, _ in pairs})
-    return [_gain(arm, half, one, steps) for one in [*bands, "all"]]
+    return [_gain(arm, half, name, steps) for name in [*bands, "all"]]
 
 
 def _gain(arm: str, half: str, name: str, steps: Sequence[Pairs]) -> Gain:
     changes = [[after - before for before, after in step if name in ("all", band(before))] for step in steps]
-    found = ratio([sum(one) for one in changes], [len(one) for one in changes])
-    return Gain(arm=arm, half=half, before=name, gain=found.value, ci95=found.ci95, n=sum(map(len, changes)))
+    estimate = ratio([sum(change) for change in changes], [len(change) for change in changes])
+    return Gain(arm=arm, half=half, before=name, gain=estimate.value, ci95=estimate.ci95, n=sum(map(len, changes)))
 
 
 def spread(arm: str, half: str, steps: Sequence[Pairs]) -> Spread:
@@ -124,26 +124,28 @@ def spread(arm: str, half: str, steps: Sequence[Pairs]) -> Spread:
 
 def weights(runs: Sequence[Path]) -> dict[str, dict[str, float]]:
     """Means of `WEIGHTS` by half of training; nothing where no row was moved out of its context."""
-    found: dict[str, dict[str, list[float]]] = {half: defaultdict(list) for half in HALVES}
+    by_half: dict[str, dict[str, list[float]]] = {half: defaultdict(list) for half in HALVES}
     for run in runs:
         signals = lines_of(run / "signals.jsonl")
         for index, line in enumerate(signals):
             for name in WEIGHTS:
                 if name in line:
-                    found[HALVES[index >= len(signals) / 2]][name].append(line[name])
-    means = {half: {name: float(np.mean(seen)) for name, seen in by_name.items()} for half, by_name in found.items()}
+                    by_half[HALVES[index >= len(signals) / 2]][name].append(line[name])
+    means = {half: {name: float(np.mean(seen)) for name, seen in by_name.items()} for half, by_name in by_half.items()}
     return {half: by_name for half, by_name in means.items() if by_name}
 
 
 def critiques(runs: Sequence[Path]) -> dict[str, dict[str, int]]:
     """By how the attempt had ended: critiques asked for, those that could not be read, and those that were cut."""
     lines = [line for run in runs for line in lines_of(run / "signals.jsonl")]
-    found: dict[str, dict[str, int]] = {}
+    by_outcome: dict[str, dict[str, int]] = {}
     for outcome in OUTCOMES:
         name = f"critiques_of_{outcome}_attempts"
         names = {"asked": name, "unread": f"unread_{name}", "cut": f"cut_{name}"}
-        found[outcome] = {kind: int(sum(line.get(f"count/{one}", 0) for line in lines)) for kind, one in names.items()}
-    return {outcome: counts for outcome, counts in found.items() if counts["asked"]}
+        by_outcome[outcome] = {
+            kind: int(sum(line.get(f"count/{key}", 0) for line in lines)) for kind, key in names.items()
+        }
+    return {outcome: counts for outcome, counts in by_outcome.items() if counts["asked"]}
 
 
 def curves(runs: Mapping[str, Sequence[Path]]) -> dict[str, Any]:
@@ -152,33 +154,33 @@ def curves(runs: Mapping[str, Sequence[Path]]) -> dict[str, Any]:
     some = [(arm, half, steps) for arm, by_half in refined.items() for half, steps in by_half.items() if steps]
     return {
         "points": [point for arm, folders in runs.items() for point in points(arm, folders)],
-        "gains": [one for arm, half, steps in some for one in gains(arm, half, steps)],
+        "gains": [gain for arm, half, steps in some for gain in gains(arm, half, steps)],
         "spreads": [spread(arm, half, steps) for arm, half, steps in some],
         "weights": {arm: found for arm, folders in runs.items() if (found := weights(folders))},
         "critiques": {arm: asked for arm, folders in runs.items() if (asked := critiques(folders))},
     }
 
 
-def show(found: Mapping[str, Any]) -> None:
+def show(drawn: Mapping[str, Any]) -> None:
     """Markdown tables."""
     print("| method | step | turns played | held-out score | lowest, highest of the seeds |\n" + "|---" * 5 + "|")
-    for one in found["points"]:
-        ends = f"{one.lowest:.3f}, {one.highest:.3f}"
-        print(f"| {one.arm} | {one.step} | {one.environment_steps:,.0f} | {one.score:.3f} | {ends} |")
+    for point in drawn["points"]:
+        ends = f"{point.lowest:.3f}, {point.highest:.3f}"
+        print(f"| {point.arm} | {point.step} | {point.environment_steps:,.0f} | {point.score:.3f} | {ends} |")
     print("\n| method | half | score before | n | change of the score |\n" + "|---" * 5 + "|")
-    for one in found["gains"]:
-        change = f"{one.gain:+.3f} [{one.ci95[0]:+.3f}, {one.ci95[1]:+.3f}]"
-        print(f"| {one.arm} | {one.half} | {one.before} | {one.n} | {change} |")
+    for point in drawn["gains"]:
+        change = f"{point.gain:+.3f} [{point.ci95[0]:+.3f}, {point.ci95[1]:+.3f}]"
+        print(f"| {point.arm} | {point.half} | {point.before} | {point.n} | {change} |")
     print("\n| method | half | score before | score after: % of all pairs |\n" + "|---" * 4 + "|")
-    for one in found["spreads"]:
-        for before, to in one.shares.items():
+    for point in drawn["spreads"]:
+        for before, to in point.shares.items():
             where = ", ".join(f"{after}: {100 * share:.1f}" for after, share in to.items())
-            print(f"| {one.arm} | {one.half} | {before} | {where} |")
-    for arm, by_outcome in found["critiques"].items():
+            print(f"| {point.arm} | {point.half} | {before} | {where} |")
+    for arm, by_outcome in drawn["critiques"].items():
         for outcome, counts in by_outcome.items():
-            told = ", ".join(f"{kind} {count}" for kind, count in counts.items())
-            print(f"\ncritiques of {outcome} attempts, {arm}: {told}")
-    for arm, by_half in found["weights"].items():
+            counted = ", ".join(f"{kind} {count}" for kind, count in counts.items())
+            print(f"\ncritiques of {outcome} attempts, {arm}: {counted}")
+    for arm, by_half in drawn["weights"].items():
         for half, by_name in by_half.items():
             means = ", ".join(f"{name} {value:.3f}" for name, value in by_name.items())
             print(f"\nrevised and won, {arm}, {half} half: {means}")
@@ -194,13 +196,13 @@ def main() -> None:
     runs = {arm: [summary.parent for summary in summaries] for arm, summaries in finished.items() if summaries}
     if not runs:
         parser.error(f"nothing is trained in {out}: first run python -m benchmarks.learning {given.study}")
-    found = curves(runs)
-    show(found)
-    written = found | {name: [one.model_dump() for one in found[name]] for name in ("points", "gains", "spreads")}
+    drawn = curves(runs)
+    show(drawn)
+    written = drawn | {name: [point.model_dump() for point in drawn[name]] for name in ("points", "gains", "spreads")}
     (out / "curves").mkdir(exist_ok=True)
     write_atomically(out / "curves" / "summary.json", json.dumps(written, indent=2) + "\n")
-    best = max(found["points"], key=lambda one: one.score)
-    start = next(one.score for one in found["points"] if one.arm == best.arm)
+    best = max(drawn["points"], key=lambda point: point.score)
+    start = next(point.score for point in drawn["points"] if point.arm == best.arm)
     last = {"name": f"curves, {given.study}: {best.arm}, step {best.step}", "value": best.score, "baseline": start}
     print(json.dumps({**last, "unit": "held-out score", "ratio": best.score / start, "n": best.seeds}))
 

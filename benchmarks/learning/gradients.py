@@ -34,10 +34,10 @@ Gradients = dict[str, torch.Tensor]
 
 def gradients(crew: Crew, rows: Sequence[Row], config: TrainConfig, *, together: bool) -> Gradients:
     """Of one step on these rows."""
-    found = group_advantages([row.reward for row in rows], [(row.role, row.group) for row in rows])
+    compared = group_advantages([row.reward for row in rows], [(row.role, row.group) for row in rows])
     scale = scales(rows, config.step.normalisation, together=together)
     by_role: Gradients = {}
-    for batch in batches(rows, found.values, scale, tokens_per_batch=config.step.tokens_per_batch):
+    for batch in batches(rows, compared.values, scale, tokens_per_batch=config.step.tokens_per_batch):
         model, weights = crew.backbone.activate(batch.role), crew.backbone.weights(batch.role)
         logprobs, _ = token_logprobs(model, batch.ids, batch.mask)
         loss = batch_loss(batch, logprobs, config.step.objective).loss
@@ -63,7 +63,7 @@ def main() -> None:
     split = spec.train_split
     crew, pool = gather(config), tasks(config.env, split=split)
     stage = local_stage(config, spec, crew, split, config.collecting.temperature)
-    found: dict[str, list[float]] = defaultdict(list)
+    by_part: dict[str, list[float]] = defaultdict(list)
     for number in range(given.harvests):
         queries = queries_at(number, pool, config.collecting.queries, config.seed)
         harvest = harvest_with(config.collecting, queries, stage.at_step(number))
@@ -73,9 +73,9 @@ def main() -> None:
         for name, together in (("apart", False), ("together", True)):
             measured = figures(gradients(crew, harvest.rows, config, together=together))
             print(f"  {name}: " + ", ".join(f"{what} {value:.3f}" for what, value in measured.items()))
-            found[name].append(measured["cosine"])
+            by_part[name].append(measured["cosine"])
     crew.close()
-    baseline, value = (statistics.fmean(found[name]) for name in ("apart", "together"))
+    baseline, value = (statistics.fmean(by_part[name]) for name in ("apart", "together"))
     last = {"name": "ICRL: cosine of a step with the policy's gradient", "value": value, "unit": "cosine"}
     print(json.dumps({**last, "baseline": baseline, "ratio": value / baseline, "n": given.harvests}))
 

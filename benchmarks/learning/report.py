@@ -53,7 +53,7 @@ def findings(done: Sequence[Job], *, baseline: str, seed: int = 0) -> list[Findi
     by_arm: dict[str, list[Job]] = defaultdict(list)
     for job in done:
         by_arm[job.arm].append(job)
-    found = []
+    results = []
     for measure in ("success", "score"):
         against = _means(by_arm[baseline], measure) if baseline in by_arm else {}
         for arm, runs in by_arm.items():
@@ -63,7 +63,7 @@ def findings(done: Sequence[Job], *, baseline: str, seed: int = 0) -> list[Findi
             table = _table(means)
             gains = {key: means[key] - against[key] for key in means.keys() & against.keys()}
             gained = _table(gains) if gains and arm != baseline else None
-            found.append(
+            results.append(
                 Finding(
                     arm=arm,
                     measure=measure,
@@ -78,7 +78,7 @@ def findings(done: Sequence[Job], *, baseline: str, seed: int = 0) -> list[Findi
                     tokens=_tokens(runs),
                 )
             )
-    return found
+    return results
 
 
 def compared(done: Sequence[Job], baseline: str) -> list[Finding]:
@@ -87,7 +87,7 @@ def compared(done: Sequence[Job], baseline: str) -> list[Finding]:
     untrained = [job for job in done if job.arm == START]
     best = [job for job in done if job not in last]
     of_last = findings([*untrained, *last], baseline=baseline if baseline == START else baseline + LAST_STEP)
-    return findings(best, baseline=baseline) + [one for one in of_last if one.arm != START]
+    return findings(best, baseline=baseline) + [finding for finding in of_last if finding.arm != START]
 
 
 def _means(runs: Sequence[Job], measure: str) -> dict[tuple[int, str], float]:
@@ -95,16 +95,18 @@ def _means(runs: Sequence[Job], measure: str) -> dict[tuple[int, str], float]:
     by_task: dict[tuple[int, str], list[float]] = defaultdict(list)
     for job in runs:
         for line in job.episodes.read_text(encoding="utf-8").splitlines():
-            one = Trajectory.model_validate_json(line)
-            if not one.fault:
-                by_task[job.seed, one.task_id].append(float(one.won) if measure == "success" else one.score)
-    return {key: float(np.mean(found)) for key, found in by_task.items()}
+            trajectory = Trajectory.model_validate_json(line)
+            if not trajectory.fault:
+                by_task[job.seed, trajectory.task_id].append(
+                    float(trajectory.won) if measure == "success" else trajectory.score
+                )
+    return {key: float(np.mean(scores)) for key, scores in by_task.items()}
 
 
 def _table(means: Mapping[tuple[int, str], float]) -> Table:
     """[seeds, tasks], in order; NaN where there is none."""
     seeds, tasks = sorted({seed for seed, _ in means}), sorted({task for _, task in means})
-    return np.asarray([[means.get((one, task), np.nan) for task in tasks] for one in seeds])
+    return np.asarray([[means.get((seed, task), np.nan) for task in tasks] for seed in seeds])
 
 
 def interval(table: Table, seed: int = 0) -> tuple[float, float]:
@@ -140,27 +142,27 @@ def lines_of(file: Path) -> list[dict[str, Any]]:
 
 
 def _summary(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    return found
+    summary: dict[str, Any] = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    return summary
 
 
-def show(found: Sequence[Finding], out: Path) -> None:
+def show(results: Sequence[Finding], out: Path) -> None:
     """Print the findings as a Markdown table, and write them to `summary.json`."""
-    print(markdown(found))
-    write_atomically(out / "summary.json", json.dumps([one.model_dump() for one in found], indent=2) + "\n")
+    print(markdown(results))
+    write_atomically(out / "summary.json", json.dumps([finding.model_dump() for finding in results], indent=2) + "\n")
 
 
-def markdown(found: Sequence[Finding]) -> str:
+def markdown(results: Sequence[Finding]) -> str:
     lines = ["| measure | method | seeds | n | value, % | over the baseline | turns played | updates | tokens |"]
     lines.append("|---" * 9 + "|")
-    for one in found:
-        value = f"{100 * one.value:.1f} [{100 * one.ci95[0]:.1f}, {100 * one.ci95[1]:.1f}]"
+    for finding in results:
+        value = f"{100 * finding.value:.1f} [{100 * finding.ci95[0]:.1f}, {100 * finding.ci95[1]:.1f}]"
         gain = ""
-        if one.gain is not None and one.gain_ci95 is not None:
-            gain = f"{100 * one.gain:+.1f} [{100 * one.gain_ci95[0]:+.1f}, {100 * one.gain_ci95[1]:+.1f}]"
-        played = "" if one.environment_steps is None else f"{one.environment_steps:,.0f}"
-        steps = "" if one.steps is None else f"{one.steps:.0f}"
-        tokens = "" if one.tokens is None else f"{one.tokens:,.0f}"
-        cells = (one.measure, one.arm, one.seeds, one.n, value, gain, played, steps, tokens)
+        if finding.gain is not None and finding.gain_ci95 is not None:
+            gain = f"{100 * finding.gain:+.1f} [{100 * finding.gain_ci95[0]:+.1f}, {100 * finding.gain_ci95[1]:+.1f}]"
+        played = "" if finding.environment_steps is None else f"{finding.environment_steps:,.0f}"
+        steps = "" if finding.steps is None else f"{finding.steps:.0f}"
+        tokens = "" if finding.tokens is None else f"{finding.tokens:,.0f}"
+        cells = (finding.measure, finding.arm, finding.seeds, finding.n, value, gain, played, steps, tokens)
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)

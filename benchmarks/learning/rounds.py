@@ -62,26 +62,26 @@ def jobs(trained: Path, seeds: Sequence[int], out: Path, *, rounds: int) -> list
 def _job(policy: str, critic: str, seed: int, trained: Path, out: Path, rounds: int) -> Job:
     chosen = replace(study("alfworld"), samples=1)
     models = trained / policy / f"seed-{seed}"
-    asked = {START: chosen.start, "own critic": str(models / "critic")}.get(critic, critic)
+    critics = {START: chosen.start, "own critic": str(models / "critic")}.get(critic, critic)
     form = "icrl" if (policy, critic) == ("icrl", "self") else None
     folder = out / f"{policy}-{critic.replace(' ', '-')}" / f"seed-{seed}"
     model = chosen.start if policy == START else str(models / "policy")
-    measured = measuring(chosen, model, seed, refine_rounds=rounds, critic=asked, critic_form=form)
+    measured = measuring(chosen, model, seed, refine_rounds=rounds, critic=critics, critic_form=form)
     return Job(f"{policy}, {critic}", seed, folder, None, measured)
 
 
 def won_by(job: Job, rounds: int) -> list[dict[str, bool]]:
     """After each round, which tasks were won: those that were not played again stand as they did."""
     standing: dict[str, bool] = {}
-    found = []
+    rounds_played = []
     for number in range(rounds + 1):
         file = job.measured / "trajectories" / f"round-{number}.jsonl"
         lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-        for one in map(Trajectory.model_validate_json, lines):
-            if one.fault is None:
-                standing[one.task_id] = one.won
-        found.append(dict(standing))
-    return found
+        for trajectory in map(Trajectory.model_validate_json, lines):
+            if trajectory.fault is None:
+                standing[trajectory.task_id] = trajectory.won
+        rounds_played.append(dict(standing))
+    return rounds_played
 
 
 def standings(done: Sequence[Job], rounds: int) -> list[Standing]:
@@ -91,14 +91,14 @@ def standings(done: Sequence[Job], rounds: int) -> list[Standing]:
         policy, _, critic = arm.partition(", ")
         by_seed = [won_by(job, rounds) for job in done if job.arm == arm]
         for number in range(rounds + 1):
-            tables[policy, critic, number] = _table([one[number] for one in by_seed])
+            tables[policy, critic, number] = _table([scores[number] for scores in by_seed])
     return [_standing(key, table, tables.get((key[0], NONE, key[2]))) for key, table in tables.items()]
 
 
 def _table(by_seed: Sequence[dict[str, bool]]) -> Table:
     """[seeds, tasks]; NaN for a task whose every attempt broke."""
-    tasks = sorted({task for one in by_seed for task in one})
-    return np.asarray([[float(one.get(task, np.nan)) for task in tasks] for one in by_seed])
+    tasks = sorted({task for scores in by_seed for task in scores})
+    return np.asarray([[float(scores.get(task, np.nan)) for task in tasks] for scores in by_seed])
 
 
 def _standing(key: tuple[str, str, int], table: Table, without: Table | None) -> Standing:
@@ -117,18 +117,21 @@ def _standing(key: tuple[str, str, int], table: Table, without: Table | None) ->
     )
 
 
-def show(found: Sequence[Standing]) -> None:
+def show(results: Sequence[Standing]) -> None:
     """A Markdown table, a line for each policy and critic."""
-    last = max(one.round for one in found)
+    last = max(standing.round for standing in results)
     heads = ["policy", "critic", "n", *(f"round {number}, % won" for number in range(last + 1)), "over no critic"]
     print("| " + " | ".join(heads) + " |\n" + "|---" * len(heads) + "|")
-    for policy, critic in dict.fromkeys((one.policy, one.critic) for one in found):
-        row = [one for one in found if (one.policy, one.critic) == (policy, critic)]
-        cells = [f"{100 * one.success:.1f} [{100 * one.ci95[0]:.0f}, {100 * one.ci95[1]:.0f}]" for one in row]
+    for policy, critic in dict.fromkeys((standing.policy, standing.critic) for standing in results):
+        row = [standing for standing in results if (standing.policy, standing.critic) == (policy, critic)]
+        cells = [
+            f"{100 * standing.success:.1f} [{100 * standing.ci95[0]:.0f}, {100 * standing.ci95[1]:.0f}]"
+            for standing in row
+        ]
         gains = [
-            f"{100 * one.gain:+.1f} [{100 * one.gain_ci95[0]:+.1f}, {100 * one.gain_ci95[1]:+.1f}]"
-            for one in row
-            if one.gain is not None and one.gain_ci95 is not None
+            f"{100 * standing.gain:+.1f} [{100 * standing.gain_ci95[0]:+.1f}, {100 * standing.gain_ci95[1]:+.1f}]"
+            for standing in row
+            if standing.gain is not None and standing.gain_ci95 is not None
         ]
         print("| " + " | ".join([policy, critic, str(row[0].n), *cells, "; ".join(gains)]) + " |")
 

@@ -44,12 +44,12 @@ def main() -> None:
     torch.set_num_threads(1)
     agent = Vanilla(load_model(given.model, seed=given.seed), temperature=1.0)
     first = _play(agent, [Episode(task) for task in tasks("webshop", split=SPLIT)[: given.tasks]])
-    lost = [one for one in first if not one.won]
-    told = _play(agent, [Episode(one.task_id, sample=1, critique=advice(one)) for one in lost])
-    fresh = _play(agent, [Episode(one.task_id, sample=2) for one in lost])
-    before, after, alone = ([one.score for one in some] for some in (lost, told, fresh))
+    lost = [trajectory for trajectory in first if not trajectory.won]
+    refined = _play(agent, [Episode(trajectory.task_id, sample=1, critique=advice(trajectory)) for trajectory in lost])
+    fresh = _play(agent, [Episode(trajectory.task_id, sample=2) for trajectory in lost])
+    before, after, alone = ([trajectory.score for trajectory in some] for some in (lost, refined, fresh))
     gain = np.asarray(after) - np.asarray(alone)
-    found = {
+    figures = {
         "model": given.model,
         "n": len(lost),
         "first": float(np.mean(before)),
@@ -58,11 +58,11 @@ def main() -> None:
         "gain_over_fresh": {"value": float(gain.mean()), "n": len(lost), "ci95": interval(gain[None])},
     }
     given.out.mkdir(parents=True, exist_ok=True)
-    write_atomically(given.out / "summary.json", json.dumps(found, indent=2) + "\n")
-    print(json.dumps(found, indent=2))
-    last = {"name": "scripted critic, webshop", "value": found["after_critique"], "unit": "mean score"}
-    ratio = found["after_critique"] / found["fresh"] if found["fresh"] else None
-    print(json.dumps({**last, "baseline": found["fresh"], "ratio": ratio, "n": len(lost)}))
+    write_atomically(given.out / "summary.json", json.dumps(figures, indent=2) + "\n")
+    print(json.dumps(figures, indent=2))
+    last = {"name": "scripted critic, webshop", "value": figures["after_critique"], "unit": "mean score"}
+    ratio = figures["after_critique"] / figures["fresh"] if figures["fresh"] else None
+    print(json.dumps({**last, "baseline": figures["fresh"], "ratio": ratio, "n": len(lost)}))
 
 
 def _play(agent: Vanilla, episodes: Sequence[Episode]) -> list[Trajectory]:
@@ -71,8 +71,8 @@ def _play(agent: Vanilla, episodes: Sequence[Episode]) -> list[Trajectory]:
 
 def advice(attempt: Trajectory) -> str:
     """What the scripted critic says of an attempt, as the model is told it."""
-    asked, _ = critique_demonstration(attempt, Dice(attempt.task_id))
-    return parse_critique(asked.messages[-1].content, "echo").advice
+    chat, _ = critique_demonstration(attempt, Dice(attempt.task_id))
+    return parse_critique(chat.messages[-1].content, "echo").advice
 
 
 if __name__ == "__main__":

@@ -78,9 +78,9 @@ def main() -> None:
         given.trained, given.trained_inside, seeds, given.out, interface=given.interface, best_of=given.best_of
     )
     finish(todo, processes=given.processes, say=lambda line: print(line, file=sys.stderr, flush=True))
-    found = findings(todo, baseline=START)
-    show(found, given.out)
-    success = {one.arm: one for one in found if one.measure == "success"}
+    results = findings(todo, baseline=START)
+    show(results, given.out)
+    success = {finding.arm: finding for finding in results if finding.measure == "success"}
     all_three, start = success[ALL], success[START]
     last = {"name": "stack, alfworld", "value": all_three.value, "unit": "share of tasks won", "baseline": start.value}
     print(json.dumps({**last, "ratio": all_three.value / start.value, "n": all_three.n}))

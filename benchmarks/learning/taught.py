@@ -47,15 +47,17 @@ def teach(out: Path, parts: dict[str, int], settings: SftSettings) -> tuple[floa
     ]
     model = AutoModelForCausalLM.from_pretrained(pocket_folder(), dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(pocket_folder())
-    shown = [one for part in made for one in read_part(part)]
-    chats = [encode(one, ChatEncoder(tokenizer), context_weight=settings.context_weight) for one in shown]
+    shown = [demonstration for part in made for demonstration in read_part(part)]
+    chats = [
+        encode(demonstration, ChatEncoder(tokenizer), context_weight=settings.context_weight) for demonstration in shown
+    ]
     begun = any((out / "checkpoints").glob("checkpoint-*"))
     loss = fine_tune(model, chats, settings, out / "checkpoints", resume=begun)
     facts = {
         "align_echo": __version__,
         "settings": settings.model_dump(mode="json"),
         "data_sha256": digest(made),
-        "demonstrations": dict(sorted(Counter(one.kind for one in shown).items())),
+        "demonstrations": dict(sorted(Counter(demonstration.kind for demonstration in shown).items())),
         "mean_loss": round(loss, 4),
     }
     beside = out / "model.making"

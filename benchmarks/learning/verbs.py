@@ -52,8 +52,10 @@ def evaluate(plan: partial[Plan], folder: Path, resume: bool) -> object:
 
 def train(folder: Path, resume: bool, *, config: Path, seed: int) -> object:
     """`align-echo train --config`."""
-    asked = checked_config(merged(read_file(config), {"seed": seed}), str(config))
-    return Run(asked, folder, resume=resume).train(lambda step, signals: note(f"step {step + 1}/{asked.steps}"))
+    config_read = checked_config(merged(read_file(config), {"seed": seed}), str(config))
+    return Run(config_read, folder, resume=resume).train(
+        lambda step, signals: note(f"step {step + 1}/{config_read.steps}")
+    )
 
 
 def collect(

@@ -84,23 +84,23 @@ def new_model(settings: PocketSettings, vocabulary: int) -> Qwen3ForCausalLM:
 
 def build(settings: PocketSettings, out: Path, *, resume: bool = False) -> Path:
     """Make the model in `out`/model; the corpus and checkpoints stay beside it. Parts that are there are kept."""
-    made = {
+    corpus = {
         name: [make_part(name, number, seed=settings.seed, folder=out / "corpus") for number in range(count)]
         for name, count in settings.parts.items()
     }
-    parts = [part for found in made.values() for part in found]
-    lead = [made.get("glances", []), made.get("drills", [])[:LEAD_DRILLS]]
+    parts = [part for demonstrations in corpus.values() for part in demonstrations]
+    lead = [corpus.get("glances", []), corpus.get("drills", [])[:LEAD_DRILLS]]
     rest = [part for part in parts if part not in (*lead[0], *lead[1])]
     shown = {part: read_part(part) for part in parts}
-    demonstrations = [one for part in parts for one in shown[part]]
+    demonstrations = [demonstration for part in parts for demonstration in shown[part]]
     tokenizer = train_tokenizer(demonstrations, size=settings.vocabulary)
     encoder = ChatEncoder(tokenizer)
 
     def chats(of: list[Path]) -> list[Chat]:
         return [
-            encode(one, encoder, context_weight=settings.training.context_weight)
+            encode(demonstration, encoder, context_weight=settings.training.context_weight)
             for part in of
-            for one in shown[part]
+            for demonstration in shown[part]
         ]
 
     first, main = [chats(part) for part in lead], chats(rest)
@@ -121,17 +121,17 @@ def build(settings: PocketSettings, out: Path, *, resume: bool = False) -> Path:
 
 def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, facts: dict[str, object], folder: Path) -> Path:
     """The folder that serves and trains: half-precision weights, tokenizer with its chat template, card."""
-    made = folder.with_name(f"{folder.name}.making")
-    shutil.rmtree(made, ignore_errors=True)
+    partial = folder.with_name(f"{folder.name}.making")
+    shutil.rmtree(partial, ignore_errors=True)
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     torch.nn.Module.to(model, dtype=torch.float16)
-    model.save_pretrained(made)
-    tokenizer.save_pretrained(made)
-    write_atomically(made / "making.json", json.dumps(facts, indent=1) + "\n")
+    model.save_pretrained(partial)
+    tokenizer.save_pretrained(partial)
+    write_atomically(partial / "making.json", json.dumps(facts, indent=1) + "\n")
     template = Path(__file__).with_name("card.j2").read_text(encoding="utf-8")
     card = jinja2.Template(template, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    write_atomically(made / "README.md", card.render(facts=facts).strip())
+    write_atomically(partial / "README.md", card.render(facts=facts).strip())
     shutil.rmtree(folder, ignore_errors=True)
-    made.rename(folder)
+    partial.rename(folder)
     return folder

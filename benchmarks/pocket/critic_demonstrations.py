@@ -30,12 +30,12 @@ def reviewed(env: gym.Env[str, str], task: str, dice: Dice, goal: Goal) -> list[
     """An attempt's critique and, where that gives advice and it led to success, the refined attempt."""
     attempt = play(env, task, dice, CARELESS, goal=goal, turns=FEWEST_TURNS + dice.below(MOST_TURNS - FEWEST_TURNS))
     form: Form = "icrl" if dice.chance(0.35) else "echo"
-    asked, advice = critique_demonstration(attempt.trajectory, dice, form)
-    critique = parse_critique(asked.messages[-1].content, form)
+    chat, advice = critique_demonstration(attempt.trajectory, dice, form)
+    critique = parse_critique(chat.messages[-1].content, form)
     if critique.is_none:
-        return [asked] if dice.chance(0.4) else []
+        return [chat] if dice.chance(0.4) else []
     refined = play(env, task, dice, CAREFUL, goal=goal, critique=critique.advice, search_first=advice.search_first)
-    return [asked, demonstration("alfworld.refined", refined)] if refined.fit else [asked]
+    return [chat, demonstration("alfworld.refined", refined)] if refined.fit else [chat]
 
 
 def judged(env: gym.Env[str, str], trajectory: Trajectory, dice: Dice) -> list[Demonstration]:
@@ -45,12 +45,12 @@ def judged(env: gym.Env[str, str], trajectory: Trajectory, dice: Dice) -> list[D
     for step in trajectory.steps[:turn]:
         env.step(step.action or "")
     view = view_before(trajectory, turn, SPEC.action_format)
-    found: dict[str, Demonstration] = {}
+    by_verdict: dict[str, Demonstration] = {}
     for action in (trajectory.steps[turn].action or "", *_others(env, trajectory, turn, dice)):
         verdict = label(env, view, action, "nearer")
-        if verdict is not None and verdict not in found:
-            found[verdict] = verdict_demonstration(view, action, verdict)
-    return list(found.values()) if len(found) == 2 else []
+        if verdict is not None and verdict not in by_verdict:
+            by_verdict[verdict] = verdict_demonstration(view, action, verdict)
+    return list(by_verdict.values()) if len(by_verdict) == 2 else []
 
 
 def _others(env: gym.Env[str, str], trajectory: Trajectory, turn: int, dice: Dice) -> list[str]:

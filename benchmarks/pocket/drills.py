@@ -58,10 +58,10 @@ def _chat(kind: str, pairs: list[tuple[str, str]]) -> Demonstration:
 def _next(dice: Dice) -> list[tuple[str, str]]:
     """The place that is listed after another."""
     places = _room(dice, fewest=3)
-    asked = [dice.below(len(places) - 1) for _ in range(ROUNDS)]
+    turns = [dice.below(len(places) - 1) for _ in range(ROUNDS)]
     return [
         ((_opening(places) if turn == 0 else "") + f"After {places[place]}.", f"go to {places[place + 1]}")
-        for turn, place in enumerate(asked)
+        for turn, place in enumerate(turns)
     ]
 
 
@@ -72,10 +72,10 @@ def _walk(dice: Dice) -> list[tuple[str, str]]:
     places = _room(dice, fewest=STOPS)
     pairs = [(f"{_opening(places)}Your task is to: find some {wanted}.", f"go to {places[0]}")]
     for here, following in itertools.pairwise(places[: STOPS + 1]):
-        found = dice.chance(0.4)
-        seen = sorted(dice.shuffled(others)[: dice.below(8)] + [wanted] * found)
+        succeeds = dice.chance(0.4)
+        seen = sorted(dice.shuffled(others)[: dice.below(8)] + [wanted] * succeeds)
         things = [f"{thing} {1 + dice.below(4)}" for thing in seen]
-        thing = next((one for one in things if one.rsplit(" ", 1)[0] == wanted), "")
+        thing = next((other for other in things if other.rsplit(" ", 1)[0] == wanted), "")
         text = f"You arrive at {here}. On the {here}, you see {_listed(things) if things else 'nothing'}."
         if thing:
             pairs.append((text, f"take {thing} from {here}"))
@@ -93,7 +93,7 @@ def _spot(dice: Dice) -> list[tuple[str, str]]:
         place = f"{dice.pick(_places())} {1 + dice.below(9)}"
         seen = sorted(others[: dice.below(8)] + [wanted] * dice.chance(0.5))
         things = [f"{thing} {1 + dice.below(4)}" for thing in seen]
-        thing = next((one for one in things if one.rsplit(" ", 1)[0] == wanted), "")
+        thing = next((other for other in things if other.rsplit(" ", 1)[0] == wanted), "")
         text = f"On the {place}, you see {_listed(things) if things else 'nothing'}."
         answer = f"take {thing} from {place}" if thing else "look"
         pairs.append((f"Your task is to: find some {wanted}.\n{text}", answer))

@@ -39,10 +39,10 @@ class DrawnGames:
         place = self._folder / task_id
         files = GameFolder(place / GAME, place / TRAJECTORY)
         if not files.trajectory.is_file():
-            made = write_game(task_id)
+            game = write_game(task_id)
             place.mkdir(parents=True, exist_ok=True)
-            files.game.write_text(made.game, encoding="utf-8")
-            files.trajectory.write_text(made.trajectory, encoding="utf-8")
+            files.game.write_text(game.game, encoding="utf-8")
+            files.trajectory.write_text(game.trajectory, encoding="utf-8")
         return files
 
 

@@ -159,8 +159,8 @@ class Teacher:
         goal, belief = self._goal, self._belief
         held = belief.holding
         if held is None or name_of(held) != goal.obj:
-            found = belief.find(goal.obj)
-            return self._near(found[1], f"take {found[0]} from {found[1]}") if found else self._search(goal.obj)
+            seen_at = belief.find(goal.obj)
+            return self._near(seen_at[1], f"take {seen_at[0]} from {seen_at[1]}") if seen_at else self._search(goal.obj)
         if goal.kind == "light":
             lamp = belief.find(goal.tool)
             return self._near(lamp[1], f"use {lamp[0]}") if lamp else self._search(goal.tool)
@@ -193,7 +193,11 @@ class Teacher:
         places = self._belief.places
         can = [index for index in places if name in holdable(name_of(index))]
         open_first = sorted(can, key=lambda place: name_of(place) in CLOSED_AT_FIRST)
-        return list(dict.fromkeys([*(one for one in self._search_first if one in places), *open_first, *places]))
+        return list(
+            dict.fromkeys(
+                [*(receptacle for receptacle in self._search_first if receptacle in places), *open_first, *places]
+            )
+        )
 
     # ------------------------------------------------------------ what it gets wrong
 

@@ -63,14 +63,14 @@ class Rooms:
     @classmethod
     def of(cls, games: Source) -> Rooms:
         """One engine each."""
-        found = SPEC.interface(INTERFACE)
-        if found is None:
+        interface = SPEC.interface(INTERFACE)
+        if interface is None:
             raise ValueError(f"there is no interface {INTERFACE!r} of {SPEC.name}")
-        without_rules = found.model_copy(update={"use_rules": False})
+        without_rules = interface.model_copy(update={"use_rules": False})
         return cls(
             AlfworldEnv(games, SPEC.train_split),
             AlignWrapper(AlfworldEnv(games, SPEC.train_split), without_rules),
-            AlignWrapper(AlfworldEnv(games, SPEC.train_split), found),
+            AlignWrapper(AlfworldEnv(games, SPEC.train_split), interface),
         )
 
     def close(self) -> None:
@@ -88,15 +88,17 @@ def episodes_of(rooms: Rooms, task: str, dice: Dice) -> list[Demonstration]:
         *[("hinted", rooms.feedback, CARELESS)] * 2,
         ("hinted", rooms.feedback, TOLD),
     ]
-    found = []
+    demonstrations_made = []
     goals = dice.shuffled(other_goals(task, dice, len(played)))
     for number, ((name, env, habits), goal) in enumerate(zip(played, goals, strict=True)):
-        one = Dice(f"{task} {number} {dice.below(10**9)}")
-        episode = play(env, task, one, habits, goal=goal)
+        own_dice = Dice(f"{task} {number} {dice.below(10**9)}")
+        episode = play(env, task, own_dice, habits, goal=goal)
         if episode.fit:
-            reworded = name == "hinted" and one.chance(0.6)
-            found.append(demonstration(f"alfworld.{name}", reword(episode, one) if reworded else episode))
-    return found
+            reworded = name == "hinted" and own_dice.chance(0.6)
+            demonstrations_made.append(
+                demonstration(f"alfworld.{name}", reword(episode, own_dice) if reworded else episode)
+            )
+    return demonstrations_made
 
 
 @dataclass(frozen=True)

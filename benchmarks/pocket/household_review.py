@@ -184,10 +184,10 @@ class Attempt:
 
     def copies(self) -> list[str]:
         """The things of the wanted kind that were seen, as many as are needed, those that were held first."""
-        found = [thing for thing in self.homes if name_of(thing) == self.goal.obj]
+        copies = [thing for thing in self.homes if name_of(thing) == self.goal.obj]
         if self.goal.kind == "two":
-            found = [thing for thing in found if name_of(self.homes[thing]) != self.goal.dest] or found
-        return sorted(found, key=lambda thing: thing not in self.held)[: self.goal.copies]
+            copies = [thing for thing in copies if name_of(self.homes[thing]) != self.goal.dest] or copies
+        return sorted(copies, key=lambda thing: thing not in self.held)[: self.goal.copies]
 
     def lamp(self) -> str | None:
         """The lamp that the task names, if it was seen."""

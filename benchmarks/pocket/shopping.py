@@ -69,8 +69,8 @@ def read_wish(goal: str) -> Wish:
 
 def telling(text: str) -> list[str]:
     """The words of a text that a search is worth, in order."""
-    found = [word.strip(".'") for word in _WORD.findall(text.lower())]
-    return [word for word in found if word and word not in _SAYS_LITTLE]
+    words = [word.strip(".'") for word in _WORD.findall(text.lower())]
+    return [word for word in words if word and word not in _SAYS_LITTLE]
 
 
 class Shopper:

@@ -69,9 +69,9 @@ def refined_shopping(seed: int) -> Iterator[Demonstration]:
         if attempt.won and dice.chance(0.8):
             continue
         form = dice.pick(_FORMS)
-        asked, _ = critique_demonstration(attempt, dice, form)
-        yield asked
-        advice = parse_critique(asked.messages[-1].content, form).advice
+        chat, _ = critique_demonstration(attempt, dice, form)
+        yield chat
+        advice = parse_critique(chat.messages[-1].content, form).advice
         refined = play(env, Shopper(details=details), task, critique=advice)
         if refined.score > attempt.score:
             yield demonstration("webshop.refined", refined)

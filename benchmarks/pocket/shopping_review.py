@@ -145,8 +145,8 @@ class Attempt:
         search = f"search[{argument}]" if name == "search" and sight.kind == "results" else self.search
         seen = self.seen
         if self.sight.kind == "results" and sight.kind == "item":
-            found = [product for product in self.sight.products if product[0].lower() == argument.lower()]
-            seen = Seen(found[0], search, self.sight.products, sight) if found else None
+            matches = [product for product in self.sight.products if product[0].lower() == argument.lower()]
+            seen = Seen(matches[0], search, self.sight.products, sight) if matches else None
         elif self.sight.kind == "item" and sight == self.sight and seen is not None:
             seen = Seen(seen.product, seen.search, seen.rivals, seen.page, seen.clicked | {argument.lower()})
         return Attempt(self.wish, sight, search, seen)
@@ -211,8 +211,8 @@ def _bought(wish: Wish, seen: Seen) -> Found:
 
 def _parts(action: str) -> tuple[str, str]:
     """Name, in lower case, and argument of an action, as the shop reads it."""
-    found = re.match(r"(.+)\[(.+)\]", action)
-    return (found[1].lower(), found[2]) if found else ("", "")
+    match = re.match(r"(.+)\[(.+)\]", action)
+    return (match[1].lower(), match[2]) if match else ("", "")
 
 
 def _best(wish: Wish, products: tuple[Listed, ...]) -> Listed:

@@ -48,8 +48,8 @@ class _Shape:
 
     @property
     def slow(self) -> list[int]:
-        places = [place for place, one in enumerate(self.frequencies.tolist()) if one < SLOW]
-        return places + [place + self.head // 2 for place in places]
+        places = [index for index, frequency in enumerate(self.frequencies.tolist()) if frequency < SLOW]
+        return places + [index + self.head // 2 for index in places]
 
 
 @torch.no_grad()
@@ -138,5 +138,5 @@ def _out(attention: torch.nn.Module) -> torch.Tensor:
 
 
 def _weight(attention: torch.nn.Module, name: str) -> torch.Tensor:
-    found: torch.Tensor = getattr(attention, name).weight
-    return found
+    weight: torch.Tensor = getattr(attention, name).weight
+    return weight

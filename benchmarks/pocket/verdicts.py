@@ -17,7 +17,7 @@ def verdict_demonstration(
     view: AgentView, action: str, verdict: Verdict, *, kind: str = "alfworld.verdict"
 ) -> Demonstration:
     """The agent's chat with the question about the action and the one-word answer, which alone is imitated."""
-    asked = verdict_messages(_VANILLA.conversation(view), action)
-    spoken = sum(message.role == "assistant" for message in asked)
+    messages = verdict_messages(_VANILLA.conversation(view), action)
+    spoken = sum(message.role == "assistant" for message in messages)
     weights = (*(0.0,) * spoken, 1.0)
-    return Demonstration(kind=kind, messages=(*asked, said(verdict)), weights=weights)
+    return Demonstration(kind=kind, messages=(*messages, said(verdict)), weights=weights)

@@ -45,7 +45,7 @@ class Shape:
 def some_rows(shape: Shape, vocabulary: int, seed: int) -> list[Row]:
     """Random rows of that shape with random rewards; a group shares its prompt."""
     dice = random.Random(seed)
-    made = []
+    measured = []
     for number in range(shape.rows):
         if number % GROUP == 0:
             prompt = tuple(dice.randrange(FIRST_ID, vocabulary) for _ in range(shape.prompt))
@@ -55,8 +55,8 @@ def some_rows(shape: Shape, vocabulary: int, seed: int) -> list[Row]:
         sampled = [int(shape.turns == 1 or index % turn < (turn + 1) // 2) for index in range(length)]
         ids, mask = (*prompt, *completion), (*[0] * len(prompt), *sampled)
         tokens = TokenSequence(ids, mask, (0.0,) * len(ids), ((len(prompt), len(ids)),))
-        made.append(Row(tokens, "policy", str(number // GROUP), dice.random()))
-    return made
+        measured.append(Row(tokens, "policy", str(number // GROUP), dice.random()))
+    return measured
 
 
 def ours(model: Any, rows: Sequence[Row], micro: int, steps: int, folder: Path, *, kl: bool) -> list[Spent]:

@@ -59,16 +59,16 @@ class WatchedStage(LocalStage):
         self.counts["sampled"] += sum(trajectory.usage.completion_tokens for trajectory in played)
         return played
 
-    def review(self, asked: Sequence[ReviewRequest]) -> list[Review]:
+    def review(self, requests: Sequence[ReviewRequest]) -> list[Review]:
         with self.watch.phase(CRITIC):
-            said = super().review(asked)
-        assert not any(one.fault for one in said), "a critic's model broke"
-        self.counts["critiques"] += len(said)
-        self.counts["sampled"] += sum(one.usage.completion_tokens for one in said)
+            reviews = super().review(requests)
+        assert not any(review.fault for review in reviews), "a critic's model broke"
+        self.counts["critiques"] += len(reviews)
+        self.counts["sampled"] += sum(review.usage.completion_tokens for review in reviews)
         if self.fixed:
-            return [one.model_copy(update={"critique": SPOKEN, "problem": ""}) for one in said]
-        self.counts["unread"] += sum(one.critique is None for one in said)
-        return said
+            return [review.model_copy(update={"critique": SPOKEN, "problem": ""}) for review in reviews]
+        self.counts["unread"] += sum(review.critique is None for review in reviews)
+        return reviews
 
 
 class WatchedRun(Run):
@@ -88,11 +88,11 @@ class WatchedRun(Run):
 
     def _stage(self, crew: Crew, split: str, temperature: float) -> LocalStage:
         plain = super()._stage(crew, split, temperature)
-        made = WatchedStage(**{one.name: getattr(plain, one.name) for one in fields(plain)})
+        watched = WatchedStage(**{attribute.name: getattr(plain, attribute.name) for attribute in fields(plain)})
         if self._fixed:
             crew.models["policy"].encoder.stop_ids = ()  # every reply takes all its tokens
-            made = replace(made, agent=self._walker)
-        return replace(made, watch=self._stopwatch, counts=self._counts, fixed=self._fixed)
+            watched = replace(watched, agent=self._walker)
+        return replace(watched, watch=self._stopwatch, counts=self._counts, fixed=self._fixed)
 
     def _walker(self, model: LocalModel) -> Player:
         collecting = self.config.collecting
@@ -104,9 +104,9 @@ class WatchedRun(Run):
         trainer: Any = super()._trainer(crew, watch)
         learn, publish = trainer._learn, trainer._publish
 
-        def timed_learn(kept: Any, place: int, batch: Any, losses: Any) -> Any:
+        def timed_learn(kept: Any, index: int, batch: Any, losses: Any) -> Any:
             with self._stopwatch.phase(LEARN[batch.role]):
-                return learn(kept, place, batch, losses)
+                return learn(kept, index, batch, losses)
 
         def timed_publish() -> None:
             with self._stopwatch.phase(SYNC):
@@ -115,5 +115,5 @@ class WatchedRun(Run):
         trainer._learn, trainer._publish = timed_learn, timed_publish
         trainer.add_callback(self._stopwatch)
         trainer.remove_callback(PrinterCallback)
-        made: RoleTrainer = trainer
-        return made
+        watched: RoleTrainer = trainer
+        return watched

@@ -26,7 +26,7 @@ class Spent:
 
     def rest(self, clock: int) -> float:
         """What was in none of the phases."""
-        return (self.seconds, self.cpu)[clock] - sum(found[clock] for found in self.phases.values())
+        return (self.seconds, self.cpu)[clock] - sum(phase[clock] for phase in self.phases.values())
 
 
 class Stopwatch(TrainerCallback):
@@ -52,9 +52,9 @@ class Stopwatch(TrainerCallback):
 
         def untimed(argument: Any) -> Any:
             begun = _now()
-            found = call(argument)
+            result = call(argument)
             self._out = _less(self._out, _less(begun, _now()))
-            return found
+            return result
 
         return untimed
 
@@ -70,5 +70,5 @@ def _now() -> tuple[float, float]:
     return time.perf_counter(), time.process_time()
 
 
-def _less(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
-    return one[0] - other[0], one[1] - other[1]
+def _less(total: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+    return total[0] - other[0], total[1] - other[1]

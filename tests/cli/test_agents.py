@@ -205,8 +205,8 @@ def test_several_episodes_a_task_are_samples_of_their_own_and_go_on_where_they_s
     lines = Path("run/trajectories/none.jsonl").read_text()
     assert lines == Path("whole/trajectories/none.jsonl").read_text()
     played = [Trajectory.model_validate_json(line) for line in lines.splitlines()]
-    assert [one.sample for one in played] == [0, 1, 2, 0, 1, 2]
-    assert len({one.actions for one in played[:3]}) > 1
+    assert [trajectory.sample for trajectory in played] == [0, 1, 2, 0, 1, 2]
+    assert len({trajectory.actions for trajectory in played[:3]}) > 1
     summary = Comparison.model_validate_json(Path("run/summary.json").read_text())
     assert (summary.variants["none"].episodes, summary.variants["none"].success_rate.n) == (6, 2)
     assert json.loads(Path("run/config.json").read_text())["agent_details"]["temperature"] == "0.5"

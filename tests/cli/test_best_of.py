@@ -25,13 +25,13 @@ AGENT = [*VANILLA, "--model", "wavering"]
 def endpoint(monkeypatch) -> Iterator[Endpoint]:
     """An agent that says two things by turns, and a judge for whom one of them is right."""
     monkeypatch.setenv("OPENAI_API_KEY", "k")
-    said = itertools.cycle(["look", "inventory"])
+    replies = itertools.cycle(["look", "inventory"])
 
     def verdict(request: dict[str, Any]) -> str:
         return "correct" if "<action>inventory</action>" in request["messages"][-1]["content"] else "wrong"
 
     def wavering(request: dict[str, Any]) -> str:
-        return verdict(request) if "<action>" in request["messages"][-1]["content"] else next(said)
+        return verdict(request) if "<action>" in request["messages"][-1]["content"] else next(replies)
 
     with serve({"wavering": wavering, "picky": verdict}) as served:
         yield served
@@ -58,8 +58,8 @@ def test_what_the_judge_holds_right_is_sent_and_who_judged_is_on_record(judge, r
     assert (details["best_of"], details["model.judge"]) == ("2", judge or "wavering")
     calls = [Call.model_validate_json(line) for line in Path("run/calls.jsonl").read_text().splitlines()]
     judged = [call for call in calls if call.reply in ("correct", "wrong")]
-    assert {one.role for one in judged} == {"judge" if judge == "picky" else "agent"}
-    assert {(one.temperature, one.max_tokens) for one in judged} == {(0.0, 8)}
+    assert {call.role for call in judged} == {"judge" if judge == "picky" else "agent"}
+    assert {(call.temperature, call.max_tokens) for call in judged} == {(0.0, 8)}
 
 
 BAD = {
@@ -110,16 +110,16 @@ def test_agents_and_critics_at_endpoints_need_tell_no_probabilities(endpoint, ru
     assert status == 0, err
     result = Trial.model_validate_json(Path("trial/summary.json").read_text())
     assert (result.critic.with_logit, result.critic.auroc, result.critic.unreadable) == (0, None, 0)
-    assert {one.rule for one in result.curve} == {"critic", "placebo", "random", "majority", "pass"}
+    assert {variant.rule for variant in result.curve} == {"critic", "placebo", "random", "majority", "pass"}
     assert "area under" not in out
     with serve({"mute": lambda request: "bananas"}) as other:
         for name, message in (("nobody", "is not there (404)"), ("mute", "mute said neither correct nor wrong of any")):
-            asked = ("--judge", name, "--base-url", other.url)
-            status, out, err = run("critic", "evaluate", *asked, "--examples", "made", "--out", "none")
+            judge_options = ("--judge", name, "--base-url", other.url)
+            status, out, err = run("critic", "evaluate", *judge_options, "--examples", "made", "--out", "none")
             assert (status, out) == (2, "")
             assert message in err
             kept = {"nobody": ["config.json"], "mute": ["config.json", "opinions.jsonl"]}
-            assert sorted(one.name for one in Path("none").iterdir()) == kept[name]
+            assert sorted(entry.name for entry in Path("none").iterdir()) == kept[name]
             assert "--resume" not in err
 
 
@@ -153,6 +153,6 @@ def test_evaluate_takes_the_action_named_most_often(run):
         assert step.choice is not None
         actions = [candidate.action for candidate in step.choice.candidates]
         assert len(actions) == 3
-        assert {one.verdict for one in step.choice.candidates} == {None}
+        assert {candidate.verdict for candidate in step.choice.candidates} == {None}
         most = max(actions.count(action) for action in actions if action is not None) if any(actions) else 3
         assert actions.count(step.action) == most

@@ -58,9 +58,9 @@ def test_evaluate_counts_it_keeps_its_traceback_and_leaves_with_1(run, forgetful
     assert (result["episodes"], result["faults"], result["faults_by_source"]) == (1, 2, {"agent": 2})
     assert result["first_fault"] == SAID
     played = JsonlFile(Path("run/trajectories/none.jsonl")).read(Trajectory)
-    broken = [one for one in played if one.fault is not None]
+    broken = [trajectory for trajectory in played if trajectory.fault is not None]
     assert len(broken) == 2
-    assert all("raise KeyError" in one.fault.traceback for one in broken if one.fault)
+    assert all("raise KeyError" in trajectory.fault.traceback for trajectory in broken if trajectory.fault)
     assert "faults" in out
 
 
@@ -99,8 +99,8 @@ def test_the_other_verbs_say_so_too(line, run, forgetful, hardly_any_fresh_tasks
     assert status == 1, err
     assert err.count(f"{SAID}; the episode has no score") == 1
     summary = json.loads(Path("run/summary.json").read_text())
-    found = summary["iterations"] if "iterations" in summary else [summary["cells"][0]["without"]]
-    assert [one["faults_by_source"] for one in found] == [{"agent": 2}]
+    entries = summary["iterations"] if "iterations" in summary else [summary["cells"][0]["without"]]
+    assert [entry["faults_by_source"] for entry in entries] == [{"agent": 2}]
 
 
 def test_generation_stops_when_there_is_nothing_but_broken_episodes(run, forgetful):

@@ -131,9 +131,9 @@ def test_the_installed_command_does_the_same(tmp_path):
     command = [sys.executable, "-m", "align_echo.cli.main", "evaluate", "--env", "narnia", "--agent", "novice"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 2
-    told = f"align-echo: unknown environment 'narnia'; known: {', '.join(environments())}"
-    told += "; one of your own is module:Name\n"
-    assert done.stderr == told
+    message = f"align-echo: unknown environment 'narnia'; known: {', '.join(environments())}"
+    message += "; one of your own is module:Name\n"
+    assert done.stderr == message
     assert done.stdout == ""
 
 
@@ -332,9 +332,9 @@ def test_doctor_says_what_local_models_need(run, monkeypatch):
 
 
 def test_doctor_says_what_scienceworld_needs(run, monkeypatch):
-    found = run("doctor")[1]
-    assert re.search(r"Java: \d+, .*java", found)
-    assert re.search(r"scienceworld tasks: .*149 align_test", found)
+    report = run("doctor")[1]
+    assert re.search(r"Java: \d+, .*java", report)
+    assert re.search(r"scienceworld tasks: .*149 align_test", report)
     monkeypatch.setattr(doctor, "find_spec", lambda name: None)
     assert "only for ScienceWorld: pip install '.[scienceworld]' in a checkout of align-echo" in run("doctor")[1]
 

@@ -48,13 +48,13 @@ def model(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def examples(tmp_path_factory) -> Path:
     """Hand-made ones of several tasks."""
-    made = [
+    examples = [
         example(f"task {task}", action, nearer="correct" if action == "look" else "wrong", expert=None)
         for task in range(8)
         for action in ("look", "go to desk 1")
     ]
     folder: Path = tmp_path_factory.mktemp("examples")
-    write_examples(made, folder / "examples.parquet")
+    write_examples(examples, folder / "examples.parquet")
     return folder
 
 
@@ -65,12 +65,12 @@ def train(examples: Path, model: Path, *more: object) -> list[object]:
 def test_a_collection_has_every_candidate_of_every_turn_with_its_labels(collection):
     played, labelled = read_collection(collection)
     collected = Collected.model_validate_json((collection / "summary.json").read_text())
-    steps = [step for one in played for step in one.steps]
+    steps = [step for trajectory in played for step in trajectory.steps]
     assert (collected.episodes, collected.turns, collected.candidates) == (2, len(steps), 2 * len(steps))
     assert all(step.choice is not None and len(step.choice.candidates) == 2 for step in steps)
     rows = read_examples(collection)
-    labels = {(one.task_id, turn, found.action, found.nearer)
-              for one in labelled for turn, actions in enumerate(one.turns) for found in actions}
+    labels = {(trajectory.task_id, turn, candidate.action, candidate.nearer)
+              for trajectory in labelled for turn, actions in enumerate(trajectory.turns) for candidate in actions}
     assert {(row.task_id, row.turn, row.action, row.nearer) for row in rows} <= labels
     assert len(rows) == collected.examples
     config = json.loads((collection / "config.json").read_text())
@@ -85,7 +85,12 @@ def test_collect_train_evaluate_and_use_it(collection, run):
     assert read_drawn(Path("critic/critic")) == (Drawn(temperature=1.0, top_k=30, top_p=0.8),)
     assert json.loads(Path("critic/config.json").read_text())["settings"]["weights"] == "full"
     assert "settings for a model of this size: full weights" in err
-    assert {one.name for one in Path("critic").iterdir()} == {"checkpoints", "config.json", "critic", "summary.json"}
+    assert {entry.name for entry in Path("critic").iterdir()} == {
+        "checkpoints",
+        "config.json",
+        "critic",
+        "summary.json",
+    }
     assert not Path("critic/critic/calibration.json").exists()
     fitted = Fitted.model_validate_json(Path("critic/summary.json").read_text())
     assert (fitted.rule, fitted.temperature, fitted.held_out, fitted.too_long) == ("nearer", 1.0, None, 0)
@@ -95,7 +100,7 @@ def test_collect_train_evaluate_and_use_it(collection, run):
     assert status == 0, err
     result = Trial.model_validate_json(Path("trial/summary.json").read_text())
     assert result.critic.n == result.critic.with_logit
-    assert {one.candidates for one in result.curve} == {1, 2}
+    assert {point.candidates for point in result.curve} == {1, 2}
     assert "right action taken" in out
     guided = [*COLLECT, "--candidates", "2", "--tasks", "1", "--judge", "critic/critic", "--out", "guided"]
     status, out, err = run(*guided)
@@ -138,10 +143,10 @@ def test_an_interface_that_fails_in_a_collection_is_told(run):
 def test_a_finished_collection_resumes_to_the_same(collection, run, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(collection, copy)
-    before = {one.name: one.read_bytes() for one in copy.iterdir() if one.is_file()}
+    before = {entry.name: entry.read_bytes() for entry in copy.iterdir() if entry.is_file()}
     status, _, err = run(*COLLECT, "--candidates", "2", "--out", copy, "--resume")
     assert status == 0, err
-    assert {one.name: one.read_bytes() for one in copy.iterdir() if one.is_file()} == before
+    assert {entry.name: entry.read_bytes() for entry in copy.iterdir() if entry.is_file()} == before
     status, _, err = run(*COLLECT, "--candidates", "3", "--out", copy, "--resume")
     assert (status, err.count("\n")) == (2, 1)
     assert "was started with" in err
@@ -151,11 +156,11 @@ def test_in_the_experts_states_every_episode_is_won_whatever_the_candidates_are(
     status, _, err = run(*COLLECT, "--candidates", "2", "--states", "expert", "--out", str(tmp_path / "led"))
     assert status == 0, err
     played, _ = read_collection(tmp_path / "led")
-    assert all(one.won for one in played)
-    assert {one.agent for one in played} == {"first-of-2(vanilla(pocket)), led by expert"}
+    assert all(trajectory.won for trajectory in played)
+    assert {trajectory.agent for trajectory in played} == {"first-of-2(vanilla(pocket)), led by expert"}
     examples = read_examples(tmp_path / "led" / "examples.parquet")
-    assert any(one.nearer == "wrong" for one in examples)
-    assert not any(one.sent and one.expert == "wrong" for one in examples)
+    assert any(example.nearer == "wrong" for example in examples)
+    assert not any(example.sent and example.expert == "wrong" for example in examples)
 
 
 def test_a_stopped_collection_goes_on_where_it_was(collection, run, stop_after_first_episode):
@@ -169,8 +174,8 @@ def test_a_stopped_collection_goes_on_where_it_was(collection, run, stop_after_f
     assert "no finished collection" in err
     status, _, err = run(*command, "--resume")
     assert status == 0, err
-    assert [one.task_id for one in read_collection(Path("run"))[0]] == [
-        one.task_id for one in read_collection(collection)[0]
+    assert [episode.task_id for episode in read_collection(Path("run"))[0]] == [
+        episode.task_id for episode in read_collection(collection)[0]
     ]
 
 
@@ -238,12 +243,12 @@ def test_the_model_of_a_resumed_training_is_told_by_its_files_not_by_its_path(ex
 
 
 def test_weighed_states_are_learned_from_whole_unless_their_actions_are_all_right_or_all_wrong(model, run):
-    made = [
+    examples = [
         example(f"task {task}", action, nearer="correct" if action == "look" else "wrong")
         for task, actions in enumerate([("look", "go", "wait"), ("look", "go"), ("go",)])
         for action in actions
     ]
-    write_examples(made, Path("some.parquet"))
+    write_examples(examples, Path("some.parquet"))
     Path("weighed.yaml").write_text("balance: weighed\n")
     status, _, err = run(*train(Path("some.parquet"), model, "--held-out", "0", "--config", "weighed.yaml"))
     assert status == 0, err
@@ -271,12 +276,12 @@ def test_what_is_too_long_may_leave_a_side_one_label_alone_and_is_then_refused(k
         too_long = label == long and is_held_out(task, 0.3) == tested
         return (Said(role="user", content=f"{task} {'hall ' * (500 if too_long else 1)}"),)
 
-    made = [
+    examples = [
         example(f"task {number}", action, nearer=label, messages=messages(f"task {number}", label))
         for number in range(8)
         for action, label in (("look", "correct"), ("wait", "wrong"))
     ]
-    write_examples(made, Path("one/examples.parquet"))
+    write_examples(examples, Path("one/examples.parquet"))
     Path("settings.yaml").write_text("longest: 400")
     status, out, err = run(*train(Path("one"), model, *kind, "--config", "settings.yaml", "--held-out", "0.3"))
     assert (status, out, err.count("\n")) == (2, "", 1), err
@@ -287,7 +292,7 @@ def test_what_is_too_long_may_leave_a_side_one_label_alone_and_is_then_refused(k
 def test_a_wrong_value_is_told_by_where_it_comes_from(examples, model, run):
     Path("settings.yaml").write_text("{rank: 0, lr: 0.001}")
     config = ("--config", "settings.yaml")
-    for more, told in (
+    for more, message in (
         ((*config, "--lr", "-1"), "settings.yaml: rank: "),
         (("--lr", "-1"), "--lr: Input should be greater than 0"),
         (("--reasoning", "--lr", "inf"), "--lr: Input should be a finite number"),
@@ -295,31 +300,31 @@ def test_a_wrong_value_is_told_by_where_it_comes_from(examples, model, run):
     ):
         status, out, err = run(*train(examples, model, *more))
         assert (status, out, err.count("\n")) == (2, "", 1), err
-        assert f"align-echo: {told}" in err
+        assert f"align-echo: {message}" in err
     Path("settings.yaml").write_text("{lr: .inf, rank: 2}")
-    for more, told in ((config, "settings.yaml: lr: "), ((*config, "--lr", "-1"), "--lr: Input should be greater")):
+    for more, message in ((config, "settings.yaml: lr: "), ((*config, "--lr", "-1"), "--lr: Input should be greater")):
         status, _, err = run(*train(examples, model, *more))
         assert (status, err.count("\n")) == (2, 1)
-        assert f"align-echo: {told}" in err
+        assert f"align-echo: {message}" in err
 
 
 def test_another_folder_than_that_of_a_critic_of_text_is_told_what_it_is(collection, model, run):
     pytest.importorskip("PIL")
     from align_echo.gui.vision_tiny import tiny_vision
 
-    made = Path("run/critic")
-    shutil.copytree(model, made)
+    critic_folder = Path("run/critic")
+    shutil.copytree(model, critic_folder)
     Path("run/config.json").write_text(json.dumps({"command": "critic train"}))
     vision, encoder = tiny_vision()
     vision.save_pretrained("eyes")
     encoder.save(Path("eyes"))
-    for name, told in (
+    for name, message in (
         ("run", "no model can be loaded from run: name run/critic, which holds one"),
         ("./eyes", "eyes is a critic on screens: put it on trial with align-echo critic gui-steps"),
     ):
         status, out, err = run("critic", "evaluate", "--judge", name, "--examples", collection, "--out", "trial")
         assert (status, out, err.count("\n")) == (2, "", 1), err
-        assert told in err
+        assert message in err
         assert not Path("trial").exists()
     status, out, err = run(*train(collection, Path("run"), "--held-out", "0"))
     assert (status, out, err.count("\n")) == (2, "", 1), err
@@ -358,8 +363,8 @@ BAD = {
 def test_bad_input_is_one_line_and_nothing_written(case, run, examples):
     arguments, message = BAD[case]
     out = [] if case == "resume without a folder" else ["--out", "out"]
-    status, said, err = run(*(examples if argument == "E" else argument for argument in arguments), *out)
-    assert (status, said) == (2, "")
+    status, result, err = run(*(examples if argument == "E" else argument for argument in arguments), *out)
+    assert (status, result) == (2, "")
     assert err.count("\n") == 1, err
     assert message in err
     assert list(Path().iterdir()) == []

@@ -29,7 +29,7 @@ WAVERING = ("--env", "alfworld", "--agent", "vanilla", "--model", "wavering")
 def endpoint() -> Iterator[Endpoint]:
     """An agent that says two things by turns, and judges for whom one of them is right, in one word and with a reason.
     """
-    said = itertools.cycle(["look", "inventory"])
+    replies = itertools.cycle(["look", "inventory"])
 
     def verdict(request: dict[str, Any]) -> str:
         return "correct" if "<action>inventory</action>" in request["messages"][-1]["content"] else "wrong"
@@ -38,7 +38,7 @@ def endpoint() -> Iterator[Endpoint]:
         return verdict(request) if len(served.asked("falling")) <= 150 else Status(400)
 
     scripts = {
-        "wavering": lambda request: next(said),
+        "wavering": lambda request: next(replies),
         "picky": verdict,
         "falling": falling,
         "arguing": lambda request: REASONED + verdict(request),
@@ -65,8 +65,8 @@ def evaluate(endpoint, collection, run, monkeypatch):
 
     def call(critic: str, *more: object) -> tuple[int, str, str]:
         command = ("critic", "evaluate", "--judge", critic, "--examples", collection, "--base-url", endpoint.url)
-        found: tuple[int, str, str] = run(*command, *more)
-        return found
+        ended: tuple[int, str, str] = run(*command, *more)
+        return ended
 
     return call
 
@@ -120,7 +120,7 @@ def test_what_a_critic_that_broke_left_open_is_asked_again(evaluate, endpoint):
     assert evaluate("falling", "--out", "trial")[0] == 0
     assert outcome("trial").critic.unreadable > 0
     kept = JsonlFile(Path("trial/opinions.jsonl")).read(EpisodeOpinions)
-    assert all(one.complete for one in kept)
+    assert all(call.complete for call in kept)
     assert len(kept) < 2
     before = len(endpoint.asked("falling"))
     evaluate("falling", "--out", "trial", "--resume")
@@ -201,7 +201,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_one_line_and_nothing_written(case, run):
     arguments, message = BAD[case]
-    status, said, err = run(*arguments, "--out", "out")
-    assert (status, said, err.count("\n")) == (2, "", 1), err
+    status, result, err = run(*arguments, "--out", "out")
+    assert (status, result, err.count("\n")) == (2, "", 1), err
     assert message in err
     assert list(Path().iterdir()) == []

@@ -25,9 +25,9 @@ def test_two_rounds_of_which_the_second_is_guided_and_learns_from_both(run):
     status, _, err = run(*FLYWHEEL)
     assert status == 0, err
     assert "round 2 of 2" in err
-    found = Flywheel.model_validate_json(Path("wheel/summary.json").read_text())
-    assert [one.number for one in found.rounds] == [1, 2]
-    assert found.single.value <= found.ceiling.value
+    flywheel = Flywheel.model_validate_json(Path("wheel/summary.json").read_text())
+    assert [turn.number for turn in flywheel.rounds] == [1, 2]
+    assert flywheel.single.value <= flywheel.ceiling.value
     second = json.loads(Path("wheel/round-2/collection/config.json").read_text())["agent_details"]
     assert second["model.judge"].endswith("wheel/round-1/critic/critic")
     first = json.loads(Path("wheel/round-1/collection/config.json").read_text())["agent_details"]
@@ -42,10 +42,10 @@ def test_two_rounds_of_which_the_second_is_guided_and_learns_from_both(run):
     ]
     assert rounds == [{1}, {2}]
     parts = ("held-out", "round-1/collection", "round-2/collection")
-    asked = [json.loads(Path(f"wheel/{part}/config.json").read_text()) for part in parts]
-    assert len({task for one in asked for task in one["tasks"]}) == 6
-    assert [one["states"] for one in asked] == ["expert", "expert", "agent"]
-    assert max(one.candidates for one in found.rounds[0].trial.curve) == 3
+    configs = [json.loads(Path(f"wheel/{part}/config.json").read_text()) for part in parts]
+    assert len({task for record in configs for task in record["tasks"]}) == 6
+    assert [task["states"] for task in configs] == ["expert", "expert", "agent"]
+    assert max(point.candidates for point in flywheel.rounds[0].trial.curve) == 3
 
     for part in ("wheel/summary.json", "wheel/round-2/trial/summary.json"):
         Path(part).unlink()
@@ -55,7 +55,7 @@ def test_two_rounds_of_which_the_second_is_guided_and_learns_from_both(run):
     assert "episodes:" not in err
     assert Path("wheel/round-2/critic/critic/model.safetensors").stat().st_mtime_ns == kept
     again_found = Flywheel.model_validate_json(Path("wheel/summary.json").read_text())
-    assert [one.best for one in again_found.rounds] == [one.best for one in found.rounds]
+    assert [turn.best for turn in again_found.rounds] == [turn.best for turn in flywheel.rounds]
 
 
 BAD = {

@@ -45,23 +45,23 @@ def test_it_writes_a_model_that_can_be_asked_and_what_it_is_worth_on_tasks_it_di
         (1, 4, 4),
     ]
     names = {"checkpoints", "config.json", "critic", "signals.jsonl", "summary.json", "warm"}
-    assert {one.name for one in Path("critic").iterdir()} == names
+    assert {entry.name for entry in Path("critic").iterdir()} == names
     assert Path("critic/critic/model.safetensors").is_file()
     assert not Path("critic/critic/calibration.json").exists()
-    asked = ("evaluate", "--env", "alfworld", "--model", "pocket", "--tasks", "1", "--temperature", "1")
-    status, out, err = run(*asked, "--best-of", "2", "--judge", "critic/critic", "--reasoning", "--out", "play")
+    command = ("evaluate", "--env", "alfworld", "--model", "pocket", "--tasks", "1", "--temperature", "1")
+    status, out, err = run(*command, "--best-of", "2", "--judge", "critic/critic", "--reasoning", "--out", "play")
     assert status == 0, err
     assert "verdicts: 0 correct, 0 wrong" in out
 
 
 @pytest.mark.parametrize("weights", ["lora", "full"])
 def test_the_saved_critic_says_what_the_trained_one_said(weights, examples, model, run, monkeypatch):
-    said: list[tuple[Sequence[Message], str, str]] = []
+    verdicts: list[tuple[Sequence[Message], str, str]] = []
 
-    def keep(one: ChatModel, asked: Sequence[Message], action: str, **how: Any) -> Judgement:
-        found = judge(one, asked, action, **how)
-        said.append((asked, action, found.reply))
-        return found
+    def keep(model: ChatModel, messages: Sequence[Message], action: str, **how: Any) -> Judgement:
+        judgement = judge(model, messages, action, **how)
+        verdicts.append((messages, action, judgement.reply))
+        return judgement
 
     with monkeypatch.context() as patch:
         patch.setattr("align_echo.critic.reasoning.judge", keep)
@@ -70,14 +70,14 @@ def test_the_saved_critic_says_what_the_trained_one_said(weights, examples, mode
         Path("settings.yaml").write_text(SETTINGS.replace("weights: full", f"warm_lr: {rate}"))
         status, _, err = run(*command)
         assert status == 0, err
-    assert said
+    assert verdicts
     assert Path("critic/critic/adapter").is_dir() == (weights == "lora")
 
     def replies(name: str) -> list[str]:
         critic = load_model(name)
-        return [judge(critic, asked, action, temperature=0, max_tokens=96).reply for asked, action, _ in said]
+        return [judge(critic, messages, action, temperature=0, max_tokens=96).reply for messages, action, _ in verdicts]
 
-    assert replies("./critic/critic") == [reply for _, _, reply in said] != replies(str(model))
+    assert replies("./critic/critic") == [reply for _, _, reply in verdicts] != replies(str(model))
 
 
 def test_it_goes_on_where_it_was_by_whatever_path_the_examples_are_named(examples, model, run):

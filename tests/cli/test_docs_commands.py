@@ -41,7 +41,7 @@ def smaller(command: str) -> list[str]:
     """The same command on few tasks, with few candidates and steps."""
     for pattern, few in SMALLER:
         command = re.sub(pattern, few, command)
-    more = next((found for begin, found in MORE.items() if command.startswith(begin)), "")
+    more = next((extra for begin, extra in MORE.items() if command.startswith(begin)), "")
     return f"{command} {more}".split()
 
 
@@ -52,29 +52,29 @@ def in_order(run, tmp_path, monkeypatch):
     Path("reasoning.yaml").write_text(REASONING)
 
     def go(page: str) -> str:
-        said = []
+        lines = []
         for command in commands(page):
             status, out, err = run(*smaller(command))
             assert status == 0, f"{command}\n{err[-2000:]}"
-            said.append(f"{out}\n{err}")
-        return "\n".join(said)
+            lines.append(f"{out}\n{err}")
+        return "\n".join(lines)
 
     return go
 
 
 @pytest.mark.slow
 def test_the_commands_of_the_critics_page(in_order):
-    said = in_order("critic.md")
-    assert "a table of actions without numbers: " in said
-    assert "the agent's own logprob: " in said
-    assert "placebo" in said
-    assert "these are drawn" not in said, "the page's own commands must draw alike"
+    lines = in_order("critic.md")
+    assert "a table of actions without numbers: " in lines
+    assert "the agent's own logprob: " in lines
+    assert "placebo" in lines
+    assert "these are drawn" not in lines, "the page's own commands must draw alike"
 
 
 @pytest.mark.slow
 def test_the_commands_of_the_page_on_training(in_order):
     example = re.findall(r"```yaml\n(base: .*?)```", (DOCS / "training.md").read_text(), flags=re.DOTALL)[0]
     Path("mine.yaml").write_text(example)
-    said = in_order("training.md")
-    assert "policy/reward" in said
-    assert "held-out tasks:" in said, "the dry run says what evaluations cost"
+    lines = in_order("training.md")
+    assert "policy/reward" in lines
+    assert "held-out tasks:" in lines, "the dry run says what evaluations cost"

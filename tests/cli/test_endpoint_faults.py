@@ -75,11 +75,11 @@ def test_replies_far_beyond_their_limit_fill_no_disk(run):
 
 def test_the_limit_of_a_reply_is_sent_and_on_record(run):
     with serving(lambda exchange: exchange.answer(said("look"))) as server:
-        asked = ("--base-url", server.url, "--tasks", "1")
-        assert run(*PLAYED, *asked, "--max-tokens", "4000")[0] == 0
+        options = ("--base-url", server.url, "--tasks", "1")
+        assert run(*PLAYED, *options, "--max-tokens", "4000")[0] == 0
         assert {request["max_tokens"] for request in server.requests} == {4000}
         assert json.loads(Path("run/config.json").read_text())["agent_details"]["max_tokens"] == "4000"
-        status, _, err = run(*PLAYED, *asked, "--max-tokens", "4001", "--resume")
+        status, _, err = run(*PLAYED, *options, "--max-tokens", "4001", "--resume")
         assert (status, "4000" in err) == (2, True)
     status, _, err = run("evaluate", "--env", "alfworld", "--agent", "novice", "--max-tokens", "4000", "--out", "other")
     assert (status, err) == (2, "align-echo: the agent novice asks no model: leave --max-tokens out\n")

@@ -246,16 +246,16 @@ def test_an_agent_that_asks_no_model_refuses_one_that_is_named_and_not_one_of_th
 
 def doubter(request: dict[str, Any]) -> str:
     """Finds a misalignment in the first failed task, tries it once, and holds every interface for useless."""
-    said = [message["content"] for message in request["messages"]]
-    task = re.search(r"## Task (\S+)|\(task (\S+),", said[1])
+    texts = [message["content"] for message in request["messages"]]
+    task = re.search(r"## Task (\S+)|\(task (\S+),", texts[1])
     assert task is not None
-    name, analysing = task[1] or task[2], "# Failed episodes" in said[1]
-    if len(said) == 2 and analysing:
+    name, analysing = task[1] or task[2], "# Failed episodes" in texts[1]
+    if len(texts) == 2 and analysing:
         return found(name, "")
-    if "(execute_agent_action)" in said[-1]:
+    if "(execute_agent_action)" in texts[-1]:
         cites = "<support>2</support>"
         return found(name, cites) if analysing else "<resolved>no</resolved><refinement>more</refinement>"
-    begun = "(init_simulator)" in said[-1]
+    begun = "(init_simulator)" in texts[-1]
     return operation("execute_agent_action", "sing") if begun else operation("init_simulator", name)
 
 

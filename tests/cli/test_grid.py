@@ -107,18 +107,18 @@ def test_one_command_gives_one_table_a_summary_and_a_folder_a_cell(run):
     assert files(Path("run/alfworld/novice")) == cell
     assert files(Path("run/alfworld/vanilla")) == {*cell, "calls.jsonl"}
     assert {path.name for path in Path("run").iterdir()} == {"config.json", "summary.json", "alfworld"}
-    found = summary("run")
-    assert [(one.environment, one.agent, one.tasks) for one in found.cells] == [
+    grid = summary("run")
+    assert [(cell.environment, cell.agent, cell.tasks) for cell in grid.cells] == [
         ("alfworld", "novice", 2),
         ("alfworld", "vanilla", 2),
     ]
-    for one in found.cells:
-        measured = Comparison.model_validate_json(Path("run", one.folder, "summary.json").read_text())
-        assert one.without.success is not None
-        assert one.change is not None
+    for played in grid.cells:
+        measured = Comparison.model_validate_json(Path("run", played.folder, "summary.json").read_text())
+        assert played.without.success is not None
+        assert played.change is not None
         success, points = measured.variants["none"].success_rate, measured.differences["full"].success_points
-        assert (one.without.success.value, one.without.success.n) == (success.value, 2)
-        assert one.change.success.ci95 == (points.low, points.high)
+        assert (played.without.success.value, played.without.success.n) == (success.value, 2)
+        assert played.change.success.ci95 == (points.low, points.high)
         assert set(measured.tasks) == set(json.loads(Path("run/config.json").read_text())["tasks"]["alfworld"])
 
 
@@ -216,8 +216,8 @@ def test_faults_are_counted_kept_out_of_the_figures_and_played_again(run, broken
     status, out, err = run(*GRID, "--out", "run")
     assert status == 0, err
     assert "faults: alfworld novice: 1 without, 1 placebo, 1 with" in out
-    found = summary("run")
-    assert (found.faults, found.cells[0].without.episodes, found.cells[0].without.faults) == (3, 1, 1)
+    grid = summary("run")
+    assert (grid.faults, grid.cells[0].without.episodes, grid.cells[0].without.faults) == (3, 1, 1)
     lines = Path("run/alfworld/novice/trajectories/none.jsonl").read_text().splitlines()
     faults = [Trajectory.model_validate_json(line).fault for line in lines]
     assert [fault.message for fault in faults if fault] == [

@@ -62,7 +62,7 @@ def test_train_and_put_on_trial(folder, settings, run):
     trial = ScreenTrial.model_validate_json(Path("trial/summary.json").read_text())
     assert trial.critic is not None
     assert (trial.critic.n, trial.critic.temperature) == (60, fitted.temperature)
-    assert {(one.rule, one.candidates) for one in trial.curve} == {
+    assert {(point.rule, point.candidates) for point in trial.curve} == {
         (rule, n) for rule in ("critic", "placebo", "random", "majority", "pass") for n in (1, 2)
     }
     assert "30 steps of 30 episodes; 0 of 60 candidates are no actions" in out
@@ -123,11 +123,11 @@ def critic(tmp_path_factory) -> Path:
 
 
 def test_a_trial_that_was_stopped_asks_only_about_what_is_left_and_comes_to_the_same(folder, critic, run, monkeypatch):
-    asked: list[int] = []
+    calls: list[int] = []
     score = VisionScorer.score
 
     def counted(scorer: VisionScorer, screen: Screen, actions: Sequence[str]) -> list[Judged]:
-        asked.append(len(actions))
+        calls.append(len(actions))
         return score(scorer, screen, actions)
 
     monkeypatch.setattr(VisionScorer, "score", counted)
@@ -136,7 +136,7 @@ def test_a_trial_that_was_stopped_asks_only_about_what_is_left_and_comes_to_the_
     command = ["critic", "gui-steps", folder, "--judge", critic, "--seed", 3]
     status, _, err = run(*command, "--out", "whole")
     assert status == 0, err
-    assert len(asked) == 30
+    assert len(calls) == 30
     assert err.splitlines() == ["asking about 60 actions on 30 screens", "20 of 30 screens"], "and no bar of weights"
 
     def stop(display: Display, line: str) -> None:
@@ -157,7 +157,7 @@ def test_a_trial_that_was_stopped_asks_only_about_what_is_left_and_comes_to_the_
     assert "trial was started with seed = 3" in err
     status, _, err = run(*command, "--out", "trial", "--resume")
     assert status == 0, err
-    assert len(asked) == 60
+    assert len(calls) == 60
     for name in ("summary.json", "opinions.jsonl", "config.json"):
         assert Path("trial", name).read_bytes() == Path("whole", name).read_bytes()
 
@@ -167,7 +167,7 @@ def test_more_candidates_than_there_are_are_told_of(folder, run):
     assert status == 0, err
     assert err.splitlines() == ["not all steps have 5 candidates: rules choose among 2 at most"]
     trial = ScreenTrial.model_validate_json(Path("a/summary.json").read_text())
-    assert {one.candidates for one in trial.curve} == {1, 2}
+    assert {point.candidates for point in trial.curve} == {1, 2}
 
 
 def test_predictions_that_are_named_twice_count_once_and_hostile_ones_are_no_actions(folder, settings, run):
@@ -190,13 +190,13 @@ def test_predictions_are_scored_without_a_critic_and_without_a_model(folder, run
     monkeypatch.setattr("align_echo.gui.trial.require_training", lambda: pytest.fail("torch is not needed"))
     lines = (folder / "predictions.jsonl").read_text().splitlines()
     worse = [json.loads(line) | {"candidates": ["I do not know", json.loads(line)["candidates"][0]]} for line in lines]
-    Path("worse.jsonl").write_text("".join(json.dumps(one) + "\n" for one in worse))
-    asked = ["critic", "gui-steps", folder, "--predictions", "worse.jsonl", "--candidates", 1]
-    status, out, err = run(*asked, "--out", "a")
+    Path("worse.jsonl").write_text("".join(json.dumps(step) + "\n" for step in worse))
+    command = ["critic", "gui-steps", folder, "--predictions", "worse.jsonl", "--candidates", 1]
+    status, out, err = run(*command, "--out", "a")
     assert status == 0, err
     trial = ScreenTrial.model_validate_json(Path("a/summary.json").read_text())
     assert (trial.unparsed, trial.candidates, trial.first.success.value, trial.critic) == (30, 60, 0.0, None)
-    assert {one.candidates for one in trial.curve} == {1}
+    assert {point.candidates for point in trial.curve} == {1}
     assert "30 of 60 candidates are no actions" in out
 
 
@@ -206,7 +206,7 @@ def test_what_cannot_be_used_is_refused_in_one_line_and_leaves_nothing(folder, s
     (tmp_path / "none.jsonl").write_text("")
     wrong = json.loads((folder / "predictions.jsonl").read_text().splitlines()[0]) | {"candidates": ["press_back()"]}
     (tmp_path / "wrong.jsonl").write_text(json.dumps(wrong) + "\n")
-    for arguments, said in (
+    for arguments, message in (
         (["critic", "train"], "give --examples"),
         (["critic", "train", "--recording", folder, "--examples", "x"], "give --examples"),
         (["critic", "train", "--examples", "x", "--predictions", "x"], "give --examples"),
@@ -225,5 +225,5 @@ def test_what_cannot_be_used_is_refused_in_one_line_and_leaves_nothing(folder, s
     ):
         status, _, err = run(*arguments, "--out", "new")
         assert (status, one_line(err)) == (2, True), err
-        assert said in err
+        assert message in err
         assert not Path("new").exists()

@@ -55,9 +55,9 @@ def trouble(out: str) -> list[str]:
 
 def test_one_that_raises_at_line_1_is_no_row_of_figures(run, write):
     status, out, err = run(*EVALUATE, "--interface", write(AT_LINE_1), "--compare")
-    (told,) = trouble(out)
-    assert "did not load in 4 of the episodes (placebo: 1, rules: 1, feedback: 1, both: 1)" in told
-    assert told.endswith(": line 1: ValueError: no[31m way")
+    (line,) = trouble(out)
+    assert "did not load in 4 of the episodes (placebo: 1, rules: 1, feedback: 1, both: 1)" in line
+    assert line.endswith(": line 1: ValueError: no[31m way")
     assert re.search(r"^both +1 +did not work: 50 of 50 turns", row(out, "both"))
     assert re.search(r"^none +1 +0\.0", row(out, "none"))
     assert "Against the placebo" not in out
@@ -68,9 +68,9 @@ def test_one_that_raises_at_line_1_is_no_row_of_figures(run, write):
 
 def test_one_that_raises_on_every_turn_is_no_row_of_figures(run, write):
     status, out, err = run(*EVALUATE, "--interface", write(ALWAYS))
-    (told,) = trouble(out)
-    assert told.startswith("the interface failed on 50 of its turns, which showed the raw observation (both: 50)")
-    assert told.endswith("line 6: RuntimeError: b[2Jad")
+    (line,) = trouble(out)
+    assert line.startswith("the interface failed on 50 of its turns, which showed the raw observation (both: 50)")
+    assert line.endswith("line 6: RuntimeError: b[2Jad")
     assert re.search(r"^both +1 +did not work: 50 of 50 turns .* 50$", row(out, "both"))
     assert "0/1" not in out  # nor by task type
     assert err.splitlines()[-1].endswith("what was measured is the environment without it")
@@ -82,9 +82,9 @@ def test_one_that_raises_on_every_turn_is_no_row_of_figures(run, write):
 
 def test_what_forges_a_reward_is_named_in_the_table_the_summary_and_the_steps(run, write):
     status, out, _ = run(*EVALUATE, "--interface", write(FORGES))
-    (told,) = trouble(out)
-    assert "claimed what the environment did not give (a reward or an end) on 50 of its turns (both: 50)" in told
-    assert "claimed reward and done after" in told
+    (line,) = trouble(out)
+    assert "claimed what the environment did not give (a reward or an end) on 50 of its turns (both: 50)" in line
+    assert "claimed reward and done after" in line
     assert re.search(r"forged *$", row(out, "interface"))
     assert re.search(r" 50 *$", row(out, "both"))
     assert status == 0  # it worked, though it lied: the figures are the environment's
@@ -96,9 +96,9 @@ def test_what_forges_a_reward_is_named_in_the_table_the_summary_and_the_steps(ru
 
 def test_engine_calls_that_were_refused_are_named(run, write):
     status, out, _ = run(*EVALUATE, "--interface", write(CALLS_OTHERS))
-    (told,) = trouble(out)
-    assert told.startswith("the interface was refused 50 of its engine calls (both: 50); the first, in valid_unseen/")
-    assert told.endswith("'open[31m it': neither the agent's own action nor a read-only one")
+    (line,) = trouble(out)
+    assert line.startswith("the interface was refused 50 of its engine calls (both: 50); the first, in valid_unseen/")
+    assert line.endswith("'open[31m it': neither the agent's own action nor a read-only one")
     assert re.search(r" 50 *$", row(out, "both"))
     assert (status, CONTROL.search(out)) == (0, None)
 
@@ -110,17 +110,17 @@ def test_forged_log_lines_are_no_trouble_and_steer_no_terminal(run, write):
 
 def test_a_little_trouble_is_told_and_the_row_stays(run, write):
     status, out, err = run(*EVALUATE, "--interface", write(SOMETIMES))
-    (told,) = trouble(out)
-    assert told.startswith("the interface failed on 1 of its turns")
-    assert told.endswith("line 8: KeyError: three")
+    (line,) = trouble(out)
+    assert line.startswith("the interface failed on 1 of its turns")
+    assert line.endswith("line 8: KeyError: three")
     assert re.search(r"^both +1 +0\.0 .* 1$", row(out, "both"))
     assert (status, "did not work" in err + out) == (0, False)
 
 
 def test_rules_that_never_come_are_told_where_they_were_to(run, write):
     status, out, _ = run(*EVALUATE, "--interface", write(WITHOUT_RULES), "--compare")
-    (told,) = trouble(out)
-    assert told.endswith("line 3: ZeroDivisionError: division by zero")
+    (line,) = trouble(out)
+    assert line.endswith("line 3: ZeroDivisionError: division by zero")
     assert "did not work: 1 of 1 resets" in row(out, "rules")
     assert "did not work" not in row(out, "feedback")
     assert status == 1
@@ -141,9 +141,9 @@ def test_an_interface_that_works_is_not_talked_about(run):
 def test_a_grid_tells_it_too(run, write):
     grid = ["grid", "--env", "alfworld", "--agent", "novice", "--tasks", "1", "--out", "run"]
     status, out, err = run(*grid, "--interface", write(ALWAYS))
-    (told,) = trouble(out)
-    assert "failed on 100 of its turns" in told
-    assert "(alfworld novice placebo: 50, alfworld novice with: 50)" in told
+    (message,) = trouble(out)
+    assert "failed on 100 of its turns" in message
+    assert "(alfworld novice placebo: 50, alfworld novice with: 50)" in message
     lines = {line.split()[0]: line for line in out.splitlines() if line.startswith(" " * 8)}
     assert "did not work: 50 of 50 turns" in lines["with"]
     assert lines["change"].split()[1:] == ["1", "-", "-", "-"]
@@ -154,7 +154,7 @@ def test_rounds_of_refinement_tell_it_too(run, write):
     chat = [*EVALUATE[:3], "--agent", "vanilla", "--model", "novice", "--temperature", "1", *EVALUATE[5:]]
     rounds = ["--refine-rounds", "1", "--critic", "none"]
     status, out, err = run(*chat, *rounds, "--interface", write(ALWAYS))
-    (told,) = trouble(out)
-    assert re.match(r"the interface failed on \d+ of its turns, .* \(mine@", told)
+    (line,) = trouble(out)
+    assert re.match(r"the interface failed on \d+ of its turns, .* \(mine@", line)
     assert re.match(r".*, by round: .*; the interface did not work: (\d+) of \1 turns", out)
     assert (status, "the interface did not work: mine@" in err.splitlines()[-1]) == (1, True), err

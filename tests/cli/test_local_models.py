@@ -43,12 +43,15 @@ def test_a_folder_of_a_model_plays_and_the_run_says_which_weights_it_had(run, fo
     assert (config["agent"], config["model"], config["base_url"]) == ("vanilla", str(folder), None)
     lines = Path("run/trajectories/none.jsonl").read_text().splitlines()
     played = [Trajectory.model_validate_json(line) for line in lines]
-    assert [one.sample for one in sorted(played, key=lambda one: (one.task_id, one.sample))] == [0, 1, 0, 1]
-    assert all(len(token_sequence(one).turns) == len(one.steps) for one in played)
-    assert len({token_sequence(one).ids for one in played}) == 4
+    assert [
+        trajectory.sample
+        for trajectory in sorted(played, key=lambda trajectory: (trajectory.task_id, trajectory.sample))
+    ] == [0, 1, 0, 1]
+    assert all(len(token_sequence(trajectory).turns) == len(trajectory.steps) for trajectory in played)
+    assert len({token_sequence(trajectory).ids for trajectory in played}) == 4
     summary = Comparison.model_validate_json(Path("run/summary.json").read_text()).variants["none"]
     assert (summary.episodes, summary.faults, summary.success_rate.n) == (4, 0, 2)
-    assert summary.context_overflows == sum(one.context_overflow for one in played) > 0
+    assert summary.context_overflows == sum(trajectory.context_overflow for trajectory in played) > 0
     assert summary.unparsed.value > 0
     assert "overflows" in out
     assert {path.name for path in Path("run").iterdir()} == {"config.json", "summary.json", "trajectories"}
@@ -72,12 +75,12 @@ def test_a_run_is_not_resumed_with_other_weights(run, folder, tmp_path):
 
 def test_the_engine_is_closed_when_the_command_ends(run, folder):
     assert run(*evaluate(folder))[0] == 0
-    assert not [one.name for one in threading.enumerate() if one.name.startswith("engine")]
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("engine")]
 
 
 def test_an_interface_written_by_local_models_has_their_weights_on_record(run, folder):
-    made = ["generate-interface", "--env", "alfworld", "--iterations", "1", "--tasks-per-iteration", "1"]
-    status, _, err = run(*made, "--model", str(folder), "--out", "run")
+    command = ["generate-interface", "--env", "alfworld", "--iterations", "1", "--tasks-per-iteration", "1"]
+    status, _, err = run(*command, "--model", str(folder), "--out", "run")
     assert (status, "leave no room for a reply in the context" in err) == (2, True), err  # the model is far too small
     details = json.loads(Path("run/config.json").read_text())["backend_details"]
     assert len(details["weights.analyzer"]) == len(details["weights.optimizer"]) == 64

@@ -35,8 +35,8 @@ def test_a_folder_that_another_process_holds_is_refused(verb, run):
     Path("run").mkdir()
     with holder(Path("run")):
         status, out, err = run(*VERBS[verb], "--out", "run")
-    told = "align-echo: another process is at work in run: wait until it has ended, or name another --out\n"
-    assert (status, out, err[err.index("align-echo: ") :]) == (2, "", told)
+    message = "align-echo: another process is at work in run: wait until it has ended, or name another --out\n"
+    assert (status, out, err[err.index("align-echo: ") :]) == (2, "", message)
     assert list(Path("run").iterdir()) == []
 
 

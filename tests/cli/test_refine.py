@@ -48,14 +48,14 @@ def test_without_a_critic_what_failed_is_played_anew(run):
     status, out, err = run(*COMMAND, "--critic", "none", "--out", "run")
     assert status == 0, err
     first, second = played("run", 0), played("run", 1)
-    lost = {one.task_id for one in first if not one.won}
+    lost = {trajectory.task_id for trajectory in first if not trajectory.won}
     assert 0 < len(lost) < 4
-    assert {one.task_id for one in second} == lost
-    assert {(one.sample, one.critique) for one in second} == {(1, "")}
-    found = summary("run")
-    assert (found.critic, found.critic_form, len(found.rounds)) == (None, None, 3)
-    assert [one.played for one in found.rounds[:2]] == [4, len(lost)]
-    assert found.rounds[0].success_rate.value == 25.0 * (4 - len(lost))
+    assert {trajectory.task_id for trajectory in second} == lost
+    assert {(trajectory.sample, trajectory.critique) for trajectory in second} == {(1, "")}
+    refinement = summary("run")
+    assert (refinement.critic, refinement.critic_form, len(refinement.rounds)) == (None, None, 3)
+    assert [result.played for result in refinement.rounds[:2]] == [4, len(lost)]
+    assert refinement.rounds[0].success_rate.value == 25.0 * (4 - len(lost))
     assert "critic: none, fresh attempts" in out
     assert "round 1: " in err
     assert not Path("run/reviews").exists()
@@ -64,12 +64,12 @@ def test_without_a_critic_what_failed_is_played_anew(run):
 def test_a_critic_at_an_endpoint_is_heard_and_on_record(run, endpoint):
     status, out, err = run(*COMMAND, "--critic", "wise", "--base-url", endpoint.url, "--out", "run")
     assert status == 0, err
-    assert {one.critique for one in played("run", 1)} == {ADVICE}
-    said = records("run/reviews/round-1.jsonl", Reviewed)
-    assert {one.attempt.task_id for one in said} == {one.task_id for one in played("run", 1)}
+    assert {trajectory.critique for trajectory in played("run", 1)} == {ADVICE}
+    reviews = records("run/reviews/round-1.jsonl", Reviewed)
+    assert {reviewed.attempt.task_id for reviewed in reviews} == {trajectory.task_id for trajectory in played("run", 1)}
     calls = [record for record in records("run/calls.jsonl", Call) if record.role == "critic"]
     assert {(call.model, call.reply) for call in calls} == {("wise", GOOD)}
-    assert len(calls) == len(endpoint.asked("wise")) == sum(one.played for one in summary("run").rounds[1:])
+    assert len(calls) == len(endpoint.asked("wise")) == sum(result.played for result in summary("run").rounds[1:])
     assert summary("run").critic_usage.prompt_tokens == 10 * len(calls)
     details = json.loads(Path("run/config.json").read_text())["critic_details"]
     assert (details["model.critic"], details["base_url.critic"], details["form"]) == ("wise", endpoint.url, "echo")
@@ -80,17 +80,17 @@ def test_critiques_that_cannot_be_read_are_counted_and_the_episode_played_withou
     command = [*COMMAND, "--critic", "vague", "--critic-form", "icrl", "--base-url", endpoint.url]
     status, _, err = run(*command, "--out", "run")
     assert status == 0, err
-    one = summary("run").rounds[1]
-    assert one.unread == one.played > 0
+    result = summary("run").rounds[1]
+    assert result.unread == result.played > 0
     assert {each.critique for each in played("run", 1)} == {""}
 
 
 def test_a_critic_that_is_down_is_waited_for_and_nothing_is_played_in_its_place(run, endpoint):
     status, _, err = run(*COMMAND, "--critic", "down", "--base-url", endpoint.url, "--out", "run")
     assert status == 0, err
-    found = summary("run").rounds
-    assert [one.played for one in found] == [4, 0, 0]
-    assert found[1].unanswered == found[2].unanswered > 0
+    rounds = summary("run").rounds
+    assert [result.played for result in rounds] == [4, 0, 0]
+    assert rounds[1].unanswered == rounds[2].unanswered > 0
     assert not Path("run/trajectories/round-1.jsonl").exists()
 
 
@@ -112,11 +112,11 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_figures(after, run, endpoi
     status, _, err = run(*command, "--resume", "--out", "run")
     assert status == 0, err
     assert Path("run/summary.json").read_text() == Path("whole/summary.json").read_text()
-    assert len(ended) == sum(one.played for one in summary("whole").rounds)  # none was played twice
+    assert len(ended) == sum(result.played for result in summary("whole").rounds)  # none was played twice
     assert len(endpoint.asked("wise")) == 2 * asked
     for number in range(3):
-        assert [one.model_dump_json() for one in played("run", number)] == [
-            one.model_dump_json() for one in played("whole", number)
+        assert [trajectory.model_dump_json() for trajectory in played("run", number)] == [
+            trajectory.model_dump_json() for trajectory in played("whole", number)
         ]
 
 
@@ -136,8 +136,12 @@ def test_a_run_that_is_stopped_among_its_critiques_asks_for_none_twice(run, endp
     assert len(records("run/reviews/round-1.jsonl", Reviewed)) == 1
     Path("run/cache").rename("elsewhere")  # what is kept must do without the cache of replies
     assert run(*command, "--resume", "--out", "run")[0] == 0
-    assert len(endpoint.asked("wise")) == len([one for one in records("run/calls.jsonl", Call) if one.role == "critic"])
-    kept = [one.attempt for number in (1, 2) for one in records(f"run/reviews/round-{number}.jsonl", Reviewed)]
+    assert len(endpoint.asked("wise")) == len(
+        [call for call in records("run/calls.jsonl", Call) if call.role == "critic"]
+    )
+    kept = [
+        reviewed.attempt for number in (1, 2) for reviewed in records(f"run/reviews/round-{number}.jsonl", Reviewed)
+    ]
     assert len(kept) == len(set(kept)) == len(endpoint.asked("wise"))
 
 
@@ -150,7 +154,7 @@ BAD = {
     "an unknown form": ([*COMMAND, "--critic", "x", "--critic-form", "haiku"], "haiku"),
     "all variants": ([*COMMAND, "--critic", "none", "--interface", "probe", "--compare"], "leave --compare out"),
     "an agent that does not draw": (
-        [*(one if one != "0.5" else "0" for one in COMMAND), "--critic", "none"],
+        [*(word if word != "0.5" else "0" for word in COMMAND), "--critic", "none"],
         "--refine-rounds needs an agent that draws",
     ),
     "an agent without a model": (

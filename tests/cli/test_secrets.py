@@ -56,9 +56,9 @@ def test_no_secret_is_printed_or_written(way, fault, run, monkeypatch):
         url = server.url.replace("http://", begin)
         for name, value in variables.items():
             monkeypatch.setenv(name, url if name == "OPENAI_BASE_URL" else value)
-        asked = () if "OPENAI_BASE_URL" in variables else ("--base-url", url)
+        options = () if "OPENAI_BASE_URL" in variables else ("--base-url", url)
         for number, command in enumerate(COMMANDS[fault]):
-            more = () if command == ("doctor",) else (*asked, "--out", f"run{number}")
+            more = () if command == ("doctor",) else (*options, "--out", f"run{number}")
             _, out, err = run(*command, *more)
             assert holding(out + err) == []
             assert "Traceback" not in err

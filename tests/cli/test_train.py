@@ -76,10 +76,10 @@ def test_a_run_goes_on_by_its_folder_alone(model, capsys):
 
 def test_a_run_says_each_step_and_where_it_was_written(model, capsys):
     assert main(["train", "--config", config(), "--model", model, "--out", "run"]) == 0
-    said = capsys.readouterr()
-    assert "step 1/2: policy/reward" in said.err
-    assert "step 2/2: policy/reward" in said.err
-    assert said.out.splitlines()[-1] == "written: run/summary.json and the trained models beside it"
+    printed = capsys.readouterr()
+    assert "step 1/2: policy/reward" in printed.err
+    assert "step 2/2: policy/reward" in printed.err
+    assert printed.out.splitlines()[-1] == "written: run/summary.json and the trained models beside it"
     assert len(Path("run/signals.jsonl").read_text().splitlines()) == 2
     assert main(["evaluate", "--env", "alfworld", "--model", "run/policy", "--tasks", "1", "--out", "ev"]) == 0
     assert json.loads(Path("ev/summary.json").read_text())["agent"].startswith("vanilla(")
@@ -117,14 +117,14 @@ def test_bad_input_is_one_line_and_nothing_written(arguments, message, model, mo
     config()
     before = sorted(Path().iterdir())
     assert main(["train", *arguments]) == 2
-    said = capsys.readouterr()
-    assert message in said.err
-    assert said.err.count("\n") == 1
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert printed.err.count("\n") == 1
     assert sorted(Path().iterdir()) == before
 
 
 def test_without_the_extra_the_line_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setattr("align_echo.train.needs.find_spec", lambda name: None if name == "peft" else object())
     assert main(["train"]) == 2
-    told = "align-echo: training needs an extra: pip install '.[train]' in a checkout of align-echo\n"
-    assert capsys.readouterr().err == told
+    message = "align-echo: training needs an extra: pip install '.[train]' in a checkout of align-echo\n"
+    assert capsys.readouterr().err == message

@@ -78,8 +78,8 @@ def test_each_half_and_the_whole_are_paired_with_the_placebo_too():
     middle = [BEFORE[0], changed(BEFORE[1], won=True, score=1.0)]
     result = compare(SPEC, {"none": BEFORE, "placebo": middle, "rules": BEFORE, "full": AFTER})
     assert (list(result.differences), list(result.over_placebo)) == (["placebo", "rules", "full"], ["rules", "full"])
-    assert [one.success_points.value for one in result.differences.values()] == [50, 0, 50]
-    assert [one.success_points.value for one in result.over_placebo.values()] == [-50, 0]
+    assert [difference.success_points.value for difference in result.differences.values()] == [50, 0, 50]
+    assert [difference.success_points.value for difference in result.over_placebo.values()] == [-50, 0]
     text = shown(result)
     assert [line.split()[0] for line in text.splitlines()[2:6]] == ["none", "placebo", "rules", "both"]
     assert "Against the placebo, paired by task" in text
@@ -94,11 +94,11 @@ def failing(trajectory: Trajectory, count: int) -> Trajectory:
 
 def test_an_interface_works_that_failed_on_a_tenth_of_its_turns_and_no_more():
     long = episode(MUG, ["look"] * 20, won=True)
-    told = {count: compare(SPEC, {"none": [long], "full": [failing(long, count)]}) for count in (2, 3)}
-    assert (told[2].variants["full"].conduct.works, told[3].variants["full"].conduct.works) == (True, False)
-    assert "did not work" not in shown(told[2])
-    assert len(re.findall(r"^both +(?:1 +)?did not work: 3 of 20 turns", shown(told[3]), re.MULTILINE)) == 2
-    assert told[3].variants["full"].success_rate.value == 100  # what was measured stays in the summary
+    by_count = {count: compare(SPEC, {"none": [long], "full": [failing(long, count)]}) for count in (2, 3)}
+    assert (by_count[2].variants["full"].conduct.works, by_count[3].variants["full"].conduct.works) == (True, False)
+    assert "did not work" not in shown(by_count[2])
+    assert len(re.findall(r"^both +(?:1 +)?did not work: 3 of 20 turns", shown(by_count[3]), re.MULTILINE)) == 2
+    assert by_count[3].variants["full"].success_rate.value == 100  # what was measured stays in the summary
 
 
 def test_against_a_placebo_that_did_not_work_nothing_is_shown():
@@ -141,12 +141,12 @@ def test_where_no_text_tells_a_refusal_there_is_no_share_and_the_tables_say_so()
 
 
 def test_variants_switch_off_halves_of_the_same_interface():
-    found = variants_of(identity(CONTRACT))
-    assert list(found) == list(comparing.VARIANTS)
-    assert found["none"] is None
-    labels = [one.label for one in found.values() if one is not None]
+    variants = variants_of(identity(CONTRACT))
+    assert list(variants) == list(comparing.VARIANTS)
+    assert variants["none"] is None
+    labels = [variant.label for variant in variants.values() if variant is not None]
     assert len(set(labels)) == 4
-    assert len({one.content_hash for one in found.values() if one is not None}) == 1
+    assert len({variant.content_hash for variant in variants.values() if variant is not None}) == 1
 
 
 def test_the_tables_show_every_variant_and_type():
@@ -171,11 +171,11 @@ def test_the_folder_keeps_episodes_as_they_end_and_survives_a_kill_in_the_middle
     file = tmp_path / "out" / "trajectories" / "none.jsonl"
     file.write_text(file.read_text() + BEFORE[1].model_dump_json()[:100])
     again = EvaluationFolder(tmp_path / "out", CONFIG, resume=True)
-    asked = [Episode(one.task_id) for one in BEFORE]
-    assert again.finished("none", asked) == BEFORE[:1]  # the fault and the half line are to be played again
+    episodes = [Episode(trajectory.task_id) for trajectory in BEFORE]
+    assert again.finished("none", episodes) == BEFORE[:1]  # the fault and the half line are to be played again
     again.add("none", BEFORE[1])
-    assert again.finished("none", asked) == BEFORE
-    assert again.finished("full", asked) == []
+    assert again.finished("none", episodes) == BEFORE
+    assert again.finished("full", episodes) == []
 
 
 def test_the_summary_reads_back(tmp_path):
@@ -222,17 +222,22 @@ def test_replies_without_an_action_cut_off_replies_and_full_contexts_are_told_as
     steps = BEFORE[0].steps
     cut = steps[0].model_copy(update={"action": None, "cut_off": True})
     mute = steps[0].model_copy(update={"action": None})
-    told = [changed(BEFORE[0], steps=(cut, mute, *steps[2:])), changed(BEFORE[1], context_overflow=True)]
-    result = compare(SPEC, {"none": told})
-    found = result.variants["none"]
-    assert (found.unparsed.value, found.cut_off.value, found.context_overflows, found.faults) == (25.0, 12.5, 1, 0)
-    assert found.success_rate.n == 2  # a full context is the agent's loss, in the figures
+    trajectories = [changed(BEFORE[0], steps=(cut, mute, *steps[2:])), changed(BEFORE[1], context_overflow=True)]
+    result = compare(SPEC, {"none": trajectories})
+    figures = result.variants["none"]
+    assert (figures.unparsed.value, figures.cut_off.value, figures.context_overflows, figures.faults) == (
+        25.0,
+        12.5,
+        1,
+        0,
+    )
+    assert figures.success_rate.n == 2  # a full context is the agent's loss, in the figures
     assert ("no action, %" in shown(result), "cut off, %" in shown(result), "overflows" in shown(result)) == (True,) * 3
     assert "cut off" not in shown(compare(SPEC, {"none": BEFORE}))
 
 
 def test_several_episodes_of_a_task_are_one_task_in_intervals_and_differences():
-    again = [changed(one, sample=1) for one in BEFORE]
+    again = [changed(trajectory, sample=1) for trajectory in BEFORE]
     won = [changed(AFTER[0], sample=sample, won=sample == 0, score=float(sample == 0)) for sample in (0, 1)]
     result = compare(SPEC, {"none": [*BEFORE, *again], "full": [*won, *[changed(AFTER[1], sample=i) for i in (0, 1)]]})
     assert (result.variants["full"].episodes, result.variants["full"].success_rate.n) == (4, 2)
@@ -242,11 +247,11 @@ def test_several_episodes_of_a_task_are_one_task_in_intervals_and_differences():
 
 
 def test_episodes_that_are_finished_are_known_by_task_and_sample(monkeypatch):
-    asked: list[tuple[str, int]] = []
+    calls: list[tuple[str, int]] = []
 
     def run_tasks(make_env, agent, episodes, **settings):
-        asked.extend((one.task_id, one.sample) for one in episodes)
-        return [changed(episode(one.task_id, [], won=False), sample=one.sample) for one in episodes]
+        calls.extend((wanted.task_id, wanted.sample) for wanted in episodes)
+        return [changed(episode(wanted.task_id, [], won=False), sample=wanted.sample) for wanted in episodes]
 
     monkeypatch.setattr(comparing, "run_tasks", run_tasks)
     finished = [changed(BEFORE[0], sample=1)]
@@ -254,6 +259,11 @@ def test_episodes_that_are_finished_are_known_by_task_and_sample(monkeypatch):
     played = comparing.run_variant(
         SPEC, Vanilla(ScriptedModel([])), None, episodes, split="valid_unseen", finished=finished
     )
-    assert asked == [(MUG, 0), (BOOK, 0), (BOOK, 1)]
-    assert [(one.task_id, one.sample) for one in played] == [(MUG, 0), (MUG, 1), (BOOK, 0), (BOOK, 1)]
+    assert calls == [(MUG, 0), (BOOK, 0), (BOOK, 1)]
+    assert [(trajectory.task_id, trajectory.sample) for trajectory in played] == [
+        (MUG, 0),
+        (MUG, 1),
+        (BOOK, 0),
+        (BOOK, 1),
+    ]
     assert played[1] is finished[0]

@@ -54,13 +54,13 @@ def printed(summary: Grid) -> str:
 
 
 def test_a_cell_has_both_sides_and_the_paired_change():
-    found = cell(BEFORE, AFTER)
-    assert found.without.success is not None
-    assert found.with_interface.score is not None
-    assert found.change is not None
-    assert (found.without.success.value, found.with_interface.score.value) == (0.0, 0.75)
-    assert (found.change.tasks, found.change.success.value, found.change.score.value) == (2, 50.0, 0.5)
-    assert found.change.success.ci95[0] >= 0  # paired: nothing got worse on any task
+    shown = cell(BEFORE, AFTER)
+    assert shown.without.success is not None
+    assert shown.with_interface.score is not None
+    assert shown.change is not None
+    assert (shown.without.success.value, shown.with_interface.score.value) == (0.0, 0.75)
+    assert (shown.change.tasks, shown.change.success.value, shown.change.score.value) == (2, 50.0, 0.5)
+    assert shown.change.success.ci95[0] >= 0  # paired: nothing got worse on any task
 
 
 def test_the_share_by_replay_stands_beside_what_the_agent_saw():
@@ -71,62 +71,68 @@ def test_the_share_by_replay_stands_beside_what_the_agent_saw():
 
 
 def test_every_rate_has_its_n_and_an_interval_around_it():
-    found = cell(BEFORE, AFTER)
-    assert found.change is not None
-    rates = [one for one in (*dict(found.without).values(), *dict(found.change).values()) if hasattr(one, "ci95")]
+    shown = cell(BEFORE, AFTER)
+    assert shown.change is not None
+    rates = [
+        figure for figure in (*dict(shown.without).values(), *dict(shown.change).values()) if hasattr(figure, "ci95")
+    ]
     assert len(rates) == 7
     assert all(rate.n == 2 and rate.ci95[0] <= rate.value <= rate.ci95[1] for rate in rates)
 
 
 def test_where_no_text_tells_a_refusal_there_is_no_share():
-    found = cell(BEFORE, AFTER, MUTE)
-    assert found.change is not None
-    shares = (found.without.consecutive_invalid, found.with_interface.consecutive_invalid_shown)
-    assert (*shares, found.change.consecutive_invalid) == (None, None, None)
-    assert found.change.success.value == 50.0
-    assert printed(grid(found)).splitlines()[2].split()[-2:] == ["-", "-"]
+    shown = cell(BEFORE, AFTER, MUTE)
+    assert shown.change is not None
+    shares = (shown.without.consecutive_invalid, shown.with_interface.consecutive_invalid_shown)
+    assert (*shares, shown.change.consecutive_invalid) == (None, None, None)
+    assert shown.change.success.value == 50.0
+    assert printed(grid(shown)).splitlines()[2].split()[-2:] == ["-", "-"]
 
 
 def test_a_side_of_nothing_but_faults_has_no_figure_and_the_other_keeps_its_own():
-    broken = [one.model_copy(update={"fault": Fault(source="model", error="E", message="m")}) for one in AFTER]
-    found = cell(BEFORE, broken)
-    assert (found.with_interface.episodes, found.with_interface.faults, found.with_interface.score) == (0, 2, None)
-    assert found.with_interface.interface == "mine@1"
-    assert found.without.episodes == 2
-    assert found.change is None
-    assert grid(found, cell(BEFORE, AFTER)).faults == 2
+    broken = [
+        trajectory.model_copy(update={"fault": Fault(source="model", error="E", message="m")}) for trajectory in AFTER
+    ]
+    shown = cell(BEFORE, broken)
+    assert (shown.with_interface.episodes, shown.with_interface.faults, shown.with_interface.score) == (0, 2, None)
+    assert shown.with_interface.interface == "mine@1"
+    assert shown.without.episodes == 2
+    assert shown.change is None
+    assert grid(shown, cell(BEFORE, AFTER)).faults == 2
 
 
 def test_what_was_not_measured_whole_is_said():
-    broken = [one.model_copy(update={"fault": Fault(source="model", error="E", message="m")}) for one in AFTER]
+    broken = [
+        trajectory.model_copy(update={"fault": Fault(source="model", error="E", message="m")}) for trajectory in AFTER
+    ]
     assert measure(SPEC, {"none": BEFORE, "full": AFTER}, seed=0)[1]
     assert not measure(SPEC, {"none": BEFORE, "full": broken}, seed=0)[1]
     assert measure(SPEC, {"none": broken, "full": broken}, seed=0) == (None, False)
 
 
 def test_the_table_has_three_lines_a_cell_and_the_summary_reads_back():
-    found = grid(cell(BEFORE, AFTER), cell(AFTER, BEFORE))
-    words = [line.split() for line in printed(found).splitlines()]
+    summary = grid(cell(BEFORE, AFTER), cell(AFTER, BEFORE))
+    words = [line.split() for line in printed(summary).splitlines()]
     assert [line[:3] for line in words if "without" in line[:3]] == [["alfworld", "test", "without"]] * 2
     assert sum(line[:1] == ["with"] for line in words) == 2
     assert [line[:2] + line[5:6] for line in words if line[:1] == ["change"]] == [
         ["change", "2", "+50.0"],
         ["change", "2", "-50.0"],
     ]
-    assert Grid.model_validate_json(found.model_dump_json()) == found
-    assert found.usage.prompt_tokens == 320
+    assert Grid.model_validate_json(summary.model_dump_json()) == summary
+    assert summary.usage.prompt_tokens == 320
 
 
 def test_the_placebo_stands_between_and_the_interface_is_set_against_it():
     middle = [episode(task, ["fly"] * 4, score=0.5) for task in TASK_IDS]
     comparison, _ = measure(SPEC, {"none": BEFORE, "placebo": middle, "full": AFTER}, seed=0)
     labels = {"none": "none", "placebo": "mine@1-placebo", "full": "mine@1"}
-    found = cell_of(SPEC, comparison, labels, agent="test", tasks=2, folder="alfworld/test")
-    assert (found.placebo is not None and found.placebo.interface) == "mine@1-placebo"
-    assert found.change is not None
-    assert found.over_placebo is not None
-    assert (found.change.score.value, found.over_placebo.score.value) == (0.5, 0.25)
-    lines = printed(grid(found)).splitlines()[2:7]
+    shown = cell_of(SPEC, comparison, labels, agent="test", tasks=2, folder="alfworld/test")
+    assert (shown.placebo is not None and shown.placebo.interface) == "mine@1-placebo"
+    assert shown.change is not None
+    assert shown.over_placebo is not None
+    assert (shown.change.score.value, shown.over_placebo.score.value) == (0.5, 0.25)
+    lines = printed(grid(shown)).splitlines()[2:7]
     assert [line.replace("alfworld", "").replace("test", "").split()[0] for line in lines] == [
         *("without", "placebo", "with", "change"),
         "over",

@@ -38,37 +38,37 @@ class Stage:
 
 
 def hints(number: int, attempts: Sequence[Trajectory]) -> list[Review]:
-    said = [Critique(reason="r", suggestions=(f"hint after {attempt.sample}",)) for attempt in attempts]
-    return [Review(form="icrl", critique=one) for one in said]
+    critiques = [Critique(reason="r", suggestions=(f"hint after {attempt.sample}",)) for attempt in attempts]
+    return [Review(form="icrl", critique=review) for review in critiques]
 
 
 def test_only_what_failed_is_played_again_and_the_latest_attempt_counts():
     stage = Stage(wins=[1, "hint after 0"])
     rounds, standing = refine_rounds(["a", "b"], stage.play, hints, rounds=2, samples=2)
-    assert [one.played for one in rounds] == [4, 2, 0]
-    assert [one.success_rate.value for one in rounds] == [50.0, 100.0, 100.0]
+    assert [result.played for result in rounds] == [4, 2, 0]
+    assert [result.success_rate.value for result in rounds] == [50.0, 100.0, 100.0]
     assert stage.played[4:] == [Episode("a", 2, "hint after 0"), Episode("b", 2, "hint after 0")]
-    assert all(one.won for one in standing)
+    assert all(attempt.won for attempt in standing)
 
 
 def test_without_a_critic_they_are_fresh_attempts():
     stage = Stage(wins=[2])
     rounds, _ = refine_rounds(["a"], stage.play, None, rounds=3)
     assert stage.played == [Episode("a", 0), Episode("a", 1), Episode("a", 2)]
-    assert [one.mean_score.value for one in rounds] == [0.0, 0.0, 1.0, 1.0]
+    assert [result.mean_score.value for result in rounds] == [0.0, 0.0, 1.0, 1.0]
 
 
 def test_a_partial_score_counts_by_the_latest_attempt_and_the_best_is_shown_beside():
     scores = {0: 0.5, 1: 0.2, 2: 0.4, 3: 1.0}
 
     def play(number: int, episodes: Sequence[Episode]) -> list[Trajectory]:
-        made = Stage(wins=[3]).play(number, episodes)
-        return [one.model_copy(update={"score": scores[one.sample]}) for one in made]
+        played = Stage(wins=[3]).play(number, episodes)
+        return [attempt.model_copy(update={"score": scores[attempt.sample]}) for attempt in played]
 
     rounds, _ = refine_rounds(["a"], play, None, rounds=3)
-    assert [one.mean_score.value for one in rounds] == [0.5, 0.2, 0.4, 1.0]
-    assert [one.mean_best_score.value for one in rounds] == [0.5, 0.5, 0.5, 1.0]
-    assert [one.success_rate.value for one in rounds] == [0, 0, 0, 100]
+    assert [result.mean_score.value for result in rounds] == [0.5, 0.2, 0.4, 1.0]
+    assert [result.mean_best_score.value for result in rounds] == [0.5, 0.5, 0.5, 1.0]
+    assert [result.success_rate.value for result in rounds] == [0, 0, 0, 100]
 
 
 def test_a_critique_that_cannot_be_read_is_counted_and_the_episode_played_without():
@@ -84,14 +84,14 @@ def test_a_critique_that_cannot_be_read_is_counted_and_the_episode_played_withou
 def test_what_broke_keeps_the_attempt_before_and_is_tried_again():
     stage = Stage(wins=[2], breaks=[1])
     rounds, standing = refine_rounds(["a"], stage.play, None, rounds=2)
-    assert [one.played for one in rounds] == [1, 1, 1]
+    assert [result.played for result in rounds] == [1, 1, 1]
     assert standing[0].won
 
 
 def test_every_draw_is_one_of_its_own():
     stage = Stage()
     refine_rounds(["a", "b"], stage.play, hints, rounds=3, samples=2)
-    assert len({(one.task_id, one.sample) for one in stage.played}) == len(stage.played) == 16
+    assert len({(episode.task_id, episode.sample) for episode in stage.played}) == len(stage.played) == 16
 
 
 def test_an_episode_whose_critic_broke_waits_for_the_next_round():
@@ -100,7 +100,7 @@ def test_an_episode_whose_critic_broke_waits_for_the_next_round():
 
     stage = Stage(wins=["hint after 0"])
     rounds, _ = refine_rounds(["a"], stage.play, broken_once, rounds=2)
-    assert [(one.played, one.unanswered, one.unread) for one in rounds] == [(1, 0, 0), (0, 1, 0), (1, 0, 0)]
+    assert [(result.played, result.unanswered, result.unread) for result in rounds] == [(1, 0, 0), (0, 1, 0), (1, 0, 0)]
     assert rounds[2].success_rate.value == 100.0
 
 
@@ -117,31 +117,31 @@ def test_rounds_on_nothing_but_faults_are_refused_with_what_broke():
 
 def test_a_critic_that_breaks_from_the_start_stops_the_run_and_one_that_recovers_does_not():
     attempts = [*Stage().play(0, [Episode("a", sample) for sample in range(8)])]
-    asked: list[int] = []
+    samples: list[int] = []
 
     def ask(attempt: Trajectory) -> Review:
-        asked.append(attempt.sample)
-        return Review(form="echo", fault=BROKEN, problem="gone") if len(asked) != heals else Review(form="echo")
+        samples.append(attempt.sample)
+        return Review(form="echo", fault=BROKEN, problem="gone") if len(samples) != heals else Review(form="echo")
 
     heals = 0
     with pytest.raises(ModelError, match="each of the first 4 attempts: gone"):
         review_all(ask, attempts, on_review=lambda *_: None)
-    asked.clear()
+    samples.clear()
     heals = 4
     came: list[Review] = []
-    said = review_all(ask, attempts, workers=3, on_review=lambda _, one: came.append(one))
-    assert sum(one.fault is None for one in said) == 1
-    assert len(came) == len(said) == 8
+    reviews = review_all(ask, attempts, workers=3, on_review=lambda _, attempt: came.append(attempt))
+    assert sum(review.fault is None for review in reviews) == 1
+    assert len(came) == len(reviews) == 8
 
 
 def test_a_later_attempt_is_kept_only_while_what_led_to_it_stands(tmp_path):
     """Broken episodes are played again when a run is resumed: what had followed from their breaking is not reused."""
     folder = EvaluationFolder(tmp_path / "run", {"agent": "a"})
     later = Stage().play(2, [Episode("a", 2, "old advice"), Episode("b", 2)])
-    for one in later:
-        folder.add("round-2", one)
-        folder.add_review("round-3", Reviewed(attempt=episode_of(one), review=Review(form="echo")))
+    for reviewed in later:
+        folder.add("round-2", reviewed)
+        folder.add_review("round-3", Reviewed(attempt=episode_of(reviewed), review=Review(form="echo")))
     again = EvaluationFolder(tmp_path / "run", {"agent": "a"}, resume=True)
     assert again.finished("round-2", [Episode("a", 2, "new advice"), Episode("b", 2)]) == later[1:]
     standing = Stage().play(2, [Episode("a", 2, "new advice"), Episode("b", 2)])
-    assert [one.attempt for one in again.reviewed("round-3", standing)] == [Episode("b", 2)]
+    assert [reviewed.attempt for reviewed in again.reviewed("round-3", standing)] == [Episode("b", 2)]

@@ -41,7 +41,7 @@ def test_rounds_have_other_tasks_until_all_were_had():
     assert rounds[0] == pick_tasks(tasks, 5, task_type=kind, seed=3)
     assert set(rounds[0]).isdisjoint(rounds[1])
     assert len(set(rounds[2]) - {*rounds[0], *rounds[1]}) == 2
-    assert [len(set(one)) for one in rounds] == [5, 5, 5]
+    assert [len(set(picked)) for picked in rounds] == [5, 5, 5]
 
 
 @pytest.mark.parametrize("count", [0, -1, 3])

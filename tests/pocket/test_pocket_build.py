@@ -61,7 +61,7 @@ def test_the_card_says_what_it_is_and_what_it_learned_from(made):
     assert facts["data_sha256"] in card
     assert facts["data_sha256"] == digest(sorted((made.parent / "corpus").glob("*.jsonl")))
     assert facts["settings"]["training"]["epochs"] == 0.5
-    shown = [one for file in (made.parent / "corpus").glob("*.jsonl") for one in read_part(file)]
+    shown = [demonstration for file in (made.parent / "corpus").glob("*.jsonl") for demonstration in read_part(file)]
     assert sum(facts["demonstrations"].values()) == len(shown)
 
 

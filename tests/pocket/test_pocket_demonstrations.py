@@ -67,26 +67,26 @@ def number_of(game: str) -> int:
 @given(seed=st.integers(0, 99), number=st.integers(0, 99))
 def test_every_chat_can_be_encoded_and_its_replies_are_where_the_encoder_says(part, seed, number):
     encoder = tiny_encoder()
-    for one in made(part, seed, number):
-        control = {*encoder.stop_ids, encoder.opening(one.messages[:1])[0]}
-        chat = encoder.supervised(one.messages)
-        replies = [message.content for message in one.messages if message.role == "assistant"]
+    for demonstration in made(part, seed, number):
+        control = {*encoder.stop_ids, encoder.opening(demonstration.messages[:1])[0]}
+        chat = encoder.supervised(demonstration.messages)
+        replies = [message.content for message in demonstration.messages if message.role == "assistant"]
         assert [encoder.text(chat.ids[first:end]) for first, end in chat.turns] == replies
-        assert all(control.isdisjoint(encoder.plain(message.content)) for message in one.messages)
+        assert all(control.isdisjoint(encoder.plain(message.content)) for message in demonstration.messages)
 
 
 @few_draws
 @given(seed=st.integers(0, 99), number=st.integers(0, 99))
 def test_every_chat_answers_a_user_each_time_and_holds_something_to_imitate(part, seed, number):
-    for one in made(part, seed, number):
-        roles = [message.role for message in one.messages]
+    for demonstration in made(part, seed, number):
+        roles = [message.role for message in demonstration.messages]
         assert all(before == "user" for before, role in pairwise(roles) if role == "assistant")
         assert "system" not in roles[1:]
         assert roles[-1] == "assistant"
-        replies = [message.content for message in one.messages if message.role == "assistant"]
+        replies = [message.content for message in demonstration.messages if message.role == "assistant"]
         assert all(reply == reply.strip() != "" for reply in replies)
-        assert set(one.weights) <= {0.0, 1.0}
-        assert 1.0 in one.weights
+        assert set(demonstration.weights) <= {0.0, 1.0}
+        assert 1.0 in demonstration.weights
 
 
 @few_draws

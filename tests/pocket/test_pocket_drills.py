@@ -32,8 +32,8 @@ def test_the_next_place_is_the_one_listed_after(seed):
     messages = shown(seed, "next")
     places = re.findall(r"\ba ([a-z]+ \d+)", messages[0].content.partition("\n")[0])
     for question, answer in rounds(messages):
-        asked = found(r"After ([a-z]+ \d+)\.$", question)
-        assert answer == f"go to {places[places.index(asked) + 1]}"
+        turns = found(r"After ([a-z]+ \d+)\.$", question)
+        assert answer == f"go to {places[places.index(turns) + 1]}"
 
 
 @settings(max_examples=30)
@@ -61,11 +61,11 @@ def test_a_thing_is_taken_only_where_it_is_seen(seed):
 
 def test_a_glance_is_one_question_with_one_answer():
     first = list(itertools.islice(glances(1), 40))
-    assert {one.kind for one in first} == {"drill.glance"}
-    asked = [rounds(one.messages) for one in first]
-    assert all(len(one) == 1 for one in asked)
-    assert {answer.split()[0] for ((_, answer),) in asked} == {"take", "look"}
-    assert len({question for ((question, _),) in asked}) == 40
+    assert {demonstration.kind for demonstration in first} == {"drill.glance"}
+    turns = [rounds(demonstration.messages) for demonstration in first]
+    assert all(len(drill) == 1 for drill in turns)
+    assert {answer.split()[0] for ((_, answer),) in turns} == {"take", "look"}
+    assert len({question for ((question, _),) in turns}) == 40
 
 
 @settings(max_examples=30)
@@ -87,7 +87,7 @@ def test_a_code_is_the_one_before_its_title(seed):
 
 def test_the_same_seed_gives_the_same_exercises_and_another_seed_others():
     def first(seed: int) -> list[str]:
-        return [one.model_dump_json() for one in itertools.islice(drills(seed), 10)]
+        return [demonstration.model_dump_json() for demonstration in itertools.islice(drills(seed), 10)]
 
     assert first(1) == first(1)
     assert first(1) != first(2)

@@ -28,9 +28,9 @@ def games(tmp_path_factory) -> DrawnGames:
 
 @pytest.fixture(scope="module")
 def rooms(games):
-    found = Rooms.of(games)
-    yield found
-    found.close()
+    built = Rooms.of(games)
+    yield built
+    built.close()
 
 
 def own_goal(task: str) -> Goal:
@@ -43,19 +43,21 @@ def actions(played: Played) -> list[str]:
 
 def test_it_is_done_exactly_when_the_engine_says_so(games, rooms):
     played = [play(rooms.raw, task, Dice(task), CAREFUL, goal=own_goal(task)) for task in games.ids("")]
-    assert [one.trajectory.won for one in played] == [one.trajectory.steps[-1].terminated for one in played]
-    assert sum(one.trajectory.won for one in played) >= 10
+    assert [episode.trajectory.won for episode in played] == [
+        episode.trajectory.steps[-1].terminated for episode in played
+    ]
+    assert sum(episode.trajectory.won for episode in played) >= 10
 
 
 def test_it_does_other_tasks_in_the_same_room(games, rooms):
     task = games.ids("")[0]
     goals = other_goals(task, Dice("goals"), 12)
     played = [play(rooms.raw, task, Dice("one"), CAREFUL, goal=goal) for goal in goals]
-    done = [one for one in played if one.trajectory.won]
+    done = [episode for episode in played if episode.trajectory.won]
     assert len(done) >= 3
-    assert len({one.trajectory.goal for one in done}) >= 3
-    for one in done:
-        assert one.trajectory.goal in one.trajectory.initial_observation
+    assert len({episode.trajectory.goal for episode in done}) >= 3
+    for episode in done:
+        assert episode.trajectory.goal in episode.trajectory.initial_observation
 
 
 @pytest.mark.parametrize(
@@ -66,9 +68,9 @@ def test_a_habit_shows_as_a_refused_action_that_is_put_right(games, rooms, habit
     habits = Habits(**{habit: 1.0})
     played = [play(rooms.raw, task, Dice(task), habits, goal=own_goal(task)) for task in games.ids("")]
     slips = [
-        one for one in played if any(
+        episode for episode in played if any(
             step.observation == "Nothing happens." and (step.action or "").startswith(begins)
-            for number, step in enumerate(one.trajectory.steps) if number not in one.astray
+            for number, step in enumerate(episode.trajectory.steps) if number not in episode.astray
         )
     ]  # fmt: skip
     assert slips
@@ -79,36 +81,40 @@ def test_a_forgotten_treatment_loses_and_is_cut_soon_after(games, rooms):
     habits = Habits(treats_afar=1.0, forgets=1.0)
     treated = [task for task in games.ids("") if "clean" in task or "heat" in task or "cool" in task]
     played = [play(rooms.raw, task, Dice(task), habits, goal=own_goal(task)) for task in treated]
-    lost = [one for one in played if not one.trajectory.won and one.fit]
+    lost = [episode for episode in played if not episode.trajectory.won and episode.fit]
     assert lost
-    for one in lost:
-        refused = max(n for n, step in enumerate(one.trajectory.steps) if step.observation == "Nothing happens.")
-        assert len(one.trajectory.steps) - refused <= SHOWN_AFTER + 2
+    for episode in lost:
+        refused = max(n for n, step in enumerate(episode.trajectory.steps) if step.observation == "Nothing happens.")
+        assert len(episode.trajectory.steps) - refused <= SHOWN_AFTER + 2
 
 
 def test_who_sticks_to_what_was_refused_loses_and_is_cut_soon_after(games, rooms):
     habits = Habits(says_put=1.0, sticks=1.0)
     played = [play(rooms.raw, task, Dice(task), habits, goal=own_goal(task)) for task in games.ids("")]
-    lost = [one for one in played if not one.trajectory.won and one.fit]
+    lost = [episode for episode in played if not episode.trajectory.won and episode.fit]
     assert lost
-    for one in lost:
-        assert len(set(actions(one)[-5:])) == 1
-        assert {step.observation for step in one.trajectory.steps[-5:]} == {"Nothing happens."}
+    for episode in lost:
+        assert len(set(actions(episode)[-5:])) == 1
+        assert {step.observation for step in episode.trajectory.steps[-5:]} == {"Nothing happens."}
 
 
 def test_who_sticks_does_what_feedback_names(games, rooms):
     habits = Habits(says_put=1.0, sticks=1.0)
     played = [play(rooms.feedback, task, Dice(task), habits, goal=own_goal(task)) for task in games.ids("")]
-    assert any(action.startswith("put ") for one in played for action in actions(one))
-    assert all(one.trajectory.won for one in played if one.fit)
+    assert any(action.startswith("put ") for episode in played for action in actions(episode))
+    assert all(episode.trajectory.won for episode in played if episode.fit)
 
 
 def test_what_went_astray_is_now_and_then_done_again(games, rooms):
     tries = [(task, f"{task} {n}") for task in games.ids("") for n in range(8)]
     played = [play(rooms.raw, task, Dice(dice), CAREFUL, goal=own_goal(task)) for task, dice in tries]
-    again = [one for one in played if any(actions(one)[turn] == actions(one)[turn - 1] for turn in one.astray if turn)]
+    again = [
+        episode
+        for episode in played
+        if any(actions(episode)[turn] == actions(episode)[turn - 1] for turn in episode.astray if turn)
+    ]
     assert again
-    assert any(one.trajectory.won for one in again)
+    assert any(episode.trajectory.won for episode in again)
 
 
 def test_what_went_astray_is_not_imitated(games, rooms):
@@ -116,33 +122,37 @@ def test_what_went_astray_is_not_imitated(games, rooms):
         play(rooms.raw, task, Dice(f"{task} {n}"), CAREFUL, goal=own_goal(task))
         for task in games.ids("") for n in range(4)
     ]  # fmt: skip
-    strayed = [one for one in played if one.astray and one.fit]
+    strayed = [episode for episode in played if episode.astray and episode.fit]
     assert strayed
-    for one in strayed:
-        weights = demonstration("x", one).weights
-        assert {turn for turn, weight in enumerate(weights) if weight == 0.0} == one.astray
-        assert all(one.trajectory.steps[turn].observation == "Nothing happens." for turn in one.astray)
+    for episode in strayed:
+        weights = demonstration("x", episode).weights
+        assert {turn for turn, weight in enumerate(weights) if weight == 0.0} == episode.astray
+        assert all(episode.trajectory.steps[turn].observation == "Nothing happens." for turn in episode.astray)
 
 
 def test_it_searches_first_where_it_is_told_to(games, rooms):
     for task in games.ids(""):
         usual = play(rooms.raw, task, Dice("same"), CAREFUL, goal=own_goal(task))
-        places = [one.removeprefix("go to ") for one in actions(usual) if one.startswith("go to ")]
+        places = [action.removeprefix("go to ") for action in actions(usual) if action.startswith("go to ")]
         if len(set(places)) > 4:
             break
     advised = play(rooms.raw, task, Dice("same"), CAREFUL, goal=own_goal(task), search_first=(places[2],))
-    assert next(one for one in actions(advised) if one.startswith(("go to ", "examine "))) == f"go to {places[2]}"
+    assert (
+        next(action for action in actions(advised) if action.startswith(("go to ", "examine "))) == f"go to {places[2]}"
+    )
 
 
 def test_the_furniture_is_searched_in_the_order_of_the_description(games, rooms):
     played = play(rooms.raw, games.ids("")[0], Dice("order"), CAREFUL, goal=own_goal(games.ids("")[0]))
     text = played.trajectory.initial_observation
-    visits = [one.removeprefix("go to ") for one in actions(played) if one.startswith("go to ")]
-    search = visits[: next(n for n, one in enumerate([*actions(played), "take"]) if one.startswith("take"))]
-    closed = [one.split()[0] in ("cabinet", "drawer", "fridge", "microwave", "safe") for one in search]
+    visits = [action.removeprefix("go to ") for action in actions(played) if action.startswith("go to ")]
+    search = visits[: next(n for n, action in enumerate([*actions(played), "take"]) if action.startswith("take"))]
+    closed = [receptacle.split()[0] in ("cabinet", "drawer", "fridge", "microwave", "safe") for receptacle in search]
     assert closed == sorted(closed)
-    opened = [one for one, shut in zip(search, closed, strict=True) if not shut and one in text]
-    assert [text.index(f"a {one}") for one in opened] == sorted(text.index(f"a {one}") for one in opened)
+    opened = [receptacle for receptacle, shut in zip(search, closed, strict=True) if not shut and receptacle in text]
+    assert [text.index(f"a {receptacle}") for receptacle in opened] == sorted(
+        text.index(f"a {receptacle}") for receptacle in opened
+    )
 
 
 def test_feedback_is_said_in_other_words_and_names_the_same_step(games, rooms):
@@ -165,5 +175,5 @@ def test_feedback_is_said_in_other_words_and_names_the_same_step(games, rooms):
 
 
 def test_a_room_is_shown_with_and_without_the_interface(games, rooms):
-    kinds = {one.kind for task in games.ids("")[:4] for one in episodes_of(rooms, task, Dice(task))}
+    kinds = {demonstration.kind for task in games.ids("")[:4] for demonstration in episodes_of(rooms, task, Dice(task))}
     assert kinds == {"alfworld.careful", "alfworld.careless", "alfworld.told", "alfworld.hinted"}

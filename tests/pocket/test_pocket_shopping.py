@@ -39,9 +39,9 @@ def task_of(demonstration: Demonstration) -> str:
 
 
 def goal_of(demonstration: Demonstration) -> str:
-    found = re.search(r"^Your task: (.*)$", demonstration.messages[1].content, re.MULTILINE)
-    assert found
-    return found[1]
+    match = re.search(r"^Your task: (.*)$", demonstration.messages[1].content, re.MULTILINE)
+    assert match
+    return match[1]
 
 
 @functools.cache
@@ -59,14 +59,14 @@ def rollout(agent: Agent, ids: list[str], *, split: str = "test") -> list[Trajec
 
 
 def mean_score(played: list[Trajectory]) -> float:
-    return sum(one.score for one in played) / len(played)
+    return sum(trajectory.score for trajectory in played) / len(played)
 
 
 def test_the_teacher_scores_well_on_goals_that_nobody_learns_from():
     played = rollout(Shopper(), list(goals("test"))[:100])
     assert mean_score(played) > 0.8
-    assert sum(one.won for one in played) / len(played) > 0.5
-    assert max(len(one.steps) for one in played) <= 6
+    assert sum(trajectory.won for trajectory in played) / len(played) > 0.5
+    assert max(len(trajectory.steps) for trajectory in played) <= 6
 
 
 @pytest.mark.parametrize("habit", HABITS)
@@ -93,7 +93,7 @@ def test_a_seed_tells_the_same_demonstrations_twice_and_seeds_tell_different_one
 
 def test_every_training_goal_comes_once_a_lap_and_no_goal_of_another_split_does():
     known = goals("train")
-    lap = [goal_of(one) for one in demonstrations(0, len(known))]
+    lap = [goal_of(demonstration) for demonstration in demonstrations(0, len(known))]
     assert sorted(lap) == sorted(known.values())
 
 
@@ -108,12 +108,12 @@ def test_a_demonstration_is_word_for_word_what_the_vanilla_agent_would_have_been
 
 def test_mistakes_are_rare_and_not_imitated_and_what_follows_puts_them_right():
     many = demonstrations(3, 400)
-    with_mistake = [one for one in many if 0 in one.weights]
+    with_mistake = [weight for weight in many if 0 in weight.weights]
     assert 0.05 < len(with_mistake) / len(many) <= 0.18
-    for one in with_mistake:
-        assert one.weights.count(0) == 1
-        place = one.weights.index(0)
-        wrong, *after = said(one)[place:]
+    for demonstration in with_mistake:
+        assert demonstration.weights.count(0) == 1
+        index = demonstration.weights.index(0)
+        wrong, *after = said(demonstration)[index:]
         assert after[-1] == "click[Buy Now]"
         assert wrong not in after
         if re.fullmatch(r"click\[B0\w{8}\]", wrong):
@@ -121,26 +121,28 @@ def test_mistakes_are_rare_and_not_imitated_and_what_follows_puts_them_right():
 
 
 def test_a_refused_slip_leaves_the_page_as_it_was():
-    for one in demonstrations(3, 200):
-        if 0 not in one.weights:
+    for demonstration in demonstrations(3, 200):
+        if 0 not in demonstration.weights:
             continue
-        place = one.weights.index(0)
-        if not re.fullmatch(r"click\[B0\w{8}\]", said(one)[place]):
-            before, after = [message.content for message in one.messages if message.role == "user"][place : place + 2]
+        index = demonstration.weights.index(0)
+        if not re.fullmatch(r"click\[B0\w{8}\]", said(demonstration)[index]):
+            before, after = [message.content for message in demonstration.messages if message.role == "user"][
+                index : index + 2
+            ]
             assert after in before
 
 
 def test_every_demonstration_ends_with_a_purchase():
-    for one in demonstrations(9, 200):
-        assert said(one)[-1] == "click[Buy Now]"
-        assert said(one).count("click[Buy Now]") == 1
+    for demonstration in demonstrations(9, 200):
+        assert said(demonstration)[-1] == "click[Buy Now]"
+        assert said(demonstration).count("click[Buy Now]") == 1
 
 
 def test_a_critique_that_names_a_search_and_a_product_is_followed_and_a_product_that_it_warns_of_is_not_opened():
     [task] = list(goals("test"))[:1]
     [before] = rollout(Shopper(), [task])
     code = str(before.actions[1]).removeprefix("click[").removesuffix("]")
-    other = next(one for one in re.findall(r"B0\w{8}", before.steps[0].observation) if one != code)
+    other = next(product for product in re.findall(r"B0\w{8}", before.steps[0].observation) if product != code)
     env = align_echo.make("webshop", split="test")
     warned, sent = (
         run_episode(env, Shopper(), Episode(task, critique=critique), split="test")
@@ -156,20 +158,25 @@ def test_a_critique_that_names_a_search_and_a_product_is_followed_and_a_product_
 
 def test_a_refined_attempt_is_told_the_suggestions_of_the_critique_before_it_and_ends_with_a_purchase():
     many = list(islice(refined_shopping(4), 200))
-    assert {one.kind for one in many} == {"webshop.critique", "webshop.refined"}
-    for before, one in pairwise(many):
-        if one.kind == "webshop.refined":
+    assert {demonstration.kind for demonstration in many} == {"webshop.critique", "webshop.refined"}
+    for before, demonstration in pairwise(many):
+        if demonstration.kind == "webshop.refined":
             assert before.kind == "webshop.critique"
             form: Form = "echo" if "<reason>" in before.messages[-1].content else "icrl"
             advice = parse_critique(before.messages[-1].content, form).advice
             assert advice
-            assert f"\n{advice}\n" in one.messages[1].content
-            assert said(one)[-1] == "click[Buy Now]"
+            assert f"\n{advice}\n" in demonstration.messages[1].content
+            assert said(demonstration)[-1] == "click[Buy Now]"
 
 
 def test_refined_attempts_score_well():
-    refined = [one for one in islice(refined_shopping(4), 200) if one.kind == "webshop.refined"]
-    played = [rollout(Vanilla(ScriptedModel(said(one))), [task_of(one)], split="train")[0] for one in refined]
+    refined = [
+        demonstration for demonstration in islice(refined_shopping(4), 200) if demonstration.kind == "webshop.refined"
+    ]
+    played = [
+        rollout(Vanilla(ScriptedModel(said(demonstration))), [task_of(demonstration)], split="train")[0]
+        for demonstration in refined
+    ]
     assert mean_score(played) > 0.85
     assert not any(step.problem for trajectory in played for step in trajectory.steps)
 

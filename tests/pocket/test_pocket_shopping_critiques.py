@@ -78,7 +78,7 @@ def test_an_option_that_was_left_out_is_named() -> None:
     for task in align_echo.tasks("webshop", split="train")[:400:20]:
         attempt = run_episode(env, Hasty(), task, split="train")
         critique, advice = criticise(attempt)
-        options = [found[1] for found in map(re.compile(r"click\[([^B<].*)\]").fullmatch, advice.commands) if found]
+        options = [match[1] for match in map(re.compile(r"click\[([^B<].*)\]").fullmatch, advice.commands) if match]
         for option in options:
             assert option in attempt.goal
             assert option in attempt.steps[-2].observation
@@ -94,9 +94,9 @@ def test_who_follows_the_advice_does_better() -> None:
     first, after = 0.0, 0.0
     for habit in HABITS:
         for attempt in attempts(habit):
-            told = Episode(attempt.task_id, critique=criticise(attempt)[0].advice)
+            episode = Episode(attempt.task_id, critique=criticise(attempt)[0].advice)
             first += attempt.score
-            after += run_episode(env, Shopper(), told, split="train").score
+            after += run_episode(env, Shopper(), episode, split="train").score
     assert after > 1.5 * first
 
 

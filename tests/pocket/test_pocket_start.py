@@ -17,8 +17,8 @@ def attention() -> dict[tuple[int, int], torch.Tensor]:
     torch.manual_seed(0)
     ids = torch.randint(10, 2000, (1, 300))
     with torch.no_grad():
-        found = model(torch.cat([ids, ids], dim=1), output_attentions=True).attentions
-    return {(layer, head): found[layer][0, head] for layer in (0, 1) for head in range(4)}
+        attentions = model(torch.cat([ids, ids], dim=1), output_attentions=True).attentions
+    return {(layer, head): attentions[layer][0, head] for layer in (0, 1) for head in range(4)}
 
 
 def mean_at(weights: torch.Tensor, back: int) -> float:
@@ -54,9 +54,9 @@ def test_what_followed_before_is_likelier_than_chance():
 
 
 def test_the_same_seed_gives_the_same_weights():
-    one, same, other = (new_model(PocketSettings(seed=seed), 600).state_dict() for seed in (1, 1, 2))
-    assert all(torch.equal(one[name], same[name]) for name in one)
-    assert not torch.equal(one["model.embed_tokens.weight"], other["model.embed_tokens.weight"])
+    first, same, other = (new_model(PocketSettings(seed=seed), 600).state_dict() for seed in (1, 1, 2))
+    assert all(torch.equal(first[name], same[name]) for name in first)
+    assert not torch.equal(first["model.embed_tokens.weight"], other["model.embed_tokens.weight"])
 
 
 def test_a_model_without_room_is_refused():

@@ -10,8 +10,7 @@ from align_echo.critic.reasoned_verdict import Judgement, ReasonedVerdict
 from align_echo.critic.review import Review
 from align_echo.critic.verdict import Verdict
 from align_echo.session import Episode
-from align_echo.tokens import token_sequence
-from align_echo.train.stage import Lesson, Proposal, ReviewRequest
+from align_echo.train.stage import Proposal, ReviewRequest
 from align_echo.types import Fault, Step, Tokens, Trajectory, Usage
 
 BROKEN = Fault(source="environment", error="EngineError", message="gone")
@@ -25,10 +24,10 @@ class ScriptedStage:
     """
 
     score: Callable[[Episode], float | None]
-    advice: Callable[[ReviewRequest], str | None] = lambda asked: f"hint {asked.sample}"
+    advice: Callable[[ReviewRequest], str | None] = lambda request: f"hint {request.sample}"
     expert_wins: Callable[[str], bool] = lambda query: True
     label: Callable[[str, int], Verdict | None] = lambda query, turn: "correct" if turn else "wrong"
-    verdict: Callable[[Proposal], Verdict | Fault | None] = lambda asked: "correct"
+    verdict: Callable[[Proposal], Verdict | Fault | None] = lambda proposal: "correct"
     spent: int = 0
     played: list[Episode] = field(default_factory=list)
     asked: list[ReviewRequest] = field(default_factory=list)
@@ -38,21 +37,23 @@ class ScriptedStage:
         self.played += episodes
         return [self._episode(episode) for episode in episodes]
 
-    def review(self, asked: Sequence[ReviewRequest]) -> list[Review]:
-        self.asked += asked
-        return [self._review(one) for one in asked]
+    def review(self, requests: Sequence[ReviewRequest]) -> list[Review]:
+        self.asked += requests
+        return [self._review(request) for request in requests]
 
     def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
-        return [[self.label(one.task_id, turn) for turn in range(len(one.steps))] for one in played]
+        return [
+            [self.label(trajectory.task_id, turn) for turn in range(len(trajectory.steps))] for trajectory in played
+        ]
 
-    def judge(self, asked: Sequence[Proposal]) -> list[Judgement]:
-        self.proposed += asked
-        return [self._judgement(one) for one in asked]
+    def judge(self, proposals: Sequence[Proposal]) -> list[Judgement]:
+        self.proposed += proposals
+        return [self._judgement(proposal) for proposal in proposals]
 
-    def lessons(self, queries: Sequence[str]) -> list[Lesson]:
-        made = [self._episode(Episode(query, sample=99)) for query in queries]
+    def lessons(self, queries: Sequence[str]) -> list[Trajectory]:
+        played = [self._episode(Episode(query, sample=99)) for query in queries]
         ends = [{"score": float(won), "won": won} for won in map(self.expert_wins, queries)]
-        return [Lesson(one.model_copy(update=end), token_sequence(one)) for one, end in zip(made, ends, strict=True)]
+        return [lesson.model_copy(update=end) for lesson, end in zip(played, ends, strict=True)]
 
     def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
         return OPENING
@@ -84,21 +85,21 @@ class ScriptedStage:
             fault=BROKEN if score is None else None,
         )
 
-    def _judgement(self, asked: Proposal) -> Judgement:
-        found = self.verdict(asked)
-        tokens = Tokens(context_ids=(8, 8), sampled_ids=(30 + asked.sample,), logprobs=(-1.0,))
-        if isinstance(found, Fault):
-            return Judgement(fault=found)
-        said = ReasonedVerdict(reason="so", verdict=found) if found else None
-        return Judgement(said=said, tokens=tokens, usage=Usage(completion_tokens=self.spent))
+    def _judgement(self, proposal: Proposal) -> Judgement:
+        outcome = self.verdict(proposal)
+        tokens = Tokens(context_ids=(8, 8), sampled_ids=(30 + proposal.sample,), logprobs=(-1.0,))
+        if isinstance(outcome, Fault):
+            return Judgement(fault=outcome)
+        verdict = ReasonedVerdict(reason="so", verdict=outcome) if outcome else None
+        return Judgement(said=verdict, tokens=tokens, usage=Usage(completion_tokens=self.spent))
 
-    def _review(self, asked: ReviewRequest) -> Review:
-        advice = self.advice(asked)
+    def _review(self, request: ReviewRequest) -> Review:
+        advice = self.advice(request)
         return Review(
             form="echo",
-            sample=asked.sample,
+            sample=request.sample,
             reply=advice or "?",
             critique=None if advice is None else Critique(reason="so", suggestions=(advice,)),
             problem="" if advice else "cannot be read",
-            tokens=Tokens(context_ids=(8, 8), sampled_ids=(30 + asked.sample,), logprobs=(-1.0,)),
+            tokens=Tokens(context_ids=(8, 8), sampled_ids=(30 + request.sample,), logprobs=(-1.0,)),
         )

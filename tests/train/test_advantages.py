@@ -14,16 +14,16 @@ from align_echo.train.advantages import DELTA, group_advantages
 
 
 def test_two_groups_by_hand():
-    found = group_advantages([1.0, 0.0, 0.0, 4.0, 2.0], ["a", "a", "a", "b", "b"])
-    assert found.values[:3] == pytest.approx([2 / 3 / (3**-0.5 + DELTA), *[-1 / 3 / (3**-0.5 + DELTA)] * 2])
-    assert found.values[3:] == pytest.approx([1 / (2**0.5 + DELTA), -1 / (2**0.5 + DELTA)])
-    assert (found.groups, found.zero_variance, found.singletons) == (2, 0, 0)
+    advantages = group_advantages([1.0, 0.0, 0.0, 4.0, 2.0], ["a", "a", "a", "b", "b"])
+    assert advantages.values[:3] == pytest.approx([2 / 3 / (3**-0.5 + DELTA), *[-1 / 3 / (3**-0.5 + DELTA)] * 2])
+    assert advantages.values[3:] == pytest.approx([1 / (2**0.5 + DELTA), -1 / (2**0.5 + DELTA)])
+    assert (advantages.groups, advantages.zero_variance, advantages.singletons) == (2, 0, 0)
 
 
 def test_groups_that_teach_nothing_have_advantage_0_and_are_counted():
-    found = group_advantages([0.1, 0.1, 0.1, 0.7], ["same", "same", "same", "alone"])
-    assert found.values == (0.0, 0.0, 0.0, 0.0)
-    assert (found.groups, found.zero_variance, found.singletons) == (2, 1, 1)
+    advantages = group_advantages([0.1, 0.1, 0.1, 0.7], ["same", "same", "same", "alone"])
+    assert advantages.values == (0.0, 0.0, 0.0, 0.0)
+    assert (advantages.groups, advantages.zero_variance, advantages.singletons) == (2, 1, 1)
 
 
 def test_rewards_that_differ_by_rounding_alone_are_not_blown_up():
@@ -42,18 +42,18 @@ groups = st.lists(st.tuples(st.floats(-10, 10), st.integers(0, 4)), max_size=40)
 
 @given(groups, st.booleans())
 def test_every_group_has_mean_0_and_keeps_its_order(pairs, scaled):
-    rewards, keys = [one for one, _ in pairs], [key for _, key in pairs]
+    rewards, keys = [reward for reward, _ in pairs], [key for _, key in pairs]
     values = group_advantages(rewards, keys, scaled=scaled).values
     for key in set(keys):
-        inside = [(reward, value) for reward, one, value in zip(rewards, keys, values, strict=True) if one == key]
+        inside = [(reward, value) for reward, group, value in zip(rewards, keys, values, strict=True) if group == key]
         assert statistics.fmean(value for _, value in inside) == pytest.approx(0, abs=1e-8)
         assert [value for _, value in sorted(inside)] == sorted(value for _, value in inside)
 
 
 @given(groups)
 def test_the_order_of_the_rows_does_not_matter(pairs):
-    values = group_advantages([one for one, _ in pairs], [key for _, key in pairs]).values
-    backwards = group_advantages([one for one, _ in pairs[::-1]], [key for _, key in pairs[::-1]]).values
+    values = group_advantages([reward for reward, _ in pairs], [key for _, key in pairs]).values
+    backwards = group_advantages([reward for reward, _ in pairs[::-1]], [key for _, key in pairs[::-1]]).values
     assert values == pytest.approx(backwards[::-1])
 
 

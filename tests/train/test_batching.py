@@ -19,20 +19,20 @@ def row(length: int, sampled: int, role: Role = "policy") -> Row:
     tokens = TokenSequence(
         ids=tuple(range(10, 10 + length)),
         mask=(0,) * start + (1,) * sampled,
-        logprobs=(0.0,) * start + tuple(-0.5 - place for place in range(sampled)),
+        logprobs=(0.0,) * start + tuple(-0.5 - position for position in range(sampled)),
         turns=((start, length),) if sampled else (),
     )
     return Row(tokens, role, "g", 0.0)
 
 
 def test_one_batch_by_hand():
-    (found,) = batches([row(3, 1), row(5, 2)], [0.5, -1.0], [0.25, 0.125], tokens_per_batch=100)
-    assert found.ids.tolist() == [[10, 11, 12, 13, 14], [10, 11, 12, 0, 0]]
-    assert found.mask.tolist() == [[0, 0, 1, 1], [0, 1, 0, 0]]
-    assert found.sampled.tolist() == [[0, 0, -0.5, -1.5], [0, -0.5, 0, 0]]
-    assert found.turn.tolist() == [[-1, -1, 0, 0], [-1, 0, -1, -1]]
-    assert found.advantages.tolist() == [[-1.0], [0.5]]
-    assert found.scale.tolist() == [[0.125], [0.25]]
+    (batch,) = batches([row(3, 1), row(5, 2)], [0.5, -1.0], [0.25, 0.125], tokens_per_batch=100)
+    assert batch.ids.tolist() == [[10, 11, 12, 13, 14], [10, 11, 12, 0, 0]]
+    assert batch.mask.tolist() == [[0, 0, 1, 1], [0, 1, 0, 0]]
+    assert batch.sampled.tolist() == [[0, 0, -0.5, -1.5], [0, -0.5, 0, 0]]
+    assert batch.turn.tolist() == [[-1, -1, 0, 0], [-1, 0, -1, -1]]
+    assert batch.advantages.tolist() == [[-1.0], [0.5]]
+    assert batch.scale.tolist() == [[0.125], [0.25]]
 
 
 def test_scales_by_hand():
@@ -49,7 +49,7 @@ def test_scales_of_roles_that_share_weights_are_of_one_mean_by_hand():
 
 rows_of_two_roles = st.lists(
     st.tuples(st.integers(2, 12), st.integers(0, 11), st.sampled_from(ROLES)).map(
-        lambda one: row(one[0], min(one[1], one[0] - 1), one[2])
+        lambda drawn: row(drawn[0], min(drawn[1], drawn[0] - 1), drawn[2])
     ),
     min_size=1,
     max_size=20,
@@ -59,12 +59,14 @@ rows_of_two_roles = st.lists(
 @given(rows_of_two_roles, st.integers(1, 60), st.sampled_from(["sequence", "token"]))
 def test_every_row_is_in_one_batch_of_its_role_and_every_role_counts_1(rows, size, normalisation):
     scale = scales(rows, normalisation)
-    found = batches(rows, [float(index) for index in range(len(rows))], scale, tokens_per_batch=size)
-    assert sorted(one for batch in found for one in batch.advantages.flatten().tolist()) == list(range(len(rows)))
-    for batch in found:
+    divided = batches(rows, [float(index) for index in range(len(rows))], scale, tokens_per_batch=size)
+    assert sorted(advantage for batch in divided for advantage in batch.advantages.flatten().tolist()) == list(
+        range(len(rows))
+    )
+    for batch in divided:
         assert batch.ids.numel() <= size or len(batch.ids) == 1
-        assert {rows[int(one)].role for one in batch.advantages.flatten()} == {batch.role}
+        assert {rows[int(advantage)].role for advantage in batch.advantages.flatten()} == {batch.role}
     for role in ROLES:
-        whole = sum(float((batch.mask * batch.scale).sum()) for batch in found if batch.role == role)
-        any_sampled = any(sum(one.tokens.mask) for one in rows if one.role == role)
+        whole = sum(float((batch.mask * batch.scale).sum()) for batch in divided if batch.role == role)
+        any_sampled = any(sum(row.tokens.mask) for row in rows if row.role == role)
         assert whole == pytest.approx(float(any_sampled), abs=1e-5)

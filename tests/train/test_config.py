@@ -34,7 +34,7 @@ def shared_settings(config: TrainConfig) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "name", [one for one in methods() if not one.startswith("paper-") and one not in ("gspo", "sft", "rcm")]
+    "name", [name for name in methods() if not name.startswith("paper-") and name not in ("gspo", "sft", "rcm")]
 )
 def test_methods_are_alike_in_everything_but_the_method(name):
     assert shared_settings(checked_config(method(name), name)) == shared_settings(checked_config(method("grpo"), ""))
@@ -42,9 +42,9 @@ def test_methods_are_alike_in_everything_but_the_method(name):
 
 @pytest.mark.parametrize("study", sorted(STUDIES))
 def test_the_arms_of_a_study_are_alike_in_everything_but_the_method(study):
-    found = [shared_settings(checked_config(read_file(file), arm)) for arm, file in STUDIES[study].arms.items()]
-    assert len(found) > 0
-    assert all(one == found[0] for one in found)
+    shared = [shared_settings(checked_config(read_file(file), arm)) for arm, file in STUDIES[study].arms.items()]
+    assert len(shared) > 0
+    assert all(settings == shared[0] for settings in shared)
 
 
 def test_the_papers_settings_have_their_names():
@@ -52,8 +52,8 @@ def test_the_papers_settings_have_their_names():
     assert (icrl.optimising.weight_decay, icrl.optimising.betas, icrl.collecting.turns) == (0.1, (0.9, 0.98), 30)
     assert (icrl.step.normalisation, icrl.step.objective.most_weight, icrl.collecting.rounds) == ("token", 2.0, 2)
     assert (echo.step.normalisation, echo.step.objective.beta, echo.weights) == ("sequence", 0.001, "models")
-    assert {one.optimising.lr for one in (icrl, echo)} == {1e-6}
-    assert {one.collecting.samples for one in (icrl, echo)} == {8}
+    assert {config.optimising.lr for config in (icrl, echo)} == {1e-6}
+    assert {config.collecting.samples for config in (icrl, echo)} == {8}
 
 
 def test_a_file_changes_single_values_of_its_base(tmp_path: Path):

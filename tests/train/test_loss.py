@@ -29,7 +29,7 @@ def row(dice: random.Random, role: Role = "policy", *, moved: bool = False, expe
     tokens = TokenSequence(
         ids=tuple(dice.randrange(3, 290) for _ in range(length)),
         mask=tuple(mask),
-        logprobs=tuple(-6.0 * one * dice.random() for one in mask),
+        logprobs=tuple(-6.0 * value * dice.random() for value in mask),
         turns=((start, length),),
     )
     return Row(tokens, role, "g", 0.0, moved=moved, expert=expert)
@@ -37,13 +37,15 @@ def row(dice: random.Random, role: Role = "policy", *, moved: bool = False, expe
 
 def alike(role: Role, prompt: tuple[int, ...], rests: Sequence[tuple[int, ...]], **kind: bool) -> list[Row]:
     """Rows that begin with one prompt, and of the rest of which every token was sampled."""
-    made = []
+    rows_drawn = []
     for rest in rests:
         ids, nothing = (*prompt, *rest), (0,) * len(prompt)
-        logprobs = (*[0.0] * len(prompt), *(-0.1 * one for one in range(1, len(rest) + 1)))
+        logprobs = (*[0.0] * len(prompt), *(-0.1 * first for first in range(1, len(rest) + 1)))
         turns = ((len(prompt), len(ids)),)
-        made.append(Row(TokenSequence(ids, (*nothing, *(1 for _ in rest)), logprobs, turns), role, "h", 0.0, **kind))
-    return made
+        rows_drawn.append(
+            Row(TokenSequence(ids, (*nothing, *(1 for _ in rest)), logprobs, turns), role, "h", 0.0, **kind)
+        )
+    return rows_drawn
 
 
 def some_rows(seed: int = 0) -> tuple[list[Row], list[float]]:
@@ -70,15 +72,15 @@ def gradients(
     total = 0.0
     summed = [torch.zeros_like(parameter) for parameter in model.parameters()]
     scale = scales(rows, scaling[0], together=scaling[1])
-    made = batches(rows, advantages, scale, tokens_per_batch=size, share=sharing)
-    assert {batch.role for batch in made if batch.tree} == ({"policy", "critic"} if sharing else set())
-    for batch in made:
+    divided = batches(rows, advantages, scale, tokens_per_batch=size, share=sharing)
+    assert {batch.role for batch in divided if batch.tree} == ({"policy", "critic"} if sharing else set())
+    for batch in divided:
         logprobs, _ = token_logprobs(model, batch.ids, batch.mask, tree=batch.tree)
         old = logprobs.detach() + shift
-        found = batch_loss(batch, logprobs, objective, old=old, reference=old - 0.3).loss
-        for one, each in zip(summed, torch.autograd.grad(found, list(model.parameters())), strict=True):
-            one += each
-        total += float(found.detach())
+        loss = batch_loss(batch, logprobs, objective, old=old, reference=old - 0.3).loss
+        for mine, each in zip(summed, torch.autograd.grad(loss, list(model.parameters())), strict=True):
+            mine += each
+        total += float(loss.detach())
     return total, summed
 
 
@@ -89,25 +91,25 @@ def reference(
     rows, advantages = some_rows()
     normalisation, together = scaling
     low, high = 1 - objective.clip_low, 1 + objective.clip_high
-    roles = [one.role for one in rows]
+    roles = [row.role for row in rows]
     total = torch.zeros(())
-    for one, advantage in zip(rows, advantages, strict=True):
-        ids, places = torch.tensor(one.tokens.ids), [index for index, on in enumerate(one.tokens.mask) if on]
+    for row, advantage in zip(rows, advantages, strict=True):
+        ids, places = torch.tensor(row.tokens.ids), [index for index, on in enumerate(row.tokens.mask) if on]
         logprobs = model(input_ids=ids[None]).logits[0].log_softmax(-1)
-        in_mean = [other for other, role in zip(rows, roles, strict=True) if together or role == one.role]
+        in_mean = [other for other, role in zip(rows, roles, strict=True) if together or role == row.role]
         scale = 1 / (len(in_mean) * len(places))
         if normalisation == "token":
             scale = 1 / sum(sum(other.tokens.mask) for other in in_mean)
-        own = torch.stack([logprobs[place - 1, ids[place]] for place in places])
+        own = torch.stack([logprobs[position - 1, ids[position]] for position in places])
         ratio = (own - own.detach() - shift).exp()
         if objective.ratio == "sequence":
             ratio = (own - own.detach() - shift).mean().exp().expand(len(places))
-        for place, logprob, each in zip(places, own, ratio, strict=True):
+        for position, logprob, each in zip(places, own, ratio, strict=True):
             term = -min(each * advantage, each.clamp(low, high) * advantage)
-            if one.moved and objective.reweigh:
-                weight = math.exp(float(logprob.detach()) + shift - one.tokens.logprobs[place])
+            if row.moved and objective.reweigh:
+                weight = math.exp(float(logprob.detach()) + shift - row.tokens.logprobs[position])
                 term = term * min(objective.most_weight, weight)
-            if one.expert:
+            if row.expert:
                 term = -(logprob if objective.expert == "likelihood" else shaped(logprob.exp())) * advantage
             away = (logprob.detach() + shift - 0.3) - logprob
             term = term + objective.beta * (-away if objective.kl == "k1" else away.exp() - away - 1)
@@ -134,8 +136,8 @@ def test_batches_give_the_loss_and_gradient_of_rows_alone(name, shift, scaling):
     model = torch.nn.Module.to(tiny_model(), torch.float64)
     wanted, wanted_gradients = reference(model, OBJECTIVES[name], scaling, shift)
     for size, sharing in ((20, False), (20, True), (1000, False), (1000, True)):
-        found, found_gradients = gradients(model, OBJECTIVES[name], size, sharing, scaling, shift)
-        assert found == pytest.approx(wanted, abs=1e-6)
+        loss, found_gradients = gradients(model, OBJECTIVES[name], size, sharing, scaling, shift)
+        assert loss == pytest.approx(wanted, abs=1e-6)
         for found_gradient, other in zip(found_gradients, wanted_gradients, strict=True):
             assert float((found_gradient - other).abs().max()) <= 1e-6
 
@@ -163,8 +165,8 @@ def test_the_mismatch_with_sampling_is_shown_for_rows_as_sampled_alone():
     rows, advantages = some_rows()
     for batch in batches(rows, advantages, scales(rows, "token"), tokens_per_batch=1000):
         logprobs, _ = token_logprobs(tiny_model(), batch.ids, batch.mask)
-        found = batch_loss(batch, logprobs, Objective())
-        shown = (found.mismatch > 0).any(-1, keepdim=True)
+        loss = batch_loss(batch, logprobs, Objective())
+        shown = (loss.mismatch > 0).any(-1, keepdim=True)
         assert (shown == ~(batch.moved | batch.expert)).all()
 
 

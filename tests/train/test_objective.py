@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from align_echo.errors import UsageError
 from align_echo.train.objective import (
-    Clip,
     calibration_weights,
     clipped_terms,
     is_clipped,
@@ -21,7 +20,7 @@ from align_echo.train.objective import (
     shaped,
 )
 
-CLIP = Clip(0.2, 0.3)
+LOW, HIGH = 0.2, 0.3
 
 
 def gradient(loss: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
@@ -35,16 +34,16 @@ def row(*values: float) -> torch.Tensor:
 def test_the_clipped_term_by_hand():
     ratio = row(0.5, 1.0, 2.0, 0.5, 1.0, 2.0)
     advantage = row(1.0, 1.0, 1.0, -1.0, -1.0, -1.0)
-    assert clipped_terms(ratio, advantage, CLIP).tolist() == [[-0.5, -1.0, -1.3, 0.8, 1.0, 2.0]]
-    assert is_clipped(ratio, advantage, CLIP).tolist() == [[False, False, True, True, False, False]]
-    assert is_outside(ratio, CLIP).tolist() == [[True, False, True, True, False, True]]
+    assert clipped_terms(ratio, advantage, LOW, HIGH).tolist() == [[-0.5, -1.0, -1.3, 0.8, 1.0, 2.0]]
+    assert is_clipped(ratio, advantage, LOW, HIGH).tolist() == [[False, False, True, True, False, False]]
+    assert is_outside(ratio, LOW, HIGH).tolist() == [[True, False, True, True, False, True]]
 
 
 def test_clipped_tokens_and_no_others_are_without_gradient():
     ratio = row(0.5, 1.0, 2.0, 0.5, 1.0, 2.0).requires_grad_()
     advantage = row(1.0, 1.0, 1.0, -1.0, -1.0, -1.0)
-    found = gradient(clipped_terms(ratio, advantage, CLIP).sum(), ratio)
-    assert ((found == 0) == is_clipped(ratio, advantage, CLIP)).all()
+    slope = gradient(clipped_terms(ratio, advantage, LOW, HIGH).sum(), ratio)
+    assert ((slope == 0) == is_clipped(ratio, advantage, LOW, HIGH)).all()
 
 
 @pytest.mark.parametrize("level", ["token", "sequence"])
@@ -53,7 +52,7 @@ def test_at_the_weights_of_sampling_the_gradient_is_the_policy_gradient(level):
     mask = row(1, 0, 1)
     advantages = row(2.0, 2.0, 2.0)
     ratio = ratios(logprobs, logprobs.detach(), mask, level)
-    loss = clipped_terms(ratio, advantages, CLIP)[mask.bool()].mean()
+    loss = clipped_terms(ratio, advantages, LOW, HIGH)[mask.bool()].mean()
     assert gradient(loss, logprobs).tolist() == [[-1.0, 0.0, -1.0]]
 
 
@@ -83,8 +82,8 @@ def test_both_kl_estimates_have_the_divergence_as_their_mean():
 
 def test_calibration_weights_by_hand():
     free, conditioned = row(-1.0, -1.0, -3.0, -1.0), row(-2.0, -1.0, -1.0, -9.0)
-    found = calibration_weights(free, conditioned, row(1, 1, 1, 0))
-    assert found.tolist() == [pytest.approx([2.0, 1.0, math.exp(-2), 1.0])]
+    weights = calibration_weights(free, conditioned, row(1, 1, 1, 0))
+    assert weights.tolist() == [pytest.approx([2.0, 1.0, math.exp(-2), 1.0])]
 
 
 def test_calibration_weights_carry_no_gradient():
@@ -94,9 +93,9 @@ def test_calibration_weights_carry_no_gradient():
 
 def test_luffys_shaping_lifts_what_is_unlikely():
     probabilities = torch.tensor([0.01, 0.9], requires_grad=True)
-    found = gradient(shaped(probabilities).sum(), probabilities)
+    slope = gradient(shaped(probabilities).sum(), probabilities)
     assert shaped(torch.tensor(0.1)).item() == pytest.approx(0.5)
-    assert found[0] > found[1]
+    assert slope[0] > slope[1]
 
 
 @pytest.mark.parametrize("garbage", [math.nan, math.inf, -math.inf, 1e30])
@@ -105,7 +104,7 @@ def test_what_stands_outside_the_mask_changes_neither_loss_nor_gradient(garbage,
     def loss_and_gradient(outside: float) -> tuple[float, list[list[float]]]:
         logprobs = row(-1.0, outside, -3.0).requires_grad_()
         old, mask = row(-1.1, outside, -2.5), row(1, 0, 1)
-        terms = clipped_terms(ratios(logprobs, old, mask, level), row(1.0, 1.0, 1.0), CLIP)
+        terms = clipped_terms(ratios(logprobs, old, mask, level), row(1.0, 1.0, 1.0), LOW, HIGH)
         terms = terms * calibration_weights(old, row(-1.0, outside, -2.0), mask)
         loss = (terms + 0.1 * kl_terms(logprobs, old, mask))[mask.bool()].mean()
         return loss.item(), gradient(loss, logprobs).tolist()
@@ -115,6 +114,6 @@ def test_what_stands_outside_the_mask_changes_neither_loss_nor_gradient(garbage,
 
 def test_bounds_that_hold_nothing_are_refused():
     with pytest.raises(UsageError, match="clip bounds"):
-        Clip(low=1.5)
+        clipped_terms(row(1.0), row(1.0), 1.5, HIGH)
     with pytest.raises(UsageError, match="bound of the weights"):
         calibration_weights(row(0.0), row(0.0), row(1), most=0.0)

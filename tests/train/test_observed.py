@@ -51,8 +51,8 @@ def test_shares_of_turns_and_episodes_by_hand():
 
 
 def test_a_chat_that_outgrew_the_context_was_not_cut_at_the_turn_limit():
-    found = of_play([episode("Fine.").model_copy(update={"context_overflow": True})], refused)
-    assert found["policy/turn_limit_share"] == 0
+    signals = of_play([episode("Fine.").model_copy(update={"context_overflow": True})], refused)
+    assert signals["policy/turn_limit_share"] == 0
 
 
 def test_where_nothing_tells_a_refusal_there_is_no_share_of_them():
@@ -70,28 +70,28 @@ def test_an_interface_that_failed_is_counted_and_one_that_did_not_is_not_mention
 
 @given(st.lists(st.lists(st.sampled_from(["", "Fine.", REFUSAL, None]), min_size=1), max_size=4))
 def test_shares_lie_within_each_other(answers):
-    found = of_play([episode(*one) for one in answers], refused)
-    if found:
-        assert 0 <= found["policy/invalid_run_share"] <= found["policy/invalid_share"] <= 1
-        assert found["policy/no_action_share"] <= found["policy/invalid_share"]
+    signals = of_play([episode(*answer) for answer in answers], refused)
+    if signals:
+        assert 0 <= signals["policy/invalid_run_share"] <= signals["policy/invalid_share"] <= 1
+        assert signals["policy/no_action_share"] <= signals["policy/invalid_share"]
 
 
 def test_an_observed_stage_answers_as_the_one_under_it_and_tells_its_parts_apart():
     def stage() -> ScriptedStage:
-        return ScriptedStage(lambda one: 0.5)
+        return ScriptedStage(lambda episode: 0.5)
 
     observed = ObservedStage(stage())
-    found = rcm(["a", "b"], observed, samples=2)
-    assert found == rcm(["a", "b"], stage(), samples=2)
+    harvest = rcm(["a", "b"], observed, samples=2)
+    assert harvest == rcm(["a", "b"], stage(), samples=2)
     signals = observed.signals(None)
     assert {"seconds/play", "seconds/oracle", "seconds/critic"} < set(signals)
-    assert [one.task_id for one in observed.played] == ["a", "b"]
+    assert [trajectory.task_id for trajectory in observed.played] == ["a", "b"]
 
 
 def test_tokens_per_second_count_what_both_roles_drew(monkeypatch: pytest.MonkeyPatch):
     clock = iter(range(100))
     monkeypatch.setattr("align_echo.train.observed.time.perf_counter", lambda: float(next(clock)))
-    stage = ScriptedStage(lambda one: 0.5, spent=7)
+    stage = ScriptedStage(lambda episode: 0.5, spent=7)
     observed = ObservedStage(stage)
     rcm(["a"], observed, samples=3)
     signals = observed.signals(None)

@@ -118,19 +118,19 @@ def test_adapters_run_and_can_be_named_as_models(model, tmp_path):
     for role in ("policy", "critic"):
         folder = tmp_path / "run" / role
         file = folder / "adapter_model.safetensors"
-        made = {name: one * 0 + ("lora_B" in name) for name, one in load_file(file).items()}
-        save_file({name: one + 0.1 for name, one in made.items()}, file)
+        tensors = {name: tensor * 0 + ("lora_B" in name) for name, tensor in load_file(file).items()}
+        save_file({name: tensor + 0.1 for name, tensor in tensors.items()}, file)
         assert drawn_by(str(folder)) != pytest.approx(drawn_by(model), abs=1e-3)
-        save_file({name: one * 0 for name, one in made.items()}, file)  # an adapter that changes nothing
+        save_file({name: tensor * 0 for name, tensor in tensors.items()}, file)  # an adapter that changes nothing
         assert drawn_by(str(folder)) == pytest.approx(drawn_by(model), abs=1e-4)
     with pytest.raises(UsageError, match="holds an adapter: name a whole model to train"):
         Run(config_of("grpo", str(tmp_path / "run" / "policy")), tmp_path / "more")
 
 
 def drawn_by(name: str) -> tuple[float, ...]:
-    said = load_model(name).complete([Message(role="user", content="look")], temperature=1.0, max_tokens=4)
-    assert said.tokens is not None
-    return said.tokens.logprobs
+    completion = load_model(name).complete([Message(role="user", content="look")], temperature=1.0, max_tokens=4)
+    assert completion.tokens is not None
+    return completion.tokens.logprobs
 
 
 def test_a_resumed_run_ends_as_one_that_was_not_disturbed(model, tmp_path):
@@ -154,12 +154,12 @@ def test_a_resumed_run_ends_as_one_that_was_not_disturbed(model, tmp_path):
         """Without times, and without what depends on the engine's rounding."""
         return {name: value for name, value in signals.items() if "second" not in name and "mismatch" not in name}
 
-    assert [lasting(one) for _, one in rest] == [lasting(one) for _, one in whole[2:]]
+    assert [lasting(line) for _, line in rest] == [lasting(line) for _, line in whole[2:]]
     lines = (tmp_path / "cut" / "signals.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [0, 1, 2, 3]
     for role in ("policy", "critic"):
-        one, other = (load_file(tmp_path / run / role / "model.safetensors") for run in ("whole", "cut"))
-        assert all(bool((one[name] == other[name]).all()) for name in one)
+        first, other = (load_file(tmp_path / run / role / "model.safetensors") for run in ("whole", "cut"))
+        assert all(bool((first[name] == other[name]).all()) for name in first)
 
 
 def test_scores_before_and_after_each_critique_are_kept_once_each_step(tmp_path):
@@ -175,9 +175,11 @@ def test_scores_before_and_after_each_critique_are_kept_once_each_step(tmp_path)
         run.train(stop)
     trained(config, tmp_path / "run", resume=True)
     kept = [json.loads(line) for line in (tmp_path / "run" / "refinements.jsonl").read_text().splitlines()]
-    assert [one["step"] for one in kept] == [0, 1]
-    assert all(0 <= score <= 1 for one in kept for pair in one["scores"] for score in pair)
-    assert all(len({before for before, _ in one["scores"]}) == 1 for one in kept)  # one attempt a query, one query
+    assert [record["step"] for record in kept] == [0, 1]
+    assert all(0 <= score <= 1 for record in kept for pair in record["scores"] for score in pair)
+    assert all(
+        len({before for before, _ in record["scores"]}) == 1 for record in kept
+    )  # one attempt a query, one query
 
 
 def test_a_run_ends_once_it_has_played_its_turns_and_makes_no_step_more(model, tmp_path):
@@ -229,8 +231,8 @@ def test_a_checkpoint_that_was_cut_short_is_told_in_one_line_and_the_one_before_
         Run(config, tmp_path / "run").train(interrupted_at(2))
     checkpoints = tmp_path / "run" / "checkpoints"
     newest = checkpoints / "checkpoint-2"
-    files = [one for one in newest.rglob("*") if one.suffix in (".json", ".pt", ".pth", ".safetensors")]
-    assert {one.suffix for one in files} == {".json", ".pt", ".pth", ".safetensors"}
+    files = [file for file in newest.rglob("*") if file.suffix in (".json", ".pt", ".pth", ".safetensors")]
+    assert {suffix.suffix for suffix in files} == {".json", ".pt", ".pth", ".safetensors"}
     for file in files:
         content = file.read_bytes()
         file.write_bytes(content[: len(content) * 2 // 3])
@@ -274,10 +276,10 @@ def test_a_run_stopped_before_its_first_checkpoint_is_begun_anew(model, tmp_path
 
 def test_a_run_is_on_record_with_all_that_it_is_made_of(model, tmp_path):
     config = config_of("grpo", model, interface="probe")
-    found = Run(config, tmp_path / "run").on_record
-    assert found["interface"].startswith("alfworld/probe@")
-    assert found["weights"] == dict.fromkeys(("policy", "critic"), content_hash(Path(model)))
-    assert {"vanilla/system", "critic/echo"} <= found["prompts"].keys()
+    record = Run(config, tmp_path / "run").on_record
+    assert record["interface"].startswith("alfworld/probe@")
+    assert record["weights"] == dict.fromkeys(("policy", "critic"), content_hash(Path(model)))
+    assert {"vanilla/system", "critic/echo"} <= record["prompts"].keys()
 
 
 def test_a_run_that_does_not_improve_stops_early_also_when_it_was_stopped_before(model, tmp_path):
@@ -295,9 +297,9 @@ def test_a_run_that_does_not_improve_stops_early_also_when_it_was_stopped_before
 
 def test_held_out_tasks_are_played_before_and_after(model, tmp_path):
     config = config_of("grpo", model, save_every=1, evaluating={"every": 1, "tasks": 2})
-    told: list[int] = []
-    Run(config, tmp_path / "run").train(lambda step, signals: None, lambda step, figures: told.append(step))
-    assert told == [0, 1, 2]
+    steps_told: list[int] = []
+    Run(config, tmp_path / "run").train(lambda step, signals: None, lambda step, figures: steps_told.append(step))
+    assert steps_told == [0, 1, 2]
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     for when in ("before", "after"):
         assert summary[when]["faults"] == 0
@@ -330,15 +332,15 @@ def test_best_of_n_is_for_training_and_not_for_held_out_tasks(model, tmp_path):
 
     class Watched(Run):
         def _stage(self, crew: Crew, split: str, temperature: float) -> LocalStage:
-            made = super()._stage(crew, split, temperature)
+            stage = super()._stage(crew, split, temperature)
 
             class Stage(LocalStage):
                 def play(self, episodes: Sequence[Episode]) -> list[Trajectory]:
-                    found = super().play(episodes)
-                    played.extend(f"{split} {one.agent.partition('(')[0]}" for one in found)
-                    return found
+                    trajectories = super().play(episodes)
+                    played.extend(f"{split} {trajectory.agent.partition('(')[0]}" for trajectory in trajectories)
+                    return trajectories
 
-            return Stage(**vars(made))
+            return Stage(**vars(stage))
 
     config = config_of("grpo", model, save_every=1, evaluating={"every": 1, "tasks": 1}, collecting={"best_of": 3})
     Watched(config, tmp_path / "run").train(lambda step, signals: None)
@@ -384,11 +386,11 @@ def test_every_lap_asks_for_other_tasks_each_once(size, count, seed):
             queries_at(0, pool, count, seed)
         return
     lap = size // count
-    asked = [queries_at(harvest, pool, count, seed) for harvest in range(2 * lap)]
+    harvests = [queries_at(harvest, pool, count, seed) for harvest in range(2 * lap)]
     for first in (0, lap):
-        found = [task for queries in asked[first : first + lap] for task in queries]
-        assert len(found) == len(set(found)) == lap * count
-    assert asked == [queries_at(harvest, pool, count, seed) for harvest in range(2 * lap)]
+        drawn = [task for queries in harvests[first : first + lap] for task in queries]
+        assert len(drawn) == len(set(drawn)) == lap * count
+    assert harvests == [queries_at(harvest, pool, count, seed) for harvest in range(2 * lap)]
 
 
 def test_the_estimate_of_a_step_by_hand(model):

@@ -31,8 +31,8 @@ def model(seed: int = 0) -> Qwen3ForCausalLM:
     )  # fmt: skip
 
 
-def backward(one: Qwen3ForCausalLM, ids: torch.Tensor, weights: torch.Tensor) -> None:
-    torch.autograd.backward(weighted_loss(one(input_ids=ids).logits, ids, weights))
+def backward(model: Qwen3ForCausalLM, ids: torch.Tensor, weights: torch.Tensor) -> None:
+    torch.autograd.backward(weighted_loss(model(input_ids=ids).logits, ids, weights))
 
 
 def demonstration() -> Demonstration:
@@ -67,15 +67,15 @@ def test_the_loss_is_the_weighted_mean_of_what_each_token_costs():
 
 
 def test_tokens_without_weight_do_not_touch_the_gradient():
-    one = model()
+    network = model()
     ids = torch.tensor([[5, 6, 7, 8]])
     weights = torch.tensor([[1.0, 1.0, 1.0, 0.0]])
-    backward(one, ids, weights)
-    before = one.model.embed_tokens.weight.grad.clone()
-    one.zero_grad()
+    backward(network, ids, weights)
+    before = network.model.embed_tokens.weight.grad.clone()
+    network.zero_grad()
     other = torch.tensor([[5, 6, 7, 40]])
-    backward(one, other, weights)
-    assert torch.equal(before, one.model.embed_tokens.weight.grad)
+    backward(network, other, weights)
+    assert torch.equal(before, network.model.embed_tokens.weight.grad)
 
 
 def test_a_batch_without_any_weight_costs_nothing():
@@ -87,60 +87,60 @@ def test_replies_count_by_their_weight_others_little_and_instructions_not_at_all
     shown = demonstration()
     tokenizer = train_tokenizer([shown], size=400)
     encoder = ChatEncoder(tokenizer)
-    found = encode(shown, encoder, context_weight=0.1)
+    encoded = encode(shown, encoder, context_weight=0.1)
     spans = encoder.supervised(shown.messages).turns
     instructions = len(encoder.opening(shown.messages[:1]))
-    assert set(found.weights[:instructions]) == {0.0}
-    assert set(found.weights[spans[0][0] : spans[0][1]]) == {0.0}
-    assert set(found.weights[spans[1][0] : spans[1][1]]) == {1.0}
-    assert found.weights[spans[0][0] - 1] == pytest.approx(0.1)
-    assert encoder.text(list(found.ids[spans[1][0] : spans[1][1]])) == "take mug"
+    assert set(encoded.weights[:instructions]) == {0.0}
+    assert set(encoded.weights[spans[0][0] : spans[0][1]]) == {0.0}
+    assert set(encoded.weights[spans[1][0] : spans[1][1]]) == {1.0}
+    assert encoded.weights[spans[0][0] - 1] == pytest.approx(0.1)
+    assert encoder.text(list(encoded.ids[spans[1][0] : spans[1][1]])) == "take mug"
 
 
 def test_every_chat_comes_once_and_batches_keep_to_their_size():
     chats = [chat(length) for length in [3, 50, 7, 7, 20, 33, 4, 90, 12]]
-    made = batches(chats, tokens_per_batch=60, seed=3)
-    assert sorted(len(one.ids) for batch in made for one in batch) == sorted(len(one.ids) for one in chats)
-    assert all(len(batch) == 1 or len(batch) * max(len(one.ids) for one in batch) <= 60 for batch in made)
+    batched = batches(chats, tokens_per_batch=60, seed=3)
+    assert sorted(len(chat.ids) for batch in batched for chat in batch) == sorted(len(chat.ids) for chat in chats)
+    assert all(len(batch) == 1 or len(batch) * max(len(chat.ids) for chat in batch) <= 60 for batch in batched)
 
 
 def test_the_parts_of_the_lead_come_once_each_before_all_else():
     lead, chats = [[chat(5), chat(6)], [chat(7)]], [chat(length) for length in range(10, 30)]
-    made = schedule(chats, SftSettings(epochs=1.5, tokens_per_batch=60), lead)
-    shown = [len(one.ids) for batch in made for one in batch]
+    planned = schedule(chats, SftSettings(epochs=1.5, tokens_per_batch=60), lead)
+    shown = [len(chat.ids) for batch in planned for chat in batch]
     assert (sorted(shown[:2]), shown[2]) == ([5, 6], 7)
     assert sorted(set(shown[3:])) == list(range(10, 30))
     assert 20 < len(shown[3:]) < 40
 
 
 def test_rows_are_padded_on_the_right_with_weight_zero():
-    made = pad([chat(2), chat(4)])
-    assert made["input_ids"].tolist() == [[0, 1, 0, 0], [0, 1, 2, 3]]
-    assert made["weights"].tolist() == [[1, 1, 0, 0], [1, 1, 1, 1]]
+    padded = pad([chat(2), chat(4)])
+    assert padded["input_ids"].tolist() == [[0, 1, 0, 0], [0, 1, 2, 3]]
+    assert padded["weights"].tolist() == [[1, 1, 0, 0], [1, 1, 1, 1]]
 
 
 def test_muon_takes_the_hidden_matrices_and_adamw_the_rest():
-    one = model()
-    hidden, rest = split_parameters(one)
-    names = {id(parameter): name for name, parameter in one.named_parameters()}
+    network = model()
+    hidden, rest = split_parameters(network)
+    names = {id(parameter): name for name, parameter in network.named_parameters()}
     assert all("proj" in names[id(parameter)] for parameter in hidden)
     assert {"model.embed_tokens.weight", "model.norm.weight"} <= {names[id(parameter)] for parameter in rest}
-    assert len(hidden) + len(rest) == len(list(one.parameters()))
+    assert len(hidden) + len(rest) == len(list(network.parameters()))
 
 
 def test_a_frozen_parameter_is_in_neither():
-    one = model()
-    one.model.embed_tokens.weight.requires_grad_(False)
-    assert all(one.model.embed_tokens.weight is not each for part in split_parameters(one) for each in part)
+    network = model()
+    network.model.embed_tokens.weight.requires_grad_(False)
+    assert all(network.model.embed_tokens.weight is not each for part in split_parameters(network) for each in part)
 
 
 def test_the_optimizer_goes_on_exactly_from_its_saved_state():
     ids = torch.arange(12).view(1, 12)
 
-    def steps(one: Qwen3ForCausalLM, optimizer: MuonWithAdamW, count: int) -> None:
+    def steps(model: Qwen3ForCausalLM, optimizer: MuonWithAdamW, count: int) -> None:
         for _ in range(count):
             optimizer.zero_grad()
-            backward(one, ids, torch.ones(1, 12))
+            backward(model, ids, torch.ones(1, 12))
             optimizer.step()
 
     straight = model()
@@ -159,12 +159,12 @@ SETTINGS = SftSettings(epochs=12, tokens_per_batch=64, bf16=False, log_every=100
 
 
 def test_it_learns_what_it_is_shown(tmp_path):
-    one = model()
+    network = model()
     batch = pad([chat(16)])
-    before = weighted_loss(one(input_ids=batch["input_ids"]).logits, batch["input_ids"], batch["weights"]).item()
-    fine_tune(one, [chat(16)] * 4, SETTINGS, tmp_path)
-    one.train(mode=False)
-    after = weighted_loss(one(input_ids=batch["input_ids"]).logits, batch["input_ids"], batch["weights"]).item()
+    before = weighted_loss(network(input_ids=batch["input_ids"]).logits, batch["input_ids"], batch["weights"]).item()
+    fine_tune(network, [chat(16)] * 4, SETTINGS, tmp_path)
+    network.train(mode=False)
+    after = weighted_loss(network(input_ids=batch["input_ids"]).logits, batch["input_ids"], batch["weights"]).item()
     assert after < before * 0.6
 
 

@@ -31,22 +31,24 @@ def tokens(*ids: int, sampled: int = 1) -> TokenSequence:
     """A sequence, the last `sampled` tokens of which are the model's."""
     start = len(ids) - sampled
     mask = (0,) * start + (1,) * sampled
-    return TokenSequence(ids, mask, tuple(-1.0 * one for one in mask), ((start, len(ids)),) if sampled else ())
+    return TokenSequence(ids, mask, tuple(-1.0 * value for value in mask), ((start, len(ids)),) if sampled else ())
 
 
 def computed(*rows: TokenSequence, size: int = 1000, share: bool = True) -> list[tuple[int, bool, list[int]]]:
     """Of each batch the tokens that are computed, whether it is a tree, and its rows."""
-    made = [Row(row, "policy", "g", 0.0) for row in rows]
+    rows_made = [Row(row, "policy", "g", 0.0) for row in rows]
     numbers = [float(number) for number in range(len(rows))]
     return [
         (batch.computed, batch.tree is not None, batch.advantages.flatten().int().tolist())
-        for batch in batches(made, numbers, numbers, tokens_per_batch=size, share=share)
+        for batch in batches(rows_made, numbers, numbers, tokens_per_batch=size, share=share)
     ]
 
 
 few_ids = st.lists(st.integers(3, 4), min_size=2, max_size=12)
 some_sequences = st.lists(
-    st.tuples(few_ids, st.integers(0, 11)).map(lambda one: tokens(*one[0], sampled=min(one[1], len(one[0]) - 1))),
+    st.tuples(few_ids, st.integers(0, 11)).map(
+        lambda drawn: tokens(*drawn[0], sampled=min(drawn[1], len(drawn[0]) - 1))
+    ),
     min_size=1,
     max_size=10,
 )
@@ -84,9 +86,9 @@ def test_nothing_is_shared_where_nothing_is_alike_or_none_was_asked_for():
 
 @given(some_sequences, st.integers(1, 60))
 def test_every_row_is_in_one_batch_that_fits_and_trees_compute_less(rows, size):
-    found = computed(*rows, size=size)
-    assert sorted(row for _, _, group in found for row in group) == list(range(len(rows)))
-    for count, tree, group in found:
+    computed_ids = computed(*rows, size=size)
+    assert sorted(row for _, _, group in computed_ids for row in group) == list(range(len(rows)))
+    for count, tree, group in computed_ids:
         assert count <= size or len({rows[row].ids for row in group}) == 1
         assert not tree or count < 0.85 * sum(len(rows[row].ids) for row in group)
 
@@ -107,16 +109,16 @@ def exact_model(attention: str) -> Any:
 @given(rows=some_sequences, size=st.integers(10, 60))
 def test_log_probabilities_in_a_tree_are_those_of_whole_rows(attention, rows, size):
     model = exact_model(attention)
-    made = [Row(one, "policy", "g", 0.0) for one in rows]
-    places = [float(place) for place in range(len(rows))]
-    for batch in batches(made, places, places, tokens_per_batch=size, share=True):
-        found, entropies = token_logprobs(model, batch.ids, batch.mask, tree=batch.tree)
-        for row, place in enumerate(batch.advantages.flatten().int().tolist()):
-            ids = torch.tensor(rows[place].ids)
+    rows_made = [Row(row, "policy", "g", 0.0) for row in rows]
+    places = [float(index) for index in range(len(rows))]
+    for batch in batches(rows_made, places, places, tokens_per_batch=size, share=True):
+        logprobs, entropies = token_logprobs(model, batch.ids, batch.mask, tree=batch.tree)
+        for row, index in enumerate(batch.advantages.flatten().int().tolist()):
+            ids = torch.tensor(rows[index].ids)
             all_logprobs = model(input_ids=ids[None]).logits[0, :-1].log_softmax(-1)
-            here, own = batch.mask[row].bool(), torch.tensor(rows[place].mask[1:]).bool()
+            here, own = batch.mask[row].bool(), torch.tensor(rows[index].mask[1:]).bool()
             wanted = all_logprobs.gather(-1, ids[1:, None]).squeeze(-1)[own]
-            assert torch.allclose(found[row][here].double(), wanted, atol=1e-9)
+            assert torch.allclose(logprobs[row][here].double(), wanted, atol=1e-9)
             spread = -(all_logprobs.exp() * all_logprobs).sum(-1)
             assert torch.allclose(entropies[row][here].double(), spread[own], atol=1e-9)
 
@@ -129,8 +131,8 @@ def harvest(number: int) -> Harvest:
             prompt = range(10 + 20 * index, 20 + 20 * index + task)
             for sample in range(3):
                 reply = (60 + sample, 70 + number, 80)[: sample + 1]
-                one = tokens(*prompt, *reply, sampled=len(reply))
-                rows.append(Row(one, role, str(task), float(sample == 1)))
+                sequence = tokens(*prompt, *reply, sampled=len(reply))
+                rows.append(Row(sequence, role, str(task), float(sample == 1)))
     return Harvest(tuple(rows))
 
 
@@ -155,15 +157,17 @@ def learned(folder: Path, backbone: Backbone, *, share: bool) -> tuple[torch.Ten
         publish=lambda: None,
         watch=lambda step, signals: seen.append(signals),
     ).train()
-    return torch.cat([one.detach().flatten() for one in backbone.module.parameters()]), seen[0]["trained_tokens"]
+    return torch.cat([parameter.detach().flatten() for parameter in backbone.module.parameters()]), seen[0][
+        "trained_tokens"
+    ]
 
 
 @pytest.mark.parametrize("make", [whole_models, adapters])
 def test_weights_end_where_they_do_without_shared_prefixes_and_less_is_computed(make, tmp_path):
     start = torch.cat([parameter.detach().flatten() for parameter in make().module.parameters()])
-    (plain, tokens_plain), (found, tokens_found) = (learned(tmp_path, make(), share=share) for share in (False, True))
+    (plain, tokens_plain), (weights, tokens_found) = (learned(tmp_path, make(), share=share) for share in (False, True))
     assert float((plain - start).abs().max()) > 1e-3
-    assert torch.allclose(plain, found, atol=1e-6)
+    assert torch.allclose(plain, weights, atol=1e-6)
     assert tokens_found < 0.5 * tokens_plain
 
 
@@ -183,10 +187,10 @@ def test_a_model_with_a_sliding_window_computes_whole_rows(tmp_path):
     )
     model: Any = MistralForCausalLM(config)
     assert "all tokens before" in why_not_shared(model, IDS)
-    with pytest.warns(UserWarning, match="do not share") as said:
-        _, found = learned(tmp_path, WholeModels({"policy": model, "critic": model}, reference=True), share=True)
-    assert sum("do not share" in str(one.message) for one in said) == 1
-    assert found == sum(len(row.tokens.ids) for row in harvest(0).rows) + padding()
+    with pytest.warns(UserWarning, match="do not share") as warned:
+        _, counted = learned(tmp_path, WholeModels({"policy": model, "critic": model}, reference=True), share=True)
+    assert sum("do not share" in str(warning.message) for warning in warned) == 1
+    assert counted == sum(len(row.tokens.ids) for row in harvest(0).rows) + padding()
 
 
 def padding() -> int:
@@ -201,8 +205,8 @@ def test_gradient_checkpointing_goes_on_with_whole_rows(tmp_path):
     backbone = adapters()
     backbone.activate("policy").get_base_model().gradient_checkpointing_enable({"use_reentrant": False})
     with pytest.warns(UserWarning, match="gradient checkpointing computes again"):
-        found, _ = learned(tmp_path, backbone, share=True)
-    assert torch.allclose(plain, found, atol=1e-6)
+        weights, _ = learned(tmp_path, backbone, share=True)
+    assert torch.allclose(plain, weights, atol=1e-6)
 
 
 def test_a_model_that_can_is_not_changed_by_being_asked():

@@ -29,7 +29,7 @@ def stage():
     model = LocalModel(engine, ENCODER)
     yield LocalStage(
         make_env=lambda: RoomEnv(step_limit=3),
-        agent=lambda one: Vanilla(one, temperature=1.0, max_tokens=6),
+        agent=lambda model: Vanilla(model, temperature=1.0, max_tokens=6),
         policy=model,
         critic=model,
         split="train",
@@ -41,13 +41,13 @@ def stage():
 
 
 def test_a_row_moved_to_the_opening_without_critique_differs_in_that_alone(stage):
-    (told,) = stage.play([Episode(TASK_IDS[0], critique="take the mug")])
+    (attempt,) = stage.play([Episode(TASK_IDS[0], critique="take the mug")])
     (untold,) = stage.play([Episode(TASK_IDS[0])])
-    opening = stage.opening(told)
+    opening = stage.opening(attempt)
     assert opening == stage.opening(untold) == untold.steps[0].tokens.context_ids
-    assert opening != told.steps[0].tokens.context_ids
-    moved = without_critique(policy_row(told, told.task_id), told, opening).tokens
-    original = token_sequence(told)
+    assert opening != attempt.steps[0].tokens.context_ids
+    moved = without_critique(policy_row(attempt, attempt.task_id), attempt, opening).tokens
+    original = token_sequence(attempt)
     assert [moved.ids[first:end] for first, end in moved.turns] == [
         original.ids[first:end] for first, end in original.turns
     ]
@@ -59,9 +59,11 @@ def test_reviews_keep_what_was_drawn_and_say_what_cannot_be_read(stage):
     (attempt,) = stage.play([Episode(TASK_IDS[0])])
     reviews = stage.review([ReviewRequest(attempt, sample) for sample in range(3)])
     assert [review.sample for review in reviews] == [0, 1, 2]
-    assert len({one.tokens.sampled_ids for one in reviews}) == 3
-    assert len({one.tokens.context_ids for one in reviews}) == 1
-    assert all(one.critique is None and one.problem and not one.advice and one.fault is None for one in reviews)
+    assert len({review.tokens.sampled_ids for review in reviews}) == 3
+    assert len({review.tokens.context_ids for review in reviews}) == 1
+    assert all(
+        review.critique is None and review.problem and not review.advice and review.fault is None for review in reviews
+    )
 
 
 def test_every_step_draws_anew_and_the_same_step_the_same(stage):
@@ -72,38 +74,39 @@ def test_every_step_draws_anew_and_the_same_step_the_same(stage):
 
 def test_an_experts_episode_is_told_as_the_agents_own(stage):
     (lesson,) = stage.lessons([TASK_IDS[0]])
-    assert lesson.trajectory.won
-    said = [ENCODER.text(lesson.tokens.ids[first:end]) for first, end in lesson.tokens.turns]
-    assert [one.removesuffix("<|im_end|>").strip() for one in said] == [step.action for step in lesson.trajectory.steps]
-    assert lesson.tokens.ids[: lesson.tokens.turns[0][0]] == stage.opening(lesson.trajectory)
-    assert sum(lesson.tokens.mask) == sum(end - first for first, end in lesson.tokens.turns)
+    assert lesson.won
+    tokens = token_sequence(lesson)
+    replies = [ENCODER.text(tokens.ids[first:end]) for first, end in tokens.turns]
+    assert [reply.removesuffix("<|im_end|>").strip() for reply in replies] == [step.action for step in lesson.steps]
+    assert tokens.ids[: tokens.turns[0][0]] == stage.opening(lesson)
+    assert sum(tokens.mask) == sum(end - first for first, end in tokens.turns)
 
 
 def test_an_experts_episode_that_outgrows_the_policys_context_is_none_to_learn_from(stage):
     (whole,) = stage.lessons([TASK_IDS[0]])
-    short = replace(stage, policy=replace(stage.policy, context=len(whole.tokens.ids) - 1))
+    short = replace(stage, policy=replace(stage.policy, context=len(token_sequence(whole).ids) - 1))
     (lesson,) = short.lessons([TASK_IDS[0]])
-    assert (lesson.trajectory.won, lesson.trajectory.context_overflow) == (False, True)
+    assert (lesson.won, lesson.context_overflow) == (False, True)
 
 
 def test_verdicts_are_asked_about_what_the_policy_had_read_and_kept_as_rows(stage):
     (attempt,) = stage.play([Episode(TASK_IDS[0])])
-    said = attempt.model_copy(
-        update={"steps": tuple(one.model_copy(update={"action": "take mug 1"}) for one in attempt.steps)}
+    changed = attempt.model_copy(
+        update={"steps": tuple(step.model_copy(update={"action": "take mug 1"}) for step in attempt.steps)}
     )
-    judged = stage.judge([Proposal(said, 1, sample) for sample in range(2)])
-    assert all(one.said is None and one.problem and one.fault is None for one in judged)
-    assert len({one.tokens.sampled_ids for one in judged}) == 2
+    judged = stage.judge([Proposal(changed, 1, sample) for sample in range(2)])
+    assert all(judgement.said is None and judgement.problem and judgement.fault is None for judgement in judged)
+    assert len({judgement.tokens.sampled_ids for judgement in judged}) == 2
     row = critic_row(judged[0], "g", 0.0)
-    asked = ENCODER.text(row.tokens.ids)
-    assert attempt.steps[0].observation in asked
-    assert "<action>take mug 1</action>" in asked
+    text = ENCODER.text(row.tokens.ids)
+    assert attempt.steps[0].observation in text
+    assert "<action>take mug 1</action>" in text
     assert sum(row.tokens.mask) == len(judged[0].tokens.sampled_ids)
 
 
 def test_an_episode_that_breaks_the_engine_when_it_is_played_again_has_no_labels(stage):
-    (first, second) = stage.play([Episode(one) for one in TASK_IDS])
+    (first, second) = stage.play([Episode(task) for task in TASK_IDS])
     broken = first.model_copy(update={"steps": (*second.steps, *second.steps)})
-    steps = tuple(one.model_copy(update={"action": "look", "observation": LOOK}) for one in broken.steps)
+    steps = tuple(step.model_copy(update={"action": "look", "observation": LOOK}) for step in broken.steps)
     assert stage.labels([broken.model_copy(update={"steps": steps}), second])[0] == [None] * 6
     assert len(stage.labels([second])[0]) == 3

@@ -110,7 +110,7 @@ def adapters(trained: Sequence[Role] = ROLES) -> Adapters:
 
 
 def weights_of(backbone: Backbone) -> dict[str, torch.Tensor]:
-    return {name: one.detach().clone() for name, one in backbone.module.named_parameters()}
+    return {name: weights.detach().clone() for name, weights in backbone.module.named_parameters()}
 
 
 def differing(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> set[str]:
@@ -256,14 +256,16 @@ def test_advantages_are_scaled_where_the_settings_say_so(tmp_path):
 
 
 def test_roles_that_share_weights_are_one_mean_and_others_one_each(tmp_path):
-    harvest = Harvest(tuple(one for one in liking(0).rows if one.role == "policy"))
+    harvest = Harvest(tuple(row for row in liking(0).rows if row.role == "policy"))
     extra = tuple(row("critic", token, 0.5, "other") for token in (LIKED, OTHER, 50))
     for make, share in ((shared, 0.5), (pair, 1.0), (adapters, 1.0)):
         norms = []
         for rows in (harvest.rows, (*harvest.rows, *extra)):
             seen = list[tuple[int, Signals]]()
-            made = Harvest(rows)
-            trainer(tmp_path / f"{make.__name__}{len(rows)}", make(), {0: made}.__getitem__, steps=1, seen=seen).train()
+            harvested = Harvest(rows)
+            trainer(
+                tmp_path / f"{make.__name__}{len(rows)}", make(), {0: harvested}.__getitem__, steps=1, seen=seen
+            ).train()
             norms.append(seen[0][1]["policy/grad_norm"])
         assert norms[1] / norms[0] == pytest.approx(share, rel=1e-4)
 
@@ -318,7 +320,7 @@ def test_trackers_are_given_the_signals_and_standard_output_nothing(tmp_path, ca
 
 def test_gradients_of_one_role_do_not_make_the_others_smaller(tmp_path):
     def alone(number: int) -> Harvest:
-        return Harvest(tuple(one for one in liking(number).rows if one.role == "policy"))
+        return Harvest(tuple(row for row in liking(number).rows if row.role == "policy"))
 
     together, apart = pair(), pair()
     trainer(tmp_path / "a", together, max_grad_norm=0.01).train()

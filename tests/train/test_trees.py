@@ -19,47 +19,49 @@ def ancestors(ends: tuple[int, ...]) -> torch.Tensor:
     return torch.tensor([[other <= index < end for other, end in enumerate(ends)] for index in range(len(ends))])
 
 
-def path_to(mask: torch.Tensor, ids: tuple[int, ...], place: int) -> list[int]:
-    return [ids[other] for other in range(len(ids)) if mask[place, other]]
+def path_to(mask: torch.Tensor, ids: tuple[int, ...], position: int) -> list[int]:
+    return [ids[other] for other in range(len(ids)) if mask[position, other]]
 
 
 @given(CONVERSATIONS)
 def test_every_conversation_is_a_path_of_the_tree_and_every_beginning_is_there_once(conversations):
-    found = tree(conversations)
-    mask = ancestors(found.ends)
-    assert sorted(found.rows) == list(range(len(conversations)))
-    for row, path in zip(found.rows, found.paths, strict=True):
-        assert path_to(mask, found.ids, path[-1]) == [found.ids[node] for node in path] == conversations[row]
-        assert [found.positions[node] for node in path] == list(range(len(conversations[row])))
+    built = tree(conversations)
+    mask = ancestors(built.ends)
+    assert sorted(built.rows) == list(range(len(conversations)))
+    for row, path in zip(built.rows, built.paths, strict=True):
+        assert path_to(mask, built.ids, path[-1]) == [built.ids[node] for node in path] == conversations[row]
+        assert [built.positions[node] for node in path] == list(range(len(conversations[row])))
     beginnings = {tuple(conversation[: end + 1]) for conversation in conversations for end in range(len(conversation))}
-    assert len(found.ids) == len(beginnings)
-    assert mask.sum(dim=1).tolist() == [position + 1 for position in found.positions]
+    assert len(built.ids) == len(beginnings)
+    assert mask.sum(dim=1).tolist() == [position + 1 for position in built.positions]
 
 
 @given(CONVERSATIONS, st.integers(1, 9))
 def test_blocks_look_where_their_tokens_look_and_nowhere_else(conversations, size):
-    found = tree(conversations)
-    wanted = ancestors(found.ends)
-    made = blocks(torch.tensor(found.ends), torch.float32, size)
-    assert [place for one in made for place in range(one.first, one.end)] == list(range(len(found.ids)))
-    for one in made:
-        seen = torch.zeros(one.end - one.first, len(found.ids), dtype=torch.bool)
-        seen[:, one.keys] = one.bias == 0
-        assert torch.equal(seen, wanted[one.first : one.end])
-        assert seen.any(dim=0).sum() == len(one.keys)
+    built = tree(conversations)
+    wanted = ancestors(built.ends)
+    blocks_made = blocks(torch.tensor(built.ends), torch.float32, size)
+    assert [position for block in blocks_made for position in range(block.first, block.end)] == list(
+        range(len(built.ids))
+    )
+    for block in blocks_made:
+        seen = torch.zeros(block.end - block.first, len(built.ids), dtype=torch.bool)
+        seen[:, block.keys] = block.bias == 0
+        assert torch.equal(seen, wanted[block.first : block.end])
+        assert seen.any(dim=0).sum() == len(block.keys)
 
 
 @given(CONVERSATIONS, st.integers(1, 20))
 def test_trees_hold_all_conversations_and_stay_within_the_limit(conversations, most):
-    found = trees(conversations, most_tokens=most)
-    assert sorted(row for one in found for row in one.rows) == list(range(len(conversations)))
-    for one in found:
-        assert len(one.ids) <= most or len({tuple(conversations[row]) for row in one.rows}) == 1
+    built = trees(conversations, most_tokens=most)
+    assert sorted(row for block in built for row in block.rows) == list(range(len(conversations)))
+    for group in built:
+        assert len(group.ids) <= most or len({tuple(conversations[row]) for row in group.rows}) == 1
 
 
 def test_a_tree_by_hand():
-    found = tree([[5, 6, 7], [5, 6], [5, 8]])
-    assert (found.ids, found.positions, found.ends) == ((5, 6, 7, 8), (0, 1, 2, 1), (4, 3, 3, 4))
-    assert (found.rows, found.paths) == ((1, 0, 2), ((0, 1), (0, 1, 2), (0, 3)))
+    built = tree([[5, 6, 7], [5, 6], [5, 8]])
+    assert (built.ids, built.positions, built.ends) == ((5, 6, 7, 8), (0, 1, 2, 1), (4, 3, 3, 4))
+    assert (built.rows, built.paths) == ((1, 0, 2), ((0, 1), (0, 1, 2), (0, 3)))
     with pytest.raises(UsageError, match="without tokens"):
         tree([[1], []])

@@ -70,13 +70,13 @@ def conversations(seed: int = 0) -> list[Conversation]:
     """Groups that share a prompt; long ones first, as batches are made."""
     dice = random.Random(seed)
     prompts = [tuple(dice.randrange(3, 290) for _ in range(length)) for length in (9, 4)]
-    made = []
+    samples = []
     for number in range(ROWS):
         length = LONGEST - number
         sampled = [int(dice.random() < 0.6) for _ in range(length - 1)]
         completion = tuple(dice.randrange(3, 290) for _ in range(length))
-        made.append(Conversation(prompts[number // GROUP], completion, (*sampled, 1), dice.choice((0.0, 0.5, 1.0))))
-    return made
+        samples.append(Conversation(prompts[number // GROUP], completion, (*sampled, 1), dice.choice((0.0, 0.5, 1.0))))
+    return samples
 
 
 @pytest.fixture(scope="module")
@@ -93,11 +93,11 @@ def trl(
 
     def rollout(prompts: list[Any], trainer: Any) -> dict[str, Any]:
         return {
-            "prompt_ids": [list(one.prompt) for one in shown],
-            "completion_ids": [list(one.completion) for one in shown],
+            "prompt_ids": [list(sample.prompt) for sample in shown],
+            "completion_ids": [list(sample.completion) for sample in shown],
             "logprobs": None,
-            "env_mask": [list(one.sampled) for one in shown],
-            "earned": [one.reward for one in shown],
+            "env_mask": [list(sample.sampled) for sample in shown],
+            "earned": [sample.reward for sample in shown],
         }
 
     arguments = GRPOConfig(
@@ -143,13 +143,13 @@ def noise(shape: Sequence[int], size: float, seed: int) -> torch.Tensor:
 
 def as_completions(ours: torch.Tensor, shown: Sequence[Conversation]) -> torch.Tensor:
     """From targets [B, T-1] to TRL's completions [B, C]."""
-    rows = [row[len(one.prompt) - 1 :][: len(one.completion)] for row, one in zip(ours, shown, strict=True)]
+    rows = [row[len(sample.prompt) - 1 :][: len(sample.completion)] for row, sample in zip(ours, shown, strict=True)]
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
 
 def gradients(model: Any, loss: torch.Tensor) -> torch.Tensor:
     """All of them, one after the other [P]."""
-    return torch.cat([one.flatten() for one in torch.autograd.grad(loss, list(model.parameters()))])
+    return torch.cat([gradient.flatten() for gradient in torch.autograd.grad(loss, list(model.parameters()))])
 
 
 LOSSES: dict[str, tuple[Normalisation, float]] = {
@@ -179,32 +179,32 @@ def test_loss_and_gradient_are_those_of_trl(name, loss_type, folder, tmp_path):
     normalisation, factor = LOSSES[loss_type]
     theirs = trl(folder, tmp_path, shown, {"loss_type": loss_type, "per_device_train_batch_size": ROWS, **asked})
     model = theirs.model.eval()
-    rows = [one.row(str(index // GROUP)) for index, one in enumerate(shown)]
-    advantages = [0.5 - place % 3 for place in range(ROWS)]
+    rows = [sample.row(str(index // GROUP)) for index, sample in enumerate(shown)]
+    advantages = [0.5 - index % 3 for index in range(ROWS)]
     (batch,) = batches(rows, advantages, scales(rows, normalisation), tokens_per_batch=1000)
 
     logprobs, _ = token_logprobs(model, batch.ids, batch.mask, temperature=0.7)
     near = 1e-3 if objective.ratio == "sequence" else 0.3
     old = (logprobs.detach() + noise(logprobs.shape, near, 1)) * batch.mask
     reference = (logprobs.detach() + noise(logprobs.shape, 0.5, 2)) * batch.mask
-    found = batch_loss(batch, logprobs, objective, old=old, reference=reference)
+    ours_loss = batch_loss(batch, logprobs, objective, old=old, reference=reference)
     wanted = theirs._compute_loss(
         model,
         {
-            "prompt_ids": padded([one.prompt for one in shown], left=True),
-            "prompt_mask": padded([[1] * len(one.prompt) for one in shown], left=True),
-            "completion_ids": padded([one.completion for one in shown]),
-            "completion_mask": padded([[1] * len(one.completion) for one in shown]),
-            "tool_mask": padded([one.sampled for one in shown]),
+            "prompt_ids": padded([sample.prompt for sample in shown], left=True),
+            "prompt_mask": padded([[1] * len(sample.prompt) for sample in shown], left=True),
+            "completion_ids": padded([sample.completion for sample in shown]),
+            "completion_mask": padded([[1] * len(sample.completion) for sample in shown]),
+            "tool_mask": padded([sample.sampled for sample in shown]),
             "advantages": torch.tensor(advantages),
             "old_per_token_logps": as_completions(old, shown),
             "ref_per_token_logps": as_completions(reference, shown),
             "num_items_in_batch": batch.mask.sum(),
         },
     )
-    assert 0 < float(found.clipped.sum()) < float(batch.mask.sum())
-    assert float(wanted.detach()) == pytest.approx(factor * float(found.loss.detach()), rel=1e-5, abs=1e-6)
-    ours, trls = factor * gradients(model, found.loss), gradients(model, wanted)
+    assert 0 < float(ours_loss.clipped.sum()) < float(batch.mask.sum())
+    assert float(wanted.detach()) == pytest.approx(factor * float(ours_loss.loss.detach()), rel=1e-5, abs=1e-6)
+    ours, trls = factor * gradients(model, ours_loss.loss), gradients(model, wanted)
     assert float(ours.norm()) > 0.01
     assert float((ours - trls).norm() / ours.norm()) < 1e-5
 
@@ -250,7 +250,7 @@ def test_two_steps_from_rewards_to_weights_end_where_trl_does(name, folder, tmp_
 
     RoleTrainer(
         WholeModels({"policy": model, "critic": model}, reference=settings.objective.beta > 0),
-        lambda number: Harvest(tuple(one.row(str(place // GROUP)) for place, one in enumerate(shown))),
+        lambda number: Harvest(tuple(sample.row(str(index // GROUP)) for index, sample in enumerate(shown))),
         settings.model_copy(update={"tokens_per_batch": 60}),
         TrainingArguments(str(tmp_path), max_steps=2, use_cpu=True, report_to=[], lr_scheduler_type="constant"),
         optimizer=torch.optim.SGD(model.parameters(), 0.1),

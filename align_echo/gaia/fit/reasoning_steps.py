@@ -36,11 +36,12 @@ from align_echo.train.arguments import arguments_of
 from align_echo.train.config import Lora, TrainConfig
 from align_echo.train.crew import Crew
 from align_echo.train.loss import Objective
-from align_echo.train.method import Collecting, Section
+from align_echo.train.method import Collecting
 from align_echo.train.methods.rcm import compared
 from align_echo.train.rows import Harvest, Row
 from align_echo.train.signals import Signals
 from align_echo.train.trainer import Recipe, RoleTrainer, StepSettings, optimizer_of
+from align_echo.types import Frozen
 
 AT_ONCE = 64
 """Replies that are drawn at once."""
@@ -48,7 +49,7 @@ AT_ONCE = 64
 Watch = Callable[[int, Signals], None]
 
 
-class ReasoningSettings(Section):
+class ReasoningSettings(Frozen, allow_inf_nan=False):
     """A warm start on `warm_examples` actions (0: none), `warm_batch` a step, and then `steps` steps of GRPO.
 
     A step judges `states` actions, half of them correct, `samples` times each, in at most `reply_tokens`. LoRA on all

@@ -22,13 +22,13 @@ from align_echo.train.arguments import arguments_of
 from align_echo.train.backbone import name_layers_in_order
 from align_echo.train.config import Lora
 from align_echo.train.crew import lora_of
-from align_echo.train.method import Section
+from align_echo.types import Frozen
 
 MOST_BETWEEN = 50
 """Steps between checkpoints, where none is asked for."""
 
 
-class LearningSettings(Section):
+class LearningSettings(Frozen, allow_inf_nan=False):
     """What every training of a critic decides: GAIA's settings are the defaults. LoRA on all linear layers, or with
     `weights` "full" all weights; AdamW, a rate that rises over the share `warmup` of the steps and falls linearly.
     There is a checkpoint every `save_every` steps; None for four in the whole course, or one every 50 steps.

@@ -29,7 +29,7 @@ def critique_grpo(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLE
         for trajectory in played
         if trajectory.fault is None and not trajectory.won
     ]
-    refined = refine(stage, failed, lambda of: of.sample + samples)
+    refined = refine(stage, failed, lambda request: request.sample + samples)
     after = [session.after for session in refined if session.after is not None]
     joined = [
         replace(without_critique(policy_row(session, session.task_id), session, stage.opening(session)), expert=True)

@@ -30,10 +30,10 @@ def echo(
     trained on.
     """
     attempts = stage.play([Episode(query) for query in queries])
-    asked = [
+    requests = [
         ReviewRequest(attempt, sample) for attempt in attempts if attempt.fault is None for sample in range(refinements)
     ]
-    refined = refine(stage, asked, lambda of: 1 + of.sample)
+    refined = refine(stage, requests, lambda request: 1 + request.sample)
     after = [session.after for session in refined if session.after is not None]
     return Harvest(
         rows=(

@@ -37,7 +37,7 @@ def icrl(
     played, refined = list(latest), list[Refined]()
     for _ in range(1, rounds):
         failed = [ReviewRequest(lost, lost.sample) for lost in latest if lost.fault is None and not lost.won]
-        again = refine(stage, failed, lambda of: of.sample + sessions)
+        again = refine(stage, failed, lambda request: request.sample + sessions)
         latest = [session.after for session in again if session.after is not None]
         played += latest
         refined += again

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from align_echo.session import Episode
 from align_echo.train.method import Bounds, Collecting, Method
 from align_echo.train.methods.refining import tally
-from align_echo.train.rows import Harvest, Row, policy_row
+from align_echo.train.rows import Harvest, expert_row, policy_row
 from align_echo.train.stage import Stage
 
 SAMPLES = 8
@@ -23,11 +23,7 @@ def luffy(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Ha
     An expert that fails a query is left out and counted. Its turns count as environment steps, too.
     """
     played = stage.play([Episode(query, sample=sample) for query in queries for sample in range(samples - 1)])
-    lessons = [lesson for lesson in stage.lessons(queries) if lesson.trajectory.won]
-    shown = [
-        Row(lesson.tokens, "policy", lesson.trajectory.task_id, lesson.trajectory.score, expert=True)
-        for lesson in lessons
-    ]
+    lessons = [lesson for lesson in stage.lessons(queries) if lesson.won]
     counts = tally(played)
     counts["failed lessons"] = len(queries) - len(lessons)
     return Harvest(
@@ -37,10 +33,10 @@ def luffy(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES) -> Ha
                 for trajectory in played
                 if trajectory.fault is None and trajectory.steps
             ),
-            *shown,
+            *map(expert_row, lessons),
         ),
         counts=counts,
-        steps=sum(len(trajectory.steps) for trajectory in (*played, *(lesson.trajectory for lesson in lessons))),
+        steps=sum(len(trajectory.steps) for trajectory in (*played, *lessons)),
     )
 
 

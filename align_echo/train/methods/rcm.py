@@ -38,14 +38,17 @@ def rcm(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES, states:
     labels = stage.labels(whole)
     dice = Dice(f"actions to judge {[(trajectory.task_id, trajectory.actions) for trajectory in whole]}")
     drawn = balanced(_labelled(whole, labels), states * len(queries), dice)
-    asked = [(replace(of, sample=sample), label) for of, label in drawn for sample in range(samples)]
-    judged = list(zip(asked, stage.judge([of for of, _ in asked]), strict=True))
+    proposals = [(replace(action, sample=sample), label) for action, label in drawn for sample in range(samples)]
+    judged = list(zip(proposals, stage.judge([proposal for proposal, _ in proposals]), strict=True))
     counts = tally(played)
     counts["right actions"] = sum(label == "correct" for _, label in drawn)
     counts["wrong actions"] = sum(label == "wrong" for _, label in drawn)
-    counts["unlabelled actions"] = sum(label is None for of_one in labels for label in of_one)
+    counts["unlabelled actions"] = sum(label is None for of_episode in labels for label in of_episode)
     rows, of_verdicts = compared(
-        [(f"{of.attempt.task_id} turn {of.turn}", label, judgement) for (of, label), judgement in judged]
+        [
+            (f"{proposal.attempt.task_id} turn {proposal.turn}", label, judgement)
+            for (proposal, label), judgement in judged
+        ]
     )
     counts.update(of_verdicts)
     return Harvest(rows=rows, counts=counts, steps=sum(len(trajectory.steps) for trajectory in played))
@@ -89,8 +92,8 @@ def balanced(labelled: Sequence[Labelled], count: int, dice: Dice) -> list[Label
 def _labelled(played: Sequence[Trajectory], labels: Sequence[Sequence[Verdict | None]]) -> list[Labelled]:
     return [
         (Proposal(trajectory, turn), label)
-        for trajectory, of_one in zip(played, labels, strict=True)
-        for turn, label in enumerate(of_one)
+        for trajectory, of_episode in zip(played, labels, strict=True)
+        for turn, label in enumerate(of_episode)
         if label is not None
     ]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from align_echo.critic.review import Review
 from align_echo.session import Episode
 from align_echo.train.rewards import CriticReward
-from align_echo.train.rows import RefinedScore, Row, critic_row
+from align_echo.train.rows import Row, critic_row
 from align_echo.train.stage import ReviewRequest, Stage
 from align_echo.types import Trajectory
 
@@ -23,12 +23,17 @@ class Refined:
     after: Trajectory | None
 
 
-def refine(stage: Stage, asked: Sequence[ReviewRequest], sample: Callable[[ReviewRequest], int]) -> list[Refined]:
-    """Review, then play anew under each critique that can be read, as the `sample` of what was asked."""
-    reviewed = list(zip(asked, stage.review(asked), strict=True))
-    readable = [(of, said) for of, said in reviewed if said.critique is not None]
-    played = iter(stage.play([Episode(of.attempt.task_id, sample(of), said.advice) for of, said in readable]))
-    return [Refined(of.attempt, said, next(played) if said.critique is not None else None) for of, said in reviewed]
+def refine(stage: Stage, requests: Sequence[ReviewRequest], sample: Callable[[ReviewRequest], int]) -> list[Refined]:
+    """Review the attempts; under each critique that can be read play the task anew, as the `sample` of its request."""
+    reviewed = list(zip(requests, stage.review(requests), strict=True))
+    readable = [(request, review) for request, review in reviewed if review.critique is not None]
+    played = iter(
+        stage.play([Episode(request.attempt.task_id, sample(request), review.advice) for request, review in readable])
+    )
+    return [
+        Refined(request.attempt, review, None if review.critique is None else next(played))
+        for request, review in reviewed
+    ]
 
 
 def critic_rows(refined: Iterable[Refined], reward: CriticReward) -> list[Row]:
@@ -46,10 +51,10 @@ def critic_rows(refined: Iterable[Refined], reward: CriticReward) -> list[Row]:
     return rows
 
 
-def scores(refined: Iterable[Refined]) -> list[RefinedScore]:
-    """Before and after, where both were played."""
+def scores(refined: Iterable[Refined]) -> list[tuple[float, float]]:
+    """The scores before and after each critique, where both attempts were played."""
     return [
-        RefinedScore(session.attempt.score, session.after.score)
+        (session.attempt.score, session.after.score)
         for session in refined
         if session.after is not None and session.after.fault is None
     ]

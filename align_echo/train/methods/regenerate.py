@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from align_echo.session import Episode
 from align_echo.train.method import Bounds, Collecting, Method
 from align_echo.train.methods.refining import tally
-from align_echo.train.rows import Harvest, RefinedScore, policy_row
+from align_echo.train.rows import Harvest, policy_row
 from align_echo.train.stage import Stage
 
 SAMPLES = 8
@@ -25,7 +25,7 @@ def regenerate(queries: Sequence[str], stage: Stage, *, samples: int = SAMPLES) 
     whole = [trajectory for trajectory in again if trajectory.fault is None]
     return Harvest(
         rows=tuple(policy_row(trajectory, trajectory.task_id) for trajectory in whole if trajectory.steps),
-        refinements=tuple(RefinedScore(first[trajectory.task_id].score, trajectory.score) for trajectory in whole),
+        refinements=tuple((first[trajectory.task_id].score, trajectory.score) for trajectory in whole),
         counts=tally([*attempts, *again]),
         steps=sum(len(trajectory.steps) for trajectory in (*attempts, *again)),
     )

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from align_echo.train.method import Bounds, Collecting, Method
-from align_echo.train.rows import Harvest, Row
+from align_echo.train.rows import Harvest, expert_row
 from align_echo.train.stage import Stage
 
 
@@ -20,14 +20,11 @@ def sft(queries: Sequence[str], stage: Stage) -> Harvest:
     The score is the reward, and is compared with nothing.
     """
     lessons = stage.lessons(queries)
-    won = [lesson for lesson in lessons if lesson.trajectory.won]
+    won = [lesson for lesson in lessons if lesson.won]
     return Harvest(
-        rows=tuple(
-            Row(lesson.tokens, "policy", lesson.trajectory.task_id, lesson.trajectory.score, expert=True)
-            for lesson in won
-        ),
+        rows=tuple(map(expert_row, won)),
         counts=Counter({"broken rollouts": len(queries) - len(lessons), "failed lessons": len(lessons) - len(won)}),
-        steps=sum(len(lesson.trajectory.steps) for lesson in lessons),
+        steps=sum(len(lesson.steps) for lesson in lessons),
     )
 
 
