@@ -19,6 +19,7 @@ from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.players import endpoint_on_record
 from align_echo.agents.spec import AgentSetting
 from align_echo.critic.labels import Rule, rule_for
+from align_echo.critic.opinion import Opinion
 from align_echo.critic.reasoning import Reasoner
 from align_echo.critic.scoring import Critic, read_calibration
 from align_echo.errors import UsageError
@@ -27,7 +28,7 @@ from align_echo.evaluate.folder import Config, check_folder, open_folder
 from align_echo.evaluate.plan import refuse_script
 from align_echo.files import write_atomically
 from align_echo.gaia.collection import read_collection
-from align_echo.gaia.figures import Opinion, Trial, measured, states_of
+from align_echo.gaia.figures import Trial, measured, states_of
 from align_echo.gaia.labelling import Conversation, proposed
 from align_echo.gaia.opinions import RatedEpisode, distinct, opinions
 from align_echo.models import ScriptedModel, load_model

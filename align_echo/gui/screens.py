@@ -16,12 +16,13 @@ from pathlib import Path
 import numpy as np
 
 from align_echo.critic.calibration import CriticReport, LabelledVerdict, report
+from align_echo.critic.opinion import Opinion
 from align_echo.critic.selection import RULES
 from align_echo.critic.verdict import Verdict
 from align_echo.dice import Dice
 from align_echo.errors import ReplyFormatError, UsageError
 from align_echo.files import write_atomically
-from align_echo.gaia.figures import CEILING, Opinion, picked
+from align_echo.gaia.figures import CEILING, picked
 from align_echo.intervals import Estimate, bootstrap, clustered_rate
 from align_echo.types import Frozen
 from align_echo.wrappers.gui.actions import GuiAction, action_type, parse, write

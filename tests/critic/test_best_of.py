@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from align_echo.agents.react import ReAct
 from align_echo.agents.vanilla import Vanilla
 from align_echo.critic.best_of import BestOf
-from align_echo.critic.scoring import Calibrated, Scorer, logit, probability, read_calibration, write_calibration
+from align_echo.critic.opinion import logit, probability
+from align_echo.critic.scoring import Calibrated, Scorer, read_calibration, write_calibration
 from align_echo.critic.selection import FIRST, LOGPROB, MAJORITY, PLACEBO, RANDOM, TILTED, SelectionRule
 from align_echo.errors import ContextOverflowError, ModelError, UsageError
 from align_echo.models import ScriptedModel

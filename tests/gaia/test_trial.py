@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from align_echo.critic.opinion import Opinion
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import UsageError
-from align_echo.gaia.figures import JudgedState, Opinion, Success, curve, measured, states_of
+from align_echo.gaia.figures import JudgedState, Success, curve, measured, states_of
 from align_echo.gaia.labelling import LabelledAction, LabelledEpisode
 from align_echo.types import Candidate, Choice, Step, Trajectory
 
@@ -20,7 +21,7 @@ Say = Callable[[Verdict], Opinion]
 
 
 def honest(label: Verdict) -> Opinion:
-    return Opinion(label, 2.0 if label == "correct" else -2.0)
+    return Opinion(action="any", verdict=label, logit=2.0 if label == "correct" else -2.0)
 
 
 def contrary(label: Verdict) -> Opinion:
@@ -28,7 +29,7 @@ def contrary(label: Verdict) -> Opinion:
 
 
 def silent(label: Verdict) -> Opinion:
-    return Opinion(None)
+    return Opinion(action="any", verdict=None)
 
 
 def state(actions: str, say: Say = honest, task: str = "a", logprob: float | None = -1.0) -> JudgedState:
@@ -120,7 +121,7 @@ def test_a_state_counts_only_if_every_action_has_a_label_or_no_reply_held_one():
     right, wrong = LabelledAction(action="x", nearer="correct"), LabelledAction(action="y", nearer="wrong")
     turns = ((right, wrong), (right, LabelledAction(action="y", expert="wrong")), (), (right,))
     labelled = LabelledEpisode(task_id="t", sample=0, turns=turns)
-    said = [{name: Opinion("correct")} for name in "pqrs"]
+    said = [{name: Opinion(action=name, verdict="correct")} for name in "pqrs"]
     found = states_of([played], [labelled], said, "nearer")
     assert [(len(one.candidates), dict(one.labels), next(iter(one.opinions))) for one in found] == [
         (2, {"x": "correct", "y": "wrong"}, "p"),

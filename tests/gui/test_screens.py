@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from align_echo.critic.opinion import Opinion
 from align_echo.errors import MissingDataError, UsageError
-from align_echo.gaia.figures import Opinion
 from align_echo.gui.screens import (
     Prediction,
     Proposed,
@@ -61,7 +61,9 @@ def test_grounding_is_measured_only_where_something_is_clicked():
 
 def test_best_of_n_under_a_critic_and_the_other_rules():
     rows = proposed((MISS, NOISE, HIT), (MISS, MISS, HIT), (NOISE, NOISE, NOISE))
-    knowing = [{HIT: Opinion("correct", 2.0), "click(90, 90)": Opinion("wrong", -1.0)}] * 3
+    right = Opinion(action=HIT, verdict="correct", logit=2.0)
+    wrong = Opinion(action="click(90, 90)", verdict="wrong", logit=-1.0)
+    knowing = [{right.action: right, wrong.action: wrong}] * 3
     trial = screen_trial(rows, knowing)
     at_three = {rule: taken(trial, rule, 3).success.value for rule in ("critic", "majority", "pass")}
     assert at_three["critic"] == at_three["pass"] == pytest.approx(200 / 3)
@@ -102,7 +104,11 @@ texts = st.sampled_from([HIT, MISS, OTHER, NOISE, "long_press(50, 50)"])
 def test_no_rule_beats_pass_and_one_candidate_leaves_no_choice(rows, random):
     given_steps = proposed(*rows)
     said = [
-        {text: Opinion("correct", random.uniform(-3, 3)) for text in given_step.labels} for given_step in given_steps
+        {
+            text: Opinion(action=text, verdict="correct", logit=random.uniform(-3, 3))
+            for text in given_step.labels
+        }
+        for given_step in given_steps
     ]
     found = curve(given_steps, said)
     passed = {one.candidates: one.success.value for one in found if one.rule == "pass"}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from align_echo.critic.language import Critique
-from align_echo.critic.reasoned_verdict import Judgement, ReasonedVerdict
+from align_echo.critic.reasoned_verdict import Judgement
 from align_echo.critic.review import Review
 from align_echo.critic.verdict import Verdict
 from align_echo.session import Episode
@@ -89,8 +89,7 @@ class ScriptedStage:
         tokens = Tokens(context_ids=(8, 8), sampled_ids=(30 + asked.sample,), logprobs=(-1.0,))
         if isinstance(found, Fault):
             return Judgement(fault=found)
-        said = ReasonedVerdict(reason="so", verdict=found) if found else None
-        return Judgement(said=said, tokens=tokens, usage=Usage(completion_tokens=self.spent))
+        return Judgement(verdict=found, tokens=tokens, usage=Usage(completion_tokens=self.spent))
 
     def _review(self, asked: ReviewRequest) -> Review:
         advice = self.advice(asked)

@@ -92,7 +92,7 @@ def test_verdicts_are_asked_about_what_the_policy_had_read_and_kept_as_rows(stag
         update={"steps": tuple(one.model_copy(update={"action": "take mug 1"}) for one in attempt.steps)}
     )
     judged = stage.judge([Proposal(said, 1, sample) for sample in range(2)])
-    assert all(one.said is None and one.problem and one.fault is None for one in judged)
+    assert all(one.verdict is None and one.problem and one.fault is None for one in judged)
     assert len({one.tokens.sampled_ids for one in judged}) == 2
     row = critic_row(judged[0], "g", 0.0)
     asked = ENCODER.text(row.tokens.ids)

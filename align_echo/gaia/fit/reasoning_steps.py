@@ -17,12 +17,7 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from align_echo.critic.labels import Rule
-from align_echo.critic.reasoned_verdict import (
-    ReasonedVerdict,
-    judge,
-    reasoned_verdict_messages,
-    write_reasoned_verdict,
-)
+from align_echo.critic.reasoned_verdict import judge, reasoned_verdict_messages, write_reasoned_verdict
 from align_echo.critic.verdict import Verdict
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
@@ -107,8 +102,8 @@ def demonstration(example: Example, verdict: Verdict, encoder: ChatEncoder) -> R
 
 
 def _reply(example: Example, verdict: Verdict, encoder: ChatEncoder) -> tuple[int, ...]:
-    said = write_reasoned_verdict(ReasonedVerdict(reason=reason(example, verdict), verdict=verdict))
-    return (*encoder.plain(said), encoder.end_id)
+    text = write_reasoned_verdict(reason(example, verdict), verdict)
+    return (*encoder.plain(text), encoder.end_id)
 
 
 def fitting_examples(
