@@ -131,9 +131,9 @@ def trained(name: str, folder: Path, examples: Path) -> dict[str, Any]:
 def judged(critic: Critic, examples: Sequence[Example]) -> dict[str, Any]:
     """How right a critic is and how long it takes. The actions of a turn are asked about at once."""
     turns = [list(group) for _, group in groupby(examples, key=lambda one: (one.task_id, one.sample, one.turn))]
-    critic.score(turns[0][0].conversation, [turns[0][0].action])
+    critic.score(turns[0][0].messages, [turns[0][0].action])
     clock, cpu = time.perf_counter(), time.process_time()
-    said = [one for turn in turns for one in critic.score(turn[0].conversation, [each.action for each in turn])]
+    said = [one for turn in turns for one in critic.score(turn[0].messages, [each.action for each in turn])]
     clock, cpu = time.perf_counter() - clock, time.process_time() - cpu
     rows = [
         LabelledVerdict(example.task_id, example.action_type, example.label(RULE) or "wrong", found.verdict)

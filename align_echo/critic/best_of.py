@@ -109,7 +109,8 @@ class BestOf:
         judged = {opinion.action: opinion for opinion in self._judge(view, distinct)} if judges else {}
         index = self._take(view, drawn, judged)
         choice = Choice(candidates=tuple(_candidate(candidate, judged) for candidate in drawn), taken=index)
-        usage = sum((reply.usage for reply in (*judged.values(), *drawn)), Usage())
+        usages = [*(opinion.usage for opinion in judged.values()), *(candidate.usage for candidate in drawn)]
+        usage = sum(usages, Usage())
         return drawn[index].model_copy(update={"usage": usage, "choice": choice})
 
     def _judge(self, view: AgentView, actions: Sequence[str]) -> list[Opinion]:

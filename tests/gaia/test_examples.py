@@ -14,7 +14,6 @@ pytest.importorskip("datasets")
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.gaia.examples import (
     Example,
-    Said,
     balanced,
     deduplicated,
     even_weights,
@@ -22,10 +21,11 @@ from align_echo.gaia.examples import (
     read_examples,
     write_examples,
 )
+from align_echo.types import Message
 
 
 def example(task: str = "a", action: str = "look", **fields: Any) -> Example:
-    chat = (Said(role="system", content="You act."), Said(role="user", content=f"Task {task}: «ü»\n"))
+    chat = (Message(role="system", content="You act."), Message(role="user", content=f"Task {task}: «ü»\n"))
     row: dict[str, Any] = {
         **{"environment": "alfworld", "split": "train", "task_id": task, "task_type": "clean", "sample": 0, "turn": 0},
         **{"messages": chat, "action": action, "action_type": action.split()[0], "drawn": 1, "logprob": None},

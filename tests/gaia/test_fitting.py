@@ -116,7 +116,7 @@ def asked() -> list[Question]:
     made = [
         example(f"task {task}", f"{word} {task}", nearer=label) for task in range(12) for word, label in words.items()
     ]
-    return questions(made, ENCODER, "nearer", longest=4096).questions
+    return questions(made, ENCODER, "nearer", longest=4096)
 
 
 SETTINGS = FitSettings(weights="full", lr=5e-3, epochs=12, batch_size=8, tokens_per_tree=600, save_every=5)
@@ -182,15 +182,16 @@ def test_steps_learn_from_whole_episodes_in_another_order_every_epoch():
 def test_questions_end_where_the_verdicts_begin_to_differ_and_long_ones_are_left_out():
     start, words = verdict_tokens(ENCODER)
     made = [example(nearer="wrong"), example("b", nearer=None), example("c", "word " * 200, nearer="correct")]
-    made_of = questions(made, ENCODER, "nearer", longest=200)
-    (one,) = made_of.questions
-    assert (made_of.too_long, made_of.one_sided) == (1, 0)
-    assert one.ids[len(one.ids) - len(start) :] == start
-    assert ENCODER.plain("wrong")[len(start)] == words[one.target]
+    (question,) = questions(made, ENCODER, "nearer", longest=200)
+    assert question.weight == 1
+    assert question.ids[len(question.ids) - len(start) :] == start
+    assert ENCODER.plain("wrong")[len(start)] == words[question.target]
     weighed = [example("b", "go", nearer="correct"), example("b", "sing", nearer="wrong"), *made]
-    found = questions(weighed, ENCODER, "nearer", longest=200, balance="weighed")
-    assert [(question.task, question.weight) for question in found.questions] == [("b", 1), ("b", 1)]
-    assert (found.too_long, found.one_sided) == (1, 1)
+    weights = [
+        (question.task, question.weight)
+        for question in questions(weighed, ENCODER, "nearer", longest=200, balance="weighed")
+    ]
+    assert weights == [("b", 1), ("b", 1), ("a", 0)]
     with pytest.raises(UsageError, match="collect with more --candidates"):
         questions(made, ENCODER, "nearer", longest=200, balance="weighed")
     with pytest.raises(UsageError, match="no labelled action"):

@@ -11,8 +11,8 @@ import pytest
 import align_echo
 from align_echo.critic.labels import Rule, label, labels_of, rules_of
 from align_echo.errors import EngineError
+from align_echo.gaia.examples import LabelledAction
 from align_echo.gaia.labelling import (
-    LabelledAction,
     LabelledEpisode,
     candidates_of,
     examples_of,

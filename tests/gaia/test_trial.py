@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from align_echo.critic.opinion import Opinion
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import UsageError
+from align_echo.gaia.examples import LabelledAction
 from align_echo.gaia.figures import JudgedState, Success, curve, measured, states_of
-from align_echo.gaia.labelling import LabelledAction, LabelledEpisode
+from align_echo.gaia.labelling import LabelledEpisode
 from align_echo.types import Candidate, Choice, Step, Trajectory
 
 pytest.importorskip("sklearn")

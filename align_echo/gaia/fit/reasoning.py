@@ -142,7 +142,7 @@ def _finish(
 ) -> Fitted:
     reasoner = Reasoner(crew.models["critic"], max_tokens=settings.reply_tokens)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        scored = pool.map(lambda example: reasoner.score(example.conversation, [example.action]), tested)
+        scored = pool.map(lambda example: reasoner.score(example.messages, [example.action]), tested)
         said = [score for (score,) in scored]
     rows = [
         LabelledVerdict(example.task_id, example.action_type, example.label(lessons.rule) or "wrong", score.verdict)

@@ -90,7 +90,7 @@ def reason(example: Example, verdict: Verdict) -> str:
 
 def demonstration(example: Example, verdict: Verdict, encoder: ChatEncoder) -> Row:
     """The question about an action and a reply as the critic would have sampled it, to be imitated."""
-    asked = encoder.opening(reasoned_verdict_messages(example.conversation, example.action))
+    asked = encoder.opening(reasoned_verdict_messages(example.messages, example.action))
     reply = _reply(example, verdict, encoder)
     tokens = TokenSequence(
         ids=asked + reply,
@@ -113,7 +113,7 @@ def fitting_examples(
     return [
         example
         for example in examples
-        if len(encoder.opening(reasoned_verdict_messages(example.conversation, example.action))) + reply_tokens
+        if len(encoder.opening(reasoned_verdict_messages(example.messages, example.action))) + reply_tokens
         <= longest
     ]
 
@@ -233,7 +233,7 @@ def judged(model: LocalModel, drawn: Sequence[JudgedAction], settings: Reasoning
         said = list(
             pool.map(
                 lambda of: judge(
-                    model, of[1].conversation, of[1].action, sample=of[3], max_tokens=settings.reply_tokens
+                    model, of[1].messages, of[1].action, sample=of[3], max_tokens=settings.reply_tokens
                 ),
                 asked,
             )
