@@ -87,9 +87,9 @@ def test_a_wording_that_is_right_here_and_wrong_there_is_told_apart_by_whoever_s
     opinions = {"buy": Opinion(action="buy", verdict="correct", logit=1.0)}
     states = [JudgedState("a", drawn, {"buy": label}, opinions) for label in labels]
     (buy,) = by_wording([*states, state("A")]).values()
-    right = [one.right for one in buy]
-    assert (sum(right), sum(one.said_right for one in buy)) == (LEAST, 2 * LEAST)
-    assert auroc(right, [one.logit for one in buy]) == 0.5
-    assert auroc(right, [float(one) for one in right]) == 1.0
-    assert auroc(right, [None, *(one.logit for one in buy[1:])]) is None
+    right = [proposal.right for proposal in buy]
+    assert (sum(right), sum(proposal.said_right for proposal in buy)) == (LEAST, 2 * LEAST)
+    assert auroc(right, [proposal.logit for proposal in buy]) == 0.5
+    assert auroc(right, [float(side) for side in right]) == 1.0
+    assert auroc(right, [None, *(proposal.logit for proposal in buy[1:])]) is None
     assert by_wording(states[:-1]) == {}

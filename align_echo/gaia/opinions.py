@@ -25,7 +25,6 @@ from align_echo.halting import together
 from align_echo.jsonl import JsonlFile
 from align_echo.rollout import view_before
 from align_echo.types import Frozen, Trajectory
-from align_echo.wrappers.catalogue import environment
 
 FILE = "opinions.jsonl"
 WORKERS = 8
@@ -34,11 +33,12 @@ WORKERS = 8
 
 @dataclass(frozen=True)
 class RatedEpisode:
-    """An episode with its labels, in the chat of the agent that played it."""
+    """An episode with its labels, the chat of the agent that played it, and its environment's form of actions."""
 
     trajectory: Trajectory
     labels: LabelledEpisode
     chat: Conversation
+    action_format: str
 
     @property
     def digest(self) -> str:
@@ -139,12 +139,11 @@ def read_opinions(played: Sequence[Trajectory], folder: Path) -> list[Mapping[st
 
 
 def _opinions_by_turn(critic: Critic, episode: RatedEpisode) -> Iterator[tuple[Opinion, ...]]:
-    action_format = environment(episode.trajectory.environment).action_format
     for turn, step in enumerate(episode.trajectory.steps):
         actions = proposed(step)
         if not actions:
             yield ()
             continue
-        chat = episode.chat(view_before(episode.trajectory, turn, action_format))
+        chat = episode.chat(view_before(episode.trajectory, turn, episode.action_format))
         conversation = [message.model_copy(update={"tokens": None}) for message in chat]
         yield tuple(critic.score(conversation, actions))

@@ -73,7 +73,7 @@ def fit_screens(
     steps = read_steps(folder)
     files = _contents(predictions or [folder / PREDICTIONS])
     proposed = [step for file in files.values() for step in read_predictions(file, steps, every=False)]
-    asked = {
+    record = {
         "command": COMMAND,
         "align_echo": __version__,
         **content_of(folder, steps),
@@ -84,10 +84,10 @@ def fit_screens(
         "prompt": prompt_hash("critic/screen_verdict"),
         "settings": settings.model_dump(mode="json"),
     }
-    check_folder(path, asked, resume=resume)
+    check_folder(path, record, resume=resume)
     learned, tested = _divided(folder, proposed, share, settings.seed)
     learner, encoder = _begin(model, settings.seed)
-    lock = open_folder(path, asked, resume=resume)
+    lock = open_folder(path, record, resume=resume)
     progress.say(f"learning from {len(learned):,} actions; {len(tested):,} held out")
     held_out = _train(path, learner, encoder, learned, tested, settings, progress)
     fitted = FittedOnScreens(

@@ -31,7 +31,9 @@ from align_echo.wrappers.gui.steps import GuiStep, screenshot_of
 
 
 class VisionSettings(LearningSettings):
-    """Of critics that look. A step learns from `batch_size` actions, of which `at_once` are in memory together."""
+    """The settings of critics that look. A step learns from `batch_size` actions, and `at_once` of them are in memory
+    together.
+    """
 
     at_once: int = Field(default=4, ge=1)
 

@@ -76,18 +76,18 @@ class ScreenEncoder:
 
     def batch(self, questions: Sequence[ScreenQuestion], device: torch.device) -> dict[str, torch.Tensor]:
         """B questions as the model's arguments; shorter ones are padded on the left, so that all end alike."""
-        longest = max(len(question.ids) for question in questions)
+        longest = max(len(each.ids) for each in questions)
         ids_BT = torch.zeros((len(questions), longest), dtype=torch.long)
         mask_BT = torch.zeros_like(ids_BT)
-        for row, asked in enumerate(questions):
-            ids_BT[row, longest - len(asked.ids) :] = torch.tensor(asked.ids)
-            mask_BT[row, longest - len(asked.ids) :] = 1
+        for row, each in enumerate(questions):
+            ids_BT[row, longest - len(each.ids) :] = torch.tensor(each.ids)
+            mask_BT[row, longest - len(each.ids) :] = 1
         made = {
             "input_ids": ids_BT,
             "attention_mask": mask_BT,
             "mm_token_type_ids": ((ids_BT == self._image) & (mask_BT == 1)).int(),
-            "pixel_values": torch.cat([asked.pixels for asked in questions]),
-            "image_grid_thw": torch.stack([asked.grid for asked in questions]),
+            "pixel_values": torch.cat([each.pixels for each in questions]),
+            "image_grid_thw": torch.stack([each.grid for each in questions]),
         }
         return {name: values.to(device) for name, values in made.items()}
 

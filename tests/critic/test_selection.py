@@ -116,7 +116,7 @@ def test_a_critic_that_never_errs_succeeds_as_often_as_pass_at_n(actions, probab
     labels: dict[str | None, Verdict] = {one: "correct" if p >= 0.5 else "wrong" for one, p in probabilities.items()}
     judged = {one: opinion(label, probabilities[one]) for one, label in labels.items() if one is not None}
     taken = actions[by_critic(actions, judged)]
-    assert (labels.get(taken) == "correct") == ("correct" in [labels.get(one) for one in actions])
+    assert (labels.get(taken) == "correct") == ("correct" in [labels.get(action) for action in actions])
 
 
 # ---------------------------------------------------------------- the baselines
@@ -180,7 +180,7 @@ def test_the_critics_odds_tilt_what_the_agent_holds_likely():
 @given(actions_drawn)
 def test_a_critic_with_even_odds_leaves_the_agents_own_choice(actions):
     logprobs = [[-float(index % 3)] for index, _ in enumerate(actions)]
-    even = {one: opinion("correct", 0.5) for one in actions if one is not None}
+    even = {action: opinion("correct", 0.5) for action in actions if action is not None}
     assert by_tilted(actions, even, logprobs) == by_tilted(actions, {}, logprobs) == by_logprob(actions, logprobs)
 
 

@@ -123,7 +123,7 @@ SETTINGS = FitSettings(weights="full", lr=5e-3, epochs=12, batch_size=8, tokens_
 
 
 def right(model: torch.nn.Module) -> float:
-    said = read_verdicts(model, ENCODER, [one.ids for one in asked()], tokens_per_tree=600, device=CPU)
+    said = read_verdicts(model, ENCODER, [question.ids for question in asked()], tokens_per_tree=600, device=CPU)
     hits = [verdict == VERDICTS[one.target] for (verdict, _), one in zip(said, asked(), strict=True)]
     assert all((logit > 0) == (verdict == "correct") for verdict, logit in said if verdict)
     return sum(hits) / len(hits)
@@ -136,7 +136,7 @@ def test_what_it_learns_it_says_and_nothing_else_than_the_verdict_is_learned(tmp
 
 
 def test_what_weighs_more_is_learned_where_actions_say_both(tmp_path: Path):
-    made = [replace(one, ids=asked()[0].ids, weight=1.8 if one.target == 0 else 0.2) for one in asked()]
+    made = [replace(question, ids=asked()[0].ids, weight=1.8 if question.target == 0 else 0.2) for question in asked()]
     learned = learn(tiny_model(context=4096), ENCODER, made, SETTINGS, tmp_path)
     ((verdict, logit),) = read_verdicts(learned, ENCODER, [made[0].ids], tokens_per_tree=600, device=CPU)
     assert (verdict, round(torch.tensor(logit).sigmoid().item(), 1)) == ("correct", 0.9)

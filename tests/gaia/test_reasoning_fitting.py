@@ -91,8 +91,8 @@ def test_every_harvest_is_half_correct_and_all_actions_come_before_any_comes_aga
     settings = SETTINGS.model_copy(update={"states": 4})
     pairs = labelled(examples(), "nearer")
     laps = [states_at(number, pairs, settings) for number in range(3)]
-    assert all([of.label for of in one].count("wrong") == 2 for one in laps)
-    assert {of.example.key for lap in laps for of in lap} == {one.key for one in examples()}
+    assert all([of.label for of in lap].count("wrong") == 2 for lap in laps)
+    assert {of.example.key for lap in laps for of in lap} == {example.key for example in examples()}
     assert [of.example for of in states_at(3, pairs, settings)] != [of.example for of in laps[0]]
     assert states_at(1, pairs, settings) == laps[1]
 
@@ -128,7 +128,7 @@ def test_a_demonstration_longer_than_a_reply_may_be_is_not_shown():
     long = example("z", "search[" + "very " * 40 + "long]", nearer="correct")
     pairs = labelled([long, *examples()], "nearer")
     shown = imitated(pairs, ENCODER, SETTINGS.model_copy(update={"warm_examples": 20}))
-    assert {one.key for one, _ in shown} == {one.key for one in examples()}
+    assert {one.key for one, _ in shown} == {example.key for example in examples()}
     for one, label in shown:
         start, end = demonstration(one, label, ENCODER).tokens.turns[0]
         assert end - start <= SETTINGS.reply_tokens

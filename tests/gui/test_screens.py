@@ -41,7 +41,7 @@ def proposed(*rows: tuple[str, ...], right: str | None = "click(50, 50)") -> lis
 
 
 def taken(trial: ScreenTrial, rule: str, n: int) -> Taken:
-    return next(one for one in trial.curve if (one.rule, one.candidates) == (rule, n))
+    return next(point for point in trial.curve if (point.rule, point.candidates) == (rule, n))
 
 
 def test_type_grounding_and_success_by_hand():
@@ -82,15 +82,15 @@ def test_candidates_that_are_the_same_action_in_other_words_are_one():
 
 def test_the_curve_ends_where_the_step_with_the_fewest_candidates_does_or_where_asked():
     rows = proposed((HIT, HIT, HIT), (HIT, HIT))
-    assert {one.candidates for one in screen_trial(rows).curve} == {1, 2}
-    assert {one.candidates for one in screen_trial(rows, most=1).curve} == {1}
+    assert {point.candidates for point in screen_trial(rows).curve} == {1, 2}
+    assert {point.candidates for point in screen_trial(rows, most=1).curve} == {1}
     with pytest.raises(UsageError, match="at least one"):
         screen_trial(rows, most=0)
 
 
 def test_intervals_take_episodes_as_what_is_drawn():
     steps = [step(number, episode="one") for number in range(50)]
-    together = screen_trial([Proposed(one, Prediction(step=one.id, candidates=(HIT,))) for one in steps])
+    together = screen_trial([Proposed(step, Prediction(step=step.id, candidates=(HIT,))) for step in steps])
     apart = screen_trial(proposed(*[(HIT,)] * 50))
     assert together.first.success.n == 1
     assert together.first.success.ci95[0] < apart.first.success.ci95[0]

@@ -132,15 +132,15 @@ def fit(
     source = source_of(model)
     chosen = settings or settings_of(source, None, {})
     lessons = lessons_of(collections, share, rule, seed=chosen.seed, balance=chosen.balance)
-    asked = asked_of(lessons, model, source, share, ["critic/verdict"], chosen)
-    check_folder(path, asked, resume=resume)
+    record = asked_of(lessons, model, source, share, ["critic/verdict"], chosen)
+    check_folder(path, record, resume=resume)
     material = _prepare(source, chosen, lessons)
-    lock = open_folder(path, asked, resume=resume)
+    lock = open_folder(path, record, resume=resume)
     _say_what_it_learns_from(material, progress)
     if settings is None:
         rate = f"{chosen.weights} weights, rate {chosen.lr:g}, {chosen.epochs} epochs"
-        others = " or ".join(presets())
-        progress.say(f"settings for a model of this size: {rate}; others are named with --config, such as {others}")
+        names = " or ".join(presets())
+        progress.say(f"settings for a model of this size: {rate}; others are named with --config, such as {names}")
     held_out, rows = fit_calibrated(
         path,
         chosen,

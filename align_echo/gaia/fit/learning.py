@@ -34,7 +34,7 @@ from align_echo.train.trees import Tree, trees
 
 
 class FitSettings(LearningSettings):
-    """Of critics that read. A step learns from whole episodes, of which it takes as many as give it `batch_size`
+    """The settings of critics that read. A step learns from whole episodes, and takes as many as give it `batch_size`
     examples (the paper: 16, of any episodes). `tokens_per_tree` bounds what is in memory at once; `longest` is the
     longest conversation in tokens that is learned from. `balance` "dropped" is the paper's; "weighed" learns from every
     action of states that have right and wrong ones, and so to tell candidates apart rather than states.
@@ -48,8 +48,8 @@ class FitSettings(LearningSettings):
 
 @dataclass(frozen=True)
 class Question:
-    """An example in tokens: `ids` [T] end before the verdict, which `target` is the number of in `VERDICTS`. `task` is
-    what it is of, `weight` what it counts.
+    """An example in tokens: `ids` [T] end before the verdict, whose index in `VERDICTS` is `target`. It is of a `task`
+    and an `episode` of it, and counts as much as its `weight`.
     """
 
     ids: tuple[int, ...]
