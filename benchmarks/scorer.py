@@ -132,9 +132,9 @@ def trained(name: str, folder: Path, examples: Path) -> dict[str, Any]:
 def judged(critic: Critic, examples: Sequence[Example]) -> dict[str, Any]:
     """How right a critic is and how long it takes. The actions of a turn are asked about at once."""
     turns = [list(group) for _, group in groupby(examples, key=attrgetter("task_id", "sample", "turn"))]
-    critic.score(turns[0][0].conversation, [turns[0][0].action])
+    critic.score(turns[0][0].messages, [turns[0][0].action])
     clock, cpu = time.perf_counter(), time.process_time()
-    scored = (critic.score(turn[0].conversation, [example.action for example in turn]) for turn in turns)
+    scored = (critic.score(turn[0].messages, [example.action for example in turn]) for turn in turns)
     judgements = list(chain.from_iterable(scored))
     clock, cpu = time.perf_counter() - clock, time.process_time() - cpu
     rows = [

@@ -53,7 +53,7 @@ def drawn(number: int, *, seed: str, size: tuple[int, int], colours: tuple[str, 
 
     dice = Dice(f"{seed} {number}")
     wanted = dice.pick(colours) if anyone else colours[0]
-    shown = [wanted, *dice.shuffled([one for one in colours if one != wanted])[: boxes - 1]]
+    shown = [wanted, *dice.shuffled([colour for colour in colours if colour != wanted])[: boxes - 1]]
     cells = [(x, y) for x in range(size[0] // CELL) for y in range(size[1] // CELL)]
     image = Image.new("RGB", size, "white")
     places = []
@@ -156,7 +156,7 @@ def read_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--any", action="store_true")
     parser.add_argument("--size", default="84x84")
     asked = parser.parse_args(arguments)
-    unknown = [one for one in asked.colours if one not in COLOURS]
+    unknown = [colour for colour in asked.colours if colour not in COLOURS]
     size = re.fullmatch(r"(\d{1,4})x(\d{1,4})", asked.size)
     if not 2 <= asked.least <= asked.examples:
         parser.error("--least is at least 2, and --examples at least --least")

@@ -8,8 +8,9 @@ import pytest
 
 pytest.importorskip("sklearn")
 
+from align_echo.critic.opinion import Opinion
 from align_echo.critic.verdict import Verdict
-from align_echo.gaia.figures import JudgedState, Opinion
+from align_echo.gaia.figures import JudgedState
 from align_echo.gaia.fit.folder import read_settings
 from align_echo.gaia.fit.learning import FitSettings
 from align_echo.types import Candidate
@@ -83,11 +84,12 @@ def test_a_critic_learns_all_weights_in_every_round(env, tmp_path):
 def test_a_wording_that_is_right_here_and_wrong_there_is_told_apart_by_whoever_scores_it_higher_where_it_is_right():
     labels: list[Verdict] = ["correct", "wrong"] * LEAST
     drawn = (Candidate(action="buy", logprob=-1.0),)
-    states = [JudgedState("a", drawn, {"buy": label}, {"buy": Opinion("correct", 1.0)}) for label in labels]
+    opinions = {"buy": Opinion(action="buy", verdict="correct", logit=1.0)}
+    states = [JudgedState("a", drawn, {"buy": label}, opinions) for label in labels]
     (buy,) = by_wording([*states, state("A")]).values()
-    right = [one.right for one in buy]
-    assert (sum(right), sum(one.said_right for one in buy)) == (LEAST, 2 * LEAST)
-    assert auroc(right, [one.logit for one in buy]) == 0.5
-    assert auroc(right, [float(one) for one in right]) == 1.0
-    assert auroc(right, [None, *(one.logit for one in buy[1:])]) is None
+    right = [proposal.right for proposal in buy]
+    assert (sum(right), sum(proposal.said_right for proposal in buy)) == (LEAST, 2 * LEAST)
+    assert auroc(right, [proposal.logit for proposal in buy]) == 0.5
+    assert auroc(right, [float(side) for side in right]) == 1.0
+    assert auroc(right, [None, *(proposal.logit for proposal in buy[1:])]) is None
     assert by_wording(states[:-1]) == {}

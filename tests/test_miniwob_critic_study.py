@@ -48,7 +48,7 @@ def test_the_sample_is_a_step_dataset_in_which_the_right_action_lies_in_its_box(
 
 def test_the_novice_of_the_sample_errs_where_one_of_several_candidates_is_right():
     trial = screen_trial(read_predictions(SAMPLE / PREDICTIONS, read_steps(SAMPLE)))
-    passed = [one.success.value for one in trial.curve if one.rule == "pass"]
+    passed = [point.success.value for point in trial.curve if point.rule == "pass"]
     assert passed[-1] > trial.first.success.value
 
 
@@ -59,13 +59,14 @@ def test_a_target_is_the_smallest_element_around_the_point():
 
 
 def test_right_and_wrong_actions_are_as_many_on_every_page():
-    counts = Counter((page_of(one), one.label) for one in evened(examples_of(SAMPLE) + explored(SAMPLE, 5, seed=1), 0))
+    examples = evened(examples_of(SAMPLE) + explored(SAMPLE, 5, seed=1), 0)
+    counts = Counter((page_of(example), example.label) for example in examples)
     for page in {page for page, _ in counts}:
         assert counts[page, "correct"] == counts[page, "wrong"] > 0
 
 
 def test_clicks_into_the_box_are_right_and_those_elsewhere_are_mostly_wrong():
-    labels = Counter(one.label for one in explored(SAMPLE, 20, seed=0))
+    labels = Counter(example.label for example in explored(SAMPLE, 20, seed=0))
     assert labels["correct"] > 100
     assert labels["wrong"] > 100
 
@@ -95,7 +96,7 @@ def test_a_critic_above_every_trivial_answer_has_learned():
 
 def test_a_critic_that_is_told_how_rarely_a_page_has_right_actions_doubts_those_it_was_unsure_of():
     found = shares(examples_of(SAMPLE))
-    assert set(found) == {page_of(one) for one in examples_of(SAMPLE)}
+    assert set(found) == {page_of(example) for example in examples_of(SAMPLE)}
     rows = [said("rare/0", "wrong", "correct", 1.0), said("even/0", "correct", "correct", 1.0)]
     told = at_shares(rows, 2.0, {"rare": 0.25, "even": 0.5})
     assert [one.verdict for one in told] == ["wrong", "correct"]

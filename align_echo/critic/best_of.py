@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from typing import Self
 
 from align_echo.agents.conversation import ChatAgent
+from align_echo.critic.opinion import Opinion
 from align_echo.critic.scoring import Critic, Scorer
-from align_echo.critic.selection import CRITIC, CandidateSet, Judged, SelectionRule
+from align_echo.critic.selection import CRITIC, CandidateSet, SelectionRule
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.models.endpoint import base_url_of
@@ -102,26 +103,24 @@ class BestOf:
         drawn = self._agent.act_all(view, range(start, start + self._candidates))
         actions = [candidate.action for candidate in drawn]
         distinct = list(dict.fromkeys(action for action in actions if action is not None))
-        asked = self._pick.needs_judge and (
+        judges = self._pick.needs_judge and (
             len(distinct) > 1 or any(changed_nothing(view, action) for action in distinct)
         )
-        judged = dict(zip(distinct, self._judge(view, distinct), strict=True)) if asked else {}
-        taken = self._take(view, drawn, judged)
-        choice = Choice(candidates=tuple(_candidate(candidate, judged) for candidate in drawn), taken=taken)
-        usage = sum(
-            (candidate.usage for candidate in drawn),
-            sum((judged_action.usage for judged_action in judged.values()), Usage()),
-        )
-        return drawn[taken].model_copy(update={"usage": usage, "choice": choice})
+        judged = {opinion.action: opinion for opinion in self._judge(view, distinct)} if judges else {}
+        index = self._take(view, drawn, judged)
+        choice = Choice(candidates=tuple(_candidate(candidate, judged) for candidate in drawn), taken=index)
+        usages = [*(opinion.usage for opinion in judged.values()), *(candidate.usage for candidate in drawn)]
+        usage = sum(usages, Usage())
+        return drawn[index].model_copy(update={"usage": usage, "choice": choice})
 
-    def _judge(self, view: AgentView, actions: Sequence[str]) -> list[Judged]:
+    def _judge(self, view: AgentView, actions: Sequence[str]) -> list[Opinion]:
         conversation: Sequence[Message] = self._agent.conversation(view)
         if self._critic is None:
             return Scorer(self._agent.model).score(conversation, actions)
         # Token ids are the agent's model's: another one reads the text.
         return self._critic.score([message.model_copy(update={"tokens": None}) for message in conversation], actions)
 
-    def _take(self, view: AgentView, drawn: Sequence[AgentReply], judged: dict[str, Judged]) -> int:
+    def _take(self, view: AgentView, drawn: Sequence[AgentReply], judged: dict[str, Opinion]) -> int:
         candidates = CandidateSet(
             actions=[candidate.action for candidate in drawn],
             dice=Dice(f"{self._seed} {view.task_id} {self._sample} {len(view.turns)}"),
@@ -142,11 +141,11 @@ def changed_nothing(view: AgentView, action: str) -> bool:
     return False
 
 
-def _candidate(reply: AgentReply, judged: dict[str, Judged]) -> Candidate:
-    verdict = judged.get(reply.action) if reply.action is not None else None
+def _candidate(reply: AgentReply, judged: dict[str, Opinion]) -> Candidate:
+    opinion = judged.get(reply.action) if reply.action is not None else None
     return Candidate(
         action=reply.action,
-        verdict=None if verdict is None else verdict.verdict or "neither",
-        p_correct=None if verdict is None else verdict.p_correct,
+        verdict=None if opinion is None else opinion.verdict or "neither",
+        p_correct=None if opinion is None else opinion.p_correct,
         logprob=math.fsum(reply.tokens.logprobs) if reply.tokens else None,
     )

@@ -49,8 +49,8 @@ def rule_for(environments: Collection[EnvironmentSpec]) -> Rule:
     """The default rule of the environments. Raises `UsageError` where it is not one and the same."""
     rules = {spec.name: default_rule(spec) for spec in sorted(environments, key=lambda spec: spec.name)}
     if len(set(rules.values())) > 1:
-        told = ", ".join(f"{name}: {rule}" for name, rule in rules.items())
-        raise UsageError(f"the collections are of environments with other default rules ({told}): choose with --rule")
+        named = ", ".join(f"{name}: {rule}" for name, rule in rules.items())
+        raise UsageError(f"the collections are of environments with other default rules ({named}): choose with --rule")
     return next(iter(rules.values()))
 
 
@@ -73,7 +73,7 @@ def labels_of(
 def label(
     env: gym.Env[str, str], view: AgentView, action: str, rule: Rule, *, allowance: int = ALLOWANCE
 ) -> Verdict | None:
-    """`labels` of one action."""
+    """The label of one action, as `labels` gives it."""
     return labels(env, view, [action], rule, allowance=allowance)[0]
 
 
@@ -109,12 +109,12 @@ def _nearer(base: TextEnv, view: AgentView, actions: Sequence[str]) -> list[Verd
         return [None] * len(actions)
     verdicts: list[Verdict | None] = []
     for action in actions:
-        here = base.snapshot()
+        state = base.snapshot()
         try:
             observation, _, _, _, _ = base.step(action)
             after = base.oracle().distance()
         finally:
-            base.restore(here)
+            base.restore(state)
         searches = not base.refuses(observation) and base.explores(view, action, observation)
         verdicts.append(_verdict(searches or (after is not None and after < before)))
     return verdicts
@@ -139,13 +139,13 @@ def _tried(base: TextEnv, actions: Sequence[str], allowance: int) -> dict[str, b
     A refused action changes nothing and costs 1, whatever an expert that keeps notes makes of it.
     """
     limit = base.step_limit
-    here = base.snapshot()
-    base.step_limit = here.turns + 2 * MOST_ACTIONS
+    state = base.snapshot()
+    base.step_limit = state.turns + 2 * MOST_ACTIONS
     try:
         before = _expert_takes(base, MOST_ACTIONS)
         cheap: dict[str, bool | None] = dict.fromkeys(actions)
         for action in actions if before is not None else ():
-            base.restore(here)
+            base.restore(state)
             observation, _, _, _, _ = base.step(action)
             refused = base.refuses(observation)
             most = (before or 0) - 1 + allowance
@@ -153,15 +153,15 @@ def _tried(base: TextEnv, actions: Sequence[str], allowance: int) -> dict[str, b
         return cheap
     finally:
         base.step_limit = limit
-        base.restore(here)
+        base.restore(state)
 
 
 def _expert_takes(base: TextEnv, most: int) -> int | None:
     """Actions of the expert from here to the goal, which it then has played; None if that takes more than `most`."""
-    for taken in range(most + 1):
+    for count in range(most + 1):
         if base.state.won:
-            return taken
-        action = None if base.over or taken == most else base.oracle().expert_action()
+            return count
+        action = None if base.over or count == most else base.oracle().expert_action()
         if action is None:
             break
         base.step(action)

@@ -61,10 +61,10 @@ class CritiqueForm:
     prompts: tuple[str, ...] = ()
 
 
-def _form_of(name: str, thing: object) -> CritiqueForm:
-    if not isinstance(thing, CritiqueForm):
-        raise UsageError(f"{name} is a {type(thing).__name__}: a critic's form is an align_echo.CritiqueForm")
-    return replace(thing, name=name)
+def _form_of(name: str, form: object) -> CritiqueForm:
+    if not isinstance(form, CritiqueForm):
+        raise UsageError(f"{name} is a {type(form).__name__}: a critic's form is an align_echo.CritiqueForm")
+    return replace(form, name=name)
 
 
 FORMS: Registry[CritiqueForm] = Registry("critic form", "align_echo.critic_forms", _form_of)

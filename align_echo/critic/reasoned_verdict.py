@@ -19,21 +19,16 @@ from align_echo.types import ChatModel, Fault, Frozen, Message, Tokens, Usage
 MAX_TOKENS = 160
 
 
-class ReasonedVerdict(Frozen):
-    """What a critic said of an action; the reason is one line."""
-
-    reason: str
-    verdict: Verdict
-
-
 class Judgement(Frozen):
-    """A critic's reply about an action. `said` is None where it cannot be read or there is none; `problem` says why.
+    """A critic's reply about an action: a `reason` of one line and a `verdict`, which is None where the reply cannot be
+    read or there is none; `problem` says why.
 
     `fault` is set if the critic's model broke; then the reply is nobody's and must not be learned from.
     """
 
     reply: str = ""
-    said: ReasonedVerdict | None = None
+    reason: str = ""
+    verdict: Verdict | None = None
     problem: str = ""
     fault: Fault | None = None
     usage: Usage = Usage()
@@ -50,33 +45,33 @@ def judge(
     max_tokens: int = MAX_TOKENS,
 ) -> Judgement:
     """Ask once about an action in the agent's conversation. `sample` tells several replies about it apart."""
-    asked = reasoned_verdict_messages(conversation, action)
+    question = reasoned_verdict_messages(conversation, action)
     try:
-        answer = sample_of(model, sample).complete(asked, temperature=temperature, max_tokens=max_tokens)
+        answer = sample_of(model, sample).complete(question, temperature=temperature, max_tokens=max_tokens)
     except ContextOverflowError as error:
         return Judgement(problem=str(error))
     except ModelError as error:
         fault = Fault(source="model", error=type(error).__name__, message=str(error))
         return Judgement(problem=str(error), fault=fault)
-    said, problem = None, ""
+    judgement = Judgement(reply=answer.text, usage=answer.usage, tokens=answer.tokens)
     try:
-        said = parse_reasoned_verdict(whole_text(answer, max_tokens))
+        reason, verdict = parse_reasoned_verdict(whole_text(answer, max_tokens))
     except ReplyFormatError as error:
-        problem = str(error)
-    return Judgement(reply=answer.text, said=said, problem=problem, usage=answer.usage, tokens=answer.tokens)
+        return judgement.model_copy(update={"problem": str(error)})
+    return judgement.model_copy(update={"reason": reason, "verdict": verdict})
 
 
 def reasoned_verdict_messages(conversation: Sequence[Message], action: str) -> list[Message]:
     """The agent's conversation before its next reply, and the question about the action that it proposes.
 
-    As text alone: the replies in it are told to the critic, who did not draw them.
+    The conversation loses its token ids: the critic reads the replies in it, but did not draw them.
     """
-    told = [Message(role=message.role, content=message.content) for message in conversation]
+    read = [Message(role=message.role, content=message.content) for message in conversation]
     question = render("critic/reasoned_verdict", {"action": one_line(action)})
-    return [*told, Message(role="user", content=question)]
+    return [*read, Message(role="user", content=question)]
 
 
-def parse_reasoned_verdict(reply: str) -> ReasonedVerdict:
+def parse_reasoned_verdict(reply: str) -> tuple[str, Verdict]:
     """The reason and verdict of a reply of just these two lines. Raises `ReplyFormatError` saying what was wrong."""
     lines = reply_lines(reply)
     if len(lines) != 2:
@@ -86,9 +81,9 @@ def parse_reasoned_verdict(reply: str) -> ReasonedVerdict:
         raise ReplyFormatError('the first line must begin with "Reason:" and the second with "Verdict:"')
     if not reason.strip():
         raise ReplyFormatError("the reply gives no reason")
-    return ReasonedVerdict(reason=reason.strip(), verdict=parse_verdict(verdict))
+    return reason.strip(), parse_verdict(verdict)
 
 
-def write_reasoned_verdict(said: ReasonedVerdict) -> str:
-    """The reply that `parse_reasoned_verdict` reads as this; what a critic is taught to write."""
-    return f"Reason: {' '.join(said.reason.split())}\nVerdict: {said.verdict}"
+def write_reasoned_verdict(reason: str, verdict: Verdict) -> str:
+    """The reply that `parse_reasoned_verdict` reads as these two: what a critic is taught to write."""
+    return f"Reason: {' '.join(reason.split())}\nVerdict: {verdict}"

@@ -11,9 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from align_echo.critic.opinion import Opinion
 from align_echo.critic.reasoned_verdict import MAX_TOKENS, Judgement, judge
-from align_echo.critic.scoring import probability
-from align_echo.critic.selection import Judged
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import UsageError
 from align_echo.halting import on_threads
@@ -39,16 +38,20 @@ class Reasoner:
         if self.votes < 1:
             raise UsageError(f"a critic votes once or more often, not {self.votes} times")
 
-    def score(self, conversation: Sequence[Message], actions: Sequence[str]) -> list[Judged]:
+    def score(self, conversation: Sequence[Message], actions: Sequence[str]) -> list[Opinion]:
         """What it says of each action that an agent proposes next in a conversation, in order.
 
         A fault of the model and a reply that cannot be read are no verdict; a fault is marked as `broken`.
         """
-        asked = [(action, sample) for action in actions for sample in range(self.votes)]
-        if not asked:
+        questions = [(action, sample) for action in actions for sample in range(self.votes)]
+        if not questions:
             return []
-        said = on_threads(lambda vote: self._judge(conversation, *vote), asked, min(len(asked), AT_ONCE))
-        return [counted(said[index : index + self.votes]) for index in range(0, len(said), self.votes)]
+        replies = on_threads(lambda vote: self._judge(conversation, *vote), questions, min(len(questions), AT_ONCE))
+        starts = range(0, len(replies), self.votes)
+        return [
+            counted(action, replies[start : start + self.votes])
+            for action, start in zip(actions, starts, strict=True)
+        ]
 
     def describe(self) -> dict[str, str]:
         """What its verdicts depend on beside its model, for run records."""
@@ -62,21 +65,16 @@ class Reasoner:
         )
 
 
-def counted(said: Sequence[Judgement]) -> Judged:
-    """The verdict of most of the replies about one action, "wrong" where they are even; None if none can be read.
+def counted(action: str, replies: Sequence[Judgement]) -> Opinion:
+    """The verdict of most of the replies about an action, "wrong" where they are even; None if none can be read.
 
     Of several, the logit is log (correct + 1/2) - log (wrong + 1/2), which is finite (Haldane's and Anscombe's). It is
     `broken` if the model was in any of them.
     """
-    usage = sum((verdict.usage for verdict in said), Usage())
-    broken = any(verdict.fault is not None for verdict in said)
-    verdicts = [verdict.said.verdict for verdict in said if verdict.said is not None]
-    if not verdicts:
-        return Judged(None, usage=usage, broken=broken)
-    correct = verdicts.count("correct")
-    wrong = len(verdicts) - correct
-    verdict: Verdict = "correct" if correct > wrong else "wrong"
-    if len(said) == 1:
-        return Judged(verdict, usage=usage, broken=broken)
-    logit = math.log(correct + 0.5) - math.log(wrong + 0.5)
-    return Judged(verdict, probability(logit), usage, logit, broken)
+    usage = sum((reply.usage for reply in replies), Usage())
+    broken = any(reply.fault is not None for reply in replies)
+    verdicts = [reply.verdict for reply in replies if reply.verdict is not None]
+    correct, wrong = verdicts.count("correct"), verdicts.count("wrong")
+    verdict: Verdict | None = None if not verdicts else "correct" if correct > wrong else "wrong"
+    logit = math.log(correct + 0.5) - math.log(wrong + 0.5) if verdicts and len(replies) > 1 else None
+    return Opinion(action=action, verdict=verdict, logit=logit, broken=broken, usage=usage).at(1.0)

@@ -51,9 +51,9 @@ def review(
 
     Raises `UsageError` for an attempt without a score (see `CritiqueForm`).
     """
-    asked = form.ask(attempt)
+    question = form.ask(attempt)
     try:
-        said = sample_of(model, sample).complete(asked, temperature=temperature, max_tokens=max_tokens)
+        completion = sample_of(model, sample).complete(question, temperature=temperature, max_tokens=max_tokens)
     except ContextOverflowError as error:
         return Review(form=form.name, sample=sample, problem=str(error))
     except ModelError as error:
@@ -61,16 +61,16 @@ def review(
         return Review(form=form.name, sample=sample, problem=str(error), fault=fault)
     critique, problem = None, ""
     try:
-        critique = form.read(whole_text(said, max_tokens))
+        critique = form.read(whole_text(completion, max_tokens))
     except ReplyFormatError as error:
         problem = str(error)
     return Review(
         form=form.name,
         sample=sample,
-        reply=said.text,
+        reply=completion.text,
         critique=critique,
         problem=problem,
-        cut=said.finish_reason == "length",
-        usage=said.usage,
-        tokens=said.tokens,
+        cut=completion.finish_reason == "length",
+        usage=completion.usage,
+        tokens=completion.tokens,
     )

@@ -7,7 +7,6 @@ is asked (`verdict.py`), and what is done with the answers (`selection.py`, `bes
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Protocol
 
 from pydantic import Field, ValidationError
 
-from align_echo.critic.selection import Judged
+from align_echo.critic.opinion import Opinion, logit
 from align_echo.critic.verdict import VERDICTS, verdict_messages
 from align_echo.errors import ContextOverflowError, ModelError, UsageError
 from align_echo.files import write_atomically
@@ -41,7 +40,7 @@ class Critic(Protocol):
     @property
     def model(self) -> ChatModel: ...
 
-    def score(self, conversation: Sequence[Message], actions: Sequence[str]) -> list[Judged]: ...
+    def score(self, conversation: Sequence[Message], actions: Sequence[str]) -> list[Opinion]: ...
 
     def describe(self) -> dict[str, str]: ...
 
@@ -53,37 +52,26 @@ class Scorer:
     model: ChatModel
     temperature: float = 1.0
 
-    def score(self, conversation: Sequence[Message], actions: Sequence[str]) -> list[Judged]:
+    def score(self, conversation: Sequence[Message], actions: Sequence[str]) -> list[Opinion]:
         """What it says of each action that an agent proposes next in a conversation, in order.
 
         A fault of the model is no verdict, marked as `broken`; what does not fit into its context is none either.
         Raises what `choose` does for a model that cannot be asked.
         """
-        asked = [verdict_messages(conversation, action) for action in actions]
-        return [self._judged(said) for said in choose(self.model, asked, VERDICTS)]
+        questions = [verdict_messages(conversation, action) for action in actions]
+        answers = choose(self.model, questions, VERDICTS)
+        return [self._opinion(action, answer) for action, answer in zip(actions, answers, strict=True)]
 
     def describe(self) -> dict[str, str]:
         """What its verdicts depend on beside its model, for run records."""
         return {"temperature.judge": str(self.temperature), "prompt.critic/verdict": prompt_hash("critic/verdict")}
 
-    def _judged(self, said: WordChoice | ModelError) -> Judged:
-        if isinstance(said, ModelError):
-            return Judged(None, broken=not isinstance(said, ContextOverflowError))
-        verdict = next((verdict for verdict in VERDICTS if verdict == said.said), None)
-        log_odds = None if said.logprobs is None else logit(*said.logprobs)
-        p_correct = None if log_odds is None else probability(log_odds, self.temperature)
-        return Judged(verdict, p_correct, said.usage, log_odds)
-
-
-def logit(correct: float, wrong: float) -> float | None:
-    """log P(correct) - log P(wrong), from both logarithms; None where both are 0 and say nothing."""
-    return None if correct == wrong == -math.inf else correct - wrong
-
-
-def probability(logit: float, temperature: float = 1.0) -> float:
-    """P(correct) among the two verdicts: sigmoid(logit / temperature)."""
-    scaled = logit / temperature
-    return 1 / (1 + math.exp(-scaled)) if scaled >= 0 else math.exp(scaled) / (1 + math.exp(scaled))
+    def _opinion(self, action: str, answer: WordChoice | ModelError) -> Opinion:
+        if isinstance(answer, ModelError):
+            return Opinion(action=action, verdict=None, broken=not isinstance(answer, ContextOverflowError))
+        verdict = next((verdict for verdict in VERDICTS if verdict == answer.said), None)
+        log_odds = None if answer.logprobs is None else logit(*answer.logprobs)
+        return Opinion(action=action, verdict=verdict, logit=log_odds, usage=answer.usage).at(self.temperature)
 
 
 def write_calibration(calibrated: Calibrated, folder: Path) -> None:

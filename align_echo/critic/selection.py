@@ -15,11 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from align_echo.critic.verdict import Verdict
+from align_echo.critic.opinion import Opinion
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.registry import Registry
-from align_echo.types import Usage
 
 LogprobOf = Literal["reply", "token"]
 SURE = 1e-12
@@ -27,37 +26,16 @@ SURE = 1e-12
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What a judge said of an action. `verdict` is None if it cannot be read or the judge broke.
-
-    `p_correct` in [0, 1] is the judge's probability that the action is correct, whatever its verdict; None where it
-    gives none. `logit` is what it was made of, log P(correct) - log P(wrong) before any temperature. `broken` tells a
-    fault of the judge, who may be asked again, from a reply that cannot be read.
-    """
-
-    verdict: Verdict | None
-    p_correct: float | None = None
-    usage: Usage = field(default_factory=Usage)
-    logit: float | None = None
-    broken: bool = False
-
-    def __post_init__(self) -> None:
-        """Raises `UsageError` for what is no probability."""
-        if self.p_correct is not None and not 0 <= self.p_correct <= 1:
-            raise UsageError(f"a probability lies in [0, 1], unlike {self.p_correct}")
-
-
-@dataclass(frozen=True)
 class CandidateSet:
     """The candidates of one state, as a rule sees them: their `actions` in the order drawn (None: the reply held none),
-    what the judge said of each distinct action, and each reply's log-probabilities by token, where they are known.
+    what was `judged` of each distinct action, and each reply's log-probabilities by token, where they are known.
 
     `dice` is seeded by the state, `abstain_below` a probability in [0, 1] (`by_critic`).
     """
 
     actions: Sequence[str | None]
     dice: Dice
-    judged: Mapping[str, Judged] = field(default_factory=dict)
+    judged: Mapping[str, Opinion] = field(default_factory=dict)
     logprobs: Sequence[Sequence[float] | None] = ()
     abstain_below: float = 0.0
 
@@ -74,16 +52,16 @@ class SelectionRule:
     draws: bool = False
 
 
-def _read(name: str, thing: object) -> SelectionRule:
-    if not isinstance(thing, SelectionRule):
-        raise UsageError(f"{name} is a {type(thing).__name__}, not an align_echo.critic.selection.SelectionRule")
-    return thing
+def _read(name: str, rule: object) -> SelectionRule:
+    if not isinstance(rule, SelectionRule):
+        raise UsageError(f"{name} is a {type(rule).__name__}, not an align_echo.critic.selection.SelectionRule")
+    return rule
 
 
 RULES: Registry[SelectionRule] = Registry("rule of selection", "align_echo.selection_rules", _read)
 
 
-def by_critic(actions: Sequence[str | None], judged: Mapping[str, Judged], abstain_below: float = 0.0) -> int:
+def by_critic(actions: Sequence[str | None], judged: Mapping[str, Opinion], abstain_below: float = 0.0) -> int:
     """Of the candidates judged correct the one of highest p(correct); the first with an action if none is.
 
     GAIA (paper 3) equation 4. With `abstain_below` above 0, the first with an action is taken as well if the highest
@@ -94,9 +72,11 @@ def by_critic(actions: Sequence[str | None], judged: Mapping[str, Judged], absta
     if not 0 <= abstain_below <= 1:
         raise UsageError(f"abstain_below is a probability in [0, 1], not {abstain_below}")
     usable = _usable(actions)
-    said = {index: judged[action] for index in usable if (action := actions[index]) is not None and action in judged}
-    p_correct = {at: opinion.p_correct for at, opinion in said.items() if opinion.verdict == "correct"}
-    known = {at: p for at, p in p_correct.items() if p is not None}
+    opinions = {
+        index: judged[action] for index in usable if (action := actions[index]) is not None and action in judged
+    }
+    p_correct = {index: opinion.p_correct for index, opinion in opinions.items() if opinion.verdict == "correct"}
+    known = {index: p for index, p in p_correct.items() if p is not None}
     if not p_correct:
         return usable[0]
     if len(known) < len(p_correct):
@@ -151,7 +131,7 @@ def by_logprob(
 
 
 def by_tilted(
-    actions: Sequence[str | None], judged: Mapping[str, Judged], logprobs: Sequence[Sequence[float] | None]
+    actions: Sequence[str | None], judged: Mapping[str, Opinion], logprobs: Sequence[Sequence[float] | None]
 ) -> int:
     """The candidate of highest log-probability plus the critic's log-odds, log p(correct) - log p(wrong).
 
@@ -167,10 +147,10 @@ def by_tilted(
     return max(tilted, key=tilted.__getitem__)
 
 
-def _log_odds(said: Judged | None) -> float:
-    if said is None or said.p_correct is None:
+def _log_odds(opinion: Opinion | None) -> float:
+    if opinion is None or opinion.p_correct is None:
         return 0.0
-    p = min(max(said.p_correct, SURE), 1 - SURE)
+    p = min(max(opinion.p_correct, SURE), 1 - SURE)
     return math.log(p / (1 - p))
 
 

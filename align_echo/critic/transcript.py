@@ -70,10 +70,10 @@ def _blocks(steps: Sequence[Step], budget: int) -> Iterator[Part]:
         responses: list[Part] = []
         for action, run in groupby(block, key=lambda step: step.action):
             times = len(list(run))
-            said = clipped(one_line(action or NO_ACTION), budget // 8)
-            responses.append((f"<response>{said}</response>{f' ({times} times)' if times > 1 else ''}", times))
-        told = clipped(plain(feedback.strip()), budget // 3)
-        text = f"{_shortened(responses, budget // 3)}<feedback>{told}</feedback>"
+            response = clipped(one_line(action or NO_ACTION), budget // 8)
+            responses.append((f"<response>{response}</response>{f' ({times} times)' if times > 1 else ''}", times))
+        answer = clipped(plain(feedback.strip()), budget // 3)
+        text = f"{_shortened(responses, budget // 3)}<feedback>{answer}</feedback>"
         yield text, sum(times for _, times in responses)
 
 

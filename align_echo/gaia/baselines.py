@@ -46,7 +46,7 @@ def compared(
         return {}
     truth = [example.label(rule) for example in tested]
     tasks = [example.task_id for example in tested]
-    right = [said == label for said, label in zip(verdicts, truth, strict=True)]
+    right = [verdict == label for verdict, label in zip(verdicts, truth, strict=True)]
     by_judge = {}
     for name, judge in judges(learned, tested, rule).items():
         guessed = [judge(example) == label for example, label in zip(tested, truth, strict=True)]

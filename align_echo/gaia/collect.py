@@ -62,8 +62,8 @@ class Drawing:
 
     def truncation(self, model: str | None) -> Truncation | None:
         """What a model of a name draws from; None for all."""
-        asked = self.top_k is not None or self.top_p is not None
-        if not asked and (model is None or not is_local(model)):
+        named = self.top_k is not None or self.top_p is not None
+        if not named and (model is None or not is_local(model)):
             return None
         return Truncation(TOP_K if self.top_k is None else self.top_k, TOP_P if self.top_p is None else self.top_p)
 

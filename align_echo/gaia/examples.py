@@ -33,30 +33,25 @@ Balance = Literal["dropped", "weighed"]
 BUCKETS = 2**32
 
 
-class Said(Frozen):
-    """One message of a conversation, without token ids: critics of another model read it too."""
-
-    role: Literal["system", "user", "assistant"]
-    content: str
-
-
-class Labels(Frozen):
-    """Of one action by each rule, None where a rule cannot tell or is not the environment's; `explores` is True for a
-    look into what was not looked into.
+class LabelledAction(Frozen):
+    """A proposed action with its label by each rule, which is None where the rule cannot tell or is not one of the
+    environment's. `explores` is True for a look into something that had not been looked into.
     """
 
     expert: Verdict | None = None
     nearer: Verdict | None = None
     continues: Verdict | None = None
     explores: bool = False
+    action: str
 
     def label(self, rule: Rule) -> Verdict | None:
         """The label by a rule."""
         return {"expert": self.expert, "nearer": self.nearer, "continues": self.continues}[rule]
 
 
-class Example(Labels):
-    """One proposed action. `messages` is what the agent had read and said before it, `turn` counts from 0.
+class Example(LabelledAction):
+    """A proposed action in its conversation. `messages` is what the agent had read and said before it, without token
+    ids, as critics of another model read it too; `turn` counts from 0.
 
     It was drawn in `drawn` of the candidates of its turn; `logprob` is the sum of the agent's own log-probabilities of
     the first such reply, `sent` whether the action was carried out. `round` is that of the flywheel, from 1;
@@ -69,8 +64,7 @@ class Example(Labels):
     task_type: str
     sample: int
     turn: int
-    messages: tuple[Said, ...]
-    action: str
+    messages: tuple[Message, ...]
     action_type: str
     drawn: int
     logprob: float | None
@@ -89,11 +83,6 @@ class Example(Labels):
     def state(self) -> str:
         """The same for the same conversation: SHA-256 in hex."""
         return hashlib.sha256(json.dumps(self._state).encode()).hexdigest()
-
-    @property
-    def conversation(self) -> list[Message]:
-        """The messages for a chat model."""
-        return [Message(role=message.role, content=message.content) for message in self.messages]
 
     @property
     def _state(self) -> list[Any]:
@@ -186,9 +175,8 @@ def write_examples(examples: Sequence[Example], file: Path) -> None:
     if not examples:
         raise UsageError(f"there is no example to write to {file}")
     datasets = _datasets()
-    table = datasets.Dataset.from_list(
-        [example.model_dump(mode="json") for example in examples], features=_features(datasets)
-    )
+    rows = [example.model_dump(mode="json", exclude={"messages": {"__all__": {"tokens"}}}) for example in examples]
+    table = datasets.Dataset.from_list(rows, features=_features(datasets))
     file.parent.mkdir(parents=True, exist_ok=True)
     beside = file.with_name(f".{file.name}.partial")
     table.to_parquet(str(beside))

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from align_echo.critic.calibration import CriticReport, LabelledVerdict, action_type, report
 from align_echo.critic.labels import Rule
-from align_echo.critic.scoring import probability
-from align_echo.critic.selection import RULES, CandidateSet, Judged, SelectionRule
+from align_echo.critic.opinion import Opinion
+from align_echo.critic.selection import RULES, CandidateSet, SelectionRule
 from align_echo.critic.verdict import Verdict
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
@@ -30,18 +30,6 @@ Flags = npt.NDArray[np.bool_]
 
 CEILING: Final = "pass"
 """In the place of a rule: pass@N."""
-
-
-@dataclass(frozen=True)
-class Opinion:
-    """What a critic says of an action: its verdict (None: neither word), and its logit (None: no probabilities)."""
-
-    verdict: Verdict | None
-    logit: float | None = None
-
-    def judged(self, temperature: float) -> Judged:
-        """What a rule of selection sees of it."""
-        return Judged(self.verdict, None if self.logit is None else probability(self.logit, temperature))
 
 
 @dataclass(frozen=True)
@@ -91,11 +79,11 @@ def states_of(
     states = []
     for trajectory, labels in zip(played, labelled, strict=True):
         for step, actions in zip(trajectory.steps, labels.turns, strict=True):
-            said = next(by_turn)
+            of_turn = next(by_turn)
             known = {action.action: label for action in actions if (label := action.label(rule)) is not None}
             none = bool(candidates_of(step)) and not proposed(step)
             if none or (known and len(known) == len(actions)):
-                states.append(JudgedState(trajectory.task_id, candidates_of(step), known, said))
+                states.append(JudgedState(trajectory.task_id, candidates_of(step), known, of_turn))
     return states
 
 
@@ -104,10 +92,10 @@ def measured(states: Sequence[JudgedState], rule: Rule, *, temperature: float = 
     if not any(state.labels for state in states):
         raise UsageError(f"no state has candidates that are all labelled by the rule {rule!r}")
     rows = [
-        LabelledVerdict(state.task, action_type(action), label, said.verdict, said.logit)
+        LabelledVerdict(state.task, action_type(action), label, opinion.verdict, opinion.logit)
         for state in states
         for action, label in state.labels.items()
-        if (said := state.opinions.get(action)) is not None
+        if (opinion := state.opinions.get(action)) is not None
     ]
     return Trial(
         label_rule=rule,
@@ -157,11 +145,10 @@ def picked(
     dice: Dice,
     logprobs: Sequence[Sequence[float] | None] = (),
 ) -> int:
-    """Which candidate a rule takes. `opinions` are what a rule goes by that needs a judge, `logprobs` one that needs
-    log-probabilities. Raises `UsageError` as the rules in `selection.py`.
+    """Which candidate a rule takes. A rule that needs a judge goes by `opinions`, one that needs log-probabilities by
+    `logprobs`. Raises `UsageError` as the rules in `selection.py`.
     """
-    said = opinions if rule.needs_judge else {}
-    judged = {action: opinion.judged(temperature) for action, opinion in said.items()}
+    judged = {action: opinion.at(temperature) for action, opinion in opinions.items()} if rule.needs_judge else {}
     return rule.take(CandidateSet(actions, dice, judged, logprobs))
 
 

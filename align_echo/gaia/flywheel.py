@@ -56,14 +56,15 @@ SEEDS_APART = 1000
 
 
 def unwatched(part: Collected | Fitted | Trial) -> None:
-    """For those who read the parts in their folders."""
+    """A `Watch` that does nothing: the parts can be read in their folders."""
 
 
 @dataclass(frozen=True)
 class Wheel:
-    """What is turned. `tasks` of `split` are played in every round with the candidates of `drawing`, and `test_tasks`
-    of `test_split` once with `test_candidates`; critics begin as the model `critic` and learn by `settings`. The states
-    of `drawing` are those of the first round and of the tests; later rounds go where the critic leads.
+    """The settings of a flywheel: `tasks` of `split` are played in every round with the candidates of `drawing`, and
+    `test_tasks` of `test_split` once with `test_candidates`; critics begin as the model `critic` and learn by
+    `settings`. The states of `drawing` are those of the first round and of the tests; later rounds go where the critic
+    leads.
     """
 
     spec: EnvironmentSpec
@@ -271,8 +272,8 @@ def _summary(kind: type[Summary], folder: Path) -> Summary:
     try:
         return kind.model_validate_json((folder / "summary.json").read_bytes())
     except ValidationError as error:
-        said = error.errors()[0]["msg"]
-        raise UsageError(f"{folder / 'summary.json'} is damaged ({said}): delete it and resume") from error
+        why = error.errors()[0]["msg"]
+        raise UsageError(f"{folder / 'summary.json'} is damaged ({why}): delete it and resume") from error
 
 
 def _begun(folder: Path) -> bool:

@@ -15,7 +15,7 @@ import gymnasium as gym
 from align_echo.critic.calibration import action_type
 from align_echo.critic.labels import Rule, labels
 from align_echo.errors import EngineError
-from align_echo.gaia.examples import Example, Labels, Said
+from align_echo.gaia.examples import Example, LabelledAction
 from align_echo.rollout import replay, view_before
 from align_echo.session import base_env
 from align_echo.types import AgentView, Candidate, Frozen, Message, Step, Trajectory
@@ -25,12 +25,6 @@ ATTEMPTS = 2
 
 Conversation = Callable[[AgentView], Sequence[Message]]
 """The chat of an agent before its next reply."""
-
-
-class LabelledAction(Labels):
-    """One distinct action of a turn and its labels."""
-
-    action: str
 
 
 class LabelledEpisode(Frozen):
@@ -113,9 +107,9 @@ def examples_of(
     examples = []
     for turn, (step, actions) in enumerate(zip(trajectory.steps, labelled.turns, strict=True)):
         chat = conversation(view_before(trajectory, turn, action_format)) if actions else ()
-        said = tuple(Said(role=message.role, content=message.content) for message in chat)
+        messages = tuple(Message(role=message.role, content=message.content) for message in chat)
         for action in actions:
-            drawn = [other for other in candidates_of(step) if other.action == action.action]
+            drawn = [candidate for candidate in candidates_of(step) if candidate.action == action.action]
             examples.append(
                 Example(
                     environment=trajectory.environment,
@@ -124,7 +118,7 @@ def examples_of(
                     task_type=trajectory.task_type,
                     sample=trajectory.sample,
                     turn=turn,
-                    messages=said,
+                    messages=messages,
                     action=action.action,
                     action_type=action_type(action.action),
                     drawn=len(drawn),

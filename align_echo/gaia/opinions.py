@@ -9,7 +9,7 @@ Left out: what it is worth (`figures.py`, `gui/screens.py`), and which critic it
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -17,16 +17,14 @@ from pathlib import Path
 
 from pydantic import ConfigDict
 
+from align_echo.critic.opinion import Opinion
 from align_echo.critic.scoring import Critic
-from align_echo.critic.verdict import Verdict
 from align_echo.errors import MissingDataError
-from align_echo.gaia.figures import Opinion
 from align_echo.gaia.labelling import Conversation, LabelledEpisode, proposed
 from align_echo.halting import together
 from align_echo.jsonl import JsonlFile
 from align_echo.rollout import view_before
 from align_echo.types import Frozen, Trajectory
-from align_echo.wrappers.catalogue import environment
 
 FILE = "opinions.jsonl"
 WORKERS = 8
@@ -35,11 +33,12 @@ WORKERS = 8
 
 @dataclass(frozen=True)
 class RatedEpisode:
-    """An episode with its labels, in the chat of the agent that played it."""
+    """An episode with its labels, the chat of the agent that played it, and its environment's form of actions."""
 
     trajectory: Trajectory
     labels: LabelledEpisode
     chat: Conversation
+    action_format: str
 
     @property
     def digest(self) -> str:
@@ -52,29 +51,18 @@ def digest_of(trajectory: Trajectory) -> str:
     return hashlib.sha256(trajectory.model_dump_json().encode()).hexdigest()
 
 
-class SavedOpinion(Frozen):
-    """`trial.Opinion` of one action, and whether the critic's model broke over it; a logit may be infinite."""
-
-    model_config = ConfigDict(ser_json_inf_nan="constants")
-
-    action: str
-    verdict: Verdict | None
-    logit: float | None
-    broken: bool = False
-
-
 class EpisodeOpinions(Frozen):
     """What was said of the distinct candidates of each turn of the episode with this digest."""
 
     model_config = ConfigDict(ser_json_inf_nan="constants")
 
     episode: str
-    turns: tuple[tuple[SavedOpinion, ...], ...]
+    turns: tuple[tuple[Opinion, ...], ...]
 
     @property
     def by_turn(self) -> list[Mapping[str, Opinion]]:
         """For each turn the opinion of each action."""
-        return [_by_action(turn) for turn in self.turns]
+        return [by_action(turn) for turn in self.turns]
 
     @property
     def complete(self) -> bool:
@@ -88,16 +76,12 @@ class StepOpinions(Frozen):
     model_config = ConfigDict(ser_json_inf_nan="constants")
 
     step: str
-    said: tuple[SavedOpinion, ...]
-
-    @property
-    def by_action(self) -> Mapping[str, Opinion]:
-        """The opinion of each action."""
-        return _by_action(self.said)
+    said: tuple[Opinion, ...]
 
 
-def _by_action(said: Sequence[SavedOpinion]) -> dict[str, Opinion]:
-    return {opinion.action: Opinion(opinion.verdict, opinion.logit) for opinion in said}
+def by_action(opinions: Iterable[Opinion]) -> dict[str, Opinion]:
+    """The opinion of each action."""
+    return {opinion.action: opinion for opinion in opinions}
 
 
 def distinct(episodes: Sequence[RatedEpisode]) -> list[RatedEpisode]:
@@ -124,22 +108,22 @@ def opinions(
         digest = episode.digest
         if digest in known:
             return known[digest]
-        record = EpisodeOpinions(episode=digest, turns=tuple(_asked(critic, episode)))
+        record = EpisodeOpinions(episode=digest, turns=tuple(_opinions_by_turn(critic, episode)))
         if record.complete:
             file.append(record)
         return record
 
     pool = ThreadPoolExecutor(WORKERS)
-    said: list[Mapping[str, Opinion]] = []
+    by_turn: list[Mapping[str, Opinion]] = []
     try:
         with together():
-            asked = [pool.submit(copy_context().run, ask, episode) for episode in episodes]
-            for done, future in enumerate(asked, start=1):
-                said += future.result().by_turn
+            records = [pool.submit(copy_context().run, ask, episode) for episode in episodes]
+            for done, record in enumerate(records, start=1):
+                by_turn += record.result().by_turn
                 on_episode(done)
     finally:
         pool.shutdown(cancel_futures=True)
-    return said
+    return by_turn
 
 
 def read_opinions(played: Sequence[Trajectory], folder: Path) -> list[Mapping[str, Opinion]]:
@@ -154,18 +138,12 @@ def read_opinions(played: Sequence[Trajectory], folder: Path) -> list[Mapping[st
     return [turn for record in records if record is not None for turn in record.by_turn]
 
 
-def _asked(critic: Critic, episode: RatedEpisode) -> list[tuple[SavedOpinion, ...]]:
-    action_format = environment(episode.trajectory.environment).action_format
-    turns = []
+def _opinions_by_turn(critic: Critic, episode: RatedEpisode) -> Iterator[tuple[Opinion, ...]]:
     for turn, step in enumerate(episode.trajectory.steps):
         actions = proposed(step)
-        view = view_before(episode.trajectory, turn, action_format)
-        told = [message.model_copy(update={"tokens": None}) for message in episode.chat(view)] if actions else []
-        said = critic.score(told, actions) if actions else []
-        turns.append(
-            tuple(
-                SavedOpinion(action=action, verdict=judged.verdict, logit=judged.logit, broken=judged.broken)
-                for action, judged in zip(actions, said, strict=True)
-            )
-        )
-    return turns
+        if not actions:
+            yield ()
+            continue
+        chat = episode.chat(view_before(episode.trajectory, turn, episode.action_format))
+        conversation = [message.model_copy(update={"tokens": None}) for message in chat]
+        yield tuple(critic.score(conversation, actions))

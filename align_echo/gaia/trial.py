@@ -19,15 +19,15 @@ from align_echo.agents.conversation import ChatAgent
 from align_echo.agents.players import endpoint_on_record
 from align_echo.agents.spec import AgentSetting
 from align_echo.critic.labels import Rule, rule_for
+from align_echo.critic.opinion import Opinion
 from align_echo.critic.reasoning import Reasoner
-from align_echo.critic.scoring import Critic, read_calibration
+from align_echo.critic.scoring import Critic, Scorer, read_calibration
 from align_echo.errors import UsageError
-from align_echo.evaluate.cast import scorer_of
 from align_echo.evaluate.folder import Config, check_folder, open_folder
 from align_echo.evaluate.plan import refuse_script
 from align_echo.files import write_atomically
 from align_echo.gaia.collection import read_collection
-from align_echo.gaia.figures import Opinion, Trial, measured, states_of
+from align_echo.gaia.figures import Trial, measured, states_of
 from align_echo.gaia.labelling import Conversation, proposed
 from align_echo.gaia.opinions import RatedEpisode, distinct, opinions
 from align_echo.models import ScriptedModel, load_model
@@ -75,7 +75,7 @@ def trial(
         raise UsageError(f"{judge} is a critic on screens: put it on trial with align-echo critic gui-steps")
     temperature = read_calibration(folder).temperature if folder and votes is None else 1.0
     model = load_model(judge, base_url=base_url, seed=seed)
-    critic: Critic = scorer_of(model, judge) if votes is None else Reasoner(model, votes)
+    critic: Critic = Scorer(model, temperature) if votes is None else Reasoner(model, votes)
     config: Config = {
         "command": COMMAND,
         "align_echo": __version__,
@@ -89,13 +89,13 @@ def trial(
     check_folder(path, config, resume=resume)
     if len(episodes) < len(everything):
         progress.say(f"{len(everything) - len(episodes)} episodes are in several of the collections: each counts once")
-    asked = sum(len(proposed(step)) for trajectory in played for step in trajectory.steps)
-    progress.say(f"asking {judge} about {asked:,} actions")
+    actions = sum(len(proposed(step)) for trajectory in played for step in trajectory.steps)
+    progress.say(f"asking {judge} about {actions:,} actions")
     lock = open_folder(path, config, resume=resume)
-    said = opinions(critic, episodes, path, on_episode=lambda done: _tell(progress, done, len(episodes)))
-    if not any(opinion.verdict or opinion.logit is not None for turn in said for opinion in turn.values()):
+    by_turn = opinions(critic, episodes, path, on_episode=lambda done: _tell(progress, done, len(episodes)))
+    if not any(opinion.verdict or opinion.logit is not None for turn in by_turn for opinion in turn.values()):
         raise UsageError(f"{judge} said neither correct nor wrong of any action: it cannot be put on trial")
-    result = measured(states_of(played, labelled, said, chosen), chosen, temperature=temperature, seed=seed)
+    result = measured(states_of(played, labelled, by_turn, chosen), chosen, temperature=temperature, seed=seed)
     write_atomically(path / "summary.json", result.model_dump_json(indent=2) + "\n")
     lock.close()
     return result
@@ -119,17 +119,20 @@ def episodes_of(collection: Path) -> list[RatedEpisode]:
     """The episodes of a finished collection. Raises as `read_collection` and `chat_of` do."""
     played, labelled = read_collection(collection)
     chat = chat_of(collection)
-    return [RatedEpisode(trajectory, labels, chat) for trajectory, labels in zip(played, labelled, strict=True)]
+    return [RatedEpisode(trajectory, labels, *chat) for trajectory, labels in zip(played, labelled, strict=True)]
 
 
-def chat_of(collection: Path) -> Conversation:
-    """The words in which the agent of a collection is asked. Raises `UsageError` if it is not known here."""
+def chat_of(collection: Path) -> tuple[Conversation, str]:
+    """The chat in which the agent of a collection is asked, and the form that it is told actions to have. Raises
+    `UsageError` if the agent is not known here.
+    """
     try:
         config = parse_json((collection / "config.json").read_text(encoding="utf-8"))
         agent, env, split = config["agent"], config["environment"], config["split"]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UsageError(f"{collection / 'config.json'} does not say which agent played: collect anew") from error
-    made = agent_spec(agent).build(AgentSetting(environment(env), split, model=ScriptedModel(())))
-    if not isinstance(made, ChatAgent):
+    spec = environment(env)
+    player = agent_spec(agent).build(AgentSetting(spec, split, model=ScriptedModel(())))
+    if not isinstance(player, ChatAgent):
         raise UsageError(f"the agent {agent} of {collection} asks no model: collect anew")
-    return made.conversation
+    return player.conversation, spec.action_format

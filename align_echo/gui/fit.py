@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align_echo import __version__
 from align_echo.critic.calibration import CriticReport, LabelledVerdict
-from align_echo.critic.verdict import Verdict
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.files import write_atomically
 from align_echo.gaia.examples import is_held_out
@@ -31,7 +29,6 @@ from align_echo.wrappers.gui.actions import action_type, parse
 from align_echo.wrappers.gui.steps import content_of, read_steps
 
 if TYPE_CHECKING:
-    from align_echo.gaia.fit.trainer import Telling
     from align_echo.gui.learning import ScreenExample, VisionSettings
     from align_echo.gui.vision import ScreenEncoder
 
@@ -51,39 +48,6 @@ class FittedOnScreens(Frozen):
     unparsed: int
     temperature: float
     held_out: CriticReport | None
-
-
-@dataclass(frozen=True)
-class _ScreenMaterial:
-    """A model with its encoder, what it learns from, and what it is tested on."""
-
-    settings: VisionSettings
-    model: Any
-    encoder: ScreenEncoder
-    learned: list[ScreenExample]
-    tested: list[ScreenExample]
-
-    def fit(self, checkpoints: Path, *, resume: bool, telling: Telling) -> Any:
-        from align_echo.gui.learning import learn_on_screens
-
-        return learn_on_screens(
-            self.model, self.encoder, self.learned, self.settings, checkpoints, resume=resume, callbacks=[telling]
-        )
-
-    def unjudged(self) -> list[LabelledVerdict]:
-        return [
-            LabelledVerdict(example.step.episode, action_type(parse(example.action)), example.label, None)
-            for example in self.tested
-        ]
-
-    def verdicts(self, critic: Any) -> list[tuple[Verdict | None, float]]:
-        from align_echo.gui.learning import verdicts_on
-
-        return verdicts_on(critic, self.encoder, self.tested, at_once=self.settings.at_once)
-
-    def save(self, critic: Any, folder: Path) -> None:
-        critic.save_pretrained(str(folder))
-        self.encoder.save(folder)
 
 
 def fit_screens(
@@ -109,7 +73,7 @@ def fit_screens(
     steps = read_steps(folder)
     files = _contents(predictions or [folder / PREDICTIONS])
     proposed = [step for file in files.values() for step in read_predictions(file, steps, every=False)]
-    asked = {
+    record = {
         "command": COMMAND,
         "align_echo": __version__,
         **content_of(folder, steps),
@@ -120,23 +84,53 @@ def fit_screens(
         "prompt": prompt_hash("critic/screen_verdict"),
         "settings": settings.model_dump(mode="json"),
     }
-    check_folder(path, asked, resume=resume)
+    check_folder(path, record, resume=resume)
     learned, tested = _divided(folder, proposed, share, settings.seed)
     learner, encoder = _begin(model, settings.seed)
-    material = _ScreenMaterial(settings, learner, encoder, learned, tested)
-    lock = open_folder(path, asked, resume=resume)
+    lock = open_folder(path, record, resume=resume)
     progress.say(f"learning from {len(learned):,} actions; {len(tested):,} held out")
-    temperature, held_out, _ = fit_calibrated(path, material, settings, progress)
+    held_out = _train(path, learner, encoder, learned, tested, settings, progress)
     fitted = FittedOnScreens(
         learned_from=len(learned),
         episodes=len({example.step.episode for example in learned}),
         unparsed=sum(step.actions.count(None) for step in proposed),
-        temperature=temperature,
+        temperature=held_out.temperature if held_out else 1.0,
         held_out=held_out,
     )
     write_atomically(path / "summary.json", fitted.model_dump_json(indent=2) + "\n")
     lock.close()
     return fitted
+
+
+def _train(
+    path: Path,
+    model: Any,
+    encoder: ScreenEncoder,
+    learned: Sequence[ScreenExample],
+    tested: Sequence[ScreenExample],
+    settings: VisionSettings,
+    progress: Progress,
+) -> CriticReport | None:
+    """Train the model and put it in place as a critic; the report on what it was tested on, None without any."""
+    from align_echo.gui.learning import learn_on_screens, verdicts_on
+
+    def learn(checkpoints: Path, resume: bool) -> Any:
+        return learn_on_screens(model, encoder, learned, settings, checkpoints, resume=resume, progress=progress)
+
+    def verdicts(critic: Any) -> list[LabelledVerdict]:
+        return [
+            LabelledVerdict(example.step.episode, action_type(parse(example.action)), example.label, verdict, logit)
+            for example, (verdict, logit) in zip(
+                tested, verdicts_on(critic, encoder, tested, at_once=settings.at_once), strict=True
+            )
+        ]
+
+    def save(critic: Any, folder: Path) -> None:
+        critic.save_pretrained(str(folder))
+        encoder.save(folder)
+
+    held_out, _ = fit_calibrated(path, settings, learn=learn, verdicts=verdicts, save=save)
+    return held_out
 
 
 def _divided(

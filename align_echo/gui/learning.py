@@ -14,8 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-from peft import PeftModel
 from pydantic import Field
 from transformers import TrainerCallback
 
@@ -27,13 +25,15 @@ from align_echo.gaia.fit.trainer import LearningSettings, Part, VerdictTrainer, 
 from align_echo.gui.screen_verdict import Screen
 from align_echo.gui.screens import Proposed
 from align_echo.gui.vision import ScreenEncoder, ScreenQuestion, next_logits, read_verdicts
-from align_echo.models.local.weights import load_state, read_model
+from align_echo.progress import SILENT, Progress
 from align_echo.wrappers.gui.actions import parse
 from align_echo.wrappers.gui.steps import GuiStep, screenshot_of
 
 
 class VisionSettings(LearningSettings):
-    """Of critics that look. A step learns from `batch_size` actions, of which `at_once` are in memory together."""
+    """The settings of critics that look. A step learns from `batch_size` actions, and `at_once` of them are in memory
+    together.
+    """
 
     at_once: int = Field(default=4, ge=1)
 
@@ -80,10 +80,12 @@ def learn_on_screens(
     folder: Path,
     *,
     resume: bool = False,
+    progress: Progress = SILENT,
     callbacks: Iterable[TrainerCallback] = (),
 ) -> Any:
-    """Train, checkpoints in `folder`; the model that learned, with its adapter where it has one. `resume` goes on from
-    the last checkpoint. Raises `UsageError` if there is nothing to learn from, or a picture cannot be read.
+    """Train, with checkpoints in `folder`, and return the model that learned, with its adapter where it has one.
+    `resume` goes on from the last checkpoint. Raises `UsageError` if there is nothing to learn from, or a picture
+    cannot be read.
     """
     if not examples:
         raise UsageError("there is no labelled action to learn from")
@@ -96,17 +98,18 @@ def learn_on_screens(
             words = [encoder.words[VERDICTS.index(example.label)] for example in part]
             yield Part(partial(next_logits, batch=batch), words, [1.0] * len(part))
 
-    made = [[examples[index] for index in step] for step in steps(len(examples), settings)]
-    return _VisionTrainer(learner, made, parts, settings, folder, callbacks).learned(resume=resume)
+    batches = [[examples[index] for index in step] for step in steps(len(examples), settings)]
+    trainer = VerdictTrainer(learner, batches, parts, settings, folder, progress=progress, callbacks=callbacks)
+    return trainer.learned(resume=resume)
 
 
 def steps(count: int, settings: VisionSettings) -> list[list[int]]:
     """Which of `count` examples each step learns from, for all epochs, in an order by the seed."""
-    made: list[list[int]] = []
+    by_step: list[list[int]] = []
     for epoch in range(settings.epochs):
         order = Dice(f"fit {settings.seed} {epoch}").shuffled(range(count))
-        made += [order[first : first + settings.batch_size] for first in range(0, count, settings.batch_size)]
-    return made
+        by_step += [order[first : first + settings.batch_size] for first in range(0, count, settings.batch_size)]
+    return by_step
 
 
 def verdicts_on(
@@ -118,15 +121,3 @@ def verdicts_on(
         sights = [example.sight(encoder) for example in examples[first : first + at_once]]
         verdicts += read_verdicts(model, encoder, sights, model.device)
     return verdicts
-
-
-class _VisionTrainer(VerdictTrainer):
-    """Which can read checkpoints of a Qwen2.5-VL."""
-
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        """Weights of a Qwen2.5-VL are stored under older names, which `transformers` 5.23 skips here with a warning."""
-        learner: Any = self.model
-        if isinstance(learner, PeftModel):
-            super()._load_from_checkpoint(resume_from_checkpoint, model)
-        else:
-            load_state(learner, read_model(type(learner), resume_from_checkpoint, torch.float32).state_dict())

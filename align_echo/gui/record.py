@@ -30,9 +30,9 @@ def record_episodes(episodes: Path, out: Path, *, progress: Progress = SILENT) -
     played = scored(JsonlFile(file).read(Trajectory))
     if not played:
         raise MissingDataError(f"{file} holds no episode that was played to its end")
-    others = {trajectory.environment for trajectory in played} - {ENVIRONMENT}
-    if others:
-        raise UsageError(f"{file} holds episodes of {', '.join(sorted(others))}: screens are those of {ENVIRONMENT}")
+    foreign = {trajectory.environment for trajectory in played} - {ENVIRONMENT}
+    if foreign:
+        raise UsageError(f"{file} holds episodes of {', '.join(sorted(foreign))}: screens are those of {ENVIRONMENT}")
     if any(trajectory.interface != "none" for trajectory in played):
         raise UsageError(f"{file} holds episodes under an interface: record those of the environment alone")
     if len({trajectory.split for trajectory in played}) > 1:

@@ -40,12 +40,12 @@ class Recording(Frozen):
 def box_around(point: Point, listing: str) -> Box | None:
     """[x1, y1, x2, y2] of the smallest element of a listing that the point lies in, within the screen."""
     around: list[tuple[int, Box]] = []
-    for thing in read_screen(listing):
-        left, top = thing.center.x - thing.width // 2, thing.center.y - thing.height // 2
-        right, bottom = left + thing.width, top + thing.height
+    for element in read_screen(listing):
+        left, top = element.center.x - element.width // 2, element.center.y - element.height // 2
+        right, bottom = left + element.width, top + element.height
         if left <= point.x <= right and top <= point.y <= bottom:
             box = (max(left, 0), max(top, 0), min(right, SIZE[0]), min(bottom, SIZE[1]))
-            around.append((thing.width * thing.height, box))
+            around.append((element.width * element.height, box))
     return min(around)[1] if around else None
 
 

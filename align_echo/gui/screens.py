@@ -16,12 +16,13 @@ from pathlib import Path
 import numpy as np
 
 from align_echo.critic.calibration import CriticReport, LabelledVerdict, report
+from align_echo.critic.opinion import Opinion
 from align_echo.critic.selection import RULES
 from align_echo.critic.verdict import Verdict
 from align_echo.dice import Dice
 from align_echo.errors import ReplyFormatError, UsageError
 from align_echo.files import write_atomically
-from align_echo.gaia.figures import CEILING, Opinion, picked
+from align_echo.gaia.figures import CEILING, picked
 from align_echo.intervals import Estimate, bootstrap, clustered_rate
 from align_echo.types import Frozen
 from align_echo.wrappers.gui.actions import GuiAction, action_type, parse, write
@@ -184,15 +185,15 @@ def curve(
     first = [proposal.actions[0] for proposal in proposed]
     fewest = min(len(proposal.actions) for proposal in proposed)
     rules = [rule for rule in SCREEN_RULES if opinions is not None or rule != "critic"]
-    said = opinions or [{}] * len(proposed)
+    opinions = opinions or [{}] * len(proposed)
     successes = []
     for n in range(1, min(fewest, most or fewest) + 1):
         for rule in rules:
-            places = [
-                _place(rule, proposal, n, about, temperature, seed)
-                for proposal, about in zip(proposed, said, strict=True)
+            indices = [
+                _index(rule, proposal, n, about, temperature, seed)
+                for proposal, about in zip(proposed, opinions, strict=True)
             ]
-            taken = [proposal.actions[index] for proposal, index in zip(proposed, places, strict=True)]
+            taken = [proposal.actions[index] for proposal, index in zip(proposed, indices, strict=True)]
             gain = _gain(proposed, taken, first, seed)
             successes.append(Taken(rule=rule, candidates=n, gain=gain, **dict(matched(proposed, taken))))
     return successes
@@ -201,10 +202,10 @@ def curve(
 def verdicts(proposed: Sequence[Proposed], opinions: Sequence[Mapping[str, Opinion]]) -> list[LabelledVerdict]:
     """What a critic said of the distinct actions of all steps, and what is true."""
     return [
-        LabelledVerdict(proposal.step.episode, action_type(parse(text)), label, said[text].verdict, said[text].logit)
-        for proposal, said in zip(proposed, opinions, strict=True)
+        LabelledVerdict(proposal.step.episode, action_type(parse(text)), label, opinion.verdict, opinion.logit)
+        for proposal, by_action in zip(proposed, opinions, strict=True)
         for text, label in proposal.labels.items()
-        if text in said
+        if (opinion := by_action.get(text)) is not None
     ]
 
 
@@ -217,21 +218,20 @@ def matched(proposed: Sequence[Proposed], taken: Sequence[GuiAction | None]) -> 
     hit = [action is not None and hits(action, step) for step, action in pairs]
     return Matched(
         type=_rate(typed, episodes),
-        grounding=_rate([hit[place] for place in pointed], [episodes[place] for place in pointed]) if pointed else None,
+        grounding=_rate([hit[index] for index in pointed], [episodes[index] for index in pointed]) if pointed else None,
         success=_rate([_succeeds(action, step) for step, action in pairs], episodes),
     )
 
 
-def _place(
-    rule: str, proposed: Proposed, n: int, said: Mapping[str, Opinion], temperature: float, seed: int
+def _index(
+    rule: str, proposed: Proposed, n: int, opinions: Mapping[str, Opinion], temperature: float, seed: int
 ) -> int:
     """Which of the first n candidates a rule takes."""
     if rule == CEILING:
         right = [index for index, action in enumerate(proposed.actions[:n]) if _succeeds(action, proposed.step)]
         return right[0] if right else 0
-    return picked(
-        RULES.get(rule), proposed.texts[:n], said, temperature=temperature, dice=Dice(f"{seed} {proposed.step.id} {n}")
-    )
+    dice = Dice(f"{seed} {proposed.step.id} {n}")
+    return picked(RULES.get(rule), proposed.texts[:n], opinions, temperature=temperature, dice=dice)
 
 
 def _succeeds(action: GuiAction | None, step: GuiStep) -> bool:

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align_echo import __version__
+from align_echo.critic.opinion import Opinion
 from align_echo.errors import UsageError
 from align_echo.evaluate.folder import Config, check_folder, open_folder
 from align_echo.files import write_atomically
-from align_echo.gaia.figures import Opinion
-from align_echo.gaia.opinions import FILE, SavedOpinion, StepOpinions
+from align_echo.gaia.opinions import FILE, StepOpinions, by_action
 from align_echo.gui.screen_verdict import Screen
 from align_echo.gui.screens import PREDICTIONS, Proposed, ScreenTrial, read_predictions, screen_trial
 from align_echo.jsonl import JsonlFile
@@ -111,25 +111,18 @@ def opinions_of(
     progress.say(f"asking about {sum(len(step.labels) for step in proposed):,} actions on {len(proposed):,} screens")
     opinions: list[Mapping[str, Opinion]] = []
     for done, step in enumerate(proposed, start=1):
-        said = known.get(step.step.id)
-        if said is None:
-            said = _asked(scorer, folder, step)
-            kept.append(said)
-        opinions.append(said.by_action)
+        record = known.get(step.step.id)
+        if record is None:
+            record = StepOpinions(step=step.step.id, said=tuple(_asked(scorer, folder, step)))
+            kept.append(record)
+        opinions.append(by_action(record.said))
         if done % TOLD == 0 and done < len(proposed):
             progress.say(f"{done} of {len(proposed)} screens")
     return opinions
 
 
-def _asked(scorer: VisionScorer, folder: Path, proposed: Proposed) -> StepOpinions:
+def _asked(scorer: VisionScorer, folder: Path, proposed: Proposed) -> list[Opinion]:
     step = proposed.step
     screen = Screen(screenshot_of(folder, step), step.instruction, step.history)
     actions = list(proposed.labels)
-    said = scorer.score(screen, actions) if actions else []
-    return StepOpinions(
-        step=step.id,
-        said=tuple(
-            SavedOpinion(action=action, verdict=of.verdict, logit=of.logit, broken=of.broken)
-            for action, of in zip(actions, said, strict=True)
-        ),
-    )
+    return scorer.score(screen, actions) if actions else []

@@ -18,8 +18,8 @@ import torch
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase, Qwen2_5_VLForConditionalGeneration
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from align_echo.critic.scoring import logit, probability, read_calibration
-from align_echo.critic.selection import Judged
+from align_echo.critic.opinion import Opinion, logit
+from align_echo.critic.scoring import read_calibration
 from align_echo.critic.verdict import VERDICTS, Verdict
 from align_echo.errors import ReplyFormatError, UsageError
 from align_echo.gui.screen_verdict import Screen, marked, question
@@ -76,18 +76,18 @@ class ScreenEncoder:
 
     def batch(self, questions: Sequence[ScreenQuestion], device: torch.device) -> dict[str, torch.Tensor]:
         """B questions as the model's arguments; shorter ones are padded on the left, so that all end alike."""
-        longest = max(len(question.ids) for question in questions)
+        longest = max(len(each.ids) for each in questions)
         ids_BT = torch.zeros((len(questions), longest), dtype=torch.long)
         mask_BT = torch.zeros_like(ids_BT)
-        for row, asked in enumerate(questions):
-            ids_BT[row, longest - len(asked.ids) :] = torch.tensor(asked.ids)
-            mask_BT[row, longest - len(asked.ids) :] = 1
+        for row, each in enumerate(questions):
+            ids_BT[row, longest - len(each.ids) :] = torch.tensor(each.ids)
+            mask_BT[row, longest - len(each.ids) :] = 1
         made = {
             "input_ids": ids_BT,
             "attention_mask": mask_BT,
             "mm_token_type_ids": ((ids_BT == self._image) & (mask_BT == 1)).int(),
-            "pixel_values": torch.cat([asked.pixels for asked in questions]),
-            "image_grid_thw": torch.stack([asked.grid for asked in questions]),
+            "pixel_values": torch.cat([each.pixels for each in questions]),
+            "image_grid_thw": torch.stack([each.grid for each in questions]),
         }
         return {name: values.to(device) for name, values in made.items()}
 
@@ -125,7 +125,7 @@ class VisionScorer:
     temperature: float = 1.0
     at_once: int = AT_ONCE
 
-    def score(self, screen: Screen, actions: Sequence[str]) -> list[Judged]:
+    def score(self, screen: Screen, actions: Sequence[str]) -> list[Opinion]:
         """What it says of each action that is proposed on a screen, in order; nothing of a text that is no action.
 
         Raises `UsageError` for a picture that the model cannot take.
@@ -136,15 +136,16 @@ class VisionScorer:
                 sights[index] = self.encoder.sight(screen, parse(action))
             except ReplyFormatError:
                 continue
-        places = list(sights)
-        judged = [Judged(None)] * len(actions)
-        for first in range(0, len(places), self.at_once):
-            part = places[first : first + self.at_once]
-            said = read_verdicts(self.model, self.encoder, [sights[index] for index in part], self.model.device)
-            for index, (verdict, between) in zip(part, said, strict=True):
+        readable = list(sights)
+        opinions = [Opinion(action=action, verdict=None) for action in actions]
+        for first in range(0, len(readable), self.at_once):
+            part = readable[first : first + self.at_once]
+            verdicts = read_verdicts(self.model, self.encoder, [sights[index] for index in part], self.model.device)
+            for index, (verdict, between) in zip(part, verdicts, strict=True):
                 usage = Usage(prompt_tokens=len(sights[index].ids), completion_tokens=1)
-                judged[index] = Judged(verdict, probability(between, self.temperature), usage, between)
-        return judged
+                opinion = Opinion(action=actions[index], verdict=verdict, logit=between, usage=usage)
+                opinions[index] = opinion.at(self.temperature)
+        return opinions
 
 
 def read_vision(source: str, dtype: torch.dtype | str = torch.float32) -> tuple[Any, ScreenEncoder]:

@@ -7,7 +7,6 @@ knows nothing until it is trained, and what it can learn are coloured shapes, no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,21 +24,12 @@ PATCH = 14
 LEAST_PIXELS, MOST_PIXELS = 56 * 56, 336 * 448
 
 
-@dataclass(frozen=True)
-class Shape:
-    """Sizes of the tiny model: of what sees, and of what reads."""
-
-    vision_width: int = 32
-    vision_depth: int = 2
-    width: int = 64
-    depth: int = 2
-    heads: int = 4
+VISION_WIDTH, VISION_DEPTH = 32, 2
+WIDTH, DEPTH, HEADS = 64, 2, 4
+"""Sizes of the part that reads; those before are of the part that sees."""
 
 
-SHAPE = Shape()
-
-
-def tiny_vision(seed: int = 0, shape: Shape = SHAPE) -> tuple[Any, ScreenEncoder]:
+def tiny_vision(seed: int = 0, *, vision_width: int = VISION_WIDTH) -> tuple[Any, ScreenEncoder]:
     """The model and its encoder. Weights are drawn by the width that they sum over: 0.02 is for far wider ones.
 
     Raises `MissingDataError` without the pocket model.
@@ -51,25 +41,25 @@ def tiny_vision(seed: int = 0, shape: Shape = SHAPE) -> tuple[Any, ScreenEncoder
     config = Qwen2_5_VLConfig(
         text_config={
             "vocab_size": len(tokenizer),
-            "hidden_size": shape.width,
-            "intermediate_size": 3 * shape.width,
-            "num_hidden_layers": shape.depth,
-            "num_attention_heads": shape.heads,
-            "num_key_value_heads": shape.heads,
+            "hidden_size": WIDTH,
+            "intermediate_size": 3 * WIDTH,
+            "num_hidden_layers": DEPTH,
+            "num_attention_heads": HEADS,
+            "num_key_value_heads": HEADS,
             "max_position_embeddings": CONTEXT,
-            "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": _sections(shape)},
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": _sections()},
             "bos_token_id": None,
             "eos_token_id": tokenizer.eos_token_id,
             "pad_token_id": tokenizer.pad_token_id,
         },
         vision_config={
-            "depth": shape.vision_depth,
-            "hidden_size": shape.vision_width,
-            "intermediate_size": 3 * shape.vision_width,
-            "num_heads": shape.heads,
+            "depth": VISION_DEPTH,
+            "hidden_size": vision_width,
+            "intermediate_size": 3 * vision_width,
+            "num_heads": HEADS,
             "patch_size": PATCH,
-            "out_hidden_size": shape.width,
-            "fullatt_block_indexes": [shape.vision_depth - 1],
+            "out_hidden_size": WIDTH,
+            "fullatt_block_indexes": [VISION_DEPTH - 1],
         },
         image_token_id=image,
         video_token_id=video,
@@ -87,7 +77,7 @@ def tiny_vision(seed: int = 0, shape: Shape = SHAPE) -> tuple[Any, ScreenEncoder
     return model, ScreenEncoder(tokenizer, Qwen2VLImageProcessorPil(size=size, patch_size=PATCH), config)
 
 
-def _sections(shape: Shape) -> list[int]:
+def _sections() -> list[int]:
     """How many of a head's frequencies tell of time, height and width: a quarter and twice three eighths."""
-    half = shape.width // shape.heads // 2
+    half = WIDTH // HEADS // 2
     return [half - 2 * (3 * half // 8), 3 * half // 8, 3 * half // 8]

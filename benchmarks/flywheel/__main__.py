@@ -58,8 +58,10 @@ def main() -> None:
     record = {
         "seeds": len(done),
         "steps": [step.model_dump() for step in steps],
-        "compared": [one.model_dump() for one in changes],
-        "episodes_over": {baseline: [one.model_dump() for one in found] for baseline, found in episodes.items()},
+        "compared": [change.model_dump() for change in changes],
+        "episodes_over": {
+            baseline: [finding.model_dump() for finding in found] for baseline, found in episodes.items()
+        },
     }
     write_atomically(out / "summary.json", json.dumps(record, indent=2) + "\n")
     plot(steps, f"{given.env}, pocket model, {len(done)} seeds", out / "curve.svg")

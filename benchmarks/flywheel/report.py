@@ -72,11 +72,11 @@ def points(seeds: Sequence[JudgedStates]) -> list[CurvePoint]:
     for number in range(rounds):
         for name, rule in BY_ROUND.items():
             for n in range(1, CANDIDATES + 1):
-                right = [_by_task(one.by_round[number], rule, n, one.temperatures[number]) for one in seeds]
+                right = [_by_task(seed.by_round[number], rule, n, seed.temperatures[number]) for seed in seeds]
                 found.append(_point(name.format(number + 1), n, right, single))
     for rule in BASELINES:
         for n in range(1, CANDIDATES + 1):
-            found.append(_point(rule, n, [_by_task(one.by_round[0], rule, n) for one in seeds], single))
+            found.append(_point(rule, n, [_by_task(seed.by_round[0], rule, n) for seed in seeds], single))
     return found
 
 
@@ -94,7 +94,7 @@ def compared(seeds: Sequence[JudgedStates]) -> list[CurvePoint]:
 
 
 def _with_all(seeds: Sequence[JudgedStates], rule: str, number: int) -> list[Table]:
-    return [_by_task(one.by_round[number - 1], rule, CANDIDATES, one.temperatures[number - 1]) for one in seeds]
+    return [_by_task(seed.by_round[number - 1], rule, CANDIDATES, seed.temperatures[number - 1]) for seed in seeds]
 
 
 def _by_task(states: Sequence[JudgedState], rule: str, n: int, temperature: float = 1.0) -> Table:
@@ -112,7 +112,7 @@ def _point(rule: str, n: int, right: Sequence[Table], against: Sequence[Table]) 
     draw = np.random.default_rng(0)
     drawn = [_sums(both, draw) for _ in range(RESAMPLES)]
     total = np.concatenate(both).sum(axis=0)
-    values, gains = [one[0] / one[1] for one in drawn], [(one[0] - one[2]) / one[1] for one in drawn]
+    values, gains = [sums[0] / sums[1] for sums in drawn], [(sums[0] - sums[2]) / sums[1] for sums in drawn]
     return CurvePoint(
         rule=rule,
         candidates=n,
@@ -140,11 +140,11 @@ def table_of(found: Sequence[CurvePoint]) -> str:
     """A row for each rule, a column for each number of candidates, percent; then the gain with all over one draw."""
     heads = "".join(f" {n} |" for n in range(1, CANDIDATES + 1))
     lines = [f"| rule |{heads} gain with {CANDIDATES} |", "|---" * (CANDIDATES + 2) + "|"]
-    for rule in dict.fromkeys(one.rule for one in found):
-        row = [one for one in found if one.rule == rule]
+    for rule in dict.fromkeys(point.rule for point in found):
+        row = [point for point in found if point.rule == rule]
         last = row[-1]
         low, high = (100 * end for end in last.gain_ci95)
-        cells = "".join(f" {100 * one.value:.1f} |" for one in row)
+        cells = "".join(f" {100 * point.value:.1f} |" for point in row)
         lines.append(f"| {rule} |{cells} {100 * last.gain:+.1f} [{low:+.1f}, {high:+.1f}] |")
     return "\n".join(lines)
 
@@ -157,12 +157,12 @@ def plot(found: Sequence[CurvePoint], title: str, file: Path) -> None:
     with mpl.rc_context({"svg.hashsalt": title, "font.size": 9}):
         figure = Figure(figsize=(6, 4), layout="constrained")
         axes = figure.subplots()
-        for rule in dict.fromkeys(one.rule for one in found):
-            row = [one for one in found if one.rule == rule]
-            n, value = [one.candidates for one in row], [100 * one.value for one in row]
+        for rule in dict.fromkeys(point.rule for point in found):
+            row = [point for point in found if point.rule == rule]
+            n, value = [point.candidates for point in row], [100 * point.value for point in row]
             style = "--" if rule == CEILING else "-" if rule.startswith("round") else ":"
             axes.plot(n, value, style, label="pass@N" if rule == CEILING else rule)
-            low, high = ([100 * one.ci95[end] for one in row] for end in (0, 1))
+            low, high = ([100 * point.ci95[end] for point in row] for end in (0, 1))
             axes.fill_between(n, low, high, alpha=0.12)
         axes.set(xlabel="candidates", ylabel="states in which a right action is taken, %", title=title)
         axes.legend()

@@ -56,14 +56,14 @@ def auroc(right: Sequence[bool], scores: Sequence[float | None]) -> float | None
 
 
 def _counts(some: Sequence[Proposed]) -> tuple[int, int]:
-    return sum(one.right for one in some), sum(not one.right for one in some)
+    return sum(proposal.right for proposal in some), sum(not proposal.right for proposal in some)
 
 
 def _row(seed: int, action: str, some: Sequence[Proposed]) -> str:
-    right = [one.right for one in some]
-    told = [auroc(right, [one.logit for one in some]), auroc(right, [one.logprob for one in some])]
+    right = [proposal.right for proposal in some]
+    told = [auroc(right, [proposal.logit for proposal in some]), auroc(right, [proposal.logprob for proposal in some])]
     critic, agent = ("" if one is None else f"{one:.2f}" for one in told)
-    said = [sum(one.said_right for one in some if one.right is side) for side in (True, False)]
+    said = [sum(proposal.said_right for proposal in some if proposal.right is side) for side in (True, False)]
     rights, wrongs = _counts(some)
     return f"| {seed} | {action} | {said[0]} of {rights} | {said[1]} of {wrongs} | {critic} | {agent} |"
 

@@ -52,9 +52,9 @@ def main() -> None:
     over = {baseline: findings(measured, baseline=baseline) for baseline in (PLACEBO, ONE_DRAW)}
     for baseline, found in over.items():
         print(f"over {baseline}\n\n{markdown(found)}\n")
-    record = {baseline: [one.model_dump() for one in found] for baseline, found in over.items()}
+    record = {baseline: [finding.model_dump() for finding in found] for baseline, found in over.items()}
     write_atomically(out / "summary.json", json.dumps({"primary": study.primary, "over": record}, indent=2) + "\n")
-    of_primary = {one.arm: one for one in over[PLACEBO] if one.measure == study.primary}
+    of_primary = {contrast.arm: contrast for contrast in over[PLACEBO] if contrast.measure == study.primary}
     critic, placebo = (of_primary[arm].value if arm in of_primary else None for arm in ("critic of 8", PLACEBO))
     last = {"name": f"critic over placebo, {given.env}", "value": critic, "unit": study.primary, "baseline": placebo}
     n = of_primary["critic of 8"].n if critic is not None else 0

@@ -159,7 +159,7 @@ def judged(
     """The verdicts of every critic on the actions as they come, alone and told how often a page's are right, and alone
     on as many right as wrong ones."""
     said = {seed: verdicts(scorer, tested) for seed, scorer in enumerate(scorers)}
-    kept = {(one.step.id, one.action) for one in evened(tested, 0)}
+    kept = {(example.step.id, example.action) for example in evened(tested, 0)}
     places = [index for index, one in enumerate(tested) if (one.step.id, one.action) in kept]
     return {
         ALONE: said,

@@ -29,7 +29,7 @@ from align_echo.gui.learning import (
 )
 from align_echo.gui.screens import PREDICTIONS, Prediction, Proposed, read_predictions
 from align_echo.gui.vision import ScreenEncoder, VisionScorer, load_scorer
-from align_echo.gui.vision_tiny import Shape, tiny_vision
+from align_echo.gui.vision_tiny import tiny_vision
 from align_echo.types import Frozen
 from align_echo.wrappers.gui.actions import Click, Point, action_type, parse, write
 from align_echo.wrappers.gui.steps import read_steps
@@ -39,7 +39,7 @@ HELD_OUT = 0.1
 
 AT_ONCE = 8
 RATE = 1.5e-3
-SHAPE = Shape(vision_width=128)
+VISION_WIDTH = 128
 """Wide enough to see where in a patch of 14x14 pixels the circle is; the tiny model's own 32 are not."""
 
 CRITIC, CHECKPOINTS, HOW = "critic", "checkpoints", "how.json"
@@ -102,7 +102,7 @@ def learn(folder: Path, train: Path, *, seed: int, epochs: int, explore: int) ->
     settings = VisionSettings(
         weights="full", lr=RATE, batch_size=8, at_once=8, epochs=epochs, seed=seed, save_every=10**6
     )
-    model, encoder = tiny_vision(seed, SHAPE)
+    model, encoder = tiny_vision(seed, vision_width=VISION_WIDTH)
     critic = learn_on_screens(model, encoder, material, settings, folder / CHECKPOINTS)
     seconds = time.process_time() - started
     how = How(seed=seed, epochs=epochs, explored=explore, actions=len(material), seconds=seconds)
@@ -112,8 +112,8 @@ def learn(folder: Path, train: Path, *, seed: int, epochs: int, explore: int) ->
 def parts(train: Path, *, seed: int, explore: int) -> tuple[list[ScreenExample], list[ScreenExample]]:
     """What is learned from and what the temperature is fitted on, of different episodes; both evened by page."""
     kept = evened(examples_of(train) + explored(train, explore, seed=seed), seed)
-    held_out = [one for one in kept if is_held_out(one.step.episode, HELD_OUT, seed=seed)]
-    return [one for one in kept if not is_held_out(one.step.episode, HELD_OUT, seed=seed)], held_out
+    held_out = [example for example in kept if is_held_out(example.step.episode, HELD_OUT, seed=seed)]
+    return [example for example in kept if not is_held_out(example.step.episode, HELD_OUT, seed=seed)], held_out
 
 
 def keep(
@@ -121,7 +121,7 @@ def keep(
 ) -> VisionScorer:
     """Calibrate a critic on the episodes held out, and write it."""
     logits = [logit for _, logit in verdicts_on(critic, encoder, held_out, at_once=AT_ONCE)]
-    temperature = fit_temperature(logits, [one.label == "correct" for one in held_out])
+    temperature = fit_temperature(logits, [example.label == "correct" for example in held_out])
     critic.save_pretrained(str(folder / CRITIC))
     encoder.save(folder / CRITIC)
     write_calibration(Calibrated(temperature=temperature, n=len(held_out)), folder / CRITIC)

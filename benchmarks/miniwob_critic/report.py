@@ -65,7 +65,7 @@ def seen(rows: Mapping[int, Sequence[LabelledVerdict]]) -> Seen:
     together = [one for said in rows.values() for one in said]
     trivial = {name: constant(together, group) for name, group in GROUPS.items()}
     best = trivial[max(trivial, key=lambda name: sum(trivial[name]))]
-    tasks = list(dict.fromkeys(one.task for one in together))
+    tasks = list(dict.fromkeys(verdict.task for verdict in together))
     sums = {name: np.zeros(len(tasks)) for name in ("right", "trivial", "all")}
     for one, easy in zip(together, best, strict=True):
         place = tasks.index(one.task)
@@ -127,19 +127,19 @@ def won(played: Sequence[Played]) -> Won:
 
 def _gain(arms: Mapping[str, Sequence[Played]], *, at_once: bool) -> Estimate:
     """Points of success of the critic's arm over the novice's; tasks are resampled whole."""
-    tasks = sorted({one.task for one in arms[NOVICE]})
+    tasks = sorted({play.task for play in arms[NOVICE]})
 
     def by_task(arm: str) -> Any:
         return np.asarray(
             [
-                sum(one.at_once if at_once else one.won_after is not None for one in arms[arm] if one.task == task)
+                sum(play.at_once if at_once else play.won_after is not None for play in arms[arm] if play.task == task)
                 for task in tasks
             ],
             dtype=float,
         )
 
     sums = {arm: by_task(arm) for arm in (NOVICE, CRITIC)}
-    sums["all"] = np.asarray([sum(one.task == task for one in arms[NOVICE]) for task in tasks], dtype=float)
+    sums["all"] = np.asarray([sum(play.task == task for play in arms[NOVICE]) for task in tasks], dtype=float)
     return bootstrap(sums, lambda of: 100 * (of[CRITIC] - of[NOVICE]) / of["all"])
 
 

@@ -17,9 +17,10 @@ from align_echo.critic.drawn import Drawn, read_drawn
 from align_echo.critic.scoring import read_calibration
 from align_echo.gaia.baselines import TABLE
 from align_echo.gaia.collection import Collected, read_collection
-from align_echo.gaia.examples import Example, Said, is_held_out, read_examples, write_examples
+from align_echo.gaia.examples import Example, is_held_out, read_examples, write_examples
 from align_echo.gaia.figures import Trial
 from align_echo.gaia.fit.intuitive import Fitted
+from align_echo.types import Message
 from tests.gaia.test_examples import example
 from tests.holder import holder
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
@@ -272,9 +273,9 @@ def test_the_seed_of_a_config_counts_unless_the_command_names_another(examples, 
 @pytest.mark.parametrize("kind", [(), ("--reasoning",)])
 @pytest.mark.parametrize(("tested", "long"), [(False, "wrong"), (True, "correct")])
 def test_what_is_too_long_may_leave_a_side_one_label_alone_and_is_then_refused(kind, tested, long, model, run):
-    def messages(task: str, label: str) -> tuple[Said, ...]:
+    def messages(task: str, label: str) -> tuple[Message, ...]:
         too_long = label == long and is_held_out(task, 0.3) == tested
-        return (Said(role="user", content=f"{task} {'hall ' * (500 if too_long else 1)}"),)
+        return (Message(role="user", content=f"{task} {'hall ' * (500 if too_long else 1)}"),)
 
     examples = [
         example(f"task {number}", action, nearer=label, messages=messages(f"task {number}", label))

@@ -15,8 +15,8 @@ pytest.importorskip("PIL")
 from transformers.utils import logging as transformers_logging
 
 from align_echo.cli.console import Display
+from align_echo.critic.opinion import Opinion
 from align_echo.critic.scoring import read_calibration
-from align_echo.critic.selection import Judged
 from align_echo.gui.fit import FittedOnScreens
 from align_echo.gui.screen_verdict import Screen
 from align_echo.gui.screens import ScreenTrial
@@ -126,7 +126,7 @@ def test_a_trial_that_was_stopped_asks_only_about_what_is_left_and_comes_to_the_
     calls: list[int] = []
     score = VisionScorer.score
 
-    def counted(scorer: VisionScorer, screen: Screen, actions: Sequence[str]) -> list[Judged]:
+    def counted(scorer: VisionScorer, screen: Screen, actions: Sequence[str]) -> list[Opinion]:
         calls.append(len(actions))
         return score(scorer, screen, actions)
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from align_echo.agents.react import ReAct
 from align_echo.agents.vanilla import Vanilla
 from align_echo.critic.best_of import BestOf
-from align_echo.critic.scoring import Calibrated, Scorer, logit, probability, read_calibration, write_calibration
+from align_echo.critic.opinion import logit, probability
+from align_echo.critic.scoring import Calibrated, Scorer, read_calibration, write_calibration
 from align_echo.critic.selection import FIRST, LOGPROB, MAJORITY, PLACEBO, RANDOM, TILTED, SelectionRule
 from align_echo.errors import ContextOverflowError, ModelError, UsageError
 from align_echo.models import ScriptedModel
@@ -170,8 +171,8 @@ def test_the_judge_reads_the_agents_conversation_and_a_judge_of_its_own_no_token
     chat = agent.conversation(view)
     assert chat[2].tokens == told
     for asked in judge.requests:
-        assert [one.content for one in asked[:-1]] == [one.content for one in chat]
-        assert all(one.tokens is None for one in asked)
+        assert [message.content for message in asked[:-1]] == [message.content for message in chat]
+        assert all(message.tokens is None for message in asked)
 
 
 def test_a_judge_that_broke_is_told_from_one_that_cannot_be_understood_or_had_no_room() -> None:
@@ -231,7 +232,7 @@ def test_a_baseline_takes_by_its_rule_and_asks_nobody(pick: SelectionRule, taken
     reply = made.act(VIEW)
     assert reply.choice is not None
     assert (reply.choice.taken, reply.choice.counts.correct, made.name) == (taken, 0, f"{pick.name}-of-4(vanilla(m))")
-    assert [one.logprob for one in reply.choice.candidates] == [-1.0, -2.0, -0.5, -2.0]
+    assert [candidate.logprob for candidate in reply.choice.candidates] == [-1.0, -2.0, -0.5, -2.0]
     assert "model.judge" not in made.describe()
 
 
@@ -243,7 +244,7 @@ def test_tilted_goes_by_the_critic_and_by_the_agents_own_probability() -> None:
     reply = made.act(VIEW)
     assert (reply.action, made.name) == ("inventory", "tilted-of-3(vanilla(m))")
     assert reply.choice is not None
-    assert [one.p_correct for one in reply.choice.candidates] == pytest.approx([0.2, 0.6, 0.9])
+    assert [candidate.p_correct for candidate in reply.choice.candidates] == pytest.approx([0.2, 0.6, 0.9])
     assert made.describe()["model.judge"] == "judge"
 
 

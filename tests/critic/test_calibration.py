@@ -85,7 +85,7 @@ def test_logits_that_are_scaled_scale_the_temperature(pairs, scale):
 @given(judged)
 def test_the_temperature_does_not_care_which_answer_is_called_correct(pairs):
     logits_M, labels_M = split(pairs)
-    mirrored = fit_temperature([-one for one in logits_M], [1 - one for one in labels_M])
+    mirrored = fit_temperature([-logit for logit in logits_M], [1 - label for label in labels_M])
     assert mirrored == fit_temperature(logits_M, labels_M)
 
 

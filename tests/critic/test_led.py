@@ -67,7 +67,7 @@ def test_the_leaders_action_is_carried_out_and_all_candidates_are_on_record():
     reply = led(["look", "inventory"], "go to desk 1")
     assert (reply.text, reply.action) == ("go to desk 1", "go to desk 1")
     assert reply.choice is not None
-    assert [one.action for one in reply.choice.candidates] == ["look", "inventory"]
+    assert [candidate.action for candidate in reply.choice.candidates] == ["look", "inventory"]
     assert reply.choice.taken is None
 
 
@@ -81,7 +81,9 @@ def test_a_single_reply_is_a_candidate_too():
     asked, same = led(["look"], "inventory", candidates=1), led(["look"], "look", candidates=1)
     assert asked.choice is not None
     assert same.choice is not None
-    assert [one.action for one in asked.choice.candidates] == ["look"] == [one.action for one in same.choice.candidates]
+    for reply in (asked, same):
+        assert reply.choice is not None
+        assert [candidate.action for candidate in reply.choice.candidates] == ["look"]
     assert (asked.choice.taken, same.choice.taken) == (None, 0)
     assert asked.action == "inventory"
 

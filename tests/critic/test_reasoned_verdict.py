@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from align_echo.agents.vanilla import Vanilla
 from align_echo.critic.reasoned_verdict import (
-    ReasonedVerdict,
     judge,
     parse_reasoned_verdict,
     reasoned_verdict_messages,
@@ -27,19 +26,18 @@ CALL = Tokens(context_ids=(1,), sampled_ids=(2,), logprobs=(-1.0,))
 
 @given(st.one_of(hostile, st.text()).filter(lambda text: text.strip()), verdicts)
 def test_what_is_written_is_read_back(reason: str, verdict: Verdict) -> None:
-    found = parse_reasoned_verdict(write_reasoned_verdict(ReasonedVerdict(reason=reason, verdict=verdict)))
-    assert found == ReasonedVerdict(reason=" ".join(reason.split()), verdict=verdict)
+    assert parse_reasoned_verdict(write_reasoned_verdict(reason, verdict)) == (" ".join(reason.split()), verdict)
 
 
 @given(st.text(), st.text())
 def test_a_reply_has_a_verdict_only_if_its_last_line_says_so(before: str, after_it: str) -> None:
     reply = f"{before}\nVerdict: {after_it}"
     try:
-        found = parse_reasoned_verdict(reply)
+        reason, verdict = parse_reasoned_verdict(reply)
     except ReplyFormatError:
         return
-    assert reply.split()[-1].strip("*.").lower() == found.verdict
-    assert found.reason
+    assert reply.split()[-1].strip("*.").lower() == verdict
+    assert reason
 
 
 @pytest.mark.parametrize(
@@ -70,11 +68,14 @@ def test_an_action_cannot_close_its_tag_or_add_a_line(action: str) -> None:
 
 def test_the_critic_reads_what_the_agent_read_as_text_that_it_did_not_draw_itself() -> None:
     conversation = Vanilla(ScriptedModel(())).conversation(after(("look", "look", "A door.")))
-    drawn = [one.model_copy(update={"tokens": CALL}) if one.role == "assistant" else one for one in conversation]
-    assert any(one.tokens for one in drawn)
-    asked = reasoned_verdict_messages(drawn, "open door 1")
-    assert asked[:-1] == conversation
-    assert asked[-1].role == "user"
+    drawn = [
+        message.model_copy(update={"tokens": CALL}) if message.role == "assistant" else message
+        for message in conversation
+    ]
+    assert any(message.tokens for message in drawn)
+    messages = reasoned_verdict_messages(drawn, "open door 1")
+    assert messages[:-1] == conversation
+    assert messages[-1].role == "user"
 
 
 ASKED = [Message(role="user", content="You are in the hall.")]
@@ -82,18 +83,18 @@ ASKED = [Message(role="user", content="You are in the hall.")]
 
 def test_a_reply_is_kept_with_its_tokens_whether_it_can_be_read_or_not() -> None:
     read = judge(Answering(Completion(text="Reason: so\nVerdict: wrong", tokens=CALL)), ASKED, "look")
-    assert read.said == ReasonedVerdict(reason="so", verdict="wrong")
+    assert (read.reason, read.verdict) == ("so", "wrong")
     assert (read.tokens, read.problem) == (CALL, "")
     unread = judge(Answering(Completion(text="wrong", tokens=CALL)), ASKED, "look")
-    assert (unread.said, unread.tokens, unread.fault) == (None, CALL, None)
+    assert (unread.verdict, unread.tokens, unread.fault) == (None, CALL, None)
     assert "not 1" in unread.problem
 
 
 def test_a_reply_that_was_cut_off_is_not_read() -> None:
     cut = Completion(text="Reason: so\nVerdict: wrong", finish_reason="length")
-    found = judge(Answering(cut), ASKED, "look", max_tokens=9)
-    assert found.said is None
-    assert "cut off at 9 tokens" in found.problem
+    unread = judge(Answering(cut), ASKED, "look", max_tokens=9)
+    assert unread.verdict is None
+    assert "cut off at 9 tokens" in unread.problem
 
 
 def test_a_broken_model_is_a_fault_and_a_chat_that_is_too_long_is_none() -> None:
@@ -101,4 +102,4 @@ def test_a_broken_model_is_a_fault_and_a_chat_that_is_too_long_is_none() -> None
     assert broken.fault is not None
     assert broken.fault.source == "model"
     long = judge(Answering(ContextOverflowError("too long")), ASKED, "look")
-    assert (long.said, long.fault, long.problem) == (None, None, "too long")
+    assert (long.verdict, long.fault, long.problem) == (None, None, "too long")

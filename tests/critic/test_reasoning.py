@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from align_echo.agents.vanilla import Vanilla
 from align_echo.critic.best_of import BestOf
-from align_echo.critic.reasoned_verdict import Judgement, ReasonedVerdict
+from align_echo.critic.reasoned_verdict import Judgement
 from align_echo.critic.reasoning import Reasoner, counted
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import ModelError, UsageError
@@ -26,16 +26,16 @@ class Judge:
 
     name = "judge"
 
-    def __init__(self, said: dict[str, Sequence[str]], sample: int = 0, heard: list[float] | None = None) -> None:
-        self._said, self._sample, self.heard = said, sample, [] if heard is None else heard
+    def __init__(self, replies: dict[str, Sequence[str]], sample: int = 0, heard: list[float] | None = None) -> None:
+        self._replies, self._sample, self.heard = replies, sample, [] if heard is None else heard
 
     def with_sample(self, sample: int) -> Judge:
-        return Judge(self._said, sample, self.heard)
+        return Judge(self._replies, sample, self.heard)
 
     def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int = 1) -> Completion:
         self.heard.append(temperature)
         action = messages[-1].content.partition("<action>")[2].partition("</action>")[0]
-        reply = self._said[action][self._sample]
+        reply = self._replies[action][self._sample]
         if reply == "broken":
             raise ModelError("gone")
         return Completion(text=reply, usage=Usage(completion_tokens=3))
@@ -47,15 +47,16 @@ def reply(verdict: str) -> str:
 
 def test_it_is_asked_once_greedily_about_every_action_in_order_and_gives_no_probability() -> None:
     judge = Judge({"look": [reply("wrong")], "go": [reply("correct")], "sing": ["correct"], "dance": ["broken"]})
-    found = Reasoner(judge).score(ASKED, ["look", "go", "sing", "dance"])
-    assert [(one.verdict, one.p_correct, one.logit) for one in found] == [
+    opinions = Reasoner(judge).score(ASKED, ["look", "go", "sing", "dance"])
+    assert [opinion.action for opinion in opinions] == ["look", "go", "sing", "dance"]
+    assert [(opinion.verdict, opinion.p_correct, opinion.logit) for opinion in opinions] == [
         ("wrong", None, None),
         ("correct", None, None),
         (None, None, None),
         (None, None, None),
     ]
-    assert [one.broken for one in found] == [False, False, False, True]
-    assert (judge.heard, found[0].usage.completion_tokens) == ([0.0] * 4, 3)
+    assert [opinion.broken for opinion in opinions] == [False, False, False, True]
+    assert (judge.heard, opinions[0].usage.completion_tokens) == ([0.0] * 4, 3)
     assert Reasoner(judge).score(ASKED, []) == []
 
 
@@ -67,24 +68,23 @@ def test_several_verdicts_are_a_vote_and_their_share_a_probability() -> None:
     assert go.p_correct == pytest.approx(0.5 / 4)
     assert (set(judge.heard), look.usage.completion_tokens) == ({1.0}, 9)
     torn = Judge({"look": [reply("correct"), "broken"], "go": [reply("correct"), "hm"]})
-    found = Reasoner(torn, votes=2).score(ASKED, ["look", "go"])
-    assert [(one.verdict, one.broken) for one in found] == [("correct", True), ("correct", False)]
+    opinions = Reasoner(torn, votes=2).score(ASKED, ["look", "go"])
+    assert [(opinion.verdict, opinion.broken) for opinion in opinions] == [("correct", True), ("correct", False)]
     with pytest.raises(UsageError, match="once or more"):
         Reasoner(judge, votes=0)
 
 
 @given(st.lists(st.sampled_from(["correct", "wrong", None]), min_size=2, max_size=9))
 def test_only_what_can_be_read_votes_and_a_tie_is_wrong(verdicts: list[Verdict | None]) -> None:
-    said = [Judgement(said=verdict and ReasonedVerdict(reason="so", verdict=verdict)) for verdict in verdicts]
-    found = counted(said)
+    opinion = counted("look", [Judgement(verdict=verdict) for verdict in verdicts])
     correct, wrong = verdicts.count("correct"), verdicts.count("wrong")
     if not correct + wrong:
-        assert (found.verdict, found.p_correct) == (None, None)
+        assert (opinion.verdict, opinion.p_correct) == (None, None)
         return
-    assert found.verdict == ("correct" if correct > wrong else "wrong")
-    assert found.p_correct is not None
-    assert 0 < found.p_correct < 1
-    assert (found.p_correct > 0.5) == (correct > wrong)
+    assert opinion.verdict == ("correct" if correct > wrong else "wrong")
+    assert opinion.p_correct is not None
+    assert 0 < opinion.p_correct < 1
+    assert (opinion.p_correct > 0.5) == (correct > wrong)
 
 
 def test_best_of_sends_the_first_that_it_holds_correct_and_says_who_judged() -> None:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from align_echo.critic.opinion import Opinion
 from align_echo.critic.selection import (
-    Judged,
     at_random,
     by_critic,
     by_logprob,
@@ -31,24 +31,28 @@ actions_drawn = st.lists(st.sampled_from(["look", "go to desk 1", "take mug 1", 
 p_correct = st.floats(0, 1)
 judgements = st.dictionaries(
     st.sampled_from(["look", "go to desk 1", "take mug 1", "inventory"]),
-    st.builds(Judged, st.sampled_from(["correct", "wrong", None]), p_correct),
+    st.builds(Opinion, action=st.just("any"), verdict=st.sampled_from(["correct", "wrong", None]), p_correct=p_correct),
 )
 
 
-def said(**verdicts: float | None) -> dict[str, Judged]:
-    """Judged correct with a probability of at least 0.5, or with none."""
-    return {name: Judged("correct" if p is None or p >= 0.5 else "wrong", p) for name, p in verdicts.items()}
+def opinion(verdict: Verdict | None, p_correct: float | None = None) -> Opinion:
+    return Opinion(action="any", verdict=verdict, p_correct=p_correct)
+
+
+def opinions(**verdicts: float | None) -> dict[str, Opinion]:
+    """Opinions that an action is correct with a probability of at least 0.5, or with none."""
+    return {name: opinion("correct" if p is None or p >= 0.5 else "wrong", p) for name, p in verdicts.items()}
 
 
 # ---------------------------------------------------------------- by the critic
 
 
 def test_of_those_judged_correct_the_most_probable_is_taken():
-    assert by_critic(["a", "b", "c", "b"], said(a=0.6, b=0.9, c=0.2)) == 1
+    assert by_critic(["a", "b", "c", "b"], opinions(a=0.6, b=0.9, c=0.2)) == 1
 
 
 def test_a_probability_without_the_verdict_is_not_enough():
-    judged = {"a": Judged("wrong", 0.9), "b": Judged(None, 0.8), "c": Judged("correct", 0.1)}
+    judged = {"a": opinion("wrong", 0.9), "b": opinion(None, 0.8), "c": opinion("correct", 0.1)}
     assert by_critic(["a", "b", "c"], judged) == 2
 
 
@@ -61,23 +65,23 @@ def test_a_judge_who_knows_nothing_takes_every_distinct_action_alike_often():
 
 
 def test_ties_go_to_the_first_drawn():
-    assert by_critic(["a", "b", "c"], said(a=0.2, b=0.7, c=0.7)) == 1
+    assert by_critic(["a", "b", "c"], opinions(a=0.2, b=0.7, c=0.7)) == 1
 
 
 def test_without_a_probability_for_each_those_judged_correct_are_tied():
-    assert by_critic(["a", "b", "c"], said(a=0.2, b=None, c=None)) == 1
-    assert by_critic(["a", "b", "c"], said(a=0.6, b=None, c=0.9)) == 0
-    assert by_critic(["a", "b"], said(a=0.2, b=None), abstain_below=0.9) == 1
+    assert by_critic(["a", "b", "c"], opinions(a=0.2, b=None, c=None)) == 1
+    assert by_critic(["a", "b", "c"], opinions(a=0.6, b=None, c=0.9)) == 0
+    assert by_critic(["a", "b"], opinions(a=0.2, b=None), abstain_below=0.9) == 1
 
 
 def test_if_none_is_judged_correct_the_first_with_an_action_is_taken():
-    assert by_critic([None, "a", "b"], said(a=0.1, b=0.3)) == 1
+    assert by_critic([None, "a", "b"], opinions(a=0.1, b=0.3)) == 1
     assert by_critic([None, "a", "b"], {}) == 1
     assert by_critic([None, None], {}) == 0
 
 
 def test_a_judge_that_is_not_sure_enough_leaves_the_first():
-    judged = said(a=0.2, b=0.7)
+    judged = opinions(a=0.2, b=0.7)
     assert by_critic([None, "a", "b"], judged, abstain_below=0.7) == 2
     assert by_critic([None, "a", "b"], judged, abstain_below=0.71) == 1
 
@@ -95,7 +99,7 @@ def test_the_order_of_the_candidates_decides_ties_alone(actions, judged, data):
     mixed = data.draw(st.permutations(actions))
     first, second = actions[by_critic(actions, judged)], mixed[by_critic(mixed, judged)]
     if first in judged and judged[first].verdict == "correct":
-        assert judged[second] == Judged("correct", judged[first].p_correct)
+        assert judged[second] == opinion("correct", judged[first].p_correct)
     else:
         assert second not in judged or judged[second].verdict != "correct"
 
@@ -110,9 +114,9 @@ def test_what_is_judged_wrong_is_never_taken_while_another_is_judged_correct(act
 @given(actions_drawn, st.dictionaries(st.sampled_from(["look", "go to desk 1", "take mug 1"]), p_correct))
 def test_a_critic_that_never_errs_succeeds_as_often_as_pass_at_n(actions, probabilities):
     labels: dict[str | None, Verdict] = {one: "correct" if p >= 0.5 else "wrong" for one, p in probabilities.items()}
-    judged = {one: Judged(label, probabilities[one]) for one, label in labels.items() if one is not None}
+    judged = {one: opinion(label, probabilities[one]) for one, label in labels.items() if one is not None}
     taken = actions[by_critic(actions, judged)]
-    assert (labels.get(taken) == "correct") == ("correct" in [labels.get(one) for one in actions])
+    assert (labels.get(taken) == "correct") == ("correct" in [labels.get(action) for action in actions])
 
 
 # ---------------------------------------------------------------- the baselines
@@ -163,20 +167,20 @@ def test_what_is_no_log_probability_is_refused(missing):
 
 
 def test_the_critics_odds_tilt_what_the_agent_holds_likely():
-    judged = {"a": Judged("wrong", 0.2), "b": Judged("correct", 0.8)}
+    judged = {"a": opinion("wrong", 0.2), "b": opinion("correct", 0.8)}
     # log-odds -1.39 and 1.39: b is taken unless the agent holds a likelier by more than 2.77.
     assert by_tilted(["a", "b"], judged, [[-0.5], [-1.0, -2.2]]) == 1
     assert by_tilted(["a", "b"], judged, [[-0.5], [-1.0, -2.3]]) == 0
     assert by_tilted(["a", "b", None], judged, [[-1.0], [-1.0], None]) == 1
-    assert by_tilted(["a", "b"], {"a": Judged("wrong"), "b": Judged("correct")}, [[-1.0], [-1.1]]) == 0
-    assert by_tilted(["a", "b"], {"a": Judged("correct", 0.6)}, [[-1.4], [-1.1]]) == 0
-    assert by_tilted(["a", "b"], {"a": Judged("correct", 1.0), "b": Judged("wrong", 0.0)}, [[-40.0], [-0.1]]) == 0
+    assert by_tilted(["a", "b"], {"a": opinion("wrong"), "b": opinion("correct")}, [[-1.0], [-1.1]]) == 0
+    assert by_tilted(["a", "b"], {"a": opinion("correct", 0.6)}, [[-1.4], [-1.1]]) == 0
+    assert by_tilted(["a", "b"], {"a": opinion("correct", 1.0), "b": opinion("wrong", 0.0)}, [[-40.0], [-0.1]]) == 0
 
 
 @given(actions_drawn)
 def test_a_critic_with_even_odds_leaves_the_agents_own_choice(actions):
     logprobs = [[-float(index % 3)] for index, _ in enumerate(actions)]
-    even = {one: Judged("correct", 0.5) for one in actions if one is not None}
+    even = {action: opinion("correct", 0.5) for action in actions if action is not None}
     assert by_tilted(actions, even, logprobs) == by_tilted(actions, {}, logprobs) == by_logprob(actions, logprobs)
 
 
@@ -214,7 +218,7 @@ def test_of_no_candidate_none_is_taken():
 @pytest.mark.parametrize("wrong", [-0.1, 1.1, math.nan])
 def test_what_is_no_probability_is_refused(wrong):
     with pytest.raises(UsageError, match=r"in \[0, 1\]"):
-        Judged("correct", wrong)
+        opinion("correct", wrong)
     with pytest.raises(UsageError, match="abstain_below"):
         by_critic(["a"], {}, wrong)
 

@@ -8,13 +8,14 @@ import pytest
 
 from align_echo.critic.verdict import Verdict
 from align_echo.gaia.baselines import CONSTANT, LOGPROB, TABLE, compared, judges, threshold, without_numbers
-from align_echo.gaia.examples import Example, Said
+from align_echo.gaia.examples import Example
+from align_echo.types import Message
 
 
 def example(action: str, label: Verdict, *, logprob: float | None = -1.0, task: str = "t") -> Example:
     return Example(
         environment="e", split="s", task_id=task, task_type="", sample=0, turn=0,
-        messages=(Said(role="user", content="hm"),), action=action, action_type="", drawn=1, logprob=logprob,
+        messages=(Message(role="user", content="hm"),), action=action, action_type="", drawn=1, logprob=logprob,
         sent=False, agent="a", weights="", round=1, p_correct=None, nearer=label,
     )  # fmt: skip
 

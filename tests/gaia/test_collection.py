@@ -71,7 +71,7 @@ def test_labels_of_an_episode_that_was_played_differently_are_made_again(env, tm
     other, engines = episode(env, ["inventory"]), Engines()
     (new,) = label_all(engines, [other], tmp_path, rules=RULES)
     assert engines.resets == 1
-    assert ([turn.action for turn in old.turns[0]], [one.action for one in new.turns[0]]) == (
+    assert ([turn.action for turn in old.turns[0]], [action.action for action in new.turns[0]]) == (
         ["look", "dance"],
         ["inventory"],
     )
@@ -115,7 +115,7 @@ def test_turns_that_do_not_come_out_again_have_no_labels_and_are_counted(env, tm
 def test_a_collection_is_read_as_it_was_made_and_a_part_of_one_is_refused(env, tmp_path):
     whole(env, tmp_path)
     played, labelled = read_collection(tmp_path)
-    assert [one.sample for one in played] == [0, 1]
+    assert [episode.sample for episode in played] == [0, 1]
     assert all(labels.belongs_to(one) for one, labels in zip(played, labelled, strict=True))
     labels = (tmp_path / LABELS).read_text()
     (tmp_path / LABELS).write_text(labels.splitlines(keepends=True)[0])

@@ -14,7 +14,6 @@ pytest.importorskip("datasets")
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.gaia.examples import (
     Example,
-    Said,
     balanced,
     deduplicated,
     even_weights,
@@ -22,10 +21,11 @@ from align_echo.gaia.examples import (
     read_examples,
     write_examples,
 )
+from align_echo.types import Message
 
 
 def example(task: str = "a", action: str = "look", **fields: Any) -> Example:
-    chat = (Said(role="system", content="You act."), Said(role="user", content=f"Task {task}: «ü»\n"))
+    chat = (Message(role="system", content="You act."), Message(role="user", content=f"Task {task}: «ü»\n"))
     row: dict[str, Any] = {
         **{"environment": "alfworld", "split": "train", "task_id": task, "task_type": "clean", "sample": 0, "turn": 0},
         **{"messages": chat, "action": action, "action_type": action.split()[0], "drawn": 1, "logprob": None},
@@ -37,7 +37,7 @@ def example(task: str = "a", action: str = "look", **fields: Any) -> Example:
 
 def test_the_same_action_in_the_same_conversation_is_one_example_however_often_it_was_drawn():
     twice = [example(drawn=2), example(action="go to desk 1"), example(drawn=3, sample=4, round=2), example("b")]
-    assert [(one.task_id, one.action, one.drawn, one.round) for one in deduplicated(twice)] == [
+    assert [(example.task_id, example.action, example.drawn, example.round) for example in deduplicated(twice)] == [
         ("a", "look", 5, 1),
         ("a", "go to desk 1", 1, 1),
         ("b", "look", 1, 1),
@@ -56,9 +56,9 @@ def test_balanced_is_half_and_half_in_order_and_takes_nothing_from_the_rarer_cla
             balanced(made, "expert", seed=seed)
         return
     kept = balanced(made, "expert", seed=seed)
-    found = [one.expert for one in kept]
+    found = [example.expert for example in kept]
     assert (found.count("correct"), found.count("wrong"), found.count(None)) == (fewer, fewer, 0)
-    assert [one for one in made if one in kept] == kept == balanced(made, "expert", seed=seed)
+    assert [example for example in made if example in kept] == kept == balanced(made, "expert", seed=seed)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["correct", "wrong", None])), max_size=40))
@@ -88,10 +88,10 @@ def test_the_weights_of_a_state_by_hand():
 def test_no_task_is_on_both_sides_and_a_task_stays_where_it_is_when_more_are_collected(tasks, seed):
     made = [example(task, action) for task in sorted(tasks) for action in ("look", "wait")]
     learned, tested = held_out(made, 0.3, seed=seed)
-    assert {one.task_id for one in learned}.isdisjoint(one.task_id for one in tested)
-    assert sorted(one.key for one in learned + tested) == sorted(one.key for one in made)
+    assert {example.task_id for example in learned}.isdisjoint(example.task_id for example in tested)
+    assert sorted(example.key for example in learned + tested) == sorted(example.key for example in made)
     more = [*made, example("another task")]
-    assert [one for one in held_out(more, 0.3, seed=seed)[1] if one.task_id in tasks] == tested
+    assert [example for example in held_out(more, 0.3, seed=seed)[1] if example.task_id in tasks] == tested
 
 
 def test_about_the_share_asked_for_is_held_out():

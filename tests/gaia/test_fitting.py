@@ -116,14 +116,14 @@ def asked() -> list[Question]:
     made = [
         example(f"task {task}", f"{word} {task}", nearer=label) for task in range(12) for word, label in words.items()
     ]
-    return questions(made, ENCODER, "nearer", longest=4096).questions
+    return questions(made, ENCODER, "nearer", longest=4096)
 
 
 SETTINGS = FitSettings(weights="full", lr=5e-3, epochs=12, batch_size=8, tokens_per_tree=600, save_every=5)
 
 
 def right(model: torch.nn.Module) -> float:
-    said = read_verdicts(model, ENCODER, [one.ids for one in asked()], tokens_per_tree=600, device=CPU)
+    said = read_verdicts(model, ENCODER, [question.ids for question in asked()], tokens_per_tree=600, device=CPU)
     hits = [verdict == VERDICTS[one.target] for (verdict, _), one in zip(said, asked(), strict=True)]
     assert all((logit > 0) == (verdict == "correct") for verdict, logit in said if verdict)
     return sum(hits) / len(hits)
@@ -136,7 +136,7 @@ def test_what_it_learns_it_says_and_nothing_else_than_the_verdict_is_learned(tmp
 
 
 def test_what_weighs_more_is_learned_where_actions_say_both(tmp_path: Path):
-    made = [replace(one, ids=asked()[0].ids, weight=1.8 if one.target == 0 else 0.2) for one in asked()]
+    made = [replace(question, ids=asked()[0].ids, weight=1.8 if question.target == 0 else 0.2) for question in asked()]
     learned = learn(tiny_model(context=4096), ENCODER, made, SETTINGS, tmp_path)
     ((verdict, logit),) = read_verdicts(learned, ENCODER, [made[0].ids], tokens_per_tree=600, device=CPU)
     assert (verdict, round(torch.tensor(logit).sigmoid().item(), 1)) == ("correct", 0.9)
@@ -182,15 +182,16 @@ def test_steps_learn_from_whole_episodes_in_another_order_every_epoch():
 def test_questions_end_where_the_verdicts_begin_to_differ_and_long_ones_are_left_out():
     start, words = verdict_tokens(ENCODER)
     made = [example(nearer="wrong"), example("b", nearer=None), example("c", "word " * 200, nearer="correct")]
-    made_of = questions(made, ENCODER, "nearer", longest=200)
-    (one,) = made_of.questions
-    assert (made_of.too_long, made_of.one_sided) == (1, 0)
-    assert one.ids[len(one.ids) - len(start) :] == start
-    assert ENCODER.plain("wrong")[len(start)] == words[one.target]
+    (question,) = questions(made, ENCODER, "nearer", longest=200)
+    assert question.weight == 1
+    assert question.ids[len(question.ids) - len(start) :] == start
+    assert ENCODER.plain("wrong")[len(start)] == words[question.target]
     weighed = [example("b", "go", nearer="correct"), example("b", "sing", nearer="wrong"), *made]
-    found = questions(weighed, ENCODER, "nearer", longest=200, balance="weighed")
-    assert [(question.task, question.weight) for question in found.questions] == [("b", 1), ("b", 1)]
-    assert (found.too_long, found.one_sided) == (1, 1)
+    weights = [
+        (question.task, question.weight)
+        for question in questions(weighed, ENCODER, "nearer", longest=200, balance="weighed")
+    ]
+    assert weights == [("b", 1), ("b", 1), ("a", 0)]
     with pytest.raises(UsageError, match="collect with more --candidates"):
         questions(made, ENCODER, "nearer", longest=200, balance="weighed")
     with pytest.raises(UsageError, match="no labelled action"):

@@ -11,8 +11,8 @@ import pytest
 import align_echo
 from align_echo.critic.labels import Rule, label, labels_of, rules_of
 from align_echo.errors import EngineError
+from align_echo.gaia.examples import LabelledAction
 from align_echo.gaia.labelling import (
-    LabelledAction,
     LabelledEpisode,
     candidates_of,
     examples_of,
@@ -67,13 +67,14 @@ def test_what_was_not_sent_is_labelled_in_the_state_in_which_it_was_proposed(env
     trajectory = episode(env, [first, "look", first, None], ["look", second, "dance"])
     labelled = label_episode(env, trajectory, RULES)
     view = played(env, BATS)
-    assert [[one.action for one in turn] for turn in labelled.turns] == [[first, "look"], ["look", second, "dance"]]
-    for one in labelled.turns[0]:
-        assert one.nearer == label(env, view, one.action, "nearer")
-        assert one.expert == label(env, view, one.action, "expert")
-    assert [one.nearer for one in labelled.turns[0]] == ["correct", "wrong"]
-    assert [one.nearer for one in labelled.turns[1]] == ["wrong", "correct", "wrong"]
-    assert {one.continues for turn in labelled.turns for one in turn} == {None}
+    actions = [[action.action for action in turn] for turn in labelled.turns]
+    assert actions == [[first, "look"], ["look", second, "dance"]]
+    for action in labelled.turns[0]:
+        assert action.nearer == label(env, view, action.action, "nearer")
+        assert action.expert == label(env, view, action.action, "expert")
+    assert [action.nearer for action in labelled.turns[0]] == ["correct", "wrong"]
+    assert [action.nearer for action in labelled.turns[1]] == ["wrong", "correct", "wrong"]
+    assert {action.continues for turn in labelled.turns for action in turn} == {None}
     assert labelled.belongs_to(trajectory)
 
 
@@ -131,13 +132,17 @@ def test_a_broken_episode_gives_no_example(env):
 def test_an_example_says_what_was_read_before_it_how_often_it_was_drawn_and_whether_it_was_sent(env):
     trajectory = episode(env, ["look"], ["look", "inventory", "look"])
     made = examples_of(trajectory, label_episode(env, trajectory, RULES), chat, action_format="", weights="w", number=3)
-    told = [(one.turn, one.messages[0].content, one.action, one.drawn, one.sent, one.logprob) for one in made]
-    assert told == [
+    rows = [
+        (example.turn, example.messages[0].content, example.action, example.drawn, example.sent, example.logprob)
+        for example in made
+    ]
+    assert rows == [
         (0, "turn 0", "look", 1, True, 0.0),
         (1, "turn 1", "look", 2, True, 0.0),
         (1, "turn 1", "inventory", 1, False, -1.0),
     ]
-    assert {(one.task_id, one.weights, one.round, one.continues) for one in made} == {(BATS, "w", 3, None)}
+    facts = {(example.task_id, example.weights, example.round, example.continues) for example in made}
+    assert facts == {(BATS, "w", 3, None)}
 
 
 def test_labels_belong_to_the_episode_whose_candidates_they_name(env):

@@ -17,7 +17,7 @@ from align_echo.critic.reasoned_verdict import parse_reasoned_verdict, reasoned_
 from align_echo.critic.reasoning import Reasoner
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import UsageError
-from align_echo.gaia.examples import Example, Said
+from align_echo.gaia.examples import Example
 from align_echo.gaia.fit.reasoning_steps import (
     ReasoningSettings,
     Watch,
@@ -34,6 +34,7 @@ from align_echo.gaia.fit.reasoning_steps import (
 from align_echo.models import ScriptedModel
 from align_echo.train.crew import Crew, gather
 from align_echo.train.signals import Signals
+from align_echo.types import Message
 from tests.gaia.test_examples import example
 from tests.models.local.tiny import tiny_encoder, tiny_model, tiny_tokenizer
 
@@ -61,17 +62,21 @@ def model(tmp_path: Path) -> str:
 def test_what_is_imitated_is_a_reply_of_the_form_after_the_question_that_the_critic_is_asked(verdict: Verdict):
     one = example(action="go to «desk» 1")
     row = demonstration(one, verdict, ENCODER)
-    asked = ENCODER.opening(reasoned_verdict_messages(one.conversation, one.action))
+    asked = ENCODER.opening(reasoned_verdict_messages(one.messages, one.action))
     assert row.tokens.ids[: len(asked)] == asked
     assert row.tokens.mask == (0,) * len(asked) + (1,) * (len(row.tokens.ids) - len(asked))
-    said = parse_reasoned_verdict(ENCODER.text(row.tokens.ids[len(asked) :]))
-    assert (said.verdict, said.reason) == (verdict, reason(one, verdict))
-    assert one.action in said.reason
+    read = parse_reasoned_verdict(ENCODER.text(row.tokens.ids[len(asked) :]))
+    assert read == (reason(one, verdict), verdict)
+    assert one.action in read[0]
     assert (row.role, row.expert, row.tokens.ids[-1]) == ("critic", True, ENCODER.end_id)
 
 
 def test_the_reason_says_what_the_label_knows_and_what_can_be_read():
-    again = (Said(role="user", content="Hall."), Said(role="assistant", content="look"), Said(role="user", content="."))
+    again = (
+        Message(role="user", content="Hall."),
+        Message(role="assistant", content="look"),
+        Message(role="user", content="."),
+    )
     told = [
         reason(example(explores=True), "correct"),
         reason(example(), "correct"),
@@ -86,8 +91,8 @@ def test_every_harvest_is_half_correct_and_all_actions_come_before_any_comes_aga
     settings = SETTINGS.model_copy(update={"states": 4})
     pairs = labelled(examples(), "nearer")
     laps = [states_at(number, pairs, settings) for number in range(3)]
-    assert all([of.label for of in one].count("wrong") == 2 for one in laps)
-    assert {of.example.key for lap in laps for of in lap} == {one.key for one in examples()}
+    assert all([of.label for of in lap].count("wrong") == 2 for lap in laps)
+    assert {of.example.key for lap in laps for of in lap} == {example.key for example in examples()}
     assert [of.example for of in states_at(3, pairs, settings)] != [of.example for of in laps[0]]
     assert states_at(1, pairs, settings) == laps[1]
 
@@ -123,7 +128,7 @@ def test_a_demonstration_longer_than_a_reply_may_be_is_not_shown():
     long = example("z", "search[" + "very " * 40 + "long]", nearer="correct")
     pairs = labelled([long, *examples()], "nearer")
     shown = imitated(pairs, ENCODER, SETTINGS.model_copy(update={"warm_examples": 20}))
-    assert {one.key for one, _ in shown} == {one.key for one in examples()}
+    assert {one.key for one, _ in shown} == {example.key for example in examples()}
     for one, label in shown:
         start, end = demonstration(one, label, ENCODER).tokens.turns[0]
         assert end - start <= SETTINGS.reply_tokens
@@ -135,7 +140,7 @@ def test_a_demonstration_longer_than_a_reply_may_be_is_not_shown():
 
 
 def test_conversations_that_leave_no_room_for_a_reply_are_left_out():
-    long = example("b", messages=(Said(role="user", content="word " * 300),))
+    long = example("b", messages=(Message(role="user", content="word " * 300),))
     assert fitting_examples([example(), long], ENCODER, longest=400, reply_tokens=8) == [example()]
 
 
@@ -209,7 +214,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(phase: str, model: str,
         for one, other in zip(weights_of(whole), weights_of(resumed), strict=True):
             assert torch.equal(one, other)
         asked = [Reasoner(crew.models["critic"], max_tokens=8) for crew in (whole, resumed)]
-        told = [critic.score(examples()[0].conversation, ["go 1", "sing 1"]) for critic in asked]
+        told = [critic.score(examples()[0].messages, ["go 1", "sing 1"]) for critic in asked]
         assert told[0] == told[1]
     finally:
         for crew in (whole, cut, resumed):

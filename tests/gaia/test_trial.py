@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from align_echo.critic.opinion import Opinion
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import UsageError
-from align_echo.gaia.figures import JudgedState, Opinion, Success, curve, measured, states_of
-from align_echo.gaia.labelling import LabelledAction, LabelledEpisode
+from align_echo.gaia.examples import LabelledAction
+from align_echo.gaia.figures import JudgedState, Success, curve, measured, states_of
+from align_echo.gaia.labelling import LabelledEpisode
 from align_echo.types import Candidate, Choice, Step, Trajectory
 
 pytest.importorskip("sklearn")
@@ -20,7 +22,7 @@ Say = Callable[[Verdict], Opinion]
 
 
 def honest(label: Verdict) -> Opinion:
-    return Opinion(label, 2.0 if label == "correct" else -2.0)
+    return Opinion(action="any", verdict=label, logit=2.0 if label == "correct" else -2.0)
 
 
 def contrary(label: Verdict) -> Opinion:
@@ -28,18 +30,20 @@ def contrary(label: Verdict) -> Opinion:
 
 
 def silent(label: Verdict) -> Opinion:
-    return Opinion(None)
+    return Opinion(action="any", verdict=None)
 
 
 def state(actions: str, say: Say = honest, task: str = "a", logprob: float | None = -1.0) -> JudgedState:
     """A letter is an action, right where it is a capital; "-" is a reply without one."""
-    drawn = tuple(Candidate(action=None if one == "-" else one, logprob=logprob) for one in actions)
-    labels: dict[str, Verdict] = {one: "correct" if one.isupper() else "wrong" for one in actions if one != "-"}
+    drawn = tuple(Candidate(action=None if action == "-" else action, logprob=logprob) for action in actions)
+    labels: dict[str, Verdict] = {
+        action: "correct" if action.isupper() else "wrong" for action in actions if action != "-"
+    }
     return JudgedState(task, drawn, labels, {action: say(label) for action, label in labels.items()})
 
 
 def by_rule(states: Sequence[JudgedState], n: int) -> dict[str, Success]:
-    return {one.rule: one for one in curve(states) if one.candidates == n}
+    return {point.rule: point for point in curve(states) if point.candidates == n}
 
 
 STATES = st.lists(st.text("xyzABC-", min_size=4, max_size=4).filter(lambda one: one != "----"), min_size=1, max_size=12)
@@ -58,7 +62,7 @@ def test_a_critic_that_never_errs_reaches_what_any_choice_could_at_every_number_
 @settings(max_examples=10)
 @given(STATES)
 def test_one_candidate_is_the_same_by_every_rule_and_no_gain(drawn):
-    found = by_rule([state(one, contrary) for one in drawn], 1)
+    found = by_rule([state(draw, contrary) for draw in drawn], 1)
     assert set(found) == {"critic", "placebo", "random", "majority", "logprob", "tilted", "pass"}
     assert len({one.success.value for one in found.values()}) == 1
     assert {one.gain.value for one in found.values()} == {0.0}
@@ -100,7 +104,7 @@ def test_the_critic_tilts_the_agents_probabilities_only_where_it_gives_its_own()
 
 
 def test_the_curve_ends_where_the_state_with_the_fewest_candidates_does():
-    assert {one.candidates for one in curve([state("xA"), state("xABy")])} == {1, 2}
+    assert {point.candidates for point in curve([state("xA"), state("xABy")])} == {1, 2}
 
 
 def test_the_report_is_over_distinct_actions_of_all_states():
@@ -111,7 +115,7 @@ def test_the_report_is_over_distinct_actions_of_all_states():
 
 def test_a_state_counts_only_if_every_action_has_a_label_or_no_reply_held_one():
     def step(*actions: str | None) -> Step:
-        drawn = tuple(Candidate(action=one) for one in actions)
+        drawn = tuple(Candidate(action=action) for action in actions)
         return Step(reply="", action=drawn[0].action, observation="", raw_observation="",
                     choice=Choice(candidates=drawn, taken=0))
 
@@ -120,7 +124,7 @@ def test_a_state_counts_only_if_every_action_has_a_label_or_no_reply_held_one():
     right, wrong = LabelledAction(action="x", nearer="correct"), LabelledAction(action="y", nearer="wrong")
     turns = ((right, wrong), (right, LabelledAction(action="y", expert="wrong")), (), (right,))
     labelled = LabelledEpisode(task_id="t", sample=0, turns=turns)
-    said = [{name: Opinion("correct")} for name in "pqrs"]
+    said = [{name: Opinion(action=name, verdict="correct")} for name in "pqrs"]
     found = states_of([played], [labelled], said, "nearer")
     assert [(len(one.candidates), dict(one.labels), next(iter(one.opinions))) for one in found] == [
         (2, {"x": "correct", "y": "wrong"}, "p"),

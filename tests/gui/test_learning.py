@@ -56,7 +56,8 @@ def test_the_loss_is_that_of_the_one_token(folder, tmp_path):
     examples = examples_in(folder)[:3]
     model, encoder = tiny_vision()
     with torch.no_grad():
-        logits = next_logits(model.eval(), encoder.batch([one.sight(encoder) for one in examples], model.device))
+        batch = encoder.batch([example.sight(encoder) for example in examples], model.device)
+        logits = next_logits(model.eval(), batch)
     words = [encoder.words[0 if example.label == "correct" else 1] for example in examples]
     expected = torch.nn.functional.cross_entropy(logits, torch.tensor(words)).item()
     told: list[float] = []
@@ -110,8 +111,8 @@ def test_every_epoch_takes_every_example_once_in_an_order_of_its_own():
 def test_as_many_right_as_wrong_actions_are_kept(folder):
     examples = examples_in(folder)
     kept = balanced([one for index, one in enumerate(examples) if one.label == "correct" or index < 6])
-    assert sum(one.label == "correct" for one in kept) == len(kept) / 2 > 0
+    assert sum(example.label == "correct" for example in kept) == len(kept) / 2 > 0
     with pytest.raises(UsageError, match="learns from both"):
-        balanced([one for one in examples if one.label == "correct"])
+        balanced([example for example in examples if example.label == "correct"])
     with pytest.raises(UsageError, match="no labelled action"):
         learn_on_screens(*tiny_vision(), [], FEW, Path("nowhere"))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from align_echo.critic.opinion import Opinion
 from align_echo.errors import MissingDataError, UsageError
-from align_echo.gaia.figures import Opinion
 from align_echo.gui.screens import (
     Prediction,
     Proposed,
@@ -41,7 +41,7 @@ def proposed(*rows: tuple[str, ...], right: str | None = "click(50, 50)") -> lis
 
 
 def taken(trial: ScreenTrial, rule: str, n: int) -> Taken:
-    return next(one for one in trial.curve if (one.rule, one.candidates) == (rule, n))
+    return next(point for point in trial.curve if (point.rule, point.candidates) == (rule, n))
 
 
 def test_type_grounding_and_success_by_hand():
@@ -61,7 +61,9 @@ def test_grounding_is_measured_only_where_something_is_clicked():
 
 def test_best_of_n_under_a_critic_and_the_other_rules():
     rows = proposed((MISS, NOISE, HIT), (MISS, MISS, HIT), (NOISE, NOISE, NOISE))
-    knowing = [{HIT: Opinion("correct", 2.0), "click(90, 90)": Opinion("wrong", -1.0)}] * 3
+    right = Opinion(action=HIT, verdict="correct", logit=2.0)
+    wrong = Opinion(action="click(90, 90)", verdict="wrong", logit=-1.0)
+    knowing = [{right.action: right, wrong.action: wrong}] * 3
     trial = screen_trial(rows, knowing)
     at_three = {rule: taken(trial, rule, 3).success.value for rule in ("critic", "majority", "pass")}
     assert at_three["critic"] == at_three["pass"] == pytest.approx(200 / 3)
@@ -80,15 +82,15 @@ def test_candidates_that_are_the_same_action_in_other_words_are_one():
 
 def test_the_curve_ends_where_the_step_with_the_fewest_candidates_does_or_where_asked():
     rows = proposed((HIT, HIT, HIT), (HIT, HIT))
-    assert {one.candidates for one in screen_trial(rows).curve} == {1, 2}
-    assert {one.candidates for one in screen_trial(rows, most=1).curve} == {1}
+    assert {point.candidates for point in screen_trial(rows).curve} == {1, 2}
+    assert {point.candidates for point in screen_trial(rows, most=1).curve} == {1}
     with pytest.raises(UsageError, match="at least one"):
         screen_trial(rows, most=0)
 
 
 def test_intervals_take_episodes_as_what_is_drawn():
     steps = [step(number, episode="one") for number in range(50)]
-    together = screen_trial([Proposed(one, Prediction(step=one.id, candidates=(HIT,))) for one in steps])
+    together = screen_trial([Proposed(step, Prediction(step=step.id, candidates=(HIT,))) for step in steps])
     apart = screen_trial(proposed(*[(HIT,)] * 50))
     assert together.first.success.n == 1
     assert together.first.success.ci95[0] < apart.first.success.ci95[0]
@@ -102,7 +104,11 @@ texts = st.sampled_from([HIT, MISS, OTHER, NOISE, "long_press(50, 50)"])
 def test_no_rule_beats_pass_and_one_candidate_leaves_no_choice(rows, random):
     given_steps = proposed(*rows)
     said = [
-        {text: Opinion("correct", random.uniform(-3, 3)) for text in given_step.labels} for given_step in given_steps
+        {
+            text: Opinion(action=text, verdict="correct", logit=random.uniform(-3, 3))
+            for text in given_step.labels
+        }
+        for given_step in given_steps
     ]
     found = curve(given_steps, said)
     passed = {one.candidates: one.success.value for one in found if one.rule == "pass"}

@@ -104,13 +104,13 @@ def test_text_from_outside_becomes_neither_tag_nor_token(tiny):
     assert said.count("<action>") == said.count("</action>") == 1
     plain, odd = encoder.sight(shown(), CLICK), encoder.sight(shown(hostile, (hostile,)), CLICK)
     special = set(range(2048, 2052)) | {0, 1, 2}
-    assert [one for one in odd.ids if one in special] == [one for one in plain.ids if one in special]
+    assert [token for token in odd.ids if token in special] == [token for token in plain.ids if token in special]
 
 
 def test_a_miniwob_screen_becomes_48_tokens(tiny):
     sight = tiny[1].sight(shown(), CLICK)
     assert sight.grid.tolist() == [1, 16, 12]
-    assert sum(one == tiny[0].config.image_token_id for one in sight.ids) == 48
+    assert sum(token == tiny[0].config.image_token_id for token in sight.ids) == 48
 
 
 def test_the_tokens_of_a_picture_stand_in_rows_and_columns(tiny):
@@ -132,14 +132,14 @@ def test_every_candidate_is_judged_as_if_it_were_alone(tiny):
     long = 'type("something rather long, so that the others are padded")'
     actions = ["click(40, 50)", "press_back()", long, "click(9, 9)"]
     together = scorer.score(shown(), actions)
-    alone = [scorer.score(shown(), [one])[0] for one in actions]
+    alone = [scorer.score(shown(), [action])[0] for action in actions]
     for one, other in zip(together, alone, strict=True):
         assert one.logit is not None
         assert one.logit == pytest.approx(other.logit, abs=1e-3)
         assert one.p_correct == pytest.approx(torch.tensor(one.logit / 2.0).sigmoid().item(), abs=1e-6)
-    assert len({round(one.logit or 0, 4) for one in together}) == len(actions)
+    assert len({round(opinion.logit or 0, 4) for opinion in together}) == len(actions)
     several = VisionScorer(model, encoder, at_once=3).score(shown(), actions)
-    assert [one.logit for one in several] == pytest.approx([one.logit for one in together], abs=1e-3)
+    assert [opinion.logit for opinion in several] == pytest.approx([opinion.logit for opinion in together], abs=1e-3)
 
 
 def test_what_is_no_action_has_no_verdict(tiny):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from align_echo.critic.language import Critique
-from align_echo.critic.reasoned_verdict import Judgement, ReasonedVerdict
+from align_echo.critic.reasoned_verdict import Judgement
 from align_echo.critic.review import Review
 from align_echo.critic.verdict import Verdict
 from align_echo.session import Episode
@@ -90,8 +90,7 @@ class ScriptedStage:
         tokens = Tokens(context_ids=(8, 8), sampled_ids=(30 + proposal.sample,), logprobs=(-1.0,))
         if isinstance(outcome, Fault):
             return Judgement(fault=outcome)
-        verdict = ReasonedVerdict(reason="so", verdict=outcome) if outcome else None
-        return Judgement(said=verdict, tokens=tokens, usage=Usage(completion_tokens=self.spent))
+        return Judgement(verdict=outcome, tokens=tokens, usage=Usage(completion_tokens=self.spent))
 
     def _review(self, request: ReviewRequest) -> Review:
         advice = self.advice(request)

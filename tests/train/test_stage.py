@@ -95,7 +95,7 @@ def test_verdicts_are_asked_about_what_the_policy_had_read_and_kept_as_rows(stag
         update={"steps": tuple(step.model_copy(update={"action": "take mug 1"}) for step in attempt.steps)}
     )
     judged = stage.judge([Proposal(changed, 1, sample) for sample in range(2)])
-    assert all(judgement.said is None and judgement.problem and judgement.fault is None for judgement in judged)
+    assert all(judgement.verdict is None and judgement.problem and judgement.fault is None for judgement in judged)
     assert len({judgement.tokens.sampled_ids for judgement in judged}) == 2
     row = critic_row(judged[0], "g", 0.0)
     text = ENCODER.text(row.tokens.ids)

@@ -123,8 +123,8 @@ def read_steps(folder: Path) -> list[GuiStep]:
             sizes[step.screenshot] = _size_of(folder, step.screenshot, where)
         size = sizes[step.screenshot]
         if size != (step.width, step.height):
-            told = f"{size[0]}x{size[1]} pixels, not {step.width}x{step.height}"
-            raise UsageError(f"{where}: {step.screenshot} has {told}")
+            actual = f"{size[0]}x{size[1]} pixels, not {step.width}x{step.height}"
+            raise UsageError(f"{where}: {step.screenshot} has {actual}")
         steps[step.id] = step
     if not steps:
         raise UsageError(f"{file} holds no step")
@@ -184,8 +184,8 @@ def records(file: Path, kind: type[Record]) -> Iterator[tuple[int, Record]]:
             except ValidationError as error:
                 first = error.errors()[0]
                 where = ".".join(map(str, first["loc"]))
-                said = f"{where}: {first['msg']}" if where else first["msg"]
-                raise UsageError(f"{file} line {number}: {' '.join(said.split())}") from error
+                problem = f"{where}: {first['msg']}" if where else first["msg"]
+                raise UsageError(f"{file} line {number}: {' '.join(problem.split())}") from error
 
 
 def _written(steps: Iterable[Recorded], screens: Path) -> Iterator[GuiStep]:

@@ -72,27 +72,27 @@ def asked_of(
     }
 
 
-def check_folder(path: Path, asked: Mapping[str, Any], *, resume: bool) -> None:
+def check_folder(path: Path, config: Mapping[str, Any], *, resume: bool) -> None:
     """Refuse a folder of something else, or that another process works in, without touching it. One without a
     checkpoint is begun anew. By what paths the collections and a model whose weights are on record are named is no
     matter. Raises `UsageError`.
     """
-    check_run(path, asked, resume=resume, unmade=_made_nothing, compared=_compared(asked))
+    check_run(path, config, resume=resume, unmade=_made_nothing, compared=_compared(config))
 
 
-def open_folder(path: Path, asked: Mapping[str, Any], *, resume: bool) -> FolderLock:
+def open_folder(path: Path, config: Mapping[str, Any], *, resume: bool) -> FolderLock:
     """Make the folder, and keep other processes out of it. Checkpoints that were not written to their end are dropped.
 
     Raises `UsageError` if another process works in it, or has begun to since it was checked.
     """
-    lock = begin_run(path, asked, resume=resume, unmade=_made_nothing, compared=_compared(asked))
+    lock = begin_run(path, config, resume=resume, unmade=_made_nothing, compared=_compared(config))
     for part in (CHECKPOINTS, WARM):
         drop_unfinished(path / part)
     return lock
 
 
-def _compared(asked: Mapping[str, Any]) -> Callable[[str], bool]:
-    unlike = {"collections", "model"} if asked.get("weights") else {"collections"}
+def _compared(config: Mapping[str, Any]) -> Callable[[str], bool]:
+    unlike = {"collections", "model"} if config.get("weights") else {"collections"}
     return lambda key: key not in unlike
 
 

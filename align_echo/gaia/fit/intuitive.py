@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from align_echo.critic.calibration import CriticReport, LabelledVerdict
-from align_echo.critic.drawn import Drawn, write_drawn
+from align_echo.critic.drawn import write_drawn
 from align_echo.critic.labels import Rule
-from align_echo.critic.verdict import VERDICTS, Verdict
+from align_echo.critic.verdict import VERDICTS
 from align_echo.files import write_atomically
 from align_echo.gaia.baselines import Compared, compared
 from align_echo.gaia.examples import Example, check_both
@@ -30,8 +31,7 @@ from align_echo.train.needs import require_training
 from align_echo.types import Frozen
 
 if TYPE_CHECKING:
-    from align_echo.gaia.fit.learning import FitSettings, QuestionSet
-    from align_echo.gaia.fit.trainer import Telling
+    from align_echo.gaia.fit.learning import FitSettings, Question
     from align_echo.models.local.encoding import ChatEncoder
 
 
@@ -56,44 +56,46 @@ class Fitted(Frozen):
 
 @dataclass(frozen=True)
 class _Material:
-    """A model with its encoder, what it learns from, and what it is tested on with `ids` [M][T] of each question."""
+    """The model of `source` with its encoder, the questions that it learns from, and what it is tested on: examples and
+    the `ids` [M][T] of their questions. For `too_long` and `one_sided` see `Fitted`.
+    """
 
     source: str
     settings: FitSettings
-    rule: Rule
+    lessons: Lessons
     model: Any
     encoder: ChatEncoder
-    asked: QuestionSet
-    tasks: int
+    questions: list[Question]
     tested: list[Example]
     ids: list[tuple[int, ...]]
     too_long: int
-    drawn: tuple[Drawn, ...]
+    one_sided: int
 
-    def fit(self, checkpoints: Path, *, resume: bool, telling: Telling) -> Any:
+    def learn(self, checkpoints: Path, resume: bool, progress: Progress) -> Any:
         import torch
 
         from align_echo.gaia.fit.learning import learn
 
         model = self.model.to("cuda" if torch.cuda.is_available() else "cpu")
-        asked = self.asked.questions
-        return learn(model, self.encoder, asked, self.settings, checkpoints, resume=resume, callbacks=[telling])
+        return learn(
+            model, self.encoder, self.questions, self.settings, checkpoints, resume=resume, progress=progress
+        )
 
-    def unjudged(self) -> list[LabelledVerdict]:
-        return [
-            LabelledVerdict(example.task_id, example.action_type, example.label(self.rule) or "wrong", None)
-            for example in self.tested
-        ]
-
-    def verdicts(self, critic: Any) -> list[tuple[Verdict | None, float]]:
+    def verdicts(self, critic: Any) -> list[LabelledVerdict]:
         from align_echo.gaia.fit.learning import read_verdicts
 
-        tokens = self.settings.tokens_per_tree
-        return read_verdicts(critic, self.encoder, self.ids, tokens_per_tree=tokens, device=critic.device)
+        if not self.tested:
+            return []
+        tokens, rule = self.settings.tokens_per_tree, self.lessons.rule
+        verdicts = read_verdicts(critic, self.encoder, self.ids, tokens_per_tree=tokens, device=critic.device)
+        return [
+            LabelledVerdict(example.task_id, example.action_type, example.label(rule) or "wrong", verdict, logit)
+            for example, (verdict, logit) in zip(self.tested, verdicts, strict=True)
+        ]
 
     def save(self, critic: Any, folder: Path) -> None:
         save_critic(critic, self.source, folder)
-        write_drawn(self.drawn, folder)
+        write_drawn(self.lessons.drawn, folder)
 
 
 def settings_of(source: str, config: Path | None, changes: Mapping[str, object]) -> FitSettings:
@@ -130,24 +132,30 @@ def fit(
     source = source_of(model)
     chosen = settings or settings_of(source, None, {})
     lessons = lessons_of(collections, share, rule, seed=chosen.seed, balance=chosen.balance)
-    asked = asked_of(lessons, model, source, share, ["critic/verdict"], chosen)
-    check_folder(path, asked, resume=resume)
+    record = asked_of(lessons, model, source, share, ["critic/verdict"], chosen)
+    check_folder(path, record, resume=resume)
     material = _prepare(source, chosen, lessons)
-    lock = open_folder(path, asked, resume=resume)
-    _say_what_it_learns_from(material, lessons, progress)
+    lock = open_folder(path, record, resume=resume)
+    _say_what_it_learns_from(material, progress)
     if settings is None:
         rate = f"{chosen.weights} weights, rate {chosen.lr:g}, {chosen.epochs} epochs"
-        others = " or ".join(presets())
-        progress.say(f"settings for a model of this size: {rate}; others are named with --config, such as {others}")
-    temperature, held_out, rows = fit_calibrated(path, material, chosen, progress)
+        names = " or ".join(presets())
+        progress.say(f"settings for a model of this size: {rate}; others are named with --config, such as {names}")
+    held_out, rows = fit_calibrated(
+        path,
+        chosen,
+        learn=partial(material.learn, progress=progress),
+        verdicts=material.verdicts,
+        save=material.save,
+    )
     fitted = Fitted(
         rule=lessons.rule,
-        learned_from=len(material.asked.questions),
-        tasks=material.tasks,
+        learned_from=len(material.questions),
+        tasks=len({question.task for question in material.questions}),
         too_long=material.too_long,
-        temperature=temperature,
+        temperature=held_out.temperature if held_out else 1.0,
         held_out=held_out,
-        one_sided=material.asked.one_sided,
+        one_sided=material.one_sided,
         baselines=compared(
             lessons.learned, material.tested, [row.verdict for row in rows], lessons.rule, seed=chosen.seed
         ),
@@ -157,12 +165,12 @@ def fit(
     return fitted
 
 
-def _say_what_it_learns_from(material: _Material, lessons: Lessons, progress: Progress) -> None:
+def _say_what_it_learns_from(material: _Material, progress: Progress) -> None:
     counts = f"{len(material.ids):,} held out, {material.too_long:,} too long"
-    if material.asked.one_sided:
-        counts += f", {material.asked.one_sided:,} of states whose actions are all right or all wrong"
-    questions = len(material.asked.questions)
-    progress.say(f"learning from {questions:,} actions by the rule {lessons.rule!r}; {counts}")
+    if material.one_sided:
+        counts += f", {material.one_sided:,} of states whose actions are all right or all wrong"
+    questions, rule = len(material.questions), material.lessons.rule
+    progress.say(f"learning from {questions:,} actions by the rule {rule!r}; {counts}")
 
 
 def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
@@ -179,24 +187,25 @@ def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:
     model: Any = files_of(source, lambda: read_model(AutoModelForCausalLM, source, torch.float32))
     context = int(getattr(model.config, "max_position_embeddings", 0) or settings.longest)
     longest = min(settings.longest, context)
-    learned, tested = lessons.learned, lessons.tested
-    asked = questions(learned, encoder, lessons.rule, longest=longest, balance=settings.balance)
+    rule, tested = lessons.rule, lessons.tested
+    short = questions(lessons.learned, encoder, rule, longest=longest, balance=settings.balance)
+    counting = [question for question in short if question.weight]
     fitting = [(example, ids) for example in tested if len(ids := question_ids(example, encoder)) <= longest]
-    check_both({VERDICTS[question.target] for question in asked.questions}, longest)
+    check_both({VERDICTS[question.target] for question in counting}, longest)
     if tested:
-        check_both({example.label(lessons.rule) for example, _ in fitting}, longest)
+        check_both({example.label(rule) for example, _ in fitting}, longest)
+    labelled = sum(example.label(rule) is not None for example in lessons.learned)
     return _Material(
         source=source,
         settings=settings,
-        rule=lessons.rule,
+        lessons=lessons,
         model=model,
         encoder=encoder,
-        asked=asked,
-        tasks=len({question.task for question in asked.questions}),
+        questions=counting,
         tested=[example for example, _ in fitting],
         ids=[ids for _, ids in fitting],
-        too_long=asked.too_long + len(tested) - len(fitting),
-        drawn=lessons.drawn,
+        too_long=labelled - len(short) + len(tested) - len(fitting),
+        one_sided=len(short) - len(counting),
     )
 
 

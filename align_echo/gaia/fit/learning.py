@@ -27,13 +27,14 @@ from align_echo.gaia.examples import Balance, Example, even_weights
 from align_echo.gaia.fit.trainer import LearningSettings, Part, VerdictTrainer, learner_of
 from align_echo.models.local.chat import first_differing
 from align_echo.models.local.encoding import ChatEncoder
+from align_echo.progress import SILENT, Progress
 from align_echo.train.forward import reads_trees
 from align_echo.train.tree_attention import over_trees, tree_inputs
 from align_echo.train.trees import Tree, trees
 
 
 class FitSettings(LearningSettings):
-    """Of critics that read. A step learns from whole episodes, of which it takes as many as give it `batch_size`
+    """The settings of critics that read. A step learns from whole episodes, and takes as many as give it `batch_size`
     examples (the paper: 16, of any episodes). `tokens_per_tree` bounds what is in memory at once; `longest` is the
     longest conversation in tokens that is learned from. `balance` "dropped" is the paper's; "weighed" learns from every
     action of states that have right and wrong ones, and so to tell candidates apart rather than states.
@@ -47,8 +48,8 @@ class FitSettings(LearningSettings):
 
 @dataclass(frozen=True)
 class Question:
-    """An example in tokens: `ids` [T] end before the verdict, which `target` is the number of in `VERDICTS`. `task` is
-    what it is of, `weight` what it counts.
+    """An example in tokens: `ids` [T] end before the verdict, whose index in `VERDICTS` is `target`. It is of a `task`
+    and an `episode` of it, and counts as much as its `weight`.
     """
 
     ids: tuple[int, ...]
@@ -61,7 +62,7 @@ class Question:
 def question_ids(example: Example, encoder: ChatEncoder) -> tuple[int, ...]:
     """The conversation and the question about the action, up to where the verdicts begin to differ [T]."""
     start, _ = verdict_tokens(encoder)
-    return encoder.opening(verdict_messages(example.conversation, example.action)) + start
+    return encoder.opening(verdict_messages(example.messages, example.action)) + start
 
 
 def verdict_tokens(encoder: ChatEncoder) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -69,54 +70,42 @@ def verdict_tokens(encoder: ChatEncoder) -> tuple[tuple[int, ...], tuple[int, ..
     return first_differing([encoder.plain(word) for word in VERDICTS], VERDICTS)
 
 
-@dataclass(frozen=True)
-class QuestionSet:
-    """What is learned from, and how many actions are not: `too_long`, and `one_sided`, those of states of which all
-    actions are right or all are wrong, where states are weighed.
-    """
-
-    questions: list[Question]
-    too_long: int
-    one_sided: int
-
-
 def questions(
     examples: Sequence[Example], encoder: ChatEncoder, rule: Rule, *, longest: int, balance: Balance = "dropped"
-) -> QuestionSet:
-    """Those of the examples that the rule labels, that are not too long and that count.
+) -> list[Question]:
+    """The questions about those of the examples that the rule labels and that are not too long. Where states are to be
+    "weighed", a question about an action whose state has only right or only wrong ones weighs 0.
 
-    Raises `UsageError` where nothing counts.
+    Raises `UsageError` where all weigh 0.
     """
     known = [(example, label) for example in examples if (label := example.label(rule)) is not None]
     short = [(example, label, ids) for example, label in known if len(ids := question_ids(example, encoder)) <= longest]
     weights = even_weights([example for example, _, _ in short], rule) if balance == "weighed" else [1.0] * len(short)
     if short and not any(weights):
         raise UsageError("no state has right and wrong actions to weigh: collect with more --candidates")
-    every = [
+    return [
         Question(
             ids, VERDICTS.index(label), example.task_id, f"{example.task_id} {example.sample} {example.round}", weight
         )
         for (example, label, ids), weight in zip(short, weights, strict=True)
-        if weight
     ]
-    return QuestionSet(every, too_long=len(known) - len(short), one_sided=len(short) - len(every))
 
 
-def steps(asked: Sequence[Question], settings: FitSettings) -> list[list[int]]:
+def steps(questions: Sequence[Question], settings: FitSettings) -> list[list[int]]:
     """Which questions each step of an epoch learns from, for all epochs: whole episodes, in an order by the seed."""
     by_episode: dict[str, list[int]] = {}
-    for index, question in enumerate(asked):
+    for index, question in enumerate(questions):
         by_episode.setdefault(question.episode, []).append(index)
-    made: list[list[int]] = []
+    by_step: list[list[int]] = []
     for epoch in range(settings.epochs):
         step: list[int] = []
         for episode in Dice(f"fit {settings.seed} {epoch}").shuffled(sorted(by_episode)):
             step += by_episode[episode]
             if len(step) >= settings.batch_size:
-                made.append(step)
+                by_step.append(step)
                 step = []
-        made += [step] if step else []
-    return made
+        by_step += [step] if step else []
+    return by_step
 
 
 def tree_logits(model: Any, tree: Tree, device: torch.device) -> torch.Tensor:
@@ -142,20 +131,22 @@ def check_trees(model: Any, ids_T: Sequence[int], device: torch.device) -> None:
 def learn(
     model: PreTrainedModel,
     encoder: ChatEncoder,
-    asked: Sequence[Question],
+    questions: Sequence[Question],
     settings: FitSettings,
     folder: Path,
     *,
     resume: bool = False,
+    progress: Progress = SILENT,
     callbacks: Iterable[TrainerCallback] = (),
 ) -> PreTrainedModel | PeftModel:
-    """Train, checkpoints in `folder`; the model that learned, with its adapter where it has one. `resume` goes on from
-    the last checkpoint. Raises `UsageError` if there is nothing to learn from, or the model cannot learn so.
+    """Train, with checkpoints in `folder`, and return the model that learned, with its adapter where it has one.
+    `resume` goes on from the last checkpoint. Raises `UsageError` if there is nothing to learn from, or the model
+    cannot learn so.
     """
-    if not asked:
+    if not questions:
         raise UsageError("there is no labelled action to learn from")
     model.config.use_cache = False
-    check_trees(model, max((question.ids for question in asked), key=len), model.device)
+    check_trees(model, max((question.ids for question in questions), key=len), model.device)
     learner = learner_of(model, settings)
     words = verdict_tokens(encoder)[1]
 
@@ -165,8 +156,8 @@ def learn(
             weights = [step[row].weight for row in tree.rows]
             yield Part(partial(tree_logits, tree=tree, device=learner.device), targets, weights)
 
-    made = [[asked[index] for index in step] for step in steps(asked, settings)]
-    trainer = VerdictTrainer(learner, made, parts, settings, folder, callbacks)
+    batches = [[questions[index] for index in step] for step in steps(questions, settings)]
+    trainer = VerdictTrainer(learner, batches, parts, settings, folder, progress=progress, callbacks=callbacks)
     with over_trees(learner):
         learned: PreTrainedModel | PeftModel = trainer.learned(resume=resume)
     return learned
@@ -174,18 +165,18 @@ def learn(
 
 @torch.no_grad()
 def read_verdicts(
-    model: Any, encoder: ChatEncoder, asked: Sequence[Sequence[int]], *, tokens_per_tree: int, device: torch.device
+    model: Any, encoder: ChatEncoder, ids_M: Sequence[Sequence[int]], *, tokens_per_tree: int, device: torch.device
 ) -> list[tuple[Verdict | None, float]]:
-    """For the ids of each question, in order, the verdict that is its likeliest next token (None: it is neither), and
-    the logit log P(correct) - log P(wrong).
+    """The verdict that is the likeliest next token after each of M questions (None: it is neither), and the logit
+    log P(correct) - log P(wrong); `ids_M` are the questions' tokens.
     """
     words = verdict_tokens(encoder)[1]
     verdicts: dict[int, tuple[Verdict | None, float]] = {}
     with over_trees(model):
-        for tree in trees(asked, most_tokens=tokens_per_tree):
+        for tree in trees(ids_M, most_tokens=tokens_per_tree):
             logits_RV = tree_logits(model, tree, device).float()
             likeliest = logits_RV.argmax(dim=-1).tolist()
             between = (logits_RV[:, words[0]] - logits_RV[:, words[1]]).tolist()
             for row, token, logit in zip(tree.rows, likeliest, between, strict=True):
                 verdicts[row] = (VERDICTS[words.index(token)] if token in words else None, logit)
-    return [verdicts[row] for row in range(len(asked))]
+    return [verdicts[row] for row in range(len(ids_M))]

@@ -69,8 +69,8 @@ def fit_reasoning(
     settings = settings or ReasoningSettings()
     source = source_of(model)
     lessons = lessons_of(collections, share, rule, seed=settings.seed)
-    asked = asked_of(lessons, model, source, share, ["critic/reasoned_verdict", "critic/reason"], settings)
-    check_folder(path, asked, resume=resume)
+    record = asked_of(lessons, model, source, share, ["critic/reasoned_verdict", "critic/reason"], settings)
+    check_folder(path, record, resume=resume)
     crew = gather(crew_config(model, settings))
     try:
         critic = crew.models["critic"]
@@ -82,7 +82,7 @@ def fit_reasoning(
         if lessons.tested:
             check_both({example.label(lessons.rule) for example in tested}, longest)
         imitated(labelled(learned, lessons.rule), critic.encoder, settings)
-        lock = open_folder(path, asked, resume=resume)
+        lock = open_folder(path, record, resume=resume)
         held_out = f"{len(tested):,} held out"
         progress.say(f"learning from {len(learned):,} actions by the rule {lessons.rule!r}; {held_out}")
         _learn(path, crew, learned, lessons.rule, settings, progress)
@@ -108,7 +108,7 @@ def _learn(
 
     keep_before(path / SIGNALS, step_of(newest_checkpoint(path / CHECKPOINTS)))
 
-    def told(step: int, signals: Signals) -> None:
+    def tell(step: int, signals: Signals) -> None:
         append(path / SIGNALS, {"step": step, **signals})
         if (step + 1) % SHOWN == 0:
             unread = f"{signals.get('count/unread_verdicts', 0):g} unread of {signals['rows']:g}"
@@ -125,7 +125,7 @@ def _learn(
         settings,
         path / CHECKPOINTS,
         warm=path / WARM,
-        watch=told,
+        watch=tell,
         watch_warm=warmed,
     )
 
@@ -142,11 +142,11 @@ def _finish(
 ) -> Fitted:
     reasoner = Reasoner(crew.models["critic"], max_tokens=settings.reply_tokens)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        scored = pool.map(lambda example: reasoner.score(example.conversation, [example.action]), tested)
-        said = [score for (score,) in scored]
+        scored = pool.map(lambda example: reasoner.score(example.messages, [example.action]), tested)
+        opinions = [score for (score,) in scored]
     rows = [
         LabelledVerdict(example.task_id, example.action_type, example.label(lessons.rule) or "wrong", score.verdict)
-        for example, score in zip(tested, said, strict=True)
+        for example, score in zip(tested, opinions, strict=True)
     ]
     folder = beside(path)
     learner: Any = crew.backbone.activate("critic")

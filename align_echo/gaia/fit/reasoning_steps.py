@@ -17,12 +17,7 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from align_echo.critic.labels import Rule
-from align_echo.critic.reasoned_verdict import (
-    ReasonedVerdict,
-    judge,
-    reasoned_verdict_messages,
-    write_reasoned_verdict,
-)
+from align_echo.critic.reasoned_verdict import judge, reasoned_verdict_messages, write_reasoned_verdict
 from align_echo.critic.verdict import Verdict
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
@@ -96,20 +91,20 @@ def reason(example: Example, verdict: Verdict) -> str:
 
 def demonstration(example: Example, verdict: Verdict, encoder: ChatEncoder) -> Row:
     """The question about an action and a reply as the critic would have sampled it, to be imitated."""
-    asked = encoder.opening(reasoned_verdict_messages(example.conversation, example.action))
+    question = encoder.opening(reasoned_verdict_messages(example.messages, example.action))
     reply = _reply(example, verdict, encoder)
     tokens = TokenSequence(
-        ids=asked + reply,
-        mask=(0,) * len(asked) + (1,) * len(reply),
-        logprobs=(0.0,) * (len(asked) + len(reply)),
-        turns=((len(asked), len(asked) + len(reply)),),
+        ids=question + reply,
+        mask=(0,) * len(question) + (1,) * len(reply),
+        logprobs=(0.0,) * (len(question) + len(reply)),
+        turns=((len(question), len(question) + len(reply)),),
     )
     return Row(tokens, "critic", example.key, 1.0, expert=True)
 
 
 def _reply(example: Example, verdict: Verdict, encoder: ChatEncoder) -> tuple[int, ...]:
-    said = write_reasoned_verdict(ReasonedVerdict(reason=reason(example, verdict), verdict=verdict))
-    return (*encoder.plain(said), encoder.end_id)
+    text = write_reasoned_verdict(reason(example, verdict), verdict)
+    return (*encoder.plain(text), encoder.end_id)
 
 
 def fitting_examples(
@@ -119,7 +114,7 @@ def fitting_examples(
     return [
         example
         for example in examples
-        if len(encoder.opening(reasoned_verdict_messages(example.conversation, example.action))) + reply_tokens
+        if len(encoder.opening(reasoned_verdict_messages(example.messages, example.action))) + reply_tokens
         <= longest
     ]
 
@@ -230,21 +225,21 @@ def states_at(
 
 def judged(model: LocalModel, drawn: Sequence[JudgedAction], settings: ReasoningSettings) -> Harvest:
     """Every action judged so often, replies about one action a group. Draws of other laps are others."""
-    asked = [
+    requests = [
         (f"{index} {example.key}", example, label, lap * settings.samples + sample)
         for index, (example, label, lap) in enumerate(drawn)
         for sample in range(settings.samples)
     ]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        said = list(
+        judgements = list(
             pool.map(
                 lambda of: judge(
-                    model, of[1].conversation, of[1].action, sample=of[3], max_tokens=settings.reply_tokens
+                    model, of[1].messages, of[1].action, sample=of[3], max_tokens=settings.reply_tokens
                 ),
-                asked,
+                requests,
             )
         )
-    answers = zip(asked, said, strict=True)
+    answers = zip(requests, judgements, strict=True)
     rows, counts = compared([(group, label, judgement) for (group, _, label, _), judgement in answers])
     return Harvest(rows=rows, counts=counts)
 

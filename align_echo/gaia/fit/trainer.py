@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
-from peft import get_peft_model
+from peft import PeftModel, get_peft_model
 from pydantic import Field
-from torch.utils.data import Dataset
 from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerCallback
 
-from align_echo.models.local.weights import without_bars
+from align_echo.models.local.weights import load_state, read_model, without_bars
+from align_echo.progress import Progress
 from align_echo.train.arguments import arguments_of
 from align_echo.train.backbone import name_layers_in_order
 from align_echo.train.config import Lora
@@ -72,17 +72,21 @@ class VerdictTrainer(Trainer):
     def __init__(
         self,
         learner: Any,
-        made: Sequence[Sequence[Any]],
+        steps: Sequence[Sequence[Any]],
         parts: Callable[[Sequence[Any]], Iterator[Part]],
         settings: LearningSettings,
         folder: Path,
+        *,
+        progress: Progress,
         callbacks: Iterable[TrainerCallback],
     ) -> None:
-        """`made` holds the questions of each step, which `parts` divides; checkpoints go to `folder`."""
+        """`steps` holds the questions of each step, which `parts` divides; checkpoints go to `folder`. `progress` is
+        told the loss, whenever it is logged, in one line.
+        """
         without_bars()
         arguments = arguments_of(
             folder,
-            steps=len(made),
+            steps=len(steps),
             lr=settings.lr,
             schedule="linear",
             warmup=settings.warmup,
@@ -90,17 +94,17 @@ class VerdictTrainer(Trainer):
             bf16=settings.bf16,
             seed=settings.seed,
             log_every=10,
-            save_every=settings.save_every or max(1, min(MOST_BETWEEN, len(made) // 4)),
+            save_every=settings.save_every or max(1, min(MOST_BETWEEN, len(steps) // 4)),
         )
         super().__init__(
             model=learner,
             args=arguments,
-            train_dataset=_ReadySteps(made),
+            train_dataset=cast("Any", list(steps)),
             data_collator=_only,
             callbacks=list(callbacks),
         )
         self.remove_callback(PrinterCallback)
-        self._learner, self._parts = learner, parts
+        self._learner, self._parts, self._progress = learner, parts, progress
 
     def learned(self, *, resume: bool) -> Any:
         """The model when it has learned, with its adapter where it has one; `resume` goes on from the last checkpoint.
@@ -108,6 +112,20 @@ class VerdictTrainer(Trainer):
         self.train(resume_from_checkpoint=resume or None)
         self._learner.eval()
         return self._learner
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Called by `transformers` with the figures of a step."""
+        super().log(logs, start_time)
+        if "loss" in logs:
+            self._progress.say(f"step {self.state.global_step}/{self.state.max_steps}: loss {logs['loss']:.3f}")
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        """Read the weights of a Qwen2.5-VL too, whose older names in files `transformers` 5.23 skips with a warning."""
+        learner: Any = self.model
+        if isinstance(learner, PeftModel):
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+        else:
+            load_state(learner, read_model(type(learner), resume_from_checkpoint, torch.float32).state_dict())
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         """Accumulate the gradient of one step; its loss, detached."""
@@ -127,30 +145,5 @@ class VerdictTrainer(Trainer):
         return total
 
 
-class _ReadySteps(Dataset[Sequence[Any]]):
-    """Ready steps."""
-
-    def __init__(self, made: Sequence[Sequence[Any]]) -> None:
-        self._made = made
-
-    def __len__(self) -> int:
-        return len(self._made)
-
-    def __getitem__(self, number: int) -> Sequence[Any]:
-        return self._made[number]
-
-
 def _only(items: list[Sequence[Any]]) -> dict[str, Sequence[Any]]:
     return {"step": items[0]}
-
-
-class Telling(TrainerCallback):
-    """Tells the loss, whenever it is logged, in one line."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        """Called by the trainer."""
-        if logs and "loss" in logs:
-            self._say(f"step {state.global_step}/{state.max_steps}: loss {float(logs['loss']):.3f}")

@@ -59,7 +59,7 @@ def compared(judged: Sequence[tuple[str, Verdict, Judgement]]) -> tuple[tuple[Ro
     counts = Counter(
         {
             "broken verdicts": sum(judgement.fault is not None for _, _, judgement in judged),
-            "unread verdicts": sum(judgement.fault is None and judgement.said is None for _, _, judgement in judged),
+            "unread verdicts": sum(judgement.fault is None and judgement.verdict is None for _, _, judgement in judged),
         }
     )
     rows = tuple(
@@ -75,9 +75,9 @@ def verdict_reward(judged: Judgement, label: Verdict) -> float:
 
     GAIA (paper 3, section 4.3) rewards form and correctness and does not say how much each.
     """
-    if judged.said is None:
+    if judged.verdict is None:
         return 0.0
-    return 1.0 if judged.said.verdict == label else FORMAT
+    return 1.0 if judged.verdict == label else FORMAT
 
 
 def balanced(labelled: Sequence[Labelled], count: int, dice: Dice) -> list[Labelled]:

@@ -37,7 +37,7 @@ def test_what_is_written_is_read_again(tmp_path):
     steps = [recorded(0), recorded(1, Type("é \"x\"\n"), box=None), recorded(2, colour="green")]
     written = write_steps(steps, tmp_path / "a" / "data")
     assert read_steps(tmp_path / "a" / "data") == written
-    assert [one.truth for one in written] == [one.action for one in steps]
+    assert [step.truth for step in written] == [step.action for step in steps]
     for one, step in zip(steps, written, strict=True):
         assert screenshot_of(tmp_path / "a" / "data", step).tobytes() == one.screenshot.tobytes()
 
