@@ -109,7 +109,7 @@ def looks(env: TextEnv) -> list[str]:
 
 def _break_alfworld(env: Any) -> None:
     """The compiled game is gone from under the engine."""
-    env._engine.restore(dataclasses.replace(env._engine.snapshot(), program=None))
+    env._engine.restore(dataclasses.replace(env._engine.sight, program=None))
 
 
 def _kill_java(env: Any) -> None:

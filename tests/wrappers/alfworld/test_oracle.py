@@ -7,12 +7,12 @@ import random
 import pytest
 
 from align_echo.wrappers.alfworld import manifest
-from align_echo.wrappers.alfworld.data import EmbeddedGames, read_json
+from align_echo.wrappers.alfworld.data import read_json
 from align_echo.wrappers.alfworld.env import AlfworldEnv
 from align_echo.wrappers.alfworld.expert import MOST_STEPS
 from align_echo.wrappers.alfworld.fast.planner import plan
 from align_echo.wrappers.alfworld.oracle import HouseOracle
-from align_echo.wrappers.alfworld.spec import TASK_TYPES, task_type
+from align_echo.wrappers.alfworld.spec import TASK_TYPES, TRAJECTORY, task_type
 
 SMALL_ROOMS = ("-29", "-226", "-308", "-404", "-424")
 """Rooms of the unseen split in which the engine's planner answers within a second."""
@@ -21,13 +21,13 @@ CHANGING = ("take", "move", "open", "heat", "cool", "clean", "use")
 
 
 def of_type(split: str, kind: str) -> list[str]:
-    return [task_id for task_id in EmbeddedGames().ids(split) if task_type(task_id) == kind]
+    return [task_id for task_id in manifest.shipped().ids(split) if task_type(task_id) == kind]
 
 
 @pytest.mark.parametrize("kind", TASK_TYPES)
 @pytest.mark.parametrize("split", ["train", "valid_unseen"])
 def test_the_expert_wins_as_fast_as_the_list_says(split, kind, expert_episode):
-    env = AlfworldEnv(EmbeddedGames(), split)
+    env = AlfworldEnv(manifest.shipped(), split)
     for task_id in of_type(split, kind)[::20]:
         episode = expert_episode(env, task_id)
         assert env.state.won
@@ -76,9 +76,9 @@ def test_the_engines_planner_finds_nothing_shorter(kind, engine, load):
     """From states that random play leads to, hands full of the wrong things, lamps on, one of two things in place."""
     rng = random.Random(kind)
     small = [task_id for task_id in of_type("valid_unseen", kind) if task_id.split("/")[1].endswith(SMALL_ROOMS)]
-    game, files = load(rng.choice(small))
-    oracle = HouseOracle(engine, engine.reset(game), read_json(files.trajectory))
-    start = engine.snapshot()
+    game, folder = load(rng.choice(small))
+    oracle = HouseOracle(engine, engine.reset(game), read_json(folder / TRAJECTORY))
+    start = engine.sight
     compared = 0
     while compared < 8:
         engine.restore(start)
@@ -153,7 +153,7 @@ def test_the_oracle_helps_out_of_any_state(unseen):
 
 
 def test_where_the_expert_gives_up_a_shortest_way_is_named(unseen):
-    env = AlfworldEnv(EmbeddedGames(), "valid_unseen", step_limit=MOST_STEPS + 10)
+    env = AlfworldEnv(manifest.shipped(), "valid_unseen", step_limit=MOST_STEPS + 10)
     env.reset(options={"task": env.task_ids[0]})
     for _ in range(MOST_STEPS + 2):
         env.step("look")
@@ -167,7 +167,7 @@ def test_where_the_expert_gives_up_a_shortest_way_is_named(unseen):
 @pytest.mark.slow
 @pytest.mark.parametrize("split", ["train", "valid_seen", "valid_unseen"])
 def test_the_expert_wins_every_listed_game(split, expert_episode):
-    env = AlfworldEnv(EmbeddedGames(), split)
+    env = AlfworldEnv(manifest.shipped(), split)
     for task_id in env.task_ids:
         episode = expert_episode(env, task_id)
         assert env.state.won, task_id
