@@ -76,7 +76,8 @@ def play(env: WebShopEnv, tasks: list[str], steps: int) -> Played:
             start = time.perf_counter()
             env.step(action)
             played.steps.append(time.perf_counter() - start)
-            played.pages.append((env.shop, env.snapshot().engine.page))
+            page, _ = env.snapshot().engine
+            played.pages.append((env.shop, page))
         played.processor += time.thread_time() - began
     return played
 

@@ -114,7 +114,7 @@ def _break_alfworld(env: Any) -> None:
 
 def _kill_java(env: Any) -> None:
     """The simulator's process is killed."""
-    os.kill(env._lease.engine.pid, signal.SIGKILL)
+    os.kill(env._leased.pid, signal.SIGKILL)
 
 
 def _lose_catalogue(env: Any) -> None:
@@ -124,7 +124,7 @@ def _lose_catalogue(env: Any) -> None:
 
 def _kill_browser(env: Any) -> None:
     """The browser's processes are killed."""
-    os.killpg(env._lease.engine.pid, signal.SIGKILL)
+    os.killpg(env._leased.pid, signal.SIGKILL)
 
 
 BREAK: dict[str, Callable[[Any], None]] = {

@@ -21,8 +21,8 @@ TASK = "click-checkboxes/4"
 
 
 def pid_of(env: MiniWoBEnv) -> int:
-    assert env._lease is not None
-    return env._lease.engine.pid
+    assert env._leased is not None
+    return env._leased.pid
 
 
 # ---------------------------------------------------------------- found
@@ -118,8 +118,8 @@ def test_a_browser_that_hangs_is_a_fault_and_reset_starts_another():
     env = MiniWoBEnv("test")
     before = begin(env, TASK)
     pid = pid_of(env)
-    assert env._lease is not None
-    env._lease.engine._driver.command_executor.client_config.timeout = 2
+    assert env._leased is not None
+    env._leased._driver.command_executor.client_config.timeout = 2
     os.killpg(pid, signal.SIGSTOP)
     with pytest.raises(EngineError, match="browser"):
         env.step("click(80, 100)")
@@ -179,7 +179,7 @@ SCRIPT = """
 from align_echo.wrappers.miniwob.env import MiniWoBEnv
 env = MiniWoBEnv("test")
 env.reset(options={"task": "click-test/0"})
-print(env._lease.engine.pid, env._lease.engine._folder, flush=True)
+print(env._leased.pid, env._leased._folder, flush=True)
 """
 
 

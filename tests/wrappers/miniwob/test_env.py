@@ -24,8 +24,8 @@ def page_of(env: MiniWoBEnv) -> Page:
 
 def said(env: MiniWoBEnv, script: str) -> Any:
     """What a script says of the present page."""
-    assert env._lease is not None
-    return env._lease.engine.run(script)
+    assert env._leased is not None
+    return env._leased.run(script)
 
 
 # ---------------------------------------------------------------- what is refused
