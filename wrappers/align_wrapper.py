@@ -146,11 +146,11 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
         self._note_forgery(returned, bool(info["won"]) or reward > 0, terminated or truncated, number)
         return (self._shown(returned.observation, info["raw_observation"]), reward, terminated, truncated, info), ""
 
-    def _shown(self, said: str, raw: str | None) -> str:
+    def _shown(self, text: str, raw: str | None) -> str:
         """What the agent is shown where the interface says something: that, or its placebo."""
         if not self.interface.placebo:
-            return clean(said)
-        return neutral_observation(clean(said), None if raw is None else clean(raw[: self._sandbox.limits.text]))
+            return clean(text)
+        return neutral_observation(clean(text), None if raw is None else clean(raw[: self._sandbox.limits.text]))
 
     def _serve(self, requested: str) -> EngineReply:
         """Serve an engine call of interface code, or refuse it and write that down."""

@@ -141,5 +141,5 @@ def _fits(room: Room) -> list[tuple[str, ...]]:
 def pickupable_kinds() -> frozenset[str]:
     """Kinds that can be picked up: those that some furniture can hold."""
     tables = upstream.constants()
-    held = set().union(*(tables.VAL_RECEPTACLE_OBJECTS[kind] for kind in tables.VAL_RECEPTACLE_OBJECTS))
-    return frozenset(kind for kind in held if not kind.endswith("Sliced"))
+    kinds = set().union(*(tables.VAL_RECEPTACLE_OBJECTS[kind] for kind in tables.VAL_RECEPTACLE_OBJECTS))
+    return frozenset(kind for kind in kinds if not kind.endswith("Sliced"))

@@ -74,9 +74,9 @@ def _as_teleport(action: str) -> str:
 def fewest_turns(task: LabTask, way: Plan, played: Plan) -> int | None:
     """Turns to the full score by the first kind of rest that reaches it, with or without its first actions; None if
     none does. Raises `EngineError`."""
-    after, unplayed, *others = rests(way, played)
+    after, unplayed, *further = rests(way, played)
     skipped = range(SKIPPED + 1)
-    for kind in ([after[n:] for n in skipped], [unplayed[n:] for n in skipped], *([plan] for plan in others)):
+    for kind in ([after[n:] for n in skipped], [unplayed[n:] for n in skipped], *([plan] for plan in further)):
         counts: list[int] = []
         for plan in kind:
             turns = turns_to_win(task, played, plan)
@@ -99,8 +99,8 @@ def rests(way: Plan, played: Sequence[str]) -> list[Plan]:
     """
     left = {at: _as_teleport(as_read(action)) for at, action in enumerate(way)}
     last = -1
-    for said in (_as_teleport(as_read(action)) for action in played):
-        at = next((at for at, action in left.items() if action == said), None)
+    for action_read in (_as_teleport(as_read(action)) for action in played):
+        at = next((at for at, action in left.items() if action == action_read), None)
         if at is not None:
             del left[at]
             last = max(last, at)

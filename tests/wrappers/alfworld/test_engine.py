@@ -77,12 +77,12 @@ def test_a_damaged_file_is_made_again(texts, tmp_path):
 
 def test_every_text_of_a_game_counts(texts, tmp_path):
     domain, grammar, problem = texts
-    others = [
+    changed = [
         (domain, grammar, problem.replace("(isReceptacleObject", "(isClean", 1) + "\n"),
         (domain, grammar.replace("You are carrying", "You hold"), problem),
         (domain + "\n", grammar, problem),
     ]
-    for game in (texts, *others):
+    for game in (texts, *changed):
         store.compiled_game(game_of(game, tmp_path))
     assert len(list(tmp_path.iterdir())) == 4
 

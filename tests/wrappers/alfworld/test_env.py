@@ -41,12 +41,12 @@ def test_interface_code_is_given_the_room_and_the_task_as_published_interfaces_e
 def test_info_tells_nothing_of_the_solution(unseen):
     _, info = unseen.reset(options={"task": KITCHEN})
     _, _, _, _, later = unseen.step("look")
-    for told in (info, later):
-        assert set(told) == {
+    for shown in (info, later):
+        assert set(shown) == {
             "task_id", "task_type", "goal", "score", "won", "turns", "engine_calls", "raw_observation",
             "admissible_actions",
         }  # fmt: skip
-        assert list(told["admissible_actions"]) == sorted(told["admissible_actions"])
+        assert list(shown["admissible_actions"]) == sorted(shown["admissible_actions"])
 
 
 def test_winning_ends_the_episode_with_the_full_score(unseen, expert_episode):
@@ -88,9 +88,9 @@ def test_a_refused_action_says_nothing_happens(unseen):
 def test_every_admissible_action_is_accepted(unseen):
     unseen.reset(options={"task": BATHROOM})
     _, _, _, _, info = unseen.step("go to toilet 1")
-    here = unseen.snapshot()
+    moment = unseen.snapshot()
     for action in info["admissible_actions"]:
-        unseen.restore(here)
+        unseen.restore(moment)
         assert not is_invalid(unseen.step(action)[0])
 
 

@@ -61,11 +61,11 @@ def test_no_single_action_is_worth_more_than_one_step(kind, unseen):
     _, info = unseen.reset(options={"task": task_id})
     for _ in range(4):
         distance = unseen.oracle().distance()
-        here = unseen.snapshot()
+        moment = unseen.snapshot()
         for action in info["admissible_actions"]:
             unseen.step(action)
             assert unseen.oracle().distance() >= distance - 1
-            unseen.restore(here)
+            unseen.restore(moment)
         _, _, over, _, info = unseen.step(unseen.oracle().route()[0])
         if over:
             break
@@ -100,8 +100,8 @@ def meddle(rng: random.Random, commands: list[str], useful: str) -> str:
 
 def test_a_lamp_that_is_lit_needs_no_second_switch(unseen):
     _, info = unseen.reset(options={"task": of_type("valid_unseen", "look_at_obj_in_light")[0]})
-    for place in [action for action in info["admissible_actions"] if action.startswith("go to ")]:
-        _, _, _, _, info = unseen.step(place)
+    for walk in [action for action in info["admissible_actions"] if action.startswith("go to ")]:
+        _, _, _, _, info = unseen.step(walk)
         lamps = [action for action in info["admissible_actions"] if action.startswith("use ")]
         if lamps:
             break
@@ -121,10 +121,10 @@ def test_the_furniture_at_hand_is_preferred(unseen):
     *fetching, _going, _opening, _moving = unseen.oracle().route()
     for action in fetching:
         unseen.step(action)
-    here = unseen.snapshot()
-    for place in [action for action in info["admissible_actions"] if action.startswith("go to drawer")]:
-        unseen.restore(here)
-        unseen.step(place)
+    moment = unseen.snapshot()
+    for walk in [action for action in info["admissible_actions"] if action.startswith("go to drawer")]:
+        unseen.restore(moment)
+        unseen.step(walk)
         assert unseen.oracle().distance() == 2
 
 

@@ -29,14 +29,14 @@ def pid_of(env: MiniWoBEnv) -> int:
 
 
 def test_the_named_browser_and_driver_come_before_those_on_the_path(tmp_path, monkeypatch):
-    here = {name: program(tmp_path, name) for name in ("chromium", "chromedriver", "mine", "my-driver")}
+    programs = {name: program(tmp_path, name) for name in ("chromium", "chromedriver", "mine", "my-driver")}
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("MINIWOB_CHROME_BINARY", raising=False)
     monkeypatch.delenv("MINIWOB_CHROMEDRIVER", raising=False)
-    assert chromium.find_chromium() == (here["chromium"], here["chromedriver"])
-    monkeypatch.setenv("MINIWOB_CHROME_BINARY", here["mine"])
-    monkeypatch.setenv("MINIWOB_CHROMEDRIVER", here["my-driver"])
-    assert chromium.find_chromium() == (here["mine"], here["my-driver"])
+    assert chromium.find_chromium() == (programs["chromium"], programs["chromedriver"])
+    monkeypatch.setenv("MINIWOB_CHROME_BINARY", programs["mine"])
+    monkeypatch.setenv("MINIWOB_CHROMEDRIVER", programs["my-driver"])
+    assert chromium.find_chromium() == (programs["mine"], programs["my-driver"])
 
 
 @pytest.mark.parametrize("missing", ["MINIWOB_CHROME_BINARY", "MINIWOB_CHROMEDRIVER"])
@@ -80,14 +80,14 @@ def test_no_driver_is_looked_for_on_the_net(monkeypatch):
 
 @needs_browser
 def test_a_browser_that_is_given_back_plays_the_next_task():
-    one = MiniWoBEnv("test")
-    begin(one, TASK)
-    pid = pid_of(one)
-    begin(one, "click-test/0")
-    assert pid_of(one) == pid
-    one.close()
+    first = MiniWoBEnv("test")
+    begin(first, TASK)
+    pid = pid_of(first)
+    begin(first, "click-test/0")
+    assert pid_of(first) == pid
+    first.close()
     with pytest.raises(EngineError, match="over"):
-        one.step("click(80, 100)")
+        first.step("click(80, 100)")
     two = MiniWoBEnv("test")
     begin(two, TASK)
     assert pid_of(two) == pid
