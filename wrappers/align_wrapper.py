@@ -80,7 +80,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
 
     @property
     def log(self) -> tuple[LogEntry, ...]:
-        """What the interface logged in this episode and what the wrapper has to say about it, in order."""
+        """What the interface logged in this episode and what the wrapper noted about it, in order."""
         return tuple(self._log)
 
     # ------------------------------------------------------------ gymnasium
@@ -218,7 +218,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
 
 
 class _Turn:
-    """One turn of the agent: which engine calls are allowed, and what came of the agent's own action."""
+    """One turn of the agent: it decides which engine calls are allowed, and holds the result of the agent's action."""
 
     def __init__(self, env: gym.Env[str, str], base: TextEnv, action: str) -> None:
         self.action = action
@@ -265,7 +265,7 @@ class _Turn:
         return self._result if self._result is not None else _step(self._env, self.action)
 
     def _is_own(self, requested: str) -> bool:
-        """Whether the engine reads the agent's own action in what is asked for. What is no action is nobody's."""
+        """Whether the engine takes a request for the agent's own action. What is no action never is."""
         if requested.strip() == self.action.strip():
             return True
         read = self._base.as_read(requested)

@@ -1,6 +1,6 @@
 """Engines that are processes of their own and slow to start: an environment leases an engine and gives it back.
 
-A process that forks leaves its engines to the parent: the child starts its own. All are ended at exit. Left out: what
+When a process forks, its engines stay the parent's and the child starts its own. All are ended at exit. Left out: what
 an engine is (`scienceworld/jvm.py`, `miniwob/chromium.py`).
 """
 
@@ -83,7 +83,7 @@ class Pool(Generic[E]):
             engine.close()
 
     def leave_to_parent(self) -> None:
-        """In a process that was forked off: forget all, and keep none of them running."""
+        """Forget all engines. Called in a process that was forked off, so that it keeps none of them running."""
         atexit.unregister(self.close)
         for engine in (*self._idle, *self._leased):
             engine.leave_to_parent()

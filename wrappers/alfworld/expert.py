@@ -1,8 +1,8 @@
 """ALFWorld's handcoded expert, made repeatable: it follows an episode and names the next action.
 
-Three things differ from the wheel's class: where that one draws at random it takes the first choice, or a draw fixed by
-the step; its bookkeeping, which waits for the verb "put", is told of the engine's verb "move"; and furniture at the
-place where the agent already stands, to which the engine refuses to "go", is examined instead.
+Three things differ from the class in ALFWorld's wheel. Where that class draws at random, this one takes the first
+choice or a draw that is fixed by the step. Its bookkeeping waits for the verb "put", so the engine's verb "move" is passed on
+as "put". The engine refuses to "go" to furniture at which the agent already stands, so that is examined instead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FACTS_READ = ("holds", "inreceptacle", "ishot", "iscool", "isclean")
 
 MOST_STEPS = 200
 ATTEMPTS = 3
-"""It may first want to shut something that is elsewhere, and drops the idea when asked again."""
+"""The expert may first want to shut something that is elsewhere. It drops the idea when it is asked again."""
 
 
 class HandcodedExpert:

@@ -16,9 +16,9 @@ LOOKING = ("go to ", "open ", EXAMINE)
 def explores(view: AgentView, action: str, answer: str = "") -> bool:
     """Whether an ALFWorld action looks into new furniture while something that the task needs was never seen.
 
-    It reads what the player could read, so it does not see whether the action is refused. Going to furniture counts
-    once, opening it until its inside was seen. Examining is how one looks at what stands beside the furniture that one
-    went to: it counts where the engine's `answer` tells for the first time what is there, or that it is closed.
+    It reads only what the player could read, so it does not see whether the action is refused. Going to a piece of
+    furniture counts once; opening it counts until its inside was seen. Examining shows furniture beside which the
+    player already stands: it counts where the engine's `answer` tells for the first time what is there, or that it is closed.
     """
     goal = read_goal(view.goal)
     command = action.strip()

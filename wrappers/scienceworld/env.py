@@ -17,11 +17,11 @@ from align_echo.wrappers.scienceworld.tasks import LabTask, read_task, task_ids
 from align_echo.wrappers.text_env import EngineState, Offered, TextEnv
 
 NOT_PLAY = ("reset task",)
-"""Forms that the engine lists and that are no action of play: this one takes the progress back."""
+"""Forms that the engine lists and that are no moves of an episode: this one undoes all progress."""
 
 
 LOST = "Unknown action."
-"""How the engine answers what it cannot take for an answer to its question; any action, and the question is gone."""
+"""The engine's answer to an action that does not answer its question. The question is gone after it."""
 
 TITLE = ("Task Description:", "Task description:")
 """How the free action heads the task, and how the action itself does."""
@@ -99,8 +99,8 @@ class ScienceWorldEnv(TextEnv):
         return looks[action]().removesuffix("\n").replace(*TITLE, 1)
 
     def _answer_look(self, action: str) -> str:
-        """The engine's answer to the action itself, as upstream's users have it. It takes no move, but where the engine
-        has asked which thing is meant: there `look around` and `inventory` are lost, the question and a move with them.
+        """The engine's answer to the action itself, as upstream's users have it. It takes no move, with one exception:
+        where the engine has asked which thing is meant, `look around` and `inventory` end the question and take a move.
         """
         observation = self._simulator.step(action)
         if observation.startswith(LOST):

@@ -23,8 +23,8 @@ LOOK = "look around"
 TELEPORT = "teleport to "
 
 SKIPPED = 2
-"""First actions of a rest that may have been done in other words: go to, for teleport to. Not more: a rest that only
-finds out what to answer can be done without, all of it."""
+"""How many first actions of a rest may be left out: they may have been done in other words (go to, for teleport to).
+Not more, since a rest that only finds out the answer could be left out as a whole."""
 
 
 def costs_at_most(task: LabTask, gold: Plan, played: Plan, action: str, allowance: int) -> bool | None:
