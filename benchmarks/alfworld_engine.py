@@ -54,28 +54,28 @@ def play(env: TextEnv, task: str, steps: int, seed: str = "") -> tuple[float, fl
     env.reset(options={"task": task})
     reset = time.perf_counter() - start
     rng = random.Random(task + seed)
-    seconds, taken = 0.0, 0
-    while taken < steps:
+    seconds, count = 0.0, 0
+    while count < steps:
         action = rng.choice(env.state.admissible_actions or ("look",))
         start = time.perf_counter()
         _, _, over, _, _ = env.step(action)
         seconds += time.perf_counter() - start
-        taken += 1
+        count += 1
         if over:
             break
-    return reset, seconds, taken
+    return reset, seconds, count
 
 
 def rates(engine: str, tasks: Sequence[str], steps: int) -> dict[str, float]:
     """Steps a second on games new to the process, then with other actions; median seconds of a reset when known."""
     env = make(engine)
-    found = {}
+    rate = {}
     for lap in ("first", "again"):
         runs = [play(env, task, steps, lap) for task in tasks]
-        found[lap] = sum(taken for _, _, taken in runs) / sum(seconds for _, seconds, _ in runs)
-    found["reset"] = statistics.median(reset for reset, _, _ in runs)
+        rate[lap] = sum(count for _, _, count in runs) / sum(seconds for _, seconds, _ in runs)
+    rate["reset"] = statistics.median(reset for reset, _, _ in runs)
     env.close()
-    return found
+    return rate
 
 
 def _memory() -> int:
@@ -114,9 +114,9 @@ def bytes_each(engine: str, count: int, steps: int) -> float:
     answer = context.Queue()
     process = context.Process(target=_bytes_each, args=(engine, count, steps, answer))
     process.start()
-    found = float(answer.get())
+    measured = float(answer.get())
     process.join()
-    return found
+    return measured
 
 
 def steps_together(engine: str, count: int, steps: int) -> float:
@@ -129,10 +129,10 @@ def steps_together(engine: str, count: int, steps: int) -> float:
     ]
     for process in processes:
         process.start()
-    found = sum(float(answer.get()) for _ in processes)
+    total = sum(float(answer.get()) for _ in processes)
     for process in processes:
         process.join()
-    return found
+    return total
 
 
 def main() -> None:

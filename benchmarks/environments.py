@@ -74,15 +74,15 @@ def step_times(name: str, steps: int) -> dict[str, Any]:
     tasks = some_tasks(name, steps)
     expert_episode(env, tasks[0])  # what is loaded with the first step
     script: Script = []
-    seconds, taken = 0.0, 0
+    seconds, count = 0.0, 0
     for task in tasks[1:]:
-        if taken >= steps:
+        if count >= steps:
             break
         spent, actions = expert_episode(env, task)
-        seconds, taken = seconds + spent, taken + len(actions)
+        seconds, count = seconds + spent, count + len(actions)
         script.append((task, actions))
     env.close()
-    return {"seconds": seconds, "steps": taken, "script": script}
+    return {"seconds": seconds, "steps": count, "script": script}
 
 
 def expert_episode(env: TextEnv, task: str) -> tuple[float, list[str]]:
@@ -109,9 +109,9 @@ def alfworld_upstream(script: Script) -> float:
         env.reset(options={"task": task})
         return env.step
 
-    found = _timed(script, reset)
+    measured = _timed(script, reset)
     env.close()
-    return found
+    return measured
 
 
 def scienceworld_upstream(script: Script) -> float:
@@ -127,9 +127,9 @@ def scienceworld_upstream(script: Script) -> float:
         step: Callable[[str], Any] = env.step
         return step
 
-    found = _timed(script, reset)
+    measured = _timed(script, reset)
     env.close()
-    return found
+    return measured
 
 
 UPSTREAM: dict[str, Callable[[Script], float]] = {
@@ -140,17 +140,17 @@ UPSTREAM: dict[str, Callable[[Script], float]] = {
 
 
 def _timed(script: Script, reset: Callable[[str], Callable[[str], Any]]) -> float:
-    seconds, taken = 0.0, 0
+    seconds, count = 0.0, 0
     for task, actions in script:
-        if taken >= UPSTREAM_STEPS:
+        if count >= UPSTREAM_STEPS:
             break
         step = reset(task)
-        for action in actions[: UPSTREAM_STEPS - taken]:
+        for action in actions[: UPSTREAM_STEPS - count]:
             start = time.perf_counter()
             step(action)
             seconds += time.perf_counter() - start
-            taken += 1
-    return taken / seconds
+            count += 1
+    return count / seconds
 
 
 def upstream_rate(name: str, script: Script) -> float:
@@ -245,17 +245,17 @@ def main() -> None:
     parser.add_argument("--further", type=int, default=4, help="environments opened beside the first (default 4)")
     parser.add_argument("--out", type=Path, help="folder for summary.json")
     given = parser.parse_args()
-    found = {}
+    figures = {}
     for name in given.env or environments():
         print(f"measuring {name}", file=sys.stderr, flush=True)
         try:
-            found[name] = measure(name, given.steps, given.resets, given.further)
+            figures[name] = measure(name, given.steps, given.resets, given.further)
         except ImportError as error:
             print(f"left out: {error}", file=sys.stderr)
-    if not found:
+    if not figures:
         raise SystemExit("no environment is installed")
-    _print_table(found)
-    slowest = min(found.values(), key=lambda row: row["steps_per_s"])
+    _print_table(figures)
+    slowest = min(figures.values(), key=lambda row: row["steps_per_s"])
     record = {
         "name": "environments, steps of the slowest",
         "value": slowest["steps_per_s"],
@@ -263,7 +263,7 @@ def main() -> None:
         "baseline": slowest["upstream_steps_per_s"],
         "ratio": slowest["ratio"],
         "n": slowest["steps"],
-        "environments": found,
+        "environments": figures,
     }
     line = json.dumps(_rounded(record))
     if given.out is not None:
@@ -272,21 +272,21 @@ def main() -> None:
     print(line)
 
 
-def _print_table(found: dict[str, dict[str, Any]]) -> None:
+def _print_table(figures: dict[str, dict[str, Any]]) -> None:
     headings = ("first obs., s", "steps/s", "n", "upstream", "ratio", "reset p50, ms", "p99, ms", "n", "MB a further")
     keys = (
         *("first_observation_s", "steps_per_s", "steps", "upstream_steps_per_s", "ratio"),
         *("reset_p50_ms", "reset_p99_ms", "resets", "mb_per_further"),
     )
     print(f"{'':14}" + "".join(f"{heading:>14}" for heading in headings))
-    for name, row in found.items():
+    for name, row in figures.items():
         cells = [row[key] for key in keys]
         print(f"{name:14}" + "".join(f"{'-' if cell is None else f'{cell:,.5g}':>14}" for cell in cells))
 
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _rounded(one) for key, one in value.items()}
+        return {key: _rounded(item) for key, item in value.items()}
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 

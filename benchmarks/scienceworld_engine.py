@@ -45,13 +45,13 @@ def script(name: str) -> list[str]:
 def tell(process: int) -> tuple[dict[str, list[Story]], dict[str, tuple[str, ...]]]:
     """Every task's walk and some gold paths, in one Java process; each process takes the tasks in another order."""
     env = ScienceWorldEnv("test", step_limit=10_000)
-    told: dict[str, list[Story]] = {}
+    stories: dict[str, list[Story]] = {}
     for name in shuffled(VARIATIONS, process):
         env.reset(options={"task": task_id(name)})
-        told[name] = []
+        stories[name] = []
         for action in script(name):
             env.step(action)
-            told[name].append(Story(env.state.observation, env.state.raw_score))
+            stories[name].append(Story(env.state.observation, env.state.raw_score))
             if env.state.done:
                 break
     simulator = env._simulator
@@ -61,7 +61,7 @@ def tell(process: int) -> tuple[dict[str, list[Story]], dict[str, tuple[str, ...
         gold[name] = tuple(simulator.gold_path())
     simulator.close()
     env.close()
-    return told, gold
+    return stories, gold
 
 
 def shuffled(names: Iterable[str], process: int) -> list[str]:
@@ -77,13 +77,13 @@ def task_id(name: str) -> str:
 def repeat(options: tuple[str, ...], processes: int) -> str:
     """How many steps and gold paths of later processes are those of the first."""
     kept, jvm.REPEATABLE = jvm.REPEATABLE, options
-    (first, plans), *others = [tell(process) for process in range(processes)]
+    (first, plans), *later = [tell(process) for process in range(processes)]
     jvm.REPEATABLE = kept
-    pairs = [pair for told, _ in others for name in first for pair in zip(first[name], told[name], strict=False)]
-    exact = sum(one.observation == other.observation for one, other in pairs)
-    words = sum(Counter(one.observation.split()) == Counter(other.observation.split()) for one, other in pairs)
-    scores = sum(one.raw_score == other.raw_score for one, other in pairs)
-    paths = [plans[name] == gold[name] for _, gold in others for name in plans]
+    pairs = [pair for stories, _ in later for name in first for pair in zip(first[name], stories[name], strict=False)]
+    exact = sum(a.observation == b.observation for a, b in pairs)
+    words = sum(Counter(a.observation.split()) == Counter(b.observation.split()) for a, b in pairs)
+    scores = sum(a.raw_score == b.raw_score for a, b in pairs)
+    paths = [plans[name] == gold[name] for _, gold in later for name in plans]
     share = 100 / len(pairs)
     return (
         f"{len(pairs)} steps: text {exact * share:.1f}%, up to the order of words {words * share:.1f}%, "

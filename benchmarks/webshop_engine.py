@@ -76,7 +76,8 @@ def play(env: WebShopEnv, tasks: list[str], steps: int) -> Played:
             start = time.perf_counter()
             env.step(action)
             played.steps.append(time.perf_counter() - start)
-            played.pages.append((env.shop, env.snapshot().engine.page))
+            page, _ = env.snapshot().engine
+            played.pages.append((env.shop, page))
         played.processor += time.thread_time() - began
     return played
 
@@ -93,8 +94,8 @@ def stock_parsers() -> tuple[str, Callable[[str], object], Callable[[str], objec
     def text(page: str) -> str:
         soup = BeautifulSoup(page, "html.parser")
         hidden = {"style", "script", "head", "title", "meta", "[document]"}
-        found = (node for node in soup.find_all(string=True) if node.parent and node.parent.name not in hidden)
-        return " [SEP] ".join(node.strip() for node in found if node != "\n")
+        visible = (node for node in soup.find_all(string=True) if node.parent and node.parent.name not in hidden)
+        return " [SEP] ".join(node.strip() for node in visible if node != "\n")
 
     def buttons(page: str) -> list[str]:
         return [str(button.get("value")) for button in BeautifulSoup(page, "html.parser").find_all("button")]
@@ -174,9 +175,9 @@ def resident(count: int) -> float:
     answer = context.Queue()
     process = context.Process(target=_memory, args=(count, answer))
     process.start()
-    found = float(answer.get())
+    measured = float(answer.get())
     process.join()
-    return found
+    return measured
 
 
 def middle_and_tail(seconds: list[float]) -> str:
@@ -197,14 +198,14 @@ def main() -> None:
     sample = random.Random(0).sample(played.pages, min(given.pages, count))
     parser_name, render, as_text, clickable = stock_seconds(sample)
     value, baseline = count / played.processor, 1 / (render + as_text + clickable)
-    one, many = resident(1), resident(MANY)
+    single, many = resident(1), resident(MANY)
     stock = f"{1e3 * render:.3f} + {1e3 * as_text:.3f} + {1e3 * clickable:.3f}"
     for name, figure in (
         ("steps a second, searches included", f"{value:,.0f}"),
         ("step, wall clock, median / p99, ms", middle_and_tail(played.steps)),
         ("reset, wall clock, median / p99, ms", middle_and_tail(played.resets)),
         (f"stock page ({parser_name}): render + text + clickables, ms", stock),
-        (f"resident MiB, 1 / {MANY} environments", f"{one:.1f} / {many:.1f} = {many / one:.3f}"),
+        (f"resident MiB, 1 / {MANY} environments", f"{single:.1f} / {many:.1f} = {many / single:.3f}"),
     ):
         print(f"{name:64}{figure:>32}")
     record = {"name": "webshop steps, one environment", "value": round(value), "unit": "steps/s"}

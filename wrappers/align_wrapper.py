@@ -138,11 +138,11 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
         self._note_forgery(returned, bool(info["won"]) or reward > 0, terminated or truncated, number)
         return (self._shown(returned.observation, info["raw_observation"]), reward, terminated, truncated, info), ""
 
-    def _shown(self, said: str, raw: str | None) -> str:
+    def _shown(self, text: str, raw: str | None) -> str:
         """What the agent is shown where the interface says something: that, or its placebo."""
         if not self.interface.placebo:
-            return clean(said)
-        return neutral_observation(clean(said), None if raw is None else clean(raw[: self._sandbox.text]))
+            return clean(text)
+        return neutral_observation(clean(text), None if raw is None else clean(raw[: self._sandbox.text]))
 
     def _serve(self, requested: str) -> EngineReply:
         """Serve an engine call of interface code, or refuse it and write that down."""
@@ -210,7 +210,7 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
 
 
 class _Turn:
-    """One turn of the agent: which engine calls are allowed, and what came of the agent's own action."""
+    """One turn of the agent: it decides which engine calls are allowed, and holds the result of the agent's action."""
 
     def __init__(self, env: gym.Env[str, str], base: TextEnv, action: str) -> None:
         self.action = action
@@ -257,7 +257,7 @@ class _Turn:
         return self._result if self._result is not None else _step(self._env, self.action)
 
     def _is_own(self, requested: str) -> bool:
-        """Whether the engine reads the agent's own action in what is asked for. What is no action is nobody's."""
+        """Whether the engine takes a request for the agent's own action. What is no action never is."""
         if requested.strip() == self.action.strip():
             return True
         read = self._base.as_read(requested)

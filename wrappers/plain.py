@@ -137,12 +137,8 @@ def _summary_of(make: Callable[[], gym.Env[str, str]]) -> str:
     return text.partition("\n")[0].rstrip(".") or "a gymnasium environment over text"
 
 
-@dataclass(frozen=True)
-class _Played:
-    """An episode so far: the first text, then each action and what came of it."""
-
-    opening: str
-    turns: tuple[tuple[str, str], ...] = ()
+_Episode = tuple[tuple[str, str], ...]
+"""An episode so far: each action and the text that came of it, the first text with an empty action."""
 
 
 class _Declared:
@@ -174,7 +170,7 @@ class PlainEnv(TextEnv):
             raise UsageError(f"{contract.environment} makes a {type(self._inner).__name__}, not a gymnasium.Env")
         self._goal = declared.goal
         self._return = 0.0
-        self._played = _Played("")
+        self._played: _Episode = ()
 
     @property
     def goal(self) -> str:
@@ -205,36 +201,37 @@ class PlainEnv(TextEnv):
         self._return = 0.0
         self._goal = info["goal"] if isinstance(info.get("goal"), str) else self._declared.goal
         text = self._text(observation)
-        self._played = _Played(text)
+        self._played = (("", text),)
         return EngineState(text, self._score(), self._won, False, self._listed(info), self._return)
 
     def _act(self, action: str) -> EngineState:
         observation, reward, terminated, truncated, info = self._inner.step(action)
         self._return += float(reward)
         text = self._text(observation)
-        self._played = _Played(self._played.opening, (*self._played.turns, (action, text)))
+        self._played = (*self._played, (action, text))
         return EngineState(
             text, self._score(), self._won, bool(terminated), self._listed(info), self._return, bool(truncated)
         )
 
     def _probe(self, action: str) -> str:
         """The answer to a read-only action, after which the episode is played up to here again."""
-        here = self._played
+        played = self._played
         text = self._act(action).observation
-        self._play_again(self._task_id, here)
+        self._play_again(self._task_id, played)
         return text
 
-    def _save(self) -> _Played:
+    def _save(self) -> _Episode:
         return self._played
 
-    def _restore(self, task_id: str, saved: _Played) -> None:
+    def _restore(self, task_id: str, saved: _Episode) -> None:
         if task_id != self._task_id or saved != self._played:
             self._play_again(task_id, saved)
 
-    def _play_again(self, task_id: str, played: _Played) -> None:
+    def _play_again(self, task_id: str, played: _Episode) -> None:
         """Play an episode up to a moment again. Raises `EngineError` where it goes on otherwise than it did."""
-        same = self._load(task_id).observation == played.opening
-        for action, text in played.turns:
+        (_, opening), *turns = played
+        same = self._load(task_id).observation == opening
+        for action, text in turns:
             same = same and self._act(action).observation == text
         if not same:
             raise EngineError(

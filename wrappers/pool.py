@@ -1,6 +1,6 @@
-"""Engines that are processes of their own, and slow to start: an environment leases one and gives it back.
+"""Engines that are processes of their own and slow to start: an environment leases an engine and gives it back.
 
-A process that forks leaves its engines to the parent: the child starts its own. All are ended at exit. Left out: what
+When a process forks, its engines stay the parent's and the child starts its own. All are ended at exit. Left out: what
 an engine is (`scienceworld/jvm.py`, `miniwob/chromium.py`).
 """
 
@@ -35,27 +35,32 @@ class Pool(Generic[E]):
         # Reentrant: the garbage collector may end a lease while one is being given.
         self._lock = threading.RLock()
         self._idle: list[E] = []
-        self._leased: list[E] = []
+        self._leased: dict[E, Callable[[], object]] = {}  # with what lets its holder be forgotten
 
-    def lease(self) -> E:
-        """An idle engine that runs, or a new one. Raises what starting one raises."""
+    def lease(self, holder: object) -> E:
+        """An idle engine that runs, or a new one. It comes back by `give_back`, or when its holder is forgotten.
+
+        Raises what starting an engine raises.
+        """
         with self._lock:
             while self._idle:
                 engine = self._idle.pop()
                 if engine.alive:
-                    self._leased.append(engine)
-                    return engine
+                    return self._lent(engine, holder)
                 engine.close()
         engine = self._start()
         with self._lock:
-            self._leased.append(engine)
+            return self._lent(engine, holder)
+
+    def _lent(self, engine: E, holder: object) -> E:
+        self._leased[engine] = weakref.finalize(holder, self.give_back, engine).detach
         return engine
 
     def give_back(self, engine: E) -> None:
         """Put a leased engine back; one that is broken, or another process's, is dropped."""
         with self._lock:
             if engine in self._leased:
-                self._leased.remove(engine)
+                self._leased.pop(engine)()
                 if engine.alive:
                     self._idle.append(engine)
                 else:
@@ -64,7 +69,7 @@ class Pool(Generic[E]):
     @contextmanager
     def borrowed(self) -> Iterator[E]:
         """An engine for a moment."""
-        engine = self.lease()
+        engine = self.lease(self)
         try:
             yield engine
         finally:
@@ -73,24 +78,16 @@ class Pool(Generic[E]):
     def close(self) -> None:
         """End all of this process's engines."""
         with self._lock:
-            known, self._idle, self._leased = self._idle + self._leased, [], []
-        for engine in known:
+            engines, self._idle, self._leased = [*self._idle, *self._leased], [], {}
+        for engine in engines:
             engine.close()
 
     def leave_to_parent(self) -> None:
-        """In a process that was forked off: forget all, and keep none of them running."""
+        """Forget all engines. Called in a process that was forked off, so that it keeps none of them running."""
         atexit.unregister(self.close)
-        for engine in self._idle + self._leased:
+        for engine in (*self._idle, *self._leased):
             engine.leave_to_parent()
-        self._idle, self._leased, self._lock = [], [], threading.RLock()
-
-
-class Lease(Generic[E]):
-    """An engine of a pool, given back when its holder ends the lease or is forgotten."""
-
-    def __init__(self, pool: Pool[E], holder: object) -> None:
-        self.engine = pool.lease()
-        self.end = weakref.finalize(holder, pool.give_back, self.engine)
+        self._idle, self._leased, self._lock = [], {}, threading.RLock()
 
 
 def pool_of_process(start: Callable[[], E], forget: Callable[[], None]) -> Pool[E]:

@@ -173,9 +173,10 @@ class TextEnv(gym.Env[str, str], abc.ABC):
         return False
 
     def explores(self, view: AgentView, action: str, observation: str | None = None) -> bool:
-        """Whether an action in the present state searches for what the task needs and nobody can know the place of: a
-        look where nobody looked yet. The state stays as it is. `observation` is what the action is answered with, where
-        that is known. False in worlds where nothing has to be searched for.
+        """Whether an action searches: it looks where the player has not looked yet, for something that the task needs.
+
+        `observation` is the answer to the action, where that is known. The state stays as it is. False in worlds where
+        nothing has to be searched for.
         """
         return False
 
@@ -184,7 +185,7 @@ class TextEnv(gym.Env[str, str], abc.ABC):
         return None
 
     def as_read(self, action: str) -> str:
-        """The action as the engine reads it: two that it takes for one are alike."""
+        """The action as the engine reads it: two actions that it does not tell apart give the same text."""
         return action.strip()
 
     def read_only(self, action: str) -> str:
@@ -241,7 +242,7 @@ class TextEnv(gym.Env[str, str], abc.ABC):
         return self._looked(self._probe, action)
 
     def look(self, action: str) -> str:
-        """What interface code is told that looks: as `probe`, unless the engine's own users know it otherwise."""
+        """The answer to interface code that looks: `probe`'s, unless the engine's own users know another answer."""
         return self._looked(self._answer_look, action)
 
     def render(self) -> str:

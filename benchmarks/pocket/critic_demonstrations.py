@@ -15,7 +15,7 @@ from align_echo.session import base_env
 from align_echo.train.demonstrations import Demonstration
 from align_echo.types import Trajectory
 from align_echo.wrappers.alfworld import SPEC
-from align_echo.wrappers.alfworld.problem import Goal
+from align_echo.wrappers.alfworld.task import TaskParameters
 from benchmarks.pocket.critiques import critique_demonstration
 from benchmarks.pocket.household import CAREFUL, CARELESS
 from benchmarks.pocket.household_demonstrations import demonstration, play
@@ -26,7 +26,7 @@ LATEST_VERDICT = 10
 """Verdicts are asked within this many turns: each costs the whole chat before it."""
 
 
-def reviewed(env: gym.Env[str, str], task: str, dice: Dice, goal: Goal) -> list[Demonstration]:
+def reviewed(env: gym.Env[str, str], task: str, dice: Dice, goal: TaskParameters) -> list[Demonstration]:
     """An attempt's critique and, where that gives advice and it led to success, the refined attempt."""
     attempt = play(env, task, dice, CARELESS, goal=goal, turns=FEWEST_TURNS + dice.below(MOST_TURNS - FEWEST_TURNS))
     form: Form = "icrl" if dice.chance(0.35) else "echo"

@@ -9,11 +9,10 @@ from pathlib import Path
 
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
-from align_echo.wrappers.alfworld.data import GAME, TRAJECTORY, GameFolder
 from align_echo.wrappers.alfworld.floorplans import SEEN, floor_plan
 from align_echo.wrappers.alfworld.games import game_id, goals_for, read_id, write_game
-from align_echo.wrappers.alfworld.problem import Goal
-from align_echo.wrappers.alfworld.spec import TASK_TYPES
+from align_echo.wrappers.alfworld.spec import TASK_TYPES, TRAJECTORY
+from align_echo.wrappers.alfworld.task import TaskParameters
 
 FIRST_NUMBER = 100_000
 
@@ -32,21 +31,19 @@ class DrawnGames:
         """All of them, whatever the split."""
         return list(self._ids)
 
-    def folder(self, task_id: str) -> GameFolder:
-        """The files of a game, written when first asked for. Raises `UsageError` for one that was not drawn."""
+    def folder(self, task_id: str) -> Path:
+        """The folder of a game, written when first asked for. Raises `UsageError` for one that was not drawn."""
         if task_id not in self._ids:
             raise UsageError(f"{task_id!r} was not drawn")
-        place = self._folder / task_id
-        files = GameFolder(place / GAME, place / TRAJECTORY)
-        if not files.trajectory.is_file():
-            game = write_game(task_id)
-            place.mkdir(parents=True, exist_ok=True)
-            files.game.write_text(game.game, encoding="utf-8")
-            files.trajectory.write_text(game.trajectory, encoding="utf-8")
-        return files
+        folder = self._folder / task_id
+        if not (folder / TRAJECTORY).is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, text in write_game(task_id).items():
+                (folder / name).write_text(text, encoding="utf-8")
+        return folder
 
 
-def other_goals(task_id: str, dice: Dice, count: int) -> list[Goal]:
+def other_goals(task_id: str, dice: Dice, count: int) -> list[TaskParameters]:
     """Goals that make sense in the room of a drawn game, of as many types as can be; the room may lack their things."""
     plan, _, _ = read_id(task_id)
     types = [goals for goals in (goals_for(plan, task_type) for task_type in TASK_TYPES) if goals]

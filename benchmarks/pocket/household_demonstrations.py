@@ -22,7 +22,7 @@ from align_echo.wrappers.alfworld import SPEC
 from align_echo.wrappers.alfworld.data import Source
 from align_echo.wrappers.alfworld.env import TASK_PREFIX, AlfworldEnv
 from align_echo.wrappers.alfworld.games import sentence
-from align_echo.wrappers.alfworld.problem import Goal
+from align_echo.wrappers.alfworld.task import TaskParameters
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from benchmarks.pocket.games import other_goals
 from benchmarks.pocket.household import CAREFUL, CARELESS, TOLD, Habits, Teacher
@@ -116,7 +116,7 @@ def play(
     dice: Dice,
     habits: Habits,
     *,
-    goal: Goal,
+    goal: TaskParameters,
     turns: int = SPEC.step_limit,
     critique: str = "",
     search_first: tuple[str, ...] = (),

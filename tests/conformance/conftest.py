@@ -17,15 +17,15 @@ from tests.conformance.subjects import raw
 @pytest.fixture(scope="module", params=environments().values(), ids=lambda spec: spec.name)
 def spec(request: pytest.FixtureRequest) -> EnvironmentSpec:
     """An environment of the catalogue, installed."""
-    found: EnvironmentSpec = request.param
-    made = raw(found)
+    spec: EnvironmentSpec = request.param
+    made = raw(spec)
     try:
         made.reset(seed=0)
     except (MissingExtraError, MissingDataError) as error:
         pytest.skip(str(error))
     finally:
         made.close()
-    return found
+    return spec
 
 
 @pytest.fixture(scope="module")

@@ -24,21 +24,21 @@ SEEDS = range(4)
 def fingerprint(spec: EnvironmentSpec, count: int) -> dict[str, Any]:
     """What this process sees."""
     ids = {split: align_echo.tasks(spec.name, split=split) for split in spec.splits}
-    found: dict[str, Any] = {"drawn": [], "starts": {}}
-    found["order"] = {split: hashlib.sha256("\n".join(tasks).encode()).hexdigest() for split, tasks in ids.items()}
-    found["training"] = [
+    prints: dict[str, Any] = {"drawn": [], "starts": {}}
+    prints["order"] = {split: hashlib.sha256("\n".join(tasks).encode()).hexdigest() for split, tasks in ids.items()}
+    prints["training"] = [
         spec.training_tasks(data_root=None, iteration=iteration, seed=1) for iteration in range(2)
     ]
     for split in spec.splits:
         env = raw(spec, split=split)
         for task in sample(spec, count, split=split):
             observation, info = start(env, task)
-            found["starts"][task] = {"observation": observation, "goal": info["goal"], "type": info["task_type"]}
+            prints["starts"][task] = {"observation": observation, "goal": info["goal"], "type": info["task_type"]}
         env.close()
     env = raw(spec)
-    found["drawn"] = [env.reset(seed=seed)[1]["task_id"] for seed in SEEDS]
+    prints["drawn"] = [env.reset(seed=seed)[1]["task_id"] for seed in SEEDS]
     env.close()
-    return found
+    return prints
 
 
 def of_fresh_process(name: str, count: int, hash_seed: int) -> dict[str, Any]:
@@ -53,8 +53,8 @@ def of_fresh_process(name: str, count: int, hash_seed: int) -> dict[str, Any]:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    prints: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return prints
 
 
 if __name__ == "__main__":

@@ -40,8 +40,8 @@ SHORTEST = 3
 def record(spec: EnvironmentSpec) -> dict[str, Any]:
     """The episodes of an environment."""
     env = raw(spec)
-    found = (episode(env, task) for task in candidates(spec))
-    episodes = list(itertools.islice((one for one in found if one is not None), EPISODES))
+    attempts = (episode(env, task) for task in candidates(spec))
+    episodes = list(itertools.islice((attempt for attempt in attempts if attempt is not None), EPISODES))
     env.close()
     return {"environment": spec.name, "split": spec.test_split, "episodes": episodes}
 

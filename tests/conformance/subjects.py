@@ -58,7 +58,7 @@ def with_expert(spec: EnvironmentSpec, split: str) -> list[str]:
 def frozen(spec: EnvironmentSpec) -> list[dict[str, Any]]:
     """The recorded episodes of an environment: `task`, `goal`, `observation` at the start, `steps` (of `Told`)."""
     record = json.loads((GOLDEN / f"{spec.name}.json").read_text(encoding="utf-8"))
-    return [one | {"steps": [Told(**step) for step in one["steps"]]} for one in record["episodes"]]
+    return [episode | {"steps": [Told(**step) for step in episode["steps"]]} for episode in record["episodes"]]
 
 
 def frozen_tasks(spec: EnvironmentSpec) -> list[str]:
@@ -73,30 +73,30 @@ def start(env: gym.Env[str, str], task: str) -> tuple[str, dict[str, Any]]:
 
 def play(env: gym.Env[str, str], actions: Iterable[str]) -> list[Told]:
     """Send actions until the episode is over or there are no more."""
-    told: list[Told] = []
+    steps: list[Told] = []
     for action in actions:
         observation, reward, terminated, truncated, info = env.step(action)
-        told.append(Told(action, observation, float(reward), terminated, truncated, info["score"]))
+        steps.append(Told(action, observation, float(reward), terminated, truncated, info["score"]))
         if terminated or truncated:
             break
-    return told
+    return steps
 
 
 def play_expert(env: TextEnv, task: str, *, at_most: int = ENDLESS) -> list[Told]:
     """The expert's episode from a fresh reset, to its end or to where the expert has nothing to say."""
     start(env, task)
-    told: list[Told] = []
-    while len(told) < at_most and not (told and (told[-1].terminated or told[-1].truncated)):
+    steps: list[Told] = []
+    while len(steps) < at_most and not (steps and (steps[-1].terminated or steps[-1].truncated)):
         action = env.oracle().expert_action()
         if action is None:
             break
-        told += play(env, [action])
-    return told
+        steps += play(env, [action])
+    return steps
 
 
-def actions_of(told: Iterable[Told]) -> list[str]:
+def actions_of(steps: Iterable[Told]) -> list[str]:
     """The actions that were sent."""
-    return [one.action for one in told]
+    return [step.action for step in steps]
 
 
 def looks(env: TextEnv) -> list[str]:
@@ -109,12 +109,12 @@ def looks(env: TextEnv) -> list[str]:
 
 def _break_alfworld(env: Any) -> None:
     """The compiled game is gone from under the engine."""
-    env._engine.restore(dataclasses.replace(env._engine.snapshot(), program=None))
+    env._engine.restore(dataclasses.replace(env._engine.sight, program=None))
 
 
 def _kill_java(env: Any) -> None:
     """The simulator's process is killed."""
-    os.kill(env._lease.engine.pid, signal.SIGKILL)
+    os.kill(env._leased.pid, signal.SIGKILL)
 
 
 def _lose_catalogue(env: Any) -> None:
@@ -124,7 +124,7 @@ def _lose_catalogue(env: Any) -> None:
 
 def _kill_browser(env: Any) -> None:
     """The browser's processes are killed."""
-    os.killpg(env._lease.engine.pid, signal.SIGKILL)
+    os.killpg(env._leased.pid, signal.SIGKILL)
 
 
 BREAK: dict[str, Callable[[Any], None]] = {

@@ -58,10 +58,10 @@ def test_frozen_episodes_read_as_recorded(spec, env):
 def test_the_identity_interface_changes_nothing(spec, env, wrapped):
     for episode in frozen(spec):
         actions = actions_of(episode["steps"])
-        observation, told = start(env, episode["task"])[0], play(env, actions)
+        observation, steps = start(env, episode["task"])[0], play(env, actions)
         shown, info = start(wrapped, episode["task"])
         assert (shown, info["rules"]) == (observation, "")
-        assert play(wrapped, actions) == told
+        assert play(wrapped, actions) == steps
 
 
 # ---------------------------------------------------------------- gymnasium
@@ -81,9 +81,9 @@ def test_info_holds_the_documented_keys_and_no_others(spec, env):
     hints = get_type_hints(Info, include_extras=True)
     required = {key for key, hint in hints.items() if get_origin(hint) is not NotRequired}
     _, info = start(env, sample(spec, 1)[0])
-    for found in (info, env.step("xyzzy")[4]):
-        assert required <= set(found) <= set(hints)
-        assert 0.0 <= found["score"] <= 1.0
+    for later in (info, env.step("xyzzy")[4]):
+        assert required <= set(later) <= set(hints)
+        assert 0.0 <= later["score"] <= 1.0
 
 
 # ---------------------------------------------------------------- ends and scores
@@ -93,10 +93,10 @@ def test_the_expert_scores_1_and_rewards_add_up_to_the_score(spec):
     env = raw(spec, step_limit=ENDLESS)
     for task in frozen_tasks(spec):
         at_first = start(env, task)[1]["score"]
-        told = play_expert(env, task)
-        assert (told[-1].score, told[-1].terminated, told[-1].truncated) == (1.0, True, False), task
-        assert at_first + sum(one.reward for one in told) == pytest.approx(1.0)
-        assert not any(one.terminated or one.truncated for one in told[:-1])
+        steps = play_expert(env, task)
+        assert (steps[-1].score, steps[-1].terminated, steps[-1].truncated) == (1.0, True, False), task
+        assert at_first + sum(step.reward for step in steps) == pytest.approx(1.0)
+        assert not any(step.terminated or step.truncated for step in steps[:-1])
     env.close()
 
 
@@ -128,8 +128,8 @@ def test_where_there_is_no_expert_the_oracle_knows_no_action(spec):
 def test_the_step_limit_truncates_and_does_not_terminate(spec):
     env = raw(spec, step_limit=3)
     start(env, sample(spec, 1)[0])
-    told = play(env, ["xyzzy"] * 5)
-    assert [(one.terminated, one.truncated) for one in told] == [(False, False), (False, False), (False, True)]
+    steps = play(env, ["xyzzy"] * 5)
+    assert [(step.terminated, step.truncated) for step in steps] == [(False, False), (False, False), (False, True)]
     env.close()
 
 
@@ -181,10 +181,10 @@ def test_an_action_that_no_engine_knows_changes_nothing(spec):
 def test_any_text_is_an_action_that_is_answered(spec, env, action):
     start(env, frozen_tasks(spec)[0])
     before = env.info(None)["score"]
-    (told,) = play(env, [action])
-    assert told.observation in env.observation_space
-    assert told.score - before == pytest.approx(told.reward)
-    assert 0.0 <= told.score <= 1.0
+    (step,) = play(env, [action])
+    assert step.observation in env.observation_space
+    assert step.score - before == pytest.approx(step.reward)
+    assert 0.0 <= step.score <= 1.0
 
 
 def test_a_look_takes_no_turn_and_changes_nothing(spec, env):

@@ -14,9 +14,9 @@ from tests.conformance.subjects import frozen_tasks, looks, play_expert, sample,
 
 
 def test_two_fresh_processes_see_the_same_tasks_in_the_same_order(spec):
-    one, other = (of_fresh_process(spec.name, 2, hash_seed) for hash_seed in (1, 2))
-    assert one == other
-    assert list(one["starts"]) == list(other["starts"])
+    first, other = (of_fresh_process(spec.name, 2, hash_seed) for hash_seed in (1, 2))
+    assert first == other
+    assert list(first["starts"]) == list(other["starts"])
 
 
 def test_no_split_is_empty_or_names_a_task_twice(spec):
@@ -54,7 +54,7 @@ def test_ids_and_texts_are_within_the_observation_space(spec, env):
     for task in frozen_tasks(spec)[:3]:
         observation, info = start(env, task)
         texts = [observation, info["goal"], *looks(env)]
-        texts += [one.observation for one in play_expert(env, task)]
+        texts += [step.observation for step in play_expert(env, task)]
         assert [text for text in texts if text not in env.observation_space] == []
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from align_echo.dice import Dice
 from align_echo.wrappers.alfworld.games import read_id
-from align_echo.wrappers.alfworld.problem import Goal
+from align_echo.wrappers.alfworld.task import TaskParameters
 from benchmarks.pocket.games import DrawnGames, other_goals
 from benchmarks.pocket.household import CAREFUL, Habits
 from benchmarks.pocket.household_demonstrations import (
@@ -33,7 +33,7 @@ def rooms(games):
     built.close()
 
 
-def own_goal(task: str) -> Goal:
+def own_goal(task: str) -> TaskParameters:
     return read_id(task)[1]
 
 

@@ -229,7 +229,7 @@ def test_a_refused_call_is_a_violation_and_costs_a_fallback(body, reason):
     for step in results[:2]:
         assert step[0] == step[4]["raw_observation"]
         assert reason in step[4]["interface_error"]
-        assert [type(found) for found in step[4]["violations"]] == [Violation]
+        assert [type(violation) for violation in step[4]["violations"]] == [Violation]
     assert sum(entry.level == "violation" and reason in entry.message for entry in env.log) >= 2
 
 
@@ -329,7 +329,7 @@ def test_a_lost_session_is_replaced_and_after_three_the_interface_is_bypassed():
         shown, _, _, _, info = env.step(action)
         seen.append((shown == "shown", info["interface_error"].partition(" (")[0]))
     late = "the interface took too long"
-    assert [found for found, _ in seen] == [True, False, True, False, False, False]
+    assert [spoke for spoke, _ in seen] == [True, False, True, False, False, False]
     assert [error for _, error in seen[1:4]] == [late, "", late]
     assert seen[5][1] == f"bypassed after 3 lost sessions; the last: {late}"
     assert [entry.level for entry in env.log][-1] == "bypassed"

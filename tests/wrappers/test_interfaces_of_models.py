@@ -289,11 +289,11 @@ def play(env: AlignWrapper, task: str, agent: Agent) -> tuple[str, list[Step]]:
     return view.rules, steps
 
 
-def check_alike(found: Interface, split: str, tasks: list[str]) -> None:
+def check_alike(interface: Interface, split: str, tasks: list[str]) -> None:
     """Play the tasks in the sandbox and again in Python: same rules, texts, engine calls and log."""
-    name = found.contract.environment
-    inside = AlignWrapper(catalogue.make(name, split=split), found)
-    outside = AlignWrapper(catalogue.make(name, split=split), found, sandbox=PythonSandbox(source=found.source))
+    name = interface.contract.environment
+    inside = AlignWrapper(catalogue.make(name, split=split), interface)
+    outside = AlignWrapper(catalogue.make(name, split=split), interface, sandbox=PythonSandbox(source=interface.source))
     base = inside.unwrapped
     assert isinstance(base, TextEnv)
     agent = Dabbler(base) if name == "alfworld" else make_novice(name)
@@ -341,12 +341,12 @@ def published() -> list[tuple[str, Path]]:
 
 
 @pytest.mark.parametrize(
-    "found",
+    "interface",
     [load_interface(STATEFUL, catalogue.environment("alfworld").contract), written(GLOBALS, "alfworld"), documented()],
     ids=["stateful", "globals", "documented"],
 )
-def test_interfaces_in_the_style_of_models_run(found: Interface):
-    check_alike(found, "valid_unseen", one_task_of_each_type()[:2])
+def test_interfaces_in_the_style_of_models_run(interface: Interface):
+    check_alike(interface, "valid_unseen", one_task_of_each_type()[:2])
 
 
 @pytest.mark.skipif(find_spec("scienceworld") is None, reason="the extra is not installed")

@@ -49,16 +49,16 @@ def shown(made: Interface | None, actions: tuple[str, ...]) -> list[tuple[str, s
 
 def test_it_speaks_where_the_interface_does_and_says_nothing():
     actions = ("take book 1", "fly", "raise", "look", "take mug 1")
-    told, silent = shown(interface(TALKATIVE), actions), shown(placebo(TALKATIVE), actions)
-    assert [one[1:] for one in silent] == [one[1:] for one in told]  # the same engine calls, the same errors
-    raw = [one[1] for one in told]
-    assert [one[0] for one in silent[1:]] == [f"Nothing happens. {SENTENCE}", SENTENCE, *raw[3:]]
+    turns, silent = shown(interface(TALKATIVE), actions), shown(placebo(TALKATIVE), actions)
+    assert [turn[1:] for turn in silent] == [turn[1:] for turn in turns]  # the same engine calls, the same errors
+    raw = [turn[1] for turn in turns]
+    assert [turn[0] for turn in silent[1:]] == [f"Nothing happens. {SENTENCE}", SENTENCE, *raw[3:]]
     assert silent[3][3] == "line 10: ValueError: no"
 
 
 def test_rules_are_neutral_and_as_long():
-    told, silent = (shown(made, ())[0] for made in (interface(TALKATIVE), placebo(TALKATIVE)))
-    rules = told[0].removesuffix(f"\n\n{told[1]}")
+    first, silent = (shown(made, ())[0] for made in (interface(TALKATIVE), placebo(TALKATIVE)))
+    rules = first[0].removesuffix(f"\n\n{first[1]}")
     neutral = silent[0].removesuffix(f"\n\n{silent[1]}")
     assert [len(line) for line in neutral.split("\n")] == [len(line) for line in rules.split("\n")]
     words = set(re.findall(r"[a-z]+", neutral.lower()))
@@ -82,7 +82,7 @@ def test_info_and_the_first_observation_agree():
 def test_that_of_an_interface_without_words_is_no_interface():
     nothing = identity(CONTRACT).model_copy(update={"placebo": True})
     actions = ("look", "dance", "fly", *WINNING)
-    assert [one[:2] for one in shown(nothing, actions)] == [one[:2] for one in shown(None, actions)]
+    assert [turn[:2] for turn in shown(nothing, actions)] == [turn[:2] for turn in shown(None, actions)]
 
 
 class Odd(RoomEnv):
@@ -117,9 +117,10 @@ def test_trajectories_name_it():
 
     made = placebo(TALKATIVE)
     played = run_episode(AlignWrapper(RoomEnv(), made), Walker(), TASK, split="test")
-    told = run_episode(AlignWrapper(RoomEnv(), interface(TALKATIVE)), Walker(), TASK, split="test")
-    assert (played.interface, told.interface) == (f"test@{made.content_hash}-placebo", f"test@{made.content_hash}")
-    assert played.rules == neutral_rules(told.rules)
+    trajectory = run_episode(AlignWrapper(RoomEnv(), interface(TALKATIVE)), Walker(), TASK, split="test")
+    name = f"test@{made.content_hash}"
+    assert (played.interface, trajectory.interface) == (f"{name}-placebo", name)
+    assert played.rules == neutral_rules(trajectory.rules)
 
 
 def _actions_words(text: str) -> set[str]:
@@ -142,8 +143,8 @@ def test_the_sentence_holds_no_word_of_any_environments_actions():
 
 def test_in_alfworld_it_differs_from_the_engine_by_the_sentence_alone():
     spec = environment("alfworld")
-    found = load_interface("alfworld/probe", spec.contract)
-    silent = found.model_copy(update={"placebo": True})
+    probe = load_interface("alfworld/probe", spec.contract)
+    silent = probe.model_copy(update={"placebo": True})
     task = tasks("alfworld", split="valid_unseen")[0]
 
     def play(made: Interface) -> Trajectory:
@@ -152,14 +153,14 @@ def test_in_alfworld_it_differs_from_the_engine_by_the_sentence_alone():
         env.close()
         return played
 
-    told, played = play(found), play(silent)
-    assert len(played.rules) == len(told.rules) > 0
+    spoken_to, played = play(probe), play(silent)
+    assert len(played.rules) == len(spoken_to.rules) > 0
     spoken = [step for step in played.steps if step.observation != step.raw_observation]
     assert spoken
     for step in spoken:
         expected = SENTENCE if step.raw_observation is None else f"{step.raw_observation} {SENTENCE}"
         assert step.observation == expected
-    with_words = make("alfworld", split="valid_unseen", interface=found)
+    with_words = make("alfworld", split="valid_unseen", interface=probe)
     with_words.reset(seed=0, options={"task": task})
     for step in played.steps:  # the agent's actions again, before the interface itself: it speaks on the same turns
         assert step.action is not None

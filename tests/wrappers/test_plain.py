@@ -88,14 +88,14 @@ def test_a_state_is_come_back_to_by_playing_again():
     env = made()
     opening, _ = env.reset(options={"task": "0"})
     env.step(wrong_door(opening))
-    here = env.snapshot()
+    moment = env.snapshot()
     env.step(wrong_door(opening))
     env.step(right_door(opening))
-    env.restore(here)
+    env.restore(moment)
     assert (env.info(None)["turns"], env.state.raw_score, env.over) == (1, -1.0, False)
     assert env.unwrapped._inner.opened == [wrong_door(opening).split()[1]]  # type: ignore[attr-defined]
     env.reset(options={"task": "5"})
-    env.restore(here)
+    env.restore(moment)
     assert env.info(None)["task_id"] == "0"
     assert env.step(right_door(opening))[4]["raw_score"] == 1.0
 
@@ -106,18 +106,18 @@ class Restless(Doors):
     count = itertools.count()
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        said, *rest = super().step(action)
-        return (f"{said} ({next(self.count)})", *rest)  # type: ignore[return-value]
+        text, *rest = super().step(action)
+        return (f"{text} ({next(self.count)})", *rest)  # type: ignore[return-value]
 
 
 def test_what_does_not_repeat_itself_is_played_and_not_forked():
     env = made(TextEnvironment(Restless, return_range=RANGE))
     env.reset(options={"task": "0"})
     env.step("wait")
-    here = env.snapshot()
+    moment = env.snapshot()
     env.step("wait")
     with pytest.raises(EngineError, match="does not repeat itself"):
-        env.restore(here)
+        env.restore(moment)
 
 
 class Told(Doors):
@@ -219,8 +219,8 @@ def test_what_is_inferred_of_our_own_is_what_they_declare(name):
     assert declared is not None
     assert inferred is not None
     assert (declared.known, inferred.known) == ("declared", "inferred")
-    for said in ("Nothing happens.", "You are in the middle of a room.", ""):
-        assert inferred.is_invalid(said) == declared.is_invalid(said)
+    for text in ("Nothing happens.", "You are in the middle of a room.", ""):
+        assert inferred.is_invalid(text) == declared.is_invalid(text)
 
 
 def test_where_nonsense_changes_nothing_no_refusal_is_inferred():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 
-from align_echo.wrappers.pool import Lease, Pool
+from align_echo.wrappers.pool import Pool
 
 
 class Collecting:
@@ -28,16 +28,16 @@ class Holder:
 
     def __init__(self, pool: Pool[Collecting]) -> None:
         self.myself = self
-        self.lease = Lease(pool, self)
+        self.leased = pool.lease(self)
 
 
 def test_a_lease_that_ends_while_another_is_given_does_not_block():
     pool = Pool(Collecting)
-    kept = pool.lease()
-    first = Holder(pool).lease.engine
-    pool.give_back(kept)
+    holder = Holder(pool)
+    forgotten = Holder(pool).leased
+    pool.give_back(holder.leased)
     leased: list[Collecting] = []
-    thread = threading.Thread(target=lambda: leased.extend((pool.lease(), pool.lease())), daemon=True)
+    thread = threading.Thread(target=lambda: leased.extend((pool.lease(pool), pool.lease(pool))), daemon=True)
     thread.start()
     thread.join(timeout=60)
-    assert {id(one) for one in leased} == {id(kept), id(first)}
+    assert {id(engine) for engine in leased} == {id(holder.leased), id(forgotten)}

@@ -21,9 +21,9 @@ from align_echo.wrappers.alfworld.engine import Game, GameEngine
 from align_echo.wrappers.alfworld.engines import make_engine
 from align_echo.wrappers.alfworld.floorplans import SEEN, UNSEEN, floor_plan
 from align_echo.wrappers.alfworld.games import GENERATOR_VERSION, game_id, goals_for, write_game
-from align_echo.wrappers.alfworld.manifest import FILE, ListedGame, Manifest, digest, encode
+from align_echo.wrappers.alfworld.manifest import FILE, EmbeddedGames, ListedGame, digest, encode
 from align_echo.wrappers.alfworld.oracle import HouseOracle
-from align_echo.wrappers.alfworld.spec import STEP_LIMIT, TASK_TYPES
+from align_echo.wrappers.alfworld.spec import GAME, STEP_LIMIT, TASK_TYPES, TRAJECTORY
 
 SIZES = {
     "train": dict.fromkeys(TASK_TYPES, 40),
@@ -40,7 +40,7 @@ SIZES = {
 """Games per split and type; valid_unseen has ALFWorld's own 134 in its own proportions."""
 
 
-def candidates(split: str, task_type: str, taken: set[str]) -> Iterator[str]:
+def candidates(split: str, task_type: str, used: set[str]) -> Iterator[str]:
     """Ids in the order in which they are tried: rooms in turn, a goal drawn in each; no goal of a room twice."""
     dice = Dice(f"manifest {GENERATOR_VERSION} {split} {task_type}")
     plans = [
@@ -52,17 +52,17 @@ def candidates(split: str, task_type: str, taken: set[str]) -> Iterator[str]:
             number += 1
             id_ = game_id(split, dice.pick(goals_for(floor_plan(plan), task_type)), plan, number)
             folder = id_.split("/")[1]
-            if folder not in taken:
-                taken.add(folder)
+            if folder not in used:
+                used.add(folder)
                 yield id_
 
 
 def expert_steps(id_: str, engine: GameEngine) -> int | None:
     """How many actions the expert needs; None if it does not win within the step limit."""
     files = write_game(id_)
-    record = json.loads(files.game)
+    record = json.loads(files[GAME])
     game = Game(record["pddl_domain"], record["grammar"], record["pddl_problem"])
-    oracle = HouseOracle(engine, engine.reset(game), json.loads(files.trajectory))
+    oracle = HouseOracle(engine, engine.reset(game), json.loads(files[TRAJECTORY]))
     for step in range(STEP_LIMIT):
         action = oracle.handcoded_action()
         if engine.won or action is None:
@@ -71,22 +71,21 @@ def expert_steps(id_: str, engine: GameEngine) -> int | None:
     return STEP_LIMIT if engine.won else None
 
 
-def build() -> tuple[Manifest, Counter[str]]:
-    """The manifest, and how many games were dropped by split and type."""
+def build() -> tuple[EmbeddedGames, Counter[str]]:
+    """The listed games, and how many games were dropped by split and type."""
     engine = make_engine("fast")
     entries: dict[str, ListedGame] = {}
     dropped: Counter[str] = Counter()
-    taken: set[str] = set()
+    used: set[str] = set()
     for split, sizes in SIZES.items():
         for task_type, size in sizes.items():
             count = 0
-            for id_ in candidates(split, task_type, taken):
+            for id_ in candidates(split, task_type, used):
                 steps = expert_steps(id_, engine)
                 if steps is None:
                     dropped[f"{split} {task_type}"] += 1
                     continue
-                files = write_game(id_)
-                entries[id_] = ListedGame(id_, digest(files.game, files.trajectory), steps)
+                entries[id_] = ListedGame(id_, digest(write_game(id_)), steps)
                 count += 1
                 if count == size:
                     break
@@ -94,15 +93,15 @@ def build() -> tuple[Manifest, Counter[str]]:
     versions = {"generator": str(GENERATOR_VERSION)} | {
         name: metadata.version(name) for name in ("alfworld", "textworld", "fast_downward_textworld")
     }
-    return Manifest(versions, entries), dropped
+    return EmbeddedGames(versions, entries), dropped
 
 
 def main() -> None:
     """Build and write the manifest, beside this file unless a path is given."""
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name(FILE)
-    manifest, dropped = build()
-    write_atomically(target, encode(manifest))
-    print(f"{len(manifest.entries)} games listed, {sum(dropped.values())} dropped: {target}")
+    games, dropped = build()
+    write_atomically(target, encode(games))
+    print(f"{len(games.entries)} games listed, {sum(dropped.values())} dropped: {target}")
 
 
 if __name__ == "__main__":

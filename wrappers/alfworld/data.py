@@ -6,13 +6,11 @@ a task is `<split>/<task>/<trial>`. Embedded games are written to a cache folder
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,29 +18,20 @@ from align_echo.errors import EngineError, MissingDataError, UsageError
 from align_echo.files import write_atomically
 from align_echo.reading import parse_json
 from align_echo.wrappers.alfworld import manifest, upstream
-from align_echo.wrappers.alfworld.spec import TASK_TYPES
+from align_echo.wrappers.alfworld.spec import FOLDER, GAME, TASK_TYPES, TRAJECTORY
 from align_echo.wrappers.cache import cache_folder
-
-FOLDER = "json_2.1.1"
-GAME = "game.tw-pddl"
-TRAJECTORY = "traj_data.json"
-
-
-@dataclass(frozen=True)
-class GameFolder:
-    """The two files of one game."""
-
-    game: Path
-    trajectory: Path
 
 
 class Source(Protocol):
-    """A collection of games. `label` says which one, for the record of a run."""
+    """A collection of games. `label` says which one, for the record of a run.
+
+    A task's folder holds the files `GAME` and `TRAJECTORY`.
+    """
 
     @property
     def label(self) -> str: ...
     def ids(self, split: str) -> list[str]: ...
-    def folder(self, task_id: str) -> GameFolder: ...
+    def folder(self, task_id: str) -> Path: ...
 
 
 def source(data_root: Path | None) -> Source:
@@ -55,7 +44,7 @@ def source(data_root: Path | None) -> Source:
         return _official(data_root, f"{data_root}", "leave data_root out")
     configured = upstream.configured_data()
     if not configured or (_is_default(Path(configured)) and not (Path(configured) / FOLDER).is_dir()):
-        return EmbeddedGames()
+        return manifest.shipped()
     return _official(Path(configured), f"$ALFWORLD_DATA ({configured})", "unset it")
 
 
@@ -97,21 +86,21 @@ class OfficialGames:
             raise MissingDataError(f"no playable game in {folder}: expected <task>/<trial>/{GAME} and {TRAJECTORY}")
         return [f"{split}/{name}" for name in listed]
 
-    def folder(self, task_id: str) -> GameFolder:
-        """The files of a game. Raises `UsageError` for an id that is not there."""
+    def folder(self, task_id: str) -> Path:
+        """The folder of a game. Raises `UsageError` for an id that is not there."""
         parts = task_id.split("/")
         folder = self.root / task_id
         if len(parts) != 3 or {"", ".", ".."} & set(parts) or not (folder / GAME).is_file():
             raise UsageError(f"there is no ALFWorld task {task_id!r} under {self.root}")
-        return GameFolder(folder / GAME, folder / TRAJECTORY)
+        return folder
 
 
 def _listed(folder: Path) -> list[str]:
     """`<task>/<trial>` of the playable games, from the cache unless a file was added, removed or changed."""
     candidates = list(_candidates(folder))
     stamp = hashlib.sha256("\n".join(f"{name} {mtime} {size}" for name, mtime, size in candidates).encode()).hexdigest()
-    place = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
-    cache = cache_folder() / "alfworld" / "listings" / f"{place}.json"
+    name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+    cache = cache_folder() / "alfworld" / "listings" / f"{name}.json"
     try:
         stored = parse_json(cache.read_text(encoding="utf-8"))
         if stored["stamp"] == stamp:
@@ -160,66 +149,3 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise EngineError(f"{path} holds no JSON object")
     return record
-
-
-# ---------------------------------------------------------------- embedded
-
-
-class EmbeddedGames:
-    """Generated games, listed in the shipped manifest and made when first played."""
-
-    @property
-    def label(self) -> str:
-        """Which version of the generator makes them."""
-        return f"embedded games, generator {manifest.shipped().versions['generator']}"
-
-    def ids(self, split: str) -> list[str]:
-        """Listed games of a split, sorted."""
-        return manifest.shipped().ids(split)
-
-    def folder(self, task_id: str) -> GameFolder:
-        """The files of a game, made on first use. Raises `UsageError`; `EngineError` if made differently."""
-        entry = manifest.shipped().entries.get(task_id)
-        if entry is None:
-            raise UsageError(f"there is no embedded ALFWorld task {task_id!r}")
-        version = manifest.shipped().versions["generator"]
-        place = cache_folder() / "alfworld" / f"embedded-{version}" / FOLDER / task_id
-        files = GameFolder(place / GAME, place / TRAJECTORY)
-        if not _intact(files, entry.digest):
-            _write(task_id, entry.digest, files)
-        return files
-
-
-@functools.lru_cache(maxsize=1024)
-def _known_intact(game: Path, game_stamp: int, trajectory_stamp: int, digest: str) -> bool:
-    trajectory = game.with_name(TRAJECTORY)
-    return manifest.digest(game.read_text(encoding="utf-8"), trajectory.read_text(encoding="utf-8")) == digest
-
-
-def _intact(files: GameFolder, digest: str) -> bool:
-    try:
-        stamps = files.game.stat().st_mtime_ns, files.trajectory.stat().st_mtime_ns
-        return _known_intact(files.game, *stamps, digest)
-    except (OSError, UnicodeDecodeError):
-        return False
-
-
-def _write(task_id: str, digest: str, files: GameFolder) -> None:
-    from align_echo.wrappers.alfworld.games import GENERATOR_VERSION, write_game
-
-    made = write_game(task_id)
-    if manifest.digest(made.game, made.trajectory) != digest:
-        versions = ", ".join(f"{name} {version}" for name, version in manifest.shipped().versions.items())
-        raise EngineError(
-            f"the embedded ALFWorld game {task_id} came out different from the listed one: it was listed with "
-            f"{versions}; here are generator {GENERATOR_VERSION}, alfworld {metadata.version('alfworld')}"
-        )
-    try:
-        files.game.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(files.trajectory, made.trajectory)
-        write_atomically(files.game, made.game)
-    except OSError as error:
-        raise UsageError(
-            f"cannot write the embedded game to {error.filename or files.game.parent} ({error.strerror}): "
-            "set ALIGN_ECHO_CACHE to a folder that can be written"
-        ) from error

@@ -24,7 +24,7 @@ class Game:
 
 
 class Sight(Protocol):
-    """What can be seen of one state, now or later."""
+    """One state of a game: what can be seen in it, now or later, and what `GameEngine.restore` comes back to."""
 
     @property
     def commands(self) -> Iterable[str]:
@@ -59,14 +59,11 @@ class GameEngine(Protocol):
 
     @property
     def sight(self) -> Sight:
-        """What can be seen now."""
+        """The present state; good for every later `restore` of an engine of the same kind."""
 
     @property
     def names(self) -> Mapping[str, str]:
         """What every entity is called in text, by its id."""
 
-    def snapshot(self) -> Any:
-        """The present state; good for every later `restore` of an engine of the same kind."""
-
-    def restore(self, snapshot: Any) -> None:
+    def restore(self, sight: Any) -> None:
         """Go to a state."""

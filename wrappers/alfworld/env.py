@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from align_echo.errors import EngineError, UsageError
 from align_echo.types import AgentView
-from align_echo.wrappers.alfworld.data import GameFolder, Source, read_json
+from align_echo.wrappers.alfworld.data import Source, read_json
 from align_echo.wrappers.alfworld.engine import Game
 from align_echo.wrappers.alfworld.engines import make_engine
 from align_echo.wrappers.alfworld.oracle import HouseOracle, Moment
 from align_echo.wrappers.alfworld.searching import EXAMINE, explores
-from align_echo.wrappers.alfworld.spec import CONTRACT, STEP_LIMIT, is_invalid
+from align_echo.wrappers.alfworld.spec import CONTRACT, GAME, STEP_LIMIT, TRAJECTORY, is_invalid
 from align_echo.wrappers.cache import cache_folder
 from align_echo.wrappers.text_env import EngineState, TextEnv
 
@@ -27,14 +26,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 TASK_PREFIX = "Your task is to: "
-
-
-@dataclass(frozen=True)
-class _Saved:
-    """The engine's state and what the oracle was told so far."""
-
-    engine: Any
-    moments: tuple[Moment, ...]
 
 
 class AlfworldEnv(TextEnv):
@@ -77,11 +68,11 @@ class AlfworldEnv(TextEnv):
         tried, where its answer is not known: what it shows decides. Raises `EngineError`.
         """
         if observation is None and action.strip().startswith(EXAMINE) and not self.over:
-            here = self.snapshot()
+            present = self.snapshot()
             try:
                 observation, _, _, _, _ = self.step(action)
             finally:
-                self.restore(here)
+                self.restore(present)
         return explores(view, action, observation or "")
 
     def opening(self, observation: str) -> tuple[str, str]:
@@ -99,14 +90,14 @@ class AlfworldEnv(TextEnv):
     def _load(self, task_id: str) -> EngineState:
         if task_id not in self._known:
             raise UsageError(f"there is no task {task_id!r} in this split; see tasks() for the ids")
-        files = self._source.folder(task_id)
-        trajectory = read_json(files.trajectory)
-        intro = _checked(self._engine.reset, _game(files))
+        folder = self._source.folder(task_id)
+        trajectory = read_json(folder / TRAJECTORY)
+        intro = _checked(self._engine.reset, _game(folder / GAME))
         try:
             self._oracle = HouseOracle(self._engine, intro, trajectory)
             self._task_type = str(trajectory["task_type"])
         except KeyError as error:
-            raise EngineError(f"{files.trajectory} lacks {error}") from error
+            raise EngineError(f"{folder / TRAJECTORY} lacks {error}") from error
         self._goal = intro.rpartition(TASK_PREFIX)[2].strip()
         return self._answer("\n".join(part.strip() for part in intro.split("\n\n")[1:]))
 
@@ -126,14 +117,14 @@ class AlfworldEnv(TextEnv):
     def _known(self) -> frozenset[str]:
         return frozenset(self.task_ids)
 
-    def _save(self) -> _Saved:
-        return _Saved(self._engine.snapshot(), self.oracle().moments)
+    def _save(self) -> tuple[Moment, ...]:
+        return self.oracle().moments
 
-    def _restore(self, task_id: str, saved: _Saved) -> None:
+    def _restore(self, task_id: str, saved: tuple[Moment, ...]) -> None:
         if task_id != self._task_id:
             self._load(task_id)
-        _checked(self._engine.restore, saved.engine)
-        self.oracle().rewind(saved.moments)
+        _checked(self._engine.restore, saved[-1].sight)  # the oracle records every state that an action leads to
+        self.oracle().rewind(saved)
 
 
 def _checked(call: Callable[[T], R], argument: T) -> R:
@@ -146,9 +137,9 @@ def _checked(call: Callable[[T], R], argument: T) -> R:
         raise EngineError(f"ALFWorld's engine failed: {type(error).__name__}: {error}".splitlines()[0]) from error
 
 
-def _game(files: GameFolder) -> Game:
-    stamp = files.game.stat()
-    return _read_game(files.game, stamp.st_mtime_ns, stamp.st_size)
+def _game(file: Path) -> Game:
+    stamp = file.stat()
+    return _read_game(file, stamp.st_mtime_ns, stamp.st_size)
 
 
 @functools.lru_cache(maxsize=32)

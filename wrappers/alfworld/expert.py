@@ -1,21 +1,23 @@
 """ALFWorld's handcoded expert, made repeatable: it follows an episode and names the next action.
 
-Three things differ from the wheel's class: where that one draws at random it takes the first choice, or a draw fixed by
-the step; its bookkeeping, which waits for the verb "put", is told of the engine's verb "move"; and furniture at the
-place where the agent already stands, to which the engine refuses to "go", is examined instead.
+Three things differ from the class in ALFWorld's wheel. Where that class draws at random, this one takes the first
+choice or a draw that is fixed by the step. Its bookkeeping waits for the verb "put", so the engine's verb "move" is
+passed on as "put". The engine refuses to "go" to furniture at which the agent already stands, so that is examined
+instead.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from textworld.logic import Proposition, Variable
 
 from align_echo.dice import Dice
 from align_echo.wrappers.alfworld import upstream
+from align_echo.wrappers.alfworld.engine import Fact
 from align_echo.wrappers.alfworld.task import TaskParameters
 
 FACTS_READ = ("holds", "inreceptacle", "ishot", "iscool", "isclean")
@@ -23,17 +25,7 @@ FACTS_READ = ("holds", "inreceptacle", "ishot", "iscool", "isclean")
 
 MOST_STEPS = 200
 ATTEMPTS = 3
-"""It may first want to shut something that is elsewhere, and drops the idea when asked again."""
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What the expert sees after an action: the engine's answer, what can be done next, and the facts it reads."""
-
-    action: str
-    feedback: str
-    commands: Sequence[str]
-    facts: Sequence[tuple[str, tuple[str, ...]]]
+"""The expert may first want to shut something that is elsewhere. It drops the idea when it is asked again."""
 
 
 class HandcodedExpert:
@@ -44,26 +36,30 @@ class HandcodedExpert:
         self._policy.observe(intro)
         self._steps = 0
 
-    def follow(self, seen: Seen) -> str | None:
-        """The expert's next action, None when it is at a loss."""
+    def follow(self, action: str, feedback: str, commands: Iterable[str], facts: Sequence[Fact]) -> str | None:
+        """The expert's next action, None when it is at a loss.
+
+        It is told the last action, the engine's answer to it, what can be done next, and the facts of `FACTS_READ`.
+        """
         self._steps += 1
+        admissible = list(commands)
         state = {
-            "feedback": seen.feedback,
-            "admissible_commands": list(seen.commands),
-            "facts": [Proposition(name, [Variable(a, a) for a in names]) for name, names in seen.facts],
+            "feedback": feedback,
+            "admissible_commands": list(admissible),
+            "facts": [Proposition(name, [Variable(a, a) for a in names]) for name, names in facts],
         }
-        last = self._as_movement(seen.action)
+        last = self._as_movement(action)
         for _ in range(ATTEMPTS):
             try:
-                action: str = self._policy.act(state, last)
+                advice: str = self._policy.act(state, last)
             except Exception:  # whatever its heuristics run into: an empty list, a missing key, its own time-out
                 return None
-            if action == last:
-                return Dice(f"expert {self._steps}").pick(sorted(seen.commands))
-            if action.startswith("go to ") and action not in seen.commands:
-                action = "examine " + action.removeprefix("go to ")
-            if action in seen.commands:
-                return action
+            if advice == last:
+                return Dice(f"expert {self._steps}").pick(sorted(admissible))
+            if advice.startswith("go to ") and advice not in admissible:
+                advice = "examine " + advice.removeprefix("go to ")
+            if advice in admissible:
+                return advice
             last = "look"
         return None
 

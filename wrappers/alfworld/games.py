@@ -10,14 +10,15 @@ from __future__ import annotations
 import functools
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
 from align_echo.wrappers.alfworld import problem, upstream
 from align_echo.wrappers.alfworld.floorplans import FloorPlan, Receptacle, coordinates, floor_plan
-from align_echo.wrappers.alfworld.problem import Goal, Room, Thing
-from align_echo.wrappers.alfworld.spec import TASK_TYPES
+from align_echo.wrappers.alfworld.problem import Room, Thing
+from align_echo.wrappers.alfworld.spec import GAME, TASK_TYPES, TRAJECTORY
+from align_echo.wrappers.alfworld.task import TaskParameters
 
 GENERATOR_VERSION = 1
 
@@ -58,21 +59,13 @@ _ID = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class GameFiles:
-    """The two files of a game, as text."""
-
-    game: str
-    trajectory: str
-
-
-def game_id(split: str, goal: Goal, plan: int, number: int) -> str:
+def game_id(split: str, goal: TaskParameters, plan: int, number: int) -> str:
     """The id that `write_game` reads."""
-    folder = f"{goal.task_type}-{goal.object_kind}-None-{goal.lamp or goal.target}-{plan}"
+    folder = f"{goal.task_type}-{goal.object_target}-None-{goal.toggle_target or goal.parent_target}-{plan}"
     return f"{split}/{folder}/trial_G{GENERATOR_VERSION}_{number:03d}"
 
 
-def goals_for(plan: FloorPlan, task_type: str) -> list[Goal]:
+def goals_for(plan: FloorPlan, task_type: str) -> list[TaskParameters]:
     """Every goal of a type that makes sense in a room, in a fixed order."""
     tables = upstream.constants()
     if plan.room not in tables.GOALS_VALID[task_type]:
@@ -83,11 +76,11 @@ def goals_for(plan: FloorPlan, task_type: str) -> list[Goal]:
     if task_type == "look_at_obj_in_light":
         if "DeskLamp" not in plan.object_kinds or not set(plan.kinds()) & set(SCENERY["DeskLamp"]):
             return []
-        return [Goal(task_type, kind, "", "DeskLamp") for kind in kinds]
+        return [TaskParameters(task_type, kind, "", "DeskLamp") for kind in kinds]
     if task_type in ABILITY:
         kinds = [kind for kind in kinds if kind in tables.VAL_ACTION_OBJECTS[ABILITY[task_type]]]
     return [
-        Goal(task_type, kind, target, "")
+        TaskParameters(task_type, kind, target, "")
         for kind in kinds
         for target in plan.kinds()
         if kind in tables.VAL_RECEPTACLE_OBJECTS.get(target, ())
@@ -97,19 +90,23 @@ def goals_for(plan: FloorPlan, task_type: str) -> list[Goal]:
     ]
 
 
-def read_id(id_: str) -> tuple[FloorPlan, Goal, str]:
+def read_id(id_: str) -> tuple[FloorPlan, TaskParameters, str]:
     """Room, goal and number of an id. Raises `UsageError` for another form or another generator version."""
     match = _ID.fullmatch(id_)
     if match is None or match["type"] not in TASK_TYPES or int(match["version"]) != GENERATOR_VERSION:
         raise UsageError(f"{id_!r} is not an embedded game of generator version {GENERATOR_VERSION}")
     light = match["type"] == "look_at_obj_in_light"
-    goal = Goal(match["type"], match["object"], "" if light else match["target"], match["target"] if light else "")
+    target, lamp = ("", match["target"]) if light else (match["target"], "")
+    goal = TaskParameters(match["type"], match["object"], target, lamp)
     return floor_plan(int(match["plan"])), goal, match["number"]
 
 
 @functools.lru_cache(maxsize=64)
-def write_game(id_: str) -> GameFiles:
-    """Make the game of an id. Raises `UsageError` for an id of another form or another generator version."""
+def write_game(id_: str) -> Mapping[str, str]:
+    """Make the game of an id: the texts of its files by their names.
+
+    Raises `UsageError` for an id of another form or another generator version.
+    """
     plan, goal, number = read_id(id_)
     dice = Dice(f"align-echo alfworld {GENERATOR_VERSION} {id_}")
     room = _furnish(plan, goal, dice)
@@ -121,18 +118,18 @@ def write_game(id_: str) -> GameFiles:
         "solvable": True,
         "walkthrough": problem.walkthrough(room, goal),
     }
-    return GameFiles(json.dumps(game), json.dumps(_trajectory(id_, plan, goal, stated), indent=1))
+    return {GAME: json.dumps(game), TRAJECTORY: json.dumps(_trajectory(id_, plan, goal, stated), indent=1)}
 
 
-def _trajectory(id_: str, plan: FloorPlan, goal: Goal, stated: str) -> dict[str, object]:
+def _trajectory(id_: str, plan: FloorPlan, goal: TaskParameters, stated: str) -> dict[str, object]:
     annotation = {"task_desc": stated, "high_descs": []}
     return {
         "task_id": id_.rsplit("/", 1)[1],
         "task_type": goal.task_type,
         "pddl_params": {
-            "object_target": goal.object_kind,
-            "parent_target": goal.target,
-            "toggle_target": goal.lamp,
+            "object_target": goal.object_target,
+            "parent_target": goal.parent_target,
+            "toggle_target": goal.toggle_target,
             "mrecep_target": "",
             "object_sliced": False,
         },
@@ -142,11 +139,11 @@ def _trajectory(id_: str, plan: FloorPlan, goal: Goal, stated: str) -> dict[str,
     }
 
 
-def sentence(goal: Goal, dice: Dice) -> str:
+def sentence(goal: TaskParameters, dice: Dice) -> str:
     """The goal in one of ALFWorld's wordings."""
     templates = upstream.goal_library()[goal.task_type]["templates"]
     assert isinstance(templates, list)
-    words = {"obj": goal.object_kind, "recep": goal.target, "toggle": goal.lamp}
+    words = {"obj": goal.object_target, "recep": goal.parent_target, "toggle": goal.toggle_target}
     return dice.pick(templates).format(**{key: word.lower() for key, word in words.items()})
 
 
@@ -165,7 +162,7 @@ def _placeable(plan: FloorPlan) -> frozenset[str]:
     return frozenset(kind for kind in plan.object_kinds if kind in problem.pickupable_kinds() and _homes(plan, kind))
 
 
-def _furnish(plan: FloorPlan, goal: Goal, dice: Dice) -> Room:
+def _furnish(plan: FloorPlan, goal: TaskParameters, dice: Dice) -> Room:
     """Goal objects first (never where they belong), then lamps and plants, then everything else of the room."""
     free = {r.id: CAPACITY.get(r.kind, OPEN_CAPACITY) for r in plan.receptacles}
     things: list[Thing] = []
@@ -176,19 +173,19 @@ def _furnish(plan: FloorPlan, goal: Goal, dice: Dice) -> Room:
         if not options:
             return
         # A kind of furniture first, so that ten drawers do not swallow everything.
-        at = dice.pick(sorted({r.kind for r in options}))
-        where = dice.pick([r for r in options if r.kind == at])
-        free[where.id] -= 1
-        things.append(Thing(f"{kind}|{coordinates(dice)}", kind, where))
+        furniture = dice.pick(sorted({r.kind for r in options}))
+        receptacle = dice.pick([r for r in options if r.kind == furniture])
+        free[receptacle.id] -= 1
+        things.append(Thing(f"{kind}|{coordinates(dice)}", kind, receptacle))
 
     copies = 2 + dice.below(2) if goal.task_type == "pick_two_obj_and_place" else 1 + dice.below(3)
     for _ in range(copies):
-        place(goal.object_kind, goal.target)
+        place(goal.object_target, goal.parent_target)
     for kind in sorted(SCENERY):
-        if kind in plan.object_kinds or kind == goal.lamp:
+        if kind in plan.object_kinds or kind == goal.toggle_target:
             place(kind)
-    others = [kind for kind in sorted(_placeable(plan)) if kind != goal.object_kind]
-    for kind in dice.shuffled(others):
+    distractors = [kind for kind in sorted(_placeable(plan)) if kind != goal.object_target]
+    for kind in dice.shuffled(distractors):
         for _ in range(1 + dice.chance(0.45) + dice.chance(0.2)):
             if len(things) < MOST_THINGS:
                 place(kind)
@@ -196,8 +193,8 @@ def _furnish(plan: FloorPlan, goal: Goal, dice: Dice) -> Room:
 
 
 def _start(receptacles: tuple[Receptacle, ...], dice: Dice) -> str:
-    taken = {r.location for r in receptacles}
+    occupied = {r.location for r in receptacles}
     while True:
         location = f"loc|{dice.below(25) - 12}|{dice.below(25) - 12}|{dice.below(4)}|30"
-        if location not in taken:
+        if location not in occupied:
             return location

@@ -8,8 +8,8 @@ from __future__ import annotations
 import functools
 import re
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from textworld.envs.pddl import textgen
@@ -22,31 +22,7 @@ GOAL = re.compile(r"Your task is to: ([^\"\\]*?)\.?\"")
 _PLACEHOLDER = "UNKNOWN GOAL"
 
 PARSING = threading.Lock()
-"""TextWorld's parsers are one object each for the whole process, and keep their place in the text in it."""
-
-
-@dataclass(frozen=True)
-class Template:
-    """What an action is called and what it answers: `feedback` is derived after it was carried out."""
-
-    command: str
-    feedback: str
-
-
-class Grammar:
-    """The texts of one game. `actions` maps the lower-case name of an action to its templates."""
-
-    def __init__(self, source: str) -> None:
-        """Read a TWL2 grammar. Raises `EngineError` if TextWorld's parser refuses it."""
-        shared, sentence = _without_goal(source)
-        task = (GrammarRule("", (textgen.TerminalSymbol(sentence),)),)
-        self._rules = {**shared.rules, "task": task} if sentence else shared.rules
-        self.actions = shared.actions
-
-    @property
-    def rules(self) -> Mapping[str, Sequence[GrammarRule]]:
-        """Rules by name, in the order in which they are tried."""
-        return self._rules
+"""TextWorld's parsers are one object each for the whole process, which keeps how far it has read."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +34,28 @@ class GrammarRule:
 
 
 @dataclass(frozen=True)
-class _Parsed:
-    actions: dict[str, Template]
-    rules: dict[str, tuple[GrammarRule, ...]]
+class Grammar:
+    """The texts of one game.
+
+    `commands` and `feedback` are templates by the lower-case name of an action: what it is typed as, and what it
+    answers once it was carried out. `rules` are by name, in the order in which they are tried.
+    """
+
+    commands: Mapping[str, str]
+    feedback: Mapping[str, str]
+    rules: Mapping[str, tuple[GrammarRule, ...]]
 
 
-def _without_goal(source: str) -> tuple[_Parsed, str]:
+def read_grammar(source: str) -> Grammar:
+    """Read a TWL2 grammar. Raises `EngineError` if TextWorld's parser refuses it."""
+    shared, sentence = _without_goal(source)
+    if not sentence:
+        return shared
+    task = (GrammarRule("", (textgen.TerminalSymbol(sentence),)),)
+    return replace(shared, rules={**shared.rules, "task": task})
+
+
+def _without_goal(source: str) -> tuple[Grammar, str]:
     """The parsed grammar and the sentence that its rule #task# consists of, "" if that rule is another one.
 
     All of ALFWorld's games share one grammar but for this sentence: the shared part is parsed once.
@@ -71,8 +63,8 @@ def _without_goal(source: str) -> tuple[_Parsed, str]:
     goals = GOAL.findall(source)
     if len(goals) == 1:
         shared = _parse(GOAL.sub(f'Your task is to: {_PLACEHOLDER}."', source))
-        [rule, *others] = shared.rules.get("task", (None,))
-        if rule and not others and not rule.condition and len(rule.symbols) == 1:
+        [rule, *alternatives] = shared.rules.get("task", (None,))
+        if rule and not alternatives and not rule.condition and len(rule.symbols) == 1:
             [symbol] = rule.symbols
             if isinstance(symbol, textgen.TerminalSymbol) and symbol.symbol == f"Your task is to: {_PLACEHOLDER}.":
                 return shared, f"Your task is to: {goals[0]}."
@@ -80,18 +72,19 @@ def _without_goal(source: str) -> tuple[_Parsed, str]:
 
 
 @functools.lru_cache(maxsize=16)
-def _parse(source: str) -> _Parsed:
+def _parse(source: str) -> Grammar:
     try:
         with PARSING:
             logic = GameLogic(domain="", grammar=source)
     except Exception as error:  # TatSu and json raise many kinds
         raise EngineError(f"the game's grammar does not parse: {error}".splitlines()[0]) from error
-    actions = {name: Template(a.template, a.feedback_rule) for name, a in logic.actions.items()}
+    commands = {name: action.template for name, action in logic.actions.items()}
+    feedback = {name: action.feedback_rule for name, action in logic.actions.items()}
     rules = {
         name: tuple(GrammarRule(rule.condition, tuple(rule.rhs)) for rule in rules)
         for name, rules in logic.grammar._rules.items()
     }
-    return _Parsed(actions, rules)
+    return Grammar(commands, feedback, rules)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -84,34 +84,34 @@ class Belief:
     def update(self, observation: str, destination: str) -> bool:
         """Take in one observation; True if it told of something that happened or was seen."""
         text = observation.lower()
-        told = self._see(text)
+        news = self._see(text)
         if match := re.search(rf"you pick up the ({ENTITY}) from the ({ENTITY})", text):
             self.holding = match[1]
             self._forget(match[1])
-            told = True
+            news = True
         if match := re.search(rf"you (?:move|put) the ({ENTITY}) (?:to|in|on|in/on) the ({ENTITY})", text):
             self.holding = None
             self.contents.setdefault(match[2], []).append(match[1])
             if name_of(match[2]) == destination:
                 self.placed.add(match[1])
-            told = True
+            news = True
         if match := re.search(rf"you (heat|cool|clean) the ({ENTITY}) using the", text):
             self.done_to.setdefault(match[2], set()).add(match[1])
-            told = True
-        return told or bool(re.search(r"you (turn (on|off)|close|sliced|are carrying|are facing)", text))
+            news = True
+        return news or bool(re.search(r"you (turn (on|off)|close|sliced|are carrying|are facing)", text))
 
     def _see(self, text: str) -> bool:
-        told = False
+        news = False
         for place in re.findall(rf"the ({ENTITY}) is closed", text):
             self.closed.add(place)
-            told = True
+            news = True
         for place, seen in re.findall(rf"on the ({ENTITY}), you see ([^.]*)\.", text):
             self._look_into(place, seen)
-            told = True
+            news = True
         for place, seen in re.findall(rf"the ({ENTITY}) is open\. in it, you see ([^.]*)\.", text):
             self._look_into(place, seen)
-            told = True
-        return told
+            news = True
+        return news
 
     def _look_into(self, place: str, seen: str) -> None:
         self.closed.discard(place)

@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from align_echo.wrappers.alfworld.engine import GameEngine, Sight
-from align_echo.wrappers.alfworld.expert import FACTS_READ, HandcodedExpert, Seen
+from align_echo.wrappers.alfworld.engine import Fact, GameEngine, Sight
+from align_echo.wrappers.alfworld.expert import FACTS_READ, HandcodedExpert
 from align_echo.wrappers.alfworld.routes import shortest_route
 from align_echo.wrappers.alfworld.task import TaskParameters
 
 
 @dataclass(frozen=True)
 class Moment:
-    """One step as it was: kept so that the expert can catch up later."""
+    """One step and the state that it led to, kept so that the expert can catch up later."""
 
     action: str
     feedback: str
@@ -58,7 +58,8 @@ class HouseOracle:
         if self._expert is None:
             self._expert = HandcodedExpert(self._parameters, self._intro)
         for moment in self._moments[self._followed :]:
-            self._advice = self._expert.follow(self._as_seen(moment))
+            facts = self._facts(moment.sight)
+            self._advice = self._expert.follow(moment.action, moment.feedback, moment.sight.commands, facts)
             self._followed += 1
         return self._advice
 
@@ -83,10 +84,10 @@ class HouseOracle:
             return []
         return shortest_route(self._engine.sight.facts(), self._engine.names, self._parameters)
 
-    def _as_seen(self, moment: Moment) -> Seen:
+    def _facts(self, sight: Sight) -> list[Fact]:
+        """The facts that the expert reads, with the names that it knows."""
         names = self._engine.names
-        seen_facts = moment.sight.facts(FACTS_READ)
-        facts = sorted(
-            (predicate, tuple(names[name].strip() for name in arguments)) for predicate, arguments in seen_facts
+        return sorted(
+            (predicate, tuple(names[name].strip() for name in arguments))
+            for predicate, arguments in sight.facts(FACTS_READ)
         )
-        return Seen(moment.action, moment.feedback, tuple(moment.sight.commands), facts)

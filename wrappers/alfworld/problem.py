@@ -36,16 +36,6 @@ class Room:
     start: str
 
 
-@dataclass(frozen=True)
-class Goal:
-    """Kinds as ALFWorld writes them; `lamp` only for look_at_obj_in_light, `target` for all others."""
-
-    task_type: str
-    object_kind: str
-    target: str
-    lamp: str
-
-
 def mangled(text: str) -> str:
     """ALFWorld's way to write an id in PDDL, in lower case as the engine reads it."""
     return text.translate(_CHARACTERS)
@@ -63,18 +53,17 @@ def display_names(room: Room) -> dict[str, str]:
     return names
 
 
-def walkthrough(room: Room, goal: Goal) -> list[str] | None:
+def walkthrough(room: Room, goal: TaskParameters) -> list[str] | None:
     """A shortest solution, as the engine's commands; None if there is none."""
     facts = [(name.lower(), tuple(mangled(item).lower() for item in items)) for name, *items in _facts(room, goal)]
-    task = TaskParameters(goal.task_type, goal.object_kind.lower(), goal.target.lower(), goal.lamp.lower())
-    return shortest_route(facts, display_names(room), task)
+    return shortest_route(facts, display_names(room), goal.lower())
 
 
-def problem_text(name: str, room: Room, goal: Goal) -> str:
+def problem_text(name: str, room: Room, goal: TaskParameters) -> str:
     """The PDDL problem, without `:metric`: before `:init` the engine's parser refuses it, and it changes nothing."""
     library = upstream.goal_library()[goal.task_type]["pddl"]
     assert isinstance(library, str)
-    goal_pddl = library.format(obj=goal.object_kind, recep=goal.target, toggle=goal.lamp)
+    goal_pddl = library.format(obj=goal.object_target, recep=goal.parent_target, toggle=goal.toggle_target)
     text = (
         f"(define (problem plan_{name})\n(:domain alfred)\n(:objects\n{_lines(_objects(room))})\n"
         f"(:init\n{_lines([_written(fact) for fact in _facts(room, goal)])})\n"
@@ -104,7 +93,7 @@ def _objects(room: Room) -> list[str]:
     ]
 
 
-def _facts(room: Room, goal: Goal) -> list[tuple[str, ...]]:
+def _facts(room: Room, goal: TaskParameters) -> list[tuple[str, ...]]:
     facts: list[tuple[str, ...]] = [("atLocation", AGENT, room.start)]
     openable = upstream.constants().OPENABLE_CLASS_SET
     for r in room.receptacles:
@@ -116,7 +105,7 @@ def _facts(room: Room, goal: Goal) -> list[tuple[str, ...]]:
     return facts + _fits(room)
 
 
-def _facts_of(thing: Thing, goal: Goal) -> list[tuple[str, ...]]:
+def _facts_of(thing: Thing, goal: TaskParameters) -> list[tuple[str, ...]]:
     tables = upstream.constants()
     facts: list[tuple[str, ...]] = [
         ("objectType", thing.id, f"{thing.kind}Type"),
@@ -131,9 +120,9 @@ def _facts_of(thing: Thing, goal: Goal) -> list[tuple[str, ...]]:
     for ability in ("Cleanable", "Heatable", "Coolable", "Sliceable"):
         if thing.kind in tables.VAL_ACTION_OBJECTS[ability]:
             facts.append((ability.lower(), thing.id))
-    if thing.kind == goal.lamp:
+    if thing.kind == goal.toggle_target:
         facts.append(("toggleable", thing.id))
-    if thing.kind == goal.object_kind and thing.place.kind == "Fridge":
+    if thing.kind == goal.object_target and thing.place.kind == "Fridge":
         facts.append(("isCool", thing.id))
     return facts
 
@@ -152,5 +141,5 @@ def _fits(room: Room) -> list[tuple[str, ...]]:
 def pickupable_kinds() -> frozenset[str]:
     """Kinds that can be picked up: those that some furniture can hold."""
     tables = upstream.constants()
-    held = set().union(*(tables.VAL_RECEPTACLE_OBJECTS[kind] for kind in tables.VAL_RECEPTACLE_OBJECTS))
-    return frozenset(kind for kind in held if not kind.endswith("Sliced"))
+    kinds = set().union(*(tables.VAL_RECEPTACLE_OBJECTS[kind] for kind in tables.VAL_RECEPTACLE_OBJECTS))
+    return frozenset(kind for kind in kinds if not kind.endswith("Sliced"))

@@ -23,16 +23,10 @@ from align_echo.wrappers.alfworld.translation import TRANSLATING
 
 @dataclass(frozen=True)
 class Played:
-    """A state, as the commands that lead to it."""
+    """A state: the commands that lead to it from the game's start, and what TextWorld told of it."""
 
     game: Game
-    commands: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Told:
-    """What TextWorld told of a state."""
-
+    played: tuple[str, ...]
     commands: tuple[str, ...]
     all_facts: tuple[Fact, ...]
 
@@ -48,31 +42,31 @@ class ReferenceEngine:
     def __init__(self) -> None:
         self._env: Any = None
         self._game: Game | None = None
-        self._told: Any = None
-        self._taken: tuple[str, ...] = ()
+        self._state: Any = None
+        self._played: tuple[str, ...] = ()
 
     def close(self) -> None:
         """Forget the game."""
-        self._env = self._game = self._told = None
+        self._env = self._game = self._state = None
 
     def reset(self, game: Game) -> str:
         """Start a game from its initial state; returns the intro. Raises `EngineError` if it does not load."""
-        self._told = _alone(lambda: self._load(game))
-        self._game, self._taken = game, ()
-        return str(self._told.feedback)
+        self._state = _alone(lambda: self._load(game))
+        self._game, self._played = game, ()
+        return str(self._state.feedback)
 
     def step(self, command: str) -> str:
         """Carry out a command; returns what happened. A command that is not admissible changes nothing."""
         env, _ = self._running()
-        self._told = _alone(lambda: env.step(command))[0]
-        answer = str(self._told.feedback)
+        self._state = _alone(lambda: env.step(command))[0]
+        answer = str(self._state.feedback)
         if answer != NOTHING_HAPPENS:
-            self._taken = (*self._taken, command)
+            self._played = (*self._played, command)
         return answer
 
     def peek(self, command: str) -> str:
         """What a command would answer; the game is then played again up to here."""
-        before = self.snapshot()
+        before = self.sight
         answer = self.step(command)
         if answer != NOTHING_HAPPENS:
             self.restore(before)
@@ -89,33 +83,28 @@ class ReferenceEngine:
         return tuple(self._running()[1]["admissible_commands"])
 
     @property
-    def sight(self) -> Told:
-        """What TextWorld tells of the present state."""
-        told = self._running()[1]
-        facts = tuple((fact.name, tuple(fact.names)) for fact in told["_facts"])
-        return Told(tuple(dict.fromkeys(told["_valid_commands"])), facts)
+    def sight(self) -> Played:
+        """The present state."""
+        state = self._running()[1]
+        assert self._game is not None
+        facts = tuple((fact.name, tuple(fact.names)) for fact in state["_facts"])
+        return Played(self._game, self._played, tuple(dict.fromkeys(state["_valid_commands"])), facts)
 
     @property
     def names(self) -> Mapping[str, str]:
         """What every entity is called in text, by its id."""
         return {name: str(info.name) for name, info in self._running()[1]["_entity_infos"].items()}
 
-    def snapshot(self) -> Played:
-        """The commands that led here."""
-        self._running()
-        assert self._game is not None
-        return Played(self._game, self._taken)
-
-    def restore(self, snapshot: Played) -> None:
+    def restore(self, sight: Played) -> None:
         """Play a game up to a state."""
-        self.reset(snapshot.game)
-        for command in snapshot.commands:
+        self.reset(sight.game)
+        for command in sight.played:
             self.step(command)
 
     def _running(self) -> tuple[Any, Any]:
-        if self._told is None:
+        if self._state is None:
             raise EngineError("no game is loaded: call reset() first")
-        return self._env, self._told
+        return self._env, self._state
 
     def _load(self, game: Game) -> Any:
         if self._env is None:

@@ -174,15 +174,15 @@ def _place_one(
 def _place_two(world: _World, start: _Walk, goal_things: list[str], target: str) -> Iterator[_Walk]:
     for place in _targets(world, target, goal_things, None, []):
         there = [thing for thing in goal_things if thing in world.inside[place]]
-        others = [thing for thing in goal_things if thing not in there and world.takes(place, thing)]
+        missing = [thing for thing in goal_things if thing not in there and world.takes(place, thing)]
         if len(there) >= 2:
             yield start
-        for first in others:
+        for first in missing:
             for walk in _get(world, start, first, world.held):
                 placed = walk.put(first, place)
                 if there:
                     yield placed
-                for second in others:
+                for second in missing:
                     if second not in (first, world.held):
                         for again in _get(world, placed, second, None):
                             yield again.put(second, place)
@@ -218,6 +218,6 @@ def _distinct(world: _World, places: list[str], stops: set[str], things: Iterabl
     sorts: dict[tuple[str | None, bool, frozenset[str]], str] = {}
     for place in places:
         location = world.location[place]
-        held = frozenset(thing for thing in things if thing in world.inside[place])
-        sorts.setdefault((location if location in stops else None, place in world.closed, held), place)
+        inside = frozenset(thing for thing in things if thing in world.inside[place])
+        sorts.setdefault((location if location in stops else None, place in world.closed, inside), place)
     return list(sorts.values())

@@ -16,16 +16,17 @@ LOOKING = ("go to ", "open ", EXAMINE)
 def explores(view: AgentView, action: str, answer: str = "") -> bool:
     """Whether an ALFWorld action looks into new furniture while something that the task needs was never seen.
 
-    It reads what the player could read, so it does not see whether the action is refused. Going to furniture counts
-    once, opening it until its inside was seen. Examining is how one looks at what stands beside the furniture that one
-    went to: it counts where the engine's `answer` tells for the first time what is there, or that it is closed.
+    It reads only what the player could read, so it does not see whether the action is refused. Going to a piece of
+    furniture counts once; opening it counts until its inside was seen. Examining shows furniture beside which the
+    player already stands: it counts where the engine's `answer` tells for the first time what is there, or that the
+    furniture is closed.
     """
     goal = read_goal(view.goal)
-    said = action.strip()
-    way = next((start for start in LOOKING if said.startswith(start)), None)
+    command = action.strip()
+    way = next((start for start in LOOKING if command.startswith(start)), None)
     if goal is None or way is None:
         return False
-    place = said.removeprefix(way)
+    place = command.removeprefix(way)
     belief = Belief.from_intro(view.initial_observation)
     stood: set[str] = set()
     seen: set[str] = set()
@@ -38,5 +39,5 @@ def explores(view: AgentView, action: str, answer: str = "") -> bool:
     known = {"go to ": place in stood, "open ": False, EXAMINE: place in belief.closed}
     fresh = place not in belief.contents and not known[way]
     belief.update(answer, goal.dest)
-    told = way != EXAMINE or place in belief.contents or place in belief.closed
-    return missing and fresh and told
+    shows = way != EXAMINE or place in belief.contents or place in belief.closed
+    return missing and fresh and shows

@@ -30,6 +30,11 @@ CONTRACT = InterfaceContract(
 
 STEP_LIMIT = 50
 
+FOLDER = "json_2.1.1"
+GAME = "game.tw-pddl"
+TRAJECTORY = "traj_data.json"
+"""A game is two files of these names in `FOLDER/<split>/<task>/<trial>`, as ALFWorld's download lays them out."""
+
 
 def is_invalid(observation: str) -> bool:
     """The engine refused the action (the paper's metric; see also `facts` in the docs page)."""

@@ -1,4 +1,4 @@
-"""What a game asks for, in the lower-case names of the engine: the part of traj_data.json that the oracle reads."""
+"""What a game asks for: the part of traj_data.json that the generator writes and the oracle reads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class TaskParameters:
-    """Type of the task and the kinds it names; empty where the type has none."""
+    """Type of the task and the kinds it names; empty where the type has none.
+
+    `toggle_target`, a lamp, is only for look_at_obj_in_light, and `parent_target`, a receptacle, for all others.
+    """
 
     task_type: str
     object_target: str
@@ -18,11 +21,12 @@ class TaskParameters:
 
     @classmethod
     def read(cls, trajectory: Mapping[str, Any]) -> TaskParameters:
-        """From the content of traj_data.json. Raises `KeyError` where it lacks one."""
+        """From the content of traj_data.json, in the engine's lower case. Raises `KeyError` where it lacks one."""
         given = trajectory["pddl_params"]
-        return cls(
-            task_type=str(trajectory["task_type"]),
-            object_target=str(given["object_target"]).lower(),
-            parent_target=str(given["parent_target"]).lower(),
-            toggle_target=str(given["toggle_target"]).lower(),
-        )
+        kinds = (str(given[name]) for name in ("object_target", "parent_target", "toggle_target"))
+        return cls(str(trajectory["task_type"]), *kinds).lower()
+
+    def lower(self) -> TaskParameters:
+        """With kinds in lower case, as the engine names them."""
+        kinds = (kind.lower() for kind in (self.object_target, self.parent_target, self.toggle_target))
+        return TaskParameters(self.task_type, *kinds)

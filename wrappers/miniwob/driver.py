@@ -45,10 +45,10 @@ class DriverProcess:
     def _read_port(self) -> None:
         assert self._keeper.stdout is not None
         with self._keeper.stdout as output:
-            told = output.readline().decode()
-        match = re.fullmatch(r"(\d+) (\d+)\n", told)
+            line = output.readline().decode()
+        match = re.fullmatch(r"(\d+) (\d+)\n", line)
         if match is None:
-            raise OSError(told.strip() or "its keeper ended")
+            raise OSError(line.strip() or "its keeper ended")
         self.pid, self.port = int(match[1]), int(match[2])
 
     @property
@@ -60,12 +60,12 @@ class DriverProcess:
         """End the driver and all that it has started; returns when they are gone, and the folder with them."""
         pipe = self._keeper.stdin
         assert pipe is not None
-        asked = pipe.closed
-        if not asked:
+        ending = pipe.closed
+        if not ending:
             with contextlib.suppress(OSError):
                 pipe.write(b"\n")  # the pipe's end is no sign if a process that was forked off still holds it
             pipe.close()
-        if self._keeper.wait() < 0 and self.pid and not asked:  # the keeper was killed itself
+        if self._keeper.wait() < 0 and self.pid and not ending:  # the keeper was killed itself
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
 

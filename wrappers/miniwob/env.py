@@ -36,7 +36,6 @@ from align_echo.wrappers.miniwob.pool import pool
 from align_echo.wrappers.miniwob.screen import ENDED, listing, plain
 from align_echo.wrappers.miniwob.spec import CONTRACT, REFUSAL, STEP_LIMIT
 from align_echo.wrappers.miniwob.tasks import PageTask, read_task, task_ids
-from align_echo.wrappers.pool import Lease
 from align_echo.wrappers.text_env import EngineState, TextEnv
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class MiniWoBEnv(TextEnv):
         super().__init__(task_ids(split), CONTRACT, STEP_LIMIT if step_limit is None else step_limit)
         self._split = split
         self._known = frozenset(self.task_ids)
-        self._lease: Lease[Browser] | None = None
+        self._leased: Browser | None = None
         self._opened: Page | None = None
         self._task: PageTask | None = None
         self._history: list[GuiAction] = []
@@ -106,9 +105,9 @@ class MiniWoBEnv(TextEnv):
         """Give the browser back. Only `reset` brings the environment to life again."""
         self._over = True
         self._opened = None
-        if self._lease is not None:
-            self._lease.end()
-            self._lease = None
+        if self._leased is not None:
+            pool().give_back(self._leased)
+            self._leased = None
 
     # ------------------------------------------------------------ the engine
 
@@ -157,17 +156,17 @@ class MiniWoBEnv(TextEnv):
 
     def _open(self, task: PageTask) -> None:
         self._opened = None
-        if self._lease is None or not self._lease.engine.alive:
+        if self._leased is None or not self._leased.alive:
             self.close()
-            self._lease = Lease(pool(), self)
-        self._opened, self._task, self._history = Page(self._lease.engine, task), task, []
+            self._leased = pool().lease(self)
+        self._opened, self._task, self._history = Page(self._leased, task), task, []
 
     def _save(self) -> tuple[GuiAction, ...]:
         return tuple(self._history)
 
     def _restore(self, task_id: str, saved: tuple[GuiAction, ...]) -> None:
         task, played = self._read(task_id), tuple(self._history)
-        lost = self._opened is None or self._lease is None or not self._lease.engine.alive
+        lost = self._opened is None or self._leased is None or not self._leased.alive
         if lost or task != self._task or saved[: len(played)] != played:
             self._open(task)
         for action in saved[len(self._history) :]:

@@ -67,7 +67,7 @@ def alarmed() -> int:
 def keep(driver: subprocess.Popen[bytes], alarm: int, parent: int, seconds: float) -> None:
     """Return when the driver is to end. Until then all that it writes is read, so that it never waits for a reader."""
     assert driver.stdout is not None
-    output, said, listens = driver.stdout.fileno(), b"", False
+    output, written, listens = driver.stdout.fileno(), b"", False
     watched, until = [PARENT, alarm, output], monotonic() + seconds
     while True:
         ready = select(watched, [], [], min(LOOK_EVERY, seconds))[0]
@@ -77,8 +77,8 @@ def keep(driver: subprocess.Popen[bytes], alarm: int, parent: int, seconds: floa
         if output in ready and not part:
             watched.remove(output)
         if not listens:
-            said = (said + part)[-LONGEST:]
-            if match := re.search(rb"started successfully on port (\d+)", said):
+            written = (written + part)[-LONGEST:]
+            if match := re.search(rb"started successfully on port (\d+)", written):
                 listens = True
                 tell(f"{driver.pid} {int(match[1])}")
         if over(os.read(alarm, LONGEST) if alarm in ready else b"", driver.pid):

@@ -73,15 +73,15 @@ class Page:
         """Open it. Raises `EngineError`."""
         self._browser = browser
         self._mouse("mouseMoved", Point(0, 0))  # else what lies under the pointer of the task before looks hovered
-        told: Any = None
+        goal: Any = None
         for _ in range(OPENINGS):
             browser.open(address(task))
-            told = browser.run_until_told(_BEGIN, str(task.seed), task.mode)
-            if isinstance(told, str):
+            goal = browser.run_until_told(_BEGIN, str(task.seed), task.mode)
+            if isinstance(goal, str):
                 break
-        if not isinstance(told, str):
-            raise EngineError(f"the page of {task.subdomain} does not begin: {told}")
-        self.goal = told
+        if not isinstance(goal, str):
+            raise EngineError(f"the page of {task.subdomain} does not begin: {goal}")
+        self.goal = goal
         self.look = self._pass(TURN_MS)
 
     def act(self, action: GuiAction) -> None:
@@ -110,22 +110,22 @@ class Page:
 
     def screenshot(self) -> bytes:
         """The page as a PNG. Raises `EngineError`."""
-        told = self._browser.command("Page.captureScreenshot", {"format": "png"})
-        return base64.b64decode(told["data"])
+        picture = self._browser.command("Page.captureScreenshot", {"format": "png"})
+        return base64.b64decode(picture["data"])
 
     def target(self, point: Point) -> str | None:
         """Which element a click there is for; None where the point itself counts. Raises `EngineError`."""
-        told = self._browser.run("return alignEcho.target(arguments[0], arguments[1]);", *point)
-        return None if told is None else str(told)
+        target = self._browser.run("return alignEcho.target(arguments[0], arguments[1]);", *point)
+        return None if target is None else str(target)
 
     def plan(self, subdomain: str) -> list[dict[str, Any]] | None:
         """What an expert would do from here, by the page's own state; None where there is no expert."""
-        told = self._browser.run("return alignEcho.plan(arguments[0]);", subdomain)
-        return None if told is None else list(told)
+        steps = self._browser.run("return alignEcho.plan(arguments[0]);", subdomain)
+        return None if steps is None else list(steps)
 
     def _pass(self, milliseconds: int) -> Look:
         """Let the page's clock go on."""
-        told = self._browser.run_until_told(_AFTER, milliseconds)
+        answer = self._browser.run_until_told(_AFTER, milliseconds)
         elements = tuple(
             Element(
                 kind=element["kind"],
@@ -136,9 +136,9 @@ class Page:
                 center=Point(*element["center"]),
                 size=(element["size"][0], element["size"][1]),
             )
-            for element in told["elements"]
+            for element in answer["elements"]
         )
-        return Look(elements, bool(told["done"]), float(told["reward"]))
+        return Look(elements, bool(answer["done"]), float(answer["reward"]))
 
     def _press(self, point: Point) -> None:
         self._mouse("mouseMoved", point)

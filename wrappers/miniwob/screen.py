@@ -70,7 +70,7 @@ def _cut(text: str, longest: int) -> str:
 
 def read_screen(text: str) -> list[ScreenLine]:
     """What a screen lists; [] for text that is none. Words around it do not matter."""
-    return [thing for line in text.splitlines() if (thing := _read_line(line)) is not None]
+    return [element for line in text.splitlines() if (element := _read_line(line)) is not None]
 
 
 def _read_line(line: str) -> ScreenLine | None:

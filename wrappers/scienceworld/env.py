@@ -7,11 +7,8 @@ The score is the engine's 0 to 100 divided by 100; `raw_score` keeps the engine'
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import NamedTuple
 
 from align_echo.errors import EngineError, UsageError
-from align_echo.wrappers.pool import Lease
 from align_echo.wrappers.scienceworld.jvm import JavaSimulator
 from align_echo.wrappers.scienceworld.oracle import LabOracle
 from align_echo.wrappers.scienceworld.pool import pool
@@ -20,11 +17,11 @@ from align_echo.wrappers.scienceworld.tasks import LabTask, read_task, task_ids
 from align_echo.wrappers.text_env import EngineState, Offered, TextEnv
 
 NOT_PLAY = ("reset task",)
-"""Forms that the engine lists and that are no action of play: this one takes the progress back."""
+"""Forms that the engine lists and that are no moves of an episode: this one undoes all progress."""
 
 
 LOST = "Unknown action."
-"""How the engine answers what it cannot take for an answer to its question; any action, and the question is gone."""
+"""The engine's answer to an action that does not answer its question. The question is gone after it."""
 
 TITLE = ("Task Description:", "Task description:")
 """How the free action heads the task, and how the action itself does."""
@@ -40,9 +37,12 @@ class ScienceWorldEnv(TextEnv):
         """Raises `UsageError` for a step limit below 1."""
         super().__init__(task_ids(split), CONTRACT, STEP_LIMIT if step_limit is None else step_limit)
         self._split = split
-        self._lease: Lease[JavaSimulator] | None = None
+        self._leased: JavaSimulator | None = None
         self._task: LabTask | None = None
-        self._history: list[_Said] = []
+        self._history: list[str] = []
+        """All actions of the episode."""
+        self._played: list[str] = []
+        """Those that the engine did not refuse: a refused one takes no time and changes nothing."""
         self._goal = ""
 
     @property
@@ -57,9 +57,7 @@ class ScienceWorldEnv(TextEnv):
         """Raises `UsageError` before a reset."""
         if self._task is None:
             raise UsageError("call reset() before oracle()")
-        actions = [said.action for said in self._history]
-        taken = _taken(self._history)
-        return LabOracle(self._task, actions, taken=taken, done=self.state.done, won=self.state.won)
+        return LabOracle(self._task, self._history, self._played, done=self.state.done, won=self.state.won)
 
     def offered(self) -> Offered:
         """The engine's forms of actions and its names for things. Raises `EngineError`, `UsageError` before a reset."""
@@ -79,9 +77,9 @@ class ScienceWorldEnv(TextEnv):
     def close(self) -> None:
         """Give the simulator back. Only `reset` brings the environment to life again."""
         self._over = True
-        if self._lease is not None:
-            self._lease.end()
-            self._lease = None
+        if self._leased is not None:
+            pool().give_back(self._leased)
+            self._leased = None
 
     # ------------------------------------------------------------ the engine
 
@@ -90,7 +88,9 @@ class ScienceWorldEnv(TextEnv):
 
     def _act(self, action: str) -> EngineState:
         observation = self._simulator.step(action)
-        self._history.append(_Said(action, is_invalid(observation)))
+        self._history.append(action)
+        if not is_invalid(observation):
+            self._played.append(action)
         return self._answer(observation)
 
     def _probe(self, action: str) -> str:
@@ -99,23 +99,24 @@ class ScienceWorldEnv(TextEnv):
         return looks[action]().removesuffix("\n").replace(*TITLE, 1)
 
     def _answer_look(self, action: str) -> str:
-        """The engine's answer to the action itself, as upstream's users have it. It takes no move, but where the engine
-        has asked which thing is meant: there `look around` and `inventory` are lost, the question and a move with them.
+        """The engine's answer to the action itself, as upstream's users have it. It takes no move, with one exception:
+        where the engine has asked which thing is meant, `look around` and `inventory` end the question and take a move.
         """
         observation = self._simulator.step(action)
         if observation.startswith(LOST):
-            self._history.append(_Said(action, refused=False))
+            self._history.append(action)
+            self._played.append(action)
         return observation
 
     def _start(self, task: LabTask) -> EngineState:
         """The first observation is that of `look around`, as upstream's reset has it; it takes no move."""
-        if self._lease is None or not self._lease.engine.alive:
+        if self._leased is None or not self._leased.alive:
             self.close()
-            self._lease = Lease(pool(), self)
-        simulator = self._lease.engine
+            self._leased = pool().lease(self)
+        simulator = self._leased
         simulator.load(task.name, task.variation, task.simplifications)
         simulator.reset()
-        self._task, self._history = task, []
+        self._task, self._history, self._played = task, [], []
         self._goal = simulator.goal().strip()
         return self._answer(simulator.step("look around"))
 
@@ -127,35 +128,22 @@ class ScienceWorldEnv(TextEnv):
 
     @property
     def _simulator(self) -> JavaSimulator:
-        if self._lease is None:
+        if self._leased is None:
             raise EngineError("the environment was closed: call reset()")
-        return self._lease.engine
+        return self._leased
 
-    def _save(self) -> tuple[_Said, ...]:
-        return tuple(self._history)
+    def _save(self) -> tuple[list[str], list[str]]:
+        return list(self._history), list(self._played)
 
-    def _restore(self, task_id: str, saved: tuple[_Said, ...]) -> None:
+    def _restore(self, task_id: str, saved: tuple[list[str], list[str]]) -> None:
         task = read_task(task_id, self._split)
-        wanted, played = _taken(saved), _taken(self._history)
-        lost = self._lease is None or not self._lease.engine.alive
-        if lost or task != self._task or wanted[: len(played)] != played:
+        history, to_play = saved
+        lost = self._leased is None or not self._leased.alive
+        if lost or task != self._task or to_play[: len(self._played)] != self._played:
             self._start(task)
-            played = []
-        for action in wanted[len(played) :]:
+        for action in to_play[len(self._played) :]:
             self._simulator.step(action)
-        self._history = list(saved)
-
-
-class _Said(NamedTuple):
-    """An action, and whether the engine refused it: a refused one takes no time and changes nothing."""
-
-    action: str
-    refused: bool
-
-
-def _taken(history: Iterable[_Said]) -> list[str]:
-    """The actions that have to be played to come to where a history ends."""
-    return [said.action for said in history if not said.refused]
+        self._history, self._played = list(history), list(to_play)
 
 
 def _template(form: str) -> str:

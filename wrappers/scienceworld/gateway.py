@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from py4j.java_gateway import GatewayClient, JavaGateway
+from py4j.java_gateway import GatewayClient, GatewayParameters, JavaGateway
 
 
-class Gateway(JavaGateway):  # type: ignore[misc]  # py4j has no types
-    """A gateway whose every command is sent once."""
+def make_gateway(parameters: GatewayParameters) -> JavaGateway:
+    """A gateway whose every command is sent once. It connects at the first command."""
+    gateway = JavaGateway(gateway_parameters=parameters)
+    gateway.set_gateway_client(_Client(gateway_parameters=parameters))
+    return gateway
 
-    def _create_gateway_client(self) -> GatewayClient:
-        return _Client(gateway_parameters=self.gateway_parameters)
 
-
-class _Client(GatewayClient):  # type: ignore[misc]
+class _Client(GatewayClient):  # type: ignore[misc]  # py4j has no types
     def send_command(self, command: str, retry: bool = True, binary: bool = False) -> Any:
         """The answer to a command. Raises `Py4JNetworkError`; the connection is closed then."""
         connection = self._get_connection()

@@ -40,7 +40,7 @@ class JavaSimulator:
         from py4j.java_gateway import GatewayParameters, launch_gateway
         from scienceworld.constants import JAR_PATH
 
-        from align_echo.wrappers.scienceworld.gateway import Gateway
+        from align_echo.wrappers.scienceworld.gateway import make_gateway
 
         java = find_java()
         try:
@@ -60,7 +60,7 @@ class JavaSimulator:
         parameters = GatewayParameters(
             port=port, auth_token=token, enable_memory_management=False, read_timeout=ANSWER_WITHIN
         )
-        self._gateway = Gateway(gateway_parameters=parameters)
+        self._gateway = make_gateway(parameters)
         self._owner = os.getpid()
         self._broken = False
         self._loaded: tuple[str, int, str, bool] | None = None

@@ -17,12 +17,12 @@ class LabOracle:
     """One moment of an episode. The gold path is planned when it is first asked for (seconds)."""
 
     def __init__(
-        self, task: LabTask, history: Sequence[str], *, taken: Sequence[str], done: bool, won: bool
+        self, task: LabTask, history: Sequence[str], played: Sequence[str], *, done: bool, won: bool
     ) -> None:
-        """`history` is all that was said, `taken` what the engine did not refuse."""
+        """`history` are all actions of the episode, `played` those that the engine did not refuse."""
         self._task = task
         self._history = tuple(history)
-        self._taken = tuple(taken)
+        self._played = tuple(played)
         self._done = done
         self._won = won
 
@@ -43,7 +43,7 @@ class LabOracle:
         most `allowance` turns more than without it. None if it does not from here. Raises `EngineError`."""
         if self._done:
             return None
-        return costs_at_most(self._task, gold_path(self._task), self._taken, action, allowance)
+        return costs_at_most(self._task, gold_path(self._task), self._played, action, allowance)
 
     def _rest(self) -> tuple[str, ...]:
         if self._done:

@@ -23,8 +23,8 @@ LOOK = "look around"
 TELEPORT = "teleport to "
 
 SKIPPED = 2
-"""First actions of a rest that may have been done in other words: go to, for teleport to. Not more: a rest that only
-finds out what to answer can be done without, all of it."""
+"""How many first actions of a rest may be left out: they may have been done in other words (go to, for teleport to).
+Not more, since a rest that only finds out the answer could be left out as a whole."""
 
 
 def costs_at_most(task: LabTask, gold: Plan, played: Plan, action: str, allowance: int) -> bool | None:
@@ -74,9 +74,9 @@ def _as_teleport(action: str) -> str:
 def fewest_turns(task: LabTask, way: Plan, played: Plan) -> int | None:
     """Turns to the full score by the first kind of rest that reaches it, with or without its first actions; None if
     none does. Raises `EngineError`."""
-    after, unplayed, *others = rests(way, played)
+    after, unplayed, *further = rests(way, played)
     skipped = range(SKIPPED + 1)
-    for kind in ([after[n:] for n in skipped], [unplayed[n:] for n in skipped], *([plan] for plan in others)):
+    for kind in ([after[n:] for n in skipped], [unplayed[n:] for n in skipped], *([plan] for plan in further)):
         counts: list[int] = []
         for plan in kind:
             turns = turns_to_win(task, played, plan)
@@ -99,8 +99,8 @@ def rests(way: Plan, played: Sequence[str]) -> list[Plan]:
     """
     left = {at: _as_teleport(as_read(action)) for at, action in enumerate(way)}
     last = -1
-    for said in (_as_teleport(as_read(action)) for action in played):
-        at = next((at for at, action in left.items() if action == said), None)
+    for action_read in (_as_teleport(as_read(action)) for action in played):
+        at = next((at for at, action in left.items() if action == action_read), None)
         if at is not None:
             del left[at]
             last = max(last, at)

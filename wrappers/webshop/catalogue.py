@@ -17,7 +17,6 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -25,14 +24,7 @@ from align_echo.errors import EngineError, UsageError
 from align_echo.reading import parse_json
 from align_echo.wrappers.cache import cache_folder
 from align_echo.wrappers.webshop.generator import EmbeddedProducts
-from align_echo.wrappers.webshop.goals import (
-    Instruction,
-    ShoppingGoal,
-    human_goals,
-    in_order,
-    synthetic_goals,
-    weighted,
-)
+from align_echo.wrappers.webshop.goals import ShoppingGoal, human_goals, in_order, synthetic_goals, weighted
 from align_echo.wrappers.webshop.official import OfficialFiles, find_files
 from align_echo.wrappers.webshop.products import Node, Product
 from align_echo.wrappers.webshop.search import SearchIndex
@@ -49,23 +41,15 @@ _PRODUCTS, _OFFSETS, _GOALS, _INDEX = "products.jsonl", "offsets.npy", "goals.js
 _CHECKSUMS = "checksums.json"
 
 
-class CatalogueSource(Protocol):
-    """Where products and instructions come from.
+CatalogueSource = EmbeddedProducts | OfficialFiles
+"""Where products and instructions come from.
 
-    `label` says so, for the record of a run; `goal_kind` is "goal" where people wrote the goals (or seem to have) and
-    "synthetic" elsewhere; `only_findable` leaves out goals whose product its own title does not find.
-    """
-
-    @property
-    def label(self) -> str: ...
-    @property
-    def goal_kind(self) -> str: ...
-    @property
-    def only_findable(self) -> bool: ...
-    def entries(self) -> Iterator[tuple[Product, tuple[Instruction, ...], Instruction | None]]: ...
+`label` says so, for the record of a run; `goal_kind` is "goal" where people wrote the goals (or seem to have) and
+"synthetic" elsewhere; `only_findable` leaves out goals whose product its own title does not find.
+"""
 
 
-def find_source(data_root: Path | None) -> EmbeddedProducts | OfficialFiles:
+def find_source(data_root: Path | None) -> CatalogueSource:
     """The official files under `data_root` or `$WEBSHOP_DATA`; without either, the embedded products.
 
     Raises `MissingDataError` if the folder that was named holds no data set.
@@ -87,7 +71,7 @@ def open_catalogue(data_root: Path | None) -> Catalogue:
     return _open(source, cache_folder() / "webshop" / _name(source))
 
 
-def _name(source: EmbeddedProducts | OfficialFiles) -> str:
+def _name(source: CatalogueSource) -> str:
     """The folder of a source: one for each generator of embedded products, and for each state that files are in."""
     if isinstance(source, EmbeddedProducts):
         return f"embedded-{source.version}-{source.fingerprint}-{FORMAT}"
@@ -96,7 +80,7 @@ def _name(source: EmbeddedProducts | OfficialFiles) -> str:
 
 
 @functools.lru_cache(maxsize=4)
-def _open(source: EmbeddedProducts | OfficialFiles, folder: Path) -> Catalogue:
+def _open(source: CatalogueSource, folder: Path) -> Catalogue:
     if not folder.is_dir():
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)

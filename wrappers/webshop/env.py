@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from align_echo.errors import UsageError
 from align_echo.wrappers.text_env import EngineState, Offered, TextEnv
 from align_echo.wrappers.webshop.catalogue import Catalogue
@@ -14,12 +12,8 @@ from align_echo.wrappers.webshop.spec import CONTRACT, MODES, STEP_LIMIT, task_t
 TEMPLATES = ("search[{0}]", "click[{0}]")
 
 
-@dataclass(frozen=True)
-class _SavedPage:
-    """A page and the (observation, action) pairs that later observations may repeat, the latest last."""
-
-    page: ShopPage
-    history: tuple[tuple[str, str], ...]
+History = tuple[tuple[str, str], ...]
+"""The (observation, action) pairs that later observations may repeat, the latest last."""
 
 
 class WebShopEnv(TextEnv):
@@ -52,7 +46,7 @@ class WebShopEnv(TextEnv):
         self._show_attrs = show_attrs
         self._shop: Shop | None = None
         self._page = ShopPage()
-        self._history: tuple[tuple[str, str], ...] = ()
+        self._history: History = ()
 
     @property
     def shop(self) -> Shop:
@@ -131,10 +125,10 @@ class WebShopEnv(TextEnv):
     def _probe(self, action: str) -> str:
         raise UsageError("WebShop has no action that only looks")
 
-    def _save(self) -> _SavedPage:
-        return _SavedPage(self._page, self._history)
+    def _save(self) -> tuple[ShopPage, History]:
+        return self._page, self._history
 
-    def _restore(self, task_id: str, saved: _SavedPage) -> None:
+    def _restore(self, task_id: str, saved: tuple[ShopPage, History]) -> None:
         if task_id != self._task_id:
             self._open(task_id)
-        self._page, self._history = saved.page, saved.history
+        self._page, self._history = saved

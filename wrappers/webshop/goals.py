@@ -74,9 +74,9 @@ def synthetic_goals(row: int, product: Product, written: Instruction) -> Iterato
 
 def weighted(goals: Sequence[ShoppingGoal]) -> list[ShoppingGoal]:
     """Synthetic goals with their weights: the mean of 1 / how many goals ask for an attribute."""
-    asked = Counter(attribute for goal in goals for attribute in goal.attributes)
+    uses = Counter(attribute for goal in goals for attribute in goal.attributes)
     return [
-        replace(goal, weight=sum(1 / asked[attribute] for attribute in goal.attributes) / len(goal.attributes))
+        replace(goal, weight=sum(1 / uses[attribute] for attribute in goal.attributes) / len(goal.attributes))
         for goal in goals
     ]
 

@@ -44,15 +44,15 @@ class ShopOracle:
         chosen: dict[str, str] = {}
         for name, values in self._wanted.options:
             pairs = [
-                (value == asked, fuzz.ratio(value, asked), value, asked)
+                (value == option, fuzz.ratio(value, option), value, option)
                 for value in values
-                for asked in open_
-                if self._wanted.option_groups[value] == name and option_hits((value,), (asked,))
+                for option in open_
+                if self._wanted.option_groups[value] == name and option_hits((value,), (option,))
             ]
             if pairs:
-                *_, value, asked = max(pairs)
+                *_, value, option = max(pairs)
                 chosen[name] = value
-                open_.remove(asked)
+                open_.remove(option)
         return chosen
 
     def route(self) -> list[str] | None:

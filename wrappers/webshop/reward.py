@@ -75,16 +75,16 @@ def title_nouns(title: str) -> tuple[str, ...]:
 def attribute_hits(product: Product, attributes: Sequence[str]) -> int:
     """How many attributes the product has: among its own, or word for word in its texts."""
     return sum(
-        any(fuzz.token_set_ratio(own, asked) > ALIKE for own in product.attributes)
-        or any(asked in text for text in product.prose)
-        for asked in attributes
+        any(fuzz.token_set_ratio(own, attribute) > ALIKE for own in product.attributes)
+        or any(attribute in text for text in product.prose)
+        for attribute in attributes
     )
 
 
 def option_hits(chosen: Collection[str], options: Sequence[str]) -> int:
     """How many of the options asked for are among the chosen values, colors taken by their main word."""
     values = [main_color(value) for value in chosen]
-    return sum(any(fuzz.token_set_ratio(value, main_color(asked)) > ALIKE for value in values) for asked in options)
+    return sum(any(fuzz.token_set_ratio(value, main_color(option)) > ALIKE for value in values) for option in options)
 
 
 def main_color(value: str) -> str:

@@ -12,7 +12,6 @@ import threading
 from collections import OrderedDict
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import ClassVar
 from urllib.parse import parse_qs
 
 from align_echo.errors import UsageError
@@ -25,10 +24,19 @@ _COOKIE = "shopper"
 _LONGEST_FORM = 10_000
 
 
-class Shoppers:
-    """The page of each shopper by cookie; the one that was away longest is forgotten first."""
+def make_server(shop: Shop, port: int) -> ThreadingHTTPServer:
+    """A server of one task's pages; port 0 is any free one. Raises `UsageError` if the port cannot be used."""
+    try:
+        return _Server(shop, port)
+    except OSError as error:
+        raise UsageError(f"cannot serve on port {port} ({error.strerror}): take another one, 0 for any") from error
 
-    def __init__(self, shop: Shop) -> None:
+
+class _Server(ThreadingHTTPServer):
+    """Keeps the page of each shopper by cookie; the shopper that was away longest is forgotten first."""
+
+    def __init__(self, shop: Shop, port: int) -> None:
+        super().__init__((HOST, port), _Handler)
         self.shop = shop
         self._pages: OrderedDict[str, ShopPage] = OrderedDict()
         self._lock = threading.Lock()
@@ -53,20 +61,6 @@ class Shoppers:
             elif page.kind != "done":
                 self._pages[shopper] = self.shop.follow(page, action)
 
-
-def make_server(shop: Shop, port: int) -> ThreadingHTTPServer:
-    """A server of one task's pages; port 0 is any free one. Raises `UsageError` if the port cannot be used."""
-
-    class Handler(_Handler):
-        shoppers = Shoppers(shop)
-
-    try:
-        return _Server((HOST, port), Handler)
-    except OSError as error:
-        raise UsageError(f"cannot serve on port {port} ({error.strerror}): take another one, 0 for any") from error
-
-
-class _Server(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing of a browser that went away; of all else, what Python says."""
         if not isinstance(sys.exception(), ConnectionError):
@@ -74,7 +68,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    shoppers: ClassVar[Shoppers]
+    server: _Server
     timeout = 60
     """Seconds without a word after which a connection is closed."""
 
@@ -82,8 +76,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path != "/":
             self.send_error(404)
             return
-        shopper, page = self.shoppers.enter(self._shopper())
-        body = html(self.shoppers.shop, page).encode()
+        shopper, page = self.server.enter(self._shopper())
+        body = html(self.server.shop, page).encode()
         self.send_response(200)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
@@ -98,12 +92,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(400, "the form has no length or is too long")
             return
         form = parse_qs(self.rfile.read(int(length)).decode(errors="replace"))
-        shopper, _ = self.shoppers.enter(self._shopper())
+        shopper, _ = self.server.enter(self._shopper())
         for name in ("search", "click"):
             if name in form:
-                self.shoppers.act(shopper, f"{name}[{form[name][0]}]")
+                self.server.act(shopper, f"{name}[{form[name][0]}]")
         if "again" in form:
-            self.shoppers.act(shopper, "")
+            self.server.act(shopper, "")
         self.send_response(303)
         self.send_header("Location", "/")
         self.send_header("Content-Length", "0")

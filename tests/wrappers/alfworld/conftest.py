@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from align_echo.wrappers.alfworld.data import EmbeddedGames, GameFolder, read_json
+from align_echo.wrappers.alfworld.data import read_json
 from align_echo.wrappers.alfworld.engine import Game
 from align_echo.wrappers.alfworld.env import AlfworldEnv
 from align_echo.wrappers.alfworld.fast.engine import FastEngine
+from align_echo.wrappers.alfworld.manifest import shipped
+from align_echo.wrappers.alfworld.spec import GAME
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -25,7 +27,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def unseen() -> Iterator[AlfworldEnv]:
-    env = AlfworldEnv(EmbeddedGames(), "valid_unseen")
+    env = AlfworldEnv(shipped(), "valid_unseen")
     yield env
     env.close()
 
@@ -38,13 +40,13 @@ def engine() -> Iterator[FastEngine]:
 
 
 @pytest.fixture(scope="session")
-def load() -> Callable[[str], tuple[Game, GameFolder]]:
-    """A listed game by id."""
+def load() -> Callable[[str], tuple[Game, Path]]:
+    """A listed game by id, and its folder."""
 
-    def read(task_id: str) -> tuple[Game, GameFolder]:
-        files = EmbeddedGames().folder(task_id)
-        record: dict[str, Any] = read_json(files.game)
-        return Game(record["pddl_domain"], record["grammar"], record["pddl_problem"]), files
+    def read(task_id: str) -> tuple[Game, Path]:
+        folder = shipped().folder(task_id)
+        record: dict[str, Any] = read_json(folder / GAME)
+        return Game(record["pddl_domain"], record["grammar"], record["pddl_problem"]), folder
 
     return read
 

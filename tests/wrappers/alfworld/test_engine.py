@@ -8,19 +8,21 @@ import pytest
 
 from align_echo.errors import EngineError
 from align_echo.wrappers.alfworld import upstream
-from align_echo.wrappers.alfworld.data import EmbeddedGames, read_json
+from align_echo.wrappers.alfworld.data import read_json
 from align_echo.wrappers.alfworld.engine import Game, GameEngine
 from align_echo.wrappers.alfworld.engines import make_engine
 from align_echo.wrappers.alfworld.fast import store
 from align_echo.wrappers.alfworld.fast.engine import FastEngine
 from align_echo.wrappers.alfworld.fast.planner import plan
+from align_echo.wrappers.alfworld.manifest import shipped
+from align_echo.wrappers.alfworld.spec import GAME
 
-SMALL = next(id_ for id_ in EmbeddedGames().ids("valid_unseen") if id_.split("/")[1].endswith("-404"))
+SMALL = next(id_ for id_ in shipped().ids("valid_unseen") if id_.split("/")[1].endswith("-404"))
 
 
 @pytest.fixture(scope="module")
 def texts() -> tuple[str, str, str]:
-    record = read_json(EmbeddedGames().folder(SMALL).game)
+    record = read_json(shipped().folder(SMALL) / GAME)
     return record["pddl_domain"], record["grammar"], record["pddl_problem"]
 
 
@@ -38,9 +40,9 @@ def test_a_peek_changes_nothing_whatever_it_asks(engine, texts):
     game = game_of(texts)
     engine.reset(game)
     going = next(command for command in engine.admissible if command.startswith("go to toilet "))
-    before = engine.snapshot()
+    before = engine.sight
     assert engine.peek(going).startswith("You arrive at toilet 1.")
-    assert engine.snapshot() == before
+    assert engine.sight == before
     assert engine.peek("look").startswith("You are in the middle of a room.")
     assert going in engine.admissible
 
@@ -75,12 +77,12 @@ def test_a_damaged_file_is_made_again(texts, tmp_path):
 
 def test_every_text_of_a_game_counts(texts, tmp_path):
     domain, grammar, problem = texts
-    others = [
+    changed = [
         (domain, grammar, problem.replace("(isReceptacleObject", "(isClean", 1) + "\n"),
         (domain, grammar.replace("You are carrying", "You hold"), problem),
         (domain + "\n", grammar, problem),
     ]
-    for game in (texts, *others):
+    for game in (texts, *changed):
         store.compiled_game(game_of(game, tmp_path))
     assert len(list(tmp_path.iterdir())) == 4
 

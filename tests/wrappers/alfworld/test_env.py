@@ -12,12 +12,12 @@ import pytest
 
 from align_echo.errors import EngineError, UsageError
 from align_echo.wrappers.alfworld import make_env
-from align_echo.wrappers.alfworld.data import EmbeddedGames
 from align_echo.wrappers.alfworld.env import AlfworldEnv
+from align_echo.wrappers.alfworld.manifest import shipped
 from align_echo.wrappers.alfworld.spec import is_invalid
 
-KITCHEN = next(id_ for id_ in EmbeddedGames().ids("valid_unseen") if "pick_heat" in id_)
-BATHROOM = next(id_ for id_ in EmbeddedGames().ids("valid_unseen") if id_.split("/")[1].endswith("-424"))
+KITCHEN = next(id_ for id_ in shipped().ids("valid_unseen") if "pick_heat" in id_)
+BATHROOM = next(id_ for id_ in shipped().ids("valid_unseen") if id_.split("/")[1].endswith("-424"))
 
 
 def test_the_first_observation_is_the_room_and_the_task(unseen):
@@ -41,12 +41,12 @@ def test_interface_code_is_given_the_room_and_the_task_as_published_interfaces_e
 def test_info_tells_nothing_of_the_solution(unseen):
     _, info = unseen.reset(options={"task": KITCHEN})
     _, _, _, _, later = unseen.step("look")
-    for told in (info, later):
-        assert set(told) == {
+    for shown in (info, later):
+        assert set(shown) == {
             "task_id", "task_type", "goal", "score", "won", "turns", "engine_calls", "raw_observation",
             "admissible_actions",
         }  # fmt: skip
-        assert list(told["admissible_actions"]) == sorted(told["admissible_actions"])
+        assert list(shown["admissible_actions"]) == sorted(shown["admissible_actions"])
 
 
 def test_winning_ends_the_episode_with_the_full_score(unseen, expert_episode):
@@ -88,9 +88,9 @@ def test_a_refused_action_says_nothing_happens(unseen):
 def test_every_admissible_action_is_accepted(unseen):
     unseen.reset(options={"task": BATHROOM})
     _, _, _, _, info = unseen.step("go to toilet 1")
-    here = unseen.snapshot()
+    moment = unseen.snapshot()
     for action in info["admissible_actions"]:
-        unseen.restore(here)
+        unseen.restore(moment)
         assert not is_invalid(unseen.step(action)[0])
 
 
@@ -135,14 +135,14 @@ def test_a_snapshot_outlives_other_tasks_and_serves_other_environments(unseen):
     assert unseen.goal != ""
     assert unseen.task_type == "pick_heat_then_place_in_recep"
     assert follow(unseen, ["open fridge 1", "look", "go to microwave 1"]) == wanted
-    other = AlfworldEnv(EmbeddedGames(), "valid_unseen")
+    other = AlfworldEnv(shipped(), "valid_unseen")
     other.restore(moment)
     assert follow(other, ["open fridge 1", "look", "go to microwave 1"]) == wanted
 
 
 def test_a_task_of_another_split_is_refused(unseen):
     with pytest.raises(UsageError, match="no task"):
-        unseen.reset(options={"task": EmbeddedGames().ids("train")[0]})
+        unseen.reset(options={"task": shipped().ids("train")[0]})
 
 
 FRESH = """

@@ -19,7 +19,7 @@ from align_echo.wrappers.alfworld.build_manifest import SIZES
 from align_echo.wrappers.alfworld.data import read_json
 from align_echo.wrappers.alfworld.floorplans import ALFRED_UNSEEN, ROOMS, SEEN, UNSEEN, floor_plan
 from align_echo.wrappers.alfworld.games import write_game
-from align_echo.wrappers.alfworld.spec import STEP_LIMIT, TASK_TYPES, task_type
+from align_echo.wrappers.alfworld.spec import GAME, STEP_LIMIT, TASK_TYPES, task_type
 
 SPLITS = ("train", "valid_seen", "valid_unseen")
 
@@ -31,7 +31,7 @@ env = make_env(split="valid_unseen", data_root=None, step_limit=None)
 for task in sys.argv[1:]:
     observation, info = env.reset(options={"task": task})
     files = write_game(task)
-    print(hashlib.sha256((files.game + files.trajectory).encode()).hexdigest())
+    print(hashlib.sha256("".join(files.values()).encode()).hexdigest())
     print(observation, info["admissible_actions"])
 """
 
@@ -99,17 +99,16 @@ def test_two_processes_give_the_same_bytes_and_the_same_first_text():
 def test_every_listed_game_comes_out_as_listed():
     for split in SPLITS:
         for task_id in ids(split)[::12]:
-            files = write_game(task_id)
-            assert manifest.digest(files.game, files.trajectory) == manifest.shipped().entries[task_id].digest
+            assert manifest.digest(write_game(task_id)) == manifest.shipped().entries[task_id].digest
 
 
 @pytest.mark.parametrize("kind", TASK_TYPES)
 def test_the_walkthrough_in_the_game_file_wins(kind, engine, load):
     for split in ("train", "valid_unseen"):
         task_id = [task_id for task_id in ids(split) if task_type(task_id) == kind][-1]
-        game, files = load(task_id)
+        game, folder = load(task_id)
         engine.reset(game)
-        walkthrough = read_json(files.game)["walkthrough"]
+        walkthrough = read_json(folder / GAME)["walkthrough"]
         for command in walkthrough:
             assert not engine.won
             assert command in engine.admissible
@@ -122,7 +121,7 @@ def test_rooms_are_furnished_as_homes_are():
     """Shut furniture with things in it, distractors, and now and then what is wanted is in the fridge."""
     in_fridge = 0
     for task_id in ids("train"):
-        problem = json.loads(write_game(task_id).game)["pddl_problem"]
+        problem = json.loads(write_game(task_id)[GAME])["pddl_problem"]
         openable = set(re.findall(r"\(openable (\S+)\)", problem))
         inside = re.findall(r"\(inReceptacle (\S+) (\S+)\)", problem)
         wanted = task_id.split("/")[1].split("-")[1] + "_bar_"
@@ -161,7 +160,7 @@ ENTRIES = st.dictionaries(
 @given(entries=ENTRIES, versions=st.dictionaries(NAME, NAME, max_size=3))
 @settings(max_examples=50)
 def test_a_manifest_reads_back_as_written(entries, versions):
-    made = manifest.Manifest(versions, {k: manifest.ListedGame(k, *value) for k, value in entries.items()})
+    made = manifest.EmbeddedGames(versions, {k: manifest.ListedGame(k, *value) for k, value in entries.items()})
     assert manifest.decode(manifest.encode(made)) == made
 
 

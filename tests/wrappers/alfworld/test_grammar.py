@@ -19,7 +19,7 @@ from align_echo.errors import EngineError
 from align_echo.wrappers.alfworld import upstream
 from align_echo.wrappers.alfworld.fast.templates import plain, plain_rules
 from align_echo.wrappers.alfworld.fast.text import Entity, Speaker
-from align_echo.wrappers.alfworld.grammar import Grammar
+from align_echo.wrappers.alfworld.grammar import Grammar, read_grammar
 
 TABLE = Variable("table", "r")
 CUPS = [Variable("cup1", "o"), Variable("cup2", "o"), Variable("cup3", "o")]
@@ -89,7 +89,7 @@ def state_of(inside: Iterable[int], big: Iterable[int]) -> int:
 
 def grammar_of(rules: Mapping[str, Any]) -> Grammar:
     action = 'action go { template :: "go"; feedback :: "#greet#"; }'
-    return Grammar(f'grammar :: """{json.dumps(rules)}""";\n{action}')
+    return read_grammar(f'grammar :: """{json.dumps(rules)}""";\n{action}')
 
 
 def speaker_of(rules: Mapping[str, Any]) -> Speaker:
@@ -148,7 +148,7 @@ def rule_of(grammar: Grammar, name: str) -> str:
 )
 def test_the_goal_is_read_whatever_it_says(sentence):
     source = upstream.grammar_text().replace("Your task is to: UNKNOWN GOAL.", sentence)
-    assert rule_of(Grammar(source), "task") == sentence.replace("#", "")
+    assert rule_of(read_grammar(source), "task") == sentence.replace("#", "")
 
 
 class Meeting(dict[str, Any]):
@@ -180,5 +180,5 @@ def test_a_rule_that_could_not_be_compiled_is_not_taken_for_endless_the_next_tim
 
 def test_a_broken_grammar_is_one_clear_line():
     with pytest.raises(EngineError, match="grammar does not parse") as caught:
-        Grammar("action {")
+        read_grammar("action {")
     assert "\n" not in str(caught.value)

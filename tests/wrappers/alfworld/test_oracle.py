@@ -7,12 +7,12 @@ import random
 import pytest
 
 from align_echo.wrappers.alfworld import manifest
-from align_echo.wrappers.alfworld.data import EmbeddedGames, read_json
+from align_echo.wrappers.alfworld.data import read_json
 from align_echo.wrappers.alfworld.env import AlfworldEnv
 from align_echo.wrappers.alfworld.expert import MOST_STEPS
 from align_echo.wrappers.alfworld.fast.planner import plan
 from align_echo.wrappers.alfworld.oracle import HouseOracle
-from align_echo.wrappers.alfworld.spec import TASK_TYPES, task_type
+from align_echo.wrappers.alfworld.spec import TASK_TYPES, TRAJECTORY, task_type
 
 SMALL_ROOMS = ("-29", "-226", "-308", "-404", "-424")
 """Rooms of the unseen split in which the engine's planner answers within a second."""
@@ -21,13 +21,13 @@ CHANGING = ("take", "move", "open", "heat", "cool", "clean", "use")
 
 
 def of_type(split: str, kind: str) -> list[str]:
-    return [task_id for task_id in EmbeddedGames().ids(split) if task_type(task_id) == kind]
+    return [task_id for task_id in manifest.shipped().ids(split) if task_type(task_id) == kind]
 
 
 @pytest.mark.parametrize("kind", TASK_TYPES)
 @pytest.mark.parametrize("split", ["train", "valid_unseen"])
 def test_the_expert_wins_as_fast_as_the_list_says(split, kind, expert_episode):
-    env = AlfworldEnv(EmbeddedGames(), split)
+    env = AlfworldEnv(manifest.shipped(), split)
     for task_id in of_type(split, kind)[::20]:
         episode = expert_episode(env, task_id)
         assert env.state.won
@@ -61,11 +61,11 @@ def test_no_single_action_is_worth_more_than_one_step(kind, unseen):
     _, info = unseen.reset(options={"task": task_id})
     for _ in range(4):
         distance = unseen.oracle().distance()
-        here = unseen.snapshot()
+        moment = unseen.snapshot()
         for action in info["admissible_actions"]:
             unseen.step(action)
             assert unseen.oracle().distance() >= distance - 1
-            unseen.restore(here)
+            unseen.restore(moment)
         _, _, over, _, info = unseen.step(unseen.oracle().route()[0])
         if over:
             break
@@ -76,9 +76,9 @@ def test_the_engines_planner_finds_nothing_shorter(kind, engine, load):
     """From states that random play leads to, hands full of the wrong things, lamps on, one of two things in place."""
     rng = random.Random(kind)
     small = [task_id for task_id in of_type("valid_unseen", kind) if task_id.split("/")[1].endswith(SMALL_ROOMS)]
-    game, files = load(rng.choice(small))
-    oracle = HouseOracle(engine, engine.reset(game), read_json(files.trajectory))
-    start = engine.snapshot()
+    game, folder = load(rng.choice(small))
+    oracle = HouseOracle(engine, engine.reset(game), read_json(folder / TRAJECTORY))
+    start = engine.sight
     compared = 0
     while compared < 8:
         engine.restore(start)
@@ -100,8 +100,8 @@ def meddle(rng: random.Random, commands: list[str], useful: str) -> str:
 
 def test_a_lamp_that_is_lit_needs_no_second_switch(unseen):
     _, info = unseen.reset(options={"task": of_type("valid_unseen", "look_at_obj_in_light")[0]})
-    for place in [action for action in info["admissible_actions"] if action.startswith("go to ")]:
-        _, _, _, _, info = unseen.step(place)
+    for walk in [action for action in info["admissible_actions"] if action.startswith("go to ")]:
+        _, _, _, _, info = unseen.step(walk)
         lamps = [action for action in info["admissible_actions"] if action.startswith("use ")]
         if lamps:
             break
@@ -121,10 +121,10 @@ def test_the_furniture_at_hand_is_preferred(unseen):
     *fetching, _going, _opening, _moving = unseen.oracle().route()
     for action in fetching:
         unseen.step(action)
-    here = unseen.snapshot()
-    for place in [action for action in info["admissible_actions"] if action.startswith("go to drawer")]:
-        unseen.restore(here)
-        unseen.step(place)
+    moment = unseen.snapshot()
+    for walk in [action for action in info["admissible_actions"] if action.startswith("go to drawer")]:
+        unseen.restore(moment)
+        unseen.step(walk)
         assert unseen.oracle().distance() == 2
 
 
@@ -153,7 +153,7 @@ def test_the_oracle_helps_out_of_any_state(unseen):
 
 
 def test_where_the_expert_gives_up_a_shortest_way_is_named(unseen):
-    env = AlfworldEnv(EmbeddedGames(), "valid_unseen", step_limit=MOST_STEPS + 10)
+    env = AlfworldEnv(manifest.shipped(), "valid_unseen", step_limit=MOST_STEPS + 10)
     env.reset(options={"task": env.task_ids[0]})
     for _ in range(MOST_STEPS + 2):
         env.step("look")
@@ -167,7 +167,7 @@ def test_where_the_expert_gives_up_a_shortest_way_is_named(unseen):
 @pytest.mark.slow
 @pytest.mark.parametrize("split", ["train", "valid_seen", "valid_unseen"])
 def test_the_expert_wins_every_listed_game(split, expert_episode):
-    env = AlfworldEnv(EmbeddedGames(), split)
+    env = AlfworldEnv(manifest.shipped(), split)
     for task_id in env.task_ids:
         episode = expert_episode(env, task_id)
         assert env.state.won, task_id

@@ -7,20 +7,22 @@ import random
 import pytest
 
 from align_echo.errors import EngineError
-from align_echo.wrappers.alfworld.data import EmbeddedGames, read_json
+from align_echo.wrappers.alfworld.data import read_json
 from align_echo.wrappers.alfworld.engine import Game
 from align_echo.wrappers.alfworld.fast.engine import FastEngine
 from align_echo.wrappers.alfworld.fast.sas import read_sas
+from align_echo.wrappers.alfworld.manifest import shipped
 from align_echo.wrappers.alfworld.oracle import HouseOracle
 from align_echo.wrappers.alfworld.reference import ReferenceEngine
+from align_echo.wrappers.alfworld.spec import GAME, TRAJECTORY
 from align_echo.wrappers.alfworld.translation import translate
 
-SMALL = next(id_ for id_ in EmbeddedGames().ids("valid_unseen") if id_.split("/")[1].endswith("-424"))
+SMALL = next(id_ for id_ in shipped().ids("valid_unseen") if id_.split("/")[1].endswith("-424"))
 
 
 @pytest.fixture(scope="module")
 def texts() -> tuple[str, str, str]:
-    record = read_json(EmbeddedGames().folder(SMALL).game)
+    record = read_json(shipped().folder(SMALL) / GAME)
     return record["pddl_domain"], record["grammar"], record["pddl_problem"]
 
 
@@ -65,14 +67,12 @@ def test_changed_rules_are_followed(change, texts):
 
 def test_the_facts_of_a_lamp_switched_twice_are_textworlds():
     """Its conditional effects cancel out in TextWorld's facts, whatever the lamp does."""
-    task = next(
-        id_ for id_ in EmbeddedGames().ids("valid_unseen") if "look_at" in id_ and id_.split("/")[1].endswith("-308")
-    )
-    files = EmbeddedGames().folder(task)
-    record = read_json(files.game)
+    task = next(id_ for id_ in shipped().ids("valid_unseen") if "look_at" in id_ and id_.split("/")[1].endswith("-308"))
+    folder = shipped().folder(task)
+    record = read_json(folder / GAME)
     game = Game(record["pddl_domain"], record["grammar"], record["pddl_problem"])
     fast, real = FastEngine(), ReferenceEngine()
-    route = HouseOracle(fast, fast.reset(game), read_json(files.trajectory)).route() or []
+    route = HouseOracle(fast, fast.reset(game), read_json(folder / TRAJECTORY)).route() or []
     real.reset(game)
     assert route[-1].startswith("use ")
     for command in (*route, route[-1], route[-1]):

@@ -10,13 +10,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from align_echo.wrappers.alfworld.data import EmbeddedGames, read_json
+from align_echo.wrappers.alfworld.data import read_json
 from align_echo.wrappers.alfworld.engine import Game
 from align_echo.wrappers.alfworld.fast.engine import FastEngine
 from align_echo.wrappers.alfworld.fast.planner import plan
+from align_echo.wrappers.alfworld.manifest import shipped
 from align_echo.wrappers.alfworld.oracle import HouseOracle
 from align_echo.wrappers.alfworld.reference import ReferenceEngine
-from align_echo.wrappers.alfworld.spec import TASK_TYPES, task_type
+from align_echo.wrappers.alfworld.spec import GAME, TASK_TYPES, TRAJECTORY, task_type
 
 SMALL_ROOMS = ("-424", "-404", "-425", "-308", "-226", "-29")
 CHUNKS = 40
@@ -68,10 +69,10 @@ def actions(rng: random.Random, oracle: HouseOracle, admissible: tuple[str, ...]
 
 def play_both(task_id: str, steps: int) -> Iterator[tuple[HouseOracle, FastEngine]]:
     """Step both engines together and compare all that they say; yields after each step."""
-    files = EmbeddedGames().folder(task_id)
-    record = read_json(files.game)
+    folder = shipped().folder(task_id)
+    record = read_json(folder / GAME)
     game = Game(record["pddl_domain"], record["grammar"], record["pddl_problem"])
-    trajectory = read_json(files.trajectory)
+    trajectory = read_json(folder / TRAJECTORY)
     fast, real = FastEngine(), ReferenceEngine()
     intro = fast.reset(game)
     assert intro == real.reset(game)
@@ -99,7 +100,7 @@ def play_both(task_id: str, steps: int) -> Iterator[tuple[HouseOracle, FastEngin
 def test_both_engines_say_the_same(kind):
     small = [
         task_id
-        for task_id in EmbeddedGames().ids("valid_unseen")
+        for task_id in shipped().ids("valid_unseen")
         if task_type(task_id) == kind and task_id.split("/")[1].endswith(SMALL_ROOMS)
     ]
     assert sum(1 for _ in play_both(small[0], 18)) == 18
@@ -108,9 +109,7 @@ def test_both_engines_say_the_same(kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_both_engines_say_the_same_in_many_games(chunk):
-    games = [
-        (split, task_id) for split in ("train", "valid_seen", "valid_unseen") for task_id in EmbeddedGames().ids(split)
-    ]
+    games = [(split, task_id) for split in ("train", "valid_seen", "valid_unseen") for task_id in shipped().ids(split)]
     random.Random(0).shuffle(games)
     steps = sum(1 for _, task_id in games[chunk::CHUNKS] for _ in play_both(task_id, 50))
     assert steps >= 500
@@ -122,7 +121,7 @@ def test_both_engines_say_the_same_in_many_games(chunk):
 def test_distances_are_those_of_the_planner(kind):
     small = [
         task_id
-        for task_id in EmbeddedGames().ids("valid_unseen")
+        for task_id in shipped().ids("valid_unseen")
         if task_type(task_id) == kind and task_id.split("/")[1].endswith(SMALL_ROOMS)
     ]
     for step, (oracle, engine) in enumerate(play_both(small[-1], 12)):

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from align_echo.wrappers.alfworld import upstream
-from align_echo.wrappers.alfworld.data import EmbeddedGames, read_json
+from align_echo.wrappers.alfworld.data import read_json
+from align_echo.wrappers.alfworld.manifest import shipped
 from align_echo.wrappers.alfworld.oracle import HouseOracle
+from align_echo.wrappers.alfworld.spec import GAME, TRAJECTORY
 
 GAMES = [
     ("look_at_obj_in_light", 308, 25),
@@ -33,13 +35,13 @@ def unmodified(path: Path) -> Any:
 
 @pytest.mark.parametrize(("task_type", "plan", "steps"), GAMES)
 def test_expert_and_random_play_give_upstreams_text(task_type, plan, steps, engine, load):
-    ids = EmbeddedGames().ids("valid_unseen")
+    ids = shipped().ids("valid_unseen")
     task_id = next(id_ for id_ in ids if f"/{task_type}-" in id_ and f"-{plan}/" in id_)
-    game, files = load(task_id)
-    theirs = unmodified(files.game)
+    game, folder = load(task_id)
+    theirs = unmodified(folder / GAME)
     state = theirs.reset()
     intro = engine.reset(game)
-    oracle = HouseOracle(engine, intro, read_json(files.trajectory))
+    oracle = HouseOracle(engine, intro, read_json(folder / TRAJECTORY))
     assert intro == state.feedback
     rng = random.Random(task_id)
     for step in range(steps):

@@ -33,16 +33,16 @@ def test_each_of_many_plays_a_task_of_its_own_as_it_would_alone():
 def test_gymnasiums_processes_play_the_same():
     make = functools.partial(align_echo.make, "alfworld", split=SPLIT)
     processes = gym.vector.AsyncVectorEnv([make, make], shared_memory=False)
-    here = align_echo.make_vec("alfworld", n=2, split=SPLIT)
-    assert processes.reset(seed=3)[0] == here.reset(seed=3)[0]
-    assert processes.step(("look", "inventory"))[0] == here.step(("look", "inventory"))[0]
+    envs = align_echo.make_vec("alfworld", n=2, split=SPLIT)
+    assert processes.reset(seed=3)[0] == envs.reset(seed=3)[0]
+    assert processes.step(("look", "inventory"))[0] == envs.step(("look", "inventory"))[0]
     processes.close()
-    here.close()
+    envs.close()
 
 
 def test_the_reference_engine_plays_the_same_episode():
     task = next(task for task in align_echo.tasks("alfworld", split=SPLIT) if task.split("/")[1].endswith("-424"))
-    told: list[list[Any]] = []
+    results: list[list[Any]] = []
     for engine in ("fast", "textworld"):
         env = align_echo.make("alfworld", split=SPLIT, engine=engine)
         base = env.unwrapped
@@ -55,9 +55,9 @@ def test_the_reference_engine_plays_the_same_episode():
         lines.append(env.step("look"))
         base.restore(moment)
         lines.append(env.step("inventory"))
-        told.append(lines)
+        results.append(lines)
         env.close()
-    assert told[0] == told[1]
+    assert results[0] == results[1]
 
 
 def test_an_unknown_engine_is_refused_in_one_line():

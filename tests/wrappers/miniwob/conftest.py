@@ -55,28 +55,28 @@ def program(folder: Path, name: str, script: str = "") -> str:
 
 def family(group: int) -> set[int]:
     """The processes of a process group."""
-    found = set()
+    pids = set()
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text().rpartition(")")[2].split()
         except OSError:
             continue
         if int(fields[2]) == group and fields[0] != "Z":
-            found.add(int(stat.parent.name))
-    return found
+            pids.add(int(stat.parent.name))
+    return pids
 
 
 def users(folder: str) -> set[int]:
     """The processes that name a folder in their command or environment."""
-    found = set()
+    pids = set()
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            told = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+            text = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
         except OSError:
             continue
-        if folder.encode() in told:
-            found.add(int(process.name))
-    return found
+        if folder.encode() in text:
+            pids.add(int(process.name))
+    return pids
 
 
 def eventually(holds: Callable[[], bool], seconds: float = 60) -> None:

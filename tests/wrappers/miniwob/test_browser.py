@@ -21,22 +21,22 @@ TASK = "click-checkboxes/4"
 
 
 def pid_of(env: MiniWoBEnv) -> int:
-    assert env._lease is not None
-    return env._lease.engine.pid
+    assert env._leased is not None
+    return env._leased.pid
 
 
 # ---------------------------------------------------------------- found
 
 
 def test_the_named_browser_and_driver_come_before_those_on_the_path(tmp_path, monkeypatch):
-    here = {name: program(tmp_path, name) for name in ("chromium", "chromedriver", "mine", "my-driver")}
+    programs = {name: program(tmp_path, name) for name in ("chromium", "chromedriver", "mine", "my-driver")}
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("MINIWOB_CHROME_BINARY", raising=False)
     monkeypatch.delenv("MINIWOB_CHROMEDRIVER", raising=False)
-    assert chromium.find_chromium() == (here["chromium"], here["chromedriver"])
-    monkeypatch.setenv("MINIWOB_CHROME_BINARY", here["mine"])
-    monkeypatch.setenv("MINIWOB_CHROMEDRIVER", here["my-driver"])
-    assert chromium.find_chromium() == (here["mine"], here["my-driver"])
+    assert chromium.find_chromium() == (programs["chromium"], programs["chromedriver"])
+    monkeypatch.setenv("MINIWOB_CHROME_BINARY", programs["mine"])
+    monkeypatch.setenv("MINIWOB_CHROMEDRIVER", programs["my-driver"])
+    assert chromium.find_chromium() == (programs["mine"], programs["my-driver"])
 
 
 @pytest.mark.parametrize("missing", ["MINIWOB_CHROME_BINARY", "MINIWOB_CHROMEDRIVER"])
@@ -80,14 +80,14 @@ def test_no_driver_is_looked_for_on_the_net(monkeypatch):
 
 @needs_browser
 def test_a_browser_that_is_given_back_plays_the_next_task():
-    one = MiniWoBEnv("test")
-    begin(one, TASK)
-    pid = pid_of(one)
-    begin(one, "click-test/0")
-    assert pid_of(one) == pid
-    one.close()
+    first = MiniWoBEnv("test")
+    begin(first, TASK)
+    pid = pid_of(first)
+    begin(first, "click-test/0")
+    assert pid_of(first) == pid
+    first.close()
     with pytest.raises(EngineError, match="over"):
-        one.step("click(80, 100)")
+        first.step("click(80, 100)")
     two = MiniWoBEnv("test")
     begin(two, TASK)
     assert pid_of(two) == pid
@@ -118,8 +118,8 @@ def test_a_browser_that_hangs_is_a_fault_and_reset_starts_another():
     env = MiniWoBEnv("test")
     before = begin(env, TASK)
     pid = pid_of(env)
-    assert env._lease is not None
-    env._lease.engine._driver.command_executor.client_config.timeout = 2
+    assert env._leased is not None
+    env._leased._driver.command_executor.client_config.timeout = 2
     os.killpg(pid, signal.SIGSTOP)
     with pytest.raises(EngineError, match="browser"):
         env.step("click(80, 100)")
@@ -179,7 +179,7 @@ SCRIPT = """
 from align_echo.wrappers.miniwob.env import MiniWoBEnv
 env = MiniWoBEnv("test")
 env.reset(options={"task": "click-test/0"})
-print(env._lease.engine.pid, env._lease.engine._folder, flush=True)
+print(env._leased.pid, env._leased._folder, flush=True)
 """
 
 

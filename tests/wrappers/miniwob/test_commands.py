@@ -35,13 +35,13 @@ def test_the_novice_is_evaluated_and_its_refused_actions_are_counted(elsewhere):
     figures = json.loads((elsewhere / "run" / "summary.json").read_text())["variants"]["none"]
     assert (figures["episodes"], figures["faults"]) == (3, 0)
     assert figures["consecutive_invalid"] is not None
-    assert len({one.task_id.split("/")[0] for one in played(elsewhere)}) == 3
+    assert len({episode.task_id.split("/")[0] for episode in played(elsewhere)}) == 3
 
 
 def test_the_best_of_several_candidates_of_the_novice_is_sent(elsewhere):
     best = ["--agent", "vanilla", "--model", "novice", "--temperature", "1", "--best-of", "4", "--pick", "majority"]
     assert main([*EVALUATE, *best]) == 0
-    steps = [step for one in played(elsewhere) for step in one.steps]
+    steps = [step for episode in played(elsewhere) for step in episode.steps]
     assert all(step.choice is not None and len(step.choice.candidates) == 4 for step in steps)
     assert any(len({candidate.action for candidate in step.choice.candidates}) > 1 for step in steps if step.choice)
 
@@ -53,15 +53,16 @@ def steps_of(folder) -> list[dict[str, object]]:
 def test_the_expert_wins_all_and_its_recorded_steps_are_all_right(elsewhere, capsys):
     pytest.importorskip("PIL")
     assert main([*EVALUATE, "--agent", "expert"]) == 0
-    assert all(one.won for one in played(elsewhere))
+    assert all(episode.won for episode in played(elsewhere))
     assert main(["critic", "gui-record", "run", "--out", "data"]) == 0
     assert "episodes again" in capsys.readouterr().err
     assert main(["critic", "gui-record", "run", "--out", "data"]) == 2
     assert "episodes again" not in capsys.readouterr().err
     assert main(["critic", "gui-steps", "data", "--out", "scored"]) == 0
-    told = json.loads((elsewhere / "scored" / "summary.json").read_text())
-    assert told["steps"] == told["candidates"] == sum(len(one.steps) for one in played(elsewhere))
-    assert (told["first"]["type"]["value"], told["first"]["success"]["value"], told["unparsed"]) == (100, 100, 0)
+    summary = json.loads((elsewhere / "scored" / "summary.json").read_text())
+    assert summary["steps"] == summary["candidates"] == sum(len(episode.steps) for episode in played(elsewhere))
+    first = summary["first"]
+    assert (first["type"]["value"], first["success"]["value"], summary["unparsed"]) == (100, 100, 0)
     assert "come out again" not in capsys.readouterr().out
 
 
@@ -70,18 +71,18 @@ def test_candidates_of_a_turn_become_its_predictions_and_what_changed_is_left_ou
     best = ["--agent", "vanilla", "--model", "novice", "--temperature", "1", "--best-of", "4", "--pick", "majority"]
     assert main([*EVALUATE, *best]) == 0
     file = elsewhere / "run" / "trajectories" / "none.jsonl"
-    first, *others = played(elsewhere)
+    first, second, third = played(elsewhere)
     changed = first.model_copy(update={"steps": (first.steps[0].model_copy(update={"observation": "?"}), *first.steps)})
-    begun = others[0].model_copy(update={"initial_observation": "?"})
-    file.write_text("".join(one.model_dump_json() + "\n" for one in (changed, begun, *others[1:])))
+    begun = second.model_copy(update={"initial_observation": "?"})
+    file.write_text("".join(episode.model_dump_json() + "\n" for episode in (changed, begun, third)))
     assert main(["critic", "gui-record", "run", "--out", "data"]) == 0
     assert "2 of 3 episodes did not come out again" in capsys.readouterr().out
     lines = (elsewhere / "data" / "predictions.jsonl").read_text().splitlines()
-    proposed = {one["step"]: one["candidates"] for one in map(json.loads, lines)}
+    proposed = {record["step"]: record["candidates"] for record in map(json.loads, lines)}
     assert {len(some) for some in proposed.values()} == {4}
     steps = steps_of(elsewhere)
-    assert list(proposed) == [one["id"] for one in steps]
-    assert {one["episode"] for one in steps} == {other.task_id for other in others[1:]}
+    assert list(proposed) == [step["id"] for step in steps]
+    assert {step["episode"] for step in steps} == {third.task_id}
 
 
 class Gone(MiniWoBEnv):

@@ -195,11 +195,11 @@ def test_a_driver_ends_with_its_process_though_one_that_was_forked_off_has_not_l
     with subprocess.Popen([sys.executable, "-c", FORKS, driver, folder], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         child = int(process.stdout.readline())
-        held = {process.pid, child}  # which name the folder as well
+        pids = {process.pid, child}  # which name the folder as well
         try:
-            assert users(folder) - held
+            assert users(folder) - pids
             process.kill()
             process.wait()
-            eventually(lambda: not users(folder) - held and not Path(folder).exists())
+            eventually(lambda: not users(folder) - pids and not Path(folder).exists())
         finally:
             os.kill(child, signal.SIGKILL)

@@ -24,8 +24,8 @@ def page_of(env: MiniWoBEnv) -> Page:
 
 def said(env: MiniWoBEnv, script: str) -> Any:
     """What a script says of the present page."""
-    assert env._lease is not None
-    return env._lease.engine.run(script)
+    assert env._leased is not None
+    return env._leased.run(script)
 
 
 # ---------------------------------------------------------------- what is refused
@@ -109,7 +109,7 @@ def test_a_long_press_holds_while_the_pages_clock_goes_on(env):
 
 def test_a_drag_moves_what_it_holds(env):
     observation = begin(env, "drag-box/1")
-    large, small = sorted(page_of(env).look.elements[:2], key=lambda one: one.size, reverse=True)
+    large, small = sorted(page_of(env).look.elements[:2], key=lambda element: element.size, reverse=True)
     assert f"{large.center.x}, {large.center.y}) {large.size[0]}x" in observation
     moved = env.step(f"drag({small.center.x}, {small.center.y}, {large.center.x}, {large.center.y})")[0]
     assert moved.count(f"({large.center.x}, {large.center.y})") == 2

@@ -33,7 +33,7 @@ print(json.dumps(prints(sys.argv[1:])))
 
 def prints(tasks: list[str]) -> dict[str, list[str]]:
     """Goal, texts and pictures of tasks at the start and after a click and a key, hashed; no picture after the end."""
-    env, found = MiniWoBEnv("test"), {}
+    env, hashed = MiniWoBEnv("test"), {}
     for task in tasks:
         texts = [begin(env, task), env.goal, hashlib.sha256(env.screenshot().tobytes()).hexdigest()]
         click = next(iter(env.state.admissible_actions or ()), "click(80, 130)")
@@ -41,9 +41,9 @@ def prints(tasks: list[str]) -> dict[str, list[str]]:
             if not env.over:
                 texts.append(env.step(action)[0])
                 texts += [] if env.over else [hashlib.sha256(env.screenshot().tobytes()).hexdigest()]
-        found[task] = texts
+        hashed[task] = texts
     env.close()
-    return found
+    return hashed
 
 
 def of_fresh_process(tasks: list[str]) -> dict[str, list[str]]:
@@ -56,8 +56,8 @@ def of_fresh_process(tasks: list[str]) -> dict[str, list[str]]:
         cwd=root,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])},
     )
-    found: dict[str, list[str]] = json.loads(done.stdout)
-    return found
+    plans: dict[str, list[str]] = json.loads(done.stdout)
+    return plans
 
 
 def check(env: MiniWoBEnv, page: str) -> None:
@@ -66,8 +66,8 @@ def check(env: MiniWoBEnv, page: str) -> None:
     assert goal, page
     assert first.count("\n") >= 1, f"{page} shows nothing"
     assert set(first + goal) <= set(TEXT_CHARACTERS), page
-    others = {(begin(env, f"{page}/{seed}"), env.goal, env.screenshot().tobytes()) for seed in range(1, 5)}
-    assert len(others) > 1 or page in HIDDEN, f"{page} is the same for every seed"
+    starts = {(begin(env, f"{page}/{seed}"), env.goal, env.screenshot().tobytes()) for seed in range(1, 5)}
+    assert len(starts) > 1 or page in HIDDEN, f"{page} is the same for every seed"
     assert (begin(env, f"{page}/0"), env.goal) == (first, goal)
     assert len(first) < 8000, f"{page} shows {len(first)} characters"
 

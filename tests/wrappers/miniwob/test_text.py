@@ -55,8 +55,8 @@ def test_a_screen_is_read_back_also_with_words_around_it():
 
 @given(st.text(max_size=LONGEST_TEXT))
 def test_what_an_element_says_is_read_back_whatever_it_is(text):
-    (thing,) = read_screen(line(element(text)))
-    assert (thing.text, thing.center, (thing.width, thing.height)) == (text, Point(45, 77), (60, 22))
+    (read,) = read_screen(line(element(text)))
+    assert (read.text, read.center, (read.width, read.height)) == (text, Point(45, 77), (60, 22))
 
 
 @given(st.text(), st.text(), st.text())
@@ -84,7 +84,7 @@ def test_every_character_is_a_key_that_goes_down_and_up_or_is_inserted(text):
     up = [event for _, event in events if event.get("type") == "keyUp"]
     assert len(inserted) + len(down) == len(text)
     assert [event["key"] for event in down] == [event["key"] for event in up]
-    assert not any(" " <= one <= "~" for one in inserted)
+    assert not any(" " <= character <= "~" for character in inserted)
 
 
 def test_keys_have_the_codes_of_a_us_keyboard():

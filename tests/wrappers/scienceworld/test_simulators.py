@@ -28,12 +28,12 @@ def started(env: ScienceWorldEnv) -> ScienceWorldEnv:
 
 
 def test_environments_in_one_process_do_not_share_a_simulator_and_reuse_those_given_back():
-    one, two = started(ScienceWorldEnv("test")), started(ScienceWorldEnv("test"))
-    pids = {one._simulator.pid, two._simulator.pid}
+    first, two = started(ScienceWorldEnv("test")), started(ScienceWorldEnv("test"))
+    pids = {first._simulator.pid, two._simulator.pid}
     assert len(pids) == 2
-    one.step("teleport to kitchen")
+    first.step("teleport to kitchen")
     assert "kitchen" not in two.step("look around")[0].splitlines()[0]
-    one.close()
+    first.close()
     three = started(ScienceWorldEnv("test"))
     assert three._simulator.pid in pids
     del two  # forgotten without being closed
@@ -103,8 +103,8 @@ def test_a_killed_run_leaves_no_folder_behind(tmp_path):
         ended = subprocess.run([sys.executable, "-c", code], env=machine, capture_output=True, text=True, check=False)
         assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert list((tmp_path / "tmp").iterdir()) == []
-    kept = [one for one in (tmp_path / "cache").rglob("*") if not one.is_dir()]
-    assert [one.readlink() for one in kept] == [Path(os.devnull)], "one link, whatever the engine writes"
+    kept = [path for path in (tmp_path / "cache").rglob("*") if not path.is_dir()]
+    assert [path.readlink() for path in kept] == [Path(os.devnull)], "one link, whatever the engine writes"
 
 
 def test_a_cache_that_cannot_be_written_is_told_in_one_line(tmp_path, monkeypatch):
@@ -160,10 +160,10 @@ def test_the_simulator_ends_with_its_process_and_leaves_no_file_behind(tmp_path)
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", SCRIPT], capture_output=True, text=True, check=True, cwd=tmp_path
     )
-    pid, folder, here = done.stdout.split(maxsplit=2)
-    assert here.strip() == "[]"
+    pid, folder, cwd = done.stdout.split(maxsplit=2)
+    assert cwd.strip() == "[]"
     assert done.stderr == ""
-    assert all(one.is_symlink() for one in Path(folder).iterdir()), "the engine's table goes nowhere"
+    assert all(path.is_symlink() for path in Path(folder).iterdir()), "the engine's table goes nowhere"
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid), 0)
 

@@ -85,13 +85,13 @@ def test_tasks_prices_bounds_and_results_are_the_same_in_processes_that_share_no
 
 
 def test_all_who_open_it_share_one_catalogue(embedded):
-    found: list[Catalogue] = []
-    threads = [threading.Thread(target=lambda: found.append(open_catalogue(None))) for _ in range(4)]
+    opened: list[Catalogue] = []
+    threads = [threading.Thread(target=lambda: opened.append(open_catalogue(None))) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {id(one) for one in found} == {id(embedded)}
+    assert {id(catalogue) for catalogue in opened} == {id(embedded)}
 
 
 def test_what_another_generator_made_is_not_taken_for_this_ones(tmp_path, monkeypatch):

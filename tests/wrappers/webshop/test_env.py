@@ -90,11 +90,11 @@ def test_every_listed_action_leads_somewhere(env):
     env.reset(options={"task": "goal-1"})
     for action in ("search[dress]", "click[next >]", "click[< prev]", "FIRST", "click[features]"):
         env.step(env.state.admissible_actions[2] if action == "FIRST" else action)
-        here = env.snapshot()
+        moment = env.snapshot()
         for listed in env.state.admissible_actions:
             env.step(listed)
-            assert env.snapshot().engine != here.engine, listed
-            env.restore(here)
+            assert env.snapshot().engine != moment.engine, listed
+            env.restore(moment)
 
 
 @settings(max_examples=150, deadline=None)
@@ -116,11 +116,11 @@ def test_a_snapshot_brings_back_page_choices_turns_and_history(embedded):
     env = WebShopEnv(embedded, "test", num_prev_obs=3, num_prev_actions=3)
     env.reset(options={"task": "goal-3"})
     env.step(str(env.oracle().expert_action()))
-    here = env.snapshot()
+    moment = env.snapshot()
     lines = [env.step(str(env.oracle().expert_action())) for _ in range(2)]
     env.reset(options={"task": "goal-9"})
     env.step("search[tea]")
-    env.restore(here)
+    env.restore(moment)
     assert [env.step(str(env.oracle().expert_action())) for _ in range(2)] == lines
 
 
@@ -142,12 +142,12 @@ def test_earlier_observations_and_actions_come_first_the_oldest_before_the_rest(
 
 
 def test_environments_of_one_catalogue_do_not_see_each_other(embedded):
-    one, two = WebShopEnv(embedded, "test"), WebShopEnv(embedded, "test")
-    one.reset(options={"task": "goal-1"})
+    first, two = WebShopEnv(embedded, "test"), WebShopEnv(embedded, "test")
+    first.reset(options={"task": "goal-1"})
     two.reset(options={"task": "goal-2"})
     two.step("search[tea]")
-    assert one.step("nothing")[0].startswith("WebShop")
-    assert one.goal != two.goal
+    assert first.step("nothing")[0].startswith("WebShop")
+    assert first.goal != two.goal
 
 
 def test_wrong_arguments_are_refused_in_one_line(embedded):

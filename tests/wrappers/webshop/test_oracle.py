@@ -13,13 +13,13 @@ from tests.wrappers.webshop.tiny_data import item, write_data, written
 
 
 def follow_the_expert(shop: Shop, page: ShopPage) -> tuple[ShopPage, int]:
-    taken = 0
+    count = 0
     while (action := ShopOracle(shop, page).expert_action()) is not None:
         before = ShopOracle(shop, page).distance()
-        page, taken = shop.follow(page, action), taken + 1
+        page, count = shop.follow(page, action), count + 1
         after = ShopOracle(shop, page).distance()
         assert (before is None and after is None) or before == (after or 0) + 1
-    return page, taken
+    return page, count
 
 
 def test_it_scores_one_on_all_of_aligns_test_tasks_and_two_hundred_others(embedded):
@@ -43,9 +43,9 @@ def test_it_reaches_the_goal_from_any_page_in_as_many_actions_as_it_says(embedde
         names = [name for name in clickables(shop.nodes(page)) if name not in ("buy now", "search")]
         page = shop.follow(page, f"click[{names[choice % len(names)]}]") if names else page
     distance = ShopOracle(shop, page).distance()
-    last, taken = follow_the_expert(shop, page)
+    last, count = follow_the_expert(shop, page)
     assert (last.kind, last.score) == ("done", 1.0)
-    assert taken == distance
+    assert count == distance
 
 
 def test_it_comes_back_from_other_products_by_the_shortest_way(embedded):
@@ -89,8 +89,8 @@ def test_a_goal_that_cannot_be_met_in_full_is_still_bought_but_has_no_distance(t
     instructions = {"B000000001": [written("a lamp", ["solid brass", "made of glass"], ["xl"])]}
     catalogue = open_catalogue(write_data(tmp_path, instructions=instructions))
     shop = Shop(catalogue, catalogue.goal("goal-0"))
-    page, taken = follow_the_expert(shop, ShopPage())
-    assert (page.kind, page.score, taken) == ("done", 3 / 4, 4)
+    page, count = follow_the_expert(shop, ShopPage())
+    assert (page.kind, page.score, count) == ("done", 3 / 4, 4)
     assert ShopOracle(shop, ShopPage()).distance() is None
 
 

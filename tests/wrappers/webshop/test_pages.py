@@ -234,8 +234,8 @@ def test_no_first_word_opens_a_back_door(visit, query):
 
 @given(st.text(st.sampled_from("ab[]\n c"), max_size=14) | st.text(max_size=10))
 def test_an_action_is_read_as_the_greedy_pattern_reads_it(action):
-    found = re.match(r"(.+)\[(.+)\]", action)
-    assert parse_action(action) == ((found[1], found[2].lower()) if found else ("", ""))
+    match = re.match(r"(.+)\[(.+)\]", action)
+    assert parse_action(action) == ((match[1], match[2].lower()) if match else ("", ""))
 
 
 def test_a_long_hostile_action_is_read_in_no_time():

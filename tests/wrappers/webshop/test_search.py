@@ -42,7 +42,7 @@ def test_a_very_long_query_counts_its_first_words_only(index):
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=60))
 def test_any_query_is_answered_and_always_alike(embedded, query):
-    found = embedded.find(query)
-    assert len(found) <= LISTED
-    assert len(set(found)) == len(found)
-    assert embedded.find(query) == found
+    rows = embedded.find(query)
+    assert len(rows) <= LISTED
+    assert len(set(rows)) == len(rows)
+    assert embedded.find(query) == rows

@@ -36,7 +36,7 @@ class Compiled:
     `operators`: "schema;arguments;preconditions;effects" in the library's order, an effect being its literal or
     "conditions>literal"; `commands`: what each is typed as; `watched`: operators by the bit that must be set before
     they are looked at ("-1": always); `read`: the mask of the bits in preconditions, in hexadecimal;
-    `told` and `denied`: from a fact's bit to the bit of what the text holds true, or holds explicitly false;
+    `told` and `denied`: by a fact's bit, the bit that is set where the text takes the fact for true, or for false;
     `axioms`: [layer, conditions, literal]; `rules`: by name, [query or None, symbols] in order.
     """
 

@@ -19,13 +19,13 @@ from align_echo.wrappers.alfworld.fast.compiled import Compiled, Schema
 from align_echo.wrappers.alfworld.fast.program import Program
 from align_echo.wrappers.alfworld.fast.sas import Fact, Sas, SasOperator, read_sas
 from align_echo.wrappers.alfworld.fast.templates import Expand, plain, plain_rules
-from align_echo.wrappers.alfworld.grammar import Grammar
+from align_echo.wrappers.alfworld.grammar import Grammar, read_grammar
 from align_echo.wrappers.alfworld.translation import Translation, translate
 
 
 def compile_game(domain: str, grammar: str, problem: str) -> Compiled:
     """Compile a game's three texts. Raises `EngineError` naming what is not understood."""
-    texts = Grammar(grammar)
+    texts = read_grammar(grammar)
     translation = translate(domain, problem)
     return _Compiler(translation, read_sas(translation.sas), texts).compiled()
 
@@ -58,7 +58,7 @@ class _Compiler:
             read=f"{_read(sas.operators):x}",
             told={str(variable): bit for variable, bit in self._told.items() if bit != variable},
             denied={str(variable): bit for variable, bit in self._denied.items()},
-            axioms=[[rule.layer, list(rule.conditions), rule.literal] for rule in sas.rules],
+            axioms=[[sas.derived[axiom.literal >> 1], list(axiom.conditions), axiom.literal] for axiom in sas.axioms],
             rules=plain_rules(self._grammar, expand),
         )
         return self._with_commands(blank, schema_names, expand)
@@ -104,11 +104,11 @@ class _Compiler:
 
         def expand(predicate: str, types: Sequence[str]) -> list[str]:
             try:
-                asked = [self._types.get(name) for name in types]
+                required = [self._types.get(name) for name in types]
             except KeyError as error:
                 raise EngineError(f"the game's grammar speaks of the type {error}, which the PDDL lacks") from error
-            kinds = self._types.multi_subtypes(asked)
-            names = dict.fromkeys(" ".join([predicate, *(kind.name for kind in found)]) for found in kinds)
+            matches = self._types.multi_subtypes(required)
+            names = dict.fromkeys(" ".join([predicate, *(kind.name for kind in kinds)]) for kinds in matches)
             return [name for name in names if name in facts]
 
         return expand
@@ -116,14 +116,10 @@ class _Compiler:
     # ------------------------------------------------------------ operators
 
     def _schema(self, name: str, expand: Expand) -> Schema:
-        template = self._template(name)
-        parameters = [list(parameter) for parameter in self._translation.actions[name]]
-        return Schema(name, parameters, plain(template.feedback, expand))
-
-    def _template(self, name: str) -> Any:
-        if name not in self._grammar.actions:
+        if name not in self._grammar.feedback:
             raise EngineError(f"the game's grammar has no action {name}, the PDDL has")
-        return self._grammar.actions[name]
+        parameters = [list(parameter) for parameter in self._translation.actions[name]]
+        return Schema(name, parameters, plain(self._grammar.feedback[name], expand))
 
     def _operator(self, operator: SasOperator, schema_names: list[str]) -> str:
         name, *arguments = operator.name.split()
@@ -143,7 +139,7 @@ class _Compiler:
     def _with_commands(self, blank: Compiled, schema_names: list[str], expand: Expand) -> Compiled:
         """Fill in what each operator is typed as; it may not depend on what changes."""
         program = Program(blank)
-        symbols = [plain(self._template(name).command, expand) for name in schema_names]
+        symbols = [plain(self._grammar.commands[name], expand) for name in schema_names]
         template = functools.cache(lambda schema, filled: program.template(schema, filled, symbols[schema]))
         commands = []
         for number in range(len(blank.operators)):

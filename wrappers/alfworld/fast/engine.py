@@ -13,7 +13,7 @@ from align_echo.wrappers.alfworld.fast.store import program_of
 
 @dataclass(frozen=True, slots=True)
 class GameState:
-    """A state of a game: a snapshot, and what can be seen in it."""
+    """A state of a game, and what can be seen in it."""
 
     game: Game
     program: Program
@@ -22,7 +22,7 @@ class GameState:
     @property
     def commands(self) -> Iterable[str]:
         """Admissible commands in the library's order."""
-        return self.program.menu(self.bits).operators
+        return self.program.menu(self.bits)
 
     def facts(self, predicates: Iterable[str] | None = None) -> list[Fact]:
         """What is true, and what was made false; of some predicates only, if they are named."""
@@ -49,7 +49,7 @@ class FastEngine:
         """Carry out a command; returns what happened. A command that is not admissible changes nothing."""
         now = self.sight
         program = now.program
-        operator = program.menu(now.bits).operators.get(command.strip())
+        operator = program.menu(now.bits).get(command.strip())
         if operator is None:
             return NOTHING_HAPPENS
         bits = program.apply(operator, now.bits)
@@ -71,7 +71,7 @@ class FastEngine:
     @property
     def admissible(self) -> tuple[str, ...]:
         """Admissible commands, sorted."""
-        return self.sight.program.menu(self.sight.bits).commands
+        return self.sight.program.commands(self.sight.bits)
 
     @property
     def sight(self) -> GameState:
@@ -85,10 +85,6 @@ class FastEngine:
         """What every entity is called in text, by its id."""
         return self.sight.program.names
 
-    def snapshot(self) -> GameState:
-        """The present state, for `restore` of any fast engine."""
-        return self.sight
-
-    def restore(self, snapshot: GameState) -> None:
-        """Go to a state."""
-        self._state = snapshot
+    def restore(self, sight: GameState) -> None:
+        """Go to a state, which may be another fast engine's."""
+        self._state = sight

@@ -7,8 +7,7 @@ are remembered by the bits that preconditions look at; an answer by the bits tha
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from align_echo.wrappers.alfworld.fast.compiled import Compiled
@@ -24,13 +23,8 @@ TEXTS = 16
 BRANCHES = 4
 """Sets of bits that an operator's answer may be remembered by."""
 
-
-@dataclass(frozen=True)
-class Menu:
-    """What can be done: commands in the library's order with their operators, and the commands sorted."""
-
-    operators: dict[str, int]
-    commands: tuple[str, ...]
+Change = tuple[int, int, tuple[tuple[int, int, int, bool], ...]]
+"""What an operator does: bits cleared, bits then set, and (mask, wanted, bit, on) where the state before decides."""
 
 
 class Program:
@@ -44,30 +38,35 @@ class Program:
         self._told = {int(variable): bit for variable, bit in compiled.told.items()}
         self._denied = {int(variable): bit for variable, bit in compiled.denied.items()}
         self._goal = _wanted(compiled.goal)
-        self._axioms = _Axioms(compiled)
+        self._derive = _axioms(compiled)
         self._read = int(compiled.read, 16)
         self._menu = functools.lru_cache(MENUS)(self._find_menu)
+        self._commands = functools.lru_cache(MENUS)(lambda key: tuple(sorted(self._menu(key))))
         self._group = functools.cache(self._find_group)
         self._change = functools.cache(self._find_change)
         self._answer = functools.cache(self._find_answer)
         self._feedback = functools.cache(self._find_feedback)
         self._named = functools.cache(self._find_named)
-        self.initial = self._axioms.applied(int(compiled.initial, 16))
+        self.initial = self._derive(int(compiled.initial, 16))
 
     # ------------------------------------------------------------ playing
 
-    def menu(self, state: int) -> Menu:
-        """What can be done in a state."""
+    def menu(self, state: int) -> dict[str, int]:
+        """What can be done in a state: commands in the library's order, and the operator of each."""
         return self._menu(state & self._read)
+
+    def commands(self, state: int) -> tuple[str, ...]:
+        """The commands of the menu, sorted."""
+        return self._commands(state & self._read)
 
     def apply(self, operator: int, state: int) -> int:
         """The state after an operator that is on the menu."""
-        change = self._change(operator)
-        after = (state ^ (state & change.clear)) | change.set
-        for mask, wanted, bit, on in change.conditional:
+        cleared, added, conditional = self._change(operator)
+        after = (state ^ (state & cleared)) | added
+        for mask, wanted, bit, on in conditional:
             if state & mask == wanted:
                 after = after | bit if on else after & ~bit
-        return self._axioms.applied(after)
+        return self._derive(after)
 
     def won(self, state: int) -> bool:
         """The goal holds."""
@@ -76,7 +75,7 @@ class Program:
 
     def answer(self, operator: int, state: int) -> str:
         """What the game says in the state after an operator."""
-        return self._answer(operator).text(state)
+        return self._answer(operator)(state)
 
     @functools.cached_property
     def intro(self) -> str:
@@ -123,35 +122,36 @@ class Program:
 
     # ------------------------------------------------------------ what is made when first needed
 
-    def _find_menu(self, key: int) -> Menu:
+    def _find_menu(self, key: int) -> dict[str, int]:
         applicable: list[int] = []
-        for place, (bit, _) in enumerate(self._watched):
+        for index, (bit, _) in enumerate(self._watched):
             if not bit or key & bit:
-                group = self._group(place)
-                applicable += group.free
-                applicable += [number for mask, wanted, number in group.others if key & mask == wanted]
+                free, conditional = self._group(index)
+                applicable += free
+                applicable += [number for mask, wanted, number in conditional if key & mask == wanted]
         operators: dict[str, int] = {}
         for number in sorted(applicable):
             operators.setdefault(self._compiled.commands[number], number)
-        return Menu(operators, tuple(sorted(operators)))
+        return operators
 
-    def _find_group(self, place: int) -> _Group:
-        bit, numbers = self._watched[place]
-        free, others = [], []
+    def _find_group(self, index: int) -> tuple[list[int], list[tuple[int, int, int]]]:
+        """Operators that wait for a bit: those that need no more than it; (mask, wanted, operator) of all others."""
+        bit, numbers = self._watched[index]
+        free, conditional = [], []
         for number in numbers:
             mask, wanted = _wanted(_numbers(self._compiled.operators[number].split(";")[2]))
             if mask == bit:
                 free.append(number)
             else:
-                others.append((mask, wanted, number))
-        return _Group(free, others)
+                conditional.append((mask, wanted, number))
+        return free, conditional
 
-    def _find_change(self, operator: int) -> _Change:
+    def _find_change(self, operator: int) -> Change:
         return _change(self._compiled.operators[operator].split(";")[3], self._told, self._denied)
 
-    def _find_answer(self, operator: int) -> _Answer:
+    def _find_answer(self, operator: int) -> Callable[[int], str]:
         schema, values = self.filled(operator)
-        return _Answer(self._feedback(schema, len(values)), values)
+        return _answers(self._feedback(schema, len(values)), values)
 
     def _find_feedback(self, schema: int, filled: int) -> Spell:
         return self.template(schema, filled, self._compiled.schemas[schema].feedback)
@@ -169,86 +169,65 @@ class Program:
         return rows
 
 
-@dataclass(frozen=True)
-class _Group:
-    """Operators to look at while a bit is set: those that need no more; (mask, wanted, operator) of the others."""
+def _answers(spell: Spell, values: Values) -> Callable[[int], str]:
+    """The answers of one operator by the state, remembered by the bits that they were seen to depend on."""
+    masks: tuple[int, ...] = ()
+    texts: dict[tuple[int, int], str] = {}
 
-    free: list[int]
-    others: list[tuple[int, int, int]]
-
-
-@dataclass(frozen=True)
-class _Change:
-    """Bits cleared, then set; then (mask, wanted, bit, on) where the state before decides, in order."""
-
-    clear: int
-    set: int
-    conditional: tuple[tuple[int, int, int, bool], ...]
-
-
-class _Answer:
-    """The answers of one operator, remembered by the bits that they were seen to depend on."""
-
-    def __init__(self, spell: Spell, values: Values) -> None:
-        self._spell = spell
-        self._values = values
-        self._masks: tuple[int, ...] = ()
-        self._texts: dict[tuple[int, int], str] = {}
-
-    def text(self, state: int) -> str:
-        for mask in self._masks:
-            cached = self._texts.get((mask, state & mask))
+    def answer(state: int) -> str:
+        nonlocal masks, texts
+        for mask in masks:
+            cached = texts.get((mask, state & mask))
             if cached is not None:
                 return cached
         seen = [0]
-        text = self._spell(state, self._values, seen)
+        text = spell(state, values, seen)
         [mask] = seen
-        masks, texts = self._masks, self._texts
-        if mask not in masks:
-            masks = (mask, *masks[: BRANCHES - 1])
-        if len(texts) >= TEXTS or masks is not self._masks:
-            texts = {key: value for key, value in list(texts.items())[-TEXTS + 1 :] if key[0] in masks}
+        known, kept = masks, texts
+        if mask not in known:
+            known = (mask, *known[: BRANCHES - 1])
+        if len(kept) >= TEXTS or known is not masks:
+            kept = {key: value for key, value in list(kept.items())[-TEXTS + 1 :] if key[0] in known}
         # Made anew rather than changed: other threads may be reading.
-        self._masks, self._texts = masks, {**texts, (mask, state & mask): text}
+        masks, texts = known, {**kept, (mask, state & mask): text}
         return text
 
+    return answer
 
-class _Axioms:
-    """Derived facts: from their defaults, layer by layer, until nothing changes."""
 
-    def __init__(self, compiled: Compiled) -> None:
-        rules: dict[int, list[tuple[int, int, int, bool]]] = {}
-        for layer, conditions, literal in compiled.axioms:
-            rules.setdefault(layer, []).append((*_wanted(conditions), 1 << (literal >> 1), not literal & 1))
-        self._layers = [rules[layer] for layer in sorted(rules)]
-        self._derived = _union(1 << (literal >> 1) for _, _, literal in compiled.axioms)
-        self._read = _union(mask for layer in self._layers for mask, _, _, _ in layer)
-        self._defaults = int(compiled.initial, 16) & self._derived
-        self._remembered = functools.lru_cache(MENUS)(self._follow)
+def _axioms(compiled: Compiled) -> Callable[[int], int]:
+    """What brings a state's derived facts up to date: from their defaults, layer by layer, until nothing changes."""
+    rules: dict[int, list[tuple[int, int, int, bool]]] = {}
+    for layer, conditions, literal in compiled.axioms:
+        rules.setdefault(layer, []).append((*_wanted(conditions), 1 << (literal >> 1), not literal & 1))
+    layers = [rules[layer] for layer in sorted(rules)]
+    derived = _union(1 << (literal >> 1) for _, _, literal in compiled.axioms)
+    read = _union(mask for rules_of_layer in layers for mask, _, _, _ in rules_of_layer)
+    defaults = int(compiled.initial, 16) & derived
 
-    def applied(self, state: int) -> int:
-        """The state with its derived facts brought up to date."""
-        if not self._derived:
-            return state
-        base = state ^ (state & self._derived)
-        return base | self._remembered(base & self._read)
-
-    def _follow(self, key: int) -> int:
-        state = key | self._defaults
-        for layer in self._layers:
+    @functools.lru_cache(MENUS)
+    def follow(key: int) -> int:
+        state = key | defaults
+        for rules_of_layer in layers:
             changed = True
             while changed:
                 before = state
-                for mask, wanted, bit, on in layer:
+                for mask, wanted, bit, on in rules_of_layer:
                     if state & mask == wanted:
                         state = state | bit if on else state & ~bit
                 changed = state != before
-        return state & self._derived
+        return state & derived
+
+    def derive(state: int) -> int:
+        base = state ^ (state & derived)
+        return base | follow(base & read)
+
+    return derive if derived else lambda state: state
 
 
-def _change(effects: str, told: dict[int, int], denied: dict[int, int]) -> _Change:
+def _change(effects: str, told: dict[int, int], denied: dict[int, int]) -> Change:
     """Read an operator's effects. The text follows every effect in order, whether its conditions hold or not."""
-    clear = on = 0
+    cleared = added = 0
     conditional = []
     parsed = [effect.rpartition(">") for effect in effects.split(",") if effect]
     depending = {int(literal) >> 1 for conditions, _, literal in parsed if conditions}
@@ -261,8 +240,8 @@ def _change(effects: str, told: dict[int, int], denied: dict[int, int]) -> _Chan
         else:
             text_bit |= 1 << variable
         off_now, on_now = (text_bit, negation) if negative else (negation, text_bit)
-        clear, on = clear | off_now, (on & ~off_now) | on_now
-    return _Change(clear, on, tuple(conditional))
+        cleared, added = cleared | off_now, (added & ~off_now) | on_now
+    return cleared, added, tuple(conditional)
 
 
 def _wanted(literals: Sequence[int]) -> tuple[int, int]:
@@ -289,4 +268,4 @@ def _union(masks: Iterable[int]) -> int:
     return union
 
 
-__all__ = ["Menu", "Program"]
+__all__ = ["Program"]

@@ -6,7 +6,7 @@ else is refused. Facts are numbered by their variable; a literal is `2 * variabl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from align_echo.errors import EngineError
@@ -17,7 +17,7 @@ Fact = tuple[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Effect:
-    """A literal that becomes true where all conditions held before."""
+    """A literal that an operator makes true where all conditions held before it, or an axiom where they hold."""
 
     conditions: tuple[int, ...]
     literal: int
@@ -33,24 +33,18 @@ class SasOperator:
 
 
 @dataclass(frozen=True)
-class Rule:
-    """An axiom: the literal holds where all conditions do. Axioms of one layer are applied until nothing changes."""
-
-    layer: int
-    conditions: tuple[int, ...]
-    literal: int
-
-
-@dataclass(frozen=True)
 class Sas:
-    """A ground task. `operators` stand in the order in which the library lists those that apply."""
+    """A ground task. `operators` stand in the order in which the library lists those that apply.
+
+    `derived` maps each variable that axioms decide to its layer: axioms of one layer are applied until nothing changes.
+    """
 
     facts: tuple[Fact, ...]
-    derived: frozenset[int]
+    derived: Mapping[int, int]
     initial: tuple[bool, ...]
     goal: tuple[int, ...]
     operators: tuple[SasOperator, ...]
-    rules: tuple[Rule, ...]
+    axioms: tuple[Effect, ...]
 
 
 def read_sas(text: str) -> Sas:
@@ -80,14 +74,14 @@ class _Reader:
         goal = tuple(self._literal(line) for line in self._section("goal")[1:])
         operators = [self._operator(self._section("operator")) for _ in range(self._number())]
         order = sorted(range(len(operators)), key=lambda number: (operators[number][0], number))
-        rules = [self._rule(self._section("rule")) for _ in range(self._number())]
+        axioms = [self._axiom(self._section("rule")) for _ in range(self._number())]
         return Sas(
             facts=tuple(self._facts),
-            derived=frozenset(variable for variable, layer in enumerate(self._layer) if layer >= 0),
+            derived={variable: layer for variable, layer in enumerate(self._layer) if layer >= 0},
             initial=tuple(value == true for value, true in zip(state, self._true_value, strict=True)),
             goal=goal,
             operators=tuple(operators[number][1] for number in order),
-            rules=tuple(rules),
+            axioms=tuple(axioms),
         )
 
     def _number(self) -> int:
@@ -135,7 +129,7 @@ class _Reader:
         operator = SasOperator(name, tuple(self._literal_of(*pair) for pair in needed), tuple(effects))
         return needed, operator
 
-    def _rule(self, lines: list[str]) -> Rule:
+    def _axiom(self, lines: list[str]) -> Effect:
         variable, _before, after = map(int, lines[-1].split())
         conditions = tuple(self._literal(line) for line in lines[1:-1])
-        return Rule(self._layer[variable], conditions, self._literal_of(variable, after))
+        return Effect(conditions, self._literal_of(variable, after))

@@ -48,8 +48,8 @@ def _query(text: str | None, expand: Expand) -> list[Any] | None:
         return None
     return [
         [
-            expand(asked.name, [placeholder.type for placeholder in asked.parameters]),
-            [[placeholder.name, placeholder.type] for placeholder in asked.parameters],
+            expand(proposition.name, [placeholder.type for placeholder in proposition.parameters]),
+            [[placeholder.name, placeholder.type] for placeholder in proposition.parameters],
         ]
-        for asked in query_of(text).preconditions
+        for proposition in query_of(text).preconditions
     ]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ast
 import functools
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,11 +61,7 @@ class Candidates:
     facts: tuple[tuple[int, Values], ...]
 
 
-class _Open(threading.local):
-    """Names of the rules that a thread is compiling, the outermost first."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
+_OPEN: ContextVar[tuple[str, ...]] = ContextVar("rules that this thread is compiling, the outermost first", default=())
 
 
 class Speaker:
@@ -81,7 +77,6 @@ class Speaker:
         self._rules = rules
         self._entities = entities
         self._facts = facts
-        self._open = _Open()
         self._chosen: dict[tuple[str, Bound], Spell] = {}
         self._indices: dict[Shape, Callable[[], dict[Values, Candidates]]] = {}
 
@@ -109,18 +104,18 @@ class Speaker:
         chosen = self._chosen.get((name, bound))
         if chosen is not None:
             return chosen
-        if name in self._open.names:
+        if name in _OPEN.get():
             raise EngineError(f"the game's grammar calls #{name}# from itself")
         if name not in self._rules:
             raise EngineError(f"the game's grammar has no rule #{name}#")
-        self._open.names.append(name)
+        outer = _OPEN.set((*_OPEN.get(), name))
         try:
             choices = [
                 (None if query is None else self._query(query, bound)[0], self.template(symbols, bound))
                 for query, symbols in self._rules[name]
             ]
         finally:
-            self._open.names.pop()
+            _OPEN.reset(outer)
 
         def spell(state: int, values: Values, seen: list[int]) -> str:
             for condition, text in choices:
@@ -166,10 +161,10 @@ class Speaker:
         """What finds the bindings under which all facts hold, and the placeholders that are bound then."""
         steps = []
         for signatures, placeholders in query:
-            asked: Bound = tuple((name, kind) for name, kind in placeholders)
-            known = tuple(position for position, place in enumerate(asked) if place in bound)
-            added = tuple(dict.fromkeys(place for place in asked if place not in bound))
-            steps.append((self._index(signatures, asked, known), tuple(bound.index(asked[p]) for p in known)))
+            arguments: Bound = tuple((name, kind) for name, kind in placeholders)
+            known = tuple(position for position, argument in enumerate(arguments) if argument in bound)
+            added = tuple(dict.fromkeys(argument for argument in arguments if argument not in bound))
+            steps.append((self._index(signatures, arguments, known), tuple(bound.index(arguments[p]) for p in known)))
             bound += added
         last = len(steps)
 
@@ -193,10 +188,10 @@ class Speaker:
         return find, bound
 
     def _index(
-        self, signatures: Sequence[str], asked: Bound, known: tuple[int, ...]
+        self, signatures: Sequence[str], arguments: Bound, known: tuple[int, ...]
     ) -> Callable[[], dict[Values, Candidates]]:
         """Facts by the variables at the known positions; made when first asked for, shared by queries of one shape."""
-        shape = tuple(signatures), tuple(asked.index(place) for place in asked), known
+        shape = tuple(signatures), tuple(arguments.index(argument) for argument in arguments), known
         if shape not in self._indices:
             self._indices[shape] = functools.cache(lambda: self._indexed(*shape))
         return self._indices[shape]
