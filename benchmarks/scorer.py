@@ -37,6 +37,7 @@ from align_echo.models import load_model
 from align_echo.models.drawing import draw
 from align_echo.models.local import load_local
 from align_echo.models.local.chat import LocalModel
+from align_echo.models.names import read_name
 from align_echo.types import Message
 
 Judge = Callable[[list[Message], Sequence[str]], list[str | None]]
@@ -184,7 +185,7 @@ def main() -> None:
     if given.tokens < 100 or given.candidates < 1 or given.rounds < 1:
         parser.error("--tokens is at least 100, --candidates and --rounds at least 1")
     torch.set_num_threads(1)
-    model = load_local("pocket")
+    model = load_local(read_name("pocket"))
     from transformers import AutoModelForCausalLM
 
     from align_echo.models.local.loading import pocket_folder

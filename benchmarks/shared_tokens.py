@@ -21,7 +21,7 @@ import align_echo
 from align_echo.train.advantages import group_advantages
 from align_echo.train.batching import Batch, batches
 from align_echo.train.config import checked_config, merged, method
-from align_echo.train.crew import gather
+from align_echo.train.crew import gather, sources_of
 from align_echo.train.forward import token_logprobs
 from align_echo.train.rows import Row
 from align_echo.train.run import harvest_with, local_stage, queries_at
@@ -40,7 +40,7 @@ PLAYED = {
 def played_rows(seed: int) -> list[Row]:
     """Rows of a step that have an advantage."""
     config = checked_config(merged(method("grpo"), {**PLAYED, "seed": seed}), "grpo")
-    crew = gather(config)
+    crew = gather(config, sources_of(config))
     stage = local_stage(config, environment(config.env), crew, "train", 1.0)
     try:
         queries = queries_at(0, align_echo.tasks("alfworld", split="train"), 8, seed)

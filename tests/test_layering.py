@@ -165,3 +165,49 @@ def test_a_name_that_is_there_twice_is_seen():
 def test_the_command_line_is_thin():
     lines = sum(len(file.read_text().splitlines()) for file in (ROOT / "align_echo" / "cli").glob("*.py"))
     assert lines <= 1800, "what a verb does belongs below the command line"
+
+
+# ---------------------------------------------------------------- models' names
+
+NAMES = "align_echo.models.names"
+DOORS = {
+    *("align_echo.models", "align_echo.agents.players", "align_echo.evaluate.plan", "align_echo.evaluate.grid_run"),
+    *("align_echo.align.generation", "align_echo.train.crew", "align_echo.cli.critic", "align_echo.cli.doctor"),
+    *("align_echo.gaia.trial", "align_echo.gaia.flywheel", "align_echo.gaia.fit.intuitive"),
+    *("align_echo.gaia.fit.reasoning", "align_echo.gui.fit"),
+}
+"""Where users, or a folder that was just written, name models. What is behind a door is handed a `ModelName`."""
+
+
+def reads_names(source: str) -> bool:
+    """Whether a module makes a `ModelName` of a string."""
+    calls = (node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    return any(isinstance(called, ast.Name) and called.id in ("read_name", "ModelName") for called in calls)
+
+
+def parsed_prefixes(source: str) -> list[int]:
+    """The lines at which a module asks whether a string has a prefix of a model's name, or takes it off."""
+    lines = []
+    for node in ast.walk(ast.parse(source)):
+        parts = [*node.args, node.func] if isinstance(node, ast.Call) else []
+        parts += [node.value] if isinstance(node, ast.Assign | ast.AnnAssign) else []
+        constants = [part for part in parts for part in ([*part.elts] if isinstance(part, ast.Tuple) else [part])]
+        values = [part.value for part in constants if isinstance(part, ast.Constant)]
+        if {"transformers:", "vllm:", "vllm-server:"}.intersection(values):
+            lines.append(node.lineno)
+    return lines
+
+
+def test_names_of_models_are_read_at_the_doors_and_parsed_in_one_module():
+    sources = {name: file.read_text() for name, file in modules().items()}
+    assert {name for name, source in sources.items() if reads_names(source)} == {*DOORS, NAMES}
+    assert {name: lines for name, source in sources.items() if (lines := parsed_prefixes(source))} == {}
+
+
+def test_a_module_that_parses_a_name_is_seen():
+    assert reads_names("def f(text):\n    return read_name(text).folder")
+    assert not reads_names("def f(name: ModelName):\n    return name.folder")
+    assert parsed_prefixes('SERVER = "vllm-server:"') == [1]
+    assert parsed_prefixes('A, B = "vllm:", 1') == [1]
+    assert parsed_prefixes('def f(name):\n    return name.removeprefix("transformers:")') == [2]
+    assert parsed_prefixes('def f(source):\n    return f"vllm:{source}"') == []

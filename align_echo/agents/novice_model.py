@@ -22,26 +22,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from align_echo.agents.conversation import ChatAgent
-from align_echo.agents.novices import KINDS, make_novice
+from align_echo.agents.novices import make_novice
 from align_echo.agents.planning import Planning, plan_of
 from align_echo.agents.react import ReAct
 from align_echo.agents.self_refine import ask_for
 from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import ModelError, ReplyFormatError
+from align_echo.models.names import scripted_name
 from align_echo.prompts import render
 from align_echo.types import NO_REPLY, AgentView, ChatModel, Completion, Message, Turn
-
-SCRIPTED_MODELS = KINDS
-"""The names that stand for a scripted novice wherever a chat model is named."""
 
 OBJECTS = 0.5
 OTHER_SEEDS = 8
 """How many other novices are asked for a better action before it stays with the one it has."""
-
-
-def scripted_name(kind: str) -> str:
-    """How records name the scripted novice of a kind."""
-    return f"{kind} (scripted, not a language model)"
 
 
 class NoviceModel:

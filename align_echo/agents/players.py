@@ -1,7 +1,7 @@
 """Who plays: an agent and the name of its model, chosen by what the user says, and how both are made.
 
-A name is looked up once, by `choose_player`; what is handed on is the agent's `AgentSpec`. Left out: agents whose
-candidates a critic chooses from (`evaluate/cast.py`).
+Names are read once, by `choose_player`; what is handed on is the agent's `AgentSpec` and the model's `ModelName`. Left
+out: agents whose candidates a critic chooses from (`evaluate/cast.py`).
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from align_echo.agents.catalogue import AGENTS, agent_spec
-from align_echo.agents.novice_model import SCRIPTED_MODELS, NoviceModel, scripted_name
+from align_echo.agents.novice_model import NoviceModel
 from align_echo.agents.spec import AgentSetting, AgentSpec
 from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import UsageError
-from align_echo.models.endpoint import resolve_base_url
-from align_echo.models.names import POCKET, POCKET_ENVIRONMENTS, has_endpoint, is_local, what_pocket_lacks
+from align_echo.models.names import POCKET, POCKET_ENVIRONMENTS, ModelName, read_name, what_pocket_lacks
 from align_echo.registry import OURS
 from align_echo.types import Agent, ChatModel, Described
 from align_echo.wrappers.environment import EnvironmentSpec
@@ -36,11 +35,11 @@ class Player:
     """Who plays: the agent, and the name of its model; None where it asks none."""
 
     agent: AgentSpec
-    model: str | None
+    model: ModelName | None
 
 
 def choose_player(
-    agent: str | None, model: str | None, environments: Collection[str] = POCKET_ENVIRONMENTS
+    agent: str | None, model: str | ModelName | None, environments: Collection[str] = POCKET_ENVIRONMENTS
 ) -> Player:
     """The agent and model asked for, or the defaults. Raises `UsageError` for an agent that is not known.
 
@@ -51,7 +50,7 @@ def choose_player(
     chosen = agent_spec(agent or (Vanilla.kind if model or ready else NOVICE))
     if not chosen.asks_model:
         return Player(chosen, None)
-    return Player(chosen, model or (POCKET if ready and chosen.name == Vanilla.kind else NOVICE))
+    return Player(chosen, read_name(model or (POCKET if ready and chosen.name == Vanilla.kind else NOVICE)))
 
 
 def refuse_idle_model(player: Player, model: str | None) -> None:
@@ -70,40 +69,32 @@ def chat_agents() -> list[str]:
     return [name for name in ours if agent_spec(name).asks_model]
 
 
-def is_scripted(model: str | None) -> bool:
-    """Whether a model's name stands for a scripted novice, which is no language model and has no endpoint."""
-    return model in SCRIPTED_MODELS
-
-
 def workers_for(player: Player) -> int:
     """How many episodes to play at once if the user does not say: a model is waited for, a script is not."""
-    if player.model is None or is_scripted(player.model):
+    if player.model is None or player.model.is_scripted:
         return 1
-    return WORKERS_WITH_LOCAL_MODEL if is_local(player.model) else WORKERS_WITH_ENDPOINT
+    return WORKERS_WITH_LOCAL_MODEL if player.model.is_local else WORKERS_WITH_ENDPOINT
 
 
-def chat_model(name: str, *, spec: EnvironmentSpec, base_url: str | None, seed: int) -> ChatModel:
+def chat_model(name: ModelName, *, spec: EnvironmentSpec, base_url: str | None, seed: int) -> ChatModel:
     """The agent's chat model: what `load_model` finds, or a scripted novice of the environment for one of its names.
 
     Raises what `load_model` does, and `UsageError` when there is no such novice.
     """
-    if not is_scripted(name):
+    if not name.is_scripted:
         from align_echo.models import load_model
 
         return load_model(name, base_url=base_url, seed=seed)
     if base_url:
         raise UsageError(f"--model {name} is a script and is asked at no endpoint: leave --base-url out")
-    return NoviceModel(spec.name, name, seed=seed)
+    return NoviceModel(spec.name, name.text, seed=seed)
 
 
-def model_on_record(name: str | None) -> str | None:
-    """How a run's files name a model."""
-    return scripted_name(name) if name is not None and is_scripted(name) else name
-
-
-def endpoint_on_record(name: str | None, base_url: str | None) -> str | None:
-    """Where a model is asked; None for a script or a model in this process, or without a model."""
-    return None if name is None or is_scripted(name) or not has_endpoint(name) else resolve_base_url(base_url)
+def model_on_record(name: ModelName | None, base_url: str | None) -> dict[str, str | None]:
+    """What a run's `config.json` holds of the agents' model: how it is called and where it is asked."""
+    if name is None:
+        return {"model": None, "base_url": None}
+    return {"model": name.on_record, "base_url": name.endpoint(base_url)}
 
 
 def build_agent(agent: AgentSpec, setting: AgentSetting) -> Agent:
@@ -140,9 +131,9 @@ def details_of(agent: Agent) -> dict[str, str]:
 def about(player: Player, details: Mapping[str, str]) -> str:
     """One line for the record: which agent, which model, which weights where they are known."""
     name = player.agent.name
-    if not player.agent.asks_model:
+    if player.model is None:
         return f"agent: {name} ({player.agent.about})"
-    line = f"agent: {name}, model {model_on_record(player.model)}"
+    line = f"agent: {name}, model {player.model.on_record}"
     line += f", weights {details['weights.agent'][:12]}" if "weights.agent" in details else ""
     if "best_of" not in details:
         return line

@@ -17,9 +17,6 @@ from align_echo.agents.players import (
     chat_model,
     choose_player,
     details_of,
-    endpoint_on_record,
-    is_scripted,
-    model_on_record,
     refuse_idle_model,
     workers_for,
 )
@@ -33,7 +30,7 @@ from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.run_folder import RunFolder
 from align_echo.align.world import World
 from align_echo.errors import UsageError
-from align_echo.models.names import POCKET, has_endpoint
+from align_echo.models.names import POCKET, ModelName, read_name
 from align_echo.progress import SILENT, Progress
 from align_echo.session import try_reset
 from align_echo.types import Agent, ChatModel
@@ -55,8 +52,8 @@ class Generation:
     player: Player
     asked: BackendName
     chosen: Chosen
-    analyzer: str | None
-    optimizer: str | None
+    analyzer: ModelName | None
+    optimizer: ModelName | None
     base_url: str | None
     fresh: list[str]
     iterations: int = ITERATIONS
@@ -97,12 +94,15 @@ def plan_generation(
     environment whose data is not there.
     """
     spec = environment(env)
-    chosen = choose_backend(backend, model, analyzer_model, optimizer_model)
-    player = choose_player(agent, model, (spec.name,))
+    default, analyzer, optimizer = (
+        read_name(name) if name else None for name in (model, analyzer_model, optimizer_model)
+    )
+    chosen = choose_backend(backend, default, analyzer, optimizer)
+    player = choose_player(agent, default, (spec.name,))
     llm = chosen == "llm"
-    analyzer, optimizer = (analyzer_model or model, optimizer_model or model) if llm else (None, None)
+    analyzer, optimizer = (analyzer or default, optimizer or default) if llm else (None, None)
     names = [name for name in (player.model, analyzer, optimizer) if name]
-    if base_url and not any(endpoint_on_record(name, base_url) for name in names):
+    if base_url and not any(name.endpoint(base_url) for name in names):
         raise UsageError("no model of this run is asked at an endpoint: leave --base-url out")
     if llm:
         refuse_unfit_writers(analyzer, optimizer)
@@ -165,7 +165,7 @@ def fresh_tasks(world: World, iterations: int, seed: int) -> list[str]:
 
 
 def choose_backend(
-    asked: BackendName, model: str | None, analyzer: str | None = None, optimizer: str | None = None
+    asked: BackendName, model: ModelName | None, analyzer: ModelName | None, optimizer: ModelName | None
 ) -> Chosen:
     """The backend that was asked for; for auto, llm when a language model is named for one of its roles or for all, and
     probe otherwise. Raises `UsageError` for a role's model that the probe would not ask.
@@ -178,12 +178,12 @@ def choose_backend(
     return "llm" if named or (model and can_write(model)) else "probe"
 
 
-def can_write(model: str) -> bool:
+def can_write(model: ModelName) -> bool:
     """Whether a model may be Analyzer and Optimizer: a script and the pocket model can only play."""
-    return not is_scripted(model) and model != POCKET
+    return not model.is_scripted and model.kind != POCKET
 
 
-def refuse_unfit_writers(analyzer: str | None, optimizer: str | None) -> None:
+def refuse_unfit_writers(analyzer: ModelName | None, optimizer: ModelName | None) -> None:
     """Raises `UsageError` if a role of the llm backend has no model, or one that can only play."""
     if not (analyzer and optimizer):
         lacking = "--optimizer-model" if analyzer else "--analyzer-model" if optimizer else "--model"
@@ -192,7 +192,7 @@ def refuse_unfit_writers(analyzer: str | None, optimizer: str | None) -> None:
     for name in (analyzer, optimizer):
         if not can_write(name):
             raise UsageError(
-                f"the model {model_on_record(name)} can only play: add --analyzer-model and --optimizer-model, "
+                f"the model {name.on_record} can only play: add --analyzer-model and --optimizer-model, "
                 "or --backend probe"
             )
 
@@ -202,17 +202,17 @@ def _agent_model(folder: RunFolder, plan: Generation) -> ChatModel | None:
     name, base_url = plan.player.model, plan.base_url
     if name is None:
         return None
-    url = base_url if endpoint_on_record(name, base_url) else None
+    url = base_url if name.endpoint(base_url) else None
     return folder.record(chat_model(name, spec=plan.world.spec, base_url=url, seed=plan.seed), "agent")
 
 
-def _model(folder: RunFolder, plan: Generation, name: str | None, role: str) -> ChatModel | None:
+def _model(folder: RunFolder, plan: Generation, name: ModelName | None, role: str) -> ChatModel | None:
     """A model whose replies are kept in the run's folder; None where the role needs none."""
     if name is None:
         return None
     from align_echo.models import load_model
 
-    base_url = plan.base_url if has_endpoint(name) else None
+    base_url = plan.base_url if name.has_endpoint else None
     return folder.record(load_model(name, base_url=base_url, seed=plan.seed), role)
 
 

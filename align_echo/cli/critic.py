@@ -28,6 +28,7 @@ from align_echo.cli.critic_report import (
 )
 from align_echo.critic.labels import Rule
 from align_echo.errors import UsageError
+from align_echo.evaluate.plan import named_by
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.gaia import collect as collecting
 from align_echo.gaia import flywheel as wheels
@@ -40,7 +41,7 @@ from align_echo.gaia.trial import trial
 from align_echo.gui.fit import TINY, fit_screens
 from align_echo.gui.record import record_episodes
 from align_echo.gui.trial import trial_on_screens
-from align_echo.models.names import POCKET
+from align_echo.models.names import POCKET, ModelName, read_name
 from align_echo.train.needs import require_training
 from align_echo.trouble import overstepped, tell, verdict
 from align_echo.wrappers.catalogue import environment
@@ -99,10 +100,11 @@ def collect(
     spec = environment(env)
     split = split or spec.train_split
     path = run_folder(out, resume, "collect", spec.name)
-    drawing = Drawing(candidates, temperature, top_k, top_p, judge, states)
+    player = choose_player(agent, model, (spec.name,))
+    drawing = Drawing(candidates, temperature, top_k, top_p, named_by(judge, player) if judge else None, states)
     plan = plan_collection(
         spec,
-        choose_player(agent, model, (spec.name,)),
+        player,
         drawing,
         split=split,
         task_ids=pick_tasks(spec.tasks(split, data_root), tasks, task_type=spec.task_type, seed=seed),
@@ -162,8 +164,8 @@ def train(
     if reasoning and epochs is not None:
         raise UsageError("--epochs is not for --reasoning, which counts steps: set `steps` in --config")
     require_training()
-    begun = model or (TINY if recording else POCKET)
-    path = run_folder(out, resume, "critic", Path(begun).name)
+    begun = read_name(model or (TINY if recording else POCKET))
+    path = run_folder(out, resume, "critic", Path(begun.text).name)
     changes = {"weights": weights, "lr": lr, "seed": seed, **({} if reasoning else {"epochs": epochs})}
     if recording:
         _train_on_screens(path, recording, predictions or [], begun, config, changes, held_out, resume)
@@ -176,7 +178,7 @@ def train(
 def _train(
     path: Path,
     examples: list[Path],
-    model: str,
+    model: ModelName,
     rule: Rule | None,
     config: Path | None,
     changes: Changes,
@@ -198,7 +200,7 @@ def _train(
 def _train_to_reason(
     path: Path,
     examples: list[Path],
-    model: str,
+    model: ModelName,
     rule: Rule | None,
     config: Path | None,
     changes: Changes,
@@ -223,7 +225,7 @@ def _train_on_screens(
     path: Path,
     recording: Path,
     predictions: list[Path],
-    model: str,
+    model: ModelName,
     config: Path | None,
     changes: Changes,
     share: float,
@@ -365,14 +367,14 @@ def flywheel(
     require_training()
     from align_echo.train.crew import source_of
 
-    spec = environment(env)
+    spec, begun = environment(env), read_name(critic_model)
     path = run_folder(out, resume, "flywheel", spec.name)
     changes: Changes = {"weights": weights, "lr": lr, "epochs": epochs, "seed": seed}
     wheel = Wheel(
         spec=spec,
         player=choose_player(agent, model, (spec.name,)),
-        settings=settings_of(source_of(critic_model), config, changes),
-        critic=critic_model,
+        settings=settings_of(source_of(begun), config, changes),
+        critic=begun,
         split=split or spec.train_split,
         test_split=test_split or spec.test_split,
         drawing=Drawing(candidates, temperature, top_k, top_p, None, states),

@@ -23,7 +23,7 @@ from align_echo.critic.selection import RULES
 from align_echo.errors import AlignEchoError, install_line
 from align_echo.interface import shipped_interfaces
 from align_echo.models.endpoint import TIMEOUT_VARIABLE, URL_VARIABLE, resolve_base_url, resolve_key, resolve_timeout
-from align_echo.models.names import POCKET, POCKET_ENVIRONMENTS, what_pocket_lacks
+from align_echo.models.names import POCKET, POCKET_ENVIRONMENTS, read_name, what_pocket_lacks
 from align_echo.redaction import KEY_VARIABLES
 from align_echo.registry import OURS
 from align_echo.train.method import METHODS
@@ -107,7 +107,7 @@ def _local_models() -> Iterator[Text]:
         yield _extra(package, "train", "for local models and training")
     yield _extra("vllm", "vllm", "only for models on GPUs with vLLM in this process")
     lacks, plays = what_pocket_lacks(), choose_player(None, os.environ.get(MODEL_VARIABLE) or None)
-    where = f" {' and '.join(sorted(POCKET_ENVIRONMENTS))}" if plays.model == POCKET else ""
+    where = f" {' and '.join(sorted(POCKET_ENVIRONMENTS))}" if plays.model and plays.model.kind == POCKET else ""
     by_default = f"by default {plays.agent.name}{f' with the model {plays.model}' if plays.model else ''} plays{where}"
     yield _finding("pocket model", f"not usable: {lacks}; {by_default}" if lacks else f"ready; {by_default}", not lacks)
 
@@ -142,7 +142,7 @@ def _keys() -> Iterator[Text]:
 def _setting(name: str) -> Text:
     value = os.environ.get(name)
     if name == MODEL_VARIABLE:
-        backend = "llm" if value and can_write(value) else "probe"
+        backend = "llm" if value and can_write(read_name(value)) else "probe"
         value = f"{value or 'not set'}; generate-interface --backend auto takes {backend}"
     try:
         if value and name == URL_VARIABLE:

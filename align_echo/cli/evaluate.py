@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from align_echo.agents.players import about, model_on_record
+from align_echo.agents.players import about
 from align_echo.cli import options
 from align_echo.cli.console import Display, cost, leave, resumable, run_folder, stdout
 from align_echo.evaluate.comparison import Comparison
@@ -119,7 +119,7 @@ def _show_rounds(plan: Plan, path: Path, rounds: Refinement) -> None:
         print(line)
     print(about(plan.player, agent_details(path)))
     critic = plan.refining.critic if plan.refining else None
-    print(f"critic: {model_on_record(critic)}, form {rounds.critic_form}" if critic else "critic: none, fresh attempts")
+    print(f"critic: {critic.on_record}, form {rounds.critic_form}" if critic else "critic: none, fresh attempts")
     if rounds.interface != "none":
         print(f"interface: {rounds.interface}")
     if rounds.games:

@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from align_echo.agents.players import about, endpoint_on_record
+from align_echo.agents.players import about
 from align_echo.align import generation
 from align_echo.align.generation import BackendName, Generation, plan_generation
 from align_echo.align.loop import ITERATIONS, Generated, told
@@ -78,7 +78,7 @@ def _say_how_to_measure(plan: Generation, interface: Path) -> None:
     model = plan.player.model
     print(f"interface: {interface}")
     options = f" --model {model}" if model else ""
-    if model and plan.base_url and endpoint_on_record(model, plan.base_url):
+    if model and plan.base_url and model.endpoint(plan.base_url):
         options += f" --base-url {plan.base_url}"
     environment, agent = plan.world.spec.name, plan.player.agent.name
     print(f"to measure it: align-echo evaluate --env {environment} --agent {agent}{options} --compare", end=" ")

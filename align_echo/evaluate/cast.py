@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from align_echo.agents.conversation import ChatAgent
-from align_echo.agents.players import build_agent, chat_model, details_of, endpoint_on_record, require_expert
+from align_echo.agents.players import build_agent, chat_model, details_of, require_expert
 from align_echo.agents.spec import AgentSetting
 from align_echo.critic.best_of import BestOf
 from align_echo.critic.drawn import Drawn
@@ -20,10 +20,10 @@ from align_echo.critic.scoring import Critic, Scorer, read_calibration
 from align_echo.errors import UsageError
 from align_echo.evaluate.folder import Config
 from align_echo.evaluate.plan import Plan, Truncation, drawn_for
-from align_echo.models.names import folder_of, is_local
+from align_echo.models.names import ModelName
 from align_echo.types import Agent, ChatModel
 
-Models = Callable[[str, str], ChatModel]
+Models = Callable[[str, ModelName], ChatModel]
 """From a role ("agent", "judge", "critic") and a model's name to the model. Raises what `chat_model` does."""
 
 
@@ -39,19 +39,19 @@ def models_of(plan: Plan, path: Path) -> Models:
     cache, log = ReplyCache(path / "cache"), JsonlFile(path / "calls.jsonl")
 
     @functools.cache
-    def load(name: str) -> ChatModel:
+    def load(name: ModelName) -> ChatModel:
         return chat_model(name, spec=plan.spec, base_url=_url_of(plan, name), seed=plan.seed)
 
-    def model_of(role: str, name: str) -> ChatModel:
+    def model_of(role: str, name: ModelName) -> ChatModel:
         model = load(name)
-        return model if is_local(name) else RecordingModel(model, role=role, cache=cache, log=log)
+        return model if name.is_local else RecordingModel(model, role=role, cache=cache, log=log)
 
     return model_of
 
 
-def _url_of(plan: Plan, name: str) -> str | None:
+def _url_of(plan: Plan, name: ModelName) -> str | None:
     """`--base-url` is for the models that are asked at one; where none is, `chat_model` refuses it."""
-    at_endpoint = [model for model in plan.models if endpoint_on_record(model, plan.base_url)]
+    at_endpoint = [model for model in plan.models if model.endpoint(plan.base_url)]
     return None if at_endpoint and name not in at_endpoint else plan.base_url
 
 
@@ -110,11 +110,10 @@ def truncated(model: ChatModel, truncation: Truncation) -> ChatModel:
     return replace(model, top_k=truncation.top_k, top_p=truncation.top_p)
 
 
-def scorer_of(model: ChatModel, name: str) -> Scorer:
+def scorer_of(model: ChatModel, name: ModelName) -> Scorer:
     """A model as a critic, calibrated where its folder says how. Raises `UsageError` for a calibration that is damaged.
     """
-    folder = folder_of(name)
-    return Scorer(model, read_calibration(folder).temperature if folder else 1.0)
+    return Scorer(model, read_calibration(name.folder).temperature if name.folder else 1.0)
 
 
 def drawn_otherwise(plan: Plan, player: Agent) -> list[str]:
@@ -122,7 +121,7 @@ def drawn_otherwise(plan: Plan, player: Agent) -> list[str]:
     learned = drawn_for(plan.judge)
     if not learned or not isinstance(player, BestOf):
         return []
-    local, cut = plan.player.model is not None and is_local(plan.player.model), plan.truncation or Truncation(0, 1.0)
+    local, cut = plan.player.model is not None and plan.player.model.is_local, plan.truncation or Truncation(0, 1.0)
     drawn_now = Drawn(
         temperature=player.agent.temperature,
         top_k=cut.top_k if local else None,

@@ -17,7 +17,6 @@ from align_echo.agents.players import (
     about,
     choose_player,
     details_of,
-    endpoint_on_record,
     model_on_record,
     workers_for,
 )
@@ -31,6 +30,7 @@ from align_echo.evaluate.playing import play_variants
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.files import write_atomically
 from align_echo.interface import Interface
+from align_echo.models.names import ModelName, read_name
 from align_echo.progress import SILENT, Progress
 from align_echo.session import try_reset
 from align_echo.types import Agent
@@ -55,7 +55,7 @@ class Axes:
     workers: int | None = None
 
     @property
-    def model(self) -> str | None:
+    def model(self) -> ModelName | None:
         """The one model of all agents that ask one."""
         return next((player.model for player in self.players if player.model), None)
 
@@ -69,8 +69,7 @@ class Axes:
             "agents": [player.agent.name for player in self.players],
             "interfaces": {name: interface.label for name, interface in self.interfaces.items()},
             "tasks": {name: list(ids) for name, ids in self.tasks.items()},
-            "model": model_on_record(self.model),
-            "base_url": endpoint_on_record(self.model, self.base_url),
+            **model_on_record(self.model, self.base_url),
             "seed": self.seed,
             **({} if self.temperature is None else {"temperature": self.temperature}),
             **({"placebo": True} if self.placebo else {}),
@@ -103,7 +102,7 @@ def play_grid(axes: Axes, path: Path, *, resume: bool = False, progress: Progres
         cells.append(_play_cell(plan, agents[folder], folder, path, progress))
     grid = grid_of(
         cells,
-        model=model_on_record(axes.model),
+        model=axes.model.on_record if axes.model else None,
         interface=axes.interface,
         seed=axes.seed,
         tasks=max(map(len, axes.tasks.values())),
@@ -136,7 +135,8 @@ def read_axes(
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
             raise UsageError(f"{axis} {twice[0]} is there twice: name each once")
-    players = tuple(choose_player(name, model, [spec.name for spec in specs]) for name in agent)
+    named = read_name(model) if model else None
+    players = tuple(choose_player(name, named, [spec.name for spec in specs]) for name in agent)
     if temperature is not None and not any(player.model for player in players):
         raise UsageError("no agent of this grid asks a model: leave --temperature out")
     return Axes(

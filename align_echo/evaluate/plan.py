@@ -13,8 +13,6 @@ from align_echo import __version__
 from align_echo.agents.players import (
     Player,
     choose_player,
-    endpoint_on_record,
-    is_scripted,
     model_on_record,
     refuse_idle_model,
     workers_for,
@@ -27,7 +25,7 @@ from align_echo.evaluate.comparison import BASELINE, PLACEBO, variants_of
 from align_echo.evaluate.folder import Config
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.interface import Interface
-from align_echo.models.names import folder_of, is_local
+from align_echo.models.names import ModelName, read_name
 from align_echo.session import Episode
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
@@ -40,10 +38,10 @@ NO_CRITIC = "none"
 
 @dataclass(frozen=True)
 class Refining:
-    """Rounds of refinement that were asked for. `critic` is a model's name; None for fresh attempts without one."""
+    """Rounds of refinement that were asked for. `critic` names a model; None for fresh attempts without one."""
 
     rounds: int
-    critic: str | None
+    critic: ModelName | None
     form: CritiqueForm
 
 
@@ -77,7 +75,7 @@ class Plan:
     max_tokens: int | None = None
     samples: int = 1
     best_of: int = 1
-    judge: str | None = None
+    judge: ModelName | None = None
     pick: SelectionRule = CRITIC
     reasoning: bool = False
     abstain_below: float = 0.0
@@ -85,7 +83,7 @@ class Plan:
     refining: Refining | None = None
 
     @property
-    def models(self) -> list[str]:
+    def models(self) -> list[ModelName]:
         """Names of all models that are asked, the agent's first."""
         critic = self.refining.critic if self.refining else None
         return list(dict.fromkeys(filter(None, (self.player.model, self.judge, critic))))
@@ -108,8 +106,7 @@ class Plan:
                 name: interface.label if interface else "none" for name, interface in self.variants.items()
             },
             "agent": self.player.agent.name,
-            "model": model_on_record(self.player.model),
-            "base_url": endpoint_on_record(self.player.model, self.base_url),
+            **model_on_record(self.player.model, self.base_url),
             "episodes_per_task": self.samples,
             "seed": self.seed,
             **({"top_k": self.truncation.top_k, "top_p": self.truncation.top_p} if self.truncation else {}),
@@ -219,7 +216,7 @@ def choose_refining(
         if form is not None:
             raise UsageError("--critic none asks nobody: leave --critic-form out")
         return Refining(rounds, None, ECHO)
-    chosen = player.model if critic == SELF else critic
+    chosen = named_by(critic, player)
     if chosen is None:
         raise UsageError(f"the agent {player.agent.name} has no model of its own: name one with --critic, or none")
     refuse_script("--critic", chosen)
@@ -234,7 +231,7 @@ def choose_judge(
     pick: SelectionRule,
     abstain_below: float,
     reasoning: bool = False,
-) -> str | None:
+) -> ModelName | None:
     """The name of the model that judges candidates; None for the agent's own, or where nothing is judged.
 
     Raises `UsageError` for a judge of nothing, and for a script, which can only play.
@@ -250,7 +247,7 @@ def choose_judge(
         if option is not None:
             raise UsageError(f"{option} needs candidates to choose from: add --best-of N")
         return None
-    if pick.needs_logprobs and not (player.model and is_local(player.model)):
+    if pick.needs_logprobs and not (player.model and player.model.is_local):
         raise UsageError(f"--pick {pick.name} needs a local model, which tells how probable its replies are")
     if not pick.needs_judge:
         if judge is not None or abstain_below > 0 or reasoning:
@@ -260,16 +257,24 @@ def choose_judge(
         raise UsageError(f"--pick {pick.name} goes by probabilities alone: leave --reasoning and --abstain-below out")
     if reasoning and abstain_below > 0:
         raise UsageError("--abstain-below needs probabilities, which --reasoning has none of: leave one of them out")
-    refuse_script("--judge", player.model if judge in (None, SELF) else judge)
-    return None if judge in (SELF, player.model) else judge
+    chosen = named_by(judge or SELF, player)
+    refuse_script("--judge", chosen)
+    return None if chosen == player.model else chosen
 
 
-def choose_truncation(player: Player, judge: str | None, top_k: int | None, top_p: float | None) -> Truncation | None:
+def named_by(text: str, player: Player) -> ModelName | None:
+    """The model that a user names, where "self" stands for the player's own; None for that of an agent without one."""
+    return player.model if text == SELF else read_name(text)
+
+
+def choose_truncation(
+    player: Player, judge: ModelName | None, top_k: int | None, top_p: float | None
+) -> Truncation | None:
     """From which tokens the agent's model draws: those asked for; else those of the data that the judge learned from,
     where that was drawn in one way; else None, for all. Raises `UsageError` for a model that is asked at an endpoint,
     and for what is no share.
     """
-    local = player.model is not None and is_local(player.model)
+    local = player.model is not None and player.model.is_local
     if top_k is not None or top_p is not None:
         if not local:
             raise UsageError("--top-k and --top-p are for local models: others draw as their endpoint is set up")
@@ -281,13 +286,12 @@ def choose_truncation(player: Player, judge: str | None, top_k: int | None, top_
     return Truncation(way[0], way[1]) if local and way[0] is not None and way[1] is not None else None
 
 
-def drawn_for(judge: str | None) -> tuple[Drawn, ...]:
+def drawn_for(judge: ModelName | None) -> tuple[Drawn, ...]:
     """How the candidates were drawn that a judge learned from; empty where its folder does not tell."""
-    folder = folder_of(judge) if judge else None
-    return read_drawn(folder) if folder else ()
+    return read_drawn(judge.folder) if judge and judge.folder else ()
 
 
-def refuse_script(option: str, model: str | None) -> None:
+def refuse_script(option: str, model: ModelName | None) -> None:
     """Raises `UsageError` for a model's name that stands for a scripted novice."""
-    if is_scripted(model):
-        raise UsageError(f"the model {model_on_record(model)} can only play: name another with {option}")
+    if model is not None and model.is_scripted:
+        raise UsageError(f"the model {model.on_record} can only play: name another with {option}")

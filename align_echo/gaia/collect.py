@@ -23,11 +23,11 @@ from align_echo.errors import UsageError
 from align_echo.evaluate.cast import build_player, config_of, models_of
 from align_echo.evaluate.comparison import BASELINE
 from align_echo.evaluate.folder import EvaluationFolder, check_folder
-from align_echo.evaluate.plan import SELF, Plan, Truncation, refuse_script
+from align_echo.evaluate.plan import Plan, Truncation, refuse_script
 from align_echo.evaluate.playing import play_part
 from align_echo.gaia.collection import PART, Collected, finish, label_all
 from align_echo.gaia.examples import require_parquet
-from align_echo.models.names import is_local
+from align_echo.models.names import ModelName
 from align_echo.progress import SILENT, Progress
 from align_echo.session import try_reset
 from align_echo.types import Agent
@@ -47,8 +47,8 @@ OWN = {"expert": 0.0, "mixed": 0.5}
 
 @dataclass(frozen=True)
 class Drawing:
-    """How candidates are drawn; `judge` names the critic that takes one of them, "self" the agent's own model, None for
-    the first.
+    """How candidates are drawn; `judge` names the critic that takes one of them, which may be the agent's own model;
+    None for the first.
 
     `top_k` and `top_p` None are the paper's for a local model; at an endpoint they are its own.
     """
@@ -57,17 +57,17 @@ class Drawing:
     temperature: float
     top_k: int | None
     top_p: float | None
-    judge: str | None
+    judge: ModelName | None
     states: States = "agent"
 
-    def truncation(self, model: str | None) -> Truncation | None:
+    def truncation(self, model: ModelName | None) -> Truncation | None:
         """What a model of a name draws from; None for all."""
         named = self.top_k is not None or self.top_p is not None
-        if not named and (model is None or not is_local(model)):
+        if not named and (model is None or not model.is_local):
             return None
         return Truncation(TOP_K if self.top_k is None else self.top_k, TOP_P if self.top_p is None else self.top_p)
 
-    def judged_by(self, player: Player) -> str | None:
+    def judged_by(self, player: Player) -> ModelName | None:
         """The name of the model that judges candidates, as `choose_judge` gives it. Raises `UsageError` for what cannot
         be drawn or judged so.
         """
@@ -81,8 +81,8 @@ class Drawing:
             return None
         if self.candidates == 1:
             raise UsageError("--judge needs candidates to take from: --candidates above 1")
-        refuse_script("--judge", player.model if self.judge == SELF else self.judge)
-        return None if self.judge in (SELF, player.model) else self.judge
+        refuse_script("--judge", self.judge)
+        return None if self.judge == player.model else self.judge
 
 
 def plan_collection(

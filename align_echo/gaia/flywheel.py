@@ -36,6 +36,7 @@ from align_echo.gaia.fit.folder import CRITIC
 from align_echo.gaia.fit.intuitive import Fitted, fit
 from align_echo.gaia.trial import trial
 from align_echo.intervals import Estimate
+from align_echo.models.names import ModelName, read_name
 from align_echo.progress import SILENT, Progress
 from align_echo.reading import json_object
 from align_echo.types import Frozen
@@ -70,7 +71,7 @@ class Wheel:
     spec: EnvironmentSpec
     player: Player
     settings: FitSettings
-    critic: str
+    critic: ModelName
     split: str
     test_split: str
     drawing: Drawing
@@ -91,8 +92,8 @@ class Wheel:
             "align_echo": __version__,
             "env": self.spec.name,
             "agent": self.player.agent.name,
-            "model": self.player.model,
-            "critic": self.critic,
+            "model": _text(self.player.model),
+            "critic": self.critic.text,
             "begin": self.begin,
             "rounds": self.rounds,
             "split": self.split,
@@ -104,6 +105,7 @@ class Wheel:
             "share": self.share,
             "seed": self.seed,
             **vars(self.drawing),
+            "judge": _text(self.drawing.judge),
             "settings": self.settings.model_dump(mode="json"),
         }
 
@@ -170,9 +172,11 @@ def turn(
     lock = open_folder(path, config, resume=resume)
     watch(_collect(path / "held-out", _tested(wheel), wheel.test_split, tests, wheel.seed, progress))
     rounds: list[Turned] = []
+    judge: ModelName | None = None
     for number, tasks in enumerate(played, start=1):
         progress.say(f"round {number} of {wheel.rounds}")
-        rounds.append(_round(path, wheel, number, tasks, progress, watch))
+        turned, judge = _round(path, wheel, number, tasks, judge, progress, watch)
+        rounds.append(turned)
     last = rounds[-1].trial
     flywheel = Flywheel(
         environment=wheel.spec.name,
@@ -211,10 +215,16 @@ def _as_stored(path: Path, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _round(
-    path: Path, wheel: Wheel, number: int, tasks: list[str], progress: Progress, watch: Watch
-) -> Turned:
+    path: Path,
+    wheel: Wheel,
+    number: int,
+    tasks: list[str],
+    judge: ModelName | None,
+    progress: Progress,
+    watch: Watch,
+) -> tuple[Turned, ModelName]:
+    """A round, led by the critic of the round before; and the critic that came out of it."""
     folder = path / f"round-{number}"
-    judge = str(critic_of(path, number - 1)) if number > 1 else None
     led = replace(wheel, drawing=replace(wheel.drawing, judge=judge, states="agent")) if judge else wheel
     seed = wheel.seed + SEEDS_APART * number
     collected = _collect(folder / "collection", led, wheel.split, tasks, seed, progress, number=number)
@@ -223,10 +233,15 @@ def _round(
     collections = [path / f"round-{earlier}" / "collection" for earlier in range(1, number + 1)]
     fitted = _fit(folder / "critic", wheel, start, collections, progress)
     watch(fitted)
-    tried = _try(folder / "trial", wheel, critic_of(path, number), path / "held-out", progress)
+    critic = read_name(str(critic_of(path, number)))
+    tried = _try(folder / "trial", wheel, critic, path / "held-out", progress)
     watch(tried)
     best = _success(tried, "critic", _most(tried))
-    return Turned(number=number, collected=collected, fitted=fitted, trial=tried, best=best)
+    return Turned(number=number, collected=collected, fitted=fitted, trial=tried, best=best), critic
+
+
+def _text(name: ModelName | None) -> str | None:
+    return name.text if name else None
 
 
 def _tested(wheel: Wheel) -> Wheel:
@@ -244,7 +259,7 @@ def _collect(
     return collect(plan, wheel.drawing, folder, resume=_begun(folder), number=number, progress=progress)
 
 
-def _fit(folder: Path, wheel: Wheel, start: str, collections: list[Path], progress: Progress) -> Fitted:
+def _fit(folder: Path, wheel: Wheel, start: ModelName, collections: list[Path], progress: Progress) -> Fitted:
     if (folder / "summary.json").is_file():
         return _summary(Fitted, folder)
     return fit(
@@ -259,11 +274,11 @@ def _fit(folder: Path, wheel: Wheel, start: str, collections: list[Path], progre
     )
 
 
-def _try(folder: Path, wheel: Wheel, critic: Path, held_out: Path, progress: Progress) -> Trial:
+def _try(folder: Path, wheel: Wheel, critic: ModelName, held_out: Path, progress: Progress) -> Trial:
     if (folder / "summary.json").is_file():
         return _summary(Trial, folder)
     return trial(
-        str(critic), [held_out], folder, rule=wheel.rule, seed=wheel.seed, resume=_begun(folder), progress=progress
+        critic, [held_out], folder, rule=wheel.rule, seed=wheel.seed, resume=_begun(folder), progress=progress
     )
 
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from align_echo import __version__
 from align_echo.agents.catalogue import agent_spec
 from align_echo.agents.conversation import ChatAgent
-from align_echo.agents.players import endpoint_on_record
 from align_echo.agents.spec import AgentSetting
 from align_echo.critic.labels import Rule, rule_for
 from align_echo.critic.opinion import Opinion
@@ -31,7 +30,7 @@ from align_echo.gaia.figures import Trial, measured, states_of
 from align_echo.gaia.labelling import Conversation, proposed
 from align_echo.gaia.opinions import RatedEpisode, distinct, opinions
 from align_echo.models import ScriptedModel, load_model
-from align_echo.models.names import folder_of
+from align_echo.models.names import ModelName, read_name
 from align_echo.models.recording import weights_of
 from align_echo.progress import SILENT, Progress
 from align_echo.reading import parse_json
@@ -44,7 +43,7 @@ TOLD = 10
 
 
 def trial(
-    judge: str,
+    judge: str | ModelName,
     collections: Sequence[Path],
     path: Path,
     *,
@@ -62,6 +61,7 @@ def trial(
     verdict, and `ModelError` for one that cannot be asked.
     """
     require_reports()
+    judge = read_name(judge)
     refuse_script("--judge", judge)
     everything = [episode for collection in collections for episode in episodes_of(collection)]
     episodes = distinct(everything)
@@ -70,17 +70,16 @@ def trial(
     unasked: list[dict[str, Opinion]] = [{}] * sum(len(trajectory.steps) for trajectory in played)
     if not any(state.labels for state in states_of(played, labelled, unasked, chosen)):
         raise UsageError(f"no state has candidates that are all labelled by the rule {chosen!r}: try another --rule")
-    folder = folder_of(judge)
-    if folder is not None and _sees(folder):
+    if judge.folder and _sees(judge.folder):
         raise UsageError(f"{judge} is a critic on screens: put it on trial with align-echo critic gui-steps")
-    temperature = read_calibration(folder).temperature if folder and votes is None else 1.0
+    temperature = read_calibration(judge.folder).temperature if judge.folder and votes is None else 1.0
     model = load_model(judge, base_url=base_url, seed=seed)
     critic: Critic = Scorer(model, temperature) if votes is None else Reasoner(model, votes)
     config: Config = {
         "command": COMMAND,
         "align_echo": __version__,
-        "critic": weights_of(model) or judge,
-        "base_url": endpoint_on_record(judge, base_url),
+        "critic": weights_of(model) or judge.text,
+        "base_url": judge.endpoint(base_url),
         "asked": {**critic.describe()},
         "rule": chosen,
         "seed": seed,

@@ -20,7 +20,7 @@ from align_echo.gaia.examples import is_held_out
 from align_echo.gaia.fit.calibrated import fit_calibrated
 from align_echo.gaia.fit.folder import COMMAND, check_folder, open_folder
 from align_echo.gui.screens import PREDICTIONS, Proposed, read_predictions
-from align_echo.models.names import POCKET
+from align_echo.models.names import POCKET, ModelName, read_name
 from align_echo.progress import SILENT, Progress
 from align_echo.prompts import prompt_hash
 from align_echo.train.needs import require_training
@@ -55,7 +55,7 @@ def fit_screens(
     path: Path,
     *,
     predictions: Sequence[Path] = (),
-    model: str = TINY,
+    model: str | ModelName = TINY,
     settings: VisionSettings | None = None,
     share: float = 0.1,
     resume: bool = False,
@@ -69,7 +69,7 @@ def fit_screens(
     require_training()
     from align_echo.gui.learning import VisionSettings
 
-    settings = settings or VisionSettings()
+    name, settings = read_name(model), settings or VisionSettings()
     steps = read_steps(folder)
     files = _contents(predictions or [folder / PREDICTIONS])
     proposed = [step for file in files.values() for step in read_predictions(file, steps, every=False)]
@@ -79,14 +79,14 @@ def fit_screens(
         **content_of(folder, steps),
         "predictions": list(files),
         "collections": [str(folder), *map(str, files.values())],
-        "model": model,
+        "model": name.text,
         "held_out": share,
         "prompt": prompt_hash("critic/screen_verdict"),
         "settings": settings.model_dump(mode="json"),
     }
     check_folder(path, record, resume=resume)
     learned, tested = _divided(folder, proposed, share, settings.seed)
-    learner, encoder = _begin(model, settings.seed)
+    learner, encoder = _begin(name, settings.seed)
     lock = open_folder(path, record, resume=resume)
     progress.say(f"learning from {len(learned):,} actions; {len(tested):,} held out")
     held_out = _train(path, learner, encoder, learned, tested, settings, progress)
@@ -153,24 +153,24 @@ def _divided(
         raise UsageError(f"the episodes are too few to hold {share} of them out: {few}") from error
 
 
-def _begin(model: str, seed: int) -> tuple[Any, Any]:
+def _begin(name: ModelName, seed: int) -> tuple[Any, Any]:
     """The model that learns, and its encoder. Raises `UsageError` or `MissingDataError` for one that cannot."""
     import torch
 
     from align_echo.gui.vision import read_vision
     from align_echo.gui.vision_tiny import tiny_vision
 
-    learner, encoder = tiny_vision(seed) if model == TINY else read_vision(_source(model))
+    learner, encoder = tiny_vision(seed) if name.text == TINY else read_vision(_source(name))
     return learner.to("cuda" if torch.cuda.is_available() else "cpu"), encoder
 
 
-def _source(model: str) -> str:
+def _source(name: ModelName) -> str:
     """Raises `UsageError` as `source_of` does, and for the pocket model, which sees nothing."""
     from align_echo.train.crew import source_of
 
-    if model == POCKET:
+    if name.kind == POCKET:
         raise UsageError(f"the pocket model sees no screens: name {TINY}, a Qwen2.5-VL's folder, or transformers:HUB")
-    return source_of(model, small=TINY)
+    return source_of(name, small=TINY)
 
 
 def _contents(files: Sequence[Path]) -> dict[str, Path]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from align_echo.errors import UsageError
 from align_echo.models.cache import ReplyCache
-from align_echo.models.names import MODEL_FILES, has_endpoint, is_local, is_path
+from align_echo.models.names import MODEL_FILES, ModelName, read_name
 from align_echo.models.prices import Price, price_of
 from align_echo.models.recording import Call, RecordingModel
 from align_echo.models.scripted import ScriptedModel
 from align_echo.types import ChatModel
 
 
-def load_model(name: str, base_url: str | None = None, *, seed: int = 0) -> ChatModel:
+def load_model(name: str | ModelName, base_url: str | None = None, *, seed: int = 0) -> ChatModel:
     """The chat model called `name`: a local one (`models/names.py` says which), else one at an endpoint.
 
     `base_url` is for endpoints (default: `OPENAI_BASE_URL`, else OpenAI's own), `seed` for the draws of local models.
@@ -19,17 +19,18 @@ def load_model(name: str, base_url: str | None = None, *, seed: int = 0) -> Chat
     that holds no model, or when a local model's files cannot be used; `MissingExtraError`, `MissingDataError` for what
     a local model lacks.
     """
-    if base_url and not has_endpoint(name):
+    name = read_name(name)
+    if base_url and not (name.has_endpoint or name.is_scripted):
         raise UsageError(f"--model {name} runs in this process and is asked at no endpoint: leave --base-url out")
-    if is_local(name):
+    if name.is_local:
         from align_echo.models.local import load_local
 
         return load_local(name, base_url=base_url, seed=seed)
-    if is_path(name):
+    if name.kind == "path":
         raise UsageError(f"{name} is not the folder of a model: it has no {' and no '.join(MODEL_FILES)}")
     from align_echo.models.openai_model import OpenAICompatibleModel
 
-    return OpenAICompatibleModel(name, base_url=base_url)
+    return OpenAICompatibleModel(name.text, base_url=base_url)
 
 
 __all__ = ["Call", "Price", "RecordingModel", "ReplyCache", "ScriptedModel", "load_model", "price_of"]

@@ -1,52 +1,118 @@
-"""What a model's name says of where it runs. Loads nothing and needs no torch.
+"""What a model's name says of where it runs, read once by `read_name`. Loads nothing and needs no torch.
 
     pocket                    the small model that comes with the package
     transformers:PATH_OR_HUB  a model that runs in this process; the path of a model's folder alone means the same
     vllm:PATH_OR_HUB          the same on vLLM
     vllm-server:NAME          a vLLM server that is asked by token ids
+    novice and its kin        a scripted novice, which is no language model and only plays
     anything else             a model at an OpenAI-compatible endpoint
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Final, Literal
 
-POCKET = "pocket"
+from align_echo.models.endpoint import resolve_base_url
+
+POCKET: Final = "pocket"
 POCKET_ENVIRONMENTS = frozenset({"alfworld", "webshop"})
 """The environments that the pocket model learned to act in."""
 
-SERVER = "vllm-server:"
+SCRIPTED_MODELS = ("novice", "novice-careful", "novice-stubborn")
+"""The names that stand for a scripted novice wherever a chat model is named."""
+
+WITHOUT_ENDPOINT = (POCKET, *SCRIPTED_MODELS)
+"""Names of models that come with the package: what a name that no endpoint knows may have meant."""
+
 ADAPTER = "adapter_config.json"
 """What marks a folder as that of an adapter, which says itself which model it is for."""
 
-WITHOUT_ENDPOINT = (POCKET, "novice", "novice-careful", "novice-stubborn")
-"""Names of models that come with the package: what a name that no endpoint knows may have meant."""
-
 MODEL_FILES = ("config.json", ADAPTER)
-PREFIXES = ("transformers:", "vllm:", SERVER)
+
+Prefix = Literal["transformers", "vllm", "vllm-server"]
+PREFIXES: tuple[Prefix, ...] = ("transformers", "vllm", "vllm-server")
+"""Each stands before a colon."""
+
+Kind = Literal["pocket", "scripted", "endpoint", "path"] | Prefix
+"""What a model is asked by; "path" is a path that holds no model."""
 
 
-def is_local(name: str) -> bool:
-    """Whether a model is asked by token ids, here or at a vLLM server."""
-    return name == POCKET or name.startswith(PREFIXES) or any((Path(name) / file).is_file() for file in MODEL_FILES)
+@dataclass(frozen=True)
+class ModelName:
+    """A model's name as it was given, and what it says: the kind of model, and its `source`, the name without a prefix.
+    `folder` is the source's folder on this machine, None if there is none.
+    """
+
+    text: str
+    kind: Kind
+    source: str
+    folder: Path | None
+
+    def __str__(self) -> str:
+        """The name as it was given."""
+        return self.text
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the model is asked by token ids, here or at a vLLM server."""
+        return self.kind == POCKET or self.kind in PREFIXES
+
+    @property
+    def is_scripted(self) -> bool:
+        """Whether the name stands for a scripted novice, which is no language model and has no endpoint."""
+        return self.kind == "scripted"
+
+    @property
+    def has_endpoint(self) -> bool:
+        """Whether the model is asked at a base URL."""
+        return self.kind in ("endpoint", "path", "vllm-server")
+
+    @property
+    def on_record(self) -> str:
+        """How a run's files name the model."""
+        return scripted_name(self.text) if self.is_scripted else self.text
+
+    def endpoint(self, base_url: str | None) -> str | None:
+        """Where the model is asked; None for a script or a model in this process. Raises as `resolve_base_url`."""
+        return resolve_base_url(base_url) if self.has_endpoint else None
 
 
-def is_path(name: str) -> bool:
-    """Whether a name is meant as a path: it begins as one, or its first part is a folder that is there."""
-    return name.startswith(("/", "./", "../", "~")) or ("/" in name and Path(name.split("/")[0]).is_dir())
+def read_name(name: str | ModelName) -> ModelName:
+    """What a model's name says. A name that was read before comes back as it is.
+
+    Nothing else parses names or looks for the folders that they name. Nothing is raised for a model that is not there:
+    `load_model` tells.
+    """
+    if isinstance(name, ModelName):
+        return name
+    kind, source = _kind_and_source(name)
+    path = Path(source)
+    has_folder = kind not in (POCKET, "vllm-server") and path.is_dir()
+    return ModelName(name, kind, source, path if has_folder else None)
 
 
-def folder_of(name: str) -> Path | None:
-    """The folder that a local model's name stands for, if there is one on this machine."""
-    path = Path(next((name.removeprefix(prefix) for prefix in PREFIXES if name.startswith(prefix)), name))
-    return path if not name.startswith(SERVER) and path.is_dir() else None
+def _kind_and_source(text: str) -> tuple[Kind, str]:
+    for prefix in PREFIXES:
+        if text.startswith(f"{prefix}:"):
+            return prefix, text.removeprefix(f"{prefix}:")
+    if text == POCKET:
+        return POCKET, text
+    if text in SCRIPTED_MODELS:
+        return "scripted", text
+    if any((Path(text) / file).is_file() for file in MODEL_FILES):
+        return "transformers", text
+    begins_as_path = text.startswith(("/", "./", "../", "~"))
+    is_path = begins_as_path or ("/" in text and Path(text.split("/")[0]).is_dir())
+    return "path" if is_path else "endpoint", text
 
 
-def has_endpoint(name: str) -> bool:
-    """Whether a model is asked at a base URL."""
-    return name.startswith(SERVER) or not is_local(name)
+def scripted_name(kind: str) -> str:
+    """How records name the scripted novice of a kind."""
+    return f"{kind} (scripted, not a language model)"
 
 
 def what_pocket_lacks() -> str:

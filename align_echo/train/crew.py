@@ -20,13 +20,11 @@ from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.loading import encoder_of, files_of, pocket_folder
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.models.local.weights import read_model, without_bars
-from align_echo.models.names import ADAPTER, POCKET, is_path
+from align_echo.models.names import ADAPTER, POCKET, ModelName, read_name
 from align_echo.train.backbone import ROLES, Adapters, Backbone, WholeModels
 from align_echo.train.config import Lora, TrainConfig
 from align_echo.train.forward import CHECKED_IDS, check_parts
 from align_echo.train.rows import Role
-
-TRANSFORMERS = "transformers:"
 
 
 @dataclass(frozen=True)
@@ -58,33 +56,34 @@ class Crew:
             engine.close()
 
 
-def source_of(name: str, *, small: str = POCKET) -> str:
+def source_of(name: ModelName, *, small: str = POCKET) -> str:
     """The folder or hub name of a model that can be trained. Raises `UsageError`, which names the `small` one that
     comes along as another choice, or `MissingDataError` for the pocket.
     """
-    if name == POCKET:
+    if name.kind == POCKET:
         return str(pocket_folder())
-    source = name.removeprefix(TRANSFORMERS)
-    if not source:
+    choices = f"name {small}, a model's folder, or transformers:PATH_OR_HUB"
+    if name.kind == "path" and not Path(name.source).exists():
+        raise UsageError(f"there is no folder {name}: {choices}")
+    if name.kind != "transformers":
+        raise UsageError(f"{name.text!r} cannot be trained: {choices}")
+    if not name.source:
         raise UsageError(f"{name} names no model: say which after the colon")
-    if (Path(source) / ADAPTER).is_file():
-        raise UsageError(f"{source} holds an adapter: name a whole model to train, such as the one that it is for")
-    if is_path(name) and not Path(name).exists():
-        raise UsageError(f"there is no folder {name}: name {small}, a model's folder, or transformers:PATH_OR_HUB")
-    if name.startswith(TRANSFORMERS) or (Path(name) / "config.json").is_file():
-        return source
-    raise UsageError(f"{name!r} cannot be trained: name {small}, a model's folder, or transformers:PATH_OR_HUB")
+    if name.folder and (name.folder / ADAPTER).is_file():
+        raise UsageError(f"{name.source} holds an adapter: name a whole model to train, such as the one that it is for")
+    return name.source
 
 
 def sources_of(config: TrainConfig) -> dict[Role, str]:
     """Where each role's model comes from. Raises what `source_of` does."""
-    return {"policy": source_of(config.model), "critic": source_of(config.critic or config.model)}
+    policy = source_of(read_name(config.model))
+    return {"policy": policy, "critic": source_of(read_name(config.critic)) if config.critic else policy}
 
 
-def gather(config: TrainConfig) -> Crew:
-    """Load everything. Raises `UsageError` or `MissingDataError` for a model that cannot be used."""
+def gather(config: TrainConfig, sources: Mapping[Role, str]) -> Crew:
+    """Load everything; `sources` are those of `sources_of`. Raises `UsageError` for a model that cannot be used."""
     without_bars()
-    sources, device = sources_of(config), torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     encoders = {role: encoder_of(source) for role, source in sources.items()}
 
     def load(role: Role) -> PreTrainedModel:

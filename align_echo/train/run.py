@@ -127,6 +127,7 @@ class Run:
         self._spec = environment(config.env)
         self._split = self._spec.check_split(config.split or self._spec.train_split)
         self._held_out = self._spec.check_split(config.evaluating.split or self._spec.test_split)
+        self._sources = sources_of(config)
         self.on_record = self._record()
         self._pool = of_types(config.task_types, self._spec.tasks(self._split), self._spec.task_type)
         queries_at(0, self._pool, config.collecting.queries, config.seed)
@@ -136,7 +137,7 @@ class Run:
 
     def _record(self) -> dict[str, Any]:
         """What `config.json` holds; a resumed run must ask for the same."""
-        interface, sources = self._spec.interface(self.config.interface), sources_of(self.config)
+        interface = self._spec.interface(self.config.interface)
         return {
             "command": "train",
             "align_echo": __version__,
@@ -147,7 +148,8 @@ class Run:
             "games": self._spec.games(None),
             "interface": interface.label if interface else "none",
             "weights": {
-                role: content_hash(Path(source)) if Path(source).is_dir() else "" for role, source in sources.items()
+                role: content_hash(Path(source)) if Path(source).is_dir() else ""
+                for role, source in self._sources.items()
             },
             "prompts": {name: prompt_hash(name) for name in self._prompts()},
             "config": self.config.model_dump(mode="json"),
@@ -175,7 +177,7 @@ class Run:
         self, watch: Callable[[int, Signals], None], evaluated: Callable[[int, dict[str, Any]], None]
     ) -> Path:
         begun = time.monotonic()
-        crew = gather(self.config)
+        crew = gather(self.config, self._sources)
         try:
             lock = self._begin_folder()
             self._evaluation = self._held_out_tasks(crew, evaluated) if self.config.evaluating.every else None

@@ -20,7 +20,7 @@ from align_echo.train.advantages import group_advantages
 from align_echo.train.backbone import ROLES
 from align_echo.train.batching import batches, scales
 from align_echo.train.config import TrainConfig, checked_config, read_file
-from align_echo.train.crew import Crew, gather
+from align_echo.train.crew import Crew, gather, sources_of
 from align_echo.train.forward import token_logprobs
 from align_echo.train.loss import batch_loss
 from align_echo.train.rows import Row
@@ -61,7 +61,7 @@ def main() -> None:
     torch.set_num_threads(2)
     spec = environment(config.env)
     split = spec.train_split
-    crew, pool = gather(config), tasks(config.env, split=split)
+    crew, pool = gather(config, sources_of(config)), tasks(config.env, split=split)
     stage = local_stage(config, spec, crew, split, config.collecting.temperature)
     by_part: dict[str, list[float]] = defaultdict(list)
     for number in range(given.harvests):

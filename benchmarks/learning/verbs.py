@@ -23,7 +23,7 @@ from align_echo.gaia.fit.intuitive import fit, settings_of
 from align_echo.gaia.flywheel import Begin, Wheel
 from align_echo.gaia.flywheel import turn as turn_in
 from align_echo.gaia.trial import trial as trial_in
-from align_echo.models.names import POCKET
+from align_echo.models.names import POCKET, read_name
 from align_echo.train.config import checked_config, merged, read_file
 from align_echo.train.crew import source_of
 from align_echo.train.run import Run
@@ -81,9 +81,10 @@ def collect(
 
 def train_critic(folder: Path, resume: bool, *, examples: Sequence[Path], model: str, seed: int) -> object:
     """`align-echo critic train`."""
-    settings = settings_of(source_of(model), None, {"seed": seed})
+    name = read_name(model)
+    settings = settings_of(source_of(name), None, {"seed": seed})
     with Display() as display:
-        return fit(examples, folder, model=model, settings=settings, resume=resume, progress=display)
+        return fit(examples, folder, model=name, settings=settings, resume=resume, progress=display)
 
 
 def trial(folder: Path, resume: bool, *, judge: Path, examples: Sequence[Path]) -> object:
@@ -109,13 +110,13 @@ def turn(
     seed: int,
 ) -> object:
     """`align-echo critic flywheel` with the pocket model, whose candidates are drawn of all that it would say."""
-    spec = environment(env)
+    spec, pocket = environment(env), read_name(POCKET)
     drawing = Drawing(candidates, temperature=1.0, top_k=0, top_p=1.0, judge=None, states="expert")
     wheel = Wheel(
         spec=spec,
-        player=choose_player(None, POCKET, (spec.name,)),
-        settings=settings_of(source_of(POCKET), config, {"seed": seed}),
-        critic=POCKET,
+        player=choose_player(None, pocket, (spec.name,)),
+        settings=settings_of(source_of(pocket), config, {"seed": seed}),
+        critic=pocket,
         split=split,
         test_split=test_split,
         drawing=drawing,

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 import align_echo
 from align_echo.agents.conversation import ChatAgent
-from align_echo.agents.novice_model import SCRIPTED_MODELS, NoviceModel, view_of
+from align_echo.agents.novice_model import NoviceModel, view_of
 from align_echo.agents.novices import make_novice
 from align_echo.agents.self_refine import SelfRefine, ask_for
 from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import ModelError, UsageError
 from align_echo.jsonl import JsonlFile
 from align_echo.models import Call, RecordingModel, ReplyCache, ScriptedModel
+from align_echo.models.names import SCRIPTED_MODELS
 from align_echo.rollout import run_tasks
 from align_echo.types import AgentView, Message, Trajectory, Turn, Usage
 from align_echo.wrappers.catalogue import environment

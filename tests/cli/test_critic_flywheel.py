@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ pytest.importorskip("datasets")
 
 from align_echo.gaia.examples import read_examples
 from align_echo.gaia.flywheel import Flywheel, apart
+from align_echo.models.names import ModelName
 from align_echo.wrappers.catalogue import environment
 
 FLYWHEEL = [
@@ -21,9 +23,25 @@ FLYWHEEL = [
 ]
 
 
-def test_two_rounds_of_which_the_second_is_guided_and_learns_from_both(run):
+@pytest.fixture
+def names_read(monkeypatch) -> list[str]:
+    """The names of models that are read during a test, in order."""
+    texts: list[str] = []
+    make = ModelName.__init__
+
+    def read(self: ModelName, text: str, *rest: Any) -> None:
+        texts.append(text)
+        make(self, text, *rest)
+
+    monkeypatch.setattr(ModelName, "__init__", read)
+    return texts
+
+
+def test_two_rounds_of_which_the_second_is_guided_and_learns_from_both(run, names_read):
     status, _, err = run(*FLYWHEEL)
     assert status == 0, err
+    by_user, critics = ["pocket", "pocket"], [f"wheel/round-{number}/critic/critic" for number in (1, 2)]
+    assert names_read == [*by_user, *critics], "--critic-model, --model, and each critic once it is trained"
     assert "round 2 of 2" in err
     flywheel = Flywheel.model_validate_json(Path("wheel/summary.json").read_text())
     assert [turn.number for turn in flywheel.rounds] == [1, 2]

@@ -32,7 +32,7 @@ from align_echo.gaia.fit.reasoning_steps import (
     states_at,
 )
 from align_echo.models import ScriptedModel
-from align_echo.train.crew import Crew, gather
+from align_echo.train.crew import Crew, gather, sources_of
 from align_echo.train.signals import Signals
 from align_echo.types import Message
 from tests.gaia.test_examples import example
@@ -169,11 +169,16 @@ def learn(
     )
 
 
+def crew_of(model: str, settings: ReasoningSettings = SETTINGS) -> Crew:
+    config = crew_config(model, settings)
+    return gather(config, sources_of(config))
+
+
 @pytest.mark.parametrize("weights", ["full", "lora"])
 def test_it_learns_the_form_and_then_to_judge(weights: str, model: str, tmp_path: Path):
     changes = {"weights": weights, "warm_examples": 12, "warm_lr": 3e-2 if weights == "lora" else 1e-2}
     settings = SETTINGS.model_copy(update=changes)
-    crew = gather(crew_config(model, settings))
+    crew = crew_of(model, settings)
     seen: list[Signals] = []
 
     def keep(step: int, signals: Signals) -> None:
@@ -199,7 +204,7 @@ class StoppedError(Exception):
 
 @pytest.mark.parametrize("phase", ["warm", "compare"])
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(phase: str, model: str, tmp_path: Path):
-    whole, cut, resumed = (gather(crew_config(model, SETTINGS)) for _ in range(3))
+    whole, cut, resumed = (crew_of(model) for _ in range(3))
     try:
         learn(whole, tmp_path / "whole")
 
@@ -222,7 +227,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(phase: str, model: str,
 
 
 def test_one_label_alone_teaches_nothing_and_is_refused(model: str, tmp_path: Path):
-    crew = gather(crew_config(model, SETTINGS))
+    crew = crew_of(model)
     try:
         with pytest.raises(UsageError, match="both correct and wrong"):
             learn(crew, tmp_path, of=examples()[::2])

@@ -10,8 +10,6 @@ from align_echo.agents.spec import AgentSetting, AgentSpec
 from align_echo.errors import UsageError
 from align_echo.types import Agent
 
-KINDS = ("novice", "novice-careful", "novice-stubborn")
-
 
 def make_novice(environment: str, kind: str = "novice", *, seed: int = 0) -> Agent:
     """The novice of a kind for an environment. Raises `UsageError` where there is none."""

@@ -19,6 +19,7 @@ from align_echo.errors import UsageError
 from align_echo.files import clear
 from align_echo.gaia.lessons import Lessons
 from align_echo.locking import FolderLock
+from align_echo.models.names import ModelName
 from align_echo.prompts import prompt_hash
 from align_echo.runs import CHECKPOINTS, CONFIG, begin_run, check_run, drop_unfinished, of_verb, whole_checkpoints
 from align_echo.types import Frozen
@@ -51,7 +52,7 @@ def read_settings(
 
 
 def asked_of(
-    lessons: Lessons, model: str, source: str, share: float, prompts: Sequence[str], settings: Frozen
+    lessons: Lessons, model: ModelName, source: str, share: float, prompts: Sequence[str], settings: Frozen
 ) -> dict[str, Any]:
     """What `config.json` holds; `prompts` are those that the critic is asked and taught by, `source` is where the files
     of `model` are.
@@ -63,7 +64,7 @@ def asked_of(
         "align_echo": __version__,
         "examples": list(lessons.collections),
         "collections": [str(folder) for folder in lessons.collections.values()],
-        "model": model,
+        "model": model.text,
         "weights": content_hash(Path(source)) if Path(source).is_dir() else "",
         "rule": lessons.rule,
         "held_out": share,

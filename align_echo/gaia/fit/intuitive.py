@@ -25,7 +25,7 @@ from align_echo.gaia.fit.calibrated import fit_calibrated
 from align_echo.gaia.fit.folder import asked_of, check_folder, open_folder, read_settings
 from align_echo.gaia.lessons import Lessons, lessons_of
 from align_echo.gaia.presets import preset_file, preset_for, presets
-from align_echo.models.names import POCKET
+from align_echo.models.names import POCKET, ModelName, read_name
 from align_echo.progress import SILENT, Progress
 from align_echo.train.needs import require_training
 from align_echo.types import Frozen
@@ -114,7 +114,7 @@ def fit(
     collections: Sequence[Path],
     path: Path,
     *,
-    model: str = POCKET,
+    model: str | ModelName = POCKET,
     rule: Rule | None = None,
     settings: FitSettings | None = None,
     share: float = 0.1,
@@ -129,10 +129,11 @@ def fit(
     require_training()
     from align_echo.train.crew import source_of
 
-    source = source_of(model)
+    name = read_name(model)
+    source = source_of(name)
     chosen = settings or settings_of(source, None, {})
     lessons = lessons_of(collections, share, rule, seed=chosen.seed, balance=chosen.balance)
-    record = asked_of(lessons, model, source, share, ["critic/verdict"], chosen)
+    record = asked_of(lessons, name, source, share, ["critic/verdict"], chosen)
     check_folder(path, record, resume=resume)
     material = _prepare(source, chosen, lessons)
     lock = open_folder(path, record, resume=resume)

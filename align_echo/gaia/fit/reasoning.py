@@ -29,7 +29,7 @@ from align_echo.gaia.fit.folder import (
 )
 from align_echo.gaia.fit.intuitive import Fitted, save_critic
 from align_echo.gaia.lessons import Lessons, lessons_of
-from align_echo.models.names import POCKET
+from align_echo.models.names import POCKET, ModelName, read_name
 from align_echo.progress import SILENT, Progress
 from align_echo.train.needs import require_training
 
@@ -46,7 +46,7 @@ def fit_reasoning(
     collections: Sequence[Path],
     path: Path,
     *,
-    model: str = POCKET,
+    model: str | ModelName = POCKET,
     rule: Rule | None = None,
     settings: ReasoningSettings | None = None,
     share: float = 0.1,
@@ -64,14 +64,16 @@ def fit_reasoning(
         imitated,
         labelled,
     )
+    from align_echo.train.backbone import ROLES
     from align_echo.train.crew import gather, source_of
 
     settings = settings or ReasoningSettings()
-    source = source_of(model)
+    name = read_name(model)
+    source = source_of(name)
     lessons = lessons_of(collections, share, rule, seed=settings.seed)
-    record = asked_of(lessons, model, source, share, ["critic/reasoned_verdict", "critic/reason"], settings)
+    record = asked_of(lessons, name, source, share, ["critic/reasoned_verdict", "critic/reason"], settings)
     check_folder(path, record, resume=resume)
-    crew = gather(crew_config(model, settings))
+    crew = gather(crew_config(name.text, settings), dict.fromkeys(ROLES, source))
     try:
         critic = crew.models["critic"]
         longest = min(settings.longest, critic.engine.context)

@@ -7,22 +7,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align_echo.errors import MissingExtraError, UsageError
-from align_echo.models.names import POCKET, SERVER
+from align_echo.models.names import POCKET, ModelName
 
 if TYPE_CHECKING:
     from align_echo.models.local.chat import LocalModel
 
-_TRANSFORMERS, _VLLM = "transformers:", "vllm:"
 
-
-def load_local(name: str, *, base_url: str | None = None, seed: int = 0) -> LocalModel:
+def load_local(name: ModelName, *, base_url: str | None = None, seed: int = 0) -> LocalModel:
     """The local model called `name` (`models/names.py` says which there are). All of one name share one engine.
 
     `base_url` is that of a vLLM server, `seed` that of the draws. Raises `MissingExtraError` without torch and
     transformers (or vLLM), `MissingDataError` without the pocket model's files, `UsageError` for files that cannot be
     used, `ModelError` when a server cannot be reached.
     """
-    if name in (_TRANSFORMERS, _VLLM, SERVER):
+    if not name.source:
         raise UsageError(f"--model {name} names no model: say which after the colon")
     try:
         from align_echo.models.local import loading
@@ -30,15 +28,14 @@ def load_local(name: str, *, base_url: str | None = None, seed: int = 0) -> Loca
         if (error.name or "").split(".")[0] not in ("torch", "transformers", "tokenizers", "safetensors", "peft"):
             raise
         raise MissingExtraError(f"the local model {name}", "train") from None
-    if name == POCKET:
+    if name.kind == POCKET:
         running = loading.run_transformers(str(loading.pocket_folder()), name=POCKET)
-    elif name.startswith(SERVER):
-        running = loading.run_server(name.removeprefix(SERVER), base_url=base_url)
-    elif name.startswith(_VLLM):
-        running = loading.run_vllm(name.removeprefix(_VLLM))
+    elif name.kind == "vllm-server":
+        running = loading.run_server(name.source, base_url=base_url)
+    elif name.kind == "vllm":
+        running = loading.run_vllm(name.source)
     else:
-        source = name.removeprefix(_TRANSFORMERS)
-        running = loading.run_transformers(source, name=f"{_TRANSFORMERS}{source}")
+        running = loading.run_transformers(name.source, name=f"transformers:{name.source}")
     return replace(running, seed=seed)
 
 
