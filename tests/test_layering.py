@@ -189,12 +189,14 @@ def parsed_prefixes(source: str) -> list[int]:
     """The lines at which a module asks whether a string has a prefix of a model's name, or takes it off."""
     lines = []
     for node in ast.walk(ast.parse(source)):
-        parts = [*node.args, node.func] if isinstance(node, ast.Call) else []
-        parts += [node.value] if isinstance(node, ast.Assign | ast.AnnAssign) else []
-        constants = [part for part in parts for part in ([*part.elts] if isinstance(part, ast.Tuple) else [part])]
-        values = [part.value for part in constants if isinstance(part, ast.Constant)]
-        if {"transformers:", "vllm:", "vllm-server:"}.intersection(values):
-            lines.append(node.lineno)
+        parts: list[ast.expr] = []
+        if isinstance(node, ast.Call):
+            parts = node.args
+        elif isinstance(node, ast.Assign):
+            parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+        values = {part.value for part in parts if isinstance(part, ast.Constant)}
+        if values & {"transformers:", "vllm:", "vllm-server:"}:
+            lines.append(getattr(node, "lineno", 0))
     return lines
 
 

@@ -28,7 +28,7 @@ from align_echo.cli.critic_report import (
 )
 from align_echo.critic.labels import Rule
 from align_echo.errors import UsageError
-from align_echo.evaluate.plan import named_by
+from align_echo.evaluate.plan import model_named
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.gaia import collect as collecting
 from align_echo.gaia import flywheel as wheels
@@ -101,7 +101,7 @@ def collect(
     split = split or spec.train_split
     path = run_folder(out, resume, "collect", spec.name)
     player = choose_player(agent, model, (spec.name,))
-    drawing = Drawing(candidates, temperature, top_k, top_p, named_by(judge, player) if judge else None, states)
+    drawing = Drawing(candidates, temperature, top_k, top_p, model_named(judge, player) if judge else None, states)
     plan = plan_collection(
         spec,
         player,
@@ -367,14 +367,14 @@ def flywheel(
     require_training()
     from align_echo.train.crew import source_of
 
-    spec, begun = environment(env), read_name(critic_model)
+    spec, start = environment(env), read_name(critic_model)
     path = run_folder(out, resume, "flywheel", spec.name)
     changes: Changes = {"weights": weights, "lr": lr, "epochs": epochs, "seed": seed}
     wheel = Wheel(
         spec=spec,
         player=choose_player(agent, model, (spec.name,)),
-        settings=settings_of(source_of(begun), config, changes),
-        critic=begun,
+        settings=settings_of(source_of(start), config, changes),
+        critic=start,
         split=split or spec.train_split,
         test_split=test_split or spec.test_split,
         drawing=Drawing(candidates, temperature, top_k, top_p, None, states),

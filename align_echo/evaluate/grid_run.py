@@ -12,14 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from align_echo import __version__
-from align_echo.agents.players import (
-    Player,
-    about,
-    choose_player,
-    details_of,
-    model_on_record,
-    workers_for,
-)
+from align_echo.agents.players import Player, about, choose_player, details_of, model_on_record, workers_for
 from align_echo.errors import UsageError
 from align_echo.evaluate.cast import build_player, config_of, models_of
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, Comparison, variants_of

@@ -10,13 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from align_echo import __version__
-from align_echo.agents.players import (
-    Player,
-    choose_player,
-    model_on_record,
-    refuse_idle_model,
-    workers_for,
-)
+from align_echo.agents.players import Player, choose_player, model_on_record, refuse_idle_model, workers_for
 from align_echo.critic.drawn import Drawn, read_drawn
 from align_echo.critic.language import ECHO, FORMS, CritiqueForm
 from align_echo.critic.selection import CRITIC, RULES, SelectionRule
@@ -216,7 +210,7 @@ def choose_refining(
         if form is not None:
             raise UsageError("--critic none asks nobody: leave --critic-form out")
         return Refining(rounds, None, ECHO)
-    chosen = named_by(critic, player)
+    chosen = model_named(critic, player)
     if chosen is None:
         raise UsageError(f"the agent {player.agent.name} has no model of its own: name one with --critic, or none")
     refuse_script("--critic", chosen)
@@ -257,12 +251,12 @@ def choose_judge(
         raise UsageError(f"--pick {pick.name} goes by probabilities alone: leave --reasoning and --abstain-below out")
     if reasoning and abstain_below > 0:
         raise UsageError("--abstain-below needs probabilities, which --reasoning has none of: leave one of them out")
-    chosen = named_by(judge or SELF, player)
+    chosen = model_named(judge or SELF, player)
     refuse_script("--judge", chosen)
     return None if chosen == player.model else chosen
 
 
-def named_by(text: str, player: Player) -> ModelName | None:
+def model_named(text: str, player: Player) -> ModelName | None:
     """The model that a user names, where "self" stands for the player's own; None for that of an agent without one."""
     return player.model if text == SELF else read_name(text)
 

@@ -92,7 +92,7 @@ class Wheel:
             "align_echo": __version__,
             "env": self.spec.name,
             "agent": self.player.agent.name,
-            "model": _text(self.player.model),
+            "model": self.player.model and self.player.model.text,
             "critic": self.critic.text,
             "begin": self.begin,
             "rounds": self.rounds,
@@ -105,7 +105,7 @@ class Wheel:
             "share": self.share,
             "seed": self.seed,
             **vars(self.drawing),
-            "judge": _text(self.drawing.judge),
+            "judge": self.drawing.judge and self.drawing.judge.text,
             "settings": self.settings.model_dump(mode="json"),
         }
 
@@ -238,10 +238,6 @@ def _round(
     watch(tried)
     best = _success(tried, "critic", _most(tried))
     return Turned(number=number, collected=collected, fitted=fitted, trial=tried, best=best), critic
-
-
-def _text(name: ModelName | None) -> str | None:
-    return name.text if name else None
 
 
 def _tested(wheel: Wheel) -> Wheel:

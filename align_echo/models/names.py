@@ -90,9 +90,8 @@ def read_name(name: str | ModelName) -> ModelName:
     if isinstance(name, ModelName):
         return name
     kind, source = _kind_and_source(name)
-    path = Path(source)
-    has_folder = kind not in (POCKET, "vllm-server") and path.is_dir()
-    return ModelName(name, kind, source, path if has_folder else None)
+    has_folder = kind not in (POCKET, "vllm-server") and Path(source).is_dir()
+    return ModelName(name, kind, source, Path(source) if has_folder else None)
 
 
 def _kind_and_source(text: str) -> tuple[Kind, str]:
