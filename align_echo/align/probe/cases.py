@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -255,17 +255,19 @@ def proposals(
             if refused:
                 yield "known", after, rng.choice(refused)
         met = sorted({name for actions in known.values() for action in actions for name in skeleton(action)[1]})
+        stems = {name: runtime.stem(name) for name in met}
         for template, kinds in sorted(slots.items()):
-            action = _fitting(template, kinds, sorted(recent), met, rng)
+            action = _fitting(template, kinds, sorted(recent), stems, rng)
             if action and action not in after.admissible:
                 yield "fitting", after, action
 
 
 def _fitting(
-    template: str, kinds: list[list[str]], recent: Sequence[str], met: Sequence[str], rng: random.Random
+    template: str, kinds: list[list[str]], recent: Sequence[str], stems: Mapping[str, str], rng: random.Random
 ) -> str:
-    """A template filled with names of the right kinds, one of them recent; "" if there are none."""
-    fits = [[name for name in met if runtime.stem(name) in kind] for kind in kinds]
+    """A template filled with names of the right kinds, one of them recent; "" if there are none. `stems` are the names
+    that were met, in order, each with its stem."""
+    fits = [[name for name, stem in stems.items() if stem in kind] for kind in kinds]
     indices = [index for index, names in enumerate(fits) if not set(names).isdisjoint(recent)]
     if not indices or not all(fits):
         return ""

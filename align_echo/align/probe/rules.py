@@ -96,10 +96,12 @@ def conclusions(spec: dict[str, Any], case: Case) -> set[str]:
 
 @dataclass
 class _Table:
-    """Cases of one template as bit sets: which cases a literal holds in, where a conclusion applies and is right."""
+    """Cases of one template as bit sets: which cases a literal holds in and what it costs, where a
+    conclusion applies and is right."""
 
     cases: Sequence[Case]
     literals: list[tuple[list[Any], int]]
+    prices: list[float]
     fires: dict[str, int]
     right: dict[str, int]
 
@@ -125,7 +127,7 @@ class _Table:
                 bool(step) and step != case.action for step, case in zip(steps, cases, strict=True)
             )
             right[conclusion] = _bits(case.agrees(step) for step, case in zip(steps, cases, strict=True))
-        return cls(cases, literals, fires, right)
+        return cls(cases, literals, [_price(literal) for literal, _ in literals], fires, right)
 
     def best(self, open_cases: int) -> tuple[float, Row, int] | None:
         """The best rule for the undecided cases: (value, row, the cases it decides). It must hold in the others too."""
@@ -169,7 +171,7 @@ class _Table:
         return conjunctions
 
     def _cost(self, chosen: tuple[int, ...]) -> float:
-        return sum(_price(self.literals[index][0]) for index in chosen)
+        return sum(self.prices[index] for index in chosen)
 
     def _lead(self, conclusion: str, bits: int, chosen: tuple[int, ...], open_cases: int) -> float:
         """Right cases less wrong ones, less what the conditions cost."""

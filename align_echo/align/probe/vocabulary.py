@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import re
 from collections import Counter, defaultdict
@@ -21,6 +22,7 @@ _MIN_PAIRS = 3
 
 
 @lru_cache(maxsize=200_000)
+@functools.lru_cache(maxsize=2**16)
 def skeleton(action: str) -> tuple[str, tuple[str, ...]]:
     """("grab {0} off {1}", names) of an action as the engine lists it."""
     names = tuple(re.findall(NAME, action))
