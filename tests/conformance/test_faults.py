@@ -6,7 +6,7 @@ from align_echo.intervals import scored
 from align_echo.rollout import run_episode
 from align_echo.types import AgentReply, AgentView
 from align_echo.wrappers.catalogue import environments
-from tests.conformance.subjects import BREAK, actions_of, frozen_tasks, play_expert, raw
+from tests.conformance.subjects import BREAK, NONSENSE, actions_of, frozen, frozen_tasks, play_expert, raw
 
 
 class Saboteur:
@@ -25,6 +25,12 @@ class Saboteur:
         return AgentReply(text=action, action=action)
 
 
+def frozen_plan(spec) -> list[str]:
+    """The expert's actions in the first recorded episode, which it need not plan again."""
+    recorded = actions_of(frozen(spec)[0]["steps"])
+    return [action for action in recorded if action not in NONSENSE and not spec.contract.is_read_only(action)]
+
+
 def test_every_environment_says_how_its_engine_is_broken():
     assert set(BREAK) == set(environments())
 
@@ -32,7 +38,7 @@ def test_every_environment_says_how_its_engine_is_broken():
 def test_a_broken_engine_costs_one_attempt_and_not_the_episode(spec):
     env = raw(spec)
     task = frozen_tasks(spec)[0]
-    agent = Saboteur(env, actions_of(play_expert(env, task)), BREAK[spec.name], times=1)
+    agent = Saboteur(env, frozen_plan(spec), BREAK[spec.name], times=1)
     played = run_episode(env, agent, task, split=spec.test_split)
     assert agent.times == 0
     assert played.fault is None
@@ -43,7 +49,7 @@ def test_a_broken_engine_costs_one_attempt_and_not_the_episode(spec):
 def test_an_engine_that_stays_broken_is_a_typed_fault_in_one_line_and_has_no_score(spec):
     env = raw(spec)
     task = frozen_tasks(spec)[0]
-    agent = Saboteur(env, actions_of(play_expert(env, task)), BREAK[spec.name], times=100)
+    agent = Saboteur(env, frozen_plan(spec), BREAK[spec.name], times=100)
     played = run_episode(env, agent, task, split=spec.test_split)
     assert played.fault is not None
     assert (played.fault.source, played.fault.error) == ("environment", "EngineError")
