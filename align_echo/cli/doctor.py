@@ -29,8 +29,8 @@ from align_echo.registry import OURS
 from align_echo.train.method import METHODS
 from align_echo.wrappers.catalogue import ENVIRONMENTS, environments
 from align_echo.wrappers.environment import EnvironmentSpec
+from align_echo.wrappers.java import find_java, java_version
 from align_echo.wrappers.miniwob.chromium import find_chromium, find_fonts
-from align_echo.wrappers.scienceworld.jvm import find_java, java_version
 
 PACKAGES = {
     "gymnasium": "gymnasium",
