@@ -132,9 +132,27 @@ def scienceworld_upstream(script: Script) -> float:
     return measured
 
 
+def textworldexpress_upstream(script: Script) -> float:
+    """Steps a second of TextWorldExpress' own Python environment."""
+    from textworld_express import TextWorldExpressEnv
+
+    env = TextWorldExpressEnv(envStepLimit=ENDLESS)
+
+    def reset(task: str) -> Callable[[str], Any]:
+        game, seed = task.split("/")
+        env.reset(seed=int(seed), gameFold="test", gameName=game, gameParams="")
+        step: Callable[[str], Any] = env.step
+        return step
+
+    measured = _timed(script, reset)
+    env.close()
+    return measured
+
+
 UPSTREAM: dict[str, Callable[[Script], float]] = {
     "alfworld": alfworld_upstream,
     "scienceworld": scienceworld_upstream,
+    "textworldexpress": textworldexpress_upstream,
 }
 """WebShop's needs Java, Lucene and a download: `benchmarks.webshop_engine` compares with its page pipeline."""
 

