@@ -31,7 +31,7 @@ from align_echo.wrappers.text_env import TextEnv
 
 ENDLESS = 10**9
 UPSTREAM_STEPS = 60
-"""Steps that are played in upstream's wrapper: it is slow."""
+"""Steps that are played in upstream's wrapper where it is slow."""
 
 Script = list[tuple[str, list[str]]]
 """Tasks and the expert's actions on each."""
@@ -144,7 +144,7 @@ def textworldexpress_upstream(script: Script) -> float:
         step: Callable[[str], Any] = env.step
         return step
 
-    measured = _timed(script, reset)
+    measured = _timed(script, reset, ENDLESS)
     env.close()
     return measured
 
@@ -157,13 +157,13 @@ UPSTREAM: dict[str, Callable[[Script], float]] = {
 """WebShop's needs Java, Lucene and a download: `benchmarks.webshop_engine` compares with its page pipeline."""
 
 
-def _timed(script: Script, reset: Callable[[str], Callable[[str], Any]]) -> float:
+def _timed(script: Script, reset: Callable[[str], Callable[[str], Any]], most: int = UPSTREAM_STEPS) -> float:
     seconds, count = 0.0, 0
     for task, actions in script:
-        if count >= UPSTREAM_STEPS:
+        if count >= most:
             break
         step = reset(task)
-        for action in actions[: UPSTREAM_STEPS - count]:
+        for action in actions[: most - count]:
             start = time.perf_counter()
             step(action)
             seconds += time.perf_counter() - start

@@ -18,7 +18,11 @@ Plan = tuple[str, ...]
 FREE = (*LOOKS, "task")
 """Actions of the gold path that change nothing: it does without them."""
 
-BACK = {"north": "south", "south": "north", "east": "west", "west": "east"}
+BACK = {
+    **{"move north": "move south", "move south": "move north"},
+    **{"move east": "move west", "move west": "move east"},
+}
+"""What undoes a walk."""
 
 
 class ExpressOracle:
@@ -71,17 +75,15 @@ def plans(gold: Plan, played: Plan) -> list[Plan]:
     """What may be left to do: the gold path from after the last of its actions that were played in order, with the
     other walks undone first or not, and all of its actions that were not played."""
     needed = tuple(action for action in gold if action not in FREE)
-    followed, aside = 0, []
+    followed, back = 0, list[str]()
     for action in played:
-        if followed < len(needed) and action == needed[followed]:
+        undone = BACK.get(action)
+        if back and action == back[0]:
+            del back[0]
+        elif followed < len(needed) and action == needed[followed] and not (undone and back):
             followed += 1
-        elif action not in FREE:
-            aside.append(action)
-    back = tuple(
-        f"move {BACK[action.removeprefix('move ')]}"
-        for action in reversed(aside)
-        if action.removeprefix("move ") in BACK
-    )
+        elif undone:
+            back.insert(0, undone)
     left = list(needed)
     for action in played:
         if action in left:
