@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 
 from align_echo.agents.spec import AgentSetting, AgentSpec
+from align_echo.errors import UsageError
 from align_echo.types import Agent, AgentReply, AgentView
 from align_echo.wrappers.text_env import Offered, TextEnv
 
@@ -110,6 +111,10 @@ def _expert(setting: AgentSetting) -> Agent:
 
 
 def _random(setting: AgentSetting) -> Agent:
+    """Raises `UsageError` for an environment that lists no actions."""
+    if not setting.spec.lists_actions:
+        name = setting.spec.name
+        raise UsageError(f"{name} lists no actions, so the agent random has none to draw from; use another --agent")
     return RandomChoice(setting.raw_env, seed=setting.seed)
 
 

@@ -75,5 +75,6 @@ SPEC = EnvironmentSpec(
     task_ids=task_ids,
     training_tasks=training_tasks,
     data_source=data_source,
+    lists_actions=False,
     install=INSTALL,
 )

@@ -46,8 +46,8 @@ KINDS: dict[str, Callable[[Dice, int], tuple[int | Fraction, tuple[str, ...]]]] 
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem and its answer, both LaTeX within text. `worked_out`: the answer is a number and has to be given as one,
-    not as a sum that has it for its value."""
+    """A problem, which may hold LaTeX, and its answer, in LaTeX. `worked_out`: the answer is a number, and has to be
+    given as one and not as a sum that has it for its value."""
 
     task_id: str
     text: str

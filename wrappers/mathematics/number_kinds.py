@@ -234,7 +234,7 @@ def modular(dice: Dice, level: int) -> Draft:
             b += 1
         return pow(b, -1, m), (
             rf"Find the smallest positive whole number $x$ with ${b}x \equiv 1 \pmod{{{m}}}$.",
-            f"By which smallest positive whole number must {b} be multiplied to leave the remainder 1 on division by {m}?",
+            f"By which least positive whole number must {b} be multiplied to leave the remainder 1 on division by {m}?",
         )
     n = span(dice, 5, 40)
     while math.gcd(m, n) != 1:

@@ -1,4 +1,4 @@
-"""Kinds of problems told as stories: counting, chance, percentages, rates and shapes; as `number_kinds.py` otherwise."""
+"""Kinds of problems told as stories: counts, chances, percentages, rates, shapes; otherwise as in `number_kinds.py`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def combinatorics(dice: Dice, level: int) -> Draft:
         third = span(dice, 2, 9)
         return n * m * third, (
             f"A menu has {n} starters, {m} main courses and {third} desserts. How many meals of one of each are there?",
-            f"A code is one of {n} letters, then one of {m} signs, then one of {third} digits. How many codes are there?",
+            f"A code is one of {n} letters, then one of {m} signs, then one of {third} digits. How many are there?",
         )
     if level == 2:
         return math.comb(people, k), (
@@ -41,9 +41,9 @@ def combinatorics(dice: Dice, level: int) -> Draft:
     size = k + 2
     every, without = math.comb(n + m, size), math.comb(n, size)
     return every - without, (
-        f"A team of {size} is chosen from {n} adults and {m} children, with at least one child. How many teams are there?",
-        f"In how many ways can {size} of {n + m} cards be drawn, {m} of which are marked, so that a marked one is among "
-        "them? The order of drawing does not matter.",
+        f"A team of {size} is chosen from {n} adults and {m} children, with at least one child. How many are possible?",
+        f"In how many ways can {size} of {n + m} cards be drawn, {m} of which are marked, so that a marked one is "
+        "among them? The order of drawing does not matter.",
     )
 
 
@@ -55,8 +55,8 @@ def probability(dice: Dice, level: int) -> Draft:
     if level == 1:
         return Fraction(a, both), (
             f"A bag holds {a} {first} and {b} {second} balls. One is drawn. How likely is it to be {first}?",
-            f"Of the balls in a box, {a} are {first} and {b} are {second}. What is the probability of drawing a {first} "
-            "one?",
+            f"Of the balls in a box, {a} are {first} and {b} are {second}. What is the probability of drawing a "
+            f"{first} one?",
         )
     if level == 2:
         sides, other = span(dice, 4, 20), span(dice, 4, 20)
@@ -71,8 +71,8 @@ def probability(dice: Dice, level: int) -> Draft:
         return Fraction(a * (a - 1), both * (both - 1)), (
             f"Two balls are drawn, without putting one back, from {a} {first} and {b} {second} ones. What is the "
             f"probability that both are {first}?",
-            f"A bag holds {a} {first} and {b} {second} balls, and two are taken out together. How likely is it that both "
-            f"are {first}?",
+            f"A bag holds {a} {first} and {b} {second} balls, and two are taken out together. How likely is it that "
+            f"both are {first}?",
         )
     if level == 4:
         taken = span(dice, 2, 3)
@@ -114,8 +114,8 @@ def percentages(dice: Dice, level: int) -> Draft:
         return Fraction(base * (100 + second) * (100 - share), 10_000), (
             f"A price of {base} euros rises by {second} percent and then falls by {share} percent. What is it then, in "
             "euros?",
-            f"A tank with {base} litres gains {second} percent, and of the new amount {share} percent run out. How many "
-            "litres are left?",
+            f"A tank with {base} litres gains {second} percent, and of the new amount {share} percent run out. How "
+            "many litres are left?",
         )
     if level == 4:
         return base, (
@@ -130,8 +130,8 @@ def percentages(dice: Dice, level: int) -> Draft:
     return Fraction(litres * (wanted - low), high - wanted), (
         f"How many litres of a {high} percent solution must be added to {litres} litres of a {low} percent solution to "
         f"get a {wanted} percent solution?",
-        f"{name} has {litres} litres of juice with {low} percent fruit and wants {wanted} percent, by adding juice with "
-        f"{high} percent fruit. How many litres have to be added?",
+        f"{name} has {litres} litres of juice with {low} percent fruit and wants {wanted} percent, by adding juice "
+        f"with {high} percent fruit. How many litres have to be added?",
     )
 
 
@@ -168,19 +168,19 @@ def rates(dice: Dice, level: int) -> Draft:
         late = span(dice, 1, a - 1)
         rest = Fraction(a - late, a)
         return late + rest / (Fraction(1, a) + Fraction(1, b)), (
-            f"{name} paints a fence in {a} hours and {other} in {b}. {name} begins, and {other} joins after {late} hours. "
-            "How many hours after the beginning is the fence done?",
-            f"One pump fills a pool in {a} hours, another in {b} hours. The first runs alone for {late} hours, then both "
-            "run. After how many hours in all is the pool full?",
+            f"{name} paints a fence in {a} hours and {other} in {b}. {name} begins, and {other} joins after {late} "
+            "hours. How many hours after the beginning is the fence done?",
+            f"One pump fills a pool in {a} hours, another in {b} hours. The first runs alone for {late} hours, then "
+            "both run. After how many hours in all is the pool full?",
         )
     there, back, apart = 5 * a, 5 * b, 10 * c
     rest_minutes = 6 * span(dice, 1, 10)
     hours = Fraction(apart, there) + Fraction(apart, back) + Fraction(rest_minutes, 60)
     return 2 * apart / hours, (
-        f"{name} drives {apart} km at {there} km per hour, rests for {rest_minutes} minutes and drives back at {back} km "
-        "per hour. What is the average speed of the whole trip, the rest included, in km per hour?",
-        f"A van goes {apart} km at {there} km per hour, is unloaded for {rest_minutes} minutes and returns the same way at "
-        f"{back} km per hour. What is its average speed in km per hour over all of that time?",
+        f"{name} drives {apart} km at {there} km per hour, rests for {rest_minutes} minutes and drives back at {back} "
+        "km per hour. What is the average speed of the whole trip, the rest included, in km per hour?",
+        f"A van goes {apart} km at {there} km per hour, is unloaded for {rest_minutes} minutes and returns the same "
+        f"way at {back} km per hour. What is its average speed in km per hour over all of that time?",
     )
 
 
@@ -194,8 +194,8 @@ def geometry(dice: Dice, level: int) -> Draft:
         )
     if level == 2:
         return Fraction((a + b) * c, 2), (
-            f"The parallel sides of a trapezium are {a} cm and {b} cm long and {c} cm apart. What is its area in square "
-            "cm?",
+            f"The parallel sides of a trapezium are {a} cm and {b} cm long and {c} cm apart. What is its area in "
+            "square cm?",
             f"A trapezium with parallel sides of {a} and {b} has a height of {c}. Find its area.",
         )
     if level == 3:
