@@ -204,11 +204,12 @@ def divisibility(dice: Dice, level: int) -> Draft:
             f"Count the positive whole numbers that divide {number}.",
         )
     if level == 4:
-        return math.lcm(x, y, z) + a, (
-            f"What is the smallest number above {a} that leaves a remainder of {a} when it is divided by any of "
+        rest = span(dice, 1, min(x, y, z) - 1)
+        return math.lcm(x, y, z) + rest, (
+            f"What is the smallest number above {rest} that leaves a remainder of {rest} when it is divided by any of "
             f"{x}, {y} and {z}?",
-            f"A number above {a} leaves the remainder {a} after division by {x}, by {y} and by {z}. What is the least "
-            "such number?",
+            f"A number above {rest} leaves the remainder {rest} after division by {x}, by {y} and by {z}. What is the "
+            "least such number?",
         )
     top = span(dice, 200, 2000)
     p, q, r = 2 + a % 6, 8 + b % 5, 13 + c % 6
