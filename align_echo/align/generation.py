@@ -109,6 +109,8 @@ def plan_generation(
     roles = choose_roles(chosen, player, model, analyzer_model, optimizer_model, base_url)
     if chosen == "probe":
         refuse_idle_model(player, model)
+        if not spec.lists_actions:
+            raise UsageError(f"{spec.name} lists no actions, which the probe needs to know: use --backend llm")
     if max_tokens and not (roles.agent or roles.analyzer):
         raise UsageError("this run asks no model: leave --max-tokens out")
     world = World(spec, data_root)

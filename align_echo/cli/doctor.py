@@ -63,7 +63,8 @@ def doctor() -> None:
     """Say what is installed, which data and keys are found, and what to install for what is missing."""
     settings = [_setting(name) for name in SETTINGS]  # before the engine is loaded: it sets some of its own
     console = stdout()
-    findings = (*_installed(), *_science(), *_browser(), *_local_models(), *_keys(), *settings, *_data(), *_of_others())
+    ours = (*_installed(), *_science(), *_browser(), _extra("math_verify", "math", "only for math"))
+    findings = (*ours, *_local_models(), *_keys(), *settings, *_data(), *_of_others())
     for finding in findings:
         mark = Text("ok", style="green") if finding.good else Text("--", style="yellow")
         line = Text.assemble(mark, f"  {finding.subject}: {finding.found}")

@@ -14,6 +14,7 @@ import align_echo
 from align_echo.errors import EngineError, UsageError
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.interface import identity
+from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.text_env import Info
 from tests.conformance.subjects import (
     ENDLESS,
@@ -82,7 +83,7 @@ def test_the_wrapped_environment_passes_gymnasiums_checker(spec):
     env.close()
 
 
-def limit_for_checker(spec):
+def limit_for_checker(spec: EnvironmentSpec) -> int:
     """The environment's own step limit, and two turns where it has one: the checker takes a truncated first step for a
     broken environment."""
     return max(spec.step_limit, 2)

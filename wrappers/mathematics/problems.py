@@ -63,7 +63,8 @@ def _files(data_root: Path) -> tuple[_File, ...]:
             status = path.stat()
             files.append(_File(split, path, status.st_mtime_ns, status.st_size))
     if not files:
-        raise MissingDataError(f"{data_root} is no file of problems and holds none of {', '.join(SPLITS)}.jsonl")
+        names = ", ".join(f"{split}.jsonl" for split in SPLITS)
+        raise MissingDataError(f"{data_root} is no file of problems and no folder that holds one of {names}")
     return tuple(files)
 
 

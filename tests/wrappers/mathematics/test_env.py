@@ -74,7 +74,7 @@ def test_engines_and_tasks_of_other_splits_are_refused(env):
 # ---------------------------------------------------------------- as a user
 
 
-def run(capsys, *arguments):
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
     status = main([str(argument) for argument in arguments])
     captured = capsys.readouterr()
     return status, captured.out, captured.err
@@ -84,6 +84,13 @@ def test_the_random_agent_says_that_there_is_nothing_to_draw_from(capsys, tmp_pa
     status, _, err = run(capsys, "evaluate", "--env", "math", "--agent", "random", "--out", tmp_path / "run")
     assert (status, err.count("\n")) == (2, 1)
     assert "math lists no actions" in err
+
+
+def test_the_probe_says_before_it_plays_that_there_are_no_actions_to_learn_of(capsys, tmp_path):
+    given = ("--env", "math", "--backend", "probe", "--out", tmp_path / "run")
+    status, out, err = run(capsys, "generate-interface", *given)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "math lists no actions, which the probe needs to know: use --backend llm" in err
 
 
 REPLIES = {

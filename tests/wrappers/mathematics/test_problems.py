@@ -6,7 +6,9 @@ import itertools
 import json
 import math
 import re
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -43,7 +45,8 @@ def evaluated(latex: str) -> Fraction:
 @pytest.mark.parametrize("kind", ["arithmetic", "fractions"])
 def test_sums_have_the_value_that_python_gives(kind, level):
     for text, _, answer in those(kind, level):
-        assert evaluated(re.search(r"\$(.*)\$", text)[1]) == answer, text
+        (sum_text,) = re.findall(r"\$(.*)\$", text)
+        assert evaluated(sum_text) == answer, text
 
 
 def solves(equation: str, values: dict[str, Fraction]) -> bool:
@@ -57,7 +60,7 @@ def solves(equation: str, values: dict[str, Fraction]) -> bool:
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_answer_of_an_equation_solves_it(level):
     for text, _, answer in those("equations", level):
-        equation = re.search(r"\$([^$]*=[^$]*)\$", text)[1]
+        (equation,) = re.findall(r"\$([^$]*=[^$]*)\$", text)
         (name,) = set(re.findall(r"[a-z]", equation))
         assert solves(equation, {name: answer}), text
         if level == 5:
@@ -96,8 +99,8 @@ def test_divisors_and_multiples_are_those_that_a_search_finds():
 def test_remainders_are_those_that_a_search_finds():
     for level in (1, 2, 3):
         for text, numbers, answer in those("modular", level):
-            sum_text = re.search(r"\$(.*)\$", text)[1].replace("{", "(").replace("}", ")")
-            assert (evaluated(sum_text) - answer) % numbers[-1] == 0
+            (sum_text,) = re.findall(r"\$(.*)\$", text)
+            assert (evaluated(sum_text.replace("{", "(").replace("}", ")")) - answer) % numbers[-1] == 0
             assert 0 <= answer < numbers[-1]
     for text, numbers, answer in those("modular", 4):
         factor, m = numbers[0], numbers[-1]
@@ -161,14 +164,14 @@ def test_no_answer_is_worth_guessing():
 
 # ---------------------------------------------------------------- a user's files
 
-ROWS = [
+ROWS: list[dict[str, object]] = [
     {"problem": "What is $1+1$?", "answer": "2", "subject": "Prealgebra", "level": 1, "unique_id": "test/a/1.json"},
     {"problem": "Name a number \u2265 3.", "answer": "\\text{three}", "type": "Number Theory", "level": "Level 5"},
     {"problem": "Three times two?", "answer": 6},
 ]
 
 
-def written(file, rows):
+def written(file: Path, rows: Sequence[Mapping[str, object]]) -> Path:
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return file
 
@@ -198,7 +201,8 @@ def test_a_sum_counts_in_a_users_rows_as_math_verify_has_it(tmp_path):
 
 
 def test_a_folder_keeps_what_two_splits_share_for_the_later_one(tmp_path):
-    again, new = {"problem": "What  is\n$1+1$?", "answer": "2"}, {"problem": "New", "answer": 1}
+    again: dict[str, object] = {"problem": "What  is\n$1+1$?", "answer": "2"}
+    new: dict[str, object] = {"problem": "New", "answer": 1}
     written(tmp_path / "train.jsonl", [*ROWS, again, new])
     written(tmp_path / "test.jsonl", ROWS[:1])
     assert align_echo.tasks("math", split="test", data_root=tmp_path) == ["prealgebra/1/test/a/1.json"]
@@ -230,7 +234,7 @@ def test_a_damaged_line_is_refused_by_its_number(tmp_path, line, reason):
 
 
 def test_folders_and_files_without_problems_are_refused_in_one_line(tmp_path):
-    with pytest.raises(MissingDataError, match=r"holds none of train, dev, test\.jsonl"):
+    with pytest.raises(MissingDataError, match=r"holds one of train\.jsonl, dev\.jsonl, test\.jsonl"):
         align_echo.tasks("math", split="test", data_root=tmp_path)
     with pytest.raises(UsageError, match="holds no problems"):
         align_echo.tasks("math", split="test", data_root=written(tmp_path / "rows.jsonl", []))
