@@ -1,7 +1,7 @@
 r"""The answer in a reply: what stands in `\boxed{...}`, written so that the verifier reads it as people do.
 
 Nothing is chosen: several boxes must hold the same. Numbers of more than one spelling get the verifier's: "1 1/2" is a
-mixed number and "12 000" is twelve thousand (the verifier would add "1 2" up to 3). Left out: whether it is right.
+mixed number and "12 000" is twelve thousand (the verifier would add "1 234" up to 235). Left out: whether it is right.
 """
 
 from __future__ import annotations
