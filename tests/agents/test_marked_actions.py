@@ -20,6 +20,7 @@ READ = [
     ("\\boxed{5}\nAgain: \\boxed{ 5 }", r"\boxed{5}"),
     ("I put it as \\boxed{answer}:\n\\boxed{5}", r"\boxed{5}"),
     ("Observation: ten is even.\nSo \\boxed{5}\nObservation: right!", r"\boxed{5}"),
+    ("We note this.\nObservation: ten is even.\nSo \\boxed{5}", r"\boxed{5}"),
     ("<think>\\boxed{4}? no</think>\n\\boxed{5}", r"\boxed{5}"),
     ("\\boxed{(1,\n2)}", r"\boxed{(1, 2)}"),
 ]

@@ -143,7 +143,8 @@ def _line(stream: IO[bytes], deadline: float) -> bytes | None:
     poller.register(stream.fileno(), select.POLLIN)
     line = b""
     while not line.endswith(b"\n"):
-        if not poller.poll(max(0.0, deadline - time.monotonic()) * 1000):
+        left = deadline - time.monotonic()
+        if left <= 0 or not poller.poll(left * 1000):
             return None
         chunk = os.read(stream.fileno(), 65536)
         if not chunk:

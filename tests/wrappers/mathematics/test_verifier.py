@@ -25,6 +25,7 @@ READY = "import sys; print('{}', flush=True); "
     [
         ("sys.stdin.read()", "gave no answer within 0.2 s"),
         ("sys.stdin.readline(); print('{\"rig', end='', flush=True); sys.stdin.read()", "gave no answer within 0.2 s"),
+        ("sys.stdin.readline()\nwhile True: print('.', end='', flush=True)", "gave no answer within 0.2 s"),
         ("sys.stdin.readline()", "gave no answer: its process has ended"),
         ("sys.stdin.readline(); print('{\"error\": \"RecursionError: deep\"}')", "math-verify failed: RecursionError"),
     ],
@@ -73,8 +74,11 @@ def test_threads_share_one_and_it_is_started_anew_when_it_is_gone():
 def test_a_fork_has_its_own_and_leaves_the_parents_alone():
     assert is_right("5", "5", worked_out=True)
     before = processes()
+    turn = verifier._shared()[1]
+    turn.acquire()  # as while another thread asks
     child = os.fork()
     if child == 0:
+        signal.alarm(60)
         try:
             right = is_right("5", "5", worked_out=True) and not is_right("5", "6", worked_out=True)
             apart = not processes() & before
@@ -82,6 +86,7 @@ def test_a_fork_has_its_own_and_leaves_the_parents_alone():
         except BaseException:
             os._exit(2)
         os._exit(0 if right and apart else 1)
+    turn.release()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert processes() == before
     assert is_right("5", "5", worked_out=True)
