@@ -3,7 +3,8 @@
 A list is a line with bars: `look | go to {room} | put OBJ in OBJ | search[{words}]`, and a single form may follow on a
 line of its own. Blanks stand in braces or angle brackets, or are words in capitals that the format explains ("OBJ is a
 thing"). A format without a list has no forms, and then nothing has one: no environment is known here, only what each
-one says of itself. Where an engine lists what is possible now, `as_offered`
+one says of itself. In place of a list a format may name a command as LaTeX writes them (a backslash, a name, a
+blank in braces), which marks the action wherever it stands. Where an engine lists what is possible now, `as_offered`
 goes by that instead.
 """
 
@@ -24,6 +25,9 @@ FREE = re.compile(r"text|word|message|answer|query|string|value", re.IGNORECASE)
 BAR = " | "
 MOST_WORDS = 6
 """Longest name that an open blank takes: what is longer is a sentence."""
+
+COMMAND = re.compile(r"(\\[A-Za-z]+)\{([^{}]*)\}")
+"""A command and the blank in its braces."""
 
 LONGEST_LINE = 300
 """In characters: what is longer has no form."""
@@ -52,6 +56,13 @@ def forms_in(action_format: str) -> tuple[ActionForm, ...]:
     blank = _blank(action_format)
     forms = [_form(piece.strip(), blank) for line in _lists(action_format) for piece in line.split(BAR)]
     return tuple(form for form in forms if re.search("[A-Za-z]", "".join(form.literals)))
+
+
+def command_in(action_format: str) -> tuple[str, str] | None:
+    r"""The command that marks an action in any place, and the blank in its braces: `\boxed` and `answer`. None without
+    one."""
+    match = None if _lists(action_format) else COMMAND.search(action_format)
+    return None if match is None else (match[1], match[2])
 
 
 def is_listing(line: str, action_format: str) -> bool:

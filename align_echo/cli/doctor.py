@@ -52,7 +52,8 @@ def doctor() -> None:
     """Say what is installed, which data and keys are found, and what to install for what is missing."""
     settings = [_setting(name) for name in SETTINGS]  # before the engine is loaded: it sets some of its own
     console = stdout()
-    findings = (*_installed(), *_java(), *_browser(), *_local_models(), *_keys(), *settings, *_data(), *_of_others())
+    extras = (*_java(), *_browser(), _extra("math-verify", "math", "only for math"))
+    findings = (*_installed(), *extras, *_local_models(), *_keys(), *settings, *_data(), *_of_others())
     for finding in findings:
         console.print(finding, soft_wrap=True)
 

@@ -127,11 +127,17 @@ def _kill_browser(env: Any) -> None:
     os.killpg(env._leased.pid, signal.SIGKILL)
 
 
+def _lose_problem(env: Any) -> None:
+    """The problem is gone from under the reply."""
+    env._problem = None
+
+
 BREAK: dict[str, Callable[[Any], None]] = {
     "alfworld": _break_alfworld,
     "scienceworld": _kill_java,
     "webshop": _lose_catalogue,
     "miniwob": _kill_browser,
     "textworldexpress": _kill_java,
+    "math": _lose_problem,
 }
 """How to break each environment's engine in the middle of an episode, so that the next action fails."""
