@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from align_echo.wrappers.bm25 import LISTED, SearchIndex, words
 
-
 DOCUMENTS = ("brass lamp", "oak table", "brass table", "", "women's running shoes", *["same words"] * 60)
 
 
