@@ -32,6 +32,7 @@ from align_echo.wrappers.catalogue import ENVIRONMENTS, environments
 from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.miniwob.chromium import find_chromium, find_fonts
 from align_echo.wrappers.scienceworld.jvm import find_java, java_version
+from align_echo.wrappers.searchqa.client import SERVER_VARIABLE, checked_url
 
 PACKAGES = {
     "gymnasium": "gymnasium",
@@ -45,7 +46,7 @@ PACKAGES = {
 
 SETTINGS = (
     *(MODEL_VARIABLE, URL_VARIABLE, TIMEOUT_VARIABLE, "ALFWORLD_DATA", "WEBSHOP_DATA", "ALIGN_ECHO_CACHE"),
-    *("MINIWOB_CHROME_BINARY", "MINIWOB_CHROMEDRIVER"),
+    *("MINIWOB_CHROME_BINARY", "MINIWOB_CHROMEDRIVER", "SEARCHQA_DATA", SERVER_VARIABLE),
 )
 
 
@@ -156,6 +157,8 @@ def _setting(name: str) -> Finding:
     try:
         if value and name == URL_VARIABLE:
             value = resolve_base_url(value)
+        if value and name == SERVER_VARIABLE:
+            value = checked_url(value)
         if value and name == TIMEOUT_VARIABLE:
             value = f"{resolve_timeout(None):g} s"
     except AlignEchoError as error:

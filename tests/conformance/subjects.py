@@ -127,10 +127,16 @@ def _kill_browser(env: Any) -> None:
     os.killpg(env._lease.engine.pid, signal.SIGKILL)
 
 
+def _lose_documents(env: Any) -> None:
+    """The documents are gone from under the search."""
+    env._search = None
+
+
 BREAK: dict[str, Callable[[Any], None]] = {
     "alfworld": _break_alfworld,
     "scienceworld": _kill_java,
     "webshop": _lose_catalogue,
     "miniwob": _kill_browser,
+    "searchqa": _lose_documents,
 }
 """How to break each environment's engine in the middle of an episode, so that the next action fails."""

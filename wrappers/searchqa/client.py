@@ -21,6 +21,9 @@ from align_echo.wrappers.searchqa.subjects import Document
 if TYPE_CHECKING:
     import httpx
 
+SERVER_VARIABLE = "SEARCHQA_URL"
+"""Where the address of a server stands."""
+
 DEADLINE = 30.0
 """Seconds for a request and its whole reply."""
 

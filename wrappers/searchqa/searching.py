@@ -8,12 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from align_echo.errors import MissingDataError
-from align_echo.wrappers.searchqa.client import checked_url, search_at
+from align_echo.wrappers.searchqa.client import SERVER_VARIABLE, checked_url, search_at
 from align_echo.wrappers.searchqa.corpus import CORPUS, EMBEDDED, Corpus, open_corpus
 from align_echo.wrappers.searchqa.env import Search
 from align_echo.wrappers.searchqa.subjects import Document
-
-VARIABLE = "SEARCHQA_URL"
 
 
 def searcher(folder: Path | None) -> Callable[[], Search]:
@@ -21,19 +19,19 @@ def searcher(folder: Path | None) -> Callable[[], Search]:
 
     Raises `UsageError` for a `$SEARCHQA_URL` that is no address, `MissingDataError` for a folder without documents.
     """
-    given = os.environ.get(VARIABLE)
+    given = os.environ.get(SERVER_VARIABLE)
     if given:
         at_server = functools.partial(search_at, checked_url(given))
         return lambda: at_server
     file = None if folder is None else folder / CORPUS
     if file is not None and not file.is_file():
-        raise MissingDataError(f"{folder} has no {CORPUS}: add it, or name a retrieval server in ${VARIABLE}")
+        raise MissingDataError(f"{folder} has no {CORPUS}: add it, or name a retrieval server in ${SERVER_VARIABLE}")
     return lambda: functools.partial(_search_in, open_corpus(file))
 
 
 def label(folder: Path | None) -> str:
     """Whose questions are asked and where is searched, in words. Raises as `searcher`."""
-    given = os.environ.get(VARIABLE)
+    given = os.environ.get(SERVER_VARIABLE)
     asked = EMBEDDED if folder is None else f"questions at {folder.absolute()}"
     return f"{asked}, searched at {checked_url(given)}" if given else asked
 
