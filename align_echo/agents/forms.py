@@ -156,7 +156,8 @@ def _values(line: str, form: ActionForm) -> tuple[str, ...] | None:
 def _fits(value: str, closed: bool) -> bool:
     if closed:
         return bool(value.strip())
-    return value == value.strip() and (len(value.split()) <= MOST_WORDS and not re.search(r"[,;:!?\[\](){}<>|]|\.\s", value))
+    short = value == value.strip() and len(value.split()) <= MOST_WORDS
+    return short and not re.search(r"[,;:!?\[\](){}<>|]|\.\s", value)
 
 
 @cache

@@ -33,6 +33,10 @@ def make_novice(environment: str, kind: str = "novice", *, seed: int = 0) -> Age
         from align_echo.agents.novices import miniwob
 
         return miniwob.ScreenNovice(miniwob.STUBBORN if kind == "novice-stubborn" else None, seed=seed, name=kind)
+    if environment == "searchqa" and kind != "novice-careful":
+        from align_echo.agents.novices import searchqa
+
+        return searchqa.ReaderNovice(searchqa.STUBBORN if kind == "novice-stubborn" else None, seed=seed, name=kind)
     raise UsageError(f"there is no scripted {kind} for {environment}; use another --agent or --model")
 
 
