@@ -198,6 +198,9 @@ def _data_of(spec: EnvironmentSpec) -> Finding:
     subject, advice = f"{spec.name} tasks", "; ".join(dict.fromkeys(reasons))
     if not counts:
         return Finding(subject, "not available", False, advice)
-    played = spec.games(None)
+    try:
+        played = spec.games(None)
+    except AlignEchoError as error:
+        return Finding(subject, "cannot be played", False, str(error))
     absent = f"; no {', no '.join(missing)}" if missing else ""
     return Finding(subject, ", ".join(counts) + (f" ({played})" if played else "") + absent, not missing, advice)

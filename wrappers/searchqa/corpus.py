@@ -74,6 +74,8 @@ def open_questions(folder: Path | None, split: str) -> dict[str, SearchTask]:
         if folder is None:
             return _embedded()[1][split]
         file = folder / f"{split}.jsonl"
+        if not file.exists():
+            raise MissingDataError(f"{folder} has no {file.name}: there is no split {split} in it")
         return _questions_of(file, _stamp(file))
 
 

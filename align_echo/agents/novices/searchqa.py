@@ -3,9 +3,9 @@
 It searches a name of the question, then names that it met on the way, and answers with a number or a name of the last
 document that it read. Its habits are those of small models: it writes actions as other benchmarks have them
 (`Search[...]`, `Finish[...]`), repeats what was refused, and answers before it has read enough. It does what feedback
-tells it in a line that names an action in backquotes, and reads rules told up front weakly. It knows capital letters
-and digits and nothing of how documents are worded. Scores with it are upper bounds for what the same interface does for
-a language model. All draws come from a hash: same view, same action.
+tells it in a line that names an action or its form in backquotes, and reads rules told up front weakly. It knows
+capital letters and digits and nothing of how documents are worded. Scores with it are upper bounds for what the same
+interface does for a language model. All draws come from a hash: same view, same action.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from align_echo.agents.novices.habits import ScriptedNovice, chance, times_followed
 from align_echo.types import AgentView
 
-_NAMED = re.compile(r"`(<(?:search|answer)>[^`\n]+</(?:search|answer)>)`")
+_NAMED = re.compile(r"`(<(?:search|answer)>[^`\n]{2,}</(?:search|answer)>)`")
 _NAME = re.compile(r"[A-Z][\w'-]*(?: [A-Z][\w'-]*)*")
 _NUMBER = re.compile(r"(?<!\w)\d+(?!\w)")
 _DOCUMENT = re.compile(r"^Doc \d+\(Title: (.*?)\) (.*)$", re.MULTILINE)
@@ -89,9 +89,11 @@ class ReaderNovice(ScriptedNovice[SearchHabits]):
     def _written(self, view: AgentView, name: str, text: str) -> str:
         """The action as it writes it this turn."""
         own = {"search": f"Search[{text}]", "answer": f"Finish[{text}]"}[name]
-        last = view.turns[-1].action if view.turns else None
+        last = view.turns[-1] if view.turns else None
         share = self.habits.own_form
-        if last == own:  # it was not understood
+        if last and self.habits.heeds_feedback and f"`<{name}>" in last.observation:
+            share = 0.0
+        elif last and last.action == own:  # it was not understood
             share = self.habits.repeats
         elif f"<{name}>" in view.rules:
             share *= 1 - self.habits.heeds_rules
