@@ -112,7 +112,7 @@ def _stamp(file: Path) -> tuple[int, int]:
 
 @functools.lru_cache(maxsize=2)
 def _corpus_of(file: Path, stamp: tuple[int, int]) -> Corpus:
-    read = []
+    read: list[Document] = []
     for number, record in _records(file):
         contents = record.get("contents")
         if not isinstance(contents, str):
@@ -136,7 +136,7 @@ def document_of(contents: str) -> Document:
 
 @functools.lru_cache(maxsize=6)
 def _questions_of(file: Path, stamp: tuple[int, int]) -> dict[str, SearchTask]:
-    asked = {}
+    asked: dict[str, SearchTask] = {}
     for number, record in _records(file):
         question, answers = record.get("question"), record.get("golden_answers")
         listed = isinstance(answers, list) and answers and all(isinstance(answer, str) for answer in answers)

@@ -163,8 +163,8 @@ def _described(dice: Dice, start: Subject, steps: int) -> tuple[list[Subject], s
 
 
 def _named(subject: Subject) -> tuple[str, ...]:
-    """Its name, alone and with what it is."""
-    return tuple(dict.fromkeys((subject.name, f"{subject.kind} {subject.name}")))
+    """Its name, alone and with what it is ("river Tundel Burn")."""
+    return (subject.name,) if subject.kind == "person" else (subject.name, f"{subject.kind} {subject.name}")
 
 
 def _with_units(fact: str, value: int | str) -> Iterator[str]:

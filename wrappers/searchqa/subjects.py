@@ -232,8 +232,8 @@ def _facts(
                 "employer": among("company"),
             }
         case "company":
-            founding = {"founder": among("person"), "founded": count(1760, 1890)}
-            return {"seat": among("town"), **founding, "product": product()}
+            year = count(1760, 1890)
+            return {"seat": among("town"), "founder": among("person"), "founded": year, "product": product()}
         case "novel":
             return {"author": among("person"), "setting": among("town"), "printed": count(1790, 1940)}
         case _:

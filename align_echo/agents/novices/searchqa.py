@@ -78,7 +78,7 @@ class ReaderNovice(ScriptedNovice[SearchHabits]):
         return [name for name in _names(text) if name != title and name not in asked]
 
     def _answer(self, view: AgentView, results: list[list[tuple[str, str]]], asked: list[str]) -> str:
-        numbers = [number for number in _NUMBER.findall(results[-1][0][1]) if number not in view.goal]
+        numbers: list[str] = [number for number in _NUMBER.findall(results[-1][0][1]) if number not in view.goal]
         if numbers and _ASKS_NUMBER.search(view.goal):
             return numbers[0]
         if len(asked) > 1:  # one of them, it seems
