@@ -136,7 +136,8 @@ UPSTREAM: dict[str, Callable[[Script], float]] = {
     "alfworld": alfworld_upstream,
     "scienceworld": scienceworld_upstream,
 }
-"""WebShop's needs Java, Lucene and a download: `benchmarks.webshop_engine` compares with its page pipeline."""
+"""WebShop's needs Java, Lucene and a download: `benchmarks.webshop_engine` compares with its page pipeline. SearchQA has
+no upstream environment: `benchmarks.retrieval` compares its server with its index."""
 
 
 def _timed(script: Script, reset: Callable[[str], Callable[[str], Any]]) -> float:
@@ -178,7 +179,8 @@ def bytes_each(name: str, count: int) -> float:
 def _play_a_little(env: TextEnv, task: str) -> None:
     env.reset(options={"task": task})
     for _ in range(20):
-        env.step((*(env.state.admissible_actions or ()), *env.contract.read_only_actions)[0])
+        listed = (*(env.state.admissible_actions or ()), *env.contract.read_only_actions)
+        env.step(listed[0] if listed else env.oracle().expert_action() or "")
         if env.state.done:
             env.reset(options={"task": task})
 
