@@ -136,8 +136,8 @@ UPSTREAM: dict[str, Callable[[Script], float]] = {
     "alfworld": alfworld_upstream,
     "scienceworld": scienceworld_upstream,
 }
-"""WebShop's needs Java, Lucene and a download: `benchmarks.webshop_engine` compares with its page pipeline. SearchQA has
-no upstream environment: `benchmarks.retrieval` compares its server with its index."""
+"""WebShop's needs Java, Lucene and a download: `benchmarks.webshop_engine` compares with its page pipeline. SearchQA
+has no upstream environment: `benchmarks.retrieval` compares its server with its index."""
 
 
 def _timed(script: Script, reset: Callable[[str], Callable[[str], Any]]) -> float:
