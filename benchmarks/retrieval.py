@@ -101,7 +101,7 @@ def main() -> None:
     with server() as url:
         there = row("server", *timed(plain_search(url), queries, given.clients), given.clients)
         by_client = timed(lambda query: search_at(url, query, TOPK), queries, given.clients)
-        asked = row("environment", *by_client, given.clients)
+        environments = row("environment", *by_client, given.clients)
     record = {
         "name": f"retrieval server, {given.clients} searches at once",
         "value": there["per_s"],
@@ -110,7 +110,7 @@ def main() -> None:
         "ratio": float(f"{there['per_s'] / here['per_s']:.4g}"),
         "n": given.searches,
         "server": there,
-        "environment": asked,
+        "environment": environments,
         "in_process": here,
     }
     line = json.dumps(record)

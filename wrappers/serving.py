@@ -34,5 +34,5 @@ def listen(handler: type[BaseHTTPRequestHandler], port: int, host: str = HOST) -
 
 def content_length(length: str | None, most: int) -> int | None:
     """How many bytes a request's `Content-Length` announces; None for what is no number or more than `most`."""
-    told = length or ""
-    return int(told) if told.isdecimal() and len(told) < 10 and int(told) <= most else None
+    digits = length or ""
+    return int(digits) if digits.isdecimal() and len(digits) < 10 and int(digits) <= most else None

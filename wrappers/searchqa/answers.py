@@ -33,8 +33,8 @@ def normalised(answer: str) -> str:
 
 def exact(answer: str, right: Sequence[str]) -> bool:
     """Whether the answer is one of the right ones. What has no word or number left is never right."""
-    said = normalised(answer)
-    return bool(said) and said in map(normalised, right)
+    given = normalised(answer)
+    return bool(given) and given in map(normalised, right)
 
 
 def f1(answer: str, right: Sequence[str]) -> float:
@@ -42,6 +42,6 @@ def f1(answer: str, right: Sequence[str]) -> float:
     return max((_f1(normalised(answer).split(), normalised(text).split()) for text in right), default=0.0)
 
 
-def _f1(said: Sequence[str], right: Sequence[str]) -> float:
-    shared = sum((Counter(said) & Counter(right)).values())
-    return 2 * shared / (len(said) + len(right)) if shared else 0.0
+def _f1(given: Sequence[str], right: Sequence[str]) -> float:
+    shared = sum((Counter(given) & Counter(right)).values())
+    return 2 * shared / (len(given) + len(right)) if shared else 0.0

@@ -72,8 +72,8 @@ def search_at(url: str, query: str, topk: int, *, deadline: float = DEADLINE) ->
         ) from error
     text = body.decode("utf-8", "replace")
     if status != 200:
-        told = " ".join(text.split())[:200]
-        raise EngineError(f"the retrieval server at {url} answered with status {status}: {told}")
+        message = " ".join(text.split())[:200]
+        raise EngineError(f"the retrieval server at {url} answered with status {status}: {message}")
     try:
         return read_reply(text, topk)
     except ValueError as error:

@@ -86,11 +86,11 @@ def open_questions(folder: Path | None, split: str) -> dict[str, SearchTask]:
 def _embedded() -> tuple[list[Document], dict[str, dict[str, SearchTask]]]:
     """All documents, and the questions of each split."""
     every = provinces(sum(PROVINCES.values()))
-    told = documents(every)
-    texts = {document.title: document for document in told}
+    written = documents(every)
+    texts = {document.title: document for document in written}
     rest = iter(every)
-    asked = {split: questions(split, [next(rest) for _ in range(PROVINCES[split])], texts) for split in SPLITS}
-    return told, {split: {task.task_id: task for task in tasks} for split, tasks in asked.items()}
+    by_split = {split: questions(split, [next(rest) for _ in range(PROVINCES[split])], texts) for split in SPLITS}
+    return written, {split: {task.task_id: task for task in tasks} for split, tasks in by_split.items()}
 
 
 @functools.cache
@@ -136,17 +136,17 @@ def document_of(contents: str) -> Document:
 
 @functools.lru_cache(maxsize=6)
 def _questions_of(file: Path, stamp: tuple[int, int]) -> dict[str, SearchTask]:
-    asked: dict[str, SearchTask] = {}
+    tasks: dict[str, SearchTask] = {}
     for number, record in _records(file):
         question, answers = record.get("question"), record.get("golden_answers")
         listed = isinstance(answers, list) and answers and all(isinstance(answer, str) for answer in answers)
         if not (isinstance(question, str) and question.strip() and listed and isinstance(answers, list)):
             raise UsageError(f"{file} line {number} is no question: it needs a question and golden_answers (a list)")
-        task_id = f"{file.stem}/question/{len(asked):05}"
-        asked[task_id] = SearchTask(task_id, plain(question), tuple(answers))
-    if not asked:
+        task_id = f"{file.stem}/question/{len(tasks):05}"
+        tasks[task_id] = SearchTask(task_id, plain(question), tuple(answers))
+    if not tasks:
         raise UsageError(f"{file} holds no question")
-    return asked
+    return tasks
 
 
 def _records(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -50,8 +50,8 @@ def read_reply(text: str, topk: int) -> list[Document]:
 
 
 def _written(document: Document, score: float, scores: bool) -> dict[str, Any]:
-    told = {"contents": document.contents}
-    return {"document": told, "score": score} if scores else told
+    bare = {"contents": document.contents}
+    return {"document": bare, "score": score} if scores else bare
 
 
 def _read_document(entry: Any) -> Document:
@@ -64,15 +64,15 @@ def _read_document(entry: Any) -> Document:
 
 def _read_request(body: bytes) -> tuple[list[str], int, bool]:
     try:
-        asked = parse_json(body.decode())
+        record = parse_json(body.decode())
     except ValueError as error:
         raise UsageError(f"the body is not JSON: {error}") from None
-    if not isinstance(asked, dict):
+    if not isinstance(record, dict):
         raise UsageError('the body is an object with "queries", "topk" and "return_scores"')
-    unknown = sorted(set(asked) - {"queries", "topk", "return_scores"})
+    unknown = sorted(set(record) - {"queries", "topk", "return_scores"})
     if unknown:
         raise UsageError(f'{unknown[0][:50]!r} is not known: a request has "queries", "topk" and "return_scores"')
-    queries, topk, scores = asked.get("queries"), asked.get("topk"), asked.get("return_scores", False)
+    queries, topk, scores = record.get("queries"), record.get("topk"), record.get("return_scores", False)
     topk = TOPK if topk is None else topk
     if not (isinstance(queries, list) and all(isinstance(query, str) for query in queries)):
         raise UsageError('"queries" is a list of texts')

@@ -97,13 +97,13 @@ def questions(split: str, own: Sequence[Sequence[Subject]], texts: dict[str, Doc
     for kind in KINDS:
         dice = Dice(f"searchqa {VERSION} {split} {kind}")
         drawn = _bridges(dice, own, texts, int(kind[-1])) if kind.startswith("bridge") else _pairs(dice, own, kind)
-        asked: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
-        while len(asked) < EACH[split]:
+        answered: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        while len(answered) < EACH[split]:
             question, answers, chain = next(drawn)
-            asked.setdefault(question, (answers, chain))
+            answered.setdefault(question, (answers, chain))
         tasks += [
             SearchTask(f"{split}/{kind}/{number:04}", question, answers, chain)
-            for number, (question, (answers, chain)) in enumerate(asked.items())
+            for number, (question, (answers, chain)) in enumerate(answered.items())
         ]
     return tasks
 
@@ -140,10 +140,10 @@ def _pairs(
         left, right = chain[-1], dice.pick([subject for subject in dice.pick(own) if subject.kind == compared])
         if left.kind != compared or len({*chain, right}) != int(kind[-1]) or left.facts[fact] == right.facts[fact]:
             continue
-        asked, sign = COMPARED[compared, fact]
+        wording, sign = COMPARED[compared, fact]
         two = [phrase, _noun(right)]
         best = max((left, right), key=lambda subject: sign * int(str(subject.facts[fact])))
-        question = asked.format(*(two if dice.chance(0.5) else reversed(two)))
+        question = wording.format(*(two if dice.chance(0.5) else reversed(two)))
         yield question, _named(best), tuple(subject.name for subject in [*chain, right])
 
 

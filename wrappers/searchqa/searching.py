@@ -32,8 +32,8 @@ def searcher(folder: Path | None) -> Callable[[], Search]:
 def label(folder: Path | None) -> str:
     """Whose questions are asked and where is searched, in words. Raises as `searcher`."""
     given = os.environ.get(SERVER_VARIABLE)
-    asked = EMBEDDED if folder is None else f"questions at {folder.absolute()}"
-    return f"{asked}, searched at {checked_url(given)}" if given else asked
+    source = EMBEDDED if folder is None else f"questions at {folder.absolute()}"
+    return f"{source}, searched at {checked_url(given)}" if given else source
 
 
 def _search_in(corpus: Corpus, query: str, topk: int) -> list[Document]:

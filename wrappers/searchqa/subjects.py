@@ -88,8 +88,8 @@ class Subject:
 
     def document(self, dice: Dice) -> Document:
         """Its facts in one of several wordings."""
-        told = {name: fact.name if isinstance(fact, Subject) else fact for name, fact in self.facts.items()}
-        sentences = [dice.pick(wordings).format(name=self.name, **told) for wordings in WORDINGS[self.kind]]
+        values = {name: fact.name if isinstance(fact, Subject) else fact for name, fact in self.facts.items()}
+        sentences = [dice.pick(wordings).format(name=self.name, **values) for wordings in WORDINGS[self.kind]]
         return Document(self.name, " ".join(sentences))
 
 
@@ -151,8 +151,8 @@ def provinces(count: int) -> list[list[Subject]]:
 def documents(provinces_: Iterable[Sequence[Subject]]) -> list[Document]:
     """The documents of all subjects, those of a kind not side by side."""
     dice = Dice(f"searchqa documents {VERSION}")
-    told = [subject.document(dice) for province in provinces_ for subject in province]
-    return dice.shuffled(told)
+    written = [subject.document(dice) for province in provinces_ for subject in province]
+    return dice.shuffled(written)
 
 
 def _invented(dice: Dice, count: int, ends: Sequence[str]) -> list[str]:

@@ -61,29 +61,29 @@ class ReaderNovice(ScriptedNovice[SearchHabits]):
         """What it wants to do: "search" or "answer", and what for or which."""
         read = [_DOCUMENT.findall(turn.observation) for turn in view.turns]
         results = [documents for documents in read if documents]
-        asked = _names(view.goal.partition(" ")[2])
+        in_question = _names(view.goal.partition(" ")[2])
         if not results:
-            return "search", asked[0] if asked else view.goal
+            return "search", in_question[0] if in_question else view.goal
         early = chance(self.seed, view.task_id, "early", len(results)) < self.habits.answers_early
         queries = " ".join(turn.action or "" for turn in view.turns)
-        met = [name for name in self._met(results, asked) if name not in queries]
-        fresh = [name for name in asked if name not in queries] + met
+        met = [name for name in self._met(results, in_question) if name not in queries]
+        fresh = [name for name in in_question if name not in queries] + met
         if len(results) >= self.habits.searches or early or not fresh:
-            return "answer", self._answer(view, results, asked)
+            return "answer", self._answer(view, results, in_question)
         return "search", fresh[0]
 
-    def _met(self, results: list[list[tuple[str, str]]], asked: list[str]) -> list[str]:
+    def _met(self, results: list[list[tuple[str, str]]], in_question: list[str]) -> list[str]:
         """Names in the best document of the last search, beside those of the question and its own title."""
         title, text = results[-1][0]
-        return [name for name in _names(text) if name != title and name not in asked]
+        return [name for name in _names(text) if name != title and name not in in_question]
 
-    def _answer(self, view: AgentView, results: list[list[tuple[str, str]]], asked: list[str]) -> str:
+    def _answer(self, view: AgentView, results: list[list[tuple[str, str]]], in_question: list[str]) -> str:
         numbers: list[str] = [number for number in _NUMBER.findall(results[-1][0][1]) if number not in view.goal]
         if numbers and _ASKS_NUMBER.search(view.goal):
             return numbers[0]
-        if len(asked) > 1:  # one of them, it seems
-            return asked[int(chance(self.seed, view.task_id, "which") * len(asked))]
-        met = self._met(results, asked)
+        if len(in_question) > 1:  # one of them, it seems
+            return in_question[int(chance(self.seed, view.task_id, "which") * len(in_question))]
+        met = self._met(results, in_question)
         return met[0] if met else Counter(title for documents in results for title, _ in documents).most_common(1)[0][0]
 
     def _written(self, view: AgentView, name: str, text: str) -> str:
