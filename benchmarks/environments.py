@@ -167,7 +167,8 @@ UPSTREAM: dict[str, Callable[[Script], float]] = {
     "textworldexpress": textworldexpress_upstream,
     "math": math_upstream,
 }
-"""WebShop's needs Java, Lucene and a download: `benchmarks.webshop_engine` compares with its page pipeline."""
+"""WebShop's needs Java, Lucene and a download: `benchmarks.webshop_engine` compares with its page pipeline. SearchQA
+has no upstream environment: `benchmarks.retrieval` compares its server with its index."""
 
 
 def _timed(script: Script, reset: Callable[[str], Callable[[str], Any]], most: int = UPSTREAM_STEPS) -> float:
@@ -209,8 +210,8 @@ def bytes_each(name: str, count: int) -> float:
 def _play_a_little(env: TextEnv, task: str) -> None:
     env.reset(options={"task": task})
     for _ in range(20):
-        known = (*(env.state.admissible_actions or ()), *env.contract.read_only_actions)
-        env.step(known[0] if known else env.oracle().expert_action() or "")
+        listed = (*(env.state.admissible_actions or ()), *env.contract.read_only_actions)
+        env.step(listed[0] if listed else env.oracle().expert_action() or "")
         if env.state.done:
             env.reset(options={"task": task})
 

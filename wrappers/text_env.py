@@ -70,7 +70,8 @@ class Info(TypedDict):
 class EngineState:
     """What an engine says after reset or an action. `admissible_actions` is None where it does not list them.
 
-    `raw_score` is the engine's own score where its range is not [0, 1]; `score` is that one mapped to [0, 1].
+    `raw_score` is the engine's own score where its range is not [0, 1], mapped to [0, 1] by `score`;
+    or a second score, where there are two.
     `truncated`: the engine itself ended the episode before its end.
     """
 

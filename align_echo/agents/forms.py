@@ -2,10 +2,10 @@
 
 A list is a line with bars: `look | go to {room} | put OBJ in OBJ | search[{words}]`, and a single form may follow on a
 line of its own. Blanks stand in braces or angle brackets, or are words in capitals that the format explains ("OBJ is a
-thing"). A format without a list has no forms, and then nothing has one: no environment is known here, only what each
-one says of itself. In place of a list a format may name a command as LaTeX writes them (a backslash, a name, a
-blank in braces), which marks the action wherever it stands. Where an engine lists what is possible now, `as_offered`
-goes by that instead.
+thing"). A pair of tags (`<say>{text}</say>`) is no blank: tags are part of the form. A format without a list has no
+forms, and then nothing has one: no environment is known here, only what each one says of itself. In place of a list a
+format may name a command as LaTeX writes them (a backslash, a name, a blank in braces), which marks the action
+wherever it stands. Where an engine lists what is possible now, `as_offered` goes by that instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from align_echo.types import AgentView
 
-MARKED = r"\{[^{}]*\}|<[^<>]*>"
+MARKED = r"\{[^{}]*\}|<(?!/)[^<>]*>(?![^<>]*</)"
 CAPITALS = re.compile(r"\b[A-Z]{2,}[0-9]?\b")
 FREE = re.compile(r"text|word|message|answer|query|string|value", re.IGNORECASE)
 """A blank with such a name holds what the agent writes, not the name of a thing."""
@@ -166,9 +166,10 @@ def _values(line: str, form: ActionForm) -> tuple[str, ...] | None:
 
 
 def _fits(value: str, closed: bool) -> bool:
-    if value != value.strip():
-        return False
-    return closed or (len(value.split()) <= MOST_WORDS and not re.search(r"[,;:!?\[\](){}<>|]|\.\s", value))
+    if closed:
+        return bool(value.strip())
+    short = value == value.strip() and len(value.split()) <= MOST_WORDS
+    return short and not re.search(r"[,;:!?\[\](){}<>|]|\.\s", value)
 
 
 @cache

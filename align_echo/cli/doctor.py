@@ -31,6 +31,7 @@ from align_echo.wrappers.catalogue import ENVIRONMENTS, environments
 from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.java import find_java, java_version
 from align_echo.wrappers.miniwob.chromium import find_chromium, find_fonts
+from align_echo.wrappers.searchqa.client import SERVER_VARIABLE, checked_url
 
 PACKAGES = {
     "gymnasium": "gymnasium",
@@ -44,7 +45,7 @@ PACKAGES = {
 
 SETTINGS = (
     *(MODEL_VARIABLE, URL_VARIABLE, TIMEOUT_VARIABLE, "ALFWORLD_DATA", "WEBSHOP_DATA", "ALIGN_ECHO_CACHE"),
-    *("MINIWOB_CHROME_BINARY", "MINIWOB_CHROMEDRIVER"),
+    *("MINIWOB_CHROME_BINARY", "MINIWOB_CHROMEDRIVER", "SEARCHQA_DATA", SERVER_VARIABLE),
 )
 
 
@@ -147,6 +148,8 @@ def _setting(name: str) -> Text:
     try:
         if value and name == URL_VARIABLE:
             value = resolve_base_url(value)
+        if value and name == SERVER_VARIABLE:
+            value = checked_url(value)
         if value and name == TIMEOUT_VARIABLE:
             value = f"{resolve_timeout(None):g} s"
     except AlignEchoError as error:
@@ -186,6 +189,9 @@ def _data_of(spec: EnvironmentSpec) -> Text:
     subject, advice = f"{spec.name} tasks", "; ".join(dict.fromkeys(reasons))
     if not counts:
         return _finding(subject, "not available", False, advice)
-    played = spec.games(None)
+    try:
+        played = spec.games(None)
+    except AlignEchoError as error:
+        return _finding(subject, "cannot be played", False, str(error))
     absent = f"; no {', no '.join(missing)}" if missing else ""
     return _finding(subject, ", ".join(counts) + (f" ({played})" if played else "") + absent, not missing, advice)

@@ -132,6 +132,11 @@ def _lose_problem(env: Any) -> None:
     env._problem = None
 
 
+def _lose_documents(env: Any) -> None:
+    """The documents are gone from under the search."""
+    env._search = None
+
+
 BREAK: dict[str, Callable[[Any], None]] = {
     "alfworld": _break_alfworld,
     "scienceworld": _kill_java,
@@ -139,5 +144,6 @@ BREAK: dict[str, Callable[[Any], None]] = {
     "miniwob": _kill_browser,
     "textworldexpress": _kill_java,
     "math": _lose_problem,
+    "searchqa": _lose_documents,
 }
 """How to break each environment's engine in the middle of an episode, so that the next action fails."""

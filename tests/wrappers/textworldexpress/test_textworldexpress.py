@@ -161,7 +161,8 @@ def test_java_processes_of_two_engines_are_pooled_apart():
         assert express.start("coin", 0)["tasksuccess"] is False
     with java_pool(ExpressSimulator).borrowed() as again:
         assert again is express
-    assert java_pool(ExpressSimulator) is not java_pool(JavaSimulator)
+    pools: list[object] = [java_pool(ExpressSimulator), java_pool(JavaSimulator)]
+    assert pools[0] is not pools[1]
 
 
 @needs_engine
