@@ -29,6 +29,10 @@ def make_novice(environment: str, kind: str = "novice", *, seed: int = 0) -> Age
         from align_echo.agents.novices import webshop
 
         return webshop.ShopNovice(webshop.STUBBORN if kind == "novice-stubborn" else None, seed=seed, name=kind)
+    if environment == "m3tooleval" and kind != "novice-careful":
+        from align_echo.agents.novices import m3tooleval
+
+        return m3tooleval.ToolNovice(m3tooleval.STUBBORN if kind == "novice-stubborn" else None, seed=seed, name=kind)
     if environment == "miniwob" and kind != "novice-careful":
         from align_echo.agents.novices import miniwob
 
