@@ -227,7 +227,7 @@ def make(index: int, dice: Dice, split: str) -> ToolTask:
     here = firm(split, index // len(KINDS))
     question = ask(here, dice, number)
     return ToolTask(
-        f"{question.text} You are on the home page of a firm's site.",
+        f"{question.text} You are on the home page of {here.site[HOME][0]}.",
         question.answer,
         site=here.site,
         facts=((HOME, 0), *question.facts),

@@ -97,9 +97,9 @@ def next_move(view: AgentView) -> Move:
         for turn in view.turns
         if (call := _CALL.fullmatch(turn.action or "")) and not turn.observation.startswith(_REFUSED)
     ]
-    if view.task_id.startswith("message_decoder/"):
+    if "convert_hex_to_ascii(" in view.initial_observation:
         return _decode(view.goal, [text for _, text in done])
-    if view.task_id.startswith("web_browsing/"):
+    if "click_url(" in view.initial_observation:
         return _browse(view.goal, done)
     if done or "calculator(expression" not in view.initial_observation:
         return ("", done[-1][1] if done else "True")
