@@ -9,6 +9,7 @@ import pytest
 import align_echo
 from align_echo.errors import UsageError
 from align_echo.session import base_env
+from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.m3tooleval.spec import FAMILIES, is_invalid
 from align_echo.wrappers.m3tooleval.tasks import made
 from tests.conformance.subjects import actions_of, play, play_expert, start
@@ -35,7 +36,7 @@ def answered(env, task: str, *actions: str) -> list[str]:
 
 
 def test_the_test_split_has_as_many_tasks_of_each_family_as_the_original():
-    spec = align_echo.wrappers.catalogue.environment("m3tooleval")
+    spec = environment("m3tooleval")
     tasks = align_echo.tasks("m3tooleval", split="test")
     assert Counter(map(spec.task_type, tasks)) == FAMILIES
     training, rest = (align_echo.tasks("m3tooleval", split=split) for split in ("align_train", "align_test"))
