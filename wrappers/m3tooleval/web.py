@@ -139,7 +139,7 @@ def _wares(dice: Dice, split: str) -> tuple[Ware, ...]:
 # ---------------------------------------------------------------- the questions
 
 
-class Question(NamedTuple):
+class SiteQuestion(NamedTuple):
     """What is asked, the answer, what has to be seen for it, and the arithmetic that it takes ("" for none)."""
 
     text: str
@@ -148,39 +148,39 @@ class Question(NamedTuple):
     sum: str = ""
 
 
-Ask = Callable[[Firm, Dice, int], Question]
+Ask = Callable[[Firm, Dice, int], SiteQuestion]
 """Asks the question of a number, counted from 0, about a firm."""
 
 
-def _price(firm: Firm, dice: Dice, number: int) -> Question:
+def _price(firm: Firm, dice: Dice, number: int) -> SiteQuestion:
     ware = firm.wares[IN_A_KIND * (number % 4) + dice.below(IN_A_KIND)]
-    return Question(f"What does the {ware.name} cost now?", ware.price, ((ware.page, PRICE),))
+    return SiteQuestion(f"What does the {ware.name} cost now?", ware.price, ((ware.page, PRICE),))
 
 
 def _of_a_person(text: str, field: str, line: int, first: int) -> Ask:
     """A question about something that somebody's own page says; `first` is whom the question of number 0 is about."""
 
-    def ask(firm: Firm, dice: Dice, number: int) -> Question:
+    def ask(firm: Firm, dice: Dice, number: int) -> SiteQuestion:
         person = firm.people[(first + number) % len(firm.people)]
         where = "" if field == "department" else f" of the {person.department} department"
-        return Question(text.format(name=f"{person.name}{where}"), getattr(person, field), ((person.page, line),))
+        return SiteQuestion(text.format(name=f"{person.name}{where}"), getattr(person, field), ((person.page, line),))
 
     return ask
 
 
-def _total(firm: Firm, dice: Dice, number: int) -> Question:
+def _total(firm: Firm, dice: Dice, number: int) -> SiteQuestion:
     first, second = _pair(firm, dice, number)
     terms = f"{first.price} + {second.price}"
     text = f"What do one {first.name} and one {second.name} cost together?"
-    return Question(text, CALCULATOR.call(terms), ((first.page, PRICE), (second.page, PRICE)), terms)
+    return SiteQuestion(text, CALCULATOR.call(terms), ((first.page, PRICE), (second.page, PRICE)), terms)
 
 
-def _discounted(firm: Firm, dice: Dice, number: int) -> Question:
+def _discounted(firm: Firm, dice: Dice, number: int) -> SiteQuestion:
     first, second = _pair(firm, dice, number)
     percent = 5 * (1 + dice.below(6))
     terms = f"({first.price} + {second.price}) * (1 - {percent} / 100)"
     text = f"With {percent}% off the sum, what do one {first.name} and one {second.name} cost?"
-    return Question(text, CALCULATOR.call(terms), ((first.page, PRICE), (second.page, PRICE)), terms)
+    return SiteQuestion(text, CALCULATOR.call(terms), ((first.page, PRICE), (second.page, PRICE)), terms)
 
 
 def _pair(firm: Firm, dice: Dice, number: int) -> list[Ware]:
@@ -189,18 +189,18 @@ def _pair(firm: Firm, dice: Dice, number: int) -> list[Ware]:
     return dice.shuffled(firm.wares[start : start + IN_A_KIND - 1])[:2]
 
 
-def _heads(firm: Firm, dice: Dice, number: int) -> Question:
+def _heads(firm: Firm, dice: Dice, number: int) -> SiteQuestion:
     name = sorted({person.department for person in firm.people})[number]
     page = f"/staff/{name.lower()}"
     facts = tuple((page, line) for line in range(len(firm.site[page])))
     count = sum(person.department == name for person in firm.people)
-    return Question(f"How many people work in the {name} department?", count, facts)
+    return SiteQuestion(f"How many people work in the {name} department?", count, facts)
 
 
-def _whose(firm: Firm, dice: Dice, number: int) -> Question:
+def _whose(firm: Firm, dice: Dice, number: int) -> SiteQuestion:
     person = firm.people[-1 - number]
     line = firm.site["/phones"].index(f"{person.phone}: {person.name}")
-    return Question(
+    return SiteQuestion(
         f"Whose telephone number is {person.phone}? Answer with the name.", person.name, (("/phones", line),)
     )
 
