@@ -7,6 +7,7 @@ tools as well. Left out: what the tools do, and how tasks are made (the other fi
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from align_echo.errors import UsageError
 from align_echo.wrappers.align_wrapper import clean
@@ -88,7 +89,7 @@ class ToolEnv(TextEnv):
         self._task: ToolTask | None = None
         self._tools: Tools = {}
         self._visit: Visit | None = None
-        self._calls: list[ToolCall] = []
+        self._calls: list[tuple[Any, ...]] = []
 
     @property
     def task(self) -> ToolTask:
@@ -107,7 +108,8 @@ class ToolEnv(TextEnv):
 
     def oracle(self) -> ToolOracle:
         """Raises `UsageError` before a reset."""
-        return ToolOracle(self.task, self.state, self._calls, self._visit, as_json=self._json)
+        calls = [tuple(map(str, call)) for call in self._calls]
+        return ToolOracle(self.task, self.state, calls, self._visit, as_json=self._json)
 
     def as_read(self, action: str) -> str:
         """A call or an answer in the text form with single spaces; "" for what is neither."""
@@ -155,15 +157,15 @@ class ToolEnv(TextEnv):
         tool = self._tools.get(name)
         if tool is None:
             return clean(f"{NO_TOOL}{name[:SHOWN]!r}. The tools are: {', '.join(self._tools)}.")
-        call = (name, *map(str, arguments))
-        self._calls.append(call)
+        self._calls.append((name, *arguments))
         given = tuple(map(converted, arguments)) if self.task.converts else arguments
         try:
             output = str(tool.call(*given))
         except Exception as error:
-            self._calls.pop()
             reason = " ".join(str(error).split())[:SHOWN]
-            return clean(f"{FAILED}{name} cannot take {', '.join(call[1:])[:SHOWN] or 'no argument'}: {reason}")
+            return clean(
+                f"{FAILED}{name} cannot take {', '.join(map(str, arguments))[:SHOWN] or 'no argument'}: {reason}"
+            )
         return clean(output[:LONGEST_OUTPUT]) + (CUT if len(output) > LONGEST_OUTPUT else "")
 
     def _probe(self, action: str) -> str:
@@ -174,16 +176,16 @@ class ToolEnv(TextEnv):
         self._open_again(before)
         return text
 
-    def _open_again(self, calls: list[ToolCall]) -> None:
+    def _open_again(self, calls: list[tuple[Any, ...]]) -> None:
         """Start the task anew and make these calls."""
         self._open(self._task_id)
         for name, *arguments in calls:
             self._call(name, tuple(arguments))
 
-    def _save(self) -> tuple[ToolCall, ...]:
+    def _save(self) -> tuple[tuple[Any, ...], ...]:
         return tuple(self._calls)
 
-    def _restore(self, task_id: str, saved: tuple[ToolCall, ...]) -> None:
+    def _restore(self, task_id: str, saved: tuple[tuple[Any, ...], ...]) -> None:
         if (task_id, list(saved)) != (self._task_id, self._calls):
             self._task_id = task_id
             self._open_again(list(saved))

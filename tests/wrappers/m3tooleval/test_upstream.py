@@ -61,6 +61,19 @@ def test_a_tool_with_a_state_begins_anew_in_each_episode_and_can_be_come_back_to
     assert play(env, click)[0].observation == "clicked 2 times"
 
 
+def test_calls_that_failed_and_values_of_json_are_come_back_to_as_well(root):
+    env = base_env(align_echo.make("m3tooleval", split="test", data_root=root, engine="json"))
+    click, broken, of_a_list = (
+        f'Action: {{"tool": "click", "args": {args}}} End Action' for args in ("[]", "[1]", "[[1]]")
+    )
+    start(env, "web_browsing/click_2")
+    play(env, [broken, of_a_list])
+    moment = env.snapshot()
+    start(env, "message_decoder/double_2")
+    env.restore(moment)
+    assert play(env, [click])[0].observation == "clicked 3 times"
+
+
 def test_no_way_is_known_to_upstreams_tasks(env):
     start(env, "web_browsing/click_2")
     assert (env.oracle().expert_action(), env.oracle().distance()) == (None, None)

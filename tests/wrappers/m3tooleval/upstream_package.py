@@ -56,8 +56,10 @@ class Counter:
     def __init__(self):
         self.count = 0
 
-    def click(self):
+    def click(self, *values):
         self.count += 1
+        if values and not isinstance(values[0], list):
+            raise ValueError("clicked, and broke")
         return f"clicked {self.count} times"
 
 
