@@ -200,6 +200,10 @@ class TextEnv(gym.Env[str, str], abc.ABC):
         """The initial observation and the task, as interface code of this environment is given them."""
         return observation, self.goal
 
+    def further_arguments(self) -> dict[str, str | int]:
+        """What the contract of this environment names beside them, by name: known once a task was started."""
+        return {}
+
     # ------------------------------------------------------------ gymnasium
 
     def reset(

@@ -65,6 +65,13 @@ def command_in(action_format: str) -> tuple[str, str] | None:
     return None if match is None else (match[1], match[2])
 
 
+@cache
+def labels_in(action_format: str) -> tuple[str, ...]:
+    """The labels ("Action:", "Answer:") that all the forms of a format begin with; () where one begins otherwise."""
+    starts = [re.match(r"[A-Z]\w*:(?=\s)", form.literals[0]) for form in forms_in(action_format)]
+    return tuple(dict.fromkeys(start[0] for start in starts if start)) if all(starts) else ()
+
+
 def is_listing(line: str, action_format: str) -> bool:
     """Whether a line only repeats the action format, as no action does."""
     text = " ".join(line.split())

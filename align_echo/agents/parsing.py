@@ -14,6 +14,9 @@ What is read, in this order:
  7. Exactly one line has a form of the environment's action format (`agents/forms.py`) and the others are sentences: it
     is the action.
  8. Anything else holds no action, and the reason is given in words that the model can act on.
+Where the environment's own forms begin with labels ("Action: {call} End Action | Answer: {answer}"), a label is part of
+the action: it is the reply from the first of them on, whole and on one line, and what is too much in it is left for the
+environment to refuse (`_from_own_label`). Without such a label in the reply, the rules above hold.
 The action is stripped of a list's mark or number, of emphasis, and of quotes or backticks that surround it, and is
 spelled as its form is. Two different actions are never chosen between.
 
@@ -26,7 +29,7 @@ import json
 import re
 from functools import cache
 
-from align_echo.agents.forms import as_listed, command_in, forms_in, has_form, is_listing
+from align_echo.agents.forms import as_listed, command_in, forms_in, has_form, is_listing, labels_in
 from align_echo.errors import ReplyFormatError
 from align_echo.prompts import render
 from align_echo.reading import braced
@@ -62,6 +65,8 @@ def parse_action(reply: str, view: AgentView | None = None) -> str:
     """
     lines = own_lines(reply, view)
     marked = _in_tags(lines) or _in_json(lines, view) or _in_command(lines, view)
+    if (labelled := _from_own_label(marked or " ".join(lines), view)) is not None:
+        return labelled
     if marked is None:
         index = 0 if len(lines) == 1 else _place_of_action(lines, view)
         marked = _cut(lines[index], view)
@@ -75,6 +80,8 @@ def parse_reasoned_action(reply: str, view: AgentView | None = None) -> str:
     """
     lines = own_lines(reply, view)
     marked = _in_tags(lines) or _in_json(lines, view) or _in_command(lines, view)
+    if (labelled := _from_own_label(marked or " ".join(lines), view)) is not None:
+        return labelled
     if marked is None:
         index = _place_of_action(lines, view)
         if index != len(lines) - 1:
@@ -198,6 +205,25 @@ def _in_command(lines: list[str], view: AgentView | None) -> str | None:
     if len(inside) > 1:
         raise ReplyFormatError(f"the reply has {len(inside)} different {command}{{...}}; send one")
     return f"{command}{{{inside.pop()}}}" if inside else None
+
+
+def _from_own_label(text: str, view: AgentView | None) -> str | None:
+    """A reply from the first label on that the environment's own forms begin with, its emphasis taken off; None if they
+    begin with none, or the reply has none. "Action:" before another label is the prompt's, and falls away."""
+    labels = () if view is None else labels_in(view.action_format)
+    if "Action:" not in labels:
+        return None
+    names = "|".join(re.escape(label[:-1]) for label in labels)
+    label = re.compile(rf"([*_]{{0,2}})(?<!\w)({names})([*_]{{0,2}}):([*_]{{0,2}})\s*")
+    first = label.search(text)
+    while first is not None and first[2] == "Action" and label.match(text, first.end()):
+        first = label.match(text, first.end())
+    if first is None:
+        return None
+    rest = label.sub(r"\2: ", text[first.end() :]).strip()
+    if first[1] and not (first[3] or first[4]):
+        rest = rest.removesuffix(first[1]).rstrip()
+    return f"{first[2]}: {_unmarked(rest)}".strip()
 
 
 def _place_of_action(lines: list[str], view: AgentView | None) -> int:

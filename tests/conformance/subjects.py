@@ -122,6 +122,11 @@ def _lose_catalogue(env: Any) -> None:
     env._shop.catalogue = None
 
 
+def _lose_tools(env: Any) -> None:
+    """The tools are gone."""
+    env._tools = None
+
+
 def _kill_browser(env: Any) -> None:
     """The browser's processes are killed."""
     os.killpg(env._leased.pid, signal.SIGKILL)
@@ -139,6 +144,7 @@ def _lose_documents(env: Any) -> None:
 
 BREAK: dict[str, Callable[[Any], None]] = {
     "alfworld": _break_alfworld,
+    "m3tooleval": _lose_tools,
     "scienceworld": _kill_java,
     "webshop": _lose_catalogue,
     "miniwob": _kill_browser,
