@@ -2,19 +2,21 @@
 
 A batch makes a `Halt` and works `under` it, or works `together`. Once the halt is set, the thread that works under it,
 and those that were handed its context, wait no longer for a model's reply (`result_of`) or before they ask an endpoint
-again (`pause`), and their agents take no further turn (`check_halt`). Left out: interrupting what waits in any other
-way.
+again (`pause`), and their agents take no further turn (`check_halt`). Requests run on one asyncio thread of the process
+(`answer_of`), which starts with the first of them. Left out: interrupting what waits in any other way.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -124,6 +126,33 @@ def check_halt() -> None:
     halt = _current.get()
     if halt is not None:
         halt.check()
+
+
+def answer_of(asking: Coroutine[Any, Any, Result], seconds: float) -> Result:
+    """What a coroutine gives on the process's asyncio thread. Whoever stops waiting cancels it there.
+
+    Raises `TimeoutError` if it takes longer than so many seconds in all.
+    """
+    return result_of(asyncio.run_coroutine_threadsafe(_in_time(asking, seconds), _asking_loop()))
+
+
+async def _in_time(asking: Coroutine[Any, Any, Result], seconds: float) -> Result:
+    async with asyncio.timeout(seconds):
+        return await asking
+
+
+_starting = threading.Lock()
+_loops: dict[int, asyncio.AbstractEventLoop] = {}
+"""The loop of each process by its id: a forked process has none of its parent's threads."""
+
+
+def _asking_loop() -> asyncio.AbstractEventLoop:
+    with _starting:
+        loop = _loops.get(os.getpid())
+        if loop is None:
+            loop = _loops[os.getpid()] = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="asking endpoints", daemon=True).start()
+        return loop
 
 
 def pause(seconds: float) -> None:

@@ -60,7 +60,7 @@ STEP_LAYOUTS: dict[str, StepLayout] = {
 is 0 to 100), "triple" WebShop's and M3ToolEval's; "single" is any other environment's."""
 
 
-ARGUMENTS = ("env", "logger", "init_obs", "task", "agent_action")
+ARGUMENTS = ("env", "logger", "init_obs", "task", "agent_action", "task_name", "task_type_idx", "instruction")
 """The arguments that a contract may name: what the sandbox has to pass (`sandbox.py`)."""
 
 

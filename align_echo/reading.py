@@ -1,11 +1,14 @@
 """JSON that a user, a killed process or somebody else's program may have damaged, read without a traceback.
 
+Also what stands in the braces of a command in a text, which a model may have cut off.
+
 Left out: records of known fields (`jsonl.py`, and pydantic's own parser, which knows a limit of depth).
 """
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -48,3 +51,22 @@ def json_lines(file: Path) -> list[dict[str, Any]]:
             raise UsageError(f"{file} line {number} is damaged: it holds no names and values")
         objects.append(record)
     return objects
+
+
+def braced(text: str, command: str) -> list[str]:
+    r"""What stands in the braces after each `command` (such as `\boxed`) of a text, the outermost ones, in their order.
+
+    Braces within are kept, escaped ones do not count, and a command whose braces never close is left out.
+    """
+    spans: list[tuple[int, int]] = []
+    open_braces: list[tuple[int, bool]] = []
+    for sign in re.finditer(rf"{re.escape(command)}{{|\\.|[{{}}]", text, re.DOTALL):
+        if sign[0].endswith("{") and sign[0] != r"\{":
+            open_braces.append((sign.end(), sign[0] != "{"))
+        elif sign[0] == "}" and open_braces:
+            begin, of_command = open_braces.pop()
+            if of_command:
+                while spans and spans[-1][0] > begin:
+                    spans.pop()
+                spans.append((begin, sign.start()))
+    return [text[begin:end] for begin, end in spans]

@@ -31,7 +31,7 @@ from align_echo.wrappers.text_env import TextEnv
 
 ENDLESS = 10**9
 UPSTREAM_STEPS = 60
-"""Steps that are played in upstream's wrapper: it is slow."""
+"""Steps that are played in upstream's wrapper where it is slow."""
 
 Script = list[tuple[str, list[str]]]
 """Tasks and the expert's actions on each."""
@@ -132,20 +132,52 @@ def scienceworld_upstream(script: Script) -> float:
     return measured
 
 
+def textworldexpress_upstream(script: Script) -> float:
+    """Steps a second of TextWorldExpress' own Python environment."""
+    from textworld_express import TextWorldExpressEnv
+
+    env = TextWorldExpressEnv(envStepLimit=ENDLESS)
+
+    def reset(task: str) -> Callable[[str], Any]:
+        game, seed = task.split("/")
+        env.reset(seed=int(seed), gameFold="test", gameName=game, gameParams="")
+        step: Callable[[str], Any] = env.step
+        return step
+
+    measured = _timed(script, reset, ENDLESS)
+    env.close()
+    return measured
+
+
+def math_upstream(script: Script) -> float:
+    """Answers a second that math-verify reads and checks in its caller's own process."""
+    from math_verify import parse, verify
+
+    def reset(task: str) -> Callable[[str], Any]:
+        return lambda reply: verify(parse(gold_of[task]), parse(reply))
+
+    gold_of = {task: actions[0] for task, actions in script}
+    reset(script[-1][0])(script[-1][1][0])  # what is loaded with the first answer
+    return _timed(script, reset)
+
+
 UPSTREAM: dict[str, Callable[[Script], float]] = {
     "alfworld": alfworld_upstream,
     "scienceworld": scienceworld_upstream,
+    "textworldexpress": textworldexpress_upstream,
+    "math": math_upstream,
 }
-"""WebShop's needs Java, Lucene and a download: `benchmarks.webshop_engine` compares with its page pipeline."""
+"""WebShop's needs Java, Lucene and a download: `benchmarks.webshop_engine` compares with its page pipeline. SearchQA
+has no upstream environment: `benchmarks.retrieval` compares its server with its index."""
 
 
-def _timed(script: Script, reset: Callable[[str], Callable[[str], Any]]) -> float:
+def _timed(script: Script, reset: Callable[[str], Callable[[str], Any]], most: int = UPSTREAM_STEPS) -> float:
     seconds, count = 0.0, 0
     for task, actions in script:
-        if count >= UPSTREAM_STEPS:
+        if count >= most:
             break
         step = reset(task)
-        for action in actions[: UPSTREAM_STEPS - count]:
+        for action in actions[: most - count]:
             start = time.perf_counter()
             step(action)
             seconds += time.perf_counter() - start
@@ -178,7 +210,8 @@ def bytes_each(name: str, count: int) -> float:
 def _play_a_little(env: TextEnv, task: str) -> None:
     env.reset(options={"task": task})
     for _ in range(20):
-        env.step((*(env.state.admissible_actions or ()), *env.contract.read_only_actions)[0])
+        listed = (*(env.state.admissible_actions or ()), *env.contract.read_only_actions)
+        env.step(listed[0] if listed else env.oracle().expert_action() or "")
         if env.state.done:
             env.reset(options={"task": task})
 

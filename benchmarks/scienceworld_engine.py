@@ -15,7 +15,7 @@ from functools import partial
 from statistics import fmean, median
 from typing import NamedTuple
 
-from align_echo.wrappers.scienceworld import jvm
+from align_echo.wrappers import java
 from align_echo.wrappers.scienceworld.env import ScienceWorldEnv
 from align_echo.wrappers.scienceworld.tasks import VARIATIONS, variations
 
@@ -76,9 +76,9 @@ def task_id(name: str) -> str:
 
 def repeat(options: tuple[str, ...], processes: int) -> str:
     """How many steps and gold paths of later processes are those of the first."""
-    kept, jvm.REPEATABLE = jvm.REPEATABLE, options
+    kept, java.REPEATABLE = java.REPEATABLE, options
     (first, plans), *later = [tell(process) for process in range(processes)]
-    jvm.REPEATABLE = kept
+    java.REPEATABLE = kept
     pairs = [pair for stories, _ in later for name in first for pair in zip(first[name], stories[name], strict=False)]
     exact = sum(a.observation == b.observation for a, b in pairs)
     words = sum(Counter(a.observation.split()) == Counter(b.observation.split()) for a, b in pairs)
@@ -132,7 +132,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processes", type=int, default=3, help="Java processes to compare (at least 2)")
     processes = max(parser.parse_args().processes, 2)
-    print(f"as started here: {repeat(jvm.REPEATABLE, processes)}", flush=True)
+    print(f"as started here: {repeat(java.REPEATABLE, processes)}", flush=True)
     print(f"Java's defaults: {repeat((), processes)}", flush=True)
     costs()
 

@@ -64,7 +64,7 @@ def test_links_to_a_section_lead_to_one_that_there_is(page):
 
 
 VERBS = [
-    *("generate-interface", "evaluate", "grid", "train", "doctor", "envs"),
+    *("generate-interface", "evaluate", "grid", "train", "doctor", "envs", "retrieval-server"),
     *("critic collect", "critic train", "critic evaluate", "critic gui-record", "critic gui-steps", "critic flywheel"),
 ]
 

@@ -175,7 +175,9 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
         """Load the interface anew; one that does not load is bypassed until the next reset. Raises `InterfaceError`."""
         contract = self.interface.contract
         try:
-            self._session = self._sandbox.open(self._source, contract, *self._opening, self._serve)
+            self._session = self._sandbox.open(
+                self._source, contract, *self._opening, self._serve, self._base.further_arguments()
+            )
         except InterfaceError as failure:
             self._bypassed = f"{NOT_LOADED}: {failure}"
             raise InterfaceError(self._bypassed) from failure

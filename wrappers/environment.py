@@ -64,6 +64,7 @@ class EnvironmentSpec:
     defined. `measures_distance` is False where the oracle follows one known way and beside it can only try how far the
     goal is (`TryingOracle`). Neither `task_type(task_id)` needs an engine nor `has_expert(task_id)`, which is False
     where the oracle knows no action. `engines` names those that a user may choose from, the default first.
+    `lists_actions` is False where an action is free text, so that there is nothing to draw from at random.
     `partitions` lists groups of splits that share no task (default: all of them); `install` is the line that installs
     what it needs beyond the base; `gym_id` is its name for gymnasium, "" for none.
     """
@@ -86,6 +87,7 @@ class EnvironmentSpec:
     engines: tuple[str, ...] = ()
     measures_distance: bool = True
     has_expert: Callable[[str], bool] = always
+    lists_actions: bool = True
     partitions: tuple[tuple[str, ...], ...] = ()
     install: str = ""
 

@@ -70,7 +70,8 @@ class Info(TypedDict):
 class EngineState:
     """What an engine says after reset or an action. `admissible_actions` is None where it does not list them.
 
-    `raw_score` is the engine's own score where its range is not [0, 1]; `score` is that one mapped to [0, 1].
+    `raw_score` is the engine's own score where its range is not [0, 1], mapped to [0, 1] by `score`;
+    or a second score, where there are two.
     `truncated`: the engine itself ended the episode before its end.
     """
 
@@ -198,6 +199,10 @@ class TextEnv(gym.Env[str, str], abc.ABC):
     def opening(self, observation: str) -> tuple[str, str]:
         """The initial observation and the task, as interface code of this environment is given them."""
         return observation, self.goal
+
+    def further_arguments(self) -> dict[str, str | int]:
+        """What the contract of this environment names beside them, by name: known once a task was started."""
+        return {}
 
     # ------------------------------------------------------------ gymnasium
 

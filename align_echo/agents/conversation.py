@@ -141,8 +141,10 @@ def said(text: str, tokens: Tokens | None = None) -> Message:
 
 
 def labelled(turn: Turn) -> str:
-    """A turn's reply for agents that label their actions: an action carried out in the agent's place gets the label."""
-    return f"Action: {turn.action}" if turn.reply.strip() == turn.action else turn.reply
+    """A turn's reply for agents that label their actions: an action carried out in the agent's place gets the label,
+    unless it has one of its own."""
+    bare = turn.reply.strip() == turn.action and not turn.reply.startswith(("Action:", "Answer:"))
+    return f"Action: {turn.action}" if bare else turn.reply
 
 
 def action_alone(turn: Turn) -> str:

@@ -2,9 +2,10 @@
 
 A list is a line with bars: `look | go to {room} | put OBJ in OBJ | search[{words}]`, and a single form may follow on a
 line of its own. Blanks stand in braces or angle brackets, or are words in capitals that the format explains ("OBJ is a
-thing"). A format without a list has no forms, and then nothing has one: no environment is known here, only what each
-one says of itself. Where an engine lists what is possible now, `as_offered`
-goes by that instead.
+thing"). A pair of tags (`<say>{text}</say>`) is no blank: tags are part of the form. A format without a list has no
+forms, and then nothing has one: no environment is known here, only what each one says of itself. In place of a list a
+format may name a command as LaTeX writes them (a backslash, a name, a blank in braces), which marks the action
+wherever it stands. Where an engine lists what is possible now, `as_offered` goes by that instead.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import NamedTuple
 
 from align_echo.types import AgentView
 
-MARKED = r"\{[^{}]*\}|<[^<>]*>"
+MARKED = r"\{[^{}]*\}|<(?!/)[^<>]*>(?![^<>]*</)"
 CAPITALS = re.compile(r"\b[A-Z]{2,}[0-9]?\b")
 FREE = re.compile(r"text|word|message|answer|query|string|value", re.IGNORECASE)
 """A blank with such a name holds what the agent writes, not the name of a thing."""
@@ -24,6 +25,9 @@ FREE = re.compile(r"text|word|message|answer|query|string|value", re.IGNORECASE)
 BAR = " | "
 MOST_WORDS = 6
 """Longest name that an open blank takes: what is longer is a sentence."""
+
+COMMAND = re.compile(r"(\\[A-Za-z]+)\{([^{}]*)\}")
+"""A command and the blank in its braces."""
 
 LONGEST_LINE = 300
 """In characters: what is longer has no form."""
@@ -52,6 +56,20 @@ def forms_in(action_format: str) -> tuple[ActionForm, ...]:
     blank = _blank(action_format)
     forms = [_form(piece.strip(), blank) for line in _lists(action_format) for piece in line.split(BAR)]
     return tuple(form for form in forms if re.search("[A-Za-z]", "".join(form.literals)))
+
+
+def command_in(action_format: str) -> tuple[str, str] | None:
+    r"""The command that marks an action in any place, and the blank in its braces: `\boxed` and `answer`. None without
+    one."""
+    match = None if _lists(action_format) else COMMAND.search(action_format)
+    return None if match is None else (match[1], match[2])
+
+
+@cache
+def labels_in(action_format: str) -> tuple[str, ...]:
+    """The labels ("Action:", "Answer:") that all the forms of a format begin with; () where one begins otherwise."""
+    starts = [re.match(r"[A-Z]\w*:(?=\s)", form.literals[0]) for form in forms_in(action_format)]
+    return tuple(dict.fromkeys(start[0] for start in starts if start)) if all(starts) else ()
 
 
 def is_listing(line: str, action_format: str) -> bool:
@@ -155,9 +173,10 @@ def _values(line: str, form: ActionForm) -> tuple[str, ...] | None:
 
 
 def _fits(value: str, closed: bool) -> bool:
-    if value != value.strip():
-        return False
-    return closed or (len(value.split()) <= MOST_WORDS and not re.search(r"[,;:!?\[\](){}<>|]|\.\s", value))
+    if closed:
+        return bool(value.strip())
+    short = value == value.strip() and len(value.split()) <= MOST_WORDS
+    return short and not re.search(r"[,;:!?\[\](){}<>|]|\.\s", value)
 
 
 @cache

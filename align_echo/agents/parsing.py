@@ -1,4 +1,4 @@
-"""From a chat model's reply to one action: however it is dressed, if it can mean only one.
+r"""From a chat model's reply to one action: however it is dressed, if it can mean only one.
 
 What is read, in this order:
  1. Thoughts (`<think>...</think>`, also without their beginning) are not part of the reply; thoughts without an end are
@@ -6,16 +6,21 @@ What is read, in this order:
     repeat the prompt's own form of reply.
  2. An "Observation:" that the model writes after its action is made up: the reply ends before it.
  3. One `<action>...</action>` holds the action; so does one JSON object with an "action" beside its reasoning.
- 4. Exactly one line is labelled "Action:" (any case, bold, a heading, a list item, numbered): what follows the label is
+ 4. Where the action format names a command that marks the action (`\boxed{answer}`), what stands in its braces is the
+    action, whatever stands around it. Several must hold the same; the blank of the format itself does not count.
+ 5. Exactly one line is labelled "Action:" (any case, bold, a heading, a list item, numbered): what follows the label is
     the action. If nothing follows it on its line, exactly one line must come after it: that is the action.
- 5. One line is left: it is the action.
- 6. Exactly one line has a form of the environment's action format (`agents/forms.py`) and the others are sentences: it
+ 6. One line is left: it is the action.
+ 7. Exactly one line has a form of the environment's action format (`agents/forms.py`) and the others are sentences: it
     is the action.
- 7. Anything else holds no action, and the reason is given in words that the model can act on.
+ 8. Anything else holds no action, and the reason is given in words that the model can act on.
+Where the environment's own forms begin with labels ("Action: {call} End Action | Answer: {answer}"), a label is part of
+the action: it is the reply from the first of them on, whole and on one line, and what is too much in it is left for the
+environment to refuse (`_from_own_label`). Without such a label in the reply, the rules above hold.
 The action is stripped of a list's mark or number, of emphasis, and of quotes or backticks that surround it, and is
 spelled as its form is. Two different actions are never chosen between.
 
-`parse_reasoned_action` is for replies that think aloud: rule 5 falls away, and a labelled action must end the reply.
+`parse_reasoned_action` is for replies that think aloud: rule 6 falls away, and a labelled action must end the reply.
 """
 
 from __future__ import annotations
@@ -24,9 +29,10 @@ import json
 import re
 from functools import cache
 
-from align_echo.agents.forms import as_listed, forms_in, has_form, is_listing
+from align_echo.agents.forms import as_listed, command_in, forms_in, has_form, is_listing, labels_in
 from align_echo.errors import ReplyFormatError
 from align_echo.prompts import render
+from align_echo.reading import braced
 from align_echo.types import AgentView, Completion
 
 _FENCE = re.compile(r"(?:```|~~~)[A-Za-z]*")
@@ -58,7 +64,9 @@ def parse_action(reply: str, view: AgentView | None = None) -> str:
     `view` is what the reply answers: without it nothing is known of the environment's forms.
     """
     lines = own_lines(reply, view)
-    marked = _in_tags(lines) or _in_json(lines, view)
+    marked = _in_tags(lines) or _in_json(lines, view) or _in_command(lines, view)
+    if (labelled := _from_own_label(marked or " ".join(lines), view)) is not None:
+        return labelled
     if marked is None:
         index = 0 if len(lines) == 1 else _place_of_action(lines, view)
         marked = _cut(lines[index], view)
@@ -71,7 +79,9 @@ def parse_reasoned_action(reply: str, view: AgentView | None = None) -> str:
     Raises `ReplyFormatError` if there is not exactly one, or if the reply goes on after it.
     """
     lines = own_lines(reply, view)
-    marked = _in_tags(lines) or _in_json(lines, view)
+    marked = _in_tags(lines) or _in_json(lines, view) or _in_command(lines, view)
+    if (labelled := _from_own_label(marked or " ".join(lines), view)) is not None:
+        return labelled
     if marked is None:
         index = _place_of_action(lines, view)
         if index != len(lines) - 1:
@@ -185,6 +195,37 @@ def _in_json(lines: list[str], view: AgentView | None) -> str | None:
     return _one_line(action, '"action"') if isinstance(action, str) else None
 
 
+def _in_command(lines: list[str], view: AgentView | None) -> str | None:
+    """The one command of the action format that marks an action, with its braces; None without any."""
+    named = None if view is None else command_in(view.action_format)
+    if named is None:
+        return None
+    command, blank = named
+    inside = {" ".join(text.split()) for text in braced("\n".join(lines), command)} - {blank}
+    if len(inside) > 1:
+        raise ReplyFormatError(f"the reply has {len(inside)} different {command}{{...}}; send one")
+    return f"{command}{{{inside.pop()}}}" if inside else None
+
+
+def _from_own_label(text: str, view: AgentView | None) -> str | None:
+    """A reply from the first label on that the environment's own forms begin with, its emphasis taken off; None if they
+    begin with none, or the reply has none. "Action:" before another label is the prompt's, and falls away."""
+    labels = () if view is None else labels_in(view.action_format)
+    if "Action:" not in labels:
+        return None
+    names = "|".join(re.escape(label[:-1]) for label in labels)
+    label = re.compile(rf"([*_]{{0,2}})(?<!\w)({names})([*_]{{0,2}}):([*_]{{0,2}})\s*")
+    first = label.search(text)
+    while first is not None and first[2] == "Action" and label.match(text, first.end()):
+        first = label.match(text, first.end())
+    if first is None:
+        return None
+    rest = label.sub(r"\2: ", text[first.end() :]).strip()
+    if first[1] and not (first[3] or first[4]):
+        rest = rest.removesuffix(first[1]).rstrip()
+    return f"{first[2]}: {_unmarked(rest)}".strip()
+
+
 def _place_of_action(lines: list[str], view: AgentView | None) -> int:
     """Which line holds the action: the one that is labelled, else the one that has a form of the environment's."""
     if any(map(_INPUT.match, lines)):
@@ -241,7 +282,8 @@ def _after_action_label(line: str) -> str | None:
 def _acts(line: str, view: AgentView | None) -> bool:
     if _after_action_label(line) is not None or "<action>" in line.lower() or '"action"' in line:
         return True
-    return view is not None and _has_form(line, view)
+    named = None if view is None else command_in(view.action_format)
+    return (named is not None and f"{named[0]}{{" in line) or (view is not None and _has_form(line, view))
 
 
 def _cut(line: str, view: AgentView | None) -> str:

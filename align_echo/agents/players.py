@@ -6,6 +6,7 @@ out: agents whose candidates a critic chooses from (`evaluate/cast.py`).
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -16,7 +17,7 @@ from align_echo.agents.catalogue import AGENTS, agent_spec
 from align_echo.agents.novice_model import NoviceModel
 from align_echo.agents.spec import AgentSetting, AgentSpec
 from align_echo.agents.vanilla import Vanilla
-from align_echo.errors import UsageError
+from align_echo.errors import MissingDataError, UsageError
 from align_echo.models.names import POCKET, POCKET_ENVIRONMENTS, ModelName, read_name, what_pocket_lacks
 from align_echo.registry import OURS
 from align_echo.types import Agent, ChatModel, Described
@@ -117,8 +118,12 @@ def require_expert(spec: EnvironmentSpec, split: str, task_ids: Sequence[str], d
     if not lacking:
         return
     whole = set(spec.tasks(split, data_root))
-    tasks = {name: spec.tasks(name, data_root) for name in spec.splits if name != split}
-    fit = [name for name, ids in tasks.items() if whole.issuperset(ids) and all(map(spec.has_expert, ids))]
+    fit = []
+    for name in spec.splits:
+        with contextlib.suppress(MissingDataError):  # a folder of one's own may hold some splits alone
+            ids = spec.tasks(name, data_root)
+            if name != split and whole.issuperset(ids) and all(map(spec.has_expert, ids)):
+                fit.append(name)
     hint = f"; all of the split {fit[0]} have one" if fit else ""
     raise UsageError(f"{lacking} of {len(task_ids)} tasks of {spec.name}'s split {split} have no expert{hint}")
 

@@ -11,7 +11,8 @@ import hashlib
 import threading
 from collections.abc import Callable
 
-from align_echo.agents.spec import AgentSpec
+from align_echo.agents.spec import AgentSetting, AgentSpec
+from align_echo.errors import UsageError
 from align_echo.types import AgentReply, AgentView
 from align_echo.wrappers.text_env import Offered, TextEnv
 
@@ -91,6 +92,14 @@ def _filled(offered: Offered, number: int) -> str:
     return action
 
 
+def _random(setting: AgentSetting) -> Privileged:
+    """Raises `UsageError` for an environment that lists no actions."""
+    if not setting.spec.lists_actions:
+        name = setting.spec.name
+        raise UsageError(f"{name} lists no actions, so the agent random has none to draw from; use another --agent")
+    return random_choice(setting.raw_env, seed=setting.seed)
+
+
 EXPERT = AgentSpec(
     "expert",
     "the environment's own expert, which sees the hidden state: a ceiling, not an agent",
@@ -102,5 +111,5 @@ RANDOM = AgentSpec(
     "random",
     "draws among the actions that the engine accepts or offers: a floor, not an agent",
     asks_model=False,
-    build=lambda setting: random_choice(setting.raw_env, seed=setting.seed),
+    build=_random,
 )

@@ -108,6 +108,8 @@ def plan_generation(
         refuse_unfit_writers(analyzer, optimizer)
     else:
         refuse_idle_model(player, model)
+        if not spec.lists_actions:
+            raise UsageError(f"{spec.name} lists no actions, which the probe needs to know: use --backend llm")
     if max_tokens and not names:
         raise UsageError("this run asks no model: leave --max-tokens out")
     world = World(spec, data_root)

@@ -29,8 +29,9 @@ from align_echo.registry import OURS
 from align_echo.train.method import METHODS
 from align_echo.wrappers.catalogue import ENVIRONMENTS, environments
 from align_echo.wrappers.environment import EnvironmentSpec
+from align_echo.wrappers.java import find_java, java_version
 from align_echo.wrappers.miniwob.chromium import find_chromium, find_fonts
-from align_echo.wrappers.scienceworld.jvm import find_java, java_version
+from align_echo.wrappers.searchqa.client import SERVER_VARIABLE, checked_url
 
 PACKAGES = {
     "gymnasium": "gymnasium",
@@ -44,7 +45,7 @@ PACKAGES = {
 
 SETTINGS = (
     *(MODEL_VARIABLE, URL_VARIABLE, TIMEOUT_VARIABLE, "ALFWORLD_DATA", "WEBSHOP_DATA", "ALIGN_ECHO_CACHE"),
-    *("MINIWOB_CHROME_BINARY", "MINIWOB_CHROMEDRIVER"),
+    *("MINIWOB_CHROME_BINARY", "MINIWOB_CHROMEDRIVER", "SEARCHQA_DATA", SERVER_VARIABLE),
 )
 
 
@@ -52,7 +53,8 @@ def doctor() -> None:
     """Say what is installed, which data and keys are found, and what to install for what is missing."""
     settings = [_setting(name) for name in SETTINGS]  # before the engine is loaded: it sets some of its own
     console = stdout()
-    findings = (*_installed(), *_science(), *_browser(), *_local_models(), *_keys(), *settings, *_data(), *_of_others())
+    extras = (*_java(), *_browser(), _extra("math-verify", "math", "only for math"))
+    findings = (*_installed(), *extras, *_local_models(), *_keys(), *settings, *_data(), *_of_others())
     for finding in findings:
         console.print(finding, soft_wrap=True)
 
@@ -74,15 +76,14 @@ def _installed() -> Iterator[Text]:
     yield _finding("shipped interfaces", ", ".join(shipped_interfaces()) or "none")
 
 
-def _science() -> Iterator[Text]:
-    """The extra of ScienceWorld, and the Java that it would run on."""
-    install = environments()["scienceworld"].install
-    if find_spec("scienceworld") is None:
-        yield _finding("scienceworld", "not installed", False, f"only for ScienceWorld: {install}")
+def _java() -> Iterator[Text]:
+    """The extras whose engines are Java programs, and the Java that they would run on."""
+    yield _extra("scienceworld", "scienceworld", "only for ScienceWorld")
+    yield _extra("textworld-express", "textworldexpress", "only for TextWorldExpress")
+    if not any(map(find_spec, ("scienceworld", "textworld_express"))):
         return
-    yield _finding("scienceworld", metadata.version("scienceworld"))
     try:
-        java = find_java()
+        java = find_java("an installed environment")
     except AlignEchoError as error:
         yield _finding("Java", "not found", False, str(error))
     else:
@@ -113,7 +114,7 @@ def _local_models() -> Iterator[Text]:
 
 
 def _extra(package: str, extra: str, what_for: str) -> Text:
-    if find_spec(package) is None:
+    if find_spec(package.replace("-", "_")) is None:
         return _finding(package, "not installed", False, f"{what_for}: {install_line(extra)}")
     return _finding(package, _version(package))
 
@@ -147,6 +148,8 @@ def _setting(name: str) -> Text:
     try:
         if value and name == URL_VARIABLE:
             value = resolve_base_url(value)
+        if value and name == SERVER_VARIABLE:
+            value = checked_url(value)
         if value and name == TIMEOUT_VARIABLE:
             value = f"{resolve_timeout(None):g} s"
     except AlignEchoError as error:
@@ -186,6 +189,9 @@ def _data_of(spec: EnvironmentSpec) -> Text:
     subject, advice = f"{spec.name} tasks", "; ".join(dict.fromkeys(reasons))
     if not counts:
         return _finding(subject, "not available", False, advice)
-    played = spec.games(None)
+    try:
+        played = spec.games(None)
+    except AlignEchoError as error:
+        return _finding(subject, "cannot be played", False, str(error))
     absent = f"; no {', no '.join(missing)}" if missing else ""
     return _finding(subject, ", ".join(counts) + (f" ({played})" if played else "") + absent, not missing, advice)

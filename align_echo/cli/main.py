@@ -17,6 +17,7 @@ from align_echo.cli.evaluate import evaluate
 from align_echo.cli.generate_interface import generate_interface
 from align_echo.cli.grid import grid
 from align_echo.cli.output import redacted_output
+from align_echo.cli.retrieval_server import retrieval_server
 from align_echo.cli.shop import shop
 from align_echo.cli.train import train
 from align_echo.errors import AlignEchoError
@@ -46,6 +47,7 @@ app.add_typer(critic, name="critic")
 app.command("doctor")(doctor)
 app.command("envs")(envs)
 app.command("shop")(shop)
+app.command("retrieval-server")(retrieval_server)
 
 
 @app.callback(invoke_without_command=True)

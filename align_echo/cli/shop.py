@@ -16,9 +16,10 @@ def shop(
     data_root: DataRoot = None,
 ) -> None:
     """Shop a WebShop task yourself, in a browser."""
+    from align_echo.wrappers.serving import HOST
     from align_echo.wrappers.webshop.catalogue import open_catalogue
     from align_echo.wrappers.webshop.pages import Shop
-    from align_echo.wrappers.webshop.server import HOST, make_server
+    from align_echo.wrappers.webshop.server import make_server
 
     catalogue = open_catalogue(data_root)
     with make_server(Shop(catalogue, catalogue.goal(task)), port) as server:

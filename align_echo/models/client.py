@@ -1,7 +1,7 @@
 """One request to an endpoint and its whole answer: within a deadline and a number of bytes, and given up at once.
 
-Requests run on one asyncio thread of the process, which starts with the first of them. Whoever waits for an answer and
-stops (Ctrl-C, a halt) cancels its request there, which closes the connection: nothing waits for a server that stalls.
+Requests run on the asyncio thread of the process (`halting.answer_of`). Whoever waits for an answer and stops (Ctrl-C,
+a halt) cancels its request there, which closes the connection: nothing waits for a server that stalls.
 A deadline is for the whole of a request, from the connection to the last byte, so a server that drips is not waited for
 either. Answers are read up to `MOST_BYTES`, counted after unpacking, and keys are taken out of them before anything
 else sees them. Left out: asking again (`retry.py`), what is asked and what an answer means.
@@ -9,9 +9,6 @@ else sees them. Left out: asking again (`retry.py`), what is asked and what an a
 
 from __future__ import annotations
 
-import asyncio
-import os
-import threading
 import zlib
 from collections.abc import Coroutine, Mapping
 from typing import Any
@@ -19,7 +16,7 @@ from typing import Any
 import openai
 
 from align_echo.errors import ModelError
-from align_echo.halting import result_of
+from align_echo.halting import answer_of
 from align_echo.models.endpoint import NO_KEY
 from align_echo.models.retry import PassingFault
 from align_echo.redaction import redacted, without_secrets
@@ -62,17 +59,12 @@ class Client:
 
     def close(self) -> None:
         """Close its connections."""
-        result_of(asyncio.run_coroutine_threadsafe(self._openai.close(), _asking_loop()))
+        answer_of(self._openai.close(), self._timeout)
 
     def _answer(self, asking: Coroutine[Any, Any, str], within: float | None = None) -> str:
         seconds = min(self._timeout, within or self._timeout)
-
-        async def in_time() -> str:
-            async with asyncio.timeout(seconds):
-                return await asking
-
         try:
-            return result_of(asyncio.run_coroutine_threadsafe(in_time(), _asking_loop()))
+            return answer_of(asking, seconds)
         except TimeoutError:
             raise PassingFault(f"no whole answer within {seconds:g} s") from None
 
@@ -111,17 +103,3 @@ async def _read(response: Any) -> bytes:
         if max(len(body), sent) > MOST_BYTES:
             raise ModelError(f"the endpoint's answer is longer than {MOST_BYTES // 2**20} MB: nothing of it is kept")
     return bytes(body)
-
-
-_starting = threading.Lock()
-_loops: dict[int, asyncio.AbstractEventLoop] = {}
-"""The loop of each process by its id: a forked process has none of its parent's threads."""
-
-
-def _asking_loop() -> asyncio.AbstractEventLoop:
-    with _starting:
-        loop = _loops.get(os.getpid())
-        if loop is None:
-            loop = _loops[os.getpid()] = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name="asking endpoints", daemon=True).start()
-        return loop

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -56,14 +56,21 @@ class Sandbox(Frozen):
     deaths: int = 3
 
     def open(
-        self, source: PreparedSource, contract: InterfaceContract, init_obs: str, task: str, engine: Engine
+        self,
+        source: PreparedSource,
+        contract: InterfaceContract,
+        init_obs: str,
+        task: str,
+        engine: Engine,
+        further: Mapping[str, str | int] | None = None,
     ) -> SandboxSession:
-        """Load prepared source for one episode, whose engine calls `engine` will serve.
+        """Load prepared source for one episode, whose engine calls `engine` will serve. `further` holds the values of
+        arguments that the contract names beside the two texts.
 
         Raises `InterfaceError` if the code fails while it loads, `EngineError` if no worker can be had, and
         `UsageError` in a process that was forked after interfaces had been used.
         """
-        return SandboxSession(self, source, contract, init_obs, task, engine)
+        return SandboxSession(self, source, contract, init_obs, task, engine, further or {})
 
     def check(self, source: str, contract: InterfaceContract) -> None:
         """Load source and throw it away: what a generator of interfaces calls. Raises `InterfaceError`, one line."""
@@ -125,6 +132,7 @@ class SandboxSession:
         init_obs: str,
         task: str,
         engine: Engine,
+        further: Mapping[str, str | int],
     ) -> None:
         self._limits = limits
         self._source = source
@@ -139,7 +147,8 @@ class SandboxSession:
         setup = f"{_prelude()}\n_align_env = {proxy}()\n_align_logger = _AlignLogger()\n"
         self._worker = Worker(limits.seconds, limits.memory)
         try:
-            self._run(setup, {"_align_init_obs": init_obs, "_align_task": task})
+            arguments = {"init_obs": init_obs, "task": task, **further}
+            self._run(setup, {f"_align_{name}": value for name, value in arguments.items()})
             self._run(source.text, {})
         except InterfaceError:
             self.close()

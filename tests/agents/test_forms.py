@@ -6,6 +6,7 @@ import pytest
 
 from align_echo.agents.forms import as_offered
 from align_echo.agents.parsing import parse_action
+from align_echo.errors import ReplyFormatError
 from align_echo.types import AgentView
 
 
@@ -25,6 +26,37 @@ def test_capitals_that_are_explained_are_blanks():
 
 def test_text_of_the_agents_own_keeps_its_letters():
     assert parse_action("say Paris", view("wait | say {text}", "Write the word 'paris' well")) == "say Paris"
+
+
+TAGGED = view("One of:\n<search>{query}</search> | <answer>{answer}</answer>", "who was born in upper kelmar?")
+
+
+@pytest.mark.parametrize(
+    ("reply", "action"),
+    [
+        ("I look it up.\n<search>Upper Kelmar</search>", "<search>Upper Kelmar</search>"),
+        ("I look it up.\n<search> Upper Kelmar </search>", "<search> Upper Kelmar </search>"),
+        ("Thought: it is known.\nAction: <answer>Paris.</answer>", "<answer>Paris.</answer>"),
+        ("<think>First\n\nhm.</think>\n\n<search>Upper Kelmar</search>", "<search>Upper Kelmar</search>"),
+        ("**Action:** `<search>Upper Kelmar</search>`", "<search>Upper Kelmar</search>"),
+        ("<action><search>Upper Kelmar</search></action>", "<search>Upper Kelmar</search>"),
+    ],
+)
+def test_a_pair_of_tags_is_a_form_and_no_blank(reply, action):
+    assert parse_action(reply, TAGGED) == action
+
+
+@pytest.mark.parametrize(
+    "reply", ["<search>a</search>\n<search>b</search>", "<search>{query}</search>", "well\nor not"]
+)
+def test_two_tagged_actions_or_none_are_not_guessed_at(reply):
+    with pytest.raises(ReplyFormatError):
+        parse_action(reply, TAGGED)
+
+
+def test_a_blank_in_angle_brackets_stays_one():
+    forms = view("look | put <thing> in <place>")
+    assert parse_action("I will do it now.\nput mug 1 in sink 1", forms) == "put mug 1 in sink 1"
 
 
 def test_a_form_on_a_line_of_its_own_is_one():

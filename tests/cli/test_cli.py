@@ -17,9 +17,10 @@ from align_echo.cli.console import Display
 from align_echo.evaluate.comparison import Comparison
 from align_echo.interface import identity, save_interface
 from align_echo.types import Trajectory
+from align_echo.wrappers import java
 from align_echo.wrappers.catalogue import environment, environments, tasks
-from align_echo.wrappers.scienceworld import jvm
-from align_echo.wrappers.scienceworld.pool import pool
+from align_echo.wrappers.java import java_pool
+from align_echo.wrappers.scienceworld.jvm import JavaSimulator
 
 EVALUATE = ["evaluate", "--env", "alfworld", "--agent", "novice", "--tasks", "2"]
 
@@ -120,8 +121,8 @@ def test_bad_input_is_one_line_status_2_and_nothing_written(case, run, tmp_path,
 def test_what_an_environment_lacks_is_said_before_anything_is_written(verb, lacking, message, run, monkeypatch):
     if lacking == "_candidates":
         pytest.importorskip("scienceworld")
-    pool().close()  # no simulator that other tests left running
-    monkeypatch.setattr(jvm, lacking, lambda *_: None if lacking == "find_spec" else iter(()))
+    java_pool(JavaSimulator).close()  # no simulator that other tests left running
+    monkeypatch.setattr(java, lacking, lambda *_: None if lacking == "find_spec" else iter(()))
     status, _, err = run(*verb, "--env", "scienceworld", "--out", "out")
     assert (status, err) == (2, f"align-echo: {message}\n")
     assert not Path("out").exists()

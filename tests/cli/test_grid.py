@@ -14,7 +14,8 @@ from align_echo.rollout import ATTEMPTS
 from align_echo.types import Trajectory
 from align_echo.wrappers.alfworld.env import AlfworldEnv
 from align_echo.wrappers.catalogue import environment
-from align_echo.wrappers.scienceworld.pool import pool
+from align_echo.wrappers.java import java_pool
+from align_echo.wrappers.scienceworld.jvm import JavaSimulator
 from tests.play import source
 
 GRID = ["grid", "--env", "alfworld", "--agent", "novice", "--interface", "probe", "--tasks", "2"]
@@ -81,8 +82,8 @@ def test_a_temperature_is_that_of_the_agents_that_ask_a_model(run):
 
 def test_an_extra_that_is_not_installed_is_said_before_anything_runs(run, monkeypatch, tmp_path):
     identity_file(tmp_path, "scienceworld")
-    pool().close()  # none that other tests left running
-    monkeypatch.setattr("align_echo.wrappers.scienceworld.jvm.find_spec", lambda name: None)
+    java_pool(JavaSimulator).close()  # none that other tests left running
+    monkeypatch.setattr("align_echo.wrappers.java.find_spec", lambda name: None)
     arguments = ["--env", "scienceworld", "--agent", "expert", "--interface", "given/scienceworld.py"]
     status, _, err = run("grid", *arguments, "--out", "out")
     assert status == 2

@@ -1,6 +1,7 @@
 """Freeze a few episodes of an environment: `python -m tests.conformance.record [environment ...]`.
 
-Each is the expert's episode on a test task, with an action that no engine knows and a read-only look put in between.
+Each is the expert's episode on a test task, with an action that no engine knows and a read-only look put in between,
+where the step limit leaves turns for them.
 Only episodes that read the same three times over are taken. Run it when an environment is added; a frozen file that
 changes afterwards is a change of the benchmark.
 """
@@ -34,7 +35,7 @@ CANDIDATES = 40
 LONGEST = 25
 """Longer episodes are left out, to keep the files readable."""
 SHORTEST = 3
-"""Shorter ones have no middle to break the engine in, or to come back to."""
+"""Shorter ones have no middle to break the engine in, or to come back to, unless the step limit allows no longer."""
 
 
 def record(spec: EnvironmentSpec) -> dict[str, Any]:
@@ -60,10 +61,11 @@ def candidates(spec: EnvironmentSpec) -> list[str]:
 def episode(env: TextEnv, task: str) -> dict[str, Any] | None:
     """One episode; None if it is long, very short, not won or does not repeat itself."""
     gold = actions_of(play_expert(env, task, at_most=LONGEST))
-    if len(gold) < SHORTEST:
+    if len(gold) < min(SHORTEST, env.step_limit):
         return None
     reads = [action for action in env.contract.read_only_actions if "{}" not in action]
     actions = [*gold[:1], NONSENSE[0], *reads[:1], *gold[1:]]
+    actions = actions if len(actions) <= env.step_limit else gold
     runs = []
     for _ in range(3):
         observation, info = start(env, task)

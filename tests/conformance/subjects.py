@@ -122,15 +122,34 @@ def _lose_catalogue(env: Any) -> None:
     env._shop.catalogue = None
 
 
+def _lose_tools(env: Any) -> None:
+    """The tools are gone."""
+    env._tools = None
+
+
 def _kill_browser(env: Any) -> None:
     """The browser's processes are killed."""
     os.killpg(env._leased.pid, signal.SIGKILL)
 
 
+def _lose_problem(env: Any) -> None:
+    """The problem is gone from under the reply."""
+    env._problem = None
+
+
+def _lose_documents(env: Any) -> None:
+    """The documents are gone from under the search."""
+    env._search = None
+
+
 BREAK: dict[str, Callable[[Any], None]] = {
     "alfworld": _break_alfworld,
+    "m3tooleval": _lose_tools,
     "scienceworld": _kill_java,
     "webshop": _lose_catalogue,
     "miniwob": _kill_browser,
+    "textworldexpress": _kill_java,
+    "math": _lose_problem,
+    "searchqa": _lose_documents,
 }
 """How to break each environment's engine in the middle of an episode, so that the next action fails."""

@@ -10,15 +10,17 @@ from tests.conformance.subjects import BREAK, NONSENSE, actions_of, frozen, froz
 
 
 class Saboteur:
-    """Follows a plan, and breaks the engine after the first action of its first `times` episodes."""
+    """Follows a plan, and breaks the engine after the first action of its first `times` episodes; before it, where the
+    plan has no other."""
 
     name = "saboteur"
 
     def __init__(self, env, plan: list[str], break_engine, times: int) -> None:
         self.env, self.plan, self.break_engine, self.times = env, plan, break_engine, times
+        self.before = min(1, len(plan) - 1)
 
     def act(self, view: AgentView) -> AgentReply:
-        if len(view.turns) == 1 and self.times > 0:
+        if len(view.turns) == self.before and self.times > 0:
             self.times -= 1
             self.break_engine(self.env)
         action = self.plan[len(view.turns)]
@@ -55,7 +57,7 @@ def test_an_engine_that_stays_broken_is_a_typed_fault_in_one_line_and_has_no_sco
     assert (played.fault.source, played.fault.error) == ("environment", "EngineError")
     assert played.fault.message
     assert "\n" not in played.fault.message
-    assert len(played.steps) == 1
+    assert len(played.steps) == agent.before
     assert not played.won
     assert scored([played]) == []
     env.close()

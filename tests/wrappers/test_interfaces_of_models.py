@@ -2,14 +2,15 @@
 
 Set ALIGN_PUBLISHED_INTERFACES to a folder (of those that ALIGN's authors published, for instance) to run every `.py`
 file in it as an interface of ALFWorld, and those in its subfolders as interfaces of the environment that a subfolder is
-named after (`scienceworld/`, `webshop/`). They are executed in this process for comparison: name only folders that you
-trust.
+named after (`m3tooleval/`, `scienceworld/`, `webshop/`). They are executed in this process for comparison: name only
+folders that you trust.
 """
 
 from __future__ import annotations
 
 import os
 import random
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -176,19 +177,114 @@ def WrapStep(env: Any, init_obs: str, task: str, agent_action: str, logger: logg
     return (obs + "\nNothing changed." if same else obs), reward, done
 '''
 
+TOOLS = r'''
+import logging
+import re
+from typing import Any, Tuple
+
+FAMILIES = {
+    0: "message_decoder",
+    1: "cryptobotanists_plant_dna_sequencer",
+    2: "trade_calculator",
+    3: "travel_itinerary_planning",
+    4: "web_browsing",
+}
+
+def InferRules(task_name: str, task_type_idx: int) -> str:
+    """What is to be known of a family, by its index."""
+    if task_type_idx == 1:
+        return "Answer with one sequence alone, never with a list of them."
+    return f"Family {FAMILIES[task_type_idx]}: keep to the usual form of a call ({task_name.count('/')} slash)."
+
+def WrapStep(env: Any, task_name: str, instruction: str, agent_action: str, logger: logging.Logger) -> Tuple[str, float, bool]:
+    obs, reward, done = "", 0.0, False
+    family = -1
+    for idx, name in FAMILIES.items():
+        if name in task_name.lower():
+            family = idx
+            break
+    logger.debug(f"task {task_name!r}, family {family}")
+    match = re.match(r"^\s*Action:\s*([a-zA-Z0-9_]+)\((.*)\)\s*End Action\s*$", agent_action)
+    if match:
+        tool, inside = match.group(1), match.group(2).strip()
+        if not inside:
+            return f"`{tool}()` has brackets: write 'Action: {tool} End Action'.", reward, done
+        plain = re.sub(r"""['"]""", lambda quote: "", inside)
+        return f"Brackets around ({inside}): write 'Action: {tool}, {plain} End Action'.", reward, done
+    try:
+        obs, reward, done = env.step(agent_action)
+        if agent_action.startswith("Answer:") and reward == 0.0 and done:
+            content = agent_action.split("Answer:", 1)[1].strip()
+            if family == 1 and content.startswith("[") and content.endswith("]"):
+                obs = "Only one sequence is asked for."
+            elif "answer with" in instruction.lower():
+                obs = f"{obs} Look at the form that was asked for: {content!r} is not it?"
+    except Exception as e:
+        logger.error(f"step failed: {e}", exc_info=True)
+        obs, reward, done = f"Error: {e}", 0.0, False
+    return obs, reward, done
+'''  # noqa: E501
+MEMORY = r'''
+import re
+from collections import Counter
+
+class Notes:
+    def __init__(self, instruction):
+        self.instruction = instruction
+        self.calls = Counter()
+
+    def add(self, call):
+        self.calls[call] += 1
+        return self.calls[call]
+
+    @staticmethod
+    def name_of(action):
+        found = re.search(r"Action:\s*(\w+)", action)
+        return found.group(1) if found else None
+
+def InferRules(task_name, task_type_idx):
+    InferRules.family = task_name.split("/")[0]
+    return ["a", "b", "c", "d", "e"][task_type_idx] + ") one call a turn"
+
+def WrapStep(env, task_name, instruction, agent_action, logger):
+    if not hasattr(env, "notes"):
+        env.notes = Notes(instruction)
+        env.known = set()
+    if not hasattr(WrapStep, "turns"):
+        WrapStep.turns = 0
+    WrapStep.turns += 1
+    name = Notes.name_of(agent_action)
+    seen_before = env.notes.add(agent_action)
+    view = ""
+    if InferRules.family == "web_browsing" and seen_before > 1:
+        view = env.step("Action: view End Action")[0]
+        logger.info("looked: %s", view[:20])
+    obs, reward, done = env.step(agent_action)
+    if obs.startswith("There is no tool named") and not done:
+        tools = re.findall(r"\w+", obs.split("The tools are:")[1])
+        close = [tool for tool in tools if name and tool == name]
+        env.known.update(tools)
+        if close:
+            obs += f"\nYou mean `{close[0]}`: Action: {close[0]}, ... End Action"
+    if seen_before > 1:
+        obs += f"\nSent {seen_before} times in {WrapStep.turns} turns. {len(env.known)} tools known. {view}"
+    return obs, reward, done
+'''
+
 
 class PythonSession(SandboxSession):
     """The same code run by Python itself, without any protection."""
 
-    def __init__(self, source: str, contract: InterfaceContract, init_obs: str, task: str, engine: Engine) -> None:
+    def __init__(
+        self, source: str, contract: InterfaceContract, given: Mapping[str, str | int], engine: Engine
+    ) -> None:
         self._code: dict[str, Any] = {"__name__": "interface"}
         exec(source, self._code)
         self._lines: list[LogLine] = []
         self._arguments = {
             "env": self.Env(engine, contract.step_layout),
-            "init_obs": init_obs,
-            "task": task,
             "logger": self.Logger(self._lines),
+            **given,
         }
         self._contract = contract
 
@@ -245,9 +341,15 @@ class PythonSandbox(Sandbox):
     source: str
 
     def open(
-        self, source: PreparedSource, contract: InterfaceContract, init_obs: str, task: str, engine: Engine
+        self,
+        source: PreparedSource,
+        contract: InterfaceContract,
+        init_obs: str,
+        task: str,
+        engine: Engine,
+        further: Mapping[str, str | int] | None = None,
     ) -> SandboxSession:
-        return PythonSession(self.source, contract, init_obs, task, engine)
+        return PythonSession(self.source, contract, {"init_obs": init_obs, "task": task, **(further or {})}, engine)
 
 
 class Dabbler:
@@ -356,6 +458,11 @@ def test_an_interface_of_scienceworld_in_the_style_of_models_runs():
 
 def test_an_interface_of_webshop_in_the_style_of_models_runs():
     check_alike(written(SHOP, "webshop"), "align_test", apart("webshop", 10))
+
+
+@pytest.mark.parametrize("source", [TOOLS, MEMORY], ids=["tools", "memory"])
+def test_an_interface_of_m3tooleval_in_the_style_of_models_runs(source: str):
+    check_alike(written(source, "m3tooleval"), "test", apart("m3tooleval", 14))
 
 
 def test_a_reward_that_the_environment_gave_is_not_called_forged():

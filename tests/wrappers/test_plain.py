@@ -12,7 +12,7 @@ import pytest
 import align_echo
 from align_echo.errors import EngineError, UsageError
 from align_echo.evaluate.refusals import refusal_test
-from align_echo.interface import identity_source
+from align_echo.interface import identity, identity_source
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.plain import GOAL, PlainEnv, TextEnvironment
@@ -234,3 +234,13 @@ def test_an_interface_goes_around_it(tmp_path):
     env = spec.make("train", interface=spec.interface(path))
     opening, _ = env.reset(options={"task": "0"})
     assert env.step(right_door(opening))[0] == "You are out."
+
+
+def test_a_reward_below_0_is_no_claim_of_the_interface_that_passes_it_on():
+    spec = DOORS.spec("doors")
+    env = spec.make("train", interface=identity(spec.contract))
+    opening, _ = env.reset(options={"task": "1"})
+    _, reward, _, _, info = env.step(wrong_door(opening))
+    assert float(reward) < 0
+    assert info["forged"] == ()
+    env.close()

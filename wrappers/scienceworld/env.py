@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 
 from align_echo.errors import EngineError, UsageError
+from align_echo.wrappers.java import java_pool
 from align_echo.wrappers.scienceworld.jvm import JavaSimulator
 from align_echo.wrappers.scienceworld.oracle import LabOracle
-from align_echo.wrappers.scienceworld.pool import pool
 from align_echo.wrappers.scienceworld.spec import CONTRACT, STEP_LIMIT, as_read, is_invalid
 from align_echo.wrappers.scienceworld.tasks import LabTask, read_task, task_ids
 from align_echo.wrappers.text_env import EngineState, Offered, TextEnv
@@ -78,7 +78,7 @@ class ScienceWorldEnv(TextEnv):
         """Give the simulator back. Only `reset` brings the environment to life again."""
         self._over = True
         if self._leased is not None:
-            pool().give_back(self._leased)
+            java_pool(JavaSimulator).give_back(self._leased)
             self._leased = None
 
     # ------------------------------------------------------------ the engine
@@ -112,7 +112,7 @@ class ScienceWorldEnv(TextEnv):
         """The first observation is that of `look around`, as upstream's reset has it; it takes no move."""
         if self._leased is None or not self._leased.alive:
             self.close()
-            self._leased = pool().lease(self)
+            self._leased = java_pool(JavaSimulator).lease(self)
         simulator = self._leased
         simulator.load(task.name, task.variation, task.simplifications)
         simulator.reset()

@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from align_echo.wrappers.scienceworld.pool import pool
+from align_echo.wrappers.java import java_pool
+from align_echo.wrappers.scienceworld.jvm import JavaSimulator
 from align_echo.wrappers.scienceworld.tasks import LabTask
 from align_echo.wrappers.scienceworld.ways import costs_at_most
 
@@ -56,6 +57,6 @@ class LabOracle:
 @functools.lru_cache(maxsize=256)
 def gold_path(task: LabTask) -> tuple[str, ...]:
     """The gold path of a task, planned by the engine in a simulator of its own. Raises `EngineError`."""
-    with pool().borrowed() as simulator:
+    with java_pool(JavaSimulator).borrowed() as simulator:
         simulator.load(task.name, task.variation, task.simplifications, gold=True)
         return tuple(simulator.gold_path())

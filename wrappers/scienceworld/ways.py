@@ -11,7 +11,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from align_echo.wrappers.scienceworld.pool import pool
+from align_echo.wrappers.java import java_pool
+from align_echo.wrappers.scienceworld.jvm import JavaSimulator
 from align_echo.wrappers.scienceworld.spec import as_read
 from align_echo.wrappers.scienceworld.tasks import LabTask
 
@@ -113,7 +114,7 @@ def rests(way: Plan, played: Sequence[str]) -> list[Plan]:
 @functools.lru_cache(maxsize=4096)
 def turns_to_win(task: LabTask, played: Plan, plan: Plan) -> int | None:
     """After how many actions of a plan the score is full, None if it never is. Raises `EngineError`."""
-    with pool().borrowed() as simulator:
+    with java_pool(JavaSimulator).borrowed() as simulator:
         simulator.load(task.name, task.variation, task.simplifications)
         simulator.reset()
         for action in (LOOK, *played):  # an episode begins with a look around

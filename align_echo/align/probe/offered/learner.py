@@ -52,11 +52,12 @@ FRESH_TASKS = 12
 
 
 def uninformative(trajectories: Sequence[Trajectory]) -> list[str]:
-    """Answers that the engine gave to many different actions with different first words."""
+    """Answers that the engine gave to many different actions with different first words. What ends an episode refuses
+    nothing."""
     actions: dict[str, set[str]] = defaultdict(set)
     for trajectory in trajectories:
         for step in trajectory.steps:
-            if step.action and step.raw_observation is not None:
+            if step.action and step.raw_observation is not None and not step.terminated:
                 actions[step.raw_observation.strip()].add(step.action)
     return sorted(
         text

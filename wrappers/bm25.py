@@ -1,4 +1,4 @@
-"""The search engine: BM25 over the products' documents, as Lucene counts it, saved once and mapped into memory.
+"""A search engine: BM25 over documents as Lucene counts it, in memory, or saved once and mapped into memory.
 
 Text is read as Lucene's English analyzer reads it, near enough: words in lower case, without 's, without its stop
 words, in Porter's stems. Leaves out everything of a query language: a query is words.
@@ -16,7 +16,7 @@ import bm25s
 import numpy as np
 
 LISTED = 50
-"""Most results of a search."""
+"""Most results of `SearchIndex.find`."""
 
 MOST_WORDS = 1024
 """Words of a query that count, as in Lucene."""
@@ -51,34 +51,47 @@ def _stemmer() -> Any:
 
 
 class SearchIndex:
-    """An index on disk. Many may be open on the same files, in one process or several; they share the memory."""
+    """The index of documents, whose rows are counted from 0. Nothing in it changes: threads may share it."""
 
-    def __init__(self, folder: Path) -> None:
-        self._bm25 = bm25s.BM25.load(str(folder), mmap=True, show_progress=False)
+    def __init__(self, bm25: bm25s.BM25) -> None:
+        self._bm25 = bm25
         self._remembered = functools.lru_cache(maxsize=4096)(self._find)
         _stemmer()  # importing it takes longer than thousands of searches: better now than in the first step
 
-    @staticmethod
-    def build(documents: Iterable[str], folder: Path) -> None:
-        """Write the index of documents; their rows are counted from 0."""
+    @classmethod
+    def of(cls, documents: Iterable[str]) -> SearchIndex:
+        """The index of documents, in memory."""
         vocabulary: dict[str, int] = {}
         ids = [[vocabulary.setdefault(word, len(vocabulary)) for word in words(document)] for document in documents]
         bm25 = bm25s.BM25(k1=_K1, b=_B, method="lucene")
         bm25.index((ids, vocabulary), show_progress=False)
-        bm25.save(str(folder), show_progress=False)
+        return cls(bm25)
+
+    @classmethod
+    def load(cls, folder: Path) -> SearchIndex:
+        """An index on disk. Many may be open on the same files, in one process or several; they share the memory."""
+        return cls(bm25s.BM25.load(str(folder), mmap=True, show_progress=False))
+
+    def save(self, folder: Path) -> None:
+        """Write it to a folder, for `load`."""
+        self._bm25.save(str(folder), show_progress=False)
 
     def find(self, query: str) -> tuple[int, ...]:
         """Rows of the best documents that share a word with the query, best first, at most `LISTED`."""
         return self._remembered(query) if len(query) <= _REMEMBERED else self._find(query)
 
     def _find(self, query: str) -> tuple[int, ...]:
+        return tuple(row for row, _ in self.ranked(query, LISTED))
+
+    def ranked(self, query: str, count: int) -> list[tuple[int, float]]:
+        """(row, score) of the best documents that share a word with the query, best first, at most `count`."""
         known = self._bm25.get_tokens_ids(words(query)[:MOST_WORDS])
         if not known:
-            return ()
+            return []
         scores = self._bm25.get_scores_from_ids(known)
         rows = np.flatnonzero(scores > 0)
-        if len(rows) > LISTED:
-            least = np.partition(scores, -LISTED)[-LISTED]
+        if len(rows) > count:
+            least = np.partition(scores, -count)[-count]
             rows = np.flatnonzero((scores >= least) & (scores > 0))
-        best = rows[np.lexsort((rows, -scores[rows]))][:LISTED]
-        return tuple(int(row) for row in best)
+        best = rows[np.lexsort((rows, -scores[rows]))][:count]
+        return [(int(row), float(scores[row])) for row in best]

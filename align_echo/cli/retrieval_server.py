@@ -1,0 +1,29 @@
+"""`align-echo retrieval-server`: documents that environments in other processes search, by Search-R1's protocol."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from align_echo.cli.console import note
+
+
+def retrieval_server(
+    corpus: Annotated[
+        Path | None, typer.Option("--corpus", help="A .jsonl of documents; default: SearchQA's embedded ones.")
+    ] = None,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
+    host: Annotated[str, typer.Option("--host", help="Where to listen; default: this machine only.")] = "127.0.0.1",
+) -> None:
+    """Serve documents for searching, as SearchQA's $SEARCHQA_URL and other clients of Search-R1's protocol ask."""
+    from align_echo.wrappers.searchqa.corpus import open_corpus
+    from align_echo.wrappers.searchqa.protocol import PATH
+    from align_echo.wrappers.searchqa.server import make_server
+
+    documents = open_corpus(corpus)
+    with make_server(documents, port, host) as server:
+        print(f"{len(documents.documents)} documents: http://{host}:{server.server_port}{PATH}", flush=True)
+        note("Ctrl-C ends it")
+        server.serve_forever()

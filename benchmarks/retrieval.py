@@ -1,0 +1,124 @@
+"""The retrieval server under load: `python -m benchmarks.retrieval [--clients N] [--searches N] [--out DIR]`.
+
+N clients on threads of this process search the embedded corpus at a server in a process of its own, each with its next
+query as soon as it has the last answer (titles of documents, three documents each): once over a plain keep-alive
+connection each, once as SearchQA's environments ask. The baseline is the same index in this process, on one thread,
+without a server. Prints the latency that a client sees (median, 99th percentile) and searches a second, then one JSON
+line. `value` is searches a second over plain connections, `baseline` those in this process; `--out DIR` also gets it as
+summary.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from align_echo.files import write_atomically
+from align_echo.wrappers.searchqa.client import checked_url, search_at
+from align_echo.wrappers.searchqa.corpus import open_corpus
+from align_echo.wrappers.searchqa.protocol import request
+
+TOPK = 3
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """The address of a retrieval server in a process of its own."""
+    command = [sys.executable, "-m", "align_echo.cli.main", "retrieval-server", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield checked_url(process.stdout.readline().partition(": ")[2])
+        finally:
+            process.terminate()
+
+
+def plain_search(url: str) -> Callable[[str], Any]:
+    """Searches at a server over one connection a thread, with as little of its own work as Python's library allows."""
+    here = threading.local()
+    parts = urlsplit(url)
+
+    def search(query: str) -> Any:
+        if not hasattr(here, "connection"):
+            here.connection = HTTPConnection(parts.netloc)
+        here.connection.request("POST", parts.path, request(query, TOPK))
+        return json.loads(here.connection.getresponse().read())["result"]
+
+    return search
+
+
+def timed(search: Callable[[str], Any], queries: Sequence[str], clients: int) -> tuple[list[float], float]:
+    """Seconds of each search, and of all of them, with so many at once."""
+
+    def once(query: str) -> float:
+        start = time.perf_counter()
+        search(query)
+        return time.perf_counter() - start
+
+    with ThreadPoolExecutor(clients) as pool:
+        list(pool.map(once, queries[:clients]))  # connections and threads are there
+        start = time.perf_counter()
+        seconds = list(pool.map(once, queries))
+        return seconds, time.perf_counter() - start
+
+
+def row(name: str, seconds: Sequence[float], whole: float, clients: int) -> dict[str, Any]:
+    """The figures of one way to search, printed."""
+    ordered = sorted(seconds)
+    figures = {
+        "clients": clients,
+        "per_s": len(ordered) / whole,
+        "p50_ms": 1e3 * statistics.median(ordered),
+        "p99_ms": 1e3 * ordered[int(0.99 * (len(ordered) - 1))],
+    }
+    print(f"{name:12}" + "".join(f"{key}: {value:<12.4g}" for key, value in figures.items()))
+    return {key: float(f"{value:.4g}") for key, value in figures.items()}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clients", type=int, default=64, help="searches at once (default 64)")
+    parser.add_argument("--searches", type=int, default=6000, help="searches in all (default 6000)")
+    parser.add_argument("--out", type=Path, help="folder for summary.json")
+    given = parser.parse_args()
+    corpus = open_corpus(None)
+    titles = [document.title for document in corpus.documents]
+    queries = [titles[number % len(titles)] for number in range(given.searches)]
+    here = row("in process", *timed(lambda query: corpus.search(query, TOPK), queries, 1), 1)
+    with server() as url:
+        there = row("server", *timed(plain_search(url), queries, given.clients), given.clients)
+        by_client = timed(lambda query: search_at(url, query, TOPK), queries, given.clients)
+        environments = row("environment", *by_client, given.clients)
+    record = {
+        "name": f"retrieval server, {given.clients} searches at once",
+        "value": there["per_s"],
+        "unit": "searches/s",
+        "baseline": here["per_s"],
+        "ratio": float(f"{there['per_s'] / here['per_s']:.4g}"),
+        "n": given.searches,
+        "server": there,
+        "environment": environments,
+        "in_process": here,
+    }
+    line = json.dumps(record)
+    if given.out is not None:
+        given.out.mkdir(parents=True, exist_ok=True)
+        write_atomically(given.out / "summary.json", line + "\n")
+    print(line)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""Questions and documents of one's own, in a folder."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import align_echo
+from align_echo.cli.main import main
+from align_echo.errors import MissingDataError, UsageError
+from align_echo.session import base_env
+from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.searchqa.corpus import open_corpus
+from tests.conformance.subjects import play, start
+
+
+def test_a_folder_is_searched_and_asked(folder, monkeypatch):
+    monkeypatch.setenv("SEARCHQA_DATA", str(folder))
+    assert align_echo.tasks("searchqa", split="test") == ["test/question/00000", "test/question/00001"]
+    env = align_echo.make("searchqa", split="test")
+    assert start(env, "test/question/00000")[0] == "Question: Who painted The Gate?"
+    searched, answered = play(env, ["<search>jose malaga</search>", "<answer>Jose Ortega</answer>"])
+    assert 'Doc 1(Title: Jose Ortega) Jose Ortega painted "The Gate" in Malaga.' in searched.observation
+    assert answered.score == 1.0
+    assert environment("searchqa").games(None) == f"questions at {folder}"
+
+
+def test_questions_of_ones_own_have_no_expert(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    env = base_env(align_echo.make("searchqa", split="test", data_root=folder))
+    start(env, "test/question/00001")
+    assert (env.oracle().expert_action(), env.oracle().distance()) == (None, None)
+    assert main(["evaluate", "--env", "searchqa", "--data-root", str(folder), "--agent", "expert", "--tasks", "2"]) == 2
+    assert "2 of 2 tasks of searchqa's split test have no expert" in capsys.readouterr().err
+
+
+def test_all_environments_of_a_process_share_the_documents_until_the_file_changes(folder):
+    file = folder / "corpus.jsonl"
+    first = open_corpus(file)
+    assert open_corpus(file) is first
+    assert open_corpus(None) is open_corpus(None)
+    file.write_text(json.dumps({"contents": "New\nA new document."}))
+    assert [document.title for document in open_corpus(file).documents] == ["New"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("test.jsonl", "{", "is no file of JSON lines"),
+        ("test.jsonl", "[]", "line 1 holds no names"),
+        ("test.jsonl", '\n{"question": "Who?"}', "line 2 is no question"),
+        ("test.jsonl", '{"question": "Who?", "golden_answers": []}', "line 1 is no question"),
+        ("test.jsonl", '{"question": "Who?", "golden_answers": [1]}', "line 1 is no question"),
+        ("test.jsonl", "", "holds no question"),
+        ("test.jsonl", b"\xff\xfe", "is no file of JSON lines"),
+        ("corpus.jsonl", '{"id": "7"}', "line 1 is no document"),
+        ("corpus.jsonl", '{"contents": " "}', "line 1 is no document"),
+        ("corpus.jsonl", "", "holds no document"),
+    ],
+)
+def test_a_damaged_file_is_named_in_one_line(folder, name, content, message):
+    (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(UsageError, match=message) as refusal:
+        align_echo.make("searchqa", split="test", data_root=folder).reset(seed=0)
+    assert name in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_what_is_missing_is_named(folder, tmp_path):
+    with pytest.raises(MissingDataError, match=r"no folder .*nowhere"):
+        align_echo.tasks("searchqa", data_root=tmp_path / "nowhere")
+    with pytest.raises(MissingDataError, match=r"no train\.jsonl"):
+        align_echo.tasks("searchqa", split="train", data_root=folder)
+    (folder / "corpus.jsonl").unlink()
+    with pytest.raises(MissingDataError, match=r"no corpus\.jsonl.*SEARCHQA_URL"):
+        align_echo.make("searchqa", split="test", data_root=folder)

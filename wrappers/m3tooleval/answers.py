@@ -1,0 +1,128 @@
+"""Whether an answer is right, in two ways: by what it means, or by upstream's own check of how it is written.
+
+By meaning, a right answer is right however it is written: `7`, `7.0` and `"7"`; `[1, 2]`, `(1.0, 2.0)` and `1, 2`; a
+dictionary in any order; in quotes or not; `true` for `True`. A number may differ by a millionth of its size, or be
+rounded to as many digits as the task asks for. Text has to be the same but for quotes, spaces around words and a full
+stop at its end. Nothing that a model writes is executed: it is parsed as literals, and bounded.
+
+By upstream's check (`is_same_text`) an answer has to be equal, equal as an int or a float, or written as Python writes
+it.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+
+from align_echo.interface import parse_source
+from align_echo.reading import parse_json
+
+LONGEST = 4_000
+"""Characters of an answer that may be right."""
+
+_NUMBER = re.compile(r"[-+]?[$]?\d{1,30}(?:,\d{3})*(?:\.\d{0,30})?(?:[eE][-+]?\d{1,2})?")
+_YES, _NO = ("true", "yes"), ("false", "no")
+_NONE = object()
+
+
+def is_right(answer: str, expected: object, digits: int | None = None) -> bool:
+    """Whether an answer means what is expected. `digits` is how many digits after the point the task asks for."""
+    answer = _bare(answer)
+    if len(answer) > LONGEST:
+        return False
+    if _alike(answer, expected, digits):
+        return True
+    value = _literal(answer)
+    if value is _NONE and isinstance(expected, list | tuple):
+        value = [part.strip() for part in answer.strip("[]()").split(",")]
+    return value is not _NONE and _alike(value, expected, digits)
+
+
+def is_same_text(answer: str, expected: object) -> bool:
+    """Upstream's check: equal, equal after int or float were tried on both, or equal to how Python writes it."""
+    if len(answer) > LONGEST:
+        return False
+    if answer == expected:
+        return True
+    if not isinstance(expected, str | int | float):
+        return answer == str(expected)
+    if _converted(answer) == _converted(expected):
+        return True
+    value = _literal(answer, json_too=False)
+    return str(answer if value is _NONE else value) == str(expected)
+
+
+def _alike(value: object, expected: object, digits: int | None) -> bool:
+    if isinstance(expected, bool):
+        text = str(value).casefold()
+        return isinstance(value, bool | str) and text in (_YES if expected else _NO)
+    if isinstance(expected, int | float):
+        number = _number(value)
+        return number is not None and _close(number, expected, digits)
+    if isinstance(expected, str):
+        return isinstance(value, str | int | float) and _bare(str(value)) == _bare(expected)
+    if isinstance(expected, list | tuple):
+        parts = value if isinstance(value, list | tuple) else None
+        return (
+            parts is not None
+            and len(parts) == len(expected)
+            and all(_alike(part, wanted, digits) for part, wanted in zip(parts, expected, strict=True))
+        )
+    if isinstance(expected, dict) and isinstance(value, dict) and len(value) == len(expected):
+        by_name = {_bare(str(key)): part for key, part in value.items()}
+        return all(_alike(by_name.get(_bare(str(key)), _NONE), part, digits) for key, part in expected.items())
+    return False
+
+
+def _close(number: float, expected: float, digits: int | None) -> bool:
+    allowed = 1e-6 * abs(expected)
+    if digits is not None:
+        allowed = max(allowed, 0.5 * 10**-digits * (1 + 1e-9))
+    return abs(number - expected) <= allowed
+
+
+def _number(value: object) -> float | None:
+    """A number that is one, or is written as one; None for anything else."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        text = _bare(value)
+        if _NUMBER.fullmatch(text) is None:
+            return None
+        value = float(re.sub(r"[$,]", "", text))
+    return value if isinstance(value, int | float) and math.isfinite(value) and abs(value) < 1e30 else None
+
+
+def _bare(text: str) -> str:
+    """A text without quotes, backticks and a full stop around it, with single spaces."""
+    text = " ".join(text.split())
+    if len(text) > 1 and text[-1] == "." and text[-2] != ".":
+        text = text[:-1]
+    while len(text) > 1 and text[0] == text[-1] and text[0] in "\"'`":
+        text = text[1:-1].strip()
+    return text
+
+
+def _literal(text: str, *, json_too: bool = True) -> object:
+    """What a Python (or JSON) literal says; `_NONE` for anything else."""
+    try:
+        statements = parse_source(text).body
+        if len(statements) == 1 and isinstance(statements[0], ast.Expr):
+            return ast.literal_eval(statements[0].value)
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        pass
+    try:
+        return parse_json(text) if json_too else _NONE
+    except ValueError:
+        return _NONE
+
+
+def _converted(value: str | int | float) -> object:
+    """An int if it can be one, else a float if it can be one, else what it is."""
+    for kind in (int, float):
+        try:
+            return kind(value)
+        except (ValueError, OverflowError):
+            continue
+    return value

@@ -1,0 +1,174 @@
+"""The family `message_decoder`: words that were shifted, turned round and written in hexadecimal, to be read again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from align_echo.dice import Dice
+from align_echo.wrappers.m3tooleval.task import ToolTask, invented, listed, several
+from align_echo.wrappers.m3tooleval.tools import Tool, ToolCall, number, numbers, recorder, toolbox, written
+
+Use = Callable[..., object]
+
+
+def _unhex(text: object) -> str:
+    return bytes.fromhex(written(text)).decode("ascii")
+
+
+def shifted(text: str, by: int) -> str:
+    """A text whose letters each stand `by` places further on in the alphabet."""
+    moved = []
+    for letter in text:
+        first = ord("A") if "A" <= letter <= "Z" else ord("a") if "a" <= letter <= "z" else None
+        moved.append(letter if first is None else chr((ord(letter) - first + by) % 26 + first))
+    return "".join(moved)
+
+
+TOOLS = toolbox(
+    Tool(
+        "convert_hex_to_ascii",
+        "convert_hex_to_ascii(hex_string: str) -> str",
+        "Reads hexadecimal digits as ASCII text.",
+        _unhex,
+    ),
+    Tool("reverse_string", "reverse_string(string: str) -> str", "Turns a text round.", lambda s: written(s)[::-1]),
+    Tool(
+        "caesar_decode",
+        "caesar_decode(message: str, shift: int) -> str",
+        "Takes back a Caesar cipher: each letter goes back by the shift.",
+        lambda message, shift: shifted(written(message), -int(number(shift))),
+    ),
+    Tool(
+        "string_length",
+        "string_length(string: str) -> int",
+        "Counts the characters of a text.",
+        lambda s: len(written(s)),
+    ),
+    Tool(
+        "minimum_value",
+        "minimum_value(*args) -> int/float",
+        "The smallest of the given numbers.",
+        lambda *values: min(numbers(values)),
+    ),
+    Tool(
+        "maximum_value",
+        "maximum_value(*args) -> int/float",
+        "The largest of the given numbers.",
+        lambda *values: max(numbers(values)),
+    ),
+)
+
+
+def _hexed(text: str) -> str:
+    return text.encode().hex()
+
+
+def _message(dice: Dice, split: str) -> str:
+    return " ".join(invented(dice, split, 2 + dice.below(3)) for _ in range(1 + dice.below(2)))
+
+
+def _of_lengths(dice: Dice, split: str, count: int) -> list[str]:
+    """Words of different lengths, in a random order."""
+    return [invented(dice, split, length) for length in dice.shuffled(range(2, 2 + count))]
+
+
+def _whole_chain(dice: Dice, split: str, use: Use) -> tuple[str, object]:
+    shift = 2 + dice.below(20)
+    sent = _hexed(shifted(_message(dice, split), shift)[::-1])
+    text = use("caesar_decode", use("reverse_string", use("convert_hex_to_ascii", sent)), shift)
+    return (
+        f"A station received {sent}. Its sender shifted every letter by {shift} places (a Caesar cipher), turned "
+        "the text round and wrote it in hexadecimal. What did the message say?",
+        text,
+    )
+
+
+def _shift_then_hex(dice: Dice, split: str, use: Use) -> tuple[str, object]:
+    shift = 2 + dice.below(20)
+    sent = _hexed(shifted(_message(dice, split), shift))
+    text = use("caesar_decode", use("convert_hex_to_ascii", sent), shift)
+    return (
+        f"The text behind {sent} was encoded with a Caesar cipher with a shift of {shift} and then in "
+        "hexadecimal. Decode it.",
+        text,
+    )
+
+
+def _length(dice: Dice, split: str, use: Use) -> tuple[str, object]:
+    shift = 2 + dice.below(20)
+    sent = _hexed(shifted(_message(dice, split), shift)[::-1])
+    text = use("caesar_decode", use("reverse_string", use("convert_hex_to_ascii", sent)), shift)
+    return (
+        f"Undo the three steps behind {sent} (a Caesar cipher with a shift of {shift}, turning round, hexadecimal, "
+        "in this order). How many characters does the decoded text have, spaces counted?",
+        use("string_length", text),
+    )
+
+
+def _shortest(dice: Dice, split: str, use: Use) -> tuple[str, object]:
+    sent = [_hexed(word[::-1]) for word in _of_lengths(dice, split, 3)]
+    texts = [use("convert_hex_to_ascii", part) for part in sent]
+    lengths = [use("string_length", text) for text in texts]
+    return (
+        f"Three words were turned round and written in hexadecimal: {listed(sent)}. How many letters has the "
+        "shortest of them?",
+        use("minimum_value", *lengths),
+    )
+
+
+def _longest(dice: Dice, split: str, use: Use) -> tuple[str, object]:
+    shift = 2 + dice.below(20)
+    sent = [_hexed(shifted(word, shift)[::-1]) for word in _of_lengths(dice, split, 2)]
+    texts = [str(use("convert_hex_to_ascii", part)) for part in sent]
+    long = max(texts, key=len)
+    text = use("caesar_decode", use("reverse_string", long), shift)
+    return (
+        f"Of the two words behind {listed(sent)}, each shifted by {shift} (Caesar), turned round and written in "
+        "hexadecimal, decode the longer one and give it as your answer.",
+        text,
+    )
+
+
+def _largest(dice: Dice, split: str, use: Use) -> tuple[str, object]:
+    values = several(3, lambda: "".join(str(1 + dice.below(9)) for _ in range(4)))
+    sent = [_hexed(value) for value in values]
+    texts = [use("reverse_string", use("convert_hex_to_ascii", part)) for part in sent]
+    return (
+        f"Each of {listed(sent)} is a number whose digits were turned round and then written in hexadecimal. Which "
+        "is the largest of the three numbers?",
+        use("maximum_value", *texts),
+    )
+
+
+def _keyed(dice: Dice, split: str, use: Use) -> tuple[str, object]:
+    shift, key, text = 2 + dice.below(20), invented(dice, split), _message(dice, split)
+    first, second = _hexed(shifted(key, shift)), _hexed(shifted(text, len(key)))
+    word = use("caesar_decode", use("convert_hex_to_ascii", first), shift)
+    length = use("string_length", word)
+    answer = use("caesar_decode", use("convert_hex_to_ascii", second), length)
+    return (
+        f"The word {first} (Caesar with a shift of {shift}, then hexadecimal) has as many letters as the shift of the "
+        f"second message, {second}, which was encoded in the same two steps. What does the second message say?",
+        answer,
+    )
+
+
+def _both(dice: Dice, split: str, use: Use) -> tuple[str, object]:
+    shift = 2 + dice.below(20)
+    sent = [_hexed(shifted(word, shift)) for word in several(2, lambda: invented(dice, split))]
+    texts = [use("caesar_decode", use("convert_hex_to_ascii", part), shift) for part in sent]
+    return (
+        f"Two words were shifted by {shift} (Caesar) and written in hexadecimal: {listed(sent)}. Give the decoded "
+        "words as a list, in this order, such as ['abc', 'def'].",
+        texts,
+    )
+
+
+KINDS = (_whole_chain, _shift_then_hex, _length, _shortest, _longest, _largest, _keyed, _both)
+
+
+def make(index: int, dice: Dice, split: str) -> ToolTask:
+    """The task of an index; kinds take turns."""
+    calls: list[ToolCall] = []
+    instruction, expected = KINDS[index % len(KINDS)](dice, split, recorder(TOOLS, calls))
+    return ToolTask(instruction, expected, lambda: TOOLS, tuple(calls))

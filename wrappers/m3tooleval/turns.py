@@ -1,0 +1,81 @@
+"""What an agent says in a turn, as the engine reads it: a call of one tool, an answer, or neither.
+
+A turn holds either `Action:` or `Answer:`. A call ends at `End Action`, or with the turn. Of several the first counts,
+and the agent is reminded. Left out: which tools there are and what they answer (`env.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from align_echo.reading import parse_json
+from align_echo.wrappers.m3tooleval.spec import NO_TURN
+
+ACTION, ANSWER, END = "Action:", "Answer:", "End Action"
+
+TEXT_FORM = """\
+To call a tool, write its name and its arguments between `Action:` and `End Action`, with commas between them:
+Action: tool_name, first_argument, second_argument End Action
+The arguments are split at commas, so none may hold one."""
+
+JSON_FORM = """\
+To call a tool, write a JSON object with its name and the list of its arguments between `Action:` and `End Action`:
+Action: {"tool": "tool_name", "args": ["first_argument", 2]} End Action"""
+
+ENDING = """\
+Call one tool a turn. When you know the result, write `Answer:` and the result alone; this ends the task.
+A turn holds either `Action:` or `Answer:`, never both."""
+
+
+class ReadTurn(NamedTuple):
+    """A turn as it was read: a "call" (`text` is the tool's name), an "answer" (`text` is it) or "refused" (`text` says
+    why). `reminder` is what the agent is told besides.
+    """
+
+    kind: str
+    text: str = ""
+    arguments: tuple[object, ...] = ()
+    reminder: str = ""
+
+    @property
+    def canonical(self) -> str:
+        """The turn in the text form with single spaces; "" for what is no turn."""
+        if self.kind == "call":
+            return spelled((self.text, *map(str, self.arguments)), as_json=False)
+        return f"{ANSWER} {self.text}" if self.kind == "answer" else ""
+
+
+def read_turn(action: str, *, as_json: bool) -> ReadTurn:
+    """Read a turn, with its call in the JSON form or in the text form."""
+    if ACTION in action and ANSWER in action:
+        return ReadTurn("refused", f"{NO_TURN}it holds both `Action:` and `Answer:`. Send one of them.")
+    if ANSWER in action:
+        _, answer, *more = action.split(ANSWER)
+        return ReadTurn("answer", answer.strip(), reminder=_reminder("answer", more))
+    if ACTION not in action:
+        return ReadTurn("refused", f"{NO_TURN}it holds neither `Action:` nor `Answer:`.")
+    _, call, *more = action.split(ACTION)
+    call = call.partition(END)[0].strip()
+    reminder = _reminder("action", more)
+    if not as_json:
+        name, *arguments = (part.strip() for part in call.split(","))
+        return ReadTurn("call", name, tuple(arguments), reminder)
+    try:
+        fields = parse_json(call)
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict) or not isinstance(fields.get("tool"), str):
+        return ReadTurn("refused", f'{NO_TURN}a call is a JSON object with "tool", a name, and "args", a list.')
+    values = fields.get("args", [])
+    return ReadTurn("call", fields["tool"].strip(), tuple(values) if isinstance(values, list) else (values,), reminder)
+
+
+def spelled(call: tuple[str, ...], *, as_json: bool) -> str:
+    """A call as an agent writes it."""
+    written = json.dumps({"tool": call[0], "args": list(call[1:])}) if as_json else ", ".join(call)
+    return f"{ACTION} {written} {END}"
+
+
+def _reminder(what: str, more: list[str]) -> str:
+    return f"Note: you sent more than one {what}, and only the first was used." if more else ""

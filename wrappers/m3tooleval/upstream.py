@@ -1,0 +1,88 @@
+"""Upstream's own tasks, from a folder of its checkout. Importing them runs their code: name only folders you trust.
+
+The folder holds `tasks/base.py`, in itself or in `scripts/eval/m3tooleval` or `eval/m3tooleval` below it. Only what is
+played is taken from there: names, instructions, expected answers and tools. Turns, limits and checks are ours, and so
+is `calculator`: upstream's evaluates what a model writes as Python. Its interpreter of actions in Python is left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import hashlib
+import importlib.util
+import io
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from align_echo.errors import MissingDataError, first_line
+from align_echo.wrappers.m3tooleval.task import ToolTask
+from align_echo.wrappers.m3tooleval.tools import CALCULATOR, Tool, Tools
+
+FOLDERS = ("", "scripts/eval/m3tooleval", "eval/m3tooleval")
+
+_loading = threading.Lock()
+
+
+def upstream_tasks(root: Path) -> Mapping[str, ToolTask]:
+    """The tasks of a checkout by name, in upstream's order. Raises `MissingDataError` if they do not load."""
+    for folder in FOLDERS:
+        if (root / folder / "tasks" / "base.py").is_file():
+            with _loading:
+                return _loaded((root / folder / "tasks").resolve())
+    raise MissingDataError(
+        f"{root} holds no tasks of M3ToolEval: name the folder of its checkout in which tasks/base.py lies"
+    )
+
+
+@functools.cache
+def _loaded(package: Path) -> Mapping[str, ToolTask]:
+    name = f"m3tooleval_of_{hashlib.sha256(str(package).encode()).hexdigest()[:12]}"
+    spec = importlib.util.spec_from_file_location(
+        name, package / "__init__.py", submodule_search_locations=[str(package)]
+    )
+    if spec is None or spec.loader is None:
+        raise MissingDataError(f"the package {package} cannot be loaded")
+    module = importlib.util.module_from_spec(spec)
+    interpreter = ModuleType(f"{name}.repl")
+    interpreter.PythonREPL = None  # type: ignore[attr-defined]
+    sys.modules |= {name: module, f"{name}.repl": interpreter}
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            spec.loader.exec_module(module)
+            registered = sys.modules[f"{name}.base"].task_iterators
+            tasks = {str(task.name): _task(task) for iterator, _ in registered for task in iterator}
+    except (Exception, SystemExit) as error:
+        for loaded in [key for key in sys.modules if key == name or key.startswith(f"{name}.")]:
+            del sys.modules[loaded]
+        raise MissingDataError(
+            f"the tasks in {package} do not load: {type(error).__name__}: {first_line(error)}"
+        ) from error
+    if not tasks:
+        raise MissingDataError(f"the package {package} registers no task")
+    return tasks
+
+
+def _task(task: Any) -> ToolTask:
+    tools = task.tools() if callable(task.tools) else task.tools
+    return ToolTask(str(task.instruction), task.expected_output, _fresh(tools), has_plan=False, converts=True)
+
+
+def _fresh(tools: Mapping[str, Any]) -> Callable[[], Tools]:
+    """Makes tools that share no state with those of any other episode."""
+
+    def make() -> Tools:
+        own = copy.deepcopy(dict(tools))
+        return {name: _tool(name, tool) for name, tool in own.items()}
+
+    return make
+
+
+def _tool(name: str, tool: Any) -> Tool:
+    about = " ".join(str(tool.description).split())
+    return Tool(name, str(tool.fn_signature), about, CALCULATOR.call if name == CALCULATOR.name else tool.function)

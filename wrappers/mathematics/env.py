@@ -1,0 +1,103 @@
+"""One problem and one reply as a `TextEnv`.
+
+An answer, right or wrong, ends the episode; a reply without one takes a turn and changes nothing, and since there is
+one turn, the step limit ends the episode then. The score is 0 or 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import gymnasium as gym
+
+from align_echo.errors import EngineError, ReplyFormatError, UsageError
+from align_echo.wrappers.mathematics.boxes import answer_in
+from align_echo.wrappers.mathematics.generator import Problem
+from align_echo.wrappers.mathematics.spec import CONTRACT, GOAL, STEP_LIMIT, UNREADABLE, is_invalid
+from align_echo.wrappers.mathematics.verifier import is_right, require_extra
+from align_echo.wrappers.text_env import MAX_TEXT, TEXT_CHARACTERS, EngineState, TextEnv
+
+
+class MathEnv(TextEnv):
+    """The problems of one split. Many may be open: all of a process ask one verifier."""
+
+    def __init__(self, problems: Mapping[str, Problem], step_limit: int | None = None) -> None:
+        """Raises `UsageError` for a step limit below 1."""
+        super().__init__(tuple(problems), CONTRACT, STEP_LIMIT if step_limit is None else step_limit)
+        self._problems = problems
+        self._problem: Problem | None = None
+        signs = {sign for problem in problems.values() for sign in problem.text}
+        if signs - set(TEXT_CHARACTERS):  # a user's file may hold others
+            characters = "".join(sorted(signs | set(TEXT_CHARACTERS)))
+            self.observation_space = gym.spaces.Text(MAX_TEXT, min_length=0, charset=characters)
+
+    @property
+    def goal(self) -> str:
+        return GOAL
+
+    @property
+    def task_type(self) -> str:
+        return self._problem.kind if self._problem else ""
+
+    def oracle(self) -> AnswerOracle:
+        """Raises `UsageError` before a reset."""
+        if self._problem is None:
+            raise UsageError("call reset() before oracle()")
+        return AnswerOracle(self._problem, done=self.state.done, won=self.state.won)
+
+    def refuses(self, observation: str) -> bool:
+        """Whether the reply before this observation held no answer."""
+        return is_invalid(observation)
+
+    def as_read(self, action: str) -> str:
+        """The answer in its box, as it is handed to the verifier; the action itself where there is none."""
+        try:
+            return rf"\boxed{{{answer_in(action)}}}"
+        except ReplyFormatError:
+            return action.strip()
+
+    # ------------------------------------------------------------ the engine
+
+    def _load(self, task_id: str) -> EngineState:
+        require_extra()
+        if task_id not in self._problems:
+            raise UsageError(f"there is no task {task_id!r} in this split; see tasks() for the ids")
+        self._problem = self._problems[task_id]
+        return EngineState(self._problem.text)
+
+    def _act(self, action: str) -> EngineState:
+        if self._problem is None:
+            raise EngineError("the problem is gone: call reset()")
+        try:
+            answer = answer_in(action)
+        except ReplyFormatError as error:
+            return EngineState(rf"{UNREADABLE}: {error}. An answer is given once, as \boxed{{answer}}.")
+        if is_right(self._problem.answer, answer, worked_out=self._problem.worked_out):
+            return EngineState("The answer is right.", score=1.0, won=True, done=True)
+        return EngineState("The answer is wrong.", done=True)
+
+    def _probe(self, action: str) -> str:
+        raise UsageError("math has no action that only looks")
+
+    def _save(self) -> None:
+        """Nothing: what there is of a state is in the snapshot itself."""
+
+    def _restore(self, task_id: str, saved: None) -> None:
+        self._problem = self._problems[task_id]
+
+
+class AnswerOracle:
+    """What the expert does: it gives the answer that is known. For labels and tests; never shown to an agent."""
+
+    def __init__(self, problem: Problem, *, done: bool, won: bool) -> None:
+        self._problem = problem
+        self._done = done
+        self._won = won
+
+    def expert_action(self) -> str | None:
+        """The answer in its box; None once one was given."""
+        return None if self._done else rf"\boxed{{{self._problem.answer}}}"
+
+    def distance(self) -> int | None:
+        """1 until an answer is given, then 0 if it was right and None if it was wrong."""
+        return 1 if not self._done else 0 if self._won else None

@@ -1,0 +1,37 @@
+"""What the math environment is, without its verifier: splits, how an answer is given, what counts as unreadable."""
+
+from __future__ import annotations
+
+from align_echo.errors import install_line
+from align_echo.interface import InterfaceContract
+
+SPLITS = ("train", "dev", "test")
+
+ACTION_FORMAT = r"""There is one turn: one reply that holds the answer once, as \boxed{answer}, and ends the task.
+A number stands there worked out and alone, without its unit; a fraction may be written as 1/2 or in LaTeX."""
+
+GOAL = r"Solve the problem, and give its answer as \boxed{answer}."
+
+CONTRACT = InterfaceContract(
+    environment="math",
+    infer_rules_args=("init_obs", "task"),
+    wrap_step_args=("env", "init_obs", "task", "agent_action", "logger"),
+    step_layout="single",
+)
+
+STEP_LIMIT = 1
+
+UNREADABLE = "No answer could be read"
+"""How the observation begins that follows a reply without an answer."""
+
+INSTALL = install_line("math")
+
+
+def is_invalid(observation: str) -> bool:
+    """The reply held no answer that could be read; a wrong answer is a valid action."""
+    return observation.startswith(UNREADABLE)
+
+
+def task_type(task_id: str) -> str:
+    """The kind of problem (the subject, in a file of rows), which a task id begins with."""
+    return task_id.partition("/")[0]

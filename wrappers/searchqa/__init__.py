@@ -1,0 +1,82 @@
+"""SearchQA: questions that are answered by searching documents, one after the other. Documents are loaded when used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from align_echo.wrappers.environment import EnvironmentSpec
+from align_echo.wrappers.searchqa.spec import (
+    ACTION_FORMAT,
+    CONTRACT,
+    SCORES,
+    SPLITS,
+    STEP_LIMIT,
+    has_expert,
+    is_invalid,
+    task_type,
+)
+from align_echo.wrappers.text_env import TextEnv
+
+TRAINING_TASKS = 20
+"""Tasks of one iteration of ALIGN, as in its WebShop runs (appendix C.1)."""
+
+
+def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None) -> TextEnv:
+    """A SearchQA environment; `engine` is how an answer is scored, "exact" (the default) or "f1".
+
+    Raises `MissingDataError` if the data folder lacks the split, `UsageError` for another engine or for an address of a
+    retrieval server that is none.
+    """
+    from align_echo.wrappers.searchqa.corpus import find_folder, open_questions
+    from align_echo.wrappers.searchqa.env import SearchQAEnv
+    from align_echo.wrappers.searchqa.searching import searcher
+
+    folder = find_folder(data_root)
+    return SearchQAEnv(open_questions(folder, split), searcher(folder), step_limit, engine or SCORES[0])
+
+
+def task_ids(*, split: str, data_root: Path | None) -> list[str]:
+    """Task ids of a split, kind by kind. Raises `MissingDataError` if the data folder lacks the split."""
+    from align_echo.wrappers.searchqa.corpus import find_folder, open_questions
+
+    return list(open_questions(find_folder(data_root), split))
+
+
+def data_source(*, data_root: Path | None) -> str:
+    """Whose questions are asked and where is searched, in words. Raises `MissingDataError`, `UsageError`."""
+    from align_echo.wrappers.searchqa.corpus import find_folder
+    from align_echo.wrappers.searchqa.searching import label
+
+    return label(find_folder(data_root))
+
+
+def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list[str]:
+    """The tasks of one iteration (counted from 0): 20 drawn, none drawn before while there are fresh ones.
+
+    Raises `UsageError` for a negative iteration, `MissingDataError`.
+    """
+    from align_echo.dice import drawn
+
+    ids = task_ids(split="train", data_root=data_root)
+    return drawn(ids, iteration=iteration, count=TRAINING_TASKS, seed=f"training tasks {seed}")
+
+
+SPEC = EnvironmentSpec(
+    name="searchqa",
+    gym_id="align_echo/SearchQA-v0",
+    summary="questions over documents, by searching (SearchQA, DeepSearch)",
+    splits=SPLITS,
+    train_split="train",
+    test_split="test",
+    step_limit=STEP_LIMIT,
+    action_format=ACTION_FORMAT,
+    contract=CONTRACT,
+    is_invalid=is_invalid,
+    task_type=task_type,
+    make_env=make_env,
+    task_ids=task_ids,
+    training_tasks=training_tasks,
+    data_source=data_source,
+    engines=SCORES,
+    has_expert=has_expert,
+)

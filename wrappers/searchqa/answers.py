@@ -1,0 +1,47 @@
+"""Text as an agent is shown it, and answers as they are compared: exact match and F1 over words, as SQuAD counts them.
+
+An answer is compared in small letters, without punctuation, articles and accents, with single spaces. Accents are left
+out because observations are ASCII: an agent that repeats what it read must not be wrong for that.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+
+_SIGNS = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "−": "-", "…": "...", "ß": "ss"})
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def plain(text: str) -> str:
+    """The text in printable ASCII on one line: letters without accents, "?" for what has no such letter."""
+    letters = unicodedata.normalize("NFKD", text.translate(_SIGNS))
+    bare = " ".join("".join(letter for letter in letters if not unicodedata.combining(letter)).split())
+    return "".join(letter if " " <= letter <= "~" else "?" for letter in bare)
+
+
+def normalised(answer: str) -> str:
+    """The answer as it is compared."""
+    letters = unicodedata.normalize("NFKD", answer.translate(_SIGNS).lower())
+    bare = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    return " ".join(_ARTICLES.sub(" ", bare.translate(_PUNCTUATION)).split())
+
+
+def exact(answer: str, right: Sequence[str]) -> bool:
+    """Whether the answer is one of the right ones. What has no word or number left is never right."""
+    given = normalised(answer)
+    return bool(given) and given in map(normalised, right)
+
+
+def f1(answer: str, right: Sequence[str]) -> float:
+    """The harmonic mean of precision and recall over words, in [0, 1]; the best over the right answers."""
+    return max((_f1(normalised(answer).split(), normalised(text).split()) for text in right), default=0.0)
+
+
+def _f1(given: Sequence[str], right: Sequence[str]) -> float:
+    shared = sum((Counter(given) & Counter(right)).values())
+    return 2 * shared / (len(given) + len(right)) if shared else 0.0

@@ -1,0 +1,110 @@
+"""Searches at a retrieval server: one request and its whole reply, within a deadline and a number of bytes.
+
+Requests run on the asyncio thread of the process (`halting.answer_of`); whoever stops waiting gives its request up.
+Redirects are not followed. Whatever goes wrong is an `EngineError` in one line: it is never the agent's fault. Left
+out: asking again, which a rollout does with the whole episode.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from align_echo.errors import EngineError, UsageError, first_line
+from align_echo.halting import answer_of
+from align_echo.redaction import conceal
+from align_echo.wrappers.searchqa.protocol import PATH, read_reply, request
+from align_echo.wrappers.searchqa.subjects import Document
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx
+
+SERVER_VARIABLE = "SEARCHQA_URL"
+"""Where the address of a server stands."""
+
+DEADLINE = 30.0
+"""Seconds for a request and its whole reply."""
+
+POOLS = 16
+"""Pools of connections that the threads of a process share: one pool of 64 busy connections takes four times as long to
+choose one of them as to ask."""
+
+MOST_BYTES = 4 * 2**20
+"""Of one reply. Three documents are far less; more is a fault of the server and is not kept."""
+
+
+def checked_url(given: str) -> str:
+    """The address that requests go to, from that of a server (`http://host:port`), with `/retrieve` or without.
+
+    Raises `UsageError` for what is no address, in words that do not repeat a password.
+    """
+    address = given.strip().rstrip("/")
+    try:
+        parts = urlsplit(address)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if valid and parts.username is not None:
+        conceal(parts.password or parts.username)
+        raise UsageError("the address of a retrieval server holds no user and no password")
+    if not valid or parts.query or parts.fragment or not address.isprintable() or " " in address:
+        raise UsageError(f"{given!r} is no address of a retrieval server, such as http://127.0.0.1:8000")
+    return address if parts.path.endswith(PATH) else address + PATH
+
+
+def search_at(url: str, query: str, topk: int, *, deadline: float = DEADLINE) -> list[Document]:
+    """The best documents for a query by the server at `url` (of `checked_url`). Raises `EngineError`."""
+    import httpx
+
+    try:
+        client = _client(os.getpid(), threading.get_native_id() % POOLS)
+        status, body = answer_of(_post(client, url, request(query, topk)), deadline)
+    except TimeoutError:
+        raise EngineError(f"the retrieval server at {url} gave no whole reply within {deadline:g} s") from None
+    except httpx.HTTPError as error:
+        raise EngineError(
+            f"the retrieval server at {url} cannot be asked: {type(error).__name__}: {first_line(error)}"
+        ) from error
+    text = body.decode("utf-8", "replace")
+    if status != 200:
+        message = " ".join(text.split())[:200]
+        raise EngineError(f"the retrieval server at {url} answered with status {status}: {message}")
+    try:
+        return read_reply(text, topk)
+    except ValueError as error:
+        raise EngineError(f"the retrieval server at {url} does not speak the protocol: {error}") from None
+
+
+async def _post(client: httpx.AsyncClient, url: str, body: bytes) -> tuple[int, bytes]:
+    """(status, body) of the reply. Raises `EngineError` for one that is packed or too long."""
+    headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+    async with client.stream("POST", url, content=body, headers=headers) as response:
+        if response.headers.get("content-encoding", "identity") not in ("", "identity"):
+            raise EngineError(f"the retrieval server at {url} packs its replies, which was not asked for")
+        read = bytearray()
+        async for part in response.aiter_raw():
+            read += part
+            if len(read) > MOST_BYTES:
+                raise EngineError(f"the reply of the retrieval server at {url} is longer than {MOST_BYTES // 2**20} MB")
+        return response.status_code, bytes(read)
+
+
+@functools.cache
+def _client(process: int, pool: int) -> httpx.AsyncClient:
+    """A pool of connections of a process."""
+    import httpx
+
+    return httpx.AsyncClient(timeout=None, follow_redirects=False, verify=_certificates(process))
+
+
+@functools.cache
+def _certificates(process: int) -> ssl.SSLContext:
+    """Read once: that takes longer than many searches."""
+    import httpx
+
+    return httpx.create_ssl_context()

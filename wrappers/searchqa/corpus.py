@@ -1,0 +1,167 @@
+"""Documents and questions: the embedded ones, or those of a folder in the layout that many such data sets have.
+
+| File of a folder | A line holds |
+|---|---|
+| `corpus.jsonl` | a document: `contents` (its title, a line break, its text), or `title` and `text` |
+| `train.jsonl`, `dev.jsonl`, `test.jsonl` | a question of the split: `question`, `golden_answers` (a list) |
+
+All are read into memory, once a process, and shared by its environments. Left out: corpora that do not fit there, which
+are searched at a retrieval server (`client.py`).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from align_echo.errors import MissingDataError, UsageError
+from align_echo.reading import parse_json
+from align_echo.wrappers.bm25 import SearchIndex
+from align_echo.wrappers.searchqa.answers import plain
+from align_echo.wrappers.searchqa.questions import PROVINCES, SearchTask, questions
+from align_echo.wrappers.searchqa.spec import SPLITS
+from align_echo.wrappers.searchqa.subjects import VERSION, Document, documents, provinces
+
+VARIABLE = "SEARCHQA_DATA"
+CORPUS = "corpus.jsonl"
+MOST_DOCUMENTS = 1_000_000
+"""Of a file. More belong on a retrieval server."""
+
+EMBEDDED = f"embedded questions, generator {VERSION}"
+
+_opening = threading.RLock()
+
+
+class Corpus:
+    """Documents with their index. Nothing in it changes: threads and environments share it."""
+
+    def __init__(self, documents: Sequence[Document]) -> None:
+        self.documents = documents
+        self._index = SearchIndex.of(plain(document.contents) for document in documents)
+
+    def search(self, query: str, topk: int) -> list[tuple[Document, float]]:
+        """(document, score) of the best that share a word with the query, best first; accents do not count."""
+        return [(self.documents[row], score) for row, score in self._index.ranked(plain(query), topk)]
+
+
+def find_folder(data_root: Path | None) -> Path | None:
+    """The folder that was given or that `$SEARCHQA_DATA` names; None for the embedded questions.
+
+    Raises `MissingDataError` if there is no such folder.
+    """
+    folder = data_root or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
+    if folder is not None and not folder.is_dir():
+        raise MissingDataError(f"there is no folder {folder} with questions of SearchQA (test.jsonl ...)")
+    return folder
+
+
+def open_corpus(file: Path | None) -> Corpus:
+    """The corpus of a file, or the embedded one: the same object in the whole process.
+
+    Raises `MissingDataError` where there is no such file, `UsageError` naming a line that is no document.
+    """
+    with _opening:
+        return _corpus_of(file, _stamp(file)) if file is not None else _embedded_corpus()
+
+
+def open_questions(folder: Path | None, split: str) -> dict[str, SearchTask]:
+    """The questions of a split by their task ids, in order. Raises as `open_corpus`."""
+    with _opening:
+        if folder is None:
+            return _embedded()[1][split]
+        file = folder / f"{split}.jsonl"
+        if not file.exists():
+            raise MissingDataError(f"{folder} has no {file.name}: there is no split {split} in it")
+        return _questions_of(file, _stamp(file))
+
+
+# ---------------------------------------------------------------- embedded
+
+
+@functools.cache
+def _embedded() -> tuple[list[Document], dict[str, dict[str, SearchTask]]]:
+    """All documents, and the questions of each split."""
+    every = provinces(sum(PROVINCES.values()))
+    written = documents(every)
+    texts = {document.title: document for document in written}
+    rest = iter(every)
+    by_split = {split: questions(split, [next(rest) for _ in range(PROVINCES[split])], texts) for split in SPLITS}
+    return written, {split: {task.task_id: task for task in tasks} for split, tasks in by_split.items()}
+
+
+@functools.cache
+def _embedded_corpus() -> Corpus:
+    return Corpus(_embedded()[0])
+
+
+# ---------------------------------------------------------------- files
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    """When a file was changed last, and its size: a changed one is read again. Raises `MissingDataError`."""
+    try:
+        stat = file.stat()
+    except OSError as error:
+        raise MissingDataError(f"there is no file {file} ({error.strerror})") from None
+    return stat.st_mtime_ns, stat.st_size
+
+
+@functools.lru_cache(maxsize=2)
+def _corpus_of(file: Path, stamp: tuple[int, int]) -> Corpus:
+    read: list[Document] = []
+    for number, record in _records(file):
+        contents = record.get("contents")
+        if not isinstance(contents, str):
+            title, text = record.get("title"), record.get("text")
+            contents = f"{title}\n{text}" if isinstance(title, str) and isinstance(text, str) else ""
+        if not contents.strip():
+            raise UsageError(f"{file} line {number} is no document: it has no contents, and no title and text")
+        if len(read) == MOST_DOCUMENTS:
+            raise UsageError(f"{file} holds more than {MOST_DOCUMENTS:,} documents: search them at a retrieval server")
+        read.append(document_of(contents))
+    if not read:
+        raise UsageError(f"{file} holds no document")
+    return Corpus(read)
+
+
+def document_of(contents: str) -> Document:
+    """A document from a title's line (which may stand in quotes) and the text after it."""
+    title, _, text = contents.strip().partition("\n")
+    return Document(title.strip().strip('"') or "untitled", " ".join(text.split()))
+
+
+@functools.lru_cache(maxsize=6)
+def _questions_of(file: Path, stamp: tuple[int, int]) -> dict[str, SearchTask]:
+    tasks: dict[str, SearchTask] = {}
+    for number, record in _records(file):
+        question, answers = record.get("question"), record.get("golden_answers")
+        listed = isinstance(answers, list) and answers and all(isinstance(answer, str) for answer in answers)
+        if not (isinstance(question, str) and question.strip() and listed and isinstance(answers, list)):
+            raise UsageError(f"{file} line {number} is no question: it needs a question and golden_answers (a list)")
+        task_id = f"{file.stem}/question/{len(tasks):05}"
+        tasks[task_id] = SearchTask(task_id, plain(question), tuple(answers))
+    if not tasks:
+        raise UsageError(f"{file} holds no question")
+    return tasks
+
+
+def _records(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line number, object) of each line that is not blank. Raises `UsageError` for a line that holds none."""
+    try:
+        with file.open(encoding="utf-8") as stream:
+            for number, line in enumerate(stream, start=1):
+                if line.strip():
+                    record = parse_json(line)
+                    if not isinstance(record, dict):
+                        raise UsageError(f"{file} line {number} holds no names and values")
+                    yield number, record
+    except OSError as error:
+        raise MissingDataError(f"{file} cannot be read ({error.strerror})") from None
+    except UsageError:
+        raise
+    except ValueError as error:
+        raise UsageError(f"{file} is no file of JSON lines: {error}") from None

@@ -1,0 +1,158 @@
+"""SearchQA as a `TextEnv`: searches and one answer, an oracle, and snapshots that cost nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+from align_echo.errors import EngineError, UsageError
+from align_echo.wrappers.searchqa.answers import exact, f1, plain
+from align_echo.wrappers.searchqa.oracle import SearchOracle
+from align_echo.wrappers.searchqa.questions import SearchTask
+from align_echo.wrappers.searchqa.spec import (
+    CONTRACT,
+    EMPTY,
+    SCORES,
+    STEP_LIMIT,
+    UNREAD,
+    parse_action,
+    task_type,
+)
+from align_echo.wrappers.searchqa.subjects import Document
+from align_echo.wrappers.text_env import EngineState, Offered, TextEnv
+
+TOPK = 3
+"""Documents that a search shows."""
+
+LONGEST_QUERY = 1_000
+"""Characters of a query that count."""
+
+LONGEST_RESULT = 2_000
+"""Characters of the documents that a search shows (some 500 tokens, the bound of Search-R1); the rest is cut off."""
+
+RIGHT, WRONG = "The answer is right.", "The answer is not right."
+
+TEMPLATES = ("<search>{0}</search>", "<answer>{0}</answer>")
+
+Search = Callable[[str, int], list[Document]]
+"""(query, how many) -> the best documents, best first. Raises `EngineError`."""
+
+_NAMES = re.compile(r"[A-Z][\w'.-]*(?: [A-Z][\w'.-]*)*")
+_OWN_TAGS = re.compile(r"</?information>")
+
+History = tuple[tuple[str, tuple[str, ...]], ...]
+"""(query, titles of the documents that it showed) of every search of an episode."""
+
+
+class SearchQAEnv(TextEnv):
+    """The questions of one split. `open_search` gives what searches, and is asked at every reset.
+
+    `score` is "exact" (1 for a right answer, else 0) or "f1"; `raw_score` in `info` is F1 in both cases, and an episode
+    is won by an exact answer in both.
+    """
+
+    def __init__(
+        self,
+        tasks: Mapping[str, SearchTask],
+        open_search: Callable[[], Search],
+        step_limit: int | None = None,
+        score: str = SCORES[0],
+    ) -> None:
+        """Raises `UsageError` for another score or a step limit below 1."""
+        if score not in SCORES:
+            raise UsageError(f"SearchQA scores an answer by {' or '.join(SCORES)}, not {score!r}")
+        super().__init__(tuple(tasks), CONTRACT, STEP_LIMIT if step_limit is None else step_limit)
+        self._tasks = tasks
+        self._open_search = open_search
+        self._by_f1 = score == "f1"
+        self._search: Search | None = None
+        self._task: SearchTask | None = None
+        self._history: History = ()
+        self._answer: float | None = None
+
+    @property
+    def task(self) -> SearchTask:
+        """The present question with its answers. Raises `UsageError` before a reset."""
+        if self._task is None:
+            raise UsageError("call reset() first")
+        return self._task
+
+    @property
+    def goal(self) -> str:
+        return self.task.question
+
+    @property
+    def task_type(self) -> str:
+        return task_type(self._task_id)
+
+    def oracle(self) -> SearchOracle:
+        """Raises `UsageError` before a reset."""
+        return SearchOracle(self.task, self._history, self._answer)
+
+    def refuses(self, observation: str) -> bool:
+        return observation in (UNREAD, EMPTY)
+
+    def offered(self) -> Offered:
+        """The two forms, the names that the question holds and the titles that were shown."""
+        names = [*_NAMES.findall(self.goal)[1:], *(title for _, titles in self._history for title in titles)]
+        return Offered(TEMPLATES, tuple(dict.fromkeys(names)))
+
+    def as_read(self, action: str) -> str:
+        """The first form in the action, with single spaces; "" for what has none."""
+        name, text = parse_action(action)
+        return f"<{name}>{text}</{name}>" if name else ""
+
+    # ------------------------------------------------------------ the engine
+
+    def _load(self, task_id: str) -> EngineState:
+        self._open(task_id)
+        self._search = self._open_search()
+        self._history, self._answer = (), None
+        return EngineState(f"Question: {self.goal}", raw_score=0.0)
+
+    def _open(self, task_id: str) -> None:
+        if task_id not in self._tasks:
+            raise UsageError(f"there is no task {task_id!r} in this split; see tasks() for the ids")
+        self._task = self._tasks[task_id]
+
+    def _act(self, action: str) -> EngineState:
+        name, text = parse_action(action)
+        if name == "answer":
+            return self._judge(text)
+        query = plain(text)[:LONGEST_QUERY].strip()
+        if not query:
+            return EngineState(EMPTY if name else UNREAD, raw_score=0.0)
+        if self._search is None:
+            raise EngineError("the documents are gone: call reset()")
+        documents = self._search(query, TOPK)
+        self._history = (*self._history, (query, tuple(plain(document.title) for document in documents)))
+        return EngineState(shown(documents), raw_score=0.0)
+
+    def _judge(self, answer: str) -> EngineState:
+        """The end of the episode, whatever the answer is."""
+        won, shared = exact(answer, self.task.answers), f1(answer, self.task.answers)
+        self._answer = shared if self._by_f1 else float(won)
+        return EngineState(RIGHT if won else WRONG, self._answer, won, True, raw_score=shared)
+
+    def _probe(self, action: str) -> str:
+        raise UsageError("SearchQA has no action that only looks")
+
+    def _save(self) -> tuple[History, float | None]:
+        return self._history, self._answer
+
+    def _restore(self, task_id: str, saved: tuple[History, float | None]) -> None:
+        if task_id != self._task_id:
+            self._open(task_id)
+        self._history, self._answer = saved
+
+
+def shown(documents: Iterable[Document]) -> str:
+    """The documents as a search shows them, cut at `LONGEST_RESULT` characters."""
+    lines = [
+        _OWN_TAGS.sub("", plain(f"Doc {number}(Title: {document.title}) {document.text}"))
+        for number, document in enumerate(documents, start=1)
+    ]
+    text = "\n".join(lines) or "No document shares a word with this query."
+    if len(text) > LONGEST_RESULT:
+        text = text[: LONGEST_RESULT - 4] + " ..."
+    return f"<information>\n{text}\n</information>"

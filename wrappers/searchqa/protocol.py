@@ -1,0 +1,87 @@
+"""The retrieval protocol of Search-R1: what is asked of a server and what it answers, without the way between them.
+
+`POST /retrieve` takes `{"queries": [text, ...], "topk": number or null, "return_scores": true or false}` and gives
+`{"result": [[{"document": {"contents": title, line break, text}, "score": number}, ...], ...]}`, a list for each query;
+without scores, the bare documents. An error is `{"error": text}`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from align_echo.errors import UsageError
+from align_echo.reading import parse_json
+from align_echo.wrappers.searchqa.corpus import document_of
+from align_echo.wrappers.searchqa.subjects import Document
+
+PATH = "/retrieve"
+TOPK = 3
+"""Documents for a query where a request does not say."""
+
+MOST_TOPK, MOST_QUERIES, LONGEST_QUERY = 100, 256, 2_000
+"""Of one request: documents for a query, queries, characters of a query."""
+
+MOST_BYTES = 2**20
+"""Of the body of one request."""
+
+
+def answer(body: bytes, search: Callable[[str, int], list[tuple[Document, float]]]) -> str:
+    """The reply to a request's body. Raises `UsageError` in one line for what is no request."""
+    queries, topk, scores = _read_request(body)
+    result = [[_written(document, score, scores) for document, score in search(query, topk)] for query in queries]
+    return json.dumps({"result": result})
+
+
+def request(query: str, topk: int) -> bytes:
+    """The body that asks for the best documents for one query."""
+    return json.dumps({"queries": [query], "topk": topk, "return_scores": True}).encode()
+
+
+def read_reply(text: str, topk: int) -> list[Document]:
+    """The documents of a reply to one query, at most `topk`, with scores or without. Raises `ValueError` in one line
+    for what is no reply."""
+    parsed = parse_json(text)
+    result = parsed.get("result") if isinstance(parsed, dict) else None
+    if not (isinstance(result, list) and len(result) == 1 and isinstance(result[0], list)):
+        raise ValueError('it holds no "result" with one list of documents')
+    return [_read_document(entry) for entry in result[0][:topk]]
+
+
+def _written(document: Document, score: float, scores: bool) -> dict[str, Any]:
+    bare = {"contents": document.contents}
+    return {"document": bare, "score": score} if scores else bare
+
+
+def _read_document(entry: Any) -> Document:
+    inner = entry.get("document", entry) if isinstance(entry, dict) else None
+    contents = inner.get("contents") if isinstance(inner, dict) else None
+    if not isinstance(contents, str) or not contents.strip():
+        raise ValueError('a document has no "contents"')
+    return document_of(contents)
+
+
+def _read_request(body: bytes) -> tuple[list[str], int, bool]:
+    try:
+        record = parse_json(body.decode())
+    except ValueError as error:
+        raise UsageError(f"the body is not JSON: {error}") from None
+    if not isinstance(record, dict):
+        raise UsageError('the body is an object with "queries", "topk" and "return_scores"')
+    unknown = sorted(set(record) - {"queries", "topk", "return_scores"})
+    if unknown:
+        raise UsageError(f'{unknown[0][:50]!r} is not known: a request has "queries", "topk" and "return_scores"')
+    queries, topk, scores = record.get("queries"), record.get("topk"), record.get("return_scores", False)
+    topk = TOPK if topk is None else topk
+    if not (isinstance(queries, list) and all(isinstance(query, str) for query in queries)):
+        raise UsageError('"queries" is a list of texts')
+    if not 1 <= len(queries) <= MOST_QUERIES:
+        raise UsageError(f'"queries" holds 1 to {MOST_QUERIES} texts, not {len(queries)}')
+    if max(map(len, queries)) > LONGEST_QUERY:
+        raise UsageError(f"a query has at most {LONGEST_QUERY} characters")
+    if not (isinstance(topk, int) and not isinstance(topk, bool) and 1 <= topk <= MOST_TOPK):
+        raise UsageError(f'"topk" is a whole number from 1 to {MOST_TOPK}, or null for {TOPK}')
+    if not isinstance(scores, bool):
+        raise UsageError('"return_scores" is true or false')
+    return queries, topk, scores

@@ -1,0 +1,40 @@
+"""Where an environment searches: in this process, or at a retrieval server that `$SEARCHQA_URL` names."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from align_echo.errors import MissingDataError
+from align_echo.wrappers.searchqa.client import SERVER_VARIABLE, checked_url, search_at
+from align_echo.wrappers.searchqa.corpus import CORPUS, EMBEDDED, Corpus, open_corpus
+from align_echo.wrappers.searchqa.env import Search
+from align_echo.wrappers.searchqa.subjects import Document
+
+
+def searcher(folder: Path | None) -> Callable[[], Search]:
+    """What gives the search of a data folder (None: of the embedded documents), opened when it is first needed.
+
+    Raises `UsageError` for a `$SEARCHQA_URL` that is no address, `MissingDataError` for a folder without documents.
+    """
+    given = os.environ.get(SERVER_VARIABLE)
+    if given:
+        at_server = functools.partial(search_at, checked_url(given))
+        return lambda: at_server
+    file = None if folder is None else folder / CORPUS
+    if file is not None and not file.is_file():
+        raise MissingDataError(f"{folder} has no {CORPUS}: add it, or name a retrieval server in ${SERVER_VARIABLE}")
+    return lambda: functools.partial(_search_in, open_corpus(file))
+
+
+def label(folder: Path | None) -> str:
+    """Whose questions are asked and where is searched, in words. Raises as `searcher`."""
+    given = os.environ.get(SERVER_VARIABLE)
+    source = EMBEDDED if folder is None else f"questions at {folder.absolute()}"
+    return f"{source}, searched at {checked_url(given)}" if given else source
+
+
+def _search_in(corpus: Corpus, query: str, topk: int) -> list[Document]:
+    return [document for document, _ in corpus.search(query, topk)]

@@ -1,0 +1,57 @@
+"""What SearchQA is, without its documents: splits, action forms, interface contract, what counts as invalid."""
+
+from __future__ import annotations
+
+import re
+
+from align_echo.interface import InterfaceContract
+
+SPLITS = ("train", "dev", "test")
+
+ACTION_FORMAT = """\
+One action a turn, written exactly in one of these forms:
+<search>{query}</search> | <answer>{answer}</answer>
+A search shows the documents that match its words best.
+An answer ends the episode: give the name, the year or the number alone."""
+
+CONTRACT = InterfaceContract(
+    environment="searchqa",
+    infer_rules_args=("init_obs", "task"),
+    wrap_step_args=("env", "init_obs", "task", "agent_action", "logger"),
+    step_layout="single",
+)
+
+STEP_LIMIT = 10
+"""Turns of an episode. Published loops differ: 2 searches and an answer, 5 turns, 30 turns."""
+
+SCORES = ("exact", "f1")
+"""What `engine` chooses from: whether an answer is right, or how many words it has in common with the right one."""
+
+REFUSAL = "Not an action: "
+
+UNREAD = REFUSAL + "write <search>words to look for</search>, or <answer>the answer</answer>, which ends the episode."
+
+EMPTY = REFUSAL + "the search is empty. Write <search>words to look for</search>."
+
+_ACTION = re.compile(r"<(search|answer)>(.*?)</\1>", re.DOTALL)
+
+
+def parse_action(action: str) -> tuple[str, str]:
+    """("search" or "answer", what stands between the tags) of the first pair of tags; ("", "") without one."""
+    match = _ACTION.search(action)
+    return (match[1], " ".join(match[2].split())) if match else ("", "")
+
+
+def is_invalid(observation: str) -> bool:
+    """The action was refused: it has neither form, or its search is empty."""
+    return observation.startswith(REFUSAL)
+
+
+def task_type(task_id: str) -> str:
+    """The kind of question, read off `<split>/<kind>/<number>`; "" for what is no id."""
+    return task_id.partition("/")[2].partition("/")[0]
+
+
+def has_expert(task_id: str) -> bool:
+    """Whether it is known in which documents the answer stands: in the embedded questions."""
+    return task_type(task_id) != "question"
