@@ -38,20 +38,26 @@ ENVIRONMENTS: Registry[EnvironmentSpec] = Registry("environment", "align_echo.en
 
 
 def environment(name: str | EnvironmentSpec) -> EnvironmentSpec:
-    """The environment of a name: one that is registered ("alfworld"), "module:Name", or a gymnasium id. Raises
-    `UsageError` naming those that are nearest."""
+    """The environment of a name: one that is registered ("alfworld"), "module:Name", a gymnasium id, or "module:Id-v0"
+    where the module registers the id with gymnasium. Raises `UsageError` naming those that are nearest."""
     if isinstance(name, EnvironmentSpec):
         return name
     registered = gym.registry.get(name)
     ours = None if registered is None else registered.kwargs.get("env_id")
     if registered is not None and ours is None:
-        return ENVIRONMENTS.get(name) if name in ENVIRONMENTS.entries() else _registered(name)
-    return ENVIRONMENTS.get(ours or name)
+        return ENVIRONMENTS.get(name) if name in ENVIRONMENTS.entries() else _registered(name, name)
+    try:
+        return ENVIRONMENTS.get(ours or name)
+    except UsageError:
+        gym_id = name.partition(":")[2]  # the module was imported, which may have registered the id
+        if gym_id not in gym.registry:
+            raise
+        return _registered(gym_id, name)
 
 
-def _registered(gym_id: str) -> EnvironmentSpec:
+def _registered(gym_id: str, name: str) -> EnvironmentSpec:
     """A plain environment that gymnasium knows by an id."""
-    return TextEnvironment(lambda: gym.make(gym_id, disable_env_checker=True)).spec(gym_id)
+    return TextEnvironment(lambda: gym.make(gym_id, disable_env_checker=True)).spec(name)
 
 
 def environments() -> dict[str, EnvironmentSpec]:

@@ -5,12 +5,13 @@ Left out: finding one by name and making one (`catalogue.py`), and one for a pla
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 import gymnasium as gym
+from pydantic import JsonValue
 
 from align_echo.errors import UsageError
 from align_echo.interface import Interface, InterfaceContract, load_interface
@@ -66,7 +67,8 @@ class EnvironmentSpec:
     where the oracle knows no action. `engines` names those that a user may choose from, the default first.
     `lists_actions` is False where an action is free text, so that there is nothing to draw from at random.
     `partitions` lists groups of splits that share no task (default: all of them); `install` is the line that installs
-    what it needs beyond the base; `gym_id` is its name for gymnasium, "" for none.
+    what it needs beyond the base; `gym_id` is its name for gymnasium, "" for none. `declared` is what a run puts on
+    record of an environment that a user declares: a run that goes on must play by the same.
     """
 
     name: str
@@ -90,6 +92,7 @@ class EnvironmentSpec:
     lists_actions: bool = True
     partitions: tuple[tuple[str, ...], ...] = ()
     install: str = ""
+    declared: Mapping[str, JsonValue] = field(default_factory=dict)
 
     def check_split(self, split: str) -> str:
         """The split, if the environment has it. Raises `UsageError` otherwise."""

@@ -15,6 +15,7 @@ Left out: finding an environment by name (`catalogue.py`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any
 import gymnasium as gym
 
 from align_echo.dice import drawn
-from align_echo.errors import EngineError, UsageError
+from align_echo.errors import AlignEchoError, EngineError, UsageError, first_line
 from align_echo.interface import InterfaceContract
 from align_echo.wrappers.environment import EnvironmentSpec, always, never
 from align_echo.wrappers.text_env import MAX_TEXT, EngineState, Oracle, TextEnv
@@ -76,17 +77,39 @@ class TextEnvironment:
 
     def __post_init__(self) -> None:
         """Raises `UsageError` for a declaration that no episode could follow."""
+        self._check_kinds()
         low, high = self.return_range
-        if not low < high:
+        if not (low < high and math.isfinite(low) and math.isfinite(high)):
             raise UsageError(f"return_range goes from a lower to a higher return, not from {low} to {high}")
+        if self.won_at is not None and not low < self.won_at <= high:
+            raise UsageError(f"won_at is a return above {low} and at most {high}, not {self.won_at}")
         for split in (self.train_split, self.test_split):
             if split not in self.splits:
                 raise UsageError(f"there is no split {split!r} among the declared {', '.join(self.splits)}")
+        both = {*map(str, self.splits[self.train_split])} & {*map(str, self.splits[self.test_split])}
+        if both and self.train_split != self.test_split:
+            raise UsageError(f"the splits {self.train_split!r} and {self.test_split!r} share the task {min(both)!r}")
         for split, values in self.splits.items():
             if len({str(value) for value in values}) != len(values) or not values:
                 raise UsageError(f"the split {split!r} names a task twice, or none")
             if not self.option and not all(isinstance(value, int) for value in values):
                 raise UsageError(f"tasks of the split {split!r} are no seeds: name the option of reset that takes them")
+
+    def _check_kinds(self) -> None:
+        """Raises `UsageError` for a field of another kind than is declared."""
+        if not callable(self.make):
+            raise UsageError(
+                "a TextEnvironment is given the class of an environment or a function that makes one, not "
+                f"{str(self.make)[:40]!r}; for a registered id: lambda: gymnasium.make(ID)"
+            )
+        if not isinstance(self.step_limit, int) or self.step_limit < 1:
+            raise UsageError(f"step_limit is a number of turns, 1 or more, not {self.step_limit!r}")
+        if isinstance(self.read_only_actions, str):
+            raise UsageError(f"read_only_actions are several texts: write ({self.read_only_actions!r},)")
+        for field_name in ("task_type", "is_invalid", "expert", "distance"):
+            value = getattr(self, field_name)
+            if value is not None and not callable(value):
+                raise UsageError(f"{field_name} is a function, not {value!r}")
 
     def spec(self, name: str) -> EnvironmentSpec:
         """The environment as everything else knows it."""
@@ -128,6 +151,7 @@ class TextEnvironment:
             training_tasks=training_tasks,
             measures_distance=self.distance is not None,
             has_expert=always if self.expert is not None else never,
+            declared={"return_range": [*self.return_range], "won_at": self.won_at, "step_limit": self.step_limit},
         )
 
 
@@ -157,15 +181,25 @@ class _Declared:
         return None if self._declared.distance is None else self._declared.distance(self._env.unwrapped)
 
 
+def _made(declared: TextEnvironment, name: str) -> gym.Env[str, str]:
+    """The plain environment. Whatever its own code raises is an `EngineError` in one line."""
+    try:
+        return declared.make()
+    except AlignEchoError:
+        raise
+    except Exception as error:
+        raise EngineError(f"{name} cannot be made: {type(error).__name__}: {first_line(error)}") from error
+
+
 class PlainEnv(TextEnv):
     """A plain environment behind the contract of every text environment. Not shared between threads."""
 
     def __init__(self, declared: TextEnvironment, contract: InterfaceContract, split: str, step_limit: int) -> None:
-        """Raises `UsageError` if what is made is no `gymnasium.Env`."""
+        """Raises `UsageError` if what is made is no `gymnasium.Env`, `EngineError` if it cannot be made."""
         self._tasks = {str(value): value for value in declared.splits[split]}
         super().__init__(tuple(self._tasks), contract, step_limit)
         self._declared = declared
-        self._inner = declared.make()
+        self._inner = _made(declared, contract.environment)
         if not isinstance(self._inner, gym.Env):
             raise UsageError(f"{contract.environment} makes a {type(self._inner).__name__}, not a gymnasium.Env")
         self._goal = declared.goal

@@ -20,7 +20,7 @@ from align_echo.critic.opinion import Opinion
 from align_echo.critic.scoring import Critic, Scorer
 from align_echo.critic.selection import CRITIC, CandidateSet, SelectionRule
 from align_echo.dice import Dice
-from align_echo.errors import UsageError
+from align_echo.errors import AgentError, UsageError
 from align_echo.models.endpoint import base_url_of
 from align_echo.models.recording import weights_of
 from align_echo.types import AgentReply, AgentView, Candidate, Choice, Message, Usage
@@ -128,7 +128,10 @@ class BestOf:
             logprobs=[candidate.tokens.logprobs if candidate.tokens else None for candidate in drawn],
             abstain_below=self._abstain_below,
         )
-        return self._pick.take(candidates)
+        index = self._pick.take(candidates)
+        if not isinstance(index, int) or not 0 <= index < len(drawn):
+            raise AgentError(f"the rule {self._pick.name} took candidate {str(index)[:20]} of 0 to {len(drawn) - 1}")
+        return index
 
 
 def changed_nothing(view: AgentView, action: str) -> bool:

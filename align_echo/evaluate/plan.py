@@ -106,6 +106,7 @@ class Plan:
             **({"top_k": self.truncation.top_k, "top_p": self.truncation.top_p} if self.truncation else {}),
             "games": self.spec.games(self.data_root),
             "data_root": str(self.data_root.absolute()) if self.data_root else None,
+            **({"declared": dict(self.spec.declared)} if self.spec.declared else {}),
         }
 
 

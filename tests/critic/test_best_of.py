@@ -15,7 +15,7 @@ from align_echo.critic.best_of import BestOf
 from align_echo.critic.opinion import logit, probability
 from align_echo.critic.scoring import Calibrated, Scorer, read_calibration, write_calibration
 from align_echo.critic.selection import FIRST, LOGPROB, MAJORITY, PLACEBO, RANDOM, TILTED, SelectionRule
-from align_echo.errors import ContextOverflowError, ModelError, UsageError
+from align_echo.errors import AgentError, ContextOverflowError, ModelError, UsageError
 from align_echo.models import ScriptedModel
 from align_echo.types import AgentReply, ChoiceCounts, Completion, Message, Tokens, Usage, WordChoice
 from tests.agents.views import VIEW, after
@@ -234,6 +234,14 @@ def test_a_baseline_takes_by_its_rule_and_asks_nobody(pick: SelectionRule, taken
     assert (reply.choice.taken, reply.choice.counts.correct, made.name) == (taken, 0, f"{pick.name}-of-4(vanilla(m))")
     assert [candidate.logprob for candidate in reply.choice.candidates] == [-1.0, -2.0, -0.5, -2.0]
     assert "model.judge" not in made.describe()
+
+
+@pytest.mark.parametrize("index", [99, -1, "look"])
+def test_a_rule_that_takes_what_was_not_drawn_is_named(index) -> None:
+    rule = SelectionRule("mine", lambda candidates: index)
+    agent = Vanilla(ScriptedModel(["look", "inventory"]), temperature=1.0)
+    with pytest.raises(AgentError, match=f"^the rule mine took candidate {index} of 0 to 1$"):
+        BestOf(agent, 2, pick=rule).act(VIEW)
 
 
 def test_tilted_goes_by_the_critic_and_by_the_agents_own_probability() -> None:

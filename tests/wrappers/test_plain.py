@@ -244,3 +244,43 @@ def test_a_reward_below_0_is_no_claim_of_the_interface_that_passes_it_on():
     assert float(reward) < 0
     assert info["forged"] == ()
     env.close()
+
+
+@pytest.mark.parametrize(
+    ("declaration", "message"),
+    [
+        ({"make": "Depot-v0"}, "for a registered id: lambda: gymnasium.make"),
+        ({"step_limit": "8"}, "step_limit is a number of turns"),
+        ({"is_invalid": "That fails."}, "is_invalid is a function"),
+        ({"read_only_actions": "look"}, r"write \('look',\)"),
+        ({"return_range": (0, float("inf"))}, "from a lower to a higher return"),
+        ({"won_at": 99}, "won_at is a return above 0"),
+        ({"splits": {"train": range(5), "test": range(4, 9)}}, "'train' and 'test' share the task '4'"),
+    ],
+)
+def test_a_declaration_of_another_kind_is_refused_in_one_line(declaration, message):
+    with pytest.raises(UsageError, match=message) as refusal:
+        TextEnvironment(**{"make": Doors, **declaration})
+    assert "\n" not in str(refusal.value)
+
+
+def test_an_environment_whose_own_code_cannot_make_it_is_an_engine_that_broke():
+    def broken() -> gym.Env[str, str]:
+        raise OSError("no device\nat all")
+
+    with pytest.raises(EngineError, match=r"^depot cannot be made: OSError: no device$"):
+        TextEnvironment(broken).spec("depot").make("train")
+
+
+def test_an_id_that_a_module_registers_is_named_as_gymnasium_names_it():
+    spec = environment("tests.registers_doors:Doors-v7")
+    assert spec.name == "tests.registers_doors:Doors-v7"
+    env = spec.make("train")
+    assert "door" in env.reset(options={"task": "3"})[0]
+    env.close()
+    with pytest.raises(UsageError, match="has no Doors-v8"):
+        environment("tests.registers_doors:Doors-v8")
+
+
+def test_what_is_declared_is_on_record():
+    assert DOORS.spec("doors").declared == {"return_range": [-4.0, 2.0], "won_at": None, "step_limit": 50}
