@@ -94,6 +94,8 @@ class Registry(Generic[Thing]):
     def get(self, name: str) -> Thing:
         """The thing of a name or of "module:Name". Raises `UsageError` with the nearest names, or with what keeps its
         module from being imported."""
+        if not isinstance(name, str):
+            raise UsageError(f"an {self.kind} is given by its name, not as a {type(name).__name__}")
         entry = self.entries().get(name)
         target = entry.target if entry is not None else name
         known = self._known.get(name)

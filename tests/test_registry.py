@@ -16,6 +16,7 @@ from align_echo.errors import UsageError
 from align_echo.registry import Registry
 from align_echo.types import AgentReply, AgentView
 from align_echo.wrappers.catalogue import ENVIRONMENTS, environment
+from align_echo.wrappers.plain import TextEnvironment
 from tests.doors import Doors
 
 HERE = Path(__file__).parent
@@ -60,6 +61,14 @@ def test_what_cannot_be_found_in_a_module_is_told_in_one_line(target, message):
         environment(target)
     assert message in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("thing", [Doors, TextEnvironment(Doors), 3])
+def test_a_thing_in_the_place_of_its_name_is_refused_in_one_line(thing):
+    with pytest.raises(UsageError, match=r"an environment is given by its name, not as a .*align_echo\.register"):
+        environment(thing)
+    with pytest.raises(UsageError, match="an agent is given by its name"):
+        AGENTS.get(thing)
 
 
 def test_a_registered_name_is_known_in_this_program(words):

@@ -42,6 +42,9 @@ def environment(name: str | EnvironmentSpec) -> EnvironmentSpec:
     where the module registers the id with gymnasium. Raises `UsageError` naming those that are nearest."""
     if isinstance(name, EnvironmentSpec):
         return name
+    if not isinstance(name, str):
+        kind = type(name).__name__
+        raise UsageError(f"an environment is given by its name, not as a {kind}: align_echo.register names one")
     registered = gym.registry.get(name)
     ours = None if registered is None else registered.kwargs.get("env_id")
     if registered is not None and ours is None:
