@@ -1,4 +1,4 @@
-"""JSON that a user, a killed process or somebody else's program may have damaged, read without a traceback.
+"""JSON and YAML that a user, a killed process or another program may have damaged, read without a traceback.
 
 Also what stands in the braces of a command in a text, which a model may have cut off.
 
@@ -12,7 +12,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from align_echo.errors import UsageError
+from pydantic import ValidationError
+
+from align_echo.errors import UsageError, first_line
 
 
 def parse_json(text: str) -> Any:
@@ -51,6 +53,29 @@ def json_lines(file: Path) -> list[dict[str, Any]]:
             raise UsageError(f"{file} line {number} is damaged: it holds no names and values")
         objects.append(record)
     return objects
+
+
+def yaml_mapping(text: str, source: str) -> dict[str, Any]:
+    """The names and values that a YAML text holds. Raises `UsageError` in one line that begins with `source`."""
+    import yaml
+
+    try:
+        settings = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UsageError(f"{source} is no YAML: {first_line(error)}") from None
+    except RecursionError:
+        raise UsageError(f"{source} is nested too deeply") from None
+    if not isinstance(settings, dict):
+        raise UsageError(f"{source} must hold names and values")
+    return {str(name): value for name, value in settings.items()}
+
+
+def first_wrong(error: ValidationError) -> str:
+    """The first setting that pydantic refuses and why, in our words where its own would not help."""
+    wrong = error.errors()[0]
+    unknown = wrong["type"] == "extra_forbidden"
+    reason = "there is no such setting" if unknown else wrong["msg"].removeprefix("Value error, ")
+    return f"{'.'.join(map(str, wrong['loc']))}: {reason}"
 
 
 def braced(text: str, command: str) -> list[str]:

@@ -15,6 +15,8 @@ from align_echo.critic.scoring import Calibrated
 from align_echo.evaluate.comparison import Comparison, Difference, VariantResult
 from align_echo.evaluate.grid import Cell, Change, Grid, Side
 from align_echo.evaluate.refinement import Refinement, Round
+from align_echo.evaluate.study import Study
+from align_echo.evaluate.study_file import StudyFile
 from align_echo.gaia.collection import Collected, Shares
 from align_echo.gaia.examples import Example
 from align_echo.gaia.figures import Success, Trial
@@ -64,7 +66,7 @@ def test_links_to_a_section_lead_to_one_that_there_is(page):
 
 
 VERBS = [
-    *("generate-interface", "evaluate", "grid", "train", "doctor", "envs", "retrieval-server"),
+    *("generate-interface", "evaluate", "grid", "study", "train", "doctor", "envs", "retrieval-server"),
     *("critic collect", "critic train", "critic evaluate", "critic gui-record", "critic gui-steps", "critic flywheel"),
 ]
 
@@ -78,7 +80,7 @@ def test_every_option_of_a_verb_is_documented(verb, capsys):
 
 RECORDS = (
     *(RunSummary, IterationRecord, Comparison, VariantResult, Difference, Estimate, ChoiceCounts),
-    *(Grid, Cell, Side, Change, Estimate, Refinement, Round, Conduct, Trouble),
+    *(Study, StudyFile, Grid, Cell, Side, Change, Estimate, Refinement, Round, Conduct, Trouble),
 )
 
 

@@ -45,7 +45,7 @@ Chosen = Literal["probe", "llm"]
 class Generation:
     """A run of ALIGN whose every input was checked. `asked` is the backend that was asked for, `chosen` the one that it
     came to; `analyzer` and `optimizer` name its models, None for the probe. `fresh` are the training tasks that
-    rules are tested on.
+    rules are tested on. `verify` False leaves the llm backend's experiments out (the paper's ablation).
     """
 
     world: World
@@ -61,6 +61,7 @@ class Generation:
     max_tokens: int | None = None
     seed: int = 0
     workers: int = 1
+    verify: bool = True
 
     @property
     def about_backend(self) -> str:
@@ -87,6 +88,7 @@ def plan_generation(
     seed: int = 0,
     workers: int | None = None,
     data_root: Path | None = None,
+    verify: bool = True,
 ) -> Generation:
     """The run of `align-echo generate-interface` with options of these names, all names looked up, all options checked.
 
@@ -112,6 +114,8 @@ def plan_generation(
             raise UsageError(f"{spec.name} lists no actions, which the probe needs to know: use --backend llm")
     if max_tokens and not names:
         raise UsageError("this run asks no model: leave --max-tokens out")
+    if not (verify or llm):
+        raise UsageError("the probe is nothing but experiments: only the llm backend can leave them out")
     world = World(spec, data_root)
     return Generation(
         world=world,
@@ -127,6 +131,7 @@ def plan_generation(
         max_tokens=max_tokens,
         seed=seed,
         workers=workers or workers_for(player),
+        verify=verify,
     )
 
 
@@ -228,7 +233,7 @@ def _backend(plan: Generation, agent: Agent, folder: RunFolder, progress: Progre
             agent,
             analyzer_model=analyzer,
             optimizer_model=optimizer,
-            settings=LlmSettings(max_tokens=plan.max_tokens) if plan.max_tokens else None,
+            settings=LlmSettings(verify=plan.verify, max_tokens=plan.max_tokens or LlmSettings().max_tokens),
             seed=plan.seed,
             note=folder.note,
         )

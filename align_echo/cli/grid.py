@@ -14,7 +14,7 @@ import typer
 from align_echo.agents.catalogue import AGENTS
 from align_echo.cli import options
 from align_echo.cli.console import Display, cost, leave, resumable, run_folder, stdout
-from align_echo.evaluate.grid import Grid, table_of
+from align_echo.evaluate.grid import Grid, faults_line, table_of
 from align_echo.evaluate.grid_run import play_grid, read_axes
 from align_echo.trouble import Conduct, overstepped, tell, verdict
 
@@ -67,9 +67,8 @@ def _show(summary: Grid, played_by: Sequence[str], path: Path) -> dict[str, Cond
     print()
     print(*played_by, sep="\n")
     for cell in summary.cells:
-        broken = [f"{side.faults} {name}" for name, side in cell.sides.items()]
-        if any(side.faults for side in cell.sides.values()):
-            print(f"faults: {cell.environment} {cell.agent}: {', '.join(broken)}; in no figure above")
+        if line := faults_line(cell):
+            print(line)
     if not summary.faults:
         print("faults: none")
     conducts = {

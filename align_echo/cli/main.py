@@ -19,6 +19,7 @@ from align_echo.cli.grid import grid
 from align_echo.cli.output import redacted_output
 from align_echo.cli.retrieval_server import retrieval_server
 from align_echo.cli.shop import shop
+from align_echo.cli.study import study
 from align_echo.cli.train import train
 from align_echo.errors import AlignEchoError
 from align_echo.models.local import close_local
@@ -42,6 +43,7 @@ app = typer.Typer(
 app.command("generate-interface")(generate_interface)
 app.command("evaluate")(evaluate)
 app.command("grid")(grid)
+app.command("study")(study)
 app.command("train")(train)
 app.add_typer(critic, name="critic")
 app.command("doctor")(doctor)

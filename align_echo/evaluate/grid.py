@@ -6,7 +6,7 @@ A cell is a `Comparison` of these and the interface's placebo on the same tasks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from pydantic import Field
 from rich.table import Table
@@ -112,8 +112,12 @@ def cell_of(
     agent: str,
     tasks: int,
     folder: str,
+    variant: str = WITH,
 ) -> Cell:
-    """The cell of a comparison. `labels` names the interface of each variant: one of them may have no figure."""
+    """The cell of a comparison, in which `variant` is set against the baseline.
+
+    `labels` names the interface of each variant: one of them may have no figure.
+    """
     results = comparison.variants if comparison else {}
     sides = {name: _side(results.get(name), label, tasks) for name, label in labels.items()}
     return Cell(
@@ -125,9 +129,9 @@ def cell_of(
         tasks=tasks,
         without=sides[BASELINE],
         placebo=sides.get(PLACEBO),
-        with_interface=sides[WITH],
-        change=_change(comparison.differences) if comparison else None,
-        over_placebo=_change(comparison.over_placebo) if comparison else None,
+        with_interface=sides[variant],
+        change=_change(comparison.differences.get(variant)) if comparison else None,
+        over_placebo=_change(comparison.over_placebo.get(variant)) if comparison else None,
         usage=sum((result.usage for result in results.values()), Usage()),
     )
 
@@ -161,8 +165,7 @@ def _side(result: VariantResult | None, label: str, tasks: int) -> Side:
     )
 
 
-def _change(differences: Mapping[str, Difference]) -> Change | None:
-    difference = differences.get(WITH)
+def _change(difference: Difference | None) -> Change | None:
     if difference is None:
         return None
     return Change(
@@ -180,25 +183,41 @@ def _known(estimate: Estimate | None) -> Estimate | None:
 # ---------------------------------------------------------------- the table
 
 
+HEADINGS = ("environment", "agent", "interface", "n", "score", "success", "consec. invalid", "as shown")
+"""Columns of a grid's table; the first three are text."""
+
+
 def table_of(grid: Grid) -> Table:
     """One row a cell: a line for each of its sides, and one for what the interface changed over each control."""
     table = plain_table(f"Without and with the interface {grid.interface}")
     controlled = any(shown.placebo for shown in grid.cells)
     table.caption, table.caption_justify = f"{CAPTION}\n{CAPTION_PLACEBO}" if controlled else CAPTION, "left"
-    for heading in ("environment", "agent", "interface"):
+    for heading in HEADINGS[:3]:
         table.add_column(heading, no_wrap=True)
-    for heading in ("n", "score", "success", "consec. invalid", "as shown"):
+    for heading in HEADINGS[3:]:
         table.add_column(heading, justify="right", no_wrap=True)
     for shown in grid.cells:
-        lines = [(name, *_figures(side)) for name, side in shown.sides.items()]
-        lines += [("change", *_changes(shown.change, shown.with_interface))]
-        lines += (
-            [("over placebo", *_changes(shown.over_placebo, shown.with_interface, shown.placebo))]
-            if shown.placebo
-            else []
-        )
-        table.add_row(shown.environment, shown.agent, *("\n".join(column) for column in zip(*lines, strict=True)))
+        columns = zip(*lines_of(shown), strict=True)
+        table.add_row(shown.environment, shown.agent, *("\n".join(column) for column in columns))
     return table
+
+
+def lines_of(shown: Cell) -> list[tuple[str, ...]]:
+    """The lines of a cell in a table: its sides and what the interface changed, under `HEADINGS` from the third on."""
+    lines = [(name, *_figures(side)) for name, side in shown.sides.items()]
+    lines += [("change", *_changes(shown.change, shown.with_interface))]
+    if shown.placebo:
+        lines += [("over placebo", *_changes(shown.over_placebo, shown.with_interface, shown.placebo))]
+    return lines
+
+
+def faults_line(shown: Cell, names: Collection[str] = ("without", PLACEBO, "with")) -> str:
+    """How many episodes of these sides of a cell broke; "" if none did."""
+    sides = {name: side for name, side in shown.sides.items() if name in names}
+    if not any(side.faults for side in sides.values()):
+        return ""
+    broken = ", ".join(f"{side.faults} {name}" for name, side in sides.items())
+    return f"faults: {shown.environment} {shown.agent}: {broken}; in no figure above"
 
 
 def _figures(side: Side) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from align_echo.interface import Interface
 from align_echo.models.names import ModelName, read_name
 from align_echo.progress import SILENT, Progress
 from align_echo.session import try_reset
-from align_echo.types import Agent
+from align_echo.types import Agent, Trajectory
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
@@ -137,7 +137,7 @@ def read_axes(
         players=players,
         interface=interface,
         interfaces={spec.name: _interface(spec, interface) for spec in specs},
-        tasks={spec.name: _tasks(spec, tasks, seed) for spec in specs},
+        tasks={spec.name: tasks_of(spec, tasks, seed) for spec in specs},
         base_url=base_url,
         seed=seed,
         temperature=temperature,
@@ -154,7 +154,8 @@ def _interface(spec: EnvironmentSpec, name: str) -> Interface:
     return interface
 
 
-def _tasks(spec: EnvironmentSpec, count: int, seed: int) -> list[str]:
+def tasks_of(spec: EnvironmentSpec, count: int, seed: int) -> list[str]:
+    """So many tasks of an environment's test split. Raises `UsageError` that names the environment."""
     ids = spec.tasks(spec.test_split)
     try:
         return pick_tasks(ids, count, task_type=spec.task_type, seed=seed)
@@ -186,21 +187,31 @@ def _is_begun(folder: Path) -> bool:
     return (folder / "config.json").exists()
 
 
-def _play_cell(plan: Plan, agent: Agent, cell_path: Path, grid_path: Path, progress: Progress) -> Cell:
-    """Play what is not finished of a cell, and measure it."""
-    comparison = _measured(cell_path)
+def play_comparison(
+    plan: Plan, agent: Agent, path: Path, progress: Progress, *, baseline: Sequence[Trajectory] = ()
+) -> Comparison | None:
+    """Play what is not finished of an evaluation, and measure it; None where no episode had a score.
+
+    `baseline` are the episodes without an interface where the plan does not play them itself.
+    """
+    comparison = _measured(path)
     if comparison is not None:
         progress.say("finished earlier")
-    else:
-        folder = EvaluationFolder(cell_path, config_of(plan, agent), resume=_is_begun(cell_path))
-        trajectories = play_variants(plan, agent, folder, progress)
-        progress.status("replaying the actions in the plain environment")
-        comparison, whole = measure(plan.spec, trajectories, seed=plan.seed)
-        if comparison is not None and whole:
-            folder.finish(comparison)
+        return comparison
+    folder = EvaluationFolder(path, config_of(plan, agent), resume=_is_begun(path))
+    trajectories = ({BASELINE: list(baseline)} if baseline else {}) | play_variants(plan, agent, folder, progress)
+    progress.status("replaying the actions in the plain environment")
+    comparison, whole = measure(plan.spec, trajectories, seed=plan.seed)
+    if comparison is not None and whole:
+        folder.finish(comparison)
+    return comparison
+
+
+def _play_cell(plan: Plan, agent: Agent, cell_path: Path, grid_path: Path, progress: Progress) -> Cell:
+    """Play what is not finished of a cell, and measure it."""
     return cell_of(
         plan.spec,
-        comparison,
+        play_comparison(plan, agent, cell_path, progress),
         {name: interface.label if interface else BASELINE for name, interface in plan.variants.items()},
         agent=plan.player.agent.name,
         tasks=len(plan.task_ids),

@@ -13,11 +13,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import Field, ValidationError
-from pydantic_core import ErrorDetails
 
 from align_echo.errors import UsageError, did_you_mean, first_line
+from align_echo.reading import first_wrong, yaml_mapping
 from align_echo.train.method import METHODS, Collecting
 from align_echo.train.rows import Role
 from align_echo.train.trainer import StepSettings
@@ -120,13 +119,13 @@ def method(name: str) -> dict[str, Any]:
             return {"collecting": {"recipe": name}}
         hint = did_you_mean(name, methods())
         raise UsageError(f"unknown method {name!r}; {hint}known: {', '.join(methods())}; your own is module:NAME")
-    return _read(_folder().joinpath(f"{name}.yaml").read_text(encoding="utf-8"), name)
+    return yaml_mapping(_folder().joinpath(f"{name}.yaml").read_text(encoding="utf-8"), name)
 
 
 def read_file(path: Path) -> dict[str, Any]:
     """The values of a user's file, on those of its `base` if it names one. Raises `UsageError`."""
     try:
-        settings = _read(path.read_text(encoding="utf-8"), str(path))
+        settings = yaml_mapping(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {path}: {first_line(error)}") from None
     base = settings.pop("base", None)
@@ -147,21 +146,20 @@ def checked_config(values: Mapping[str, Any], source: str) -> TrainConfig:
     try:
         config = TrainConfig.model_validate(values)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise UsageError(f"{source}: {'.'.join(map(str, first['loc']))}: {_problem(first)}") from None
+        raise UsageError(f"{source}: {_problem(error)}") from None
     for wrong, why in _contradictions(config):
         if wrong:
             raise UsageError(f"{source}: {why}")
     return config
 
 
-def _problem(error: ErrorDetails) -> str:
-    """What is wrong with a value: in our words where pydantic's would not help."""
-    if error["loc"] == ("collecting",) and error["type"] == "missing":
-        return f"nothing says how to train: begin the file with base: METHOD, one of {', '.join(methods())}"
-    if error["type"] == "extra_forbidden":
-        return "there is no such setting"
-    return error["msg"].removeprefix("Value error, ")
+def _problem(error: ValidationError) -> str:
+    """The first wrong value and what is wrong with it: in our words where pydantic's would not help."""
+    first = error.errors()[0]
+    if first["loc"] == ("collecting",) and first["type"] == "missing":
+        names = ", ".join(methods())
+        return f"collecting: nothing says how to train: begin the file with base: METHOD, one of {names}"
+    return first_wrong(error)
 
 
 def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
@@ -236,18 +234,6 @@ def _trackers_lacking(names: Sequence[str]) -> list[str]:
 
 def _measured() -> list[str]:
     return [name for name, spec in environments().items() if spec.measures_distance]
-
-
-def _read(text: str, source: str) -> dict[str, Any]:
-    try:
-        settings = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise UsageError(f"{source} is no YAML: {first_line(error)}") from None
-    except RecursionError:
-        raise UsageError(f"{source} is nested too deeply") from None
-    if not isinstance(settings, dict):
-        raise UsageError(f"{source} must hold names and values")
-    return {str(name): value for name, value in settings.items()}
 
 
 def _folder() -> Traversable:

@@ -1,0 +1,42 @@
+"""`align-echo study`: the papers' tables from a YAML file, with any agents and models.
+
+Left out: what a study is (`evaluate/study.py`) and how it is played (`evaluate/study_run.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from align_echo.cli import options
+from align_echo.cli.console import Display, cost, leave, resumable, run_folder, stdout
+from align_echo.evaluate.study import plan_study
+from align_echo.evaluate.study_file import studies
+from align_echo.evaluate.study_run import TABLES, play_study
+from align_echo.evaluate.study_tables import conducts_of, notes_of, tables_of
+from align_echo.trouble import overstepped, tell, verdict
+
+
+def study(
+    source: Annotated[
+        str, typer.Argument(metavar="NAME|FILE.yaml", help=f"Comes along: {', '.join(studies())}; or your own file.")
+    ],
+    out: options.Out = None,
+    resume: options.Resume = False,
+) -> None:
+    """Learn and play what a YAML file asks for, environments x agents, and print its tables."""
+    plan = plan_study(source)
+    path = run_folder(out, resume, "study", plan.name)
+    with resumable(path), Display() as display:
+        played = play_study(plan, path, resume=resume, progress=display)
+    console = stdout()
+    for table in tables_of(played):
+        console.width = max(console.width, console.measure(table).maximum)
+        console.print(table)
+        print()
+    conducts = conducts_of(played)
+    print(*notes_of(played), *tell(conducts), sep="\n")
+    cost(played.usage)
+    print(f"written: {path / 'summary.json'} and {TABLES}, and the folders of all that was learned and played")
+    leave(agent_broke=display.agent_broke, trouble=verdict(conducts), warning=overstepped(conducts))

@@ -1,0 +1,253 @@
+"""A study: environments x agents, without an interface, with its placebo and with it, as the papers' tables have it.
+
+`plan_study` looks everything up that a file asks for. A study has parts, each with the cells of a grid:
+
+    main                    every agent with the shipped interface, or with the one that it learned itself
+    rules, feedback         ablations: one half of the interface alone
+    verification            an ablation: interfaces that were learned without experiments
+    transfer A > B          interfaces that A learned, played by B
+
+Left out: playing (`study_run.py`), tables (`study_tables.py`), and means over seeds, each of which has its own tables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from align_echo import __version__
+from align_echo.agents.players import Player, choose_player, model_on_record, workers_for
+from align_echo.align.generation import Generation, plan_generation
+from align_echo.errors import UsageError
+from align_echo.evaluate.comparison import BASELINE, PLACEBO, variants_of
+from align_echo.evaluate.folder import Config
+from align_echo.evaluate.grid import WITH, Grid
+from align_echo.evaluate.grid_run import tasks_of
+from align_echo.evaluate.plan import Plan
+from align_echo.evaluate.study_file import GENERATE, VERIFICATION, StudyFile, label_of, read_study
+from align_echo.interface import Interface
+from align_echo.types import Frozen, Usage
+from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.environment import EnvironmentSpec
+
+MAIN = "main"
+HALVES = ("rules", "feedback")
+"""Ablations that are variants of an interface: each is the half that is left."""
+
+
+UNCHANGED = " (nothing was learned: it changes nothing)"
+"""What stands behind the label of an interface in which no rule was found."""
+
+
+class Study(Frozen):
+    """A study that was played. `parts` are grids by name; `learned` holds the label of each interface by the folder in
+    which it was learned; `faults` counts every episode of an evaluation that broke once.
+    """
+
+    name: str
+    interface: str
+    seeds: tuple[int, ...]
+    tasks: int
+    parts: dict[str, Grid]
+    learned: dict[str, str]
+    played_by: tuple[str, ...]
+    faults: int
+    usage: Usage
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """A study whose every input was checked. Folders are relative to the study's.
+
+    `evaluations` are without their variants where the interface is learned first: `variants_in` adds them. `interfaces`
+    names, by the folder of an evaluation, the folder that its interface is learned in; `baselines` the evaluation whose
+    episodes without an interface it shares. `parts` has, by name, the variant that each evaluation contributes.
+    """
+
+    name: str
+    file: StudyFile
+    evaluations: dict[str, Plan]
+    labels: dict[str, str]
+    generations: dict[str, Generation]
+    interfaces: dict[str, str]
+    baselines: dict[str, str]
+    parts: dict[str, dict[str, str]]
+
+    @property
+    def config(self) -> Config:
+        """What the study's `config.json` holds; the folders in it have their own."""
+        asked = self.file.model_dump(mode="json", exclude={"base_url", "workers"})
+        models = {
+            self.labels[folder]: model_on_record(plan.player.model, plan.base_url)["model"]
+            for folder, plan in self.evaluations.items()
+        }
+        return {"command": "study", "align_echo": __version__, **asked, "models": models}
+
+    def variants_in(self, folder: str, interface: Interface) -> dict[str, Interface | None]:
+        """What an evaluation plays of an interface, by variant."""
+        wanted = {PLACEBO} if self.file.placebo else set()
+        wanted |= {variants[folder] for variants in self.parts.values() if folder in variants}
+        wanted |= set() if folder in self.baselines else {BASELINE}
+        return {name: variant for name, variant in variants_of(interface).items() if name in wanted}
+
+
+def plan_study(source: str | Path | StudyFile) -> StudyPlan:
+    """The study of a shipped name, a YAML file or a checked `StudyFile`: all names looked up, all settings checked.
+
+    Raises `UsageError`, `InterfaceError` and `MissingDataError` in one line.
+    """
+    file = source if isinstance(source, StudyFile) else read_study(source)
+    name = "study" if isinstance(source, StudyFile) else Path(source).stem
+    specs = [environment(given) for given in file.environments]
+    _refuse_twice("environments", [spec.name for spec in specs])
+    players = {
+        label_of(entry): choose_player(*entry, environments=[spec.name for spec in specs]) for entry in file.agents
+    }
+    _refuse_twice("agents", map(_plain, players))
+    for agent, model in file.agents:
+        if model is not None and players[label_of((agent, model))].model is None:
+            raise UsageError(f"agents: {agent} asks no model: leave {model} out")
+    if file.temperature is not None and not any(player.model for player in players.values()):
+        raise UsageError("no agent of this study asks a model: leave temperature out")
+    plan = StudyPlan(name, file, {}, {}, {}, {}, {}, {})
+    for seed in file.all_seeds:
+        _add_main(plan, specs, players, seed)
+    for seed in file.all_seeds:
+        _add_others(plan, specs, players, seed)
+    return plan
+
+
+def title_of(file: StudyFile, part: str) -> str:
+    """What a part's table says of the interface."""
+    kind = part.partition(", seed ")[0]
+    own = "that each agent learned" if file.interface == GENERATE else file.interface
+    titles = {
+        MAIN: own,
+        "rules": f"{own}, its rules alone (without WrapStep)",
+        "feedback": f"{own}, its feedback alone (without InferRules)",
+        VERIFICATION: f"{own} without verification",
+    }
+    learner = kind.removeprefix("transfer ").partition(" > ")[0]
+    return titles.get(kind, f"that {learner} learned") + part.removeprefix(kind)
+
+
+# ---------------------------------------------------------------- the parts
+
+
+def _add_main(plan: StudyPlan, specs: list[EnvironmentSpec], players: Mapping[str, Player], seed: int) -> None:
+    """Add each agent in each environment with its own interface, and the halves of that."""
+    halves = [half for half in HALVES if half in plan.file.ablations]
+    for spec in specs:
+        shipped = None if plan.file.interface == GENERATE else spec.interface(plan.file.interface)
+        if shipped is None and plan.file.interface != GENERATE:
+            raise UsageError("a study plays without and with an interface: name one, e.g. interface: probe")
+        for label, player in players.items():
+            below = _below(plan.file, spec, label, seed)
+            folder = f"evaluations/{below}"
+            for part, variant in [(MAIN, WITH), *((half, half) for half in halves)]:
+                plan.parts.setdefault(_part(plan.file, part, seed), {})[folder] = variant
+            plan.labels[folder] = label
+            if shipped is None:
+                plan.interfaces[folder] = f"interfaces/{below}"
+                plan.generations[f"interfaces/{below}"] = _generation(plan.file, spec, player, seed)
+            plan.evaluations[folder] = _evaluation(plan, folder, spec, player, seed, shipped)
+
+
+def _add_others(plan: StudyPlan, specs: list[EnvironmentSpec], players: Mapping[str, Player], seed: int) -> None:
+    """Add interfaces of other agents, and those that were learned without experiments."""
+    for spec in specs:
+        for label, player in players.items():
+            own = _below(plan.file, spec, label, seed)
+            if VERIFICATION in plan.file.ablations:
+                learned_in = f"interfaces/unverified/{own}"
+                plan.generations[learned_in] = _generation(plan.file, spec, player, seed, verify=False)
+                _add_guest(plan, VERIFICATION, f"unverified/{own}", learned_in, own)
+            for learner_entry, player_entry in plan.file.transfer:
+                learner = label_of(learner_entry)
+                if label_of(player_entry) == label:
+                    folder = f"transfer/{_below(plan.file, spec, f'{learner}-to-{label}', seed)}"
+                    learned_in = f"interfaces/{_below(plan.file, spec, learner, seed)}"
+                    _add_guest(plan, f"transfer {learner} > {label}", folder, learned_in, own)
+
+
+def _add_guest(plan: StudyPlan, part: str, folder: str, learned_in: str, own: str) -> None:
+    """Add an evaluation of an interface that is not the agent's own; `own` is where the agent's own evaluation is."""
+    baseline = f"evaluations/{own}"
+    model = plan.evaluations[baseline]
+    plan.parts.setdefault(_part(plan.file, part, model.seed), {})[folder] = WITH
+    plan.labels[folder] = plan.labels[baseline]
+    plan.interfaces[folder] = learned_in
+    plan.baselines[folder] = baseline
+    plan.evaluations[folder] = _evaluation(plan, folder, model.spec, model.player, model.seed, None)
+
+
+def _evaluation(
+    plan: StudyPlan, folder: str, spec: EnvironmentSpec, player: Player, seed: int, shipped: Interface | None
+) -> Plan:
+    file, model = plan.file, player.model
+    return Plan(
+        spec=spec,
+        split=spec.test_split,
+        task_ids=tasks_of(spec, file.tasks, seed),
+        interface=shipped.name if shipped else plan.interfaces[folder],
+        variants=plan.variants_in(folder, shipped) if shipped else {},
+        player=player,
+        base_url=file.base_url if model and model.has_endpoint else None,
+        seed=seed,
+        workers=file.workers or workers_for(player),
+        temperature=file.temperature if model else None,
+        max_tokens=file.max_tokens if model else None,
+    )
+
+
+def _generation(
+    file: StudyFile, spec: EnvironmentSpec, player: Player, seed: int, *, verify: bool = True
+) -> Generation:
+    """How an agent's interface of an environment is learned."""
+    asks = bool(file.analyzer_model or file.optimizer_model or file.backend == "llm")
+    at_endpoint = asks or (player.model is not None and player.model.has_endpoint)
+    try:
+        return plan_generation(
+            spec,
+            backend=file.backend,
+            model=player.model.text if player.model else None,
+            analyzer_model=file.analyzer_model,
+            optimizer_model=file.optimizer_model,
+            base_url=file.base_url if at_endpoint else None,
+            max_tokens=file.max_tokens if asks or player.model else None,
+            agent=player.agent.name,
+            iterations=file.iterations,
+            tasks_per_iteration=file.tasks_per_iteration,
+            seed=seed,
+            workers=file.workers,
+            verify=verify,
+        )
+    except UsageError as error:
+        key = "interface" if verify else f"ablations: {VERIFICATION}"
+        raise UsageError(f"{key}: {spec.name}, {player.agent.name}: {error}") from error
+
+
+def _below(file: StudyFile, spec: EnvironmentSpec, label: str, seed: int) -> str:
+    """Where something of an environment and an agent lies in the folder of its kind."""
+    of_seed = f"seed-{seed}/" if len(file.all_seeds) > 1 else ""
+    return f"{of_seed}{_plain(spec.name)}/{_plain(label)}"
+
+
+def _part(file: StudyFile, part: str, seed: int) -> str:
+    """The name of a part, with its seed where there are several."""
+    return f"{part}, seed {seed}" if len(file.all_seeds) > 1 else part
+
+
+def _plain(label: str) -> str:
+    """A label in characters that every file system takes."""
+    return re.sub(r"[^\w.-]+", "-", label).strip("-")
+
+
+def _refuse_twice(axis: str, names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise UsageError(f"{axis}: {name} is there twice: name each once")
+        seen.add(name)

@@ -1,0 +1,165 @@
+"""Playing a study: interfaces are learned, evaluations are played, and all that is finished is not made again.
+
+    config.json                            what was asked for; a resumed study must ask for the same
+    interfaces/<environment>/<agent>/      a run of `generate-interface`, where interfaces are learned
+    evaluations/<environment>/<agent>/     an evaluation, with the halves of the interface if they are asked for
+    transfer/, unverified/                 evaluations of other interfaces, on the same episodes without one
+    summary.json, study.md                 a `Study`, and its tables; written last
+
+With several seeds, `seed-<n>/` comes before the environment. Left out: what is played (`study.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from align_echo.agents.players import about, details_of
+from align_echo.align.generation import generate_interface
+from align_echo.align.run_folder import RunFolder
+from align_echo.evaluate.cast import build_player, config_of, models_of
+from align_echo.evaluate.comparison import BASELINE, Comparison
+from align_echo.evaluate.folder import check_folder, open_folder
+from align_echo.evaluate.grid import Grid, cell_of, grid_of
+from align_echo.evaluate.grid_run import play_comparison
+from align_echo.evaluate.plan import Plan
+from align_echo.evaluate.study import UNCHANGED, Study, StudyPlan, title_of
+from align_echo.evaluate.study_tables import markdown_of
+from align_echo.files import write_atomically
+from align_echo.interface import Interface, load_interface
+from align_echo.jsonl import JsonlFile
+from align_echo.progress import SILENT, Progress
+from align_echo.runs import CONFIG, SUMMARY
+from align_echo.session import try_reset
+from align_echo.types import Agent, Trajectory, Usage
+
+TABLES = "study.md"
+
+Comparisons = Mapping[str, Comparison | None]
+"""What evaluations measured, by folder; None where no episode had a score."""
+
+
+def play_study(plan: StudyPlan, path: Path, *, resume: bool = False, progress: Progress = SILENT) -> Study:
+    """Learn and play whatever of a study is not finished in the folder, and write its summary and its tables.
+
+    Raises as `playing.play` and `generate_interface`; what can be refused is refused before anything is written.
+    """
+    check_folder(path, plan.config, resume=resume)
+    agents = {
+        folder: build_player(evaluation, models_of(evaluation, path / folder))
+        for folder, evaluation in plan.evaluations.items()
+    }
+    openings = {evaluation.spec.name: evaluation for evaluation in plan.evaluations.values()}
+    for evaluation in openings.values():
+        try_reset(evaluation.spec, evaluation.task_ids[0], split=evaluation.split, data_root=None)
+    lock = open_folder(path, plan.config, resume=resume)
+    learned = {folder: _learn(plan, folder, path, progress) for folder in plan.generations}
+    evaluations = {folder: _with_interface(plan, folder, learned) for folder in plan.evaluations}
+    comparisons: dict[str, Comparison | None] = {}
+    for number, (folder, evaluation) in enumerate(evaluations.items(), start=1):
+        progress.say(f"evaluation {number} of {len(evaluations)}: {folder}")
+        comparisons[folder] = _play(plan, folder, evaluation, agents[folder], path, progress)
+    study = _summed_up(plan, evaluations, agents, comparisons, learned, path)
+    write_atomically(path / TABLES, markdown_of(study))
+    write_atomically(path / SUMMARY, study.model_dump_json(indent=2) + "\n")
+    lock.close()
+    return study
+
+
+def _learn(plan: StudyPlan, folder: str, path: Path, progress: Progress) -> Interface:
+    """The interface of a run in the study's folder, which is gone on with if it is not finished."""
+    run, generation = path / folder, plan.generations[folder]
+    if RunFolder(run).summary() is None:
+        progress.say(f"learning: {folder}")
+        generate_interface(generation, run, resume=(run / CONFIG).exists(), progress=progress)
+    name = folder.partition("/")[2]
+    return load_interface(run / "interface.py").model_copy(update={"name": name})
+
+
+def _with_interface(plan: StudyPlan, folder: str, learned: Mapping[str, Interface]) -> Plan:
+    """An evaluation with the variants of the interface that was learned for it."""
+    evaluation = plan.evaluations[folder]
+    if folder not in plan.interfaces:
+        return evaluation
+    return replace(evaluation, variants=plan.variants_in(folder, learned[plan.interfaces[folder]]))
+
+
+def _play(
+    plan: StudyPlan, folder: str, evaluation: Plan, agent: Agent, path: Path, progress: Progress
+) -> Comparison | None:
+    """Play what is not finished of an evaluation; where it shares episodes without an interface, those are read."""
+    where = path / folder
+    if (where / CONFIG).exists():
+        check_folder(where, config_of(evaluation, agent), resume=True)
+    if folder not in plan.baselines:
+        return play_comparison(evaluation, agent, where, progress)
+    file = JsonlFile(path / plan.baselines[folder] / "trajectories" / f"{BASELINE}.jsonl")
+    shared = {trajectory.task_id: trajectory for trajectory in file.read(Trajectory)}
+    baseline = [shared[task] for task in evaluation.task_ids if task in shared]
+    return play_comparison(evaluation, agent, where, progress, baseline=baseline)
+
+
+# ---------------------------------------------------------------- the summary
+
+
+def _summed_up(
+    plan: StudyPlan,
+    evaluations: Mapping[str, Plan],
+    agents: Mapping[str, Agent],
+    comparisons: Comparisons,
+    learned: Mapping[str, Interface],
+    path: Path,
+) -> Study:
+    summaries = {folder: RunFolder(path / folder).summary() for folder in plan.generations}
+    spent = [summary.usage for summary in summaries.values() if summary is not None]
+    empty = {folder for folder, summary in summaries.items() if summary is not None and not summary.improved}
+    faults = 0
+    for folder, evaluation in evaluations.items():
+        comparison = comparisons[folder]
+        results = comparison.variants if comparison else {}
+        spent += [result.usage for name, result in results.items() if name in evaluation.variants]
+        missing = len(evaluation.task_ids)
+        faults += sum(results[name].faults if name in results else missing for name in evaluation.variants)
+    who_played = [about(played.player, details_of(agents[folder])) for folder, played in evaluations.items()]
+    return Study(
+        name=plan.name,
+        interface=plan.file.interface,
+        seeds=plan.file.all_seeds,
+        tasks=plan.file.tasks,
+        parts={part: _grid(plan, part, evaluations, comparisons) for part in plan.parts},
+        learned={
+            folder: interface.label + (UNCHANGED if folder in empty else "") for folder, interface in learned.items()
+        },
+        played_by=tuple(dict.fromkeys(who_played)),
+        faults=faults,
+        usage=sum(spent, Usage()),
+    )
+
+
+def _grid(plan: StudyPlan, part: str, evaluations: Mapping[str, Plan], comparisons: Comparisons) -> Grid:
+    """The cells of a part."""
+    cells = []
+    for folder, variant in plan.parts[part].items():
+        evaluation = evaluations[folder]
+        labels = {name: interface.label if interface else BASELINE for name, interface in evaluation.variants.items()}
+        cells.append(
+            cell_of(
+                evaluation.spec,
+                comparisons[folder],
+                {BASELINE: BASELINE, **labels},
+                agent=plan.labels[folder],
+                tasks=len(evaluation.task_ids),
+                folder=folder,
+                variant=variant,
+            )
+        )
+    played = [evaluations[folder] for folder in plan.parts[part]]
+    models = {evaluation.player.model.on_record for evaluation in played if evaluation.player.model}
+    return grid_of(
+        cells,
+        model=" and ".join(sorted(models)) or None,
+        interface=title_of(plan.file, part),
+        seed=played[0].seed,
+        tasks=max(len(evaluation.task_ids) for evaluation in played),
+    )
