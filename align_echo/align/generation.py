@@ -165,6 +165,16 @@ def generate_interface(plan: Generation, path: Path, *, resume: bool = False, pr
     )
 
 
+def try_backend(plan: Generation) -> None:
+    """Start a task as the backend does. Raises `UsageError` for an engine of which the probe could learn nothing."""
+    if plan.chosen == "probe":
+        probe = _probe(plan, SILENT)
+        try:
+            probe.reads_lists(plan.fresh[0])
+        finally:
+            probe.lab.env.close()
+
+
 def fresh_tasks(world: World, iterations: int, seed: int) -> list[str]:
     """Training tasks for testing rules on: three draws that none of the loop's iterations (1 to `iterations`) uses."""
     draws = (0, iterations + 1, iterations + 2)
@@ -237,6 +247,11 @@ def _backend(plan: Generation, agent: Agent, folder: RunFolder, progress: Progre
             seed=plan.seed,
             note=folder.note,
         )
+    return _probe(plan, progress)
+
+
+def _probe(plan: Generation, progress: Progress) -> ProbeBackend:
+    world = plan.world
     return ProbeBackend(
         lambda: world.spec.make_env(split=world.split, data_root=world.data_root, step_limit=NO_STEP_LIMIT),
         plan.fresh,

@@ -26,7 +26,14 @@ from align_echo.evaluate.folder import Config
 from align_echo.evaluate.grid import WITH, Grid
 from align_echo.evaluate.grid_run import tasks_of
 from align_echo.evaluate.plan import Plan
-from align_echo.evaluate.study_file import GENERATE, VERIFICATION, StudyFile, label_of, read_study
+from align_echo.evaluate.study_file import (
+    GENERATE,
+    VERIFICATION,
+    StudyFile,
+    label_of,
+    read_study,
+    refuse_contradictions,
+)
 from align_echo.interface import Interface
 from align_echo.types import Frozen, Usage
 from align_echo.wrappers.catalogue import environment
@@ -98,8 +105,11 @@ def plan_study(source: str | Path | StudyFile) -> StudyPlan:
 
     Raises `UsageError`, `InterfaceError` and `MissingDataError` in one line.
     """
-    file = source if isinstance(source, StudyFile) else read_study(source)
-    name = "study" if isinstance(source, StudyFile) else Path(source).stem
+    if isinstance(source, StudyFile):
+        file, name = source, "study"
+        refuse_contradictions(file, name)
+    else:
+        file, name = read_study(source), Path(source).stem
     specs = [environment(given) for given in file.environments]
     _refuse_twice("environments", [spec.name for spec in specs])
     players = {

@@ -107,9 +107,14 @@ def checked_study(text: str, source: str) -> StudyFile:
         file = StudyFile.model_validate(yaml_mapping(text, source))
     except ValidationError as error:
         raise UsageError(f"{source}: {first_wrong(error)}") from None
+    refuse_contradictions(file, source)
+    return file
+
+
+def refuse_contradictions(file: StudyFile, source: str) -> None:
+    """Raises `UsageError` for settings that contradict each other; the line begins with `source`."""
     for problem in _contradictions(file):
         raise UsageError(f"{source}: {problem}")
-    return file
 
 
 def _contradictions(file: StudyFile) -> list[str]:

@@ -19,8 +19,8 @@ SHIPPED = (
     "environments: [alfworld, webshop]\nagents: [novice]\ninterface: probe\ntasks: 2\nablations: [rules, feedback]\n"
 )
 LEARNED = (
-    "environments: [alfworld]\nagents: [novice, novice-careful]\ninterface: generate\niterations: 1\n"
-    "tasks_per_iteration: 2\ntasks: 2\ntransfer: [[novice, novice-careful]]\n"
+    "environments: [alfworld]\nagents: [novice, expert]\ninterface: generate\niterations: 1\n"
+    "tasks_per_iteration: 1\ntasks: 2\ntransfer: [[novice, expert]]\n"
 )
 VERIFICATION = "ablations: [verification]\n"
 AGENT = "agents.0: an agent is a name or {agent: NAME, model: NAME}"
@@ -59,7 +59,11 @@ BAD = {
     "temperature of no model": (SHIPPED + "temperature: 1\n", "no agent of this study asks a model"),
     "learning that is not done": (SHIPPED + "iterations: 2\n", "iterations: nothing is learned in this study"),
     "transfer of what is shipped": (SHIPPED + "transfer: [[novice, novice]]\n", "transfer: novice plays its own"),
-    "transfer to a stranger": (LEARNED.replace("careful]]", "stubborn]]"), "novice-stubborn is not among the agents"),
+    "transfer to a stranger": (LEARNED.replace("expert]]", "random]]"), "random is not among the agents"),
+    "an engine that the probe cannot read": (
+        LEARNED.replace("alfworld", "m3tooleval"),
+        "the probe needs an engine that lists its admissible actions",
+    ),
     "what the probe cannot leave out": (LEARNED + VERIFICATION, "verification: alfworld, novice: the probe is"),
 }
 
@@ -129,23 +133,23 @@ def test_a_stopped_study_goes_on_and_makes_nothing_twice(run, hardly_any_fresh_t
 
     status, out, err = run("study", write(text), "--resume", "--out", "run")
     assert status == 0, err
-    # Two interfaces from two episodes each, three sides of two agents, and two sides of what one has from the other.
-    assert len(stop_after_first_episode) == 4 + 6 + 2
+    # Two interfaces from one episode each, three sides of two agents, and two sides of what one has from the other.
+    assert len(stop_after_first_episode) == 2 + 6 + 2
     assert "Without and with the interface that novice learned" in out
     played = summary("run")
-    assert list(played.parts) == ["main", "transfer novice > novice-careful"]
-    (guest,) = played.parts["transfer novice > novice-careful"].cells
+    assert list(played.parts) == ["main", "transfer novice > expert"]
+    (guest,) = played.parts["transfer novice > expert"].cells
     own = {cell.agent: cell for cell in played.parts["main"].cells}
-    assert guest.agent == "novice-careful"
-    assert guest.without == own["novice-careful"].without
+    assert guest.agent == "expert"
+    assert guest.without == own["expert"].without
     assert guest.with_interface.interface == own["novice"].with_interface.interface
-    assert guest.folder == "transfer/alfworld/novice-to-novice-careful"
-    assert set(played.learned) == {"interfaces/alfworld/novice", "interfaces/alfworld/novice-careful"}
+    assert guest.folder == "transfer/alfworld/novice-to-expert"
+    assert set(played.learned) == {"interfaces/alfworld/novice", "interfaces/alfworld/expert"}
 
     before = Path("run/summary.json").read_text()
     Path("run/summary.json").unlink()
     assert run("study", "mine.yaml", "--resume", "--out", "run")[0] == 0
-    assert len(stop_after_first_episode) == 12
+    assert len(stop_after_first_episode) == 10
     assert Path("run/summary.json").read_text() == before
 
 
@@ -179,8 +183,8 @@ def test_interfaces_of_a_chat_model_are_learned_with_and_without_verification(ru
         about_misalignments = "misalignment" in str(request["messages"])
         return Reply("<misalignments>none</misalignments>" if about_misalignments else "look")
 
-    text = LEARNED.partition("transfer")[0].replace("tasks: 2", "tasks: 1").replace("iteration: 2", "iteration: 1")
-    text = text.replace("novice, novice-careful", "{agent: vanilla, model: content}")
+    text = LEARNED.partition("transfer")[0].replace("tasks: 2", "tasks: 1")
+    text = text.replace("novice, expert", "{agent: vanilla, model: content}")
     with serve({"content": answer}) as endpoint:
         text += f"backend: llm\nbase_url: {endpoint.url}\nablations: [verification]\nplacebo: false\nworkers: 1\n"
         status, out, err = run("study", write(text), "--out", "run")

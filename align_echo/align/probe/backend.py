@@ -96,15 +96,18 @@ class ProbeBackend:
         self.lab.forget()
         rng = random.Random(f"{self._seed}/{interface.provenance.iterations}")
         before = emit.read_spec(interface.source)
-        if self._lists(failed[0].task_id):
+        if self.reads_lists(failed[0].task_id):
             fresh = self._analyze_listed(failed, before, rng)
         else:
             fresh = learner.analyze(self.lab, failed, before, self._fresh, rng, self._say)
         rules = {misalignment.rule for misalignment in known}
         return [misalignment for misalignment in fresh if misalignment.rule not in rules]
 
-    def _lists(self, task_id: str) -> bool:
-        """Whether the engine lists its admissible actions; False if it offers templates and names instead."""
+    def reads_lists(self, task_id: str) -> bool:
+        """Whether the engine lists its admissible actions; False if it offers templates and names instead.
+
+        Raises `UsageError` for an engine that does neither.
+        """
         self.lab.start(task_id)
         if not self.lab.lists and self.lab.env.offered() is None:
             raise UsageError(
