@@ -19,6 +19,8 @@ from align_echo.evaluate.grid_run import play_grid, read_axes
 from align_echo.trouble import Conduct, overstepped, tell, verdict
 
 DEFAULT_TASKS = 20
+WIDEST = 1000
+"""Characters that a line of the table may have."""
 
 
 def grid(
@@ -62,7 +64,8 @@ def grid(
 def _show(summary: Grid, played_by: Sequence[str], path: Path) -> dict[str, Conduct]:
     """Print the table and what was in the way; how the interface behaved in each side of each cell."""
     table, console = table_of(summary), stdout()
-    console.width = max(console.width, console.measure(table).maximum)  # longer lines rather than figures cut off
+    whole = console.measure(table, options=console.options.update(width=WIDEST)).maximum
+    console.width = max(console.width, whole)  # longer lines rather than figures cut off
     console.print(table)
     print()
     print(*played_by, sep="\n")

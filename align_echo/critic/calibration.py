@@ -32,6 +32,8 @@ RESAMPLES = 1000
 OTHER = "other"
 _TYPE = re.compile(r"([a-z][a-z0-9_]{0,15})(?: (to|up|down|at|in|on|around))?(?![^ \[(])")
 
+_MARKED = re.compile(r"<([a-z][a-z0-9_]{0,15})>.*</\1>|([a-z][a-z0-9_]{0,15}):(?= |$)|\\([a-z]{1,16})\{")
+
 
 # ---------------------------------------------------------------- probabilities
 
@@ -277,8 +279,13 @@ def action_type(env_action: str) -> str:
     """The words that a form of action begins with: "go to desk 1" is of type "go to", "click[Buy Now]" of "click",
     "long_press(3, 4)" of "long_press".
 
-    The first word with the preposition behind it, if any, in small letters; `OTHER` for what begins with no word. It
-    knows no environment: what one would refuse has a type too.
+    The first word with the preposition behind it, if any, in small letters; `OTHER` for what begins with no word. A
+    pair of tags, a label or a command that marks the whole action is its type: "<search>red</search>" is of type
+    "search", "Answer: 7" of "answer". It knows no environment: what one would refuse has a type too.
     """
-    match = _TYPE.match(" ".join(env_action.lower().split()))
+    text = " ".join(env_action.lower().split())
+    marked = _MARKED.match(text)
+    if marked:
+        return str(marked[marked.lastindex or 0])
+    match = _TYPE.match(text)
     return " ".join(filter(None, match.groups())) if match else OTHER

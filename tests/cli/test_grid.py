@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from align_echo.cli.grid import _show
 from align_echo.evaluate.comparison import Comparison
 from align_echo.evaluate.grid import Grid
 from align_echo.interface import identity, save_interface
@@ -253,3 +254,12 @@ def test_a_side_of_nothing_but_faults_is_played_again_and_the_other_is_not(run, 
     assert status == 0, err
     assert "interface: both: 2 episodes, 2 of them finished earlier" in err
     assert summary("run") == summary("whole")
+
+
+
+def test_no_figure_is_cut_off_where_names_are_long(run, capsys):
+    assert run(*GRID, "--out", "run")[0] == 0
+    played = summary("run")
+    cells = tuple(cell.model_copy(update={"environment": "somebodys_package:" + "E" * 40}) for cell in played.cells)
+    _show(played.model_copy(update={"cells": cells}), (), Path("run"))
+    assert "…" not in capsys.readouterr().out

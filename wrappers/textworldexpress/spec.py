@@ -19,9 +19,9 @@ STEP_LIMIT = 100
 
 ACTION_FORMAT = """\
 One short command a turn, with the names that the text uses. Which forms there are depends on the game:
-look around | inventory | task | move DIRECTION | open OBJ | close OBJ | open door to DIRECTION | take OBJ
-put OBJ in OBJ | examine OBJ | read OBJ | eat OBJ | prepare meal | cook OBJ in OBJ | slice OBJ with OBJ
-chop OBJ with OBJ | dice OBJ with OBJ"""
+look around | inventory | task | move {direction} | open {thing} | close {thing} | open door to {direction}
+take {thing} | put {thing} in {thing} | examine {thing} | read {thing} | eat {thing} | prepare meal
+cook {thing} in {thing} | slice {thing} with {thing} | chop {thing} with {thing} | dice {thing} with {thing}"""
 
 LOOKS = ("look around", "inventory")
 
