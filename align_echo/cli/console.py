@@ -19,6 +19,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
+from rich.table import Table
 
 from align_echo.errors import AgentError, EngineError, ModelError, UsageError
 from align_echo.faults import BROKE, fault_text
@@ -28,6 +29,9 @@ from align_echo.types import Fault, Usage
 
 MIN_WIDTH = 132
 """Width of tables where there is no terminal to ask."""
+
+WIDEST = 1000
+"""Characters that a line of a table may have."""
 
 LINES_PER_STAGE = 4
 
@@ -41,6 +45,14 @@ def stdout() -> Console:
 def note(line: str) -> None:
     """One line of comment on what goes on."""
     print(line, file=sys.stderr, flush=True)
+
+
+def print_whole(table: Table) -> None:
+    """Print a table with longer lines rather than figures that are cut off."""
+    console = stdout()
+    whole = console.measure(table, options=console.options.update(width=WIDEST)).maximum
+    console.width = max(console.width, whole)
+    console.print(table)
 
 
 class Display(Progress):

@@ -13,14 +13,12 @@ import typer
 
 from align_echo.agents.catalogue import AGENTS
 from align_echo.cli import options
-from align_echo.cli.console import Display, cost, leave, resumable, run_folder, stdout
+from align_echo.cli.console import Display, cost, leave, print_whole, resumable, run_folder
 from align_echo.evaluate.grid import Grid, faults_line, table_of
 from align_echo.evaluate.grid_run import play_grid, read_axes
 from align_echo.trouble import Conduct, overstepped, tell, verdict
 
 DEFAULT_TASKS = 20
-WIDEST = 1000
-"""Characters that a line of the table may have."""
 
 
 def grid(
@@ -63,10 +61,7 @@ def grid(
 
 def _show(summary: Grid, played_by: Sequence[str], path: Path) -> dict[str, Conduct]:
     """Print the table and what was in the way; how the interface behaved in each side of each cell."""
-    table, console = table_of(summary), stdout()
-    whole = console.measure(table, options=console.options.update(width=WIDEST)).maximum
-    console.width = max(console.width, whole)  # longer lines rather than figures cut off
-    console.print(table)
+    print_whole(table_of(summary))
     print()
     print(*played_by, sep="\n")
     for cell in summary.cells:

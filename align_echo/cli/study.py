@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from align_echo.cli import options
-from align_echo.cli.console import Display, cost, leave, resumable, run_folder, stdout
+from align_echo.cli.console import Display, cost, leave, print_whole, resumable, run_folder
 from align_echo.evaluate.study import plan_study
 from align_echo.evaluate.study_file import studies
 from align_echo.evaluate.study_run import TABLES, play_study
@@ -30,10 +30,8 @@ def study(
     path = run_folder(out, resume, "study", plan.name)
     with resumable(path), Display() as display:
         played = play_study(plan, path, resume=resume, progress=display)
-    console = stdout()
     for table in tables_of(played):
-        console.width = max(console.width, console.measure(table).maximum)
-        console.print(table)
+        print_whole(table)
         print()
     conducts = conducts_of(played)
     print(*notes_of(played), *tell(conducts), sep="\n")
