@@ -1,7 +1,7 @@
 """Engines that are processes of their own and slow to start: an environment leases an engine and gives it back.
 
 When a process forks, its engines stay the parent's and the child starts its own. All are ended at exit. Left out: what
-an engine is (`scienceworld/jvm.py`, `miniwob/chromium.py`).
+an engine is (`java.py`, `miniwob/chromium.py`).
 """
 
 from __future__ import annotations
