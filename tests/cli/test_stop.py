@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,25 @@ SOON = 20.0
 PLAYED = ("--env", "alfworld", "--model", "m", "--out", "run")
 
 
-def stopped(command: list[str], url: str, server: Server, requests: int, folder: Path) -> tuple[int, str]:
+def _interrupt(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGINT)
+
+
+def _interrupt_another_thread(process: subprocess.Popen[str]) -> None:
+    """Python hears of it and its main thread sleeps on, as when a signal comes just as that thread goes to sleep."""
+    threads = [int(entry.name) for entry in Path(f"/proc/{process.pid}/task").iterdir()]
+    other = next(thread for thread in threads if thread != process.pid)
+    assert ctypes.CDLL(None).tgkill(process.pid, other, signal.SIGINT) == 0
+
+
+def stopped(
+    command: list[str],
+    url: str,
+    server: Server,
+    requests: int,
+    folder: Path,
+    stop: Callable[[subprocess.Popen[str]], None] = _interrupt,
+) -> tuple[int, str]:
     """Exit status and standard error of a command that is stopped once so many requests came."""
     variables = {**os.environ, "PYTHONPATH": ROOT, "OPENAI_BASE_URL": url}
     with subprocess.Popen(
@@ -30,7 +50,7 @@ def stopped(command: list[str], url: str, server: Server, requests: int, folder:
     ) as process:
         try:
             assert server.wait_for(requests)
-            process.send_signal(signal.SIGINT)
+            stop(process)
             _, err = process.communicate(timeout=SOON)
         finally:
             process.kill()
@@ -78,6 +98,13 @@ def test_a_stop_waits_for_no_request(case, tmp_path):
         status, err = stopped([*COMMAND, *command], server.url, server, requests, tmp_path)
     assert (status, err.splitlines()[-1][:8]) == (130, "stopped;")
     assert "Traceback" not in err
+
+
+def test_a_stop_that_the_main_thread_did_not_receive_wakes_it(tmp_path):
+    command, answering, requests = CASES["8 stalled"]
+    with serving(answering) as server:
+        ended = stopped([*COMMAND, *command], server.url, server, requests, tmp_path, _interrupt_another_thread)
+    assert (ended[0], ended[1].splitlines()[-1][:8]) == (130, "stopped;")
 
 
 def test_stopping_again_and_again_has_no_traceback(tmp_path):
