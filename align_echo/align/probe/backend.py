@@ -142,6 +142,7 @@ class ProbeBackend:
         doubtful = set(uninformative_observations(failed, kinds=1)).difference(refusals)
         if not doubtful:
             return refusals
+        self._say(f"trying whether {len(doubtful)} answers to actions of one kind are refusals of others too")
         heard: dict[str, set[str]] = {text: set() for text in doubtful}
         vocabulary = Vocabulary()
         states = walk(self.lab, vocabulary, failed[0].task_id, rng)

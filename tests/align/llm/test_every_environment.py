@@ -96,11 +96,34 @@ SHOP = Lesson(
         ),
     ),
 )
-LESSONS = {"scienceworld": LAB, "webshop": SHOP}
+TOOLS_HEAD = (
+    'def InferRules(task_name, task_type_idx):\n    return "Say it in the listed forms."\n\n\n'
+    "def WrapStep(env, task_name, instruction, agent_action, logger):\n"
+)
+TOOLS = Lesson(
+    action="Action: finish('it') End Action",
+    hint="Brackets belong to no tool's name: write commas.",
+    good=TOOLS_HEAD
+    + """\
+    obs, reward, done = env.step(agent_action)
+    if obs.startswith("There is no tool named") and "(" in agent_action:
+        obs = obs + " Brackets belong to no tool's name: write commas."
+    return obs, reward, done
+""",
+    wrong=(
+        (ALFWORLDS, "env.step takes one action as text"),
+        (
+            TOOLS_HEAD + "    obs, reward, done, info = env.step(agent_action)\n    return obs, reward, done\n",
+            "not enough values to unpack",
+        ),
+    ),
+)
+LESSONS = {"scienceworld": LAB, "webshop": SHOP, "m3tooleval": TOOLS}
 
 ENVIRONMENTS = [
     pytest.param("scienceworld", marks=pytest.mark.skipif(not find_spec("scienceworld"), reason="no simulator")),
     "webshop",
+    "m3tooleval",
 ]
 
 
