@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -49,6 +50,9 @@ CASES_PER_KIND = 3
 SPELLING_TASKS = 4
 SPELLING_STATES = 12
 """Tasks, and states of each, in which allowed actions are said in other letters and without their numbers."""
+
+LONG = 5.0
+"""Minutes from which on it is said how long the walks through all tasks will still take."""
 
 Progress = Callable[[str], None]
 
@@ -160,12 +164,15 @@ class ProbeBackend:
         vocabulary = Vocabulary()
         task_ids = list(dict.fromkeys([*tasks, *self._fresh]))
         spellings: list[tuple[str, bool]] = []
+        began = time.monotonic()
         for number, task_id in enumerate(task_ids, 1):
             states = walk(self.lab, vocabulary, task_id, rng)
             if number <= SPELLING_TASKS:
                 sample = rng.sample(states, min(SPELLING_STATES, len(states)))
                 spellings += try_spelling(self.lab, sample, refusals, rng)
-            self._say(f"learning what can be said: task {number} of {len(task_ids)}")
+            left = (time.monotonic() - began) / number * (len(task_ids) - number) / 60
+            rest = f", about {left:.0f} minutes to go" if left > LONG else ""
+            self._say(f"learning what can be said: task {number} of {len(task_ids)}{rest}")
         self.lab.forget()
         views = self.lab.env.contract.read_only_actions
         spec = {**vocabulary.spec(refusals, views), "spelling": spelling_needed(spellings)}
