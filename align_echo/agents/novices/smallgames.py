@@ -142,6 +142,7 @@ _HOMES = (
     (r"lamp|picture|copybook", ("side table", "desk")),
     (r"\bbook|magazine|novel", ("book case",)),
     (r"spoon|fork|shears|cutlery|knife", ("cutlery drawer",)),
+    (r"teapot", ("coffee table", "kitchen cupboard")),
     (r"kettle|toaster|board", ("counter",)),
     (r"milk|cold|onion|tomato|cheese|meat|chicken|yogurt|butter|lettuce|fish|tuna|pork", ("fridge", "shelf")),
     (r"", ("kitchen cupboard", "shelf")),

@@ -3,7 +3,7 @@
 It knows in a child's way what each of the eight games asks for and not how the engine wants it said. Its habits are
 those of small models in published logs of other text benchmarks: it writes "go north", "pick up the X", "open the X" or
 "put X on Y", walks into closed doors, repeats what was refused, now and then to the end, acts before it has read, takes
-18ml for more than 16l, and looks about. It does what feedback tells it in a line that names an action in backquotes,
+18 ml for more than 16 l, and looks about. It does what feedback tells it in a line that names an action in backquotes,
 and reads rules told up front weakly. It leaves out other words than the engine's for what it sees, carrying limits, and
 what a thing's place is beyond a short list. Scores with it are upper bounds for what the same interface does for a
 language model. All draws come from a hash: same view, same action.
@@ -51,9 +51,9 @@ _OWN_WORDS = {
 class GameHabits:
     """What this novice does of itself. Numbers are shares of the occasions."""
 
-    own_words: float = 0.35
+    own_words: float = 0.6
     repeats: float = 0.5
-    gets_stuck: float = 0.1
+    gets_stuck: float = 0.15
     walks_into_doors: float = 0.4
     hurries: float = 0.2
     wanders: float = 0.1
@@ -335,9 +335,10 @@ class _GameMind:
         last = self.turns[-1] if self.turns else None
         if last and self.habits.heeds_feedback and f"`{verb}" in last.observation:
             return 0.0
+        if self.in_vain[own] and self.draw("stuck", own) < self.habits.gets_stuck:
+            return 1.0
         if last and last.action == own:  # it was not understood
-            stuck = self.habits.repeats and self.draw("stuck", own) < self.habits.gets_stuck
-            return 1.0 if stuck else self.habits.repeats
+            return self.habits.repeats
         return self.habits.own_words * (1 - self.habits.heeds_rules * (("say", verb) in self.advice))
 
 
