@@ -117,7 +117,7 @@ def read_recipe(text: str) -> tuple[list[str], list[tuple[str, str]]]:
     return [line.strip() for line in ingredients.splitlines() if line.strip()], steps
 
 
-_CLOTHES = r"shirt|dress|blazer|pants|skirt|pullover|jumper|sock|pant|knickers|bra\b|top\b|sweater|suit|cardigan|jeans"
+_CLOTHES = r"shirt|dress|blazer|pant(ie)?s|skirt|pullover|jumper|sock|knickers|bra\b|top\b|sweater|suit|cardigan|jeans"
 _HOMES = (
     (rf"dirty .*({_CLOTHES})", ("laundry basket", "washing machine")),
     (r"dirty", ("dishwasher", "sink")),
@@ -151,4 +151,4 @@ _HOMES = (
 
 def homes(thing: str) -> tuple[str, ...]:
     """Where a child would put a thing, the best first."""
-    return next(places for pattern, places in _HOMES if re.search(pattern, thing))
+    return next(holders for pattern, holders in _HOMES if re.search(pattern, thing))

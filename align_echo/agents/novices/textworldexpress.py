@@ -286,7 +286,7 @@ class _GameMind:
     def _explore(self) -> str | None:
         """The way to the nearest room that it has not been to, or to a closed door."""
         for direction, room in self._exits_here():
-            if room not in self.exits and self.in_vain[f"move {direction}"] < 4:
+            if room not in self.exits:
                 return self._step(direction)
         edge = [room for room, exits in self.exits.items() if any(to not in self.exits for to in exits.values())]
         return self._go(*(room for room in edge if room != self.room))

@@ -103,7 +103,9 @@ def test_any_view_gets_one_action_and_the_same_one_twice(screen, goal):
 
 def test_as_a_model_it_draws_other_candidates_for_other_samples():
     agent, seen = Vanilla(NoviceModel("miniwob"), temperature=1.0), view("Select b2 and click Submit.", BOXES)
-    drawn = {Vanilla(NoviceModel("miniwob", sample=sample), temperature=1.0).act(seen).action for sample in range(30)}
+    drawn = {
+        Vanilla(NoviceModel("miniwob", sample=sample), temperature=1.0).act(seen).action for sample in range(30)
+    }
     assert len(drawn) > 3
     assert "click(20, 80)" in drawn
     assert agent.act(seen).action == agent.act(seen).action

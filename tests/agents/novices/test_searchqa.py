@@ -78,7 +78,9 @@ def test_it_repeats_what_was_refused_and_heeds_a_hint():
 
 def test_it_plays_and_wins_some():
     tasks = align_echo.tasks("searchqa", split="test")[::20]
-    played = run_tasks(lambda: align_echo.make("searchqa", split="test"), make_novice("searchqa"), tasks, split="test")
+    played = run_tasks(
+        lambda: align_echo.make("searchqa", split="test"), make_novice("searchqa"), tasks, split="test"
+    )
     assert 0 < sum(episode.won for episode in played) < len(played)
     assert all(episode.fault is None for episode in played)
 

@@ -27,9 +27,9 @@ COIN = "Your task is to search the environment and find the coin.  Once you find
 SORT = "Your task is to sort objects by quantity.  First, place the object with the smallest quantity in the box."
 KITCHEN = (
     "You are in the kitchen. In one part of the room you see a stove. There is also an open fridge, that contains a "
-    "raw chicken leg, and some salt. You also see a counter, that has nothing on it. In another part of the room you see a "
-    "trash can that is closed. In one part of the room you see a dining chair that has 16l of oak, and 18ml of marble "
-    "on it. There is also a box, that is empty. \nTo the North you see a closed wood door. "
+    "raw chicken leg, and some salt. You also see a counter, that has nothing on it. In another part of the room you "
+    "see a trash can that is closed. In one part of the room you see a dining chair that has 16l of oak, and 18ml of "
+    "marble on it. There is also a box, that is empty. \nTo the North you see a closed wood door. "
 )
 WITH_COIN = "You are in the hall. In one part of the room you see a coin. \nTo the South you see the kitchen. "
 UNKNOWN = "Unknown action: I'm not sure what you mean."
