@@ -39,6 +39,10 @@ def make_novice(environment: str, kind: str = "novice", *, seed: int = 0) -> Age
         from align_echo.agents.novices import searchqa as reader
 
         return reader.reader_novice(reader.STUBBORN if stubborn else reader.USUAL, seed=seed, name=kind)
+    if environment == "textworldexpress" and kind != "novice-careful":
+        from align_echo.agents.novices import textworldexpress as games
+
+        return games.game_novice(games.STUBBORN if stubborn else games.USUAL, seed=seed, name=kind)
     raise UsageError(f"there is no scripted {kind} for {environment}; use another --agent or --model")
 
 
