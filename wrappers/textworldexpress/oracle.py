@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from align_echo.wrappers.java import java_pool
 from align_echo.wrappers.textworldexpress.engine import ExpressSimulator
-from align_echo.wrappers.textworldexpress.spec import LOOKS
+from align_echo.wrappers.textworldexpress.spec import LOOKS, is_invalid
 
 Plan = tuple[str, ...]
 
@@ -50,12 +50,19 @@ class ExpressOracle:
 
 @functools.lru_cache(maxsize=1024)
 def gold_path(game: str, seed: int) -> Plan:
-    """The gold path of a game, up to where it wins. Raises `EngineError`."""
+    """The gold path of a game, up to where it wins, without what the engine refuses on it. Raises `EngineError`."""
     with java_pool(ExpressSimulator).borrowed() as simulator:
         simulator.start(game, seed, gold=True)
         gold = simulator.gold_path()
-    turns = turns_to_win(game, seed, (), gold)
-    return gold if turns is None else gold[:turns]
+        answer = simulator.start(game, seed)
+        path = list[str]()
+        for action in gold:
+            if answer["tasksuccess"] or answer["taskfailure"]:
+                break
+            answer = simulator.step(action)
+            if not is_invalid(answer["observation"]):
+                path.append(action)
+    return tuple(path)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -166,6 +166,16 @@ def test_java_processes_of_two_engines_are_pooled_apart():
 
 
 @needs_engine
+def test_the_expert_passes_over_what_the_gold_path_says_and_the_engine_refuses():
+    env = ExpressEnv("train")
+    env.reset(options={"task": "cookingworld/6"})
+    while (action := env.oracle().expert_action()) is not None:
+        assert not env.refuses(env.step(action)[0]), action
+    assert env.state.won
+    env.close()
+
+
+@needs_engine
 def test_gold_paths_of_training_games_win():
     assert all(gold_path(game, 5) for game in GAMES)
 
