@@ -64,6 +64,10 @@ ARGUMENTS = ("env", "logger", "init_obs", "task", "agent_action", "task_name", "
 """The arguments that a contract may name: what the sandbox has to pass (`sandbox.py`)."""
 
 
+MAX_SOURCE = 200_000
+"""Longest interface source, in characters."""
+
+
 class InterfaceContract(Frozen):
     """How interface code of one environment is called, and which engine calls it may make.
 
@@ -185,11 +189,13 @@ def parse_source(source: str) -> ast.Module:
 
 
 def check_source(source: str, contract: InterfaceContract) -> None:
-    """Refuse source that does not parse or does not define the two functions with the contract's arguments.
+    """Refuse source that is too long, does not parse or lacks the two functions with the contract's arguments.
 
     Raises `InterfaceError`: one line, with the line number for a syntax error; also for a contract that names arguments
     which nothing can be passed for.
     """
+    if len(source) > MAX_SOURCE:
+        raise InterfaceError(f"interface code is longer than {MAX_SOURCE} characters: shorten it")
     for name in (*contract.infer_rules_args, *contract.wrap_step_args):
         if name not in ARGUMENTS:
             raise InterfaceError(f"a contract cannot have the argument {name!r}; known: {', '.join(ARGUMENTS)}")

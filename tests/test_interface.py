@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from align_echo.errors import InterfaceError
 from align_echo.files import write_atomically
 from align_echo.interface import (
+    MAX_SOURCE,
     Interface,
     InterfaceContract,
     Provenance,
@@ -339,3 +340,10 @@ def test_written_files_have_the_usual_permissions(tmp_path: Path):
     ordinary.write_text("x")
     written = write_atomically(tmp_path / "written", "x")
     assert stat.S_IMODE(written.stat().st_mode) == stat.S_IMODE(ordinary.stat().st_mode)
+
+
+def test_code_that_no_sandbox_would_run_is_refused_when_it_is_loaded(tmp_path):
+    long = tmp_path / "long.py"
+    long.write_text(identity(ALFWORLD).source + "#" * MAX_SOURCE)
+    with pytest.raises(InterfaceError, match="longer than 200000 characters"):
+        load_interface(long, contract=ALFWORLD)

@@ -30,7 +30,7 @@ from align_echo.align.run_folder import (
 )
 from align_echo.align.world import World
 from align_echo.faults import ERRORS, fault_text, faults_by_source
-from align_echo.interface import Interface, identity
+from align_echo.interface import Interface, check_source, identity
 from align_echo.runs import versions
 from align_echo.trouble import conduct_of, tell
 from align_echo.types import Agent, Misalignment, Trajectory, Usage
@@ -231,8 +231,9 @@ class _Run:
     def _optimize(
         self, iteration: int, tasks: Sequence[str], misalignments: Sequence[Misalignment]
     ) -> IterationOutcome:
-        """Take over the backend's new interface."""
+        """Take over the backend's new interface. Raises `InterfaceError` for one that could not be loaded again."""
         made = self.backend.optimize(misalignments, self.interface)
+        check_source(made.source, made.contract)
         if made.content_hash == self.interface.content_hash:
             self._keep(misalignments, improved=False)
             return "unchanged"

@@ -19,7 +19,7 @@ from align_echo.evaluate.plan import Plan, plan_evaluation
 from align_echo.evaluate.playing import play
 from align_echo.evaluate.refinement import Refinement, rounds_table
 from align_echo.evaluate.rounds import refine
-from align_echo.evaluate.tables import NAMES, tables
+from align_echo.evaluate.tables import NAMES, tables, unplayed
 from align_echo.runs import agent_details
 from align_echo.sandbox.session import printable
 from align_echo.trouble import Conduct, overstepped, tell, verdict
@@ -90,7 +90,7 @@ def _show(plan: Plan, path: Path, result: Comparison, conducts: Mapping[str, Con
     for table in tables(result):
         console.print(table)
         console.print()
-    for line in tell(conducts):
+    for line in (*unplayed(result), *tell(conducts)):
         print(line)
     interface = next((variant for variant in plan.variants.values() if variant is not None), None)
     if interface is not None:

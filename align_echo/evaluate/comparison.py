@@ -56,12 +56,13 @@ class VariantResult(Frozen):
 
     `consecutive_invalid` replays the agent's own actions in the plain environment (the ALIGN paper's metric);
     `consecutive_invalid_shown` judges what the agent was shown; both are None where no text of the environment tells a
-    refusal (`refusals.py`). `interface_fallbacks` counts turns on which the
+    refusal (`refusals.py`), and where no turn was played. `interface_fallbacks` counts turns on which the
     interface failed and the raw observation was shown; `violations` counts engine calls that were refused to it;
     `forged` turns on which it claimed what the environment did not give. `conduct` tells them by kind: where it says
     that the interface does not work, the figures are those of the raw environment.
     `unparsed` and `cut_off` are percent of the agent's replies: those that held no action, and those that the model's
-    limit of tokens ended. `context_overflows` counts episodes that ended because the model's context was full.
+    limit of tokens ended. `context_overflows` counts episodes that ended because the model's context was full,
+    `unplayed` those of them in which it was so before the first turn.
     `choices` counts candidates and verdicts of best-of-N, over all turns; None where there were none.
     """
 
@@ -77,6 +78,7 @@ class VariantResult(Frozen):
     unparsed: Estimate
     cut_off: Estimate
     context_overflows: int
+    unplayed: int = 0
     mean_turns: float
     engine_calls: int
     interface_fallbacks: int
@@ -93,7 +95,7 @@ class Difference(Frozen):
 
     `success_points` and `invalid_points` are percentage points; `invalid_reduction` is the percent by which the share
     of consecutive invalid actions falls (negative: it grew; None: the other has none). Where the metric is not
-    defined, both are None.
+    defined, and where no turn of either was played, both are None.
     """
 
     tasks: int
@@ -234,11 +236,12 @@ def _measure(
         first_fault=next((fault_text(trajectory.fault) for trajectory in played if trajectory.fault is not None), ""),
         success_rate=success_rate(done),
         mean_score=mean_score(done, seed=seed),
-        consecutive_invalid=share_estimate(done, flags, seed=seed) if refusals else None,
-        consecutive_invalid_shown=share_estimate(done, shown, seed=seed) if refusals else None,
+        consecutive_invalid=share_estimate(done, flags, seed=seed) if refusals and steps else None,
+        consecutive_invalid_shown=share_estimate(done, shown, seed=seed) if refusals and steps else None,
         unparsed=share_of_replies(done, lambda step: step.action is None, seed=seed),
         cut_off=share_of_replies(done, lambda step: step.cut_off, seed=seed),
         context_overflows=sum(trajectory.context_overflow for trajectory in done),
+        unplayed=sum(trajectory.context_overflow and not trajectory.steps for trajectory in done),
         mean_turns=mean_length(done),
         engine_calls=sum(step.engine_calls for step in steps),
         interface_fallbacks=sum(bool(step.interface_error) for step in steps)
@@ -264,7 +267,7 @@ def _difference(
 ) -> Difference:
     tasks = _common(before, after)
     sums = _columns("old", tasks, before, before_flags) | _columns("new", tasks, after, after_flags)
-    n = len(tasks)
+    n, both_played = len(tasks), bool(sums["old_steps"].any() and sums["new_steps"].any())
 
     def points(s: Mapping[str, Floats]) -> Floats:
         return share(s, "new") - share(s, "old")
@@ -280,8 +283,8 @@ def _difference(
         tasks=n,
         success_points=bootstrap(sums, lambda s: 100 * (s["new_won"] - s["old_won"]) / n, seed=seed),
         score=bootstrap(sums, lambda s: (s["new_score"] - s["old_score"]) / n, seed=seed),
-        invalid_points=bootstrap(sums, points, seed=seed) if refusals else None,
-        invalid_reduction=bootstrap(sums, reduction, seed=seed) if sums["old_bad"].any() else None,
+        invalid_points=bootstrap(sums, points, seed=seed) if refusals and both_played else None,
+        invalid_reduction=bootstrap(sums, reduction, seed=seed) if both_played and sums["old_bad"].any() else None,
     )
 
 

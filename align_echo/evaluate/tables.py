@@ -47,6 +47,17 @@ def tables(comparison: Comparison) -> list[Table]:
     return all_tables
 
 
+def unplayed(comparison: Comparison) -> list[str]:
+    """A line for each variant with episodes in which no turn was played: they are lost, and say nothing of the agent.
+    """
+    return [
+        f"{NAMES[name]}: no turn was played in {result.unplayed} of {result.episodes} episodes: the rules and the "
+        "first observation alone fill the model's context, and they count as lost"
+        for name, result in comparison.variants.items()
+        if result.unplayed
+    ]
+
+
 def cell(figure: Estimate | None, *, signed: bool = False, digits: int = 1) -> str:
     """A figure with its interval to one digit less, "66.7 [39, 86]"; "66.7 -" for one task, "-" for no figure."""
     if figure is None:

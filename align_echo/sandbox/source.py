@@ -17,9 +17,6 @@ from dataclasses import dataclass
 from align_echo.errors import InterfaceError
 from align_echo.interface import InterfaceContract, check_source, parse_source
 
-MAX_SOURCE = 200_000
-"""Longest interface source, in characters."""
-
 STOOD_IN = (
     "typing", "typing_extensions", "collections.abc", "logging", "string", "re", "collections", "functools", "ast",
     "operator", "textwrap", "traceback", "difflib", "io",
@@ -48,8 +45,6 @@ class PreparedSource:
 
 def prepare(source: str, contract: InterfaceContract) -> PreparedSource:
     """Check source against its contract and make it runnable. Raises `InterfaceError`, one line."""
-    if len(source) > MAX_SOURCE:
-        raise InterfaceError(f"interface code is longer than {MAX_SOURCE} characters: shorten it")
     source = source.replace("\r\n", "\n").replace("\r", "\n")
     check_source(source, contract)
     try:

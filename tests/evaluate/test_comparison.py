@@ -14,7 +14,7 @@ from align_echo.errors import UsageError
 from align_echo.evaluate import comparison as comparing
 from align_echo.evaluate.comparison import Comparison, compare, variants_of
 from align_echo.evaluate.folder import Config, EvaluationFolder
-from align_echo.evaluate.tables import cell, tables
+from align_echo.evaluate.tables import cell, tables, unplayed
 from align_echo.interface import identity
 from align_echo.intervals import Estimate
 from align_echo.models import ScriptedModel
@@ -234,6 +234,17 @@ def test_replies_without_an_action_cut_off_replies_and_full_contexts_are_told_as
     assert figures.success_rate.n == 2  # a full context is the agent's loss, in the figures
     assert ("no action, %" in shown(result), "cut off, %" in shown(result), "overflows" in shown(result)) == (True,) * 3
     assert "cut off" not in shown(compare(SPEC, {"none": BEFORE}))
+
+
+def test_where_no_turn_was_played_nothing_is_claimed_of_refused_actions():
+    full = [changed(trajectory, steps=(), won=False, context_overflow=True) for trajectory in BEFORE]
+    result = compare(SPEC, {"none": BEFORE, "full": full})
+    figures, difference = result.variants["full"], result.differences["full"]
+    assert (figures.consecutive_invalid, figures.consecutive_invalid_shown, figures.unplayed) == (None, None, len(full))
+    assert (difference.invalid_points, difference.invalid_reduction) == (None, None)
+    (line,) = unplayed(result)
+    assert line.startswith(f"both: no turn was played in {len(full)} of {len(full)} episodes")
+    assert unplayed(compare(SPEC, {"none": BEFORE})) == []
 
 
 def test_several_episodes_of_a_task_are_one_task_in_intervals_and_differences():

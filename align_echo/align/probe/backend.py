@@ -22,6 +22,7 @@ from align_echo.align.probe.findings import (
     about_wrong_rules,
     nothing_found,
     records,
+    too_many_forms,
 )
 from align_echo.align.probe.forms import Utterance, learn_forms, try_form
 from align_echo.align.probe.lab import Lab
@@ -50,6 +51,9 @@ CASES_PER_KIND = 3
 SPELLING_TASKS = 4
 SPELLING_STATES = 12
 """Tasks, and states of each, in which allowed actions are said in other letters and without their numbers."""
+
+MOST_FORMS = 200
+"""Forms of actions that agents can be told. An engine with more lists names that are not known for what they are."""
 
 LONG = 5.0
 """Minutes from which on it is said how long the walks through all tasks will still take."""
@@ -129,6 +133,9 @@ class ProbeBackend:
             return []
         tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))
         spec, slots = self._vocabulary(tasks, refusals, before, rng)
+        if len(spec["templates"]) > MOST_FORMS:
+            self._say(too_many_forms(len(spec["templates"]), len({*tasks, *self._fresh})))
+            return []
         cases, utterances = self._cases(spec, slots, failed, tasks, rng)
         self._say(f"{len(cases)} refused actions studied ({self.lab.steps} engine steps so far)")
         forms = {form: reading for form, reading in learn_forms(utterances).items() if form not in spec["forms"]}

@@ -120,6 +120,15 @@ def test_a_template_that_the_interface_lacks_is_reported_without_an_example(lear
     assert any("forms of action" in misalignment.rule for misalignment in backend.analyze(quiet, [], poorer))
 
 
+def test_actions_whose_names_cannot_be_told_from_words_teach_nothing(learned, monkeypatch):
+    failed, _, _, _ = learned
+    said: list[str] = []
+    monkeypatch.setattr("align_echo.align.probe.backend.MOST_FORMS", 3)
+    backend = ProbeBackend(lambda: StationEnv(step_limit=10**6), TASK_IDS[6:8], on_progress=said.append)
+    assert backend.analyze(failed, [], identity(CONTRACT)) == []
+    assert "cannot tell these names from the words" in said[-1]
+
+
 def test_feedback_that_tells_is_left_alone():
     class Telling(StationEnv):
         def _act(self, action: str):
