@@ -7,7 +7,7 @@ simulator of its own: what is left of the gold path, with the walks that led awa
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from align_echo.wrappers.java import java_pool
 from align_echo.wrappers.textworldexpress.engine import ExpressSimulator
@@ -50,19 +50,43 @@ class ExpressOracle:
 
 @functools.lru_cache(maxsize=1024)
 def gold_path(game: str, seed: int) -> Plan:
-    """The gold path of a game, up to where it wins, without what the engine refuses on it. Raises `EngineError`."""
+    """The gold path of a game, up to where it wins, without refused actions and without walks in a circle.
+
+    Raises `EngineError`.
+    """
     with java_pool(ExpressSimulator).borrowed() as simulator:
         simulator.start(game, seed, gold=True)
         gold = simulator.gold_path()
         answer = simulator.start(game, seed)
-        path = list[str]()
+        path, looks = list[str](), [str(answer["look"])]
         for action in gold:
             if answer["tasksuccess"] or answer["taskfailure"]:
                 break
             answer = simulator.step(action)
             if not is_invalid(answer["observation"]):
                 path.append(action)
-    return tuple(path)
+                looks.append(str(answer["look"]))
+    straight = without_circles(path, looks)
+    return straight if turns_to_win(game, seed, (), straight) else tuple(path)
+
+
+def without_circles(path: Sequence[str], looks: Sequence[str]) -> Plan:
+    """A path without walks that lead back to where they began with nothing done on the way: the engine's own planner
+    tries such walks before it goes on.
+
+    `looks[i]` is what is seen before `path[i]`; the last is what is seen at the end.
+    """
+    kept, seen = list[str](), [looks[0]]  # `seen[i]`: before `kept[i]`
+    for action, look in zip(path, looks[1:], strict=True):
+        kept.append(action)
+        seen.append(look)
+        if action in BACK:
+            begin = len(kept)
+            while begin and kept[begin - 1] in BACK:
+                begin -= 1
+            same = seen.index(look, begin)
+            del kept[same:], seen[same + 1 :]
+    return tuple(kept)
 
 
 @functools.lru_cache(maxsize=4096)
