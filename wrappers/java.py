@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -45,6 +46,7 @@ class JavaProcess:
         if files is None or find_spec("py4j") is None:
             raise MissingExtraError(name, extra)
         from py4j.java_gateway import GatewayParameters, launch_gateway
+        from py4j.protocol import Py4JError
 
         from align_echo.wrappers.java_gateway import make_gateway
 
@@ -69,7 +71,14 @@ class JavaProcess:
         self._gateway = make_gateway(parameters)
         self._owner = os.getpid()
         self._broken = False
-        self._server = functools.reduce(getattr, entry.split("."), self._gateway.jvm)()
+        try:
+            self._server = functools.reduce(getattr, entry.split("."), self._gateway.jvm)()
+        except (Py4JError, OSError, TypeError) as error:  # a name that is no class is a package, which cannot be called
+            self.close()
+            raise EngineError(f"the simulator does not start: {entry} cannot be made in it") from error
+        except KeyboardInterrupt:
+            self.close()
+            raise
 
     @property
     def alive(self) -> bool:
@@ -125,12 +134,15 @@ Program = TypeVar("Program", bound=JavaProcess)
 _pools: dict[type[JavaProcess], Pool[Any]] = {}
 """The pools of this process, by what they start."""
 
+_making = threading.Lock()
+
 
 def java_pool(start: type[Program]) -> Pool[Program]:
     """This process's Java processes of a kind: environments lease them, so that Java starts seldom."""
-    if start not in _pools:
-        _pools[start] = pool_of_process(start, _pools.clear)
-    return _pools[start]
+    with _making:
+        if start not in _pools:
+            _pools[start] = pool_of_process(start, _pools.clear)
+        return _pools[start]
 
 
 def as_java(text: str) -> str:

@@ -220,6 +220,7 @@ class TextEnv(gym.Env[str, str], abc.ABC):
         task = (options or {}).get("task")
         if task is None:
             task = self.task_ids[int(self.np_random.integers(len(self.task_ids)))]
+        self._over = True  # should the task not be there, nothing of the one before can be played on
         self._task_id = str(task)
         self._state = self._ask(self._load, self._task_id)
         self._turns = 0

@@ -90,7 +90,12 @@ class StudyPlan:
             self.labels[folder]: model_on_record(plan.player.model, plan.base_url)["model"]
             for folder, plan in self.evaluations.items()
         }
-        return {"command": "study", "align_echo": __version__, **asked, "models": models}
+        interfaces = {
+            evaluation.spec.name: next(variant.content_hash for variant in evaluation.variants.values() if variant)
+            for evaluation in self.evaluations.values()
+            if any(evaluation.variants.values())
+        }
+        return {"command": "study", "align_echo": __version__, **asked, "models": models, "interfaces": interfaces}
 
     def variants_in(self, folder: str, interface: Interface) -> dict[str, Interface | None]:
         """What an evaluation plays of an interface, by variant."""

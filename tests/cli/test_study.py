@@ -12,7 +12,9 @@ import pytest
 
 from align_echo.evaluate.study import Study, plan_study
 from align_echo.evaluate.study_file import studies
+from align_echo.interface import identity, save_interface
 from align_echo.wrappers.alfworld.env import AlfworldEnv
+from align_echo.wrappers.catalogue import environment
 from tests.align.endpoint import Reply, serve
 
 SHIPPED = (
@@ -80,7 +82,7 @@ def test_a_bad_file_is_one_line_status_2_and_nothing_written(case, run):
 def test_a_name_that_no_study_has_is_answered_with_those_there_are(run):
     status, _, err = run("study", "ofline", "--out", "out")
     assert (status, err.count("\n")) == (2, 1)
-    assert "unknown study 'ofline'; did you mean offline? known: offline; your own is a FILE.yaml" in err
+    assert "unknown study 'ofline'; did you mean offline? known: offline, probe; your own is a FILE.yaml" in err
     assert "cannot read nowhere.yaml" in run("study", "nowhere.yaml")[2]
 
 
@@ -88,7 +90,7 @@ def test_studies_that_come_along_can_be_played():
     for name in studies():
         plan = plan_study(name)
         assert len({evaluation.spec.name for evaluation in plan.evaluations.values()}) == 3
-        assert {"main", "rules", "feedback"} < set(plan.parts)
+        assert {"main", "rules", "feedback"} < {part.partition(", seed ")[0] for part in plan.parts}
 
 
 def test_a_file_gives_tables_and_a_summary_and_the_same_seed_gives_them_again(run):
@@ -119,6 +121,17 @@ def test_a_file_gives_tables_and_a_summary_and_the_same_seed_gives_them_again(ru
     assert Path("again/study.md").read_text() == tables
     assert summary("again") == played
     assert files("again") == files("run")
+
+
+def test_a_study_is_not_gone_on_with_once_its_interface_is_another(run):
+    code = identity(environment("alfworld").contract)
+    save_interface(code, Path(), "mine_interface")
+    text = SHIPPED.replace(", webshop", "").replace("interface: probe", "interface: ./mine_interface.py")
+    assert run("study", write(text), "--out", "run")[0] == 0
+    Path("run/summary.json").unlink()
+    save_interface(code.model_copy(update={"source": code.source + "# another\n"}), Path(), "mine_interface")
+    status, _, err = run("study", "mine.yaml", "--out", "run", "--resume")
+    assert (status, err.count("\n"), "was started with interfaces" in err) == (2, 1, True), err
 
 
 def test_a_stopped_study_goes_on_and_makes_nothing_twice(run, hardly_any_fresh_tasks, stop_after_first_episode):

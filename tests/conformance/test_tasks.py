@@ -7,7 +7,7 @@ from itertools import chain
 import pytest
 
 import align_echo
-from align_echo.errors import UsageError
+from align_echo.errors import EngineError, UsageError
 from align_echo.wrappers.text_env import TEXT_CHARACTERS
 from tests.conformance.fingerprint import of_fresh_process
 from tests.conformance.subjects import frozen_tasks, looks, play_expert, sample, start
@@ -75,3 +75,11 @@ def test_an_unknown_task_is_refused_in_one_line(env, task):
     with pytest.raises(UsageError) as refusal:
         start(env, task)
     assert "\n" not in str(refusal.value)
+
+
+def test_after_a_refused_task_nothing_of_the_one_before_can_be_played_on(spec, env):
+    start(env, sample(spec, 1)[0])
+    with pytest.raises(UsageError):
+        start(env, "no/such/task")
+    with pytest.raises(EngineError, match="over"):
+        env.step("look")

@@ -13,13 +13,11 @@ from align_echo.wrappers.text_env import TextEnv
 def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None) -> TextEnv:
     """A ScienceWorld environment; Java starts at the first reset.
 
-    Raises `UsageError` for a `data_root` (there is no data but the engine's own) or an engine.
+    Raises `UsageError` for a `data_root` (there is no data but the engine's own).
     """
     from align_echo.wrappers.scienceworld.env import ScienceWorldEnv
 
     _refuse_data(data_root)
-    if engine is not None:
-        raise UsageError(f"scienceworld has no engine {engine!r}; it has only one: leave engine out")
     return ScienceWorldEnv(split, step_limit)
 
 

@@ -46,7 +46,7 @@ class ExpressEnv(TextEnv):
         return is_invalid(observation)
 
     def close(self) -> None:
-        """Give the simulator back. Only `reset` brings the environment to life again."""
+        """Give the simulator back. `reset`, or `restore` of an earlier moment, brings the environment to life again."""
         self._over = True
         if self._leased is not None:
             java_pool(ExpressSimulator).give_back(self._leased)

@@ -14,7 +14,6 @@ Exits = dict[str, str]
 Things = dict[str, str]
 """Thing -> what it lies in or on, empty where it stands in the room itself."""
 
-OPPOSITE = {"north": "south", "south": "north", "east": "west", "west": "east"}
 
 _ROOM = re.compile(r"^You are in the ([\w -]+)\.", re.MULTILINE)
 _EXIT = re.compile(r"to the (north|south|east|west) you see (a closed|the) (.+)$", re.IGNORECASE)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 
 import pytest
@@ -13,7 +16,7 @@ import pytest
 from align_echo.errors import EngineError, MissingExtraError, UsageError
 from align_echo.wrappers import java
 from align_echo.wrappers.catalogue import environment
-from align_echo.wrappers.java import java_pool
+from align_echo.wrappers.java import JavaProcess, java_pool
 from align_echo.wrappers.scienceworld.jvm import JavaSimulator
 from align_echo.wrappers.textworldexpress import training_tasks
 from align_echo.wrappers.textworldexpress.engine import ExpressSimulator
@@ -208,6 +211,39 @@ def test_the_expert_wins_many_games_of_each_kind_within_the_step_limit(split):
         lost += [] if env.state.won else [task]
     env.close()
     assert {*lost} <= LOST_BY_ITS_OWN_PATH
+
+
+@needs_engine
+def test_a_program_that_cannot_be_made_leaves_no_process_behind(monkeypatch):
+    started: list[JavaProcess] = []
+    close = JavaProcess.close
+
+    def closing(process: JavaProcess) -> None:
+        started.append(process)
+        close(process)
+
+    monkeypatch.setattr(JavaProcess, "close", closing)
+    arguments = ("TextWorldExpress", "textworldexpress", "textworld_express", "textworld-express.jar")
+    with pytest.raises(EngineError, match=r"no\.such\.Program cannot be made"):
+        JavaProcess(*arguments, entry="no.such.Program")
+    assert [process.alive for process in started] == [False]
+
+
+def test_threads_that_ask_at_once_share_a_pool(monkeypatch):
+    both = threading.Barrier(2, timeout=10)
+
+    def make(start: object, forget: object) -> object:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.2)  # a second thread that made a pool as well would meet this one here
+        return object()
+
+    class Program(JavaProcess):
+        """Never started."""
+
+    monkeypatch.setattr(java, "pool_of_process", make)
+    with ThreadPoolExecutor(2) as threads:
+        pools = list(threads.map(lambda _: java_pool(Program), range(2)))
+    assert pools[0] is pools[1]
 
 
 def test_without_the_extra_the_error_is_its_install_line(monkeypatch):
