@@ -138,8 +138,8 @@ def plan_generation(
 def generate_interface(plan: Generation, path: Path, *, resume: bool = False, progress: Progress = SILENT) -> Generated:
     """Find misalignments in failed episodes by experiment and write the interface that resolves them to a folder.
 
-    Raises `UsageError` for a folder of something else, before anything is written; `AgentError`, `EngineError` and
-    `ModelError` for what goes on breaking.
+    Raises `UsageError` for a folder of something else and for an engine that the probe cannot read, before anything is
+    written; `AgentError`, `EngineError` and `ModelError` for what goes on breaking.
     """
     folder = RunFolder(path)
     folder.check(resume=resume)
@@ -150,6 +150,7 @@ def generate_interface(plan: Generation, path: Path, *, resume: bool = False, pr
     )
     agent = build_agent(plan.player.agent, setting)
     try_reset(world.spec, plan.fresh[0], split=world.split, data_root=world.data_root)
+    try_backend(plan)
     return generate(
         world.spec,
         agent,

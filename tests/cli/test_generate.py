@@ -44,6 +44,13 @@ def test_the_probe_writes_an_interface_that_evaluate_takes(run, few_fresh_tasks)
     assert "made by probe" in out
 
 
+def test_an_engine_that_the_probe_cannot_read_is_refused_before_anything_is_played(run):
+    command = ["generate-interface", "--env", "m3tooleval", "--backend", "probe", "--agent", "novice", "--out", "run"]
+    status, out, err = run(*command)
+    assert (status, out, err.count("\n"), Path("run").exists()) == (2, "", 1, False)
+    assert "m3tooleval does neither: use --backend llm" in err
+
+
 def test_a_stopped_run_goes_on_and_ends_as_an_uninterrupted_one(run, hardly_any_fresh_tasks, stop_after_first_episode):
     status, _, err = run(*GENERATE, "--out", "run")
     assert status == 130
