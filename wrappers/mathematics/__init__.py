@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from align_echo.errors import UsageError
 from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.mathematics.spec import (
     ACTION_FORMAT,
@@ -24,13 +23,11 @@ TRAINING_TASKS = 24
 def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None) -> TextEnv:
     """A math environment; the verifier starts with the first reply that holds an answer.
 
-    Raises `MissingDataError` or `UsageError` for a `data_root` without readable problems, `UsageError` for an engine.
+    Raises `MissingDataError` or `UsageError` for a `data_root` without readable problems.
     """
     from align_echo.wrappers.mathematics.env import MathEnv
     from align_echo.wrappers.mathematics.problems import problems
 
-    if engine is not None:
-        raise UsageError(f"math has no engine {engine!r}; it has only one: leave engine out")
     return MathEnv(problems(split, data_root), step_limit)
 
 

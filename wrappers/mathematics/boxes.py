@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import groupby
 
 from align_echo.errors import ReplyFormatError
 from align_echo.reading import braced
@@ -18,6 +19,8 @@ LONGEST = 300
 DEEPEST = 12
 """Brackets within brackets of an answer: the verifier's grammar takes seconds for deep ones."""
 
+_SPELLING = {"<super>": "^{{{}}}", "<sub>": "_{{{}}}", "<fraction>": " {} "}
+_SMALL_FRACTION = re.compile("([⁰¹²³⁴-⁹]+)[⁄/]([₀-₉]+)")
 _SIGNS = str.maketrans({"−": "-", "–": "-", "⁄": "/", "×": r"\times ", "÷": r"\div ", "·": r"\cdot ", "π": r"\pi "})
 _BLANK = r"(?:\s|~|\\[,;:! ])+"
 _MIXED = re.compile(rf"(?<![\d.,/])(\d+){_BLANK}(?:(\d+)\s*/\s*(\d+)|\\[dt]?frac\{{(\d+)\}}\{{(\d+)\}})(?![\d.,/])")
@@ -36,20 +39,48 @@ def answer_in(reply: str) -> str:
 
 
 def _tidied(answer: str) -> str:
-    answer = unicodedata.normalize("NFKC", answer).translate(_SIGNS)
-    while len(inner := braced(answer, r"\boxed")) == 1 and answer == rf"\boxed{{{inner[0]}}}":
-        answer = inner[0].strip()
-    answer = answer.strip().removesuffix(".").strip(" $*")
+    answer = _unwrapped(_checked(_spelled(_checked(answer)))).strip().removesuffix(".").strip(" $*")
     if not answer:
         raise ReplyFormatError(r"\boxed{} is empty")
-    if len(answer) > LONGEST:
-        raise ReplyFormatError(f"the answer has {len(answer)} characters, more than {LONGEST}")
-    if _depth(answer) > DEEPEST:
-        raise ReplyFormatError(f"the answer has brackets within brackets, more than {DEEPEST} deep")
     answer = _MIXED.sub(lambda mixed: rf"{mixed[1]}\frac{{{mixed[2] or mixed[4]}}}{{{mixed[3] or mixed[5]}}}", answer)
     answer = _GROUPED.sub(lambda number: re.sub(_BLANK, "", number[0]), answer)
     if _APART.search(answer):
         raise ReplyFormatError("two numbers stand side by side in the answer, with nothing between them")
+    return answer
+
+
+def _checked(answer: str) -> str:
+    """An answer that is not too long and not too deep for what reads it next. Raises `ReplyFormatError`."""
+    if len(answer) > LONGEST:
+        raise ReplyFormatError(f"the answer has {len(answer)} characters, more than {LONGEST}")
+    if _depth(answer) > DEEPEST:
+        raise ReplyFormatError(f"the answer has brackets within brackets, more than {DEEPEST} deep")
+    return answer
+
+
+def _spelled(answer: str) -> str:
+    """An answer in plain signs that keep its value: 2⁵ is no 25, and 1½ no 11/2."""
+    answer = _SMALL_FRACTION.sub(
+        lambda parts: " {}/{} ".format(*map(_compatible, parts.groups())), answer.replace("º", "°")
+    )
+    spelled = (_SPELLING.get(tag, "{}").format(_compatible("".join(signs))) for tag, signs in groupby(answer, _tag))
+    return " ".join("".join(spelled).translate(_SIGNS).split())
+
+
+def _tag(sign: str) -> str:
+    """What Unicode says that a sign is a form of a plainer one by: "<super>", "<sub>", "<fraction>", or else ""."""
+    tag = unicodedata.decomposition(sign).partition(" ")[0]
+    return tag if tag in _SPELLING else ""
+
+
+def _compatible(text: str) -> str:
+    return unicodedata.normalize("NFKC", text)
+
+
+def _unwrapped(answer: str) -> str:
+    """What is in the innermost of boxes that hold only a box."""
+    while len(inner := braced(answer, r"\boxed")) == 1 and answer == rf"\boxed{{{inner[0]}}}":
+        answer = inner[0].strip()
     return answer
 
 

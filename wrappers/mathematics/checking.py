@@ -1,9 +1,9 @@
 """The verifier's process: `python -P checking.py` reads questions, one JSON object a line, and answers each with one.
 
-A question holds `gold` and `answer` as LaTeX, `worked_out` (whether a number must stand there as a number) and
-`seconds`. The answer is `{"right": true or false}`, or `{"error": why}` where the verifier raised or cannot read the
-gold answer. A question that takes longer than its seconds ends the process, also where nobody is left to end it. It
-imports math-verify and nothing of align-echo. Left out: starting, waiting and ending (`verifier.py`).
+A question holds `gold` and `answer` as LaTeX, and `seconds`. The answer is `{"right": true or false}`, or
+`{"error": why}` where the verifier raised or cannot read the gold answer. A question that takes longer than its seconds
+ends the process, also where nobody is left to end it. It imports math-verify and nothing of align-echo. Left out:
+starting, waiting and ending (`verifier.py`).
 """
 
 from __future__ import annotations
@@ -11,15 +11,11 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import resource
 import signal
 import sys
 from functools import lru_cache
 from typing import Any
-
-OF_NUMBERS = frozenset(("frac", "dfrac", "tfrac", "overline", "left", "right", "text", "mathrm", "circ"))
-"""LaTeX's commands in a number that is worked out."""
 
 MOST_MEMORY = 4 << 30
 """Bytes of address space: what takes more raises within."""
@@ -36,12 +32,12 @@ def main() -> None:
     for line in sys.stdin:
         question = json.loads(line)
         signal.setitimer(signal.ITIMER_REAL, question["seconds"])
-        answer = judged(question["gold"], question["answer"], worked_out=question["worked_out"])
+        answer = judged(question["gold"], question["answer"])
         signal.setitimer(signal.ITIMER_REAL, 0)
         print(json.dumps(answer), file=answers, flush=True)
 
 
-def judged(gold: str, answer: str, *, worked_out: bool) -> dict[str, Any]:
+def judged(gold: str, answer: str) -> dict[str, Any]:
     """Whether an answer is right; the error in words where that cannot be said."""
     from math_verify import verify
 
@@ -49,10 +45,7 @@ def judged(gold: str, answer: str, *, worked_out: bool) -> dict[str, Any]:
         wanted = read_gold(gold)
         if not wanted:
             return {"error": f"the task's own answer cannot be read: {gold[:80]!r}"}
-        given = read(answer)
-        if worked_out and is_left_to_do(given):
-            return {"right": False}
-        right = verify(wanted, given, allow_set_relation_comp=True, timeout_seconds=None, raise_on_error=True)
+        right = verify(wanted, read(answer), allow_set_relation_comp=True, timeout_seconds=None, raise_on_error=True)
     except (Exception, RecursionError, MemoryError) as error:
         reason = (str(error).splitlines() or [""])[0][:200]
         return {"error": f"{type(error).__name__}: {reason}"}
@@ -72,25 +65,6 @@ def read(answer: str) -> list[Any]:
 def read_gold(gold: str) -> list[Any]:
     """As `read`, once for each gold answer."""
     return read(gold)
-
-
-def is_left_to_do(given: list[Any]) -> bool:
-    """Whether an answer to which a number is right is no number yet: a sum, a product, a remainder to be taken, or a
-    quotient that comes out even. Before a last equals sign only an unknown may stand, or numbers."""
-    from math_verify.grader import is_atomic_or_pct_atomic, take_last_relation
-    from sympy import And, Integer, Number, Rel
-
-    value, text = (given or [""])[0], str((given or [""])[-1]).rpartition("=")[2]
-    if isinstance(value, And | Rel):
-        relation = take_last_relation(value)
-        if relation.lhs.free_symbols and not relation.lhs.is_Symbol:
-            return True
-        value = relation.rhs
-    if isinstance(value, Integer) and ("frac" in text or "/" in text):
-        return True
-    if not OF_NUMBERS.issuperset(re.findall(r"\\([A-Za-z]+)", text)):  # math-verify works some functions out itself
-        return True
-    return isinstance(value, str) or not is_atomic_or_pct_atomic(value, Number)
 
 
 if __name__ == "__main__":

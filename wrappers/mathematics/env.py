@@ -15,6 +15,7 @@ from align_echo.wrappers.mathematics.boxes import answer_in
 from align_echo.wrappers.mathematics.generator import Problem
 from align_echo.wrappers.mathematics.spec import CONTRACT, GOAL, STEP_LIMIT, UNREADABLE, is_invalid
 from align_echo.wrappers.mathematics.verifier import is_right, require_extra
+from align_echo.wrappers.mathematics.worked_out import number_in
 from align_echo.wrappers.text_env import MAX_TEXT, TEXT_CHARACTERS, EngineState, TextEnv
 
 
@@ -72,7 +73,7 @@ class MathEnv(TextEnv):
             answer = answer_in(action)
         except ReplyFormatError as error:
             return EngineState(rf"{UNREADABLE}: {error}. An answer is given once, as \boxed{{answer}}.")
-        if is_right(self._problem.answer, answer, worked_out=self._problem.worked_out):
+        if _is_right(self._problem, answer):
             return EngineState("The answer is right.", score=1.0, won=True, done=True)
         return EngineState("The answer is wrong.", done=True)
 
@@ -84,6 +85,15 @@ class MathEnv(TextEnv):
 
     def _restore(self, task_id: str, saved: None) -> None:
         self._problem = self._problems[task_id]
+
+
+def _is_right(problem: Problem, answer: str) -> bool:
+    """Whether an answer is right; where a number is asked for, the verifier sees that number and nothing else.
+
+    Raises `EngineError`.
+    """
+    given = number_in(answer, problem.text) if problem.worked_out else answer
+    return given is not None and is_right(problem.answer, given)
 
 
 class AnswerOracle:

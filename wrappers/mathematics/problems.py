@@ -71,7 +71,7 @@ def _files(data_root: Path) -> tuple[_File, ...]:
 @lru_cache(maxsize=4)
 def _read(files: tuple[_File, ...]) -> tuple[dict[str, dict[str, Problem]], int]:
     """The problems by split and task id, and how many were left out so that no two splits share a text."""
-    by_split = {file.split: _rows(file.path) for file in files}
+    by_split = {file.split: _rows(file.path, file.split) for file in files}
     taken: set[str] = set()
     repeated = 0
     for split in reversed([file.split for file in files]):
@@ -85,8 +85,8 @@ def _read(files: tuple[_File, ...]) -> tuple[dict[str, dict[str, Problem]], int]
     return by_split, repeated
 
 
-def _rows(path: Path) -> dict[str, Problem]:
-    """The problems of a file by task id, in its order; empty lines do not count."""
+def _rows(path: Path, split: str) -> dict[str, Problem]:
+    """The problems of a split's file by task id, in its order; empty lines do not count."""
     rows: dict[str, Problem] = {}
     try:
         lines = path.read_bytes().splitlines()
@@ -96,7 +96,7 @@ def _rows(path: Path) -> dict[str, Problem]:
         if not line.strip():
             continue
         try:
-            row = _row(parse_json(line.decode()), number)
+            row = _row(parse_json(line.decode()), split, number)
             if row.task_id in rows:
                 raise ValueError(f"there is an earlier row with the id {row.task_id!r}")
         except ValueError as error:
@@ -107,10 +107,10 @@ def _rows(path: Path) -> dict[str, Problem]:
     return rows
 
 
-def _row(record: Any, number: int) -> Problem:
+def _row(record: Any, split: str, number: int) -> Problem:
     """A problem from one row. Raises `ValueError` for what is missing or too long.
 
-    Its task id is `<subject>/<level>/<unique_id>`, with what stands in for one that the row lacks.
+    Its task id is `<split>/<subject>/<level>/<unique_id>`, with what stands in for one that the row lacks.
     """
     if not isinstance(record, dict):
         raise ValueError("it holds no names and values")
@@ -120,7 +120,7 @@ def _row(record: Any, number: int) -> Problem:
     level = re.search(r"\d+", str(record.get("level", "")))
     name = _slug(record.get("unique_id") or f"line-{number}", "._/-")
     level_text = level[0] if level else "any"
-    return Problem(f"{subject}/{level_text}/{name}", text, answer, subject, level_text, worked_out=False)
+    return Problem(f"{split}/{subject}/{level_text}/{name}", text, answer, subject, level_text, worked_out=False)
 
 
 def _text(record: Mapping[str, Any], key: str, longest: int) -> str:

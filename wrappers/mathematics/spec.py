@@ -33,5 +33,6 @@ def is_invalid(observation: str) -> bool:
 
 
 def task_type(task_id: str) -> str:
-    """The kind of problem (the subject, in a file of rows), which a task id begins with."""
-    return task_id.partition("/")[0]
+    """The kind of problem, which a task id begins with; in a user's rows the subject, which comes after the split."""
+    first, _, rest = task_id.partition("/")
+    return rest.partition("/")[0] if first in SPLITS else first

@@ -60,12 +60,12 @@ class Verifier:
         """The process's id."""
         return self._process.pid
 
-    def is_right(self, gold: str, answer: str, *, worked_out: bool) -> bool:
-        """Whether `answer` says the same as `gold`, both LaTeX. `worked_out`: a number must stand there as a number.
+    def is_right(self, gold: str, answer: str) -> bool:
+        """Whether `answer` says the same as `gold`, both LaTeX.
 
         Raises `EngineError` if the verifier hangs, raises, dies, or cannot read `gold`.
         """
-        question = {"gold": gold, "answer": answer, "worked_out": worked_out, "seconds": self._answer_within + 5}
+        question = {"gold": gold, "answer": answer, "seconds": self._answer_within + 5}
         try:
             _pipe(self._process.stdin).write(json.dumps(question).encode() + b"\n")
         except (OSError, ValueError) as error:
@@ -110,12 +110,11 @@ def require_extra() -> None:
         raise MissingExtraError("The math environment", "math")
 
 
-def is_right(gold: str, answer: str, *, worked_out: bool) -> bool:
-    """`Verifier.is_right` of the process's own verifier; threads take turns. Raises `MissingExtraError`, `EngineError`.
-    """
+def is_right(gold: str, answer: str) -> bool:
+    """`Verifier.is_right` of the process's verifier; threads take turns. Raises as that, and `MissingExtraError`."""
     pool, turn = _shared()
     with turn, pool.borrowed() as verifier:
-        return verifier.is_right(gold, answer, worked_out=worked_out)
+        return verifier.is_right(gold, answer)
 
 
 _first = threading.Lock()

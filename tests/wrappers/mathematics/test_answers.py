@@ -34,6 +34,17 @@ from align_echo.wrappers.mathematics.verifier import is_right
         (r"\boxed{1 1/2}", r"1\frac{1}{2}"),
         (r"\boxed{1 \frac{1}{2}}", r"1\frac{1}{2}"),
         (r"\boxed{½}", "1/2"),
+        (r"\boxed{1½}", r"1\frac{1}{2}"),
+        (r"\boxed{-2 ¾ km}", r"-2\frac{3}{4} km"),
+        (r"\boxed{¹⁄₂}", "1/2"),
+        (r"\boxed{1¹⁄₂}", r"1\frac{1}{2}"),
+        (r"\boxed{2⁵}", "2^{5}"),
+        (r"\boxed{10⁻¹²}", "10^{-12}"),
+        (r"\boxed{12 cm²}", "12 cm^{2}"),
+        (r"\boxed{x₁₂}", "x_{12}"),
+        (r"\boxed{101₂}", "101_{2}"),
+        (r"\boxed{45º}", "45°"),
+        (r"\boxed{１２}", "12"),
         (r"}} \boxed{5} {{ \boxed{6", "5"),
     ],
 )
@@ -51,7 +62,11 @@ def test_the_one_answer_is_read(reply, answer):
         (r"\boxed{5} or \boxed{6}", "2 different"),
         (r"\boxed{1 4}", "side by side"),
         (r"\boxed{1\;2}", "side by side"),
+        (r"\boxed{½5}", "side by side"),
         (r"\boxed{" + "1" * 301 + "}", "301 characters"),
+        (r"\boxed{" * 6_000 + "1" + "}" * 6_000, "characters"),
+        (r"\boxed{" * 14 + "1" + "}" * 14, "deep"),
+        (r"\boxed{" + "\ufdfa" * 20 + "}", "360 characters"),
         (r"\boxed{" + "(" * 13 + "1" + ")" * 13 + "}", "deep"),
     ],
 )
@@ -96,58 +111,14 @@ WRONG = [
 
 @pytest.mark.parametrize(("gold", "answer"), [(gold, answer) for gold, answers in RIGHT for answer in answers])
 def test_the_forms_of_a_right_answer_are_right(gold, answer):
-    assert is_right(gold, answer_in(rf"\boxed{{{answer}}}"), worked_out=False)
+    assert is_right(gold, answer_in(rf"\boxed{{{answer}}}"))
 
 
 @pytest.mark.parametrize(("gold", "answer"), [(gold, answer) for gold, answers in WRONG for answer in answers])
 def test_wrong_answers_are_wrong(gold, answer):
-    assert not is_right(gold, answer_in(rf"\boxed{{{answer}}}"), worked_out=False)
-
-
-@pytest.mark.parametrize(
-    ("gold", "answer"),
-    [
-        ("5", "2+3"),
-        ("16", "2^4"),
-        ("6", "3!"),
-        ("6", r"2 \times 3"),
-        ("2", r"\frac{4}{2}"),
-        ("2", "10/5"),
-        ("3", r"10 \mod 7"),
-        ("10", r"\binom{5}{2}"),
-        ("6", r"\gcd(12, 18)"),
-        ("4", r"\sqrt{16}"),
-        ("3", r"|{-3}|"),
-        ("7", r"\lfloor 7.5 \rfloor"),
-        (r"\frac{5}{6}", r"\frac{1}{2} + \frac{1}{3}"),
-        ("4", "3x - 8 = 4"),
-        ("5", r"9^{9^{9^9}}"),
-    ],
-)
-def test_a_problem_written_again_is_no_worked_out_number(gold, answer):
-    assert not is_right(gold, answer, worked_out=True)
-
-
-@pytest.mark.parametrize(
-    ("gold", "answer"),
-    [
-        ("5", "5"),
-        ("-5", "-5"),
-        ("5", "5 cm"),
-        ("5", "x=5"),
-        ("5", "2+3=5"),
-        ("5", "5.0"),
-        (r"\frac{3}{4}", "0.75"),
-        (r"\frac{3}{4}", r"75\%"),
-        (r"\frac{3}{4}", "6/8"),
-        (r"-\frac{3}{2}", r"-1\frac{1}{2}"),
-        ("1234", "1,234"),
-    ],
-)
-def test_a_number_is_worked_out_however_it_is_written(gold, answer):
-    assert is_right(gold, answer_in(rf"\boxed{{{answer}}}"), worked_out=True)
+    assert not is_right(gold, answer_in(rf"\boxed{{{answer}}}"))
 
 
 def test_a_gold_answer_that_nobody_can_read_is_a_fault_and_not_a_zero():
     with pytest.raises(EngineError, match="own answer cannot be read"):
-        is_right("", "5", worked_out=False)
+        is_right("", "5")

@@ -16,6 +16,7 @@ import align_echo
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.wrappers.mathematics import generator, problems
 from align_echo.wrappers.mathematics.generator import KINDS, LEVELS, NUMBERS
+from align_echo.wrappers.mathematics.spec import task_type
 
 EVERY = {task_id: problem for split in NUMBERS for task_id, problem in generator.problems(split).items()}
 
@@ -180,13 +181,13 @@ def test_a_file_of_rows_is_the_test_split_and_plays(tmp_path):
     pytest.importorskip("math_verify")
     file = written(tmp_path / "rows.jsonl", ROWS)
     ids = align_echo.tasks("math", split="test", data_root=file)
-    assert ids == ["prealgebra/1/test/a/1.json", "number-theory/5/line-2", "problem/any/line-3"]
+    assert ids == ["test/prealgebra/1/test/a/1.json", "test/number-theory/5/line-2", "test/problem/any/line-3"]
     env = align_echo.make("math", split="test", data_root=file)
     scores = []
     for task, answer in zip(ids, ("2", "three", "7"), strict=True):
         observation, info = env.reset(options={"task": task})
         assert observation in env.observation_space
-        assert info["task_type"] == task.partition("/")[0]
+        assert info["task_type"] == task.split("/")[1]
         scores.append(env.step(rf"\boxed{{{answer}}}")[1])
     assert scores == [1.0, 1.0, 0.0]
     with pytest.raises(MissingDataError, match=r"no train problems: name a folder that holds train\.jsonl"):
@@ -196,7 +197,7 @@ def test_a_file_of_rows_is_the_test_split_and_plays(tmp_path):
 def test_a_sum_counts_in_a_users_rows_as_math_verify_has_it(tmp_path):
     pytest.importorskip("math_verify")
     env = align_echo.make("math", split="test", data_root=written(tmp_path / "rows.jsonl", ROWS))
-    env.reset(options={"task": "prealgebra/1/test/a/1.json"})
+    env.reset(options={"task": "test/prealgebra/1/test/a/1.json"})
     assert env.step(r"\boxed{1+1}")[1] == 1.0
 
 
@@ -205,10 +206,20 @@ def test_a_folder_keeps_what_two_splits_share_for_the_later_one(tmp_path):
     new: dict[str, object] = {"problem": "New", "answer": 1}
     written(tmp_path / "train.jsonl", [*ROWS, again, new])
     written(tmp_path / "test.jsonl", ROWS[:1])
-    assert align_echo.tasks("math", split="test", data_root=tmp_path) == ["prealgebra/1/test/a/1.json"]
-    left = ["number-theory/5/line-2", "problem/any/line-3", "problem/any/line-5"]
+    assert align_echo.tasks("math", split="test", data_root=tmp_path) == ["test/prealgebra/1/test/a/1.json"]
+    left = ["train/number-theory/5/line-2", "train/problem/any/line-3", "train/problem/any/line-5"]
     assert align_echo.tasks("math", split="train", data_root=tmp_path) == left
     assert "2 left out that a later split has too" in problems.label(tmp_path)
+
+
+def test_an_id_is_one_problem_and_splits_share_none(tmp_path):
+    """Whatever rows are called: by their lines, or by numbers that begin anew in each file."""
+    for split in NUMBERS:
+        rows = [{"problem": f"{split} {n}", "answer": n} for n in range(3)]
+        written(tmp_path / f"{split}.jsonl", [*rows, {"problem": f"{split} named", "answer": 3, "unique_id": "1"}])
+    ids = [task for split in NUMBERS for task in align_echo.tasks("math", split=split, data_root=tmp_path)]
+    assert len(ids) == len(set(ids)) == 12
+    assert {task_type(task) for task in ids} == {"problem"}
 
 
 @pytest.mark.parametrize(
