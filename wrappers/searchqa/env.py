@@ -68,7 +68,7 @@ class SearchQAEnv(TextEnv):
         self._search: Search | None = None
         self._task: SearchTask | None = None
         self._history: History = ()
-        self._answer: float | None = None
+        self._won: bool | None = None
 
     @property
     def task(self) -> SearchTask:
@@ -87,7 +87,7 @@ class SearchQAEnv(TextEnv):
 
     def oracle(self) -> SearchOracle:
         """Raises `UsageError` before a reset."""
-        return SearchOracle(self.task, self._history, self._answer)
+        return SearchOracle(self.task, self._history, self._won)
 
     def refuses(self, observation: str) -> bool:
         return observation in (UNREAD, EMPTY)
@@ -107,7 +107,7 @@ class SearchQAEnv(TextEnv):
     def _load(self, task_id: str) -> EngineState:
         self._open(task_id)
         self._search = self._open_search()
-        self._history, self._answer = (), None
+        self._history, self._won = (), None
         return EngineState(f"Question: {self.goal}", raw_score=0.0)
 
     def _open(self, task_id: str) -> None:
@@ -131,19 +131,20 @@ class SearchQAEnv(TextEnv):
     def _judge(self, answer: str) -> EngineState:
         """The end of the episode, whatever the answer is."""
         won, shared = exact(answer, self.task.answers), f1(answer, self.task.answers)
-        self._answer = shared if self._by_f1 else float(won)
-        return EngineState(RIGHT if won else WRONG, self._answer, won, True, raw_score=shared)
+        self._won = won
+        score = shared if self._by_f1 else float(won)
+        return EngineState(RIGHT if won else WRONG, score, won, True, raw_score=shared)
 
     def _probe(self, action: str) -> str:
         raise UsageError("SearchQA has no action that only looks")
 
-    def _save(self) -> tuple[History, float | None]:
-        return self._history, self._answer
+    def _save(self) -> tuple[History, bool | None]:
+        return self._history, self._won
 
-    def _restore(self, task_id: str, saved: tuple[History, float | None]) -> None:
+    def _restore(self, task_id: str, saved: tuple[History, bool | None]) -> None:
         if task_id != self._task_id:
             self._open(task_id)
-        self._history, self._answer = saved
+        self._history, self._won = saved
 
 
 def shown(documents: Iterable[Document]) -> str:
