@@ -21,11 +21,11 @@ from align_echo.wrappers.searchqa.spec import (
 from align_echo.wrappers.searchqa.subjects import Document
 from align_echo.wrappers.text_env import EngineState, Offered, TextEnv
 
-TOPK = 3
-"""Documents that a search shows."""
+DOCUMENTS_SHOWN = 3
+"""By a search."""
 
-LONGEST_QUERY = 1_000
-"""Characters of a query that count."""
+CHARACTERS_SEARCHED = 1_000
+"""Of what an agent searches for; the rest of it does not count."""
 
 LONGEST_RESULT = 2_000
 """Characters of the documents that a search shows (some 500 tokens, the bound of Search-R1); the rest is cut off."""
@@ -119,12 +119,12 @@ class SearchQAEnv(TextEnv):
         name, text = parse_action(action)
         if name == "answer":
             return self._judge(text)
-        query = plain(text)[:LONGEST_QUERY].strip()
+        query = plain(text)[:CHARACTERS_SEARCHED].strip()
         if not query:
             return EngineState(EMPTY if name else UNREAD, raw_score=0.0)
         if self._search is None:
             raise EngineError("the documents are gone: call reset()")
-        documents = self._search(query, TOPK)
+        documents = self._search(query, DOCUMENTS_SHOWN)
         self._history = (*self._history, (query, tuple(plain(document.title) for document in documents)))
         return EngineState(shown(documents), raw_score=0.0)
 

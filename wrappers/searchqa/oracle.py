@@ -14,9 +14,7 @@ from align_echo.wrappers.searchqa.questions import SearchTask
 class SearchOracle:
     """What the expert does after searches, (query, titles that it showed) each. `won` is None before an answer."""
 
-    def __init__(
-        self, task: SearchTask, searched: Sequence[tuple[str, tuple[str, ...]]], won: bool | None
-    ) -> None:
+    def __init__(self, task: SearchTask, searched: Sequence[tuple[str, tuple[str, ...]]], won: bool | None) -> None:
         self._task = task
         self._won = won
         known = {title for query, titles in searched for title in (query, *titles)}
