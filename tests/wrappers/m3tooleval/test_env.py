@@ -262,7 +262,7 @@ def test_calls_as_json_are_one_action_if_their_values_are_the_same():
     env = make("json")
     start(env, MESSAGE)
 
-    def read(call: str) -> str:
+    def read(call):
         return env.as_read(f"Action: {call} End Action")
 
     right = read('{"tool": "caesar_decode", "args": ["ghfbfh lnfx", "19"]}')

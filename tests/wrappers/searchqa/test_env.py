@@ -101,7 +101,7 @@ def test_f1_is_told_and_is_the_score_by_choice(env):
     assert step.score == step.reward == pytest.approx(2 / 3)
     assert not by_words.info(None)["won"]
     start(by_words, TASK)
-    (step,) = play(by_words, [f"<answer>{' '.join(reversed(by_words.task.answers[0].split()))}</answer>"])
+    (step,) = play(by_words, [f"<answer>{' '.join(reversed(env.task.answers[0].split()))}</answer>"])
     assert (step.score, by_words.info(None)["won"], by_words.oracle().distance()) == (1.0, False, None)
     with pytest.raises(UsageError, match="exact, f1"):
         align_echo.make("searchqa", engine="bleu")

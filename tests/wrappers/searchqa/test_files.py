@@ -17,9 +17,10 @@ from tests.conformance.subjects import play, start
 GOOD = '{"question": "Who?", "golden_answers": ["I"]}\n'
 
 
-def asked(folder, split: str) -> dict[str, str]:
+def goals(folder, split: str) -> dict[str, str]:
+    tasks = align_echo.tasks("searchqa", split=split, data_root=folder)
     env = align_echo.make("searchqa", split=split, data_root=folder)
-    return {task: env.reset(options={"task": task})[1]["goal"] for task in env.unwrapped.task_ids}
+    return {task: env.reset(options={"task": task})[1]["goal"] for task in tasks}
 
 
 def lines(*questions: str) -> str:
@@ -29,9 +30,9 @@ def lines(*questions: str) -> str:
 def test_a_question_is_asked_in_the_last_split_alone_that_holds_it(folder):
     (folder / "train.jsonl").write_text(lines("Who painted  the gate", "Where is Ronda?", "Who is Ann?", "誰?", "何?"))
     (folder / "dev.jsonl").write_text(lines("Who is Ann?", "who is ann", "Where does The Gate hang?", "何?"))
-    assert asked(folder, "train") == {"train/question/00001": "Where is Ronda?", "train/question/00003": "??"}
-    assert list(asked(folder, "dev")) == ["dev/question/00000", "dev/question/00001", "dev/question/00003"]
-    assert list(asked(folder, "test").values()) == ["Who painted The Gate?", "Where does The Gate hang?"]
+    assert goals(folder, "train") == {"train/question/00001": "Where is Ronda?", "train/question/00003": "??"}
+    assert list(goals(folder, "dev")) == ["dev/question/00000", "dev/question/00001", "dev/question/00003"]
+    assert list(goals(folder, "test").values()) == ["Who painted The Gate?", "Where does The Gate hang?"]
     label = f"questions at {folder}, 4 left out that a later split has too"
     assert environment("searchqa").games(folder) == label
 
@@ -43,7 +44,7 @@ def test_a_split_of_which_nothing_is_left_is_named(folder):
     assert len(align_echo.tasks("searchqa", split="test", data_root=folder)) == 2
 
 
-def test_a_folder_is_searched_and_asked(folder, monkeypatch):
+def test_a_folder_is_searched_and_goals(folder, monkeypatch):
     monkeypatch.setenv("SEARCHQA_DATA", str(folder))
     assert align_echo.tasks("searchqa", split="test") == ["test/question/00000", "test/question/00001"]
     env = align_echo.make("searchqa", split="test")
