@@ -262,8 +262,8 @@ def test_calls_as_json_are_one_action_if_their_values_are_the_same():
     env = make("json")
     start(env, MESSAGE)
 
-    def read(call):
-        return env.as_read(f"Action: {call} End Action")
+    def read(call: str) -> str:
+        return str(env.as_read(f"Action: {call} End Action"))
 
     right = read('{"tool": "caesar_decode", "args": ["ghfbfh lnfx", "19"]}')
     assert read('{"args": ["ghfbfh lnfx", 19],"tool": " caesar_decode"}') == right
