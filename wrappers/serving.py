@@ -22,9 +22,10 @@ class QuietServer(ThreadingHTTPServer):
         """Raises `UsageError` if the port cannot be used."""
         try:
             super().__init__((host, port), handler)
-        except OSError as error:
+        except (OSError, OverflowError) as error:
             where = f"port {port}" if host == HOST else f"port {port} of {host}"
-            raise UsageError(f"cannot serve on {where} ({error.strerror}): take another one, 0 for any") from error
+            reason = error.strerror if isinstance(error, OSError) else "ports are 0-65535"
+            raise UsageError(f"cannot serve on {where} ({reason}): take another one, 0 for any") from error
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing of a client that went away; of all else, what Python says."""

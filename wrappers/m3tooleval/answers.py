@@ -12,7 +12,6 @@ it.
 from __future__ import annotations
 
 import ast
-import math
 import re
 
 from align_echo.interface import parse_source
@@ -20,6 +19,9 @@ from align_echo.reading import parse_json
 
 LONGEST = 4_000
 """Characters of an answer that may be right."""
+
+LARGEST = 1e30
+"""Numbers of this size and above are never right."""
 
 _NUMBER = re.compile(r"[-+]?[$]?\d{1,30}(?:,\d{3})*(?:\.\d{0,30})?(?:[eE][-+]?\d{1,2})?")
 _YES, _NO = ("true", "yes"), ("false", "no")
@@ -91,7 +93,7 @@ def _number(value: object) -> float | None:
         if _NUMBER.fullmatch(text) is None:
             return None
         value = float(re.sub(r"[$,]", "", text))
-    return value if isinstance(value, int | float) and math.isfinite(value) and abs(value) < 1e30 else None
+    return value if isinstance(value, int | float) and -LARGEST < value < LARGEST else None
 
 
 def _bare(text: str) -> str:
@@ -105,17 +107,22 @@ def _bare(text: str) -> str:
 
 
 def _literal(text: str, *, json_too: bool = True) -> object:
-    """What a Python (or JSON) literal says; `_NONE` for anything else."""
-    try:
-        statements = parse_source(text).body
-        if len(statements) == 1 and isinstance(statements[0], ast.Expr):
-            return ast.literal_eval(statements[0].value)
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        pass
-    try:
-        return parse_json(text) if json_too else _NONE
-    except ValueError:
-        return _NONE
+    """What a Python (or JSON) literal says; `_NONE` for anything else, and for one that Python does not write out."""
+    for read in (_python_literal, parse_json) if json_too else (_python_literal,):
+        try:
+            value = read(text)
+            str(value)  # raises ValueError for more digits than Python writes
+        except (SyntaxError, ValueError, TypeError, ArithmeticError, RecursionError, MemoryError):
+            continue
+        return value
+    return _NONE
+
+
+def _python_literal(text: str) -> object:
+    statements = parse_source(text).body
+    if len(statements) != 1 or not isinstance(statements[0], ast.Expr):
+        raise ValueError("that is no literal")
+    return ast.literal_eval(statements[0].value)
 
 
 def _converted(value: str | int | float) -> object:

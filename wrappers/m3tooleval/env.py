@@ -112,8 +112,8 @@ class ToolEnv(TextEnv):
         return ToolOracle(self.task, self.state, calls, self._visit, as_json=self._json)
 
     def as_read(self, action: str) -> str:
-        """A call or an answer in the text form with single spaces; "" for what is neither."""
-        return self._read(action).canonical
+        """A call or an answer in the engine's form with single spaces; "" for what is neither."""
+        return self._read(action).canonical(as_json=self._json)
 
     def refuses(self, observation: str) -> bool:
         """Whether the engine says that an action was no turn, named no tool, or could not be carried out."""

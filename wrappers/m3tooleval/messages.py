@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from align_echo.dice import Dice
 from align_echo.wrappers.m3tooleval.task import ToolTask, invented, listed, several
-from align_echo.wrappers.m3tooleval.tools import Tool, ToolCall, number, numbers, recorder, toolbox, written
-
-Use = Callable[..., object]
+from align_echo.wrappers.m3tooleval.tools import (
+    Tool,
+    ToolCall,
+    Use,
+    largest,
+    number,
+    recorder,
+    smallest,
+    toolbox,
+    written,
+)
 
 
 def _unhex(text: object) -> str:
@@ -48,13 +54,13 @@ TOOLS = toolbox(
         "minimum_value",
         "minimum_value(*args) -> int/float",
         "The smallest of the given numbers.",
-        lambda *values: min(numbers(values)),
+        smallest,
     ),
     Tool(
         "maximum_value",
         "maximum_value(*args) -> int/float",
         "The largest of the given numbers.",
-        lambda *values: max(numbers(values)),
+        largest,
     ),
 )
 

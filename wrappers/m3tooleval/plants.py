@@ -7,14 +7,13 @@ letters pair (A with U, C with G, G with C, T with A) is as in upstream's tools.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import chain, product
 
 from align_echo.dice import Dice
 from align_echo.wrappers.m3tooleval.task import ToolTask, invented, listed, several
-from align_echo.wrappers.m3tooleval.tools import Tool, ToolCall, Tools, number, recorder, toolbox, written
+from align_echo.wrappers.m3tooleval.tools import Tool, ToolCall, Tools, Use, number, recorder, toolbox, written
 
-Use = Callable[..., object]
 DNA, RNA = "ACGT", "UGCA"
 INVALID = "no valid sequence"
 AMINO_ACIDS = 12

@@ -34,6 +34,10 @@ ToolCall = tuple[str, ...]
 """A tool's name and its arguments, as they are written."""
 
 
+Use = Callable[..., object]
+"""Calls a tool by its name, with arguments, and gives what it answers."""
+
+
 def toolbox(*tools: Tool) -> Tools:
     """Tools by name."""
     return {tool.name: tool for tool in tools}
@@ -70,7 +74,17 @@ def written(value: object) -> str:
     return str(value)
 
 
-def recorder(tools: Tools, calls: list[ToolCall]) -> Callable[..., object]:
+def smallest(*values: object) -> int | float:
+    """The smallest of the given numbers. Raises `ValueError` as `numbers`."""
+    return min(numbers(values))
+
+
+def largest(*values: object) -> int | float:
+    """The largest of the given numbers. Raises `ValueError` as `numbers`."""
+    return max(numbers(values))
+
+
+def recorder(tools: Tools, calls: list[ToolCall]) -> Use:
     """A function that calls a tool by name, as an agent would, and writes the call down in `calls`."""
 
     def use(name: str, *arguments: object) -> object:

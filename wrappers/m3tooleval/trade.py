@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from align_echo.dice import Dice
 from align_echo.wrappers.m3tooleval.task import ToolTask, invented, listed, several
-from align_echo.wrappers.m3tooleval.tools import CALCULATOR, Tool, ToolCall, number, numbers, recorder, toolbox
+from align_echo.wrappers.m3tooleval.tools import (
+    CALCULATOR,
+    Tool,
+    ToolCall,
+    Use,
+    largest,
+    number,
+    recorder,
+    smallest,
+    toolbox,
+)
 
-Use = Callable[..., object]
 DIGITS = 2
 
 TOOLS = toolbox(
@@ -36,13 +44,13 @@ TOOLS = toolbox(
         "find_minimum",
         "find_minimum(*args: float) -> float",
         "The smallest of the given numbers.",
-        lambda *values: min(numbers(values)),
+        smallest,
     ),
     Tool(
         "find_maximum",
         "find_maximum(*args: float) -> float",
         "The largest of the given numbers.",
-        lambda *values: max(numbers(values)),
+        largest,
     ),
 )
 

@@ -11,7 +11,18 @@ from typing import Any, NamedTuple
 
 from align_echo.dice import Dice
 from align_echo.wrappers.m3tooleval.task import ToolTask, invented, listed, several
-from align_echo.wrappers.m3tooleval.tools import Tool, ToolCall, Tools, number, numbers, recorder, toolbox, written
+from align_echo.wrappers.m3tooleval.tools import (
+    Tool,
+    ToolCall,
+    Tools,
+    largest,
+    number,
+    numbers,
+    recorder,
+    smallest,
+    toolbox,
+    written,
+)
 
 AMENITIES = (("wifi", "pool"), ("wifi", "gym"), ("pool", "gym", "wifi"))
 MONTHS = {"train": (1, 6), "test": (7, 12)}
@@ -124,8 +135,8 @@ def tools_of(flights: Sequence[dict[str, Any]], hotels: Sequence[dict[str, Any]]
                 number(flight_price) + number(hotel_price_per_night) * number(num_nights)
             ),
         ),
-        Tool("max", "max(*args: float) -> float", "The largest of the given numbers.", lambda *v: max(numbers(v))),
-        Tool("min", "min(*args: float) -> float", "The smallest of the given numbers.", lambda *v: min(numbers(v))),
+        Tool("max", "max(*args: float) -> float", "The largest of the given numbers.", largest),
+        Tool("min", "min(*args: float) -> float", "The smallest of the given numbers.", smallest),
         Tool("sum", "sum(*args: float) -> float", "The given numbers together.", lambda *v: sum(numbers(v))),
     )
 

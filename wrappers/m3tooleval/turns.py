@@ -38,10 +38,16 @@ class ReadTurn(NamedTuple):
     arguments: tuple[object, ...] = ()
     reminder: str = ""
 
-    @property
-    def canonical(self) -> str:
-        """The turn in the text form with single spaces; "" for what is no turn."""
+    def canonical(self, *, as_json: bool) -> str:
+        """The turn with single spaces, its call in the JSON form or in the text form; "" for what is no turn.
+
+        In the JSON form a number is the same as its text, as it is to the tools. A bare name has the text form in both,
+        which is that of the one look.
+        """
         if self.kind == "call":
+            if as_json and not (self.text.isidentifier() and not self.arguments):
+                fields = {"tool": self.text, "args": [_as_text(value) for value in self.arguments]}
+                return f"{ACTION} {json.dumps(fields, sort_keys=True)} {END}"
             return spelled((self.text, *map(str, self.arguments)), as_json=False)
         return f"{ANSWER} {self.text}" if self.kind == "answer" else ""
 
@@ -75,6 +81,10 @@ def spelled(call: tuple[str, ...], *, as_json: bool) -> str:
     """A call as an agent writes it."""
     written = json.dumps({"tool": call[0], "args": list(call[1:])}) if as_json else ", ".join(call)
     return f"{ACTION} {written} {END}"
+
+
+def _as_text(value: object) -> object:
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 def _reminder(what: str, more: list[str]) -> str:

@@ -1,7 +1,8 @@
 """Text as an agent is shown it, and answers as they are compared: exact match and F1 over words, as SQuAD counts them.
 
 An answer is compared in small letters, without punctuation, articles and accents, with single spaces. Accents are left
-out because observations are ASCII: an agent that repeats what it read must not be wrong for that.
+out because observations are ASCII: an agent that repeats what it read must not be wrong for that. So a right answer is
+also right as it is shown, but for one of which no letter can be shown ("??" for a name in Chinese).
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
-_SIGNS = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "−": "-", "…": "...", "ß": "ss"})
+_SIGNS = str.maketrans(
+    {"‘": "'", "’": "'", "ʻ": "'", "“": '"', "”": '"', "–": "-", "—": "-", "−": "-", "‐": "-", "‑": "-", "…": "..."}
+    | {"ß": "ss", "ẞ": "SS", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "þ": "th", "Þ": "Th", "ø": "o", "Ø": "O"}
+    | {"ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ð": "d", "Ð": "D", "ħ": "h", "Ħ": "H", "ŋ": "n", "Ŋ": "N", "ı": "i"}
+)
+"""Signs that are letters of their own to Unicode, in ASCII."""
+
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -34,12 +41,18 @@ def normalised(answer: str) -> str:
 def exact(answer: str, right: Sequence[str]) -> bool:
     """Whether the answer is one of the right ones. What has no word or number left is never right."""
     given = normalised(answer)
-    return bool(given) and given in map(normalised, right)
+    return bool(given) and any(given in _forms(text) for text in right)
 
 
 def f1(answer: str, right: Sequence[str]) -> float:
     """The harmonic mean of precision and recall over words, in [0, 1]; the best over the right answers."""
-    return max((_f1(normalised(answer).split(), normalised(text).split()) for text in right), default=0.0)
+    given = normalised(answer).split()
+    return max((_f1(given, form.split()) for text in right for form in _forms(text)), default=0.0)
+
+
+def _forms(text: str) -> tuple[str, str]:
+    """A right answer as it is compared, by itself and as it is shown."""
+    return normalised(text), normalised(plain(text))
 
 
 def _f1(given: Sequence[str], right: Sequence[str]) -> float:

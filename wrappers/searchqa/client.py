@@ -8,6 +8,7 @@ out: asking again, which a rollout does with the whole episode.
 from __future__ import annotations
 
 import functools
+import ipaddress
 import os
 import threading
 from typing import TYPE_CHECKING
@@ -62,7 +63,7 @@ def search_at(url: str, query: str, topk: int, *, deadline: float = DEADLINE) ->
     import httpx
 
     try:
-        client = _client(os.getpid(), threading.get_native_id() % POOLS)
+        client = _client(os.getpid(), threading.get_native_id() % POOLS, _is_here(url))
         status, body = answer_of(_post(client, url, request(query, topk)), deadline)
     except TimeoutError:
         raise EngineError(f"the retrieval server at {url} gave no whole reply within {deadline:g} s") from None
@@ -95,11 +96,21 @@ async def _post(client: httpx.AsyncClient, url: str, body: bytes) -> tuple[int, 
 
 
 @functools.cache
-def _client(process: int, pool: int) -> httpx.AsyncClient:
-    """A pool of connections of a process."""
+def _client(process: int, pool: int, here: bool) -> httpx.AsyncClient:
+    """A pool of connections of a process. Those to this machine (`here`) go past any proxy that `$HTTP_PROXY` names."""
     import httpx
 
-    return httpx.AsyncClient(timeout=None, follow_redirects=False, verify=_certificates(process))
+    return httpx.AsyncClient(timeout=None, follow_redirects=False, verify=_certificates(process), trust_env=not here)
+
+
+@functools.lru_cache(maxsize=64)
+def _is_here(url: str) -> bool:
+    """Whether an address is one of this machine alone."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 @functools.cache

@@ -5,13 +5,15 @@
 | `corpus.jsonl` | a document: `contents` (its title, a line break, its text), or `title` and `text` |
 | `train.jsonl`, `dev.jsonl`, `test.jsonl` | a question of the split: `question`, `golden_answers` (a list) |
 
-All are read into memory, once a process, and shared by its environments. Left out: corpora that do not fit there, which
-are searched at a retrieval server (`client.py`).
+All are read into memory, once a process, and shared by its environments. A question that stands in several splits is
+asked in the last of them alone, so that nobody is tested on what was trained on. Left out: corpora that do not fit
+there, which are searched at a retrieval server (`client.py`).
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -21,7 +23,7 @@ from typing import Any
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.reading import parse_json
 from align_echo.wrappers.bm25 import SearchIndex
-from align_echo.wrappers.searchqa.answers import plain
+from align_echo.wrappers.searchqa.answers import normalised, plain
 from align_echo.wrappers.searchqa.questions import PROVINCES, SearchTask, questions
 from align_echo.wrappers.searchqa.spec import SPLITS
 from align_echo.wrappers.searchqa.subjects import VERSION, Document, documents, provinces
@@ -69,14 +71,24 @@ def open_corpus(file: Path | None) -> Corpus:
 
 
 def open_questions(folder: Path | None, split: str) -> dict[str, SearchTask]:
-    """The questions of a split by their task ids, in order. Raises as `open_corpus`."""
+    """The questions of a split that no later split has too, by their task ids, in order. Raises as `open_corpus`."""
     with _opening:
         if folder is None:
             return _embedded()[1][split]
         file = folder / f"{split}.jsonl"
         if not file.exists():
             raise MissingDataError(f"{folder} has no {file.name}: there is no split {split} in it")
-        return _questions_of(file, _stamp(file))
+        kept, _ = _parted(_stamped(folder, split))
+        if not kept:
+            raise UsageError(f"{file} holds no question that a later split does not hold too")
+        return kept
+
+
+def left_out(folder: Path) -> int:
+    """How many questions of a folder are not asked because a later split has them too. Raises as `open_corpus`."""
+    with _opening:
+        present = [split for split in SPLITS if (folder / f"{split}.jsonl").exists()]
+        return sum(_parted(_stamped(folder, split))[1] for split in present)
 
 
 # ---------------------------------------------------------------- embedded
@@ -100,8 +112,16 @@ def _embedded_corpus() -> Corpus:
 
 # ---------------------------------------------------------------- files
 
+Stamp = tuple[int, int]
 
-def _stamp(file: Path) -> tuple[int, int]:
+
+def _stamped(folder: Path, split: str) -> tuple[tuple[Path, Stamp], ...]:
+    """The files of a split and of those after it that are there, with their stamps."""
+    files = [folder / f"{name}.jsonl" for name in SPLITS[SPLITS.index(split) :]]
+    return tuple((file, _stamp(file)) for file in files if file.exists())
+
+
+def _stamp(file: Path) -> Stamp:
     """When a file was changed last, and its size: a changed one is read again. Raises `MissingDataError`."""
     try:
         stat = file.stat()
@@ -111,7 +131,7 @@ def _stamp(file: Path) -> tuple[int, int]:
 
 
 @functools.lru_cache(maxsize=2)
-def _corpus_of(file: Path, stamp: tuple[int, int]) -> Corpus:
+def _corpus_of(file: Path, stamp: Stamp) -> Corpus:
     read: list[Document] = []
     for number, record in _records(file):
         contents = record.get("contents")
@@ -135,15 +155,25 @@ def document_of(contents: str) -> Document:
 
 
 @functools.lru_cache(maxsize=6)
-def _questions_of(file: Path, stamp: tuple[int, int]) -> dict[str, SearchTask]:
-    tasks: dict[str, SearchTask] = {}
+def _parted(files: tuple[tuple[Path, Stamp], ...]) -> tuple[dict[str, SearchTask], int]:
+    """The questions of the first file that no other one holds, and how many more it has."""
+    own, *later = (_questions_of(*file) for file in files)
+    taken = {text for questions_ in later for text, _ in questions_.values()}
+    kept = {task_id: task for task_id, (text, task) in own.items() if text not in taken}
+    return kept, len(own) - len(kept)
+
+
+@functools.lru_cache(maxsize=6)
+def _questions_of(file: Path, stamp: Stamp) -> dict[str, tuple[str, SearchTask]]:
+    """(text as it is compared between splits, question) by task id."""
+    tasks: dict[str, tuple[str, SearchTask]] = {}
     for number, record in _records(file):
         question, answers = record.get("question"), record.get("golden_answers")
         listed = isinstance(answers, list) and answers and all(isinstance(answer, str) for answer in answers)
         if not (isinstance(question, str) and question.strip() and listed and isinstance(answers, list)):
             raise UsageError(f"{file} line {number} is no question: it needs a question and golden_answers (a list)")
         task_id = f"{file.stem}/question/{len(tasks):05}"
-        tasks[task_id] = SearchTask(task_id, plain(question), tuple(answers))
+        tasks[task_id] = normalised(question) or question, SearchTask(task_id, plain(question), tuple(answers))
     if not tasks:
         raise UsageError(f"{file} holds no question")
     return tasks
@@ -152,16 +182,21 @@ def _questions_of(file: Path, stamp: tuple[int, int]) -> dict[str, SearchTask]:
 def _records(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line number, object) of each line that is not blank. Raises `UsageError` for a line that holds none."""
     try:
-        with file.open(encoding="utf-8") as stream:
+        with file.open("rb") as stream:
             for number, line in enumerate(stream, start=1):
                 if line.strip():
-                    record = parse_json(line)
-                    if not isinstance(record, dict):
-                        raise UsageError(f"{file} line {number} holds no names and values")
-                    yield number, record
+                    yield number, _record(line, f"{file} line {number}")
     except OSError as error:
         raise MissingDataError(f"{file} cannot be read ({error.strerror})") from None
-    except UsageError:
-        raise
+
+
+def _record(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        record = parse_json(line.decode())
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{where} is damaged: {error.msg} (column {error.colno})") from None
     except ValueError as error:
-        raise UsageError(f"{file} is no file of JSON lines: {error}") from None
+        raise UsageError(f"{where} is damaged: {error}") from None
+    if not isinstance(record, dict):
+        raise UsageError(f"{where} holds no names and values")
+    return record

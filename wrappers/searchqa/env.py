@@ -21,11 +21,11 @@ from align_echo.wrappers.searchqa.spec import (
 from align_echo.wrappers.searchqa.subjects import Document
 from align_echo.wrappers.text_env import EngineState, Offered, TextEnv
 
-TOPK = 3
-"""Documents that a search shows."""
+DOCUMENTS_SHOWN = 3
+"""By a search."""
 
-LONGEST_QUERY = 1_000
-"""Characters of a query that count."""
+CHARACTERS_SEARCHED = 1_000
+"""Of what an agent searches for; the rest of it does not count."""
 
 LONGEST_RESULT = 2_000
 """Characters of the documents that a search shows (some 500 tokens, the bound of Search-R1); the rest is cut off."""
@@ -68,7 +68,7 @@ class SearchQAEnv(TextEnv):
         self._search: Search | None = None
         self._task: SearchTask | None = None
         self._history: History = ()
-        self._answer: float | None = None
+        self._won: bool | None = None
 
     @property
     def task(self) -> SearchTask:
@@ -87,7 +87,7 @@ class SearchQAEnv(TextEnv):
 
     def oracle(self) -> SearchOracle:
         """Raises `UsageError` before a reset."""
-        return SearchOracle(self.task, self._history, self._answer)
+        return SearchOracle(self.task, self._history, self._won)
 
     def refuses(self, observation: str) -> bool:
         return observation in (UNREAD, EMPTY)
@@ -107,7 +107,7 @@ class SearchQAEnv(TextEnv):
     def _load(self, task_id: str) -> EngineState:
         self._open(task_id)
         self._search = self._open_search()
-        self._history, self._answer = (), None
+        self._history, self._won = (), None
         return EngineState(f"Question: {self.goal}", raw_score=0.0)
 
     def _open(self, task_id: str) -> None:
@@ -119,31 +119,32 @@ class SearchQAEnv(TextEnv):
         name, text = parse_action(action)
         if name == "answer":
             return self._judge(text)
-        query = plain(text)[:LONGEST_QUERY].strip()
+        query = plain(text)[:CHARACTERS_SEARCHED].strip()
         if not query:
             return EngineState(EMPTY if name else UNREAD, raw_score=0.0)
         if self._search is None:
             raise EngineError("the documents are gone: call reset()")
-        documents = self._search(query, TOPK)
+        documents = self._search(query, DOCUMENTS_SHOWN)
         self._history = (*self._history, (query, tuple(plain(document.title) for document in documents)))
         return EngineState(shown(documents), raw_score=0.0)
 
     def _judge(self, answer: str) -> EngineState:
         """The end of the episode, whatever the answer is."""
         won, shared = exact(answer, self.task.answers), f1(answer, self.task.answers)
-        self._answer = shared if self._by_f1 else float(won)
-        return EngineState(RIGHT if won else WRONG, self._answer, won, True, raw_score=shared)
+        self._won = won
+        score = shared if self._by_f1 else float(won)
+        return EngineState(RIGHT if won else WRONG, score, won, True, raw_score=shared)
 
     def _probe(self, action: str) -> str:
         raise UsageError("SearchQA has no action that only looks")
 
-    def _save(self) -> tuple[History, float | None]:
-        return self._history, self._answer
+    def _save(self) -> tuple[History, bool | None]:
+        return self._history, self._won
 
-    def _restore(self, task_id: str, saved: tuple[History, float | None]) -> None:
+    def _restore(self, task_id: str, saved: tuple[History, bool | None]) -> None:
         if task_id != self._task_id:
             self._open(task_id)
-        self._history, self._answer = saved
+        self._history, self._won = saved
 
 
 def shown(documents: Iterable[Document]) -> str:

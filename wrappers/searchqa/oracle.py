@@ -12,20 +12,17 @@ from align_echo.wrappers.searchqa.questions import SearchTask
 
 
 class SearchOracle:
-    """What the expert does after these searches: (query, titles that it showed) each. `score` is None before an answer.
-    """
+    """What the expert does after searches, (query, titles that it showed) each. `won` is None before an answer."""
 
-    def __init__(
-        self, task: SearchTask, searched: Sequence[tuple[str, tuple[str, ...]]], score: float | None
-    ) -> None:
+    def __init__(self, task: SearchTask, searched: Sequence[tuple[str, tuple[str, ...]]], won: bool | None) -> None:
         self._task = task
-        self._score = score
+        self._won = won
         known = {title for query, titles in searched for title in (query, *titles)}
         self._missing = [title for title in task.chain if title not in known]
 
     def expert_action(self) -> str | None:
         """The next search along the chain, or the answer; None once there was one, or where no chain is known."""
-        if self._score is not None or not self._task.chain:
+        if self._won is not None or not self._task.chain:
             return None
         if self._missing:
             return f"<search>{self._missing[0]}</search>"
@@ -33,6 +30,6 @@ class SearchOracle:
 
     def distance(self) -> int | None:
         """Documents that were not shown yet, and 1 for the answer; 0 after a right one, None after a wrong one."""
-        if self._score is not None:
-            return 0 if self._score == 1.0 else None
+        if self._won is not None:
+            return 0 if self._won else None
         return len(self._missing) + 1 if self._task.chain else None

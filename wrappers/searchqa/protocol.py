@@ -17,7 +17,7 @@ from align_echo.wrappers.searchqa.corpus import document_of
 from align_echo.wrappers.searchqa.subjects import Document
 
 PATH = "/retrieve"
-TOPK = 3
+DEFAULT_TOPK = 3
 """Documents for a query where a request does not say."""
 
 MOST_TOPK, MOST_QUERIES, LONGEST_QUERY = 100, 256, 2_000
@@ -73,7 +73,7 @@ def _read_request(body: bytes) -> tuple[list[str], int, bool]:
     if unknown:
         raise UsageError(f'{unknown[0][:50]!r} is not known: a request has "queries", "topk" and "return_scores"')
     queries, topk, scores = record.get("queries"), record.get("topk"), record.get("return_scores", False)
-    topk = TOPK if topk is None else topk
+    topk = DEFAULT_TOPK if topk is None else topk
     if not (isinstance(queries, list) and all(isinstance(query, str) for query in queries)):
         raise UsageError('"queries" is a list of texts')
     if not 1 <= len(queries) <= MOST_QUERIES:
@@ -81,7 +81,7 @@ def _read_request(body: bytes) -> tuple[list[str], int, bool]:
     if max(map(len, queries)) > LONGEST_QUERY:
         raise UsageError(f"a query has at most {LONGEST_QUERY} characters")
     if not (isinstance(topk, int) and not isinstance(topk, bool) and 1 <= topk <= MOST_TOPK):
-        raise UsageError(f'"topk" is a whole number from 1 to {MOST_TOPK}, or null for {TOPK}')
+        raise UsageError(f'"topk" is a whole number from 1 to {MOST_TOPK}, or null for {DEFAULT_TOPK}')
     if not isinstance(scores, bool):
         raise UsageError('"return_scores" is true or false')
     return queries, topk, scores

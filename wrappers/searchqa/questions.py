@@ -88,7 +88,7 @@ COMPARED = {
 }
 """How two subjects are compared by a number, and whether the lower (-1) or the higher one (1) is the answer."""
 
-UNITS = {"length": ("kilometres", "km"), "depth": ("metres", "m")}
+UNITS = {"length": (" kilometres", " kilometers", " km", "km"), "depth": (" metres", " meters", " m", "m")}
 
 
 def questions(split: str, own: Sequence[Sequence[Subject]], texts: dict[str, Document]) -> list[SearchTask]:
@@ -163,12 +163,13 @@ def _described(dice: Dice, start: Subject, steps: int) -> tuple[list[Subject], s
 
 
 def _named(subject: Subject) -> tuple[str, ...]:
-    """Its name, alone and with what it is ("river Tundel Burn")."""
-    return (subject.name,) if subject.kind == "person" else (subject.name, f"{subject.kind} {subject.name}")
+    """Its name, alone and with what it is ("river Tundel Burn", "town of Upper Kothund")."""
+    name, kind = subject.name, subject.kind
+    return (name,) if kind == "person" else (name, f"{kind} {name}", f"{kind} of {name}")
 
 
 def _with_units(fact: str, value: int | str) -> Iterator[str]:
-    return (f"{value} {unit}" for unit in UNITS.get(fact, ()))
+    return (f"{value}{unit}" for unit in UNITS.get(fact, ()))
 
 
 def _noun(subject: Subject) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from align_echo.errors import MissingDataError
 from align_echo.wrappers.searchqa.client import SERVER_VARIABLE, checked_url, search_at
-from align_echo.wrappers.searchqa.corpus import CORPUS, EMBEDDED, Corpus, open_corpus
+from align_echo.wrappers.searchqa.corpus import CORPUS, EMBEDDED, Corpus, left_out, open_corpus
 from align_echo.wrappers.searchqa.env import Search
 from align_echo.wrappers.searchqa.subjects import Document
 
@@ -30,9 +30,11 @@ def searcher(folder: Path | None) -> Callable[[], Search]:
 
 
 def label(folder: Path | None) -> str:
-    """Whose questions are asked and where is searched, in words. Raises as `searcher`."""
+    """Whose questions are asked and where is searched, in words. Raises as `searcher` and `open_questions`."""
     given = os.environ.get(SERVER_VARIABLE)
     source = EMBEDDED if folder is None else f"questions at {folder.absolute()}"
+    if folder is not None and (repeated := left_out(folder)):
+        source += f", {repeated} left out that a later split has too"
     return f"{source}, searched at {checked_url(given)}" if given else source
 
 

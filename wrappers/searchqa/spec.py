@@ -33,13 +33,17 @@ UNREAD = REFUSAL + "write <search>words to look for</search>, or <answer>the ans
 
 EMPTY = REFUSAL + "the search is empty. Write <search>words to look for</search>."
 
-_ACTION = re.compile(r"<(search|answer)>(.*?)</\1>", re.DOTALL)
+_OPENING = re.compile(r"<(search|answer)>")
 
 
 def parse_action(action: str) -> tuple[str, str]:
     """("search" or "answer", what stands between the tags) of the first pair of tags; ("", "") without one."""
-    match = _ACTION.search(action)
-    return (match[1], " ".join(match[2].split())) if match else ("", "")
+    last = {name: action.rfind(f"</{name}>") for name in ("search", "answer")}
+    for opening in _OPENING.finditer(action):
+        name, start = opening[1], opening.end()
+        if start <= last[name]:
+            return name, " ".join(action[start : action.find(f"</{name}>", start)].split())
+    return "", ""
 
 
 def is_invalid(observation: str) -> bool:

@@ -89,6 +89,19 @@ def test_upstreams_check_asks_for_how_it_is_written(answer, expected, right):
     assert is_same_text(answer, expected) is right
 
 
+VAST = "0x" + "f" * 3900
+"""A whole number with more digits than Python writes."""
+
+
+@pytest.mark.parametrize(
+    "answer", ["9" * 400, "-" + "9" * 400, "1e999", "9" * 400 + "+1j", VAST, f"[{VAST}]", f"{{{VAST}: 1}}"]
+)
+@pytest.mark.parametrize("expected", [7, 1.5, "abc", True, [7], ("A", 7), {"a": 7}])
+def test_a_number_beyond_all_bounds_is_a_wrong_answer(answer, expected):
+    assert not is_right(answer, expected, 2)
+    assert not is_same_text(answer, expected)
+
+
 @given(st.text(max_size=200), st.sampled_from([1, 1.5, "a", True, [1, 2], {"a": 1}, ("A", 3)]))
 def test_any_text_is_an_answer(answer, expected):
     assert is_right(answer, expected, 2) in (True, False)

@@ -7,8 +7,10 @@ from collections import Counter
 import pytest
 
 import align_echo
+from align_echo.critic.labels import labels
 from align_echo.errors import UsageError
 from align_echo.session import base_env
+from align_echo.types import AgentView
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.m3tooleval.spec import FAMILIES, is_invalid
 from align_echo.wrappers.m3tooleval.tasks import made
@@ -172,6 +174,15 @@ def test_any_answer_ends_the_episode(env):
     assert env.step(f"I am sure. Answer: '{made(MESSAGE).expected}'.")[1:4] == (1.0, True, False)
 
 
+@pytest.mark.parametrize("engine", ["text", "text_strict"])
+@pytest.mark.parametrize("task", [MESSAGE, TRADE])
+@pytest.mark.parametrize("answer", ["9" * 400, "0x" + "f" * 3990])
+def test_a_number_without_bounds_is_a_wrong_answer_and_no_fault(engine, task, answer):
+    env = make(engine)
+    start(env, task)
+    assert env.step(f"Answer: {answer}")[1:4] == (0.0, True, False)
+
+
 def test_by_upstreams_check_a_rounded_number_is_wrong():
     rounded = f"Answer: {made(TRADE).expected:.2f}"
     assert make().reset(options={"task": TRADE})[1]["goal"].endswith("Two digits after the point are enough.")
@@ -245,6 +256,36 @@ def test_two_spellings_of_one_call_are_one_action(env):
     assert env.as_read("Thought. Action:  caesar_decode ,abc,3  End Action") == read
     assert env.as_read("Action: caesar_decode, abc, 4 End Action") != read
     assert env.as_read("caesar_decode, abc, 3") == ""
+
+
+def test_calls_as_json_are_one_action_if_their_values_are_the_same():
+    env = make("json")
+    start(env, MESSAGE)
+
+    def read(call: str) -> str:
+        return str(env.as_read(f"Action: {call} End Action"))
+
+    right = read('{"tool": "caesar_decode", "args": ["ghfbfh lnfx", "19"]}')
+    assert read('{"args": ["ghfbfh lnfx", 19],"tool": " caesar_decode"}') == right
+    for other in ('["ghfbfh lnfx, 19"]', '[["ghfbfh lnfx", "19"]]', '["ghfbfh  lnfx", "19"]', '["ghfbfh lnfx", true]'):
+        assert read(f'{{"tool": "caesar_decode", "args": {other}}}') not in ("", right)
+    assert read('{"tool": "caesar_decode, ghfbfh lnfx, 19"}') not in ("", right)
+
+
+def test_only_the_experts_own_call_is_labelled_right_where_calls_are_json():
+    env = make("json")
+    start(env, MESSAGE)
+    play(env, [env.oracle().expert_action(), *env.oracle().way()[1:2]])
+    calls = ('["ghfbfh lnfx, 19"]', '["ghfbfh lnfx", 19]')
+    actions = [f'Action: {{"tool": "caesar_decode", "args": {call}}} End Action' for call in calls]
+    view = AgentView(task_id=MESSAGE, action_format="", goal=env.goal, rules="", initial_observation="", turns=())
+    assert labels(env, view, actions, "expert") == ["wrong", "correct"]
+
+
+def test_the_one_look_may_be_written_as_json():
+    env = make("json")
+    start(env, MAIL)
+    assert env.read_only('Action: {"args": [], "tool": "view"} End Action') == "Action: view End Action"
 
 
 def test_another_engine_is_refused():

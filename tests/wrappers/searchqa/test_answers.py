@@ -46,6 +46,28 @@ def test_f1_lies_between_0_and_1_and_is_1_for_a_right_answer(answer, right):
         assert f1(answer, [right]) == 1.0
 
 
+@pytest.mark.parametrize(
+    "right", ["Søren Kierkegaard", "Łódź", "Đà Nẵng", "Æthelred", "Encyclopædia", "Straße", "Þórr", "東京 Tower"]
+)
+def test_who_repeats_what_was_read_is_right(right):
+    assert exact(right, [right])
+    assert exact(plain(right), [right])
+    assert f1(plain(right), [right]) == 1.0
+
+
+@given(st.text(max_size=60))
+def test_whatever_was_read_may_be_repeated_if_a_letter_of_it_was_shown(right):
+    if normalised(plain(right)):
+        assert exact(plain(right), [right])
+
+
+def test_a_name_of_which_no_letter_can_be_shown_is_not_guessed_by_question_marks():
+    assert plain("東京") == "??"
+    assert exact("東京", ["東京"])
+    assert not exact("??", ["東京"])
+    assert f1("??", ["東京"]) == 0.0
+
+
 @given(st.text())
 def test_what_is_shown_is_one_line_of_printable_ascii(text):
     assert all(" " <= letter <= "~" for letter in plain(text))
@@ -54,3 +76,4 @@ def test_what_is_shown_is_one_line_of_printable_ascii(text):
 
 def test_letters_keep_their_shape_where_they_have_one():
     assert plain("“Málaga” – naïve\n\tStraße 中") == '"Malaga" - naive Strasse ?'
+    assert plain("Æthelred, Łódź, Søren, Đà Nẵng, cœur") == "Aethelred, Lodz, Soren, Da Nang, coeur"

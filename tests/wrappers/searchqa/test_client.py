@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
@@ -14,7 +15,8 @@ from align_echo.cli.main import main
 from align_echo.errors import EngineError, UsageError
 from align_echo.rollout import run_episode
 from align_echo.wrappers.catalogue import environment
-from align_echo.wrappers.searchqa.client import MOST_BYTES, checked_url, search_at
+from align_echo.wrappers.searchqa.client import MOST_BYTES, _client, checked_url, search_at
+from align_echo.wrappers.searchqa.subjects import Document
 from tests.conformance.subjects import actions_of, play, play_expert, raw, start
 from tests.wrappers.searchqa.servers import answering, in_process
 
@@ -30,6 +32,30 @@ def test_a_server_answers_as_the_index_in_this_process_does(env, server, monkeyp
     monkeypatch.setenv("SEARCHQA_URL", server)
     assert play_expert(raw(environment("searchqa")), TASK) == steps
     assert f"searched at {server}/retrieve" in environment("searchqa").games(None)
+
+
+@pytest.fixture
+def fresh_clients() -> Iterator[None]:
+    """Connections that were not opened before, and are not used after: a client reads once which proxy there is."""
+    _client.cache_clear()
+    yield
+    _client.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh_clients")
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST"])
+def test_a_server_on_this_machine_is_asked_past_any_proxy(server, corpus, host, monkeypatch):
+    address = checked_url(server.replace("127.0.0.1", host))
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert search_at(address, corpus.documents[0].title, 1) == [corpus.documents[0]]
+
+
+@pytest.mark.usefixtures("fresh_clients")
+def test_a_server_elsewhere_is_asked_through_the_proxy(monkeypatch):
+    with answering(reply(json.dumps({"result": [[{"contents": "A\nb"}]]}).encode())) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.removesuffix("/retrieve"))
+        assert search_at("http://search.example/retrieve", "x", 3) == [Document("A", "b")]
 
 
 def test_many_threads_search_one_server_at_once(server, corpus):

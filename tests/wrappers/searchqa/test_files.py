@@ -14,8 +14,37 @@ from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.searchqa.corpus import open_corpus
 from tests.conformance.subjects import play, start
 
+GOOD = '{"question": "Who?", "golden_answers": ["I"]}\n'
 
-def test_a_folder_is_searched_and_asked(folder, monkeypatch):
+
+def goals(folder, split: str) -> dict[str, str]:
+    tasks = align_echo.tasks("searchqa", split=split, data_root=folder)
+    env = align_echo.make("searchqa", split=split, data_root=folder)
+    return {task: env.reset(options={"task": task})[1]["goal"] for task in tasks}
+
+
+def lines(*questions: str) -> str:
+    return "\n".join(json.dumps({"question": question, "golden_answers": ["x"]}) for question in questions)
+
+
+def test_a_question_is_asked_in_the_last_split_alone_that_holds_it(folder):
+    (folder / "train.jsonl").write_text(lines("Who painted  the gate", "Where is Ronda?", "Who is Ann?", "誰?", "何?"))
+    (folder / "dev.jsonl").write_text(lines("Who is Ann?", "who is ann", "Where does The Gate hang?", "何?"))
+    assert goals(folder, "train") == {"train/question/00001": "Where is Ronda?", "train/question/00003": "??"}
+    assert list(goals(folder, "dev")) == ["dev/question/00000", "dev/question/00001", "dev/question/00003"]
+    assert list(goals(folder, "test").values()) == ["Who painted The Gate?", "Where does The Gate hang?"]
+    label = f"questions at {folder}, 4 left out that a later split has too"
+    assert environment("searchqa").games(folder) == label
+
+
+def test_a_split_of_which_nothing_is_left_is_named(folder):
+    (folder / "train.jsonl").write_text(lines("Who painted The Gate?"))
+    with pytest.raises(UsageError, match=r"train\.jsonl holds no question that a later split does not hold too"):
+        align_echo.tasks("searchqa", split="train", data_root=folder)
+    assert len(align_echo.tasks("searchqa", split="test", data_root=folder)) == 2
+
+
+def test_a_folder_is_searched_and_goals(folder, monkeypatch):
     monkeypatch.setenv("SEARCHQA_DATA", str(folder))
     assert align_echo.tasks("searchqa", split="test") == ["test/question/00000", "test/question/00001"]
     env = align_echo.make("searchqa", split="test")
@@ -47,13 +76,16 @@ def test_all_environments_of_a_process_share_the_documents_until_the_file_change
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("test.jsonl", "{", "is no file of JSON lines"),
+        ("test.jsonl", "{", "line 1 is damaged: .*column 2"),
+        ("test.jsonl", GOOD + "\n" + GOOD + "{", "line 4 is damaged: [^:]* .column 2"),
+        ("test.jsonl", GOOD.encode() + b"\xff", "line 2 is damaged"),
+        ("test.jsonl", GOOD + "[" * 50_000, "line 2 is damaged: it is nested too deeply"),
         ("test.jsonl", "[]", "line 1 holds no names"),
         ("test.jsonl", '\n{"question": "Who?"}', "line 2 is no question"),
         ("test.jsonl", '{"question": "Who?", "golden_answers": []}', "line 1 is no question"),
         ("test.jsonl", '{"question": "Who?", "golden_answers": [1]}', "line 1 is no question"),
         ("test.jsonl", "", "holds no question"),
-        ("test.jsonl", b"\xff\xfe", "is no file of JSON lines"),
+        ("test.jsonl", b"\xff\xfe", "line 1 is damaged"),
         ("corpus.jsonl", '{"id": "7"}', "line 1 is no document"),
         ("corpus.jsonl", '{"contents": " "}', "line 1 is no document"),
         ("corpus.jsonl", "", "holds no document"),

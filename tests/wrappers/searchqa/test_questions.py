@@ -12,7 +12,7 @@ from align_echo.wrappers.searchqa.corpus import Corpus, open_questions
 from align_echo.wrappers.searchqa.questions import EACH, KINDS, SearchTask
 from align_echo.wrappers.searchqa.spec import SPLITS, task_type
 
-FROZEN = "a06d55ee83aba54e"
+FROZEN = "cdcc51a7ac9ffe91"
 MOST_AT_ONCE = 0.03
 """Share of the bridge questions that may find their last document by their own words, by chance."""
 
@@ -24,6 +24,11 @@ def texts(corpus):
 
 def tasks(split: str) -> list[SearchTask]:
     return list(open_questions(None, split).values())
+
+
+def meaning(task: SearchTask) -> str:
+    """What a task id stands for; in which other words its answer may be given is left out."""
+    return repr((task.task_id, task.question, task.answers[0], task.chain))
 
 
 def titles(corpus: Corpus, query: str) -> list[str]:
@@ -39,7 +44,7 @@ def test_there_are_thousands_of_documents_and_as_many_questions_of_each_kind_as_
 
 def test_the_questions_and_documents_are_those_of_this_version(corpus):
     """A change of this hash changes what task ids mean: count up VERSION with it."""
-    texts = [*map(repr, corpus.documents), *(repr(task) for split in SPLITS for task in tasks(split))]
+    texts = [*map(repr, corpus.documents), *(meaning(task) for split in SPLITS for task in tasks(split))]
     assert hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16] == FROZEN
 
 

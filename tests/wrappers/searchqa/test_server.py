@@ -11,7 +11,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from align_echo.cli.main import main
+from align_echo.errors import UsageError
 from align_echo.wrappers.searchqa.protocol import LONGEST_QUERY, MOST_BYTES, MOST_QUERIES, MOST_TOPK
+from align_echo.wrappers.searchqa.server import make_server
 from tests.wrappers.searchqa.servers import in_process
 
 
@@ -98,6 +100,12 @@ def test_the_process_serves_a_file_until_ctrl_c(folder):
         assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
         connection.close()
+
+
+@pytest.mark.parametrize("port", [70_000, -1])
+def test_a_port_that_cannot_be_is_refused(corpus, port):
+    with pytest.raises(UsageError, match=rf"^cannot serve on port {port} \(.*0-65535.*\): take another one"):
+        make_server(corpus, port)
 
 
 def test_bad_options_are_one_line(server, tmp_path, capsys):
