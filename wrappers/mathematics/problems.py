@@ -7,6 +7,7 @@ of them. Left out: how problems are generated (`generator.py`).
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -126,10 +127,12 @@ def _row(record: Any, split: str, number: int) -> Problem:
 def _text(record: Mapping[str, Any], key: str, longest: int) -> str:
     """A row's text. An answer may be a number as well."""
     value = record.get(key)
-    if key == "answer" and isinstance(value, int | float) and not isinstance(value, bool):
+    if key == "answer" and isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         value = str(value)
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"it has no {key!r} that is a text")
+    if any("\ud800" <= sign <= "\udfff" for sign in value):
+        raise ValueError(f"its {key!r} holds half a character (a lone surrogate)")
     if len(value) > longest:
         raise ValueError(f"its {key!r} has {len(value)} characters, more than {longest}")
     return value.strip()

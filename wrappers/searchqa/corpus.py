@@ -22,7 +22,7 @@ from typing import Any
 
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.reading import parse_json
-from align_echo.wrappers.bm25 import SearchIndex
+from align_echo.wrappers.bm25 import SearchIndex, words
 from align_echo.wrappers.searchqa.answers import normalised, plain
 from align_echo.wrappers.searchqa.questions import PROVINCES, SearchTask, questions
 from align_echo.wrappers.searchqa.spec import SPLITS
@@ -145,6 +145,8 @@ def _corpus_of(file: Path, stamp: Stamp) -> Corpus:
         read.append(document_of(contents))
     if not read:
         raise UsageError(f"{file} holds no document")
+    if not any(words(plain(document.contents)) for document in read):
+        raise UsageError(f"{file} holds no word that can be searched: documents are read as printable ASCII")
     return Corpus(read)
 
 
@@ -172,6 +174,8 @@ def _questions_of(file: Path, stamp: Stamp) -> dict[str, tuple[str, SearchTask]]
         listed = isinstance(answers, list) and answers and all(isinstance(answer, str) for answer in answers)
         if not (isinstance(question, str) and question.strip() and listed and isinstance(answers, list)):
             raise UsageError(f"{file} line {number} is no question: it needs a question and golden_answers (a list)")
+        if not any(normalised(answer) for answer in answers):
+            raise UsageError(f"{file} line {number}: none of its golden_answers holds a word or a number")
         task_id = f"{file.stem}/question/{len(tasks):05}"
         tasks[task_id] = normalised(question) or question, SearchTask(task_id, plain(question), tuple(answers))
     if not tasks:

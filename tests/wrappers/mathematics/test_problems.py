@@ -232,6 +232,8 @@ def test_an_id_is_one_problem_and_splits_share_none(tmp_path):
         ('{"problem": "x", "answer": true}', "no 'answer'"),
         ('{"problem": "x", "answer": "2", "unique_id": "???"}', "no part of a task id"),
         ('{"problem": "y", "answer": "2", "type": "Prealgebra", "level": 1, "unique_id": "test/a/1.json"}', "earlier"),
+        ('{"problem": "\\ud800", "answer": "2"}', "half a character"),
+        ('{"problem": "x", "answer": NaN}', "no 'answer'"),
         ("[" * 100_000, "nested too deeply"),
         ('{"problem": "\udcff"}', "utf-8"),
     ],

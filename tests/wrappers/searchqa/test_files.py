@@ -89,6 +89,8 @@ def test_all_environments_of_a_process_share_the_documents_until_the_file_change
         ("corpus.jsonl", '{"id": "7"}', "line 1 is no document"),
         ("corpus.jsonl", '{"contents": " "}', "line 1 is no document"),
         ("corpus.jsonl", "", "holds no document"),
+        ("corpus.jsonl", '{"contents": "東京"}', "no word that can be searched"),
+        ("test.jsonl", '{"question": "Who?", "golden_answers": ["", "the"]}', "line 1: none of its golden_answers"),
     ],
 )
 def test_a_damaged_file_is_named_in_one_line(folder, name, content, message):

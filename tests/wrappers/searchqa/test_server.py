@@ -111,7 +111,9 @@ def test_a_port_that_cannot_be_is_refused(corpus, port):
 def test_bad_options_are_one_line(server, tmp_path, capsys):
     assert main(["retrieval-server", "--port", str(urlsplit(server).port)]) == 2
     assert main(["retrieval-server", "--corpus", str(tmp_path / "none.jsonl")]) == 2
+    assert main(["retrieval-server", "--host", " "]) == 2
     errors = capsys.readouterr().err.splitlines()
-    assert len(errors) == 2
+    assert len(errors) == 3
+    assert "--host names no address" in errors[2]
     assert "take another one" in errors[0]
     assert "none.jsonl" in errors[1]
