@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from align_echo.align.probe.vocabulary import NAME, skeleton
+from align_echo.align.probe.names import NUMBERED
+from align_echo.align.probe.vocabulary import skeleton
 from align_echo.wrappers.text_env import TextEnv
 
 INVENTED = ("unicorn", "cupboard", "couch", "lamp", "table", "jar", "thing", "everything", "rock", "closet")
@@ -49,7 +50,7 @@ class Adversary:
                 self.names.update(names)
                 for index, name in enumerate(names):
                     self.kinds.setdefault((template, index), set()).add(word_of(name))
-        self.names.update(re.findall(NAME, text))
+        self.names.update(re.findall(NUMBERED, text))
 
     def draws(self, count: int) -> Iterator[Said]:
         """So many things to say in one state."""
@@ -101,8 +102,8 @@ class Adversary:
         action = self.plausible()[1] or self.again()[1]
         if self.allowed and self.rng.random() < 0.4:
             action = self.rng.choice(self.allowed)
-        numberless = re.sub(NAME, lambda match: match.group(0).rsplit(" ", 1)[0], action)
-        the = re.sub(NAME, lambda match: f"the {match.group(0)}", action)
+        numberless = re.sub(NUMBERED, lambda match: match.group(0).rsplit(" ", 1)[0], action)
+        the = re.sub(NUMBERED, lambda match: f"the {match.group(0)}", action)
         variants = (action.title(), action.upper(), numberless, the, action.replace(" ", "  ", 1), f" {action} .")
         return "misspelt", self.rng.choice(variants)
 

@@ -19,7 +19,8 @@ from typing import Any
 
 from align_echo.align.audit.adversary import Adversary, written
 from align_echo.align.audit.claims import Claim, read_claims
-from align_echo.align.probe.vocabulary import NAME, skeleton
+from align_echo.align.probe.names import NUMBERED
+from align_echo.align.probe.vocabulary import skeleton
 from align_echo.interface import Interface
 from align_echo.wrappers.align_wrapper import AlignWrapper, clean
 from align_echo.wrappers.text_env import TextEnv
@@ -275,4 +276,4 @@ def _mentions(text: str, name: str) -> bool:
 def _lettered(action: str) -> str:
     """An action with its names replaced by letters."""
     rest = iter(LETTERS)
-    return re.sub(NAME, lambda _: next(rest, "?"), action)
+    return re.sub(NUMBERED, lambda _: next(rest, "?"), action)
