@@ -252,7 +252,8 @@ def proposals(
 
     Why: which kind of step made it possible next, "done" for what was just done, "recent" for what has to do with the
     last few actions, "known" for anything seen in the task, "fitting" for recent and known things filled into a
-    template that takes such things (`slots`: the kinds seen in each place of each template).
+    template that takes such things (`slots`: the kinds seen in each place of each template), "shown" for what is only
+    spoken of.
     """
     known = vocabulary.actions(states[0].task_id)
     for before, after in pairwise(states):
@@ -278,6 +279,23 @@ def proposals(
             action = _fitting(template, kinds, sorted(recent), stems, rng)
             if action and action not in after.admissible:
                 yield "fitting", after, action
+        yield from _shown(after, vocabulary, slots, rng)
+
+
+def _shown(
+    state: LabState, vocabulary: Vocabulary, slots: Slots, rng: random.Random
+) -> Iterator[tuple[str, LabState, str]]:
+    """Names that texts of the task hold and nothing that it allows, in forms that take them in other tasks.
+
+    Where names have numbers this is left out: what is named there can be named in an action.
+    """
+    if vocabulary.name == NUMBERED:
+        return
+    names = sorted(vocabulary.shown[state.task_id])
+    for template, kinds in sorted(slots.items()):
+        action = _fitting(template, kinds, names, {name: name for name in names}, rng)
+        if action and action not in state.admissible:
+            yield "shown", state, action
 
 
 def _fitting(

@@ -95,13 +95,15 @@ class Vocabulary:
         self.name = name
         self.templates: Counter[str] = Counter()
         self.arguments: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+        self.shown: dict[str, set[str]] = defaultdict(set)
         self._undone: Counter[tuple[str, str]] = Counter()
         self._tried: Counter[tuple[str, str]] = Counter()
         self._changes: Counter[str] = Counter()
         self._seen_at: dict[str, dict[str, int]] = defaultdict(dict)
 
     def see(self, state: LabState) -> None:
-        """Learn the templates of all that a state allows."""
+        """Learn the templates of all that a state allows, and what its text names."""
+        self.shown[state.task_id].update(re.findall(self.name, state.observation))
         for action in state.admissible:
             template, _ = skeleton(action, self.name)
             self.templates[template] += 1
