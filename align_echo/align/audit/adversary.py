@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from align_echo.align.probe.vocabulary import NAME, skeleton
+from align_echo.align.probe.names import NUMBERED
+from align_echo.align.probe.vocabulary import skeleton
 from align_echo.wrappers.text_env import TextEnv
 
 INVENTED = ("unicorn", "cupboard", "couch", "lamp", "table", "jar", "thing", "everything", "rock", "closet")
@@ -24,10 +25,11 @@ Said = tuple[str, str]
 @dataclass
 class Adversary:
     """Draws actions for one episode. `elsewhere` are names of other tasks; `kinds` are the words that were seen in each
-    place of each form, in any task."""
+    place of each form, in any task; `name` finds the names in what is allowed."""
 
     rng: random.Random
     elsewhere: tuple[str, ...] = ()
+    name: str = NUMBERED
     kinds: dict[tuple[str, int], set[str]] = field(default_factory=dict)
     templates: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
@@ -43,13 +45,13 @@ class Adversary:
             self.names |= shown
         self.allowed = sorted(env.state.admissible_actions or ())
         for action in self.allowed:
-            template, names = skeleton(action)
+            template, names = skeleton(action, self.name)
             if names:
                 self.templates.add(template)
                 self.names.update(names)
                 for index, name in enumerate(names):
                     self.kinds.setdefault((template, index), set()).add(word_of(name))
-        self.names.update(re.findall(NAME, text))
+        self.names.update(re.findall(self.name, text))
 
     def draws(self, count: int) -> Iterator[Said]:
         """So many things to say in one state."""
@@ -72,7 +74,7 @@ class Adversary:
         """A form with names that were seen somewhere, whether they fit or not."""
         template = self._template()
         if self.allowed and self.rng.random() < 0.6:  # near something that is possible: one name of it exchanged
-            template, given = skeleton(self.rng.choice(self.allowed))
+            template, given = skeleton(self.rng.choice(self.allowed), self.name)
             names = list(given)
             if names and self.names:
                 names[self.rng.randrange(len(names))] = self.rng.choice(sorted(self.names))
@@ -101,8 +103,8 @@ class Adversary:
         action = self.plausible()[1] or self.again()[1]
         if self.allowed and self.rng.random() < 0.4:
             action = self.rng.choice(self.allowed)
-        numberless = re.sub(NAME, lambda match: match.group(0).rsplit(" ", 1)[0], action)
-        the = re.sub(NAME, lambda match: f"the {match.group(0)}", action)
+        numberless = re.sub(NUMBERED, lambda match: match.group(0).rsplit(" ", 1)[0], action)
+        the = re.sub(self.name, lambda match: f"the {match.group(0)}", action)
         variants = (action.title(), action.upper(), numberless, the, action.replace(" ", "  ", 1), f" {action} .")
         return "misspelt", self.rng.choice(variants)
 

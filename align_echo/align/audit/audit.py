@@ -19,7 +19,9 @@ from typing import Any
 
 from align_echo.align.audit.adversary import Adversary, written
 from align_echo.align.audit.claims import Claim, read_claims
-from align_echo.align.probe.vocabulary import NAME, skeleton
+from align_echo.align.probe.emit import read_spec
+from align_echo.align.probe.names import NUMBERED
+from align_echo.align.probe.vocabulary import skeleton
 from align_echo.interface import Interface
 from align_echo.wrappers.align_wrapper import AlignWrapper, clean
 from align_echo.wrappers.text_env import TextEnv
@@ -65,7 +67,10 @@ class Auditor:
 
     def __init__(self, env: TextEnv, interface: Interface, refused: Refused, *, seed: int = 0, expert: float = 0.4):
         """`refused` tells from an answer whether the engine refused the action; `expert` is the share of the walk's
-        steps that are the oracle's."""
+        steps that are the oracle's. Names are found as the interface finds them, if the probe wrote it.
+        """
+        spec = read_spec(interface.source)
+        self._name = str(spec["name"]) if spec is not None and "name" in spec else NUMBERED
         self.findings = AuditFindings()
         self._env = env
         self._wrapped = AlignWrapper(env, interface)
@@ -85,7 +90,8 @@ class Auditor:
         self._texts = [("", f"{raw}\n{info['goal']}")]
         self._looked = "\n".join(self._views()).lower()
         elsewhere = sorted({name for task, names in self._known.items() if task != task_id for name in names})
-        adversary = Adversary(random.Random(f"{self._rng.random()}/{task_id}"), tuple(elsewhere[:400]), self._kinds)
+        rng = random.Random(f"{self._rng.random()}/{task_id}")
+        adversary = Adversary(rng, tuple(elsewhere[:400]), self._name, self._kinds)
         adversary.see(self._env, raw)
         for _ in range(turns):
             if self._env.over:
@@ -109,7 +115,7 @@ class Auditor:
             return
         action = self._env.oracle().expert_action() if self._rng.random() < self._expert else None
         if action is None and adversary.allowed:
-            names = [action for action in adversary.allowed if skeleton(action)[1]] or adversary.allowed
+            names = [action for action in adversary.allowed if skeleton(action, self._name)[1]] or adversary.allowed
             action = self._rng.choice(names)
         self._turn(action or adversary.known()[1] or "look", adversary)
 
@@ -218,8 +224,18 @@ class Auditor:
         known = {written(template, LETTERS) for template in offered.templates} if offered is not None else set()
         if claim.kind == "forms":
             return listed <= known if known else None
-        possible = known | {_lettered(action) for action in allowed}
-        return possible <= listed if possible else None
+        patterns = [re.sub(r"\b[XYZ]\b", "(.+)", re.escape(form)) for form in listed]
+        possible = {*known, *allowed}
+        fits = [
+            form in listed or self._lettered(form) in listed or any(re.fullmatch(pattern, form) for pattern in patterns)
+            for form in possible
+        ]
+        return all(fits) if possible else None
+
+    def _lettered(self, action: str) -> str:
+        """An action with its names replaced by letters."""
+        rest = iter(LETTERS)
+        return re.sub(self._name, lambda _: next(rest, "?"), action)
 
     def _is_name(self, name: str) -> bool | None:
         """Whether the engine takes a name alone in some form that it offers; None where it is not in sight."""
@@ -271,8 +287,3 @@ def _first_word(action: str) -> str:
 def _mentions(text: str, name: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(name.lower())}(?!\w)", text) is not None
 
-
-def _lettered(action: str) -> str:
-    """An action with its names replaced by letters."""
-    rest = iter(LETTERS)
-    return re.sub(NAME, lambda _: next(rest, "?"), action)

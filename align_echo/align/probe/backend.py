@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from align_echo.align.probe import emit
-from align_echo.align.probe.cases import Case, Slots, failures, proposals, try_case, walk
+from align_echo.align.probe.cases import Case, Slots, failures, proposals, stroll, try_case, walk
 from align_echo.align.probe.findings import (
     about_form,
     about_refusals,
@@ -26,6 +26,7 @@ from align_echo.align.probe.findings import (
 )
 from align_echo.align.probe.forms import Utterance, learn_forms, try_form
 from align_echo.align.probe.lab import Lab
+from align_echo.align.probe.names import is_numbered, name_pattern
 from align_echo.align.probe.offered import emit as offered_emit
 from align_echo.align.probe.offered import learner
 from align_echo.align.probe.spec import merged, resolved
@@ -127,6 +128,7 @@ class ProbeBackend:
     def _analyze_listed(
         self, failed: Sequence[Trajectory], before: dict[str, Any] | None, rng: random.Random
     ) -> list[Misalignment]:
+        self.lab.name = before["name"] if before else self._name(failed)
         refusals = self._refusals(failed, rng)
         if not refusals and before is None:
             self._say(nothing_found(failed))
@@ -147,15 +149,27 @@ class ProbeBackend:
         fresh += about_rules(spec, learned, trials, cases)
         return fresh
 
+    def _name(self, failed: Sequence[Trajectory]) -> str:
+        """What finds names in this engine's actions: of the tasks' first states if they have numbers, else of walks."""
+        tasks = list(dict.fromkeys([*(trajectory.task_id for trajectory in failed), *self._fresh]))
+        listed = {action for task_id in tasks for action in self.lab.start(task_id).admissible}
+        if not is_numbered(listed):
+            rng = random.Random(f"{self._seed}/names")
+            for number, task_id in enumerate(tasks, 1):
+                self._say(f"learning what a name is: task {number} of {len(tasks)}")
+                listed |= stroll(self.lab, task_id, rng)
+        self.lab.forget()
+        return name_pattern(listed)
+
     def _refusals(self, failed: Sequence[Trajectory], rng: random.Random) -> list[str]:
         """Uninformative observations. One that the agent got for one kind of action only is tried with other kinds."""
-        refusals = uninformative_observations(failed)
-        doubtful = set(uninformative_observations(failed, kinds=1)).difference(refusals)
+        refusals = uninformative_observations(failed, name=self.lab.name)
+        doubtful = set(uninformative_observations(failed, kinds=1, name=self.lab.name)).difference(refusals)
         if not doubtful:
             return refusals
         self._say(f"trying whether {len(doubtful)} answers to actions of one kind are refusals of others too")
         heard: dict[str, set[str]] = {text: set() for text in doubtful}
-        vocabulary = Vocabulary()
+        vocabulary = Vocabulary(self.lab.name)
         states = walk(self.lab, vocabulary, failed[0].task_id, rng)
         for state in states[:: len(states) // 8 or 1]:
             for template, possible in sorted(vocabulary.actions(state.task_id).items()):
@@ -168,7 +182,7 @@ class ProbeBackend:
     def _vocabulary(
         self, tasks: Sequence[str], refusals: Sequence[str], before: dict[str, Any] | None, rng: random.Random
     ) -> tuple[dict[str, Any], Slots]:
-        vocabulary = Vocabulary()
+        vocabulary = Vocabulary(self.lab.name)
         task_ids = list(dict.fromkeys([*tasks, *self._fresh]))
         spellings: list[tuple[str, bool]] = []
         began = time.monotonic()
@@ -199,9 +213,9 @@ class ProbeBackend:
         for number, task_id in enumerate(tasks, 1):
             counts: Counter[str] = Counter()
             for state, action in failures(self.lab, by_task[task_id], spec["uninformative"]):
-                template = skeleton(action)[0]
+                template = skeleton(action, self.lab.name)[0]
                 counts[template] += 1
-                if counts[template] > FAILURES_PER_TASK or not skeleton(action)[0]:
+                if counts[template] > FAILURES_PER_TASK or not template:
                     continue
                 if template not in spec["templates"]:
                     utterance = try_form(self.lab, spec, state, action)
@@ -216,11 +230,11 @@ class ProbeBackend:
         """Cases from a walk through a task, a few of each template and each reason to look at it."""
         cases: list[Case] = []
         counts: Counter[tuple[str, str]] = Counter()
-        vocabulary = Vocabulary()
+        vocabulary = Vocabulary(self.lab.name)
         offers = list(proposals(walk(self.lab, vocabulary, task_id, rng), vocabulary, slots, rng))
         rng.shuffle(offers)
         for why, state, action in offers:
-            kind = (why, skeleton(action)[0])
+            kind = (why, vocabulary.form(action))
             counts[kind] += 1
             if counts[kind] <= CASES_PER_KIND:
                 cases.append(try_case(self.lab, spec, state, action))

@@ -16,6 +16,7 @@ from typing import Any
 
 from align_echo.align.probe import runtime
 from align_echo.align.probe.lab import Lab, LabState
+from align_echo.align.probe.names import NUMBERED
 from align_echo.align.probe.vocabulary import Vocabulary, skeleton
 from align_echo.types import Trajectory
 
@@ -49,6 +50,9 @@ class Case:
     already: bool
     depth: int
     now: bool = False
+    name: str = NUMBERED
+    """What finds names in actions."""
+
     memo: dict[str, bool] = field(default_factory=dict, repr=False)
     """Which conditions hold, by the condition as text."""
 
@@ -72,7 +76,7 @@ class Case:
             return "now"
         if self.already:
             return "already"
-        return " | ".join(sorted({skeleton(step)[0] for step in self.steps})) or "nothing"
+        return " | ".join(sorted({skeleton(step, self.name)[0] for step in self.steps})) or "nothing"
 
     def agrees(self, step: str) -> bool:
         """Whether a rule's conclusion is right here."""
@@ -102,13 +106,13 @@ def situation(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> d
 
 def try_case(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> Case:
     """Find by experiment what would make an action possible."""
-    template, names = skeleton(action)
+    template, names = skeleton(action, lab.name)
     history = situation(lab, spec, state, action)
     now = action in state.admissible
     steps, already, depth = (
         (frozenset[str](), False, 0) if now else _search(lab, state, action, _related(history, names))
     )
-    return Case(state.task_id, state.actions, action, template, names, history, steps, already, depth, now)
+    return Case(state.task_id, state.actions, action, template, names, history, steps, already, depth, now, lab.name)
 
 
 def is_so(lab: Lab, state: LabState, action: str) -> bool:
@@ -145,7 +149,7 @@ def _search(lab: Lab, start: LabState, action: str, related: set[str]) -> tuple[
         already = False
         following: list[tuple[LabState, str]] = []
         for state, first in frontier:
-            for step in _relevant(state, related) if depth > 1 else _wide(state, related):
+            for step in _relevant(lab, state, related) if depth > 1 else _wide(lab, state, related):
                 if nodes >= MAX_NODES and depth > 1:
                     return frozenset(helpful), already, depth if helpful else 0
                 child = lab.after(state, step)
@@ -167,19 +171,21 @@ def _search(lab: Lab, start: LabState, action: str, related: set[str]) -> tuple[
     return frozenset(), False, 0
 
 
-def _relevant(state: LabState, related: set[str]) -> list[str]:
+def _relevant(lab: Lab, state: LabState, related: set[str]) -> list[str]:
     """Actions all of whose names are related, own names first, in a fixed order."""
     return [
-        action for action in sorted(state.admissible) if (names := skeleton(action)[1]) and related.issuperset(names)
+        action
+        for action in sorted(state.admissible)
+        if (names := skeleton(action, lab.name)[1]) and related.issuperset(names)
     ]
 
 
-def _wide(state: LabState, related: set[str]) -> list[str]:
+def _wide(lab: Lab, state: LabState, related: set[str]) -> list[str]:
     """The related actions, and two others of each template: doing something else first may be what it takes."""
-    first = _relevant(state, related)
+    first = _relevant(lab, state, related)
     counts: Counter[str] = Counter()
     for action in sorted(state.admissible.difference(first)):
-        template, names = skeleton(action)
+        template, names = skeleton(action, lab.name)
         counts[template] += 1
         if names and counts[template] <= 2:
             first.append(action)
@@ -204,12 +210,12 @@ def walk(
         rng.shuffle(options)
 
         def novelty(action: str) -> tuple[int, int, int]:
-            return done[skeleton(action)[0]], done[_kinds(action)], done[action]
+            return done[skeleton(action, lab.name)[0]], done[_kinds(lab, action)], done[action]
 
         options = sorted(options, key=novelty)[: 1 + PUT_OFF]
         leading_on = (action for action in options if lab.after(state, action).admissible not in been)
         action = next(leading_on, options[0])
-        done.update((skeleton(action)[0], _kinds(action), action))
+        done.update((skeleton(action, lab.name)[0], _kinds(lab, action), action))
         following = lab.after(state, action)
         if following.over:
             break
@@ -221,9 +227,21 @@ def walk(
     return states
 
 
-def _kinds(action: str) -> str:
+def stroll(lab: Lab, task_id: str, rng: random.Random, length: int = WALK_LENGTH) -> set[str]:
+    """All that the engine listed on a walk of any actions: what is a name in them need not be known yet."""
+    state = lab.start(task_id)
+    listed = set(state.admissible)
+    for _ in range(length):
+        if state.over or not state.admissible:
+            break
+        state = lab.after(state, rng.choice(sorted(state.admissible)))
+        listed |= state.admissible
+    return listed
+
+
+def _kinds(lab: Lab, action: str) -> str:
     """An action with its numbers taken out."""
-    template, names = skeleton(action)
+    template, names = skeleton(action, lab.name)
     return runtime.write(template, [runtime.stem(name) for name in names])
 
 
@@ -234,32 +252,50 @@ def proposals(
 
     Why: which kind of step made it possible next, "done" for what was just done, "recent" for what has to do with the
     last few actions, "known" for anything seen in the task, "fitting" for recent and known things filled into a
-    template that takes such things (`slots`: the kinds seen in each place of each template).
+    template that takes such things (`slots`: the kinds seen in each place of each template), "shown" for what is only
+    spoken of.
     """
     known = vocabulary.actions(states[0].task_id)
     for before, after in pairwise(states):
-        step = skeleton(after.actions[-1])[0]
+        step = vocabulary.form(after.actions[-1])
         enabled: dict[str, list[str]] = {}
         for action in sorted(after.admissible - before.admissible):
-            enabled.setdefault(skeleton(action)[0], []).append(action)
+            enabled.setdefault(vocabulary.form(action), []).append(action)
         for actions in enabled.values():
             yield f"after {step}", before, rng.choice(actions)
         if after.actions[-1] not in after.admissible:
             yield "done", after, after.actions[-1]
-        recent = {name for action in after.actions[-RECENT:] for name in skeleton(action)[1]}
+        recent = {name for action in after.actions[-RECENT:] for name in vocabulary.names(action)}
         for _, possible in sorted(known.items()):
             refused = sorted(possible - after.admissible)
-            related = [action for action in refused if not recent.isdisjoint(skeleton(action)[1])]
+            related = [action for action in refused if not recent.isdisjoint(vocabulary.names(action))]
             if related:
                 yield "recent", after, rng.choice(related)
             if refused:
                 yield "known", after, rng.choice(refused)
-        met = sorted({name for actions in known.values() for action in actions for name in skeleton(action)[1]})
+        met = sorted({name for actions in known.values() for action in actions for name in vocabulary.names(action)})
         stems = {name: runtime.stem(name) for name in met}
         for template, kinds in sorted(slots.items()):
             action = _fitting(template, kinds, sorted(recent), stems, rng)
             if action and action not in after.admissible:
                 yield "fitting", after, action
+        yield from _shown(after, vocabulary, slots, rng)
+
+
+def _shown(
+    state: LabState, vocabulary: Vocabulary, slots: Slots, rng: random.Random
+) -> Iterator[tuple[str, LabState, str]]:
+    """Names that texts of the task hold and nothing that it allows, in forms that take them in other tasks.
+
+    Where names have numbers this is left out: what is named there can be named in an action.
+    """
+    if vocabulary.name == NUMBERED:
+        return
+    names = sorted(vocabulary.shown[state.task_id])
+    for template, kinds in sorted(slots.items()):
+        action = _fitting(template, kinds, names, {name: name for name in names}, rng)
+        if action and action not in state.admissible:
+            yield "shown", state, action
 
 
 def _fitting(

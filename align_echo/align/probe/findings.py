@@ -35,8 +35,8 @@ def nothing_found(failed: Sequence[Trajectory]) -> str:
 def too_many_forms(forms: int, tasks: int) -> str:
     """What to say where names could not be told from the words around them: nearly every action is its own form."""
     return (
-        f"the actions that are listed in {tasks} tasks have {forms} forms: the probe knows a name by the number at its "
-        "end (word 1), and cannot tell these names from the words around them. It teaches nothing here"
+        f"the actions that are listed in {tasks} tasks have {forms} forms: the probe cannot tell the names in them "
+        "from the words around them. It teaches nothing here"
     )
 
 

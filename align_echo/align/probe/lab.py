@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from align_echo.align.probe.names import NUMBERED
 from align_echo.wrappers.text_env import Offered, TextEnv
 
 
@@ -38,12 +39,13 @@ class Lab:
     """Forks an environment. One task's tree is kept at a time; `steps` counts the engine's work.
 
     `traceless` holds answers after which the engine is as it was before, unless they end the episode: nothing has to be
-    restored then.
+    restored then. `name` finds names in what the engine lists (`names.py`).
     """
 
     def __init__(self, env: TextEnv) -> None:
         self.env = env
         self.steps = 0
+        self.name = NUMBERED
         self.traceless: frozenset[str] = frozenset()
         self._root: LabState | None = None
         self._current: LabState | None = None

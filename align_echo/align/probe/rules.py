@@ -85,7 +85,7 @@ def conclusions(spec: dict[str, Any], case: Case) -> set[str]:
     for term in terms:
         named[runtime.value(case.history, term, list(case.names))].append(term)
     for step in case.steps:
-        template, names = skeleton(step)
+        template, names = skeleton(step, spec["name"])
         choices: list[list[list[Any]]] = [[]]
         for name in names:
             choices = [[*chosen, term] for chosen in choices for term in named.get(name, ())][:400]

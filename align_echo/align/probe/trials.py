@@ -114,7 +114,7 @@ def obey(lab: Lab, spec: dict[str, Any], start: LabState, action: str, *, sure: 
 
     `sure`: the action was said in other words, so that it was not tried itself (`runtime.decide`).
     """
-    template, names = skeleton(action)
+    template, names = skeleton(action, lab.name)
     state, first, step = start, "", ""
     seen = [start.admissible]
     for _ in range(MAX_CHAIN):
@@ -245,7 +245,7 @@ def _counted(
     lab: Lab, spec: dict[str, Any], slots: Slots, task_id: str, rng: random.Random, trials: Trials
 ) -> list[tuple[LabState, str]]:
     """The tests of one task, counted; returned are some of each rule, to learn from."""
-    vocabulary = Vocabulary()
+    vocabulary = Vocabulary(lab.name)
     states = walk(lab, vocabulary, task_id, rng)
     cases: list[tuple[LabState, str]] = []
     counts: Counter[tuple[str, bool, bool]] = Counter()
@@ -257,7 +257,7 @@ def _counted(
             continue
         verdict = _tested(lab, spec, state, action, trials, sure=sure)
         wrong = bool(verdict and verdict.wrong)
-        kind = (verdict.rule if verdict else skeleton(action)[0], wrong, action in state.admissible)
+        kind = (verdict.rule if verdict else vocabulary.form(action), wrong, action in state.admissible)
         counts[kind] += 1
         if counts[kind] <= (WRONG_PER_RULE if wrong else CASES_PER_RULE):
             cases.append((state, action))
@@ -268,7 +268,7 @@ def _tested(
     lab: Lab, spec: dict[str, Any], state: LabState, action: str, trials: Trials, *, sure: bool
 ) -> TrialVerdict | None:
     """The verdict on what is said of an action, counted; None if nothing is."""
-    template, names = skeleton(action)
+    template, names = skeleton(action, lab.name)
     if action in state.admissible:
         trials.allowed[template] += 1
         decision = runtime.decide(spec, situation(lab, spec, state, action), template, list(names), True)
@@ -293,8 +293,8 @@ def _questions(
     for state in states:
         by_template: dict[str, list[str]] = defaultdict(list)
         for action in sorted(state.admissible):
-            if skeleton(action)[1]:
-                by_template[skeleton(action)[0]].append(action)
+            if vocabulary.names(action):
+                by_template[vocabulary.form(action)].append(action)
         for options in by_template.values():
             yield state, rng.choice(options), True
 
@@ -302,6 +302,6 @@ def _questions(
 def _context(spec: dict[str, Any], state: LabState, action: str) -> str:
     """The circumstances of an action, coarsely: how its names were last spoken of, and what is in effect."""
     history = history_of(spec, state)
-    template, names = skeleton(action)
+    template, names = skeleton(action, spec["name"])
     shapes = [history["shape"].get(name, "") for name in names]
     return json.dumps([template, shapes, sorted(key for key, active in history["active"].items() if active)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import random
 import re
 from collections import Counter, defaultdict
@@ -12,25 +11,24 @@ from typing import Any
 
 from align_echo.align.probe import runtime
 from align_echo.align.probe.lab import Lab, LabState
+from align_echo.align.probe.names import NUMBERED
 from align_echo.types import Trajectory
-
-NAME = r"\b[a-z]+ \d+\b"
-"""An object's name: a word and a number."""
 
 _MIN_ACTIONS = 5
 _MIN_PAIRS = 3
 
 
 @lru_cache(maxsize=200_000)
-@functools.lru_cache(maxsize=2**16)
-def skeleton(action: str) -> tuple[str, tuple[str, ...]]:
-    """("grab {0} off {1}", names) of an action as the engine lists it."""
-    names = tuple(re.findall(NAME, action))
+def skeleton(action: str, name: str = NUMBERED) -> tuple[str, tuple[str, ...]]:
+    """("grab {0} off {1}", names) of an action as the engine lists it; `name` finds the names (`names.py`)."""
+    names = tuple(re.findall(name, action))
     numbers = iter(range(len(names)))
-    return re.sub(NAME, lambda _: "{" + str(next(numbers)) + "}", action), names
+    return re.sub(name, lambda _: "{" + str(next(numbers)) + "}", action), names
 
 
-def uninformative_observations(trajectories: Sequence[Trajectory], kinds: int = 2) -> list[str]:
+def uninformative_observations(
+    trajectories: Sequence[Trajectory], kinds: int = 2, name: str = NUMBERED
+) -> list[str]:
     """Observations that the engine gave to many different actions of several kinds: they tell nothing of why.
 
     An observation that names an object tells something; so may one that only one kind of action gets (`kinds` = 1 asks
@@ -45,8 +43,8 @@ def uninformative_observations(trajectories: Sequence[Trajectory], kinds: int = 
         text
         for text, known in actions.items()
         if len(known) >= _MIN_ACTIONS
-        and len({skeleton(action)[0] for action in known}) >= kinds
-        and not re.search(NAME, text)
+        and len({skeleton(action, name)[0] for action in known}) >= kinds
+        and not re.search(name, text)
     )
 
 
@@ -59,11 +57,11 @@ def try_spelling(
     """
     tries: list[tuple[str, bool]] = []
     for state in states:
-        options = sorted(action for action in state.admissible if re.search(NAME, action))
+        options = sorted(action for action in state.admissible if re.search(lab.name, action))
         if not options:
             continue
         action = rng.choice(options)
-        numberless = re.sub(NAME, lambda match: runtime.stem(match.group(0)), action)
+        numberless = re.sub(lab.name, lambda match: runtime.stem(match.group(0)), action)
         for part, variant in (("case", action.title()), ("number", numberless)):
             if variant != action and not state.over:
                 tries.append((part, lab.after(state, variant).observation.strip() in uninformative))
@@ -76,25 +74,50 @@ def spelling_needed(tries: Sequence[tuple[str, bool]]) -> dict[str, bool]:
     return {part: bool(answers) and all(answers) for part, answers in refused.items()}
 
 
+def general(templates: Iterable[str]) -> list[str]:
+    """Templates without those that are another one with a name in its place: a name that was met too late to be known
+    as one. In alphabetical order."""
+    patterns = {template: "(.+)".join(map(re.escape, re.split(r"\{\d\}", template))) for template in templates}
+    return sorted(
+        template
+        for template in patterns
+        if not any(
+            other.count("{") > template.count("{") and re.fullmatch(pattern, template)
+            for other, pattern in patterns.items()
+        )
+    )
+
+
 class Vocabulary:
     """Templates with examples, and the pairs of templates that undo each other, gathered from states as they come."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = NUMBERED) -> None:
+        self.name = name
         self.templates: Counter[str] = Counter()
         self.arguments: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+        self.shown: dict[str, set[str]] = defaultdict(set)
         self._undone: Counter[tuple[str, str]] = Counter()
         self._tried: Counter[tuple[str, str]] = Counter()
         self._changes: Counter[str] = Counter()
         self._seen_at: dict[str, dict[str, int]] = defaultdict(dict)
 
     def see(self, state: LabState) -> None:
-        """Learn the templates of all that a state allows."""
+        """Learn the templates of all that a state allows, and what its text names."""
+        self.shown[state.task_id].update(re.findall(self.name, state.observation))
         for action in state.admissible:
-            template, _ = skeleton(action)
+            template, _ = skeleton(action, self.name)
             self.templates[template] += 1
             self.arguments[state.task_id][template].add(action)
             seen = self._seen_at[state.task_id]
             seen[template] = min(seen.get(template, len(state.actions)), len(state.actions))
+
+    def form(self, action: str) -> str:
+        """The template of an action."""
+        return skeleton(action, self.name)[0]
+
+    def names(self, action: str) -> tuple[str, ...]:
+        """The names in an action."""
+        return skeleton(action, self.name)[1]
 
     def actions(self, task_id: str) -> dict[str, set[str]]:
         """Every ground action that a task was seen to allow, by template."""
@@ -104,11 +127,12 @@ class Vocabulary:
         """If the action changed what is allowed, look for an action on the same names that restores it."""
         if before.admissible == after.admissible or after.over:
             return
-        template, names = skeleton(action)
+        template, names = skeleton(action, self.name)
         self._changes[template] += bool(names)
-        rivals = [c for c in sorted(after.admissible - before.admissible) if set(skeleton(c)[1]) == set(names)]
+        enabled = sorted(after.admissible - before.admissible)
+        rivals = [other for other in enabled if set(skeleton(other, self.name)[1]) == set(names)]
         for rival in rivals[:2]:
-            pair = (template, skeleton(rival)[0])
+            pair = (template, skeleton(rival, self.name)[0])
             if names and pair[0] != pair[1] and self._tried[pair] < 4 * _MIN_PAIRS:
                 self._tried[pair] += 1
                 self._undone[pair] += lab.after(after, rival).admissible == before.admissible
@@ -142,25 +166,24 @@ class Vocabulary:
 
     def _kinds_in(self, template: str) -> list[list[str]]:
         actions = [action for known in self.arguments.values() for action in known.get(template, ())]
-        places = zip(*(skeleton(action)[1] for action in actions), strict=True)
+        places = zip(*(skeleton(action, self.name)[1] for action in actions), strict=True)
         return [sorted({runtime.stem(name) for name in names}) for names in places]
 
     def _combined(self, template: str) -> list[str]:
         actions = [action for known in self.arguments.values() for action in known.get(template, ())]
-        return sorted({" ".join(runtime.stem(name) for name in skeleton(action)[1]) for action in actions})
+        return sorted({" ".join(runtime.stem(name) for name in skeleton(action, self.name)[1]) for action in actions})
 
     def spec(self, uninformative: Iterable[str], views: Iterable[str]) -> dict[str, Any]:
         """The start of a `runtime` spec: no rules yet. `views` are the contract's read-only actions."""
+        templates = general(self.templates)
         return {
-            "name": NAME,
-            "templates": {template: [] for template in sorted(self.templates)},
-            "pairs": [list(pair) for pair in self.pairs()],
-            "movers": self.movers(),
-            "now": {template: [] for template in sorted(self.templates)},
-            "kinds": self.slots(),
-            "combined": {
-                template: self._combined(template) for template in sorted(self.templates) if "{1}" in template
-            },
+            "name": self.name,
+            "templates": {template: [] for template in templates},
+            "pairs": [list(pair) for pair in self.pairs() if {*pair} <= {*templates}],
+            "movers": [template for template in self.movers() if template in templates],
+            "now": {template: [] for template in templates},
+            "kinds": {template: kinds for template, kinds in self.slots().items() if template in templates},
+            "combined": {template: self._combined(template) for template in templates if "{1}" in template},
             "views": list(views),
             "uninformative": sorted(uninformative),
             "forms": {},

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align_echo.align.probe import emit, runtime
-from align_echo.align.probe.vocabulary import NAME
+from align_echo.align.probe.names import NUMBERED
 from align_echo.interface import check_source
 from tests.room_env import CONTRACT
 
 SPEC: dict[str, Any] = {
-    "name": NAME,
+    "name": NUMBERED,
     "templates": {
         "walk to {0}": [{"if": [["last", "walk to {0}", 0, 0]], "then": "already"}],
         "peer at {0}": [

@@ -1,0 +1,131 @@
+"""What is a name in the actions that an engine lists, and what belongs to the form: induced from the lists alone.
+
+An action begins with a word of its form. What follows is a name, or two around a word that joins many to many ("stow X
+with Y"), or a name behind words that stand in front of many names ("hop onto X"). A name is known by that: it takes
+part in several actions. Nothing is known of how names look, except that a number in one may be another number.
+
+Left out: forms whose first word is a name, forms of three names, and engines that list nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable
+from typing import Any
+
+NUMBERED = r"\b[a-z]+ \d+\b"
+"""A name that is a word and a number: "word 1"."""
+
+FEW_FORMS = 40
+"""Forms of action that an engine of numbered names has at most."""
+
+LEFTS, RIGHTS = 3, 2
+"""A word joins two names if so many different ones stand before it, and after it."""
+
+BEHIND = 3
+"""Words belong to a form if so many different names stand behind them."""
+
+Words = tuple[str, ...]
+
+
+def is_numbered(actions: Collection[str]) -> bool:
+    """Whether names are words with numbers here: most actions hold such a name behind their first word, and few forms
+    are left without them."""
+    forms = {re.sub(NUMBERED, "{}", action) for action in actions}
+    matches = [re.search(NUMBERED, action) for action in actions]
+    named = sum(match is not None and match.start() > 0 for match in matches)
+    return 2 * named >= len(actions) and len(forms) <= FEW_FORMS and 2 * len(forms) <= len(actions)
+
+
+def name_pattern(actions: Collection[str]) -> str:
+    """A regular expression, without groups, of the names in the actions that an engine lists."""
+    return NUMBERED if is_numbered(actions) else pattern_of(names_of(actions))
+
+
+def names_of(actions: Iterable[str]) -> set[str]:
+    """The names in actions."""
+    groups: dict[str, set[Words]] = defaultdict(set)
+    for action in actions:
+        first, *rest = action.split()
+        if rest:
+            groups[first].add(tuple(rest))
+    known: set[Words] = set()
+    joined = {first: _joining_word(rests) for first, rests in groups.items()}
+    for first in sorted(groups, key=lambda first: (-joined[first][1], first)):
+        known |= _names_in(groups[first], joined[first][0], known, _others(groups, first))
+    return {" ".join(name) for name in known}
+
+
+def pattern_of(names: Iterable[str]) -> str:
+    """A regular expression, without groups, that finds the longest of these names at a word's beginning."""
+    letters: dict[str, Any] = {}
+    for name in names:
+        node = letters
+        for part in re.findall(r"\d+|\D", name):
+            node = node.setdefault(r"\d+" if part.isdigit() else re.escape(part), {})
+        node[""] = {}
+    return rf"(?<!\w)(?:{_written(letters)})(?!\w)" if letters else r"(?!)"
+
+
+def _written(letters: dict[str, Any]) -> str:
+    """A tree of letters as a regular expression, the longest way first."""
+    ways = [part + _written(after) for part, after in sorted(letters.items()) if part]
+    if "" in letters and not ways:
+        return ""
+    inner = ways[0] if len(ways) == 1 else f"(?:{'|'.join(ways)})"
+    return f"(?:{inner}(?!\\w)|)" if "" in letters else inner
+
+
+def _joining_word(rests: Collection[Words]) -> tuple[str, int]:
+    """The word that joins two names in most ways, with the smaller number of different ones on a side; ("", 0)."""
+    before: dict[str, set[Words]] = defaultdict(set)
+    after: dict[str, set[Words]] = defaultdict(set)
+    for rest in rests:
+        for index in range(1, len(rest) - 1):
+            before[rest[index]].add(rest[:index])
+            after[rest[index]].add(rest[index + 1 :])
+    ways = {word: min(len(before[word]), len(after[word])) for word in before}
+    fit = [word for word in ways if len(before[word]) >= LEFTS and len(after[word]) >= RIGHTS]
+    best = max(sorted(fit), key=ways.__getitem__, default="")
+    return best, ways.get(best, 0)
+
+
+def _names_in(rests: set[Words], word: str, known: set[Words], others: set[Words]) -> set[Words]:
+    """The names of the actions that begin with one word. `known` are the names of other forms so far, `others` all that
+    stands behind the first words of other actions."""
+    whole = set(rests)
+    names: set[Words] = set()
+    split = {rest: rest.index(word, 1) for rest in rests if word in rest[1:-1]} if word else {}
+    if split and 2 * sum(rest in known for rest in split) < len(split):
+        for rest, index in split.items():
+            names |= {rest[:index], rest[index + 1 :]}
+        whole -= set(split)
+    behind = _behind(whole, known | others | names)
+    names |= set(behind.values())
+    whole -= set(behind)
+    if len(whole) > 1:
+        return names | whole
+    return names | {rest for rest in whole if rest in known or rest in others or names}
+
+
+def _behind(rests: set[Words], elsewhere: set[Words]) -> dict[Words, Words]:
+    """Of what follows a first word, by itself, the name behind words that stand before several names."""
+    counts: Counter[Words] = Counter()
+    for rest in rests:
+        for size in range(1, len(rest)):
+            counts[rest[:size]] += 1
+    found: dict[Words, Words] = {}
+    for rest in rests:
+        for size in range(len(rest) - 1, 0, -1):
+            front, name = rest[:size], rest[size:]
+            all_of_them = counts[front] == len(rests)
+            if counts[front] >= BEHIND and rest not in elsewhere and (name in elsewhere or all_of_them):
+                found[rest] = name
+                break
+    return found
+
+
+def _others(groups: dict[str, set[Words]], first: str) -> set[Words]:
+    return {rest for other, rests in groups.items() if other != first for rest in rests}
+

@@ -1,0 +1,74 @@
+"""What is a name is told from what an engine lists, in whatever words and spelling."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from align_echo.align.probe.names import NUMBERED, is_numbered, name_pattern, names_of, pattern_of
+from align_echo.align.probe.vocabulary import general, skeleton
+
+THINGS = ("lamp", "red lamp", "coat hanger", "K-17", "Old Map", "ball of wool")
+HOLDERS = ("chest", "oak chest", "shelf")
+LISTED = (
+    *(f"grab {thing}" for thing in THINGS),
+    *(f"stow {thing} with {holder}" for thing, holder in product(THINGS, HOLDERS)),
+    *(f"unlock {holder}" for holder in HOLDERS),
+    *(f"unlock gate to {way}" for way in ("north", "south", "west")),
+    *(f"stroll {way}" for way in ("north", "south", "west", "east")),
+    *(f"hop onto {holder}" for holder in HOLDERS),
+    *("wait", "turn right round"),
+)
+
+
+def forms(actions, pattern: str) -> set[str]:
+    return {skeleton(action, pattern)[0] for action in actions}
+
+
+def test_names_of_any_spelling_are_told_from_the_words_around_them():
+    assert names_of(LISTED) == {*THINGS, *HOLDERS, "north", "south", "west", "east"}
+    assert forms(LISTED, name_pattern(LISTED)) == {
+        *("grab {0}", "stow {0} with {1}", "unlock {0}", "unlock gate to {0}", "stroll {0}", "hop onto {0}"),
+        *("wait", "turn right round"),
+    }
+
+
+def test_the_longest_name_is_found_and_only_whole_words():
+    pattern = pattern_of(["lamp", "red lamp", "oak"])
+    assert re.findall(pattern, "a red lamp, lamps and a lamp of oak; soak it") == ["red lamp", "lamp", "oak"]
+    assert re.findall(pattern_of([]), "a lamp") == []
+
+
+def test_a_number_in_a_name_may_be_another_number():
+    assert re.fullmatch(pattern_of(["12l of oak"]), "7l of oak")
+    assert not re.fullmatch(pattern_of(["12l of oak"]), "l of oak")
+
+
+def test_names_with_numbers_at_their_end_are_known_as_before():
+    listed = [f"board pod {number}" for number in range(9)] + ["scan", *(f"fetch gem {number}" for number in range(9))]
+    assert is_numbered(listed)
+    assert name_pattern(listed) == NUMBERED
+    counted = [f"grab {number} {fruit}" for number in range(9) for fruit in ("figs", "pears", "plums")]
+    assert not is_numbered([*counted, *(f"stow {action[5:]} with chest" for action in counted)])
+
+
+@given(st.sets(st.from_regex(r"[a-z]{2,6}( [a-z]{2,6}){0,2}", fullmatch=True), min_size=4, max_size=12))
+def test_made_up_names_behind_a_first_word_are_names(names):
+    pattern = name_pattern([f"Seize {name}" for name in names])
+    assert {skeleton(f"Seize {name}", pattern) for name in names} == {("Seize {0}", (name,)) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("templates", "left"),
+    [
+        (["stow {0} with {1}", "stow wool with {0}", "stow {0} with tub"], ["stow {0} with {1}"]),
+        (["grab {0}", "grab {0} off {1}", "grab it"], ["grab {0}", "grab {0} off {1}"]),
+        (["wait", "grab {0}"], ["grab {0}", "wait"]),
+    ],
+)
+def test_a_form_with_a_name_in_it_is_no_form_of_its_own(templates, left):
+    assert general(templates) == left
