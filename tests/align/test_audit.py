@@ -175,7 +175,7 @@ def test_the_shipped_interface_says_nothing_false_on_unseen_games():
 
 @pytest.mark.slow
 def test_the_shipped_interface_of_scienceworld_says_nothing_false_on_unseen_games():
-    findings = shipped("scienceworld", games=6, turns=8).findings
+    findings = shipped("scienceworld", games=12, turns=8).findings
     assert {"do", "write", "unseen", "forms"} <= set(findings.claims)
     assert findings.wrong == 0, findings.examples
 
