@@ -102,7 +102,8 @@ def _as_templates(pairs: set[Pair], forms: Mapping[str, Form]) -> frozenset[Pair
 
 
 def _closed(pairs: set[Pair]) -> set[Pair]:
-    """The pairs with those that follow from two of them; no form needs itself."""
-    while more := {(a, d) for a, b in pairs for c, d in pairs if b == c and a != d} - pairs:
+    """The pairs with those that follow from two of them. A form may need itself: what is held is laid down before
+    another thing can be fetched and laid down."""
+    while more := {(a, d) for a, b in pairs for c, d in pairs if b == c} - pairs:
         pairs = pairs | more
     return pairs
