@@ -16,9 +16,13 @@ import sys
 from pathlib import Path
 
 from align_echo.files import write_atomically
+from benchmarks.probe_worlds.features import SPELLINGS
 from benchmarks.probe_worlds.measure import Measured, Size, measure
 from benchmarks.probe_worlds.report import by_sort, last_line, summary, table
 from benchmarks.probe_worlds.worlds import make_world
+
+WHY = 100
+"""So many characters are shown of why the probe learned nothing."""
 
 
 def main() -> None:
@@ -26,14 +30,16 @@ def main() -> None:
     parser.add_argument("--seeds", default="0:20", help="FIRST:END, the last one left out")
     parser.add_argument("--out", type=Path, help="folder for summary.json")
     parser.add_argument("--iterations", type=int, default=1, help="rounds of playing and learning")
+    parser.add_argument("--spelling", choices=SPELLINGS, help="the spelling of all names; default: drawn")
     given = parser.parse_args()
+    held = {"spelling": given.spelling} if given.spelling else {}
     first, _, end = given.seeds.partition(":")
     if not (first.isdigit() and end.isdigit() and int(first) < int(end)) or given.iterations < 1:
         parser.error("--seeds is FIRST:END with FIRST below END, and --iterations is at least 1")
     worlds: list[Measured] = []
     try:
         for seed in range(int(first), int(end)):
-            worlds.append(measure(make_world(seed), Size(iterations=given.iterations)))
+            worlds.append(measure(make_world(seed, **held), Size(iterations=given.iterations)))
             print(told(worlds[-1]), file=sys.stderr, flush=True)
     except KeyboardInterrupt:
         print(f"stopped: what follows is of {len(worlds)} worlds", file=sys.stderr)
@@ -50,7 +56,9 @@ def told(measured: Measured) -> str:
     features = measured.world.features
     kind = f"{features.spelling}, {features.refusal}, depth {features.depth}, {'' if features.listed else 'not '}listed"
     rules = f"{sum(measured.learned.values())} of {sum(measured.there.values())} rules, {len(measured.false)} false"
-    return f"world {measured.world.seed} ({kind}): {rules}; {measured.refused or measured.won['obedient']}"
+    won = ", ".join(f"{arm} {count}" for arm, count in measured.won["obedient"].items())
+    why = f"; {measured.refused[:WHY]}" if measured.refused else ""
+    return f"world {measured.world.seed} ({kind}): {rules}; obedient agent of {measured.tasks}: {won}{why}"
 
 
 if __name__ == "__main__":

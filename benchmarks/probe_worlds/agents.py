@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from align_echo.types import AgentReply, AgentView
 from benchmarks.probe_worlds.worlds import Situation, Task, World, after, route, task_of, unmet
 
-LUCK = 0.03
+LUCK = 0.01
 """How often an agent that was refused finds the right words or the left-out step by itself."""
 
 FUMBLES = 0.35
@@ -23,7 +23,9 @@ WANDERS = 3
 """Where nobody errs, every so many tasks the agent walks about instead of doing what is wanted."""
 
 _QUOTED = re.compile(r"`([^`]+)`")
-_TOLD = re.compile(r"(?:\bneed to|\bwrite)\s*:?\s+[`'\"“‘]?(.+?)[`'\"”’]?(?:\s+first\b|\s+instead\b|[.;,!]|$)", re.MULTILINE)
+_TOLD = re.compile(
+    r"(?:\bneed to|\bwrite)\s*:?\s+[`'\"“‘]?(.+?)[`'\"”’]?(?:\s+first\b|\s+instead\b|[.;,!]|$)", re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
