@@ -33,7 +33,7 @@ def env_of(seed: int, **features: object) -> WorldEnv:
     return WorldEnv(world, train_tasks(world, 3))
 
 
-def told(env: WorldEnv, task_id: str) -> list[object]:
+def texts_of_walk(env: WorldEnv, task_id: str) -> list[object]:
     """The texts of a walk that tries possible and impossible actions."""
     texts: list[object] = [env.reset(options={"task": task_id})]
     rng = random.Random(task_id)
@@ -53,7 +53,7 @@ def test_the_same_seed_makes_the_same_world_and_the_same_texts(seed: int):
         again.world.forms,
         again.world.truth,
     )
-    assert told(first, first.task_ids[0]) == told(again, again.task_ids[0])
+    assert texts_of_walk(first, first.task_ids[0]) == texts_of_walk(again, again.task_ids[0])
 
 
 def test_features_can_be_set_and_the_others_are_drawn():

@@ -40,7 +40,7 @@ def main() -> None:
     try:
         for seed in range(int(first), int(end)):
             worlds.append(measure(make_world(seed, **held), Size(iterations=given.iterations)))
-            print(told(worlds[-1]), file=sys.stderr, flush=True)
+            print(in_one_line(worlds[-1]), file=sys.stderr, flush=True)
     except KeyboardInterrupt:
         print(f"stopped: what follows is of {len(worlds)} worlds", file=sys.stderr)
     if not worlds:
@@ -51,7 +51,7 @@ def main() -> None:
     print(json.dumps(last_line(worlds)))
 
 
-def told(measured: Measured) -> str:
+def in_one_line(measured: Measured) -> str:
     """One world in one line."""
     features = measured.world.features
     kind = f"{features.spelling}, {features.refusal}, depth {features.depth}, {'' if features.listed else 'not '}listed"

@@ -64,8 +64,8 @@ class Errant:
         the steps that the agent leaves out are none of it."""
         holders = {task.goal, task.start.holder_of(task.target)}
         names = {task.target, *holders, *(task.spots[holder] for holder in holders)}
-        sayings = ((text, said) for text, (_, said) in task.actions.items() if not self._leaves_out(task, text))
-        return sorted(text for text, said in sayings if names.issuperset(said.values()))
+        sayings = [text for text in task.actions if not self._leaves_out(task, text)]
+        return sorted(text for text in sayings if names.issuperset(task.actions[text][1].values()))
 
     def _leaves_out(self, task: Task, action: str) -> bool:
         return task.actions[action][0].role in self.world.skipped

@@ -51,10 +51,12 @@ def table(worlds: Sequence[Measured]) -> str:
 
 def _row(feature: str, value: str, group: Sequence[Measured]) -> tuple[str, ...]:
     share = recall(group)
-    found = f"{share.value:.0f} [{share.low:.0f}, {share.high:.0f}]" if share else "nothing there"
+    share_in_words = f"{share.value:.0f} [{share.low:.0f}, {share.high:.0f}]" if share else "nothing there"
     success = (" / ".join(f"{rate:.0f}" for rate in _success(group, arm).values()) for arm in ARMS)
     return (
-        *(feature, value, str(len(group)), str(sum(sum(measured.there.values()) for measured in group)), found),
+        *(feature, value, str(len(group))),
+        str(sum(sum(measured.there.values()) for measured in group)),
+        share_in_words,
         f"{100 * sum(len(measured.false) for measured in group) / len(group):.0f}",
         str(sum(not measured.claimed for measured in group)),
         *success,
