@@ -36,6 +36,8 @@ def main() -> None:
     first, _, end = given.seeds.partition(":")
     if not (first.isdigit() and end.isdigit() and int(first) < int(end)) or given.iterations < 1:
         parser.error("--seeds is FIRST:END with FIRST below END, and --iterations is at least 1")
+    if given.out:
+        given.out.mkdir(parents=True, exist_ok=True)
     worlds: list[Measured] = []
     try:
         for seed in range(int(first), int(end)):
@@ -45,9 +47,9 @@ def main() -> None:
         print(f"stopped: what follows is of {len(worlds)} worlds", file=sys.stderr)
     if not worlds:
         sys.exit("no world was measured")
+    print(f"{table(worlds)}\n\nfound where actions are listed: {by_sort(worlds)}")
     if given.out:
         write_atomically(given.out / "summary.json", json.dumps(summary(worlds), indent=2) + "\n")
-    print(f"{table(worlds)}\n\nfound where actions are listed: {by_sort(worlds)}")
     print(json.dumps(last_line(worlds)))
 
 

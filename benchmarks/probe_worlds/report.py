@@ -20,7 +20,7 @@ GROUPS: dict[str, Callable[[Features], str]] = {
     "states": lambda features: "shown" if features.shown else "hidden",
     "agents": lambda features: "err" if features.misaligned else "err nowhere",
 }
-HEAD = ("feature", "value", "worlds", "there", "recall % [95%]", "false per 100 worlds", "silent", *ARMS)
+HEAD = ("feature", "value", "worlds", "there", "recall % [95%]", "false per 100 worlds", "taught nothing", *ARMS)
 
 
 def _listing(features: Features) -> str:
@@ -39,7 +39,8 @@ def recall(worlds: Sequence[Measured]) -> Estimate | None:
 
 
 def table(worlds: Sequence[Measured]) -> str:
-    """One table by feature. "silent" counts worlds of which the probe taught nothing; success is that of the obedient
+    """One table by feature. "taught nothing" counts worlds for which the interface
+    has no rule; success is that of the obedient
     agent and of the ordinary one, in percent of the test tasks."""
     rows = [HEAD, tuple("---" for _ in HEAD)]
     for feature, value_of in GROUPS.items():
