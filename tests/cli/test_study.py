@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from align_echo.cli.console import new_folder
 from align_echo.evaluate.study import Study, plan_study
 from align_echo.evaluate.study_file import studies
 from align_echo.interface import identity, save_interface
@@ -144,6 +145,17 @@ def test_the_ending_of_a_file_is_read_without_regard_to_case(run):
     assert "D.YAML: colour: there is no such setting" in run("study", "D.YAML")[2]
 
 
+@pytest.mark.parametrize("name", ["", " "])
+def test_an_empty_name_is_no_folder(name, run):
+    status, out, err = run("study", "offline", "--out", name)
+    assert (status, out, err) == (2, "", "align-echo: --out names no folder; see align-echo --help\n")
+    assert list(Path().iterdir()) == []
+
+
+def test_runs_that_begin_in_the_same_second_have_folders_of_their_own():
+    assert len({new_folder("study", "offline") for _ in range(5)}) == 5
+
+
 def test_a_name_that_no_study_has_is_answered_with_those_there_are(run):
     status, _, err = run("study", "ofline", "--out", "out")
     assert (status, err.count("\n")) == (2, 1)
@@ -179,6 +191,7 @@ def test_a_file_gives_tables_and_a_summary_and_the_same_seed_gives_them_again(ru
     for variant in ("none", "placebo", "rules", "feedback", "full"):
         assert Path(f"run/evaluations/webshop/novice/trajectories/{variant}.jsonl").exists()
     tables = Path("run/study.md").read_text()
+    assert "- placebo: the same interface with neutral words for its own; it is worth what it adds" in tables
     assert tables.count("| alfworld | novice | without | 2 |") == 3
     assert tables.count("| webshop | novice | over placebo | 2 |") == 3
 
@@ -208,6 +221,10 @@ def test_a_stopped_study_goes_on_and_makes_nothing_twice(run, hardly_any_fresh_t
     assert (status, err.count("\n"), "--resume" in err) == (2, 1, True), err
     status, _, err = run("study", write(text + "seed: 1\n"), "--resume", "--out", "run")
     assert (status, err.count("\n"), "was started with seed = 0, not 1" in err) == (2, 1, True), err
+    both = text.replace("[novice, expert]", "[novice, expert, {agent: react, model: novice}]", 1)
+    status, _, err = run("study", write(both), "--resume", "--out", "run")
+    shown = "agents = [novice, expert], not [novice, expert, {agent: react, model: novice}]; resume"
+    assert (status, err.count("\n"), shown in err) == (2, 1, True), err
 
     status, out, err = run("study", write(text), "--resume", "--out", "run")
     assert status == 0, err
