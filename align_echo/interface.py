@@ -254,7 +254,10 @@ def load_interface(name_or_path: str | Path, contract: InterfaceContract | None 
         raise InterfaceError(
             f"the interface {name_or_path} is for {provenance.environment}, not for {contract.environment}"
         )
-    check_source(source, contract)
+    try:
+        check_source(source, contract)
+    except InterfaceError as error:
+        raise InterfaceError(f"{name_or_path}: {error}") from error
     interface = Interface(name=name, source=source, contract=contract, provenance=provenance)
     if provenance.content_hash in ("", interface.content_hash):
         return interface

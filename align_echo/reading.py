@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from align_echo.errors import UsageError, first_line
+from align_echo.errors import UsageError
 
 
 def parse_json(text: str) -> Any:
@@ -57,24 +58,31 @@ def json_lines(file: Path) -> list[dict[str, Any]]:
 
 def yaml_mapping(text: str, source: str) -> dict[str, Any]:
     """The names and values that a YAML text holds. Raises `UsageError` in one line that begins with `source`."""
-    import yaml
+    from align_echo.plain_yaml import read_plain
 
-    try:
-        settings = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise UsageError(f"{source} is no YAML: {first_line(error)}") from None
-    except RecursionError:
-        raise UsageError(f"{source} is nested too deeply") from None
+    settings = read_plain(text, source)
     if not isinstance(settings, dict):
         raise UsageError(f"{source} must hold names and values")
     return {str(name): value for name, value in settings.items()}
 
 
+def in_yaml(value: object) -> str:
+    """A value as one writes it in YAML, on one line."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {in_yaml(part)}' for key, part in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(in_yaml, value))}]"
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    text = str(value)
+    return text if text.isprintable() and text else repr(text)
+
+
 def first_wrong(error: ValidationError) -> str:
     """The first setting that pydantic refuses and why, in our words where its own would not help."""
     wrong = error.errors()[0]
-    unknown = wrong["type"] == "extra_forbidden"
-    reason = "there is no such setting" if unknown else wrong["msg"].removeprefix("Value error, ")
+    ours = {"extra_forbidden": "there is no such setting", "too_short": "the list is empty: name at least one"}
+    reason = ours.get(wrong["type"], wrong["msg"].removeprefix("Value error, "))
     return f"{'.'.join(map(str, wrong['loc']))}: {reason}"
 
 

@@ -24,7 +24,7 @@ from align_echo.files import clear, write_atomically
 from align_echo.jsonl import JsonlFile
 from align_echo.locking import FolderLock, check_free
 from align_echo.models.recording import Call
-from align_echo.reading import json_object, parse_json
+from align_echo.reading import in_yaml, json_object, parse_json
 from align_echo.types import Trajectory
 
 CONFIG, SUMMARY, CHECKPOINTS = "config.json", "summary.json", "checkpoints"
@@ -107,11 +107,17 @@ def begin_run(
 
 def _check_same(path: Path, stored: dict[str, Any], wanted: dict[str, Any], compared: Callable[[str], bool]) -> None:
     for key in sorted(filter(compared, stored.keys() | wanted.keys())):
-        if stored.get(key) != wanted.get(key):
-            old, new = (repr(values.get(key))[:LONGEST_VALUE] for values in (stored, wanted))
-            raise UsageError(
-                f"{path} was started with {key} = {old}, not {new}; resume with the same, or name another --out"
-            )
+        old, new = stored.get(key), wanted.get(key)
+        if old != new:
+            begun = f"without {key}" if old is None else f"with {key} = {_short(old)}"
+            now = "without it" if new is None else f"with {_short(new)}" if old is None else _short(new)
+            raise UsageError(f"{path} was started {begun}, not {now}; resume with the same, or name another --out")
+
+
+def _short(value: object) -> str:
+    """A setting as one writes it in YAML, cut off where it is long."""
+    written = in_yaml(value)
+    return written if len(written) <= LONGEST_VALUE else f"{written[:LONGEST_VALUE]}..."
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -40,7 +40,7 @@ from tests.play import interface, source
 from tests.room_env import CONTRACT, SINGLE_CONTRACT
 
 OTHERS = ("env", "place", "agent_action", "logger")
-UNKNOWN = r"^a contract cannot have the argument '(weather|place)'; known: env, logger, init_obs, task, agent_action, "
+UNKNOWN = r"(^|: )a contract cannot have the argument '(weather|place)'; known: env, logger, init_obs, task, "
 SIGNATURE = "InferRules(init_obs, task); WrapStep(env, init_obs, task, agent_action, logger)"
 
 

@@ -10,8 +10,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LAYERS = (
-    *("types", "redaction", "files", "errors", "dice", "registry", "reading", "locking", "halting", "tokens"),
-    *("intervals", "invalid", "interface", "jsonl", "sandbox", "wrappers", "trouble", "prompts", "models", "runs"),
+    *("types", "redaction", "files", "errors", "dice", "registry", "plain_yaml", "reading", "locking"),
+    *("halting", "tokens", "intervals", "invalid", "interface", "jsonl", "sandbox", "wrappers", "trouble"),
+    *("prompts", "models", "runs"),
     *("faults", "progress", "agents", "session", "rollout", "align", "critic", "train", "evaluate", "gaia", "gui"),
     "cli",
 )

@@ -158,10 +158,11 @@ def run_folder(out: Path | None, resume: bool, verb: str, environment: str) -> P
 
 
 def new_folder(verb: str, environment: str) -> Path:
-    """A name for a run's folder that tells when it began, of characters that every file system takes. Nothing is made.
+    """A name for a run's folder that tells when it began, to the microsecond: many may begin at once. Nothing is made.
+    Its characters are those that every file system takes.
     """
     plain = re.sub(r"[^\w.-]+", "-", environment)
-    return Path("runs") / f"{verb}-{plain}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    return Path("runs") / f"{verb}-{plain}-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
 
 
 @contextmanager

@@ -286,7 +286,12 @@ def evaluate(
 @critic.command("gui-record")
 def gui_record(
     episodes: Annotated[Path, typer.Argument(help="Episodes on MiniWoB: a folder of collect or evaluate.")],
-    out: Annotated[Path, typer.Option("--out", help="The step dataset: a folder that is not there yet.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", parser=options.folder, metavar="<path>", help="The step dataset: a folder that is not there yet."
+        ),
+    ],
 ) -> None:
     """Play episodes on MiniWoB again and write their turns as a step dataset, with screenshots and predictions."""
     with Display() as display:

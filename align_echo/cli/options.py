@@ -12,6 +12,14 @@ from align_echo.agents.players import MODEL_VARIABLE
 from align_echo.critic.language import FORMS
 from align_echo.critic.selection import RULES
 
+
+def folder(text: str) -> Path:
+    """The folder that --out names; an empty name would stand for the current one."""
+    if not text.strip():
+        raise typer.TyperException("--out names no folder")
+    return Path(text)
+
+
 Env = Annotated[str, typer.Option("--env", help="An environment's name (`align-echo envs` lists them) or module:Name.")]
 Agent = Annotated[
     str | None,
@@ -89,7 +97,10 @@ CriticForm = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of every draw.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Folder of the run; default: a new one under runs/.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", parser=folder, metavar="<path>", help="Folder of the run; default: a new one under runs/."),
+]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")]
 DataRoot = Annotated[
     Path | None,

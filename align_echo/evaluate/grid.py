@@ -25,7 +25,8 @@ CAPTION = (
     "scores in 0 to 1, all else in %, with 95% intervals; change: with minus without, paired by task;\n"
     "consec. invalid: % of actions in runs of >= 2 refused, by replay; as shown: judged on what the agent saw"
 )
-CAPTION_PLACEBO = f"over placebo: with minus placebo, paired by task\n{WORTH}"
+OVER_PLACEBO = "over placebo: with minus placebo, paired by task"
+CAPTION_PLACEBO = f"{OVER_PLACEBO}\n{WORTH}"
 
 
 class Side(Frozen):

@@ -20,7 +20,7 @@ from pathlib import Path
 from align_echo import __version__
 from align_echo.agents.players import Player, choose_player, model_on_record, workers_for
 from align_echo.align.generation import Generation, plan_generation
-from align_echo.errors import UsageError
+from align_echo.errors import InterfaceError, UsageError
 from align_echo.evaluate.comparison import BASELINE, PLACEBO, variants_of
 from align_echo.evaluate.folder import Config
 from align_echo.evaluate.grid import WITH, Grid
@@ -29,12 +29,16 @@ from align_echo.evaluate.plan import Plan
 from align_echo.evaluate.study_file import (
     GENERATE,
     VERIFICATION,
+    AgentEntry,
     StudyFile,
+    as_written,
+    in_keys,
     label_of,
     read_study,
     refuse_contradictions,
 )
 from align_echo.interface import Interface
+from align_echo.reading import in_yaml
 from align_echo.types import Frozen, Usage
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
@@ -105,6 +109,7 @@ class StudyPlan:
         return {name: variant for name, variant in variants_of(interface).items() if name in wanted}
 
 
+@in_keys()
 def plan_study(source: str | Path | StudyFile) -> StudyPlan:
     """The study of a shipped name, a YAML file or a checked `StudyFile`: all names looked up, all settings checked.
 
@@ -117,21 +122,45 @@ def plan_study(source: str | Path | StudyFile) -> StudyPlan:
         file, name = read_study(source), Path(source).stem
     specs = [environment(given) for given in file.environments]
     _refuse_twice("environments", [spec.name for spec in specs])
-    players = {
-        label_of(entry): choose_player(*entry, environments=[spec.name for spec in specs]) for entry in file.agents
-    }
-    _refuse_twice("agents", map(_plain, players))
-    for agent, model in file.agents:
-        if model is not None and players[label_of((agent, model))].model is None:
-            raise UsageError(f"agents: {agent} asks no model: leave {model} out")
-    if file.temperature is not None and not any(player.model for player in players.values()):
-        raise UsageError("no agent of this study asks a model: leave temperature out")
+    players = _players(file, specs)
+    _refuse_idle_settings(file, players.values())
     plan = StudyPlan(name, file, {}, {}, {}, {}, {}, {})
     for seed in file.all_seeds:
         _add_main(plan, specs, players, seed)
     for seed in file.all_seeds:
         _add_others(plan, specs, players, seed)
     return plan
+
+
+def _players(file: StudyFile, specs: Iterable[EnvironmentSpec]) -> dict[str, Player]:
+    """Who plays, by label. Raises `UsageError` for a model that is not asked, and for a player that is there twice."""
+    names = [spec.name for spec in specs]
+    chosen = {entry: choose_player(*entry, environments=names) for entry in file.agents}
+    _refuse_twice("agents", (_plain(label_of(entry)) for entry in chosen))
+    earlier: dict[tuple[str | None, ...], AgentEntry] = {}
+    for entry, player in chosen.items():
+        model = player.model
+        if entry[1] is not None and model is None:
+            raise UsageError(f"agents: {entry[0]} asks no model: leave {entry[1]} out")
+        identity = (player.agent.name, *((model.kind, model.source) if model else ()))
+        first = earlier.setdefault(identity, entry)
+        if first != entry:
+            both = f"{in_yaml(as_written(first))} and {in_yaml(as_written(entry))}"
+            raise UsageError(f"agents: {both} are one player: name each once")
+    return {label_of(entry): player for entry, player in chosen.items()}
+
+
+def _refuse_idle_settings(file: StudyFile, players: Iterable[Player]) -> None:
+    """Raises `UsageError` for settings of models that nobody asks. Those of learning are checked where it is planned.
+    """
+    playing = [player.model for player in players if player.model]
+    writers = bool(file.analyzer_model or file.optimizer_model)
+    if file.temperature is not None and not playing:
+        raise UsageError("no agent of this study asks a model: leave temperature out")
+    if file.max_tokens is not None and not (playing or writers):
+        raise UsageError("no model is asked in this study: leave max_tokens out")
+    if file.base_url is not None and not (writers or any(model.has_endpoint for model in playing)):
+        raise UsageError("no model is asked at an endpoint in this study: leave base_url out")
 
 
 def title_of(file: StudyFile, part: str) -> str:
@@ -155,9 +184,7 @@ def _add_main(plan: StudyPlan, specs: list[EnvironmentSpec], players: Mapping[st
     """Add each agent in each environment with its own interface, and the halves of that."""
     halves = [half for half in HALVES if half in plan.file.ablations]
     for spec in specs:
-        shipped = None if plan.file.interface == GENERATE else spec.interface(plan.file.interface)
-        if shipped is None and plan.file.interface != GENERATE:
-            raise UsageError("a study plays without and with an interface: name one, e.g. interface: probe")
+        shipped = None if plan.file.interface == GENERATE else _shipped(plan.file, spec)
         for label, player in players.items():
             below = _below(plan.file, spec, label, seed)
             folder = f"evaluations/{below}"
@@ -168,6 +195,17 @@ def _add_main(plan: StudyPlan, specs: list[EnvironmentSpec], players: Mapping[st
                 plan.interfaces[folder] = f"interfaces/{below}"
                 plan.generations[f"interfaces/{below}"] = _generation(plan.file, spec, player, seed)
             plan.evaluations[folder] = _evaluation(plan, folder, spec, player, seed, shipped)
+
+
+def _shipped(file: StudyFile, spec: EnvironmentSpec) -> Interface:
+    """The interface that the file names, for an environment. Raises `UsageError` and `InterfaceError`."""
+    try:
+        shipped = spec.interface(file.interface)
+    except InterfaceError as error:
+        raise InterfaceError(f"interface: {error}") from error
+    if shipped is None:
+        raise UsageError("a study plays without and with an interface: name one, e.g. interface: probe")
+    return shipped
 
 
 def _add_others(plan: StudyPlan, specs: list[EnvironmentSpec], players: Mapping[str, Player], seed: int) -> None:
@@ -223,7 +261,8 @@ def _generation(
     """How an agent's interface of an environment is learned."""
     asks = bool(file.analyzer_model or file.optimizer_model or file.backend == "llm")
     at_endpoint = asks or (player.model is not None and player.model.has_endpoint)
-    try:
+    key = "interface" if verify else f"ablations: {VERIFICATION}"
+    with in_keys(f"{key}: {spec.name}, {player.agent.name}: "):
         return plan_generation(
             spec,
             backend=file.backend,
@@ -239,9 +278,6 @@ def _generation(
             workers=file.workers,
             verify=verify,
         )
-    except UsageError as error:
-        key = "interface" if verify else f"ablations: {VERIFICATION}"
-        raise UsageError(f"{key}: {spec.name}, {player.agent.name}: {error}") from error
 
 
 def _below(file: StudyFile, spec: EnvironmentSpec, label: str, seed: int) -> str:

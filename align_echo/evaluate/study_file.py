@@ -5,18 +5,21 @@ The files of `studies/` are studies by name. Left out: what names stand for, and
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError
 
 from align_echo.align.generation import BackendName
 from align_echo.align.loop import ITERATIONS
 from align_echo.errors import UsageError, did_you_mean, first_line
-from align_echo.reading import first_wrong, yaml_mapping
+from align_echo.reading import first_wrong, in_yaml, yaml_mapping
 from align_echo.types import Frozen
 
 GENERATE = "generate"
@@ -32,41 +35,76 @@ AgentEntry = tuple[str, str | None]
 """An agent's name and that of its model; None for the agent's own choice."""
 
 
+MOST_WORKERS = 1024
+"""Most episodes at once: a thread each."""
+
+
 def _agent_entry(given: object) -> AgentEntry:
     """An agent of a YAML file: a name, or a mapping of `agent` and `model`."""
     if isinstance(given, str):
         return given, None
-    if isinstance(given, dict) and {"agent"} <= given.keys() <= {"agent", "model"}:
+    strange = sorted({*map(str, given)} - {"agent", "model"}) if isinstance(given, dict) else []
+    if isinstance(given, dict) and not strange and "agent" in given:
         agent, model = given["agent"], given.get("model")
         if isinstance(agent, str) and isinstance(model, str | None):
             return agent, model
-    raise ValueError("an agent is a name or {agent: NAME, model: NAME}")
+    without = f", without {', '.join(strange)}" if strange else ""
+    raise ValueError(f"an agent is a name or {{agent: NAME, model: NAME}}{without}")
 
 
-Named = Annotated[AgentEntry, BeforeValidator(_agent_entry)]
+def as_written(entry: AgentEntry) -> str | dict[str, str]:
+    """An agent as a file has it."""
+    agent, model = entry
+    return agent if model is None else {"agent": agent, "model": model}
 
 
-class StudyFile(Frozen, allow_inf_nan=False):
+def _list(given: object) -> tuple[object, ...]:
+    if isinstance(given, list | tuple):
+        return tuple(given)
+    if given is None:
+        raise ValueError("nothing is there: write a list, [] for an empty one")
+    raise ValueError(f"write a list: [{in_yaml(given)}]")
+
+
+def _pair(given: object) -> tuple[object, ...]:
+    if isinstance(given, list | tuple) and len(given) == 2:
+        return tuple(given)
+    raise ValueError("write a pair: [[LEARNER, PLAYER]]")
+
+
+def _number(given: object) -> object:
+    if isinstance(given, bool):
+        raise ValueError("write a number")
+    return given
+
+
+Named = Annotated[AgentEntry, BeforeValidator(_agent_entry), PlainSerializer(as_written)]
+Pair = Annotated[tuple[Named, Named], BeforeValidator(_pair)]
+AsList = BeforeValidator(_list)
+AtLeastOne = Field(min_length=1)
+
+
+class StudyFile(Frozen, allow_inf_nan=False, strict=True):
     """A study as it was asked for; docs/cli.md has a table of the keys."""
 
-    environments: Annotated[tuple[str, ...], Field(min_length=1)]
-    agents: Annotated[tuple[Named, ...], Field(min_length=1)]
+    environments: Annotated[tuple[str, ...], AtLeastOne, AsList]
+    agents: Annotated[tuple[Named, ...], AtLeastOne, AsList]
     interface: str
     tasks: int = Field(default=20, ge=1)
     seed: int = Field(default=0, ge=0)
-    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] | None = None
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], AtLeastOne, AsList] | None = None
     placebo: bool = True
-    ablations: tuple[Literal["rules", "feedback", "verification"], ...] = ()
-    transfer: tuple[tuple[Named, Named], ...] = ()
+    ablations: Annotated[tuple[Literal["rules", "feedback", "verification"], ...], AsList] = ()
+    transfer: Annotated[tuple[Pair, ...], AsList] = ()
     backend: BackendName = "probe"
     analyzer_model: str | None = None
     optimizer_model: str | None = None
     iterations: int = Field(default=ITERATIONS, ge=1)
     tasks_per_iteration: int | None = Field(default=None, ge=1)
     base_url: str | None = None
-    temperature: float | None = Field(default=None, ge=0)
+    temperature: Annotated[float, Field(ge=0, strict=False), BeforeValidator(_number)] | None = None
     max_tokens: int | None = Field(default=None, ge=256)
-    workers: int | None = Field(default=None, ge=1)
+    workers: int | None = Field(default=None, ge=1, le=MOST_WORKERS)
 
     @property
     def all_seeds(self) -> tuple[int, ...]:
@@ -91,9 +129,10 @@ def read_study(name: str | Path) -> StudyFile:
     text = str(name)
     if text in studies():
         return checked_study(_folder().joinpath(f"{text}.yaml").read_text(encoding="utf-8"), text)
-    if not text.endswith(ENDINGS):
+    if not text.lower().endswith(ENDINGS):
         hint = did_you_mean(text, studies())
-        raise UsageError(f"unknown study {text!r}; {hint}known: {', '.join(studies())}; your own is a FILE.yaml")
+        known = ", ".join(studies())
+        raise UsageError(f"unknown study {text!r}; {hint}known: {known}; your own is a FILE.yaml or FILE.yml")
     try:
         content = Path(text).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -137,10 +176,10 @@ def _contradictions(file: StudyFile) -> list[str]:
     if {"seed", "seeds"} <= file.model_fields_set:
         problems.append("seeds: seed is there too: leave one of them out")
     problems += [
-        f"transfer: {label} is not among the agents: add it there"
-        for pair in pairs
-        for label in pair
-        if label not in agents
+        f"transfer: {in_yaml(as_written(entry))} is not among the agents: {_remedy(entry, file.agents)}"
+        for pair in file.transfer
+        for entry in pair
+        if entry not in file.agents
     ]
     problems += [
         f"transfer: {learner} plays its own interface in the study anyway: name two agents"
@@ -152,6 +191,35 @@ def _contradictions(file: StudyFile) -> list[str]:
         needing += ["ablations: verification"] if VERIFICATION in file.ablations else []
         problems += [f"{key}: nothing is learned in this study: it needs interface: {GENERATE}" for key in needing]
     return problems
+
+
+def _remedy(entry: AgentEntry, agents: tuple[AgentEntry, ...]) -> str:
+    """What to do about an agent of a transfer that is not among the agents as it is written."""
+    alike = [in_yaml(as_written(known)) for known in agents if known[0] == entry[0]]
+    return f"write it as there, {' or '.join(alike)}" if alike else "add it there"
+
+
+@contextmanager
+def in_keys(where: str = "") -> Iterator[None]:
+    """Let a `UsageError` about options name the keys of a file that mean the same; the line begins with `where`."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(where + _keys_for_options(str(error))) from error
+
+
+def _keys_for_options(message: str) -> str:
+    """A message of another verb in the words of a file, where no option or variable names the model of learning."""
+    message = re.sub(r" \(or --model NAME for both\)| or set ALIGN_ECHO_MODEL", "", message)
+    message = message.replace("add --model NAME", "add analyzer_model and optimizer_model")
+
+    def key_for(option: re.Match[str]) -> str:
+        key, value = option[1].replace("-", "_"), option[2]
+        if key not in StudyFile.model_fields and key not in ("agent", "model"):
+            return option[0]
+        return f"{key}: {value}" if value else key
+
+    return re.sub(r"--([a-z-]+)(?: (NAME|llm|probe)\b)?", key_for, message)
 
 
 def _folder() -> Traversable:

@@ -25,6 +25,7 @@ from align_echo.evaluate.grid import Grid, cell_of, grid_of
 from align_echo.evaluate.grid_run import play_comparison
 from align_echo.evaluate.plan import Plan
 from align_echo.evaluate.study import UNCHANGED, Study, StudyPlan, title_of
+from align_echo.evaluate.study_file import in_keys
 from align_echo.evaluate.study_tables import markdown_of
 from align_echo.files import write_atomically
 from align_echo.interface import Interface, load_interface
@@ -40,6 +41,7 @@ Comparisons = Mapping[str, Comparison | None]
 """What evaluations measured, by folder; None where no episode had a score."""
 
 
+@in_keys()
 def play_study(plan: StudyPlan, path: Path, *, resume: bool = False, progress: Progress = SILENT) -> Study:
     """Learn and play whatever of a study is not finished in the folder, and write its summary and its tables.
 
@@ -53,8 +55,10 @@ def play_study(plan: StudyPlan, path: Path, *, resume: bool = False, progress: P
     openings = {evaluation.spec.name: evaluation for evaluation in plan.evaluations.values()}
     for evaluation in openings.values():
         try_reset(evaluation.spec, evaluation.task_ids[0], split=evaluation.split, data_root=None)
-    for generation in {generation.world.spec.name: generation for generation in plan.generations.values()}.values():
-        try_backend(generation)
+    learners = {generation.world.spec.name: generation for generation in reversed(plan.generations.values())}
+    for generation in learners.values():
+        with in_keys(f"interface: {generation.world.spec.name}, {generation.player.agent.name}: "):
+            try_backend(generation)
     lock = open_folder(path, plan.config, resume=resume)
     learned = {folder: _learn(plan, folder, path, progress) for folder in plan.generations}
     evaluations = {folder: _with_interface(plan, folder, learned) for folder in plan.evaluations}

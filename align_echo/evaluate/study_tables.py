@@ -8,8 +8,9 @@ from __future__ import annotations
 from rich.table import Table
 
 from align_echo.evaluate.comparison import PLACEBO
-from align_echo.evaluate.grid import CAPTION, CAPTION_PLACEBO, HEADINGS, Cell, faults_line, lines_of, table_of
+from align_echo.evaluate.grid import CAPTION, HEADINGS, OVER_PLACEBO, Cell, faults_line, lines_of, table_of
 from align_echo.evaluate.study import HALVES, MAIN, UNCHANGED, Study
+from align_echo.evaluate.tables import WORTH
 from align_echo.trouble import Conduct
 
 
@@ -29,8 +30,7 @@ def markdown_of(study: Study) -> str:
         lines += [_row(HEADINGS), _row(["---"] * 3 + ["---:"] * (len(HEADINGS) - 3))]
         lines += [_row((shown.environment, shown.agent, *line)) for shown in grid.cells for line in lines_of(shown)]
         lines.append("")
-    legend = f"{CAPTION}\n{CAPTION_PLACEBO}"
-    ends = [*legend.splitlines(), *notes_of(study)]
+    ends = [*CAPTION.splitlines(), OVER_PLACEBO, WORTH.replace("\n", " "), *notes_of(study)]
     return "\n".join([*lines, *(f"- {line.rstrip(';')}" for line in ends), ""])
 
 

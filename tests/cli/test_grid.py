@@ -163,7 +163,7 @@ def test_a_grid_without_a_placebo_goes_on_without(run):
     (cell,) = summary("run").cells
     assert (cell.placebo, cell.over_placebo) == (None, None)
     status, out, err = run(*GRID, "--resume", "--out", "run")  # what an older version began has no placebo either
-    assert (status, out, err.count("\n"), "was started with placebo = " in err) == (2, "", 1, True)
+    assert (status, out, err.count("\n"), "was started without placebo, not with true" in err) == (2, "", 1, True)
     assert run(*GRID, "--no-placebo", "--resume", "--out", "run")[0] == 0
 
 

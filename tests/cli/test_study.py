@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from align_echo.cli.console import new_folder
 from align_echo.evaluate.study import Study, plan_study
 from align_echo.evaluate.study_file import studies
 from align_echo.interface import identity, save_interface
@@ -25,7 +26,11 @@ LEARNED = (
     "tasks_per_iteration: 1\ntasks: 2\ntransfer: [[novice, expert]]\n"
 )
 VERIFICATION = "ablations: [verification]\n"
-AGENT = "agents.0: an agent is a name or {agent: NAME, model: NAME}"
+AGENT = "agents.0: an agent is a name or {agent: NAME, model: NAME}, without "
+MISREAD = "can be misread: write a number in plain digits"
+REACT = SHIPPED.replace("[novice]", "[{agent: react, model: novice}, {agent: react, model: novice-stubborn}]")
+BY_MODEL = LEARNED.partition("transfer")[0] + "backend: llm\n"
+TWO_REACTS = "{agent: react, model: novice} or {agent: react, model: novice-stubborn}"
 
 
 def summary(folder: str) -> Study:
@@ -44,27 +49,75 @@ def files(folder: str) -> set[str]:
 BAD = {
     "unknown key": (SHIPPED + "colour: red\n", "mine.yaml: colour: there is no such setting"),
     "no mapping": ("[a]", "mine.yaml must hold names and values"),
-    "no YAML": ("a: [", "mine.yaml is no YAML"),
-    "no tasks": (SHIPPED + "tasks: 0\n", "mine.yaml: tasks: "),
-    "too many tasks": (SHIPPED + "tasks: 135\n", "alfworld: the split has 134 tasks"),
+    "no YAML": ("a: [1,\nb: 2", "mine.yaml is no YAML: line 2: expected ',' or ']'"),
+    "half a hexadecimal": (SHIPPED.replace("tasks: 2", "tasks: 0x_"), f"mine.yaml: line 4: '0x_' {MISREAD}"),
+    "no such month": (SHIPPED.replace("tasks: 2", "tasks: 2024-13-01"), "mine.yaml: tasks: "),
+    "5000 digits": (SHIPPED.replace("tasks: 2", f"tasks: {'7' * 5000}"), f"7...' {MISREAD}"),
+    "no integer": (SHIPPED + "x: !!int abc\n", f"mine.yaml: line 6: 'abc' {MISREAD}"),
+    "no float": (SHIPPED + "x: !!float abc\n", f"mine.yaml: line 6: 'abc' {MISREAD}"),
+    "no boolean": (SHIPPED + "x: !!bool abc\n", "mine.yaml: line 6: 'abc' can be misread: write true or false"),
+    "no time": (SHIPPED + "x: !!timestamp abc\n", "mine.yaml: x: there is no such setting"),
+    "base 60": (SHIPPED.replace("tasks: 2", "tasks: 1:2"), f"mine.yaml: line 4: '1:2' {MISREAD}"),
+    "octal": (SHIPPED.replace("tasks: 2", "tasks: 010"), f"mine.yaml: line 4: '010' {MISREAD}"),
+    "a set": (SHIPPED.replace("[novice]", "!!set {novice}"), "mine.yaml: line 2: the tag"),
+    "true tasks": (SHIPPED.replace("tasks: 2", "tasks: true"), "mine.yaml: tasks: Input should be a valid integer"),
+    "true temperature": (REACT + "temperature: true\n", "mine.yaml: temperature: write a number"),
+    "a key twice": (SHIPPED + "tasks: 3\n", "mine.yaml: line 6: the key 'tasks' is there twice"),
+    "no list": (SHIPPED.replace("[alfworld, webshop]", "webshop"), "mine.yaml: environments: write a list: [webshop]"),
+    "no list of ablations": (SHIPPED.replace("[rules, feedback]", "rules"), "ablations: write a list: [rules]"),
+    "empty ablations": (
+        SHIPPED.replace("[rules, feedback]", ""),
+        "mine.yaml: ablations: nothing is there: write a list",
+    ),
+    "empty list": (SHIPPED.replace("[novice]", "[]"), "mine.yaml: agents: the list is empty: name at least one"),
+    "transfer without pairs": (
+        LEARNED.replace("[[novice, expert]]", "[novice, expert]"),
+        "transfer.0: write a pair: [[",
+    ),
+    "workers without end": (SHIPPED + "workers: 100000000\n", "mine.yaml: workers: Input should be less than or equal"),
+    "no tasks": (SHIPPED.replace("tasks: 2", "tasks: 0"), "mine.yaml: tasks: "),
+    "too many tasks": (SHIPPED.replace("tasks: 2", "tasks: 135"), "alfworld: the split has 134 tasks"),
     "missing key": ("environments: [alfworld]\nagents: [novice]\n", "mine.yaml: interface: Field required"),
     "unknown environment": (SHIPPED.replace("webshop", "narnia"), "unknown environment 'narnia'"),
     "environment twice": (SHIPPED.replace("webshop", "alfworld"), "environments: alfworld is there twice"),
     "unknown agent": (SHIPPED.replace("novice", "bond"), "unknown agent 'bond'"),
-    "an agent of other keys": (SHIPPED.replace("[novice]", "[{agent: novice, mood: glad}]"), AGENT),
+    "an agent of other keys": (SHIPPED.replace("[novice]", "[{agent: novice, mood: glad}]"), f"{AGENT}mood"),
+    "a misspelt key of an agent": (SHIPPED.replace("[novice]", "[{agent: novice, modle: x}]"), f"{AGENT}modle"),
+    "a player under two names": (
+        SHIPPED.replace("[novice]", "[react, {agent: react, model: novice}]"),
+        "agents: react and {agent: react, model: novice} are one player: name each once",
+    ),
+    "one of several of a name": (
+        REACT.replace("interface: probe", "interface: generate")
+        + "transfer: [[react, {agent: react, model: novice}]]\n",
+        f"transfer: react is not among the agents: write it as there, {TWO_REACTS}",
+    ),
     "a model of no use": (SHIPPED.replace("[novice]", "[{agent: novice, model: m}]"), "novice asks no model"),
-    "no such novice": (SHIPPED.replace("novice", "novice-careful"), "there is no scripted novice-careful for webshop"),
+    "no such novice": (SHIPPED.replace("novice", "novice-careful"), "for webshop; use another agent or model\n"),
     "no interface": (SHIPPED.replace("probe", "none"), "a study plays without and with an interface"),
     "no such interface": (SHIPPED.replace("probe", "nosuch"), "no interface named alfworld/nosuch"),
     "two ways to give a seed": (SHIPPED + "seed: 1\nseeds: [1, 2]\n", "seeds: seed is there too"),
     "no such ablation": (SHIPPED.replace("[rules", "[sleep"), "mine.yaml: ablations.0: "),
     "temperature of no model": (SHIPPED + "temperature: 1\n", "no agent of this study asks a model"),
+    "tokens of no model": (SHIPPED + "max_tokens: 300\n", "no model is asked in this study: leave max_tokens out"),
+    "address of no model": (
+        SHIPPED + "base_url: nonsense\n",
+        "is asked at an endpoint in this study: leave base_url out",
+    ),
     "learning that is not done": (SHIPPED + "iterations: 2\n", "iterations: nothing is learned in this study"),
     "transfer of what is shipped": (SHIPPED + "transfer: [[novice, novice]]\n", "transfer: novice plays its own"),
     "transfer to a stranger": (LEARNED.replace("expert]]", "random]]"), "random is not among the agents"),
     "an engine that the probe cannot read": (
         LEARNED.replace("alfworld", "m3tooleval"),
-        "the probe needs an engine that lists its admissible actions",
+        "interface: m3tooleval, novice: the probe needs an engine that lists its admissible actions or offers its "
+        "templates and names, and m3tooleval does neither: use backend: llm\n",
+    ),
+    "no model to learn with": (BY_MODEL, "needs a chat model: add analyzer_model and optimizer_model\n"),
+    "half a model to learn with": (BY_MODEL + "optimizer_model: m\n", "needs a chat model: add analyzer_model: NAME\n"),
+    "a model of the probe": (LEARNED + "analyzer_model: m\n", "leave analyzer_model and optimizer_model out"),
+    "a script to learn with": (
+        BY_MODEL + "analyzer_model: novice\noptimizer_model: m\n",
+        "can only play: add analyzer_model and optimizer_model, or backend: probe",
     ),
     "what the probe cannot leave out": (LEARNED + VERIFICATION, "verification: alfworld, novice: the probe is"),
 }
@@ -77,6 +130,30 @@ def test_a_bad_file_is_one_line_status_2_and_nothing_written(case, run):
     assert (status, err.count("\n"), out) == (2, 1, ""), err
     assert message in err
     assert {path.name for path in Path().iterdir()} == {"mine.yaml"}
+
+
+def test_an_interface_that_does_not_parse_is_named(run):
+    Path("broken.py").write_text("def (")
+    text = SHIPPED.replace("probe", "./broken.py")
+    status, _, err = run("study", write(text), "--out", "out")
+    assert (status, err.count("\n"), Path("out").exists()) == (2, 1, False)
+    assert "interface: ./broken.py: interface code does not parse: line 1" in err
+
+
+def test_the_ending_of_a_file_is_read_without_regard_to_case(run):
+    Path("D.YAML").write_text(SHIPPED + "colour: red\n")
+    assert "D.YAML: colour: there is no such setting" in run("study", "D.YAML")[2]
+
+
+@pytest.mark.parametrize("name", ["", " "])
+def test_an_empty_name_is_no_folder(name, run):
+    status, out, err = run("study", "offline", "--out", name)
+    assert (status, out, err) == (2, "", "align-echo: --out names no folder; see align-echo --help\n")
+    assert list(Path().iterdir()) == []
+
+
+def test_runs_that_begin_in_the_same_second_have_folders_of_their_own():
+    assert len({new_folder("study", "offline") for _ in range(5)}) == 5
 
 
 def test_a_name_that_no_study_has_is_answered_with_those_there_are(run):
@@ -114,6 +191,7 @@ def test_a_file_gives_tables_and_a_summary_and_the_same_seed_gives_them_again(ru
     for variant in ("none", "placebo", "rules", "feedback", "full"):
         assert Path(f"run/evaluations/webshop/novice/trajectories/{variant}.jsonl").exists()
     tables = Path("run/study.md").read_text()
+    assert "- placebo: the same interface with neutral words for its own; it is worth what it adds" in tables
     assert tables.count("| alfworld | novice | without | 2 |") == 3
     assert tables.count("| webshop | novice | over placebo | 2 |") == 3
 
@@ -143,6 +221,10 @@ def test_a_stopped_study_goes_on_and_makes_nothing_twice(run, hardly_any_fresh_t
     assert (status, err.count("\n"), "--resume" in err) == (2, 1, True), err
     status, _, err = run("study", write(text + "seed: 1\n"), "--resume", "--out", "run")
     assert (status, err.count("\n"), "was started with seed = 0, not 1" in err) == (2, 1, True), err
+    both = text.replace("[novice, expert]", "[novice, expert, {agent: react, model: novice}]", 1)
+    status, _, err = run("study", write(both), "--resume", "--out", "run")
+    shown = "agents = [novice, expert], not [novice, expert, {agent: react, model: novice}]; resume"
+    assert (status, err.count("\n"), shown in err) == (2, 1, True), err
 
     status, out, err = run("study", write(text), "--resume", "--out", "run")
     assert status == 0, err
