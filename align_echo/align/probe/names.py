@@ -115,15 +115,15 @@ def _behind(rests: set[Words], elsewhere: set[Words]) -> dict[Words, Words]:
     for rest in rests:
         for size in range(1, len(rest)):
             counts[rest[:size]] += 1
-    found: dict[Words, Words] = {}
+    parts: dict[Words, Words] = {}
     for rest in rests:
         for size in range(len(rest) - 1, 0, -1):
             front, name = rest[:size], rest[size:]
-            all_of_them = counts[front] == len(rests)
-            if counts[front] >= BEHIND and rest not in elsewhere and (name in elsewhere or all_of_them):
-                found[rest] = name
+            before_all = counts[front] == len(rests)
+            if counts[front] >= BEHIND and rest not in elsewhere and (name in elsewhere or before_all):
+                parts[rest] = name
                 break
-    return found
+    return parts
 
 
 def _others(groups: dict[str, set[Words]], first: str) -> set[Words]:
