@@ -47,9 +47,9 @@ def names_of(actions: Iterable[str]) -> set[str]:
     """The names in actions."""
     groups: dict[str, set[Words]] = defaultdict(set)
     for action in actions:
-        first, *rest = action.split()
-        if rest:
-            groups[first].add(tuple(rest))
+        words = tuple(action.split())
+        if len(words) > 1:
+            groups[words[0]].add(words[1:])
     known: set[Words] = set()
     joined = {first: _joining_word(rests) for first, rests in groups.items()}
     for first in sorted(groups, key=lambda first: (-joined[first][1], first)):
@@ -128,4 +128,3 @@ def _behind(rests: set[Words], elsewhere: set[Words]) -> dict[Words, Words]:
 
 def _others(groups: dict[str, set[Words]], first: str) -> set[Words]:
     return {rest for other, rests in groups.items() if other != first for rest in rests}
-

@@ -37,6 +37,10 @@ def test_names_of_any_spelling_are_told_from_the_words_around_them():
     }
 
 
+def test_an_action_without_words_has_no_name():
+    assert names_of(["", " ", "wait"]) == set()
+
+
 def test_the_longest_name_is_found_and_only_whole_words():
     pattern = pattern_of(["lamp", "red lamp", "oak"])
     assert re.findall(pattern, "a red lamp, lamps and a lamp of oak; soak it") == ["red lamp", "lamp", "oak"]
