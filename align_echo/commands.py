@@ -57,6 +57,21 @@ def commands_in(message: str, last_action: str = "") -> list[Command]:
     return list(commands.values())
 
 
+def sentences_of(message: str) -> list[str]:
+    """The sentences of a message, which make it up again when joined: none ends within a quotation, and what ends in a
+    colon goes on in the next."""
+    quoted = [match.span() for match in _QUOTES.finditer(message)]
+    pieces, start = [], 0
+    for match in _END.finditer(message):
+        first_blank = match.end() - len(match.group().lstrip(")\"'"))
+        within = any(a <= first_blank < b for a, b in quoted)
+        if within or re.search(r"(?:\bi\.e\.|\be\.g\.|:)\s*$", message[start : match.start()]):
+            continue
+        pieces.append(message[start : match.end()])
+        start = match.end()
+    return [piece for piece in (*pieces, message[start:]) if piece]
+
+
 def same_action(a: str, b: str) -> bool:
     """Whether two actions are the same up to letter case, blanks, and a full stop at the end."""
     return _plainly(a) == _plainly(b)
@@ -137,7 +152,7 @@ _END = re.compile(r"(?<=[.!?])[)\"']*\s+|(?<=;)\s+|\n+")
 
 def _all_commands(message: str) -> Iterator[Command]:
     """Every command of every sentence, in order; the same may come twice."""
-    text, quoted = _masked(message)
+    text, quoted = _masked(message.strip())
     used = 0
     heading = ""
     for sentence in _END.split(text):

@@ -18,10 +18,11 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from align_echo.errors import InterfaceError, did_you_mean
 from align_echo.files import write_atomically
+from align_echo.hints import HintCount, silenced_by
 from align_echo.reading import parse_json
 from align_echo.types import Evidence, Frozen, Usage
 
@@ -131,6 +132,7 @@ class Interface(Frozen):
     """Interface source under a contract. `use_rules` / `use_feedback` switch its halves off for ablations.
 
     `placebo`: it runs as ever, but what it says is replaced by neutral text (`wrappers/placebo.py`), as a control.
+    `record` is what became of its hints in earlier runs: rules that fell below the bar (`hints.py`) are not shown.
     """
 
     name: str
@@ -140,17 +142,21 @@ class Interface(Frozen):
     use_rules: bool = True
     use_feedback: bool = True
     placebo: bool = False
+    record: tuple[HintCount, ...] = ()
 
     @property
     def content_hash(self) -> str:
-        """SHA-256 of the source, first 16 hex digits: two interfaces with the same hash behave the same."""
+        """SHA-256 of the source, first 16 hex digits: two interfaces with the same hash run the same code."""
         return hashlib.sha256(self.source.encode()).hexdigest()[:16]
 
     @property
     def label(self) -> str:
-        """Name, hash, what is switched off and "-placebo" for one, as written in trajectories and tables."""
+        """Name, hash, what is switched off, how many rules its record silences ("-2-silenced") and "-placebo" for one,
+        as written in trajectories and tables."""
         off = "" if self.use_rules else "-rules"
         off += "" if self.use_feedback else "-feedback"
+        silenced = len(silenced_by(self.record))
+        off += f"-{silenced}-silenced" if silenced else ""
         off += "-placebo" if self.placebo else ""
         return f"{self.name}@{self.content_hash}{off}"
 
@@ -226,7 +232,8 @@ def load_interface(name_or_path: str | Path, contract: InterfaceContract | None 
 
     A `.json` of the same stem beside it holds contract and provenance; without one, `contract` must be given (or the
     shipped environment contract is used by the callers that know the environment). Source that is not the recorded one
-    is marked in the provenance ("..., edited since"), and the evidence of its rules is dropped.
+    is marked in the provenance ("..., edited since"), and the evidence of its rules and the record of its hints are
+    dropped: they are another interface's.
 
     Raises `InterfaceError`.
     """
@@ -237,11 +244,13 @@ def load_interface(name_or_path: str | Path, contract: InterfaceContract | None 
         raise InterfaceError(f"cannot read the interface {name_or_path}: {error}") from error
     sidecar = _sidecar(file)
     record: dict[str, Any] = {}
+    hints: tuple[HintCount, ...] = ()
     if sidecar is not None:
         try:
             record = parse_json(sidecar.read_text(encoding="utf-8"))
             stored = InterfaceContract.model_validate(record["contract"])
             provenance = Provenance.model_validate(record["provenance"])
+            hints = _HINTS.validate_python(record.get("hints", []))
         except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
             reason = str(error).partition("\n")[0]
             raise InterfaceError(f"the interface's record {sidecar} is not readable: {reason}") from error
@@ -260,21 +269,27 @@ def load_interface(name_or_path: str | Path, contract: InterfaceContract | None 
         raise InterfaceError(f"{name_or_path}: {error}") from error
     interface = Interface(name=name, source=source, contract=contract, provenance=provenance)
     if provenance.content_hash in ("", interface.content_hash):
-        return interface
+        return interface.model_copy(update={"record": hints})
     marked = provenance.model_copy(update={"backend": f"{provenance.backend}, edited since", "rules": ()})
     return interface.model_copy(update={"provenance": marked})
 
 
 def save_interface(interface: Interface, folder: Path, stem: str) -> Path:
-    """Write `<stem>.py` and `<stem>.json` (contract, provenance, hash); each appears whole or not at all."""
+    """Write `<stem>.py` and `<stem>.json` (contract, provenance, hash, what became of its hints if that is known); each
+    appears whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     provenance = interface.provenance.model_copy(update={"content_hash": interface.content_hash})
-    record = {
+    record: dict[str, Any] = {
         "contract": interface.contract.model_dump(mode="json"),
         "provenance": provenance.model_dump(mode="json"),
     }
+    if interface.record:
+        record["hints"] = [count.model_dump(mode="json") for count in interface.record]
     write_atomically(folder / f"{stem}.json", json.dumps(record, indent=2, ensure_ascii=False) + "\n")
     return write_atomically(folder / f"{stem}.py", interface.source)
+
+
+_HINTS = TypeAdapter(tuple[HintCount, ...])
 
 
 def _locate(name_or_path: str | Path) -> tuple[Traversable, str]:

@@ -256,6 +256,7 @@ def take_turn(env: gym.Env[str, str], reply: AgentReply) -> Step:
         interface_error=str(info.get("interface_error", "")),
         violations=tuple(info.get("violations", ())),
         forged=tuple(info.get("forged", ())),
+        hints=tuple(info.get("hints", ())),
         usage=reply.usage,
         tokens=reply.tokens,
         choice=reply.choice,

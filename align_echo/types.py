@@ -254,13 +254,27 @@ class Violation(Frozen):
     reason: str
 
 
+class HintEvent(Frozen):
+    """What came of one rule of an interface on one turn; a rule is a kind of sentence that names commands.
+
+    `fired`: such a hint was shown. `followed`: the action was what the hint before it had named. `came_true`: whether a
+    followed hint did what it had promised, where this turn settled that. `silenced`: its words were withheld.
+    """
+
+    rule: str
+    fired: bool = False
+    followed: bool = False
+    came_true: bool | None = None
+    silenced: bool = False
+
+
 class Step(Frozen):
     """One turn of the agent.
 
     `observation` is what the agent was shown; `raw_observation` is the engine's answer to the agent's own action, or
     None when the engine was not asked (the interface answered alone, or the reply held no action). `engine_calls`
     counts every engine call of the turn. `interface_error` says why the interface was bypassed on this turn, if it was.
-    `forged` names what it claimed against the environment: "reward", "done".
+    `forged` names what it claimed against the environment: "reward", "done". `hints`: what came of those it gave.
     `cut_off`: the model's limit of tokens ended the reply. `choice`: it was chosen among several.
     """
 
@@ -278,6 +292,7 @@ class Step(Frozen):
     interface_error: str = ""
     violations: tuple[Violation, ...] = ()
     forged: tuple[str, ...] = ()
+    hints: tuple[HintEvent, ...] = ()
     usage: Usage = Usage()
     tokens: Tokens | None = None
     choice: Choice | None = None

@@ -16,6 +16,7 @@ ORDERS = {
     "You need to go to desk 1 first.": GO,
     "You have to go to desk 1 before you can take the mug.": GO,
     "Nothing happens. You are not there. Go to desk 1 first.": GO,
+    "  Go to desk 1 first.": GO,
     "Nothing happens. Try 'go to desk 1' first.": GO,
     "You must **go to desk 1** first.": GO,
     "You **must** go to desk 1 **first**.": GO,

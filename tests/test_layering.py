@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LAYERS = (
     *("types", "redaction", "files", "errors", "dice", "registry", "plain_yaml", "reading", "locking", "commands"),
-    *("halting", "tokens", "intervals", "invalid", "interface", "jsonl", "sandbox", "wrappers", "trouble"),
+    *("halting", "tokens", "intervals", "invalid", "hints", "interface", "jsonl", "sandbox", "wrappers", "trouble"),
     *("prompts", "models", "runs"),
     *("faults", "progress", "agents", "session", "rollout", "align", "critic", "train", "evaluate", "gaia", "gui"),
     "cli",

@@ -2,7 +2,8 @@
 
 At reset the interface's rules are put before the first observation; on each turn its `WrapStep` decides what the agent
 is shown. The wrapper serves the engine calls that interface code asks for and refuses the rest; reward, score and the
-end of the episode come from the environment alone. An interface that fails costs one fallback to the raw observation.
+end of the episode come from the environment alone. An interface that fails costs one fallback to the raw observation;
+hints that did not come true are withheld (`hint_watch.py`).
 How code is run is in `sandbox.py`; this file knows no environment by name.
 """
 
@@ -14,10 +15,12 @@ from typing import Any
 import gymnasium as gym
 
 from align_echo.errors import InterfaceError, UsageError
+from align_echo.hints import silenced_by
 from align_echo.interface import Interface
 from align_echo.sandbox.session import EngineReply, LogLine, RefusedError, Returned, Sandbox, SandboxSession
 from align_echo.sandbox.source import prepare
-from align_echo.types import Violation
+from align_echo.types import HintEvent, Violation
+from align_echo.wrappers.hint_watch import HintWatch, taken
 from align_echo.wrappers.placebo import neutral_observation, neutral_rules
 from align_echo.wrappers.text_env import MAX_TEXT, TEXT_CHARACTERS, TextEnv
 
@@ -38,12 +41,17 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
 
     `info` gains `rules` (at reset), `interface_error` (why the interface was bypassed on this turn, "" if it was not),
     `violations` (engine calls that were refused) and `forged` (what it claimed against the environment: "reward",
-    "done"); `raw_observation` and `engine_calls` keep the engine's side.
+    "done"); where hints were given, followed or withheld, `hints` tells by rule what came of them (`HintEvent`);
+    `raw_observation` and `engine_calls` keep the engine's side.
     Each reset starts the interface anew. One wrapper belongs to one thread at a time; close it to free its worker.
     """
 
-    def __init__(self, env: gym.Env[str, str], interface: Interface, *, sandbox: Sandbox | None = None) -> None:
-        """Raises `UsageError` if `env` is no `TextEnv` or the interface is for another environment, and
+    def __init__(
+        self, env: gym.Env[str, str], interface: Interface, *, sandbox: Sandbox | None = None, retract: bool = True
+    ) -> None:
+        """`retract`: rules whose followed hints do not come true are silenced; without it they are only counted.
+
+        Raises `UsageError` if `env` is no `TextEnv` or the interface is for another environment, and
         `InterfaceError` if the interface's source has the wrong signature or holds what the sandbox cannot run."""
         base = env.unwrapped
         if not isinstance(base, TextEnv):
@@ -56,6 +64,9 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
         self._base = base
         self._sandbox = sandbox or Sandbox()
         self._source = prepare(interface.source, interface.contract)
+        self._retract = retract
+        self._watch = HintWatch()
+        self._hints: tuple[HintEvent, ...] = ()
         self._session: SandboxSession | None = None
         self._opening = ("", "")
         self._turn: _Turn | None = None
@@ -83,7 +94,8 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
         raw, info = self.env.reset(seed=seed, options=options)
         self._opening = self._base.opening(raw)
         self._over, self._deaths, self._bypassed = False, 0, ""
-        self._log, self._violations, self._forged = [], [], ()
+        self._log, self._violations, self._forged, self._hints = [], [], (), ()
+        self._watch = HintWatch(silenced_by(self.interface.record), retract=self._retract)
         rules, error = "", ""
         if self.interface.use_rules or self.interface.use_feedback:
             try:
@@ -132,17 +144,34 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
             returned = session.wrap_step(turn.action)
         except InterfaceError as failure:
             self._keep_log(number)
+            self._watch.forget()
             return turn.fall_back(), self._failed(str(failure), number)
         self._keep_log(number)
-        _, reward, terminated, truncated, info = turn.end()
+        text, (observation, reward, terminated, truncated, info) = self._watched(turn, clean(returned.observation))
         self._note_forgery(returned, bool(info["won"]) or reward > 0, terminated or truncated, number)
-        return (self._shown(returned.observation, info["raw_observation"]), reward, terminated, truncated, info), ""
+        shown = observation if text is None else self._shown(text, info["raw_observation"])
+        return (shown, reward, terminated, truncated, info), ""
+
+    def _watched(self, turn: _Turn, text: str) -> tuple[str | None, StepResult]:
+        """The interface's text without hints that are not to be believed, and the turn's result. None: nothing is left
+        of the text, and what the interface kept from the engine is carried out."""
+        answer = turn.answer
+        if text == answer and not self._watch.waits:
+            return text, turn.end()
+        left = self._watch.read(turn.action, answer, self._taken(turn), text)
+        result = turn.fall_back() if left is None else turn.end()
+        self._hints = self._watch.settle(turn.action, turn.answer, self._taken(turn))
+        return left, result
+
+    def _taken(self, turn: _Turn) -> bool | None:
+        alike = self._watch.answer_alike(turn.action, turn.answer)
+        return taken(self._base, turn.before, turn.action, turn.answer, alike)
 
     def _shown(self, text: str, raw: str | None) -> str:
         """What the agent is shown where the interface says something: that, or its placebo."""
         if not self.interface.placebo:
-            return clean(text)
-        return neutral_observation(clean(text), None if raw is None else clean(raw[: self._sandbox.text]))
+            return text
+        return neutral_observation(text, None if raw is None else clean(raw[: self._sandbox.text]))
 
     def _serve(self, requested: str) -> EngineReply:
         """Serve an engine call of interface code, or refuse it and write that down."""
@@ -208,7 +237,9 @@ class AlignWrapper(gym.Wrapper[str, str, str, str]):
         info["interface_error"] = error
         info["violations"] = tuple(self._violations)
         info["forged"] = self._forged
-        self._violations, self._forged = [], ()
+        if self._hints:
+            info["hints"] = self._hints
+        self._violations, self._forged, self._hints = [], (), ()
 
 
 class _Turn:
@@ -217,6 +248,7 @@ class _Turn:
     def __init__(self, env: gym.Env[str, str], base: TextEnv, action: str) -> None:
         self.action = action
         self.number = int(base.info(None)["turns"]) + 1
+        self.before = base.state
         self._env = env
         self._base = base
         self._result: StepResult | None = None
@@ -249,6 +281,12 @@ class _Turn:
         if own:
             raise RefusedError("the agent's own action was already carried out on this turn")
         raise RefusedError("neither the agent's own action nor a read-only one")
+
+    @property
+    def answer(self) -> str | None:
+        """The engine's answer to the agent's own action, as text that an agent may be shown; None if it was not asked.
+        """
+        return None if self._result is None else clean(self._result[0])
 
     def end(self) -> StepResult:
         """The turn's result when the interface returned: a turn passes even if it never asked the engine."""

@@ -64,6 +64,7 @@ class Info(TypedDict):
     interface_error: NotRequired[str]
     violations: NotRequired[tuple[Any, ...]]
     forged: NotRequired[tuple[str, ...]]
+    hints: NotRequired[tuple[Any, ...]]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,86 @@
+"""What became of an interface's hints: counts by rule, over episodes, and which rules are no longer to be believed.
+
+A rule is a kind of sentence that names commands, with the names blanked (`commands.skeleton_of`). Pure functions over
+what `wrappers/hint_watch.py` saw on each turn. Left out: what happens at run time, and trying claims that no agent
+followed (`align/audit`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from align_echo.intervals import wilson
+from align_echo.types import Frozen, HintEvent, Trajectory
+
+BAR = 90.0
+"""Percent of the followed hints of a rule that have to come true."""
+
+FEWEST = 5
+"""Hints of a rule that must have been followed and settled before it is judged across episodes."""
+
+
+class HintCount(Frozen):
+    """What became of one rule: hints shown, hints that the agent's next action followed, those of them that did what
+    they had promised and those that did not (the rest was never settled), and episodes in which it was silenced."""
+
+    rule: str
+    fired: int = 0
+    followed: int = 0
+    came_true: int = 0
+    failed: int = 0
+    silenced: int = 0
+
+
+def below_bar(count: HintCount) -> bool:
+    """Whether a rule is silenced from the start of an episode, for its record in earlier ones.
+
+    Its followed hints, at least `FEWEST`, came true so rarely that the whole 95% Wilson interval lies below `BAR`. One
+    failure does not condemn a rule: leaving it out takes its help from every episode to come, while a wrong hint costs
+    an obeying agent a turn or two, after which the rule is silenced in that episode anyway.
+    """
+    settled = count.came_true + count.failed
+    return settled >= FEWEST and wilson(count.came_true, settled).high < BAR
+
+
+def silenced_by(record: Iterable[HintCount]) -> frozenset[str]:
+    """The rules of a record that are silenced from the start."""
+    return frozenset(count.rule for count in record if below_bar(count))
+
+
+def count_hints(trajectories: Iterable[Trajectory]) -> tuple[HintCount, ...]:
+    """What became of each rule in these episodes, the most shown first."""
+    return merged(*(_of_episode([step.hints for step in trajectory.steps]) for trajectory in trajectories))
+
+
+def merged(*records: Iterable[HintCount]) -> tuple[HintCount, ...]:
+    """Several records as one, whatever their order: the most shown rule first, then by name."""
+    total: dict[str, HintCount] = {}
+    for record in records:
+        for count in record:
+            old = total.get(count.rule, HintCount(rule=count.rule))
+            sums = {name: getattr(old, name) + getattr(count, name) for name in _NUMBERS}
+            total[count.rule] = HintCount(rule=count.rule, **sums)
+    return tuple(sorted(total.values(), key=lambda count: (-count.fired, count.rule)))
+
+
+_NUMBERS = tuple(name for name in HintCount.model_fields if name != "rule")
+
+
+def _of_episode(turns: Sequence[Sequence[HintEvent]]) -> list[HintCount]:
+    counts: dict[str, dict[str, int]] = {}
+    for event in (event for turn in turns for event in turn):
+        numbers = counts.setdefault(event.rule, dict.fromkeys(_NUMBERS, 0))
+        _add(numbers, event)
+    return [HintCount(rule=rule, **numbers) for rule, numbers in counts.items()]
+
+
+def _add(numbers: dict[str, int], event: HintEvent) -> None:
+    seen: Mapping[str, bool] = {
+        "fired": event.fired,
+        "followed": event.followed,
+        "came_true": event.came_true is True,
+        "failed": event.came_true is False,
+    }
+    for name, happened in seen.items():
+        numbers[name] += happened
+    numbers["silenced"] = int(numbers["silenced"] or event.silenced)

@@ -1,0 +1,199 @@
+"""Hints that do not come true are withheld: in circles, after refusals, for any interface; right ones stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from align_echo.commands import commands_in
+from align_echo.hints import HintCount, below_bar, count_hints, merged, silenced_by
+from align_echo.interface import load_interface, save_interface
+from align_echo.rollout import run_episode, run_tasks
+from align_echo.types import AgentReply, AgentView, HintEvent, Step, Trajectory
+from align_echo.wrappers.align_wrapper import AlignWrapper
+from tests.play import TASK, interface, source
+from tests.room_env import TASK_IDS, MuteEnv, RoomEnv
+
+ADDED = """
+obs, reward, done, info = env.step([agent_action])
+text = HINTS.get(agent_action, "") if info["won"][0] is False and obs[0] == "Nothing happens." else ""
+return (obs[0] + " " + text).strip(), info["won"][0], done[0]
+"""
+KEPT_BACK = """
+if agent_action in HINTS:
+    return HINTS[agent_action], False, False
+obs, reward, done, info = env.step([agent_action])
+return obs[0], info["won"][0], done[0]
+"""
+ALWAYS = ADDED.replace('if info["won"][0] is False and obs[0] == "Nothing happens." else ""', "")
+
+CIRCLE = {"sing": "You need to `dance` first.", "dance": "You need to `sing` first."}
+RIGHT = {
+    "drop mug 1": "You do not hold it. You have to take mug 1 first.",
+    "take mug 1": "It is out of reach: go to kitchen first.",
+}
+
+
+def made(hints: dict[str, str], body: str = ADDED) -> Any:
+    return interface(source(body, top=f"HINTS = {hints!r}"))
+
+
+def talk(env: RoomEnv, hints: dict[str, str], actions: list[str], body: str = ADDED, **options: Any) -> list[Any]:
+    """(what is shown, hints) of each turn; the actions are the agent's own."""
+    wrapped = AlignWrapper(env, made(hints, body), **options)
+    wrapped.reset(options={"task": TASK})
+    turns = []
+    for action in actions:
+        shown, _, _, _, info = wrapped.step(action)
+        turns.append((shown, info.get("hints", ())))
+    wrapped.close()
+    return turns
+
+
+class Obedient:
+    """Does what it is told, and then what it wanted before: its own list of actions, again and again."""
+
+    name = "obedient"
+
+    def __init__(self, *own: str) -> None:
+        self._own = own
+
+    def act(self, view: AgentView) -> AgentReply:
+        turns = view.turns
+        orders = commands_in(turns[-1].observation, turns[-1].action or "") if turns else []
+        own = [turn for turn in turns if turn.action in self._own]
+        action = orders[0].text if orders else self._own[min(len(own), 999) % len(self._own)]
+        return AgentReply(text=action, action=action)
+
+
+def obeyed(trajectory: Trajectory) -> int:
+    """Turns on which the agent was told what to do."""
+    return sum(bool(commands_in(step.observation, step.action or "")) for step in trajectory.steps)
+
+
+@pytest.mark.parametrize(
+    ("env", "body"),
+    [(RoomEnv, ADDED), (RoomEnv, KEPT_BACK), (RoomEnv, ALWAYS), (MuteEnv, KEPT_BACK), (MuteEnv, ALWAYS)],
+)
+def test_an_agent_that_obeys_everything_is_sent_in_no_circle(env, body):
+    wrapped = AlignWrapper(env(30), made(CIRCLE, body))
+    trajectory = run_episode(wrapped, Obedient("sing"), TASK, split="test")
+    assert obeyed(trajectory) <= 3
+    assert trajectory.steps[-1].observation == trajectory.steps[-1].raw_observation
+    free = run_episode(AlignWrapper(env(30), made(CIRCLE, body), retract=False), Obedient("sing"), TASK, split="test")
+    assert obeyed(free) == 30
+
+
+def test_a_circle_of_steps_that_are_taken_is_left():
+    hints = {"sing": "Go to study first.", "go to study": "Try `go to kitchen`.", "go to kitchen": "Try `go to study`."}
+    trajectory = run_episode(AlignWrapper(RoomEnv(40), made(hints, ALWAYS)), Obedient("sing"), TASK, split="test")
+    assert obeyed(trajectory) <= 5
+
+
+def test_a_step_that_never_helps_is_not_asked_for_again():
+    shown = [text for text, _ in talk(RoomEnv(), {"sing": "You must look first."}, ["sing", "look", "sing", "sing"])]
+    assert shown == ["Nothing happens. You must look first.", shown[1], "Nothing happens.", "Nothing happens."]
+
+
+@pytest.mark.parametrize("env", [RoomEnv, MuteEnv])
+def test_hints_that_are_right_lead_to_the_goal_untouched(env):
+    own = ["go to study", "drop mug 1", "take mug 1", "go to kitchen", "take mug 1", "go to study", "drop mug 1"]
+    turns = talk(env(), RIGHT, own)
+    assert turns == [(shown, hints) for shown, hints in talk(env(), RIGHT, own, retract=False)]
+    if env is RoomEnv:
+        assert "You have to take mug 1 first." in turns[1][0]
+        assert "go to kitchen first" in turns[2][0]
+    assert not any(hint.came_true is False or hint.silenced for _, hints in turns for hint in hints)
+
+
+def test_what_came_of_each_hint_is_told():
+    actions = ["go to study", "take mug 1", "go to kitchen", "take mug 1"]
+    _, (_, first), (_, second), (_, third) = talk(RoomEnv(), RIGHT, actions)
+    rule = "it is out of reach: go to _ first."
+    assert first == (HintEvent(rule=rule, fired=True),)
+    assert second == (HintEvent(rule=rule, followed=True),)
+    assert third == (HintEvent(rule=rule, came_true=True),)
+
+
+def test_a_refused_command_silences_its_rule_and_no_other():
+    hints = {"sing": "Try `dance`. The walls are white.", "hum": "Try `go to study`.", "dance": ""}
+    turns = talk(RoomEnv(), hints, ["sing", "dance", "sing", "hum"])
+    assert turns[0][0] == "Nothing happens. Try `dance`. The walls are white."
+    assert turns[1][1] == (HintEvent(rule="try `dance`.", followed=True, came_true=False, silenced=True),)
+    assert turns[2][0] == "Nothing happens. The walls are white."
+    assert turns[3][0] == "Nothing happens. Try `go to study`."
+
+
+def test_a_list_of_forms_is_no_promise():
+    hints = {"sing": "The world knows only these forms: `look`, `dance`, `take X`."}
+    turns = talk(RoomEnv(), hints, ["sing", "dance", "sing"])
+    assert turns[0][0] == turns[2][0]
+
+
+def test_the_placebo_is_that_of_what_is_shown():
+    placebo = made({"sing": "Try `dance`."}).model_copy(update={"placebo": True})
+    wrapped = AlignWrapper(RoomEnv(), placebo)
+    wrapped.reset(options={"task": TASK})
+    shown = [wrapped.step(action)[0] for action in ("sing", "dance", "sing")]
+    assert shown == ["Nothing happens. That is how things are now.", "Nothing happens.", "Nothing happens."]
+
+
+def test_reward_and_end_stay_the_environments():
+    hints = {"take mug 1": "You need to `dance` first.", "dance": "You need to `take mug 1` first."}
+    plain = RoomEnv()
+    plain.reset(options={"task": TASK})
+    wrapped = AlignWrapper(RoomEnv(), made(hints, ALWAYS))
+    wrapped.reset(options={"task": TASK})
+    for action in ("take mug 1", "dance", "take mug 1", "go to study", "drop mug 1"):
+        assert wrapped.step(action)[1:4] == plain.step(action)[1:4]
+
+
+# ---------------------------------------------------------------- across episodes
+
+
+def test_a_rule_is_silenced_from_the_start_once_its_record_is_below_the_bar():
+    def count(right: int, wrong: int) -> HintCount:
+        return HintCount(rule="try `dance`.", fired=9, followed=right + wrong, came_true=right, failed=wrong)
+
+    assert [below_bar(count(*pair)) for pair in [(0, 4), (0, 5), (4, 1), (45, 5), (40, 20)]] == [
+        False, True, False, False, True,
+    ]  # fmt: skip
+    bad = made({"sing": "Try `dance`."}).model_copy(update={"record": (count(0, 5),)})
+    wrapped = AlignWrapper(RoomEnv(), bad)
+    wrapped.reset(options={"task": TASK})
+    shown, _, _, _, info = wrapped.step("sing")
+    assert shown == "Nothing happens."
+    assert info["hints"] == (HintEvent(rule="try `dance`.", silenced=True),)
+    assert bad.label.endswith("-1-silenced")
+
+
+def test_the_record_is_stored_beside_the_interface_and_goes_with_its_source(tmp_path):
+    record = (HintCount(rule="try `dance`.", fired=6, followed=6, failed=6),)
+    path = save_interface(made(CIRCLE).model_copy(update={"record": record}), tmp_path, "mine")
+    assert load_interface(path).record == record
+    assert silenced_by(record) == {"try `dance`."}
+    path.write_text(path.read_text() + "\n# edited\n")
+    assert load_interface(path).record == ()
+
+
+def test_counts_do_not_depend_on_the_order_in_which_workers_finish():
+    def played(workers: int) -> list[Trajectory]:
+        tasks = [TASK_IDS[number % 2] for number in range(6)]
+        agent = Obedient("sing", "look")
+        return run_tasks(
+            lambda: AlignWrapper(RoomEnv(8), made(CIRCLE)), agent, tasks, split="test", workers=workers
+        )
+
+    single, several = played(1), played(3)
+    assert [episode.steps for episode in single] == [episode.steps for episode in several]
+    counts = count_hints(single)
+    assert counts == count_hints(several[::-1]) == merged(count_hints(single[:2]), count_hints(single[2:]))
+    dance = next(count for count in counts if count.rule == "you need to `dance` first.")
+    assert (dance.followed, dance.failed, dance.silenced) == (6, 6, 6)
+
+
+def test_steps_of_older_runs_are_read():
+    step = Step(reply="look", action="look", observation="", raw_observation="")
+    old = {name: value for name, value in step.model_dump().items() if name != "hints"}
+    assert Step.model_validate(old) == step
