@@ -14,7 +14,7 @@ LAYERS = (
     *("halting", "tokens", "intervals", "invalid", "hints", "interface", "jsonl", "sandbox", "wrappers", "trouble"),
     *("prompts", "models", "runs"),
     *("faults", "progress", "agents", "session", "rollout", "align", "critic", "train", "evaluate", "gaia", "gui"),
-    "cli",
+    *("installation", "cli"),
 )
 """From the bottom to the top."""
 
@@ -173,7 +173,7 @@ def test_the_command_line_is_thin():
 NAMES = "align_echo.models.names"
 DOORS = {
     *("align_echo.models", "align_echo.agents.players", "align_echo.evaluate.plan", "align_echo.evaluate.grid_run"),
-    *("align_echo.align.generation", "align_echo.train.crew", "align_echo.cli.critic", "align_echo.cli.doctor"),
+    *("align_echo.align.generation", "align_echo.train.crew", "align_echo.cli.critic", "align_echo.installation"),
     *("align_echo.gaia.trial", "align_echo.gaia.flywheel", "align_echo.gaia.fit.intuitive"),
     *("align_echo.gaia.fit.reasoning", "align_echo.gui.fit"),
 }

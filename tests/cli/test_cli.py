@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from align_echo.cli import doctor
+from align_echo import installation
 from align_echo.cli.console import Display
 from align_echo.evaluate.comparison import Comparison
 from align_echo.interface import identity, save_interface
@@ -309,7 +309,7 @@ def test_doctor_says_what_miniwob_needs(run, monkeypatch, tmp_path):
     browser, driver = tmp_path / "browser", tmp_path / "driver"
     for program in (browser, driver):
         program.touch(mode=0o755)
-    monkeypatch.setattr(doctor, "find_fonts", lambda: tmp_path)
+    monkeypatch.setattr(installation, "find_fonts", lambda: tmp_path)
     monkeypatch.setenv("MINIWOB_CHROME_BINARY", str(browser))
     monkeypatch.setenv("MINIWOB_CHROMEDRIVER", str(driver))
     assert f"ok  Chromium: {browser}" in run("doctor")[1]
@@ -324,7 +324,7 @@ def test_doctor_says_what_local_models_need(run, monkeypatch):
     out = run("doctor")[1]
     assert re.search(r"(torch|transformers|vllm): (not installed|\d)", out)
     assert re.search(r"pocket model: .*; by default \S+ .*plays", out)
-    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
+    monkeypatch.setattr(installation, "find_spec", lambda name: None)
     monkeypatch.setattr("align_echo.models.names.find_spec", lambda name: None)
     out = run("doctor")[1]
     advice = "for local models and training: pip install '.[train]' in a checkout of align-echo"
@@ -336,7 +336,7 @@ def test_doctor_says_what_scienceworld_needs(run, monkeypatch):
     report = run("doctor")[1]
     assert re.search(r"Java: \d+, .*java", report)
     assert re.search(r"scienceworld tasks: .*149 align_test", report)
-    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
+    monkeypatch.setattr(installation, "find_spec", lambda name: None)
     assert "only for ScienceWorld: pip install '.[scienceworld]' in a checkout of align-echo" in run("doctor")[1]
 
 

@@ -1,0 +1,196 @@
+"""What is installed, which data and keys are found, and what to do about what is missing.
+
+Looking never fails: what is missing is a finding with advice. Keys are never part of one. Left out: how findings are
+shown (`align-echo doctor`).
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+from importlib import metadata
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from align_echo import __version__
+from align_echo.agents.catalogue import AGENTS
+from align_echo.agents.players import MODEL_VARIABLE, choose_player
+from align_echo.align.generation import can_write
+from align_echo.critic.language import FORMS
+from align_echo.critic.selection import RULES
+from align_echo.errors import AlignEchoError, install_line
+from align_echo.interface import shipped_interfaces
+from align_echo.models.endpoint import TIMEOUT_VARIABLE, URL_VARIABLE, resolve_base_url, resolve_key, resolve_timeout
+from align_echo.models.names import POCKET, POCKET_ENVIRONMENTS, read_name, what_pocket_lacks
+from align_echo.redaction import KEY_VARIABLES
+from align_echo.registry import OURS
+from align_echo.train.method import METHODS
+from align_echo.wrappers.catalogue import ENVIRONMENTS, environments
+from align_echo.wrappers.environment import EnvironmentSpec
+from align_echo.wrappers.java import find_java, java_version
+from align_echo.wrappers.miniwob.chromium import find_chromium, find_fonts
+from align_echo.wrappers.searchqa.client import SERVER_VARIABLE, checked_url
+
+PACKAGES = {
+    "gymnasium": "gymnasium",
+    "pydantic-monty": "pydantic_monty",
+    "openai": "openai",
+    "alfworld": "alfworld",
+    "textworld": "textworld",
+    "fast-downward-textworld": "fast_downward",
+}
+"""Distribution name -> module: what the base install brings."""
+
+SETTINGS = (
+    *(MODEL_VARIABLE, URL_VARIABLE, TIMEOUT_VARIABLE, "ALFWORLD_DATA", "WEBSHOP_DATA", "ALIGN_ECHO_CACHE"),
+    *("MINIWOB_CHROME_BINARY", "MINIWOB_CHROMEDRIVER", "SEARCHQA_DATA", SERVER_VARIABLE),
+)
+
+
+class Finding(NamedTuple):
+    """One line of the report; `advice` says what to do, and is empty where nothing needs doing."""
+
+    subject: str
+    state: str
+    good: bool = True
+    advice: str = ""
+
+
+def look_around() -> list[Finding]:
+    """All findings, in the order of the report."""
+    settings = [_setting(name) for name in SETTINGS]  # before the engine is loaded: it sets some of its own
+    extras = (*_java(), *_browser(), _extra("math-verify", "math", "only for math"))
+    return [*_installed(), *extras, *_local_models(), *_keys(), *settings, *_data(), *_of_others()]
+
+
+def _installed() -> Iterator[Finding]:
+    yield Finding("align-echo", f"{__version__} on Python {platform.python_version()}, {platform.platform()}")
+    for package, module in PACKAGES.items():
+        version = _version(package)
+        if version and find_spec(module) is not None:
+            yield Finding(package, version)
+        else:
+            yield Finding(package, "not installed", False, "pip install . in a checkout of align-echo")
+    yield Finding("shipped interfaces", ", ".join(shipped_interfaces()) or "none")
+
+
+def _java() -> Iterator[Finding]:
+    """The extras whose engines are Java programs, and the Java that they would run on."""
+    yield _extra("scienceworld", "scienceworld", "only for ScienceWorld")
+    yield _extra("textworld-express", "textworldexpress", "only for TextWorldExpress")
+    if not any(map(find_spec, ("scienceworld", "textworld_express"))):
+        return
+    try:
+        java = find_java("an installed environment")
+    except AlignEchoError as error:
+        yield Finding("Java", "not found", False, str(error))
+    else:
+        yield Finding("Java", f"{java_version(java)}, {java}")
+
+
+def _browser() -> Iterator[Finding]:
+    """The extra of MiniWoB, and the browser that shows its pages."""
+    for package in ("miniwob", "selenium"):
+        yield _extra(package, "miniwob", "only for MiniWoB")
+    try:
+        (browser, _), _ = find_chromium(), find_fonts()
+    except AlignEchoError as error:
+        yield Finding("Chromium", "not found", False, str(error))
+    else:
+        yield Finding("Chromium", browser)
+
+
+def _local_models() -> Iterator[Finding]:
+    """What runs models in this process. Found without importing it, which takes seconds."""
+    for package in ("torch", "transformers"):
+        yield _extra(package, "train", "for local models and training")
+    yield _extra("vllm", "vllm", "only for models on GPUs with vLLM in this process")
+    lacks, plays = what_pocket_lacks(), choose_player(None, os.environ.get(MODEL_VARIABLE) or None)
+    where = f" {' and '.join(sorted(POCKET_ENVIRONMENTS))}" if plays.model and plays.model.kind == POCKET else ""
+    by_default = f"by default {plays.agent.name}{f' with the model {plays.model}' if plays.model else ''} plays{where}"
+    yield Finding("pocket model", f"not usable: {lacks}; {by_default}" if lacks else f"ready; {by_default}", not lacks)
+
+
+def _extra(package: str, extra: str, what_for: str) -> Finding:
+    if find_spec(package.replace("-", "_")) is None:
+        return Finding(package, "not installed", False, f"{what_for}: {install_line(extra)}")
+    return Finding(package, _version(package))
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _keys() -> Iterator[Finding]:
+    present = [name for name in KEY_VARIABLES if os.environ.get(name, "").strip()]
+    try:
+        resolve_key(None)
+    except AlignEchoError as error:
+        yield Finding("key for chat models", f"${present[0]} cannot be used", False, str(error))
+        return
+    if present:
+        yield Finding("key for chat models", f"${present[0]} is set")
+        return
+    advice = "for hosted models: export OPENAI_API_KEY=...; a local endpoint needs none: --base-url http://..."
+    yield Finding("key for chat models", "none; the probe backend and the scripted agents need none", False, advice)
+
+
+def _setting(name: str) -> Finding:
+    value = os.environ.get(name)
+    if name == MODEL_VARIABLE:
+        backend = "llm" if value and can_write(read_name(value)) else "probe"
+        value = f"{value or 'not set'}; generate-interface --backend auto takes {backend}"
+    try:
+        if value and name == URL_VARIABLE:
+            value = resolve_base_url(value)
+        if value and name == SERVER_VARIABLE:
+            value = checked_url(value)
+        if value and name == TIMEOUT_VARIABLE:
+            value = f"{resolve_timeout(None):g} s"
+    except AlignEchoError as error:
+        return Finding(f"${name}", "cannot be used", False, str(error))
+    return Finding(f"${name}", value or "not set")
+
+
+def _data() -> Iterator[Finding]:
+    for name in environments():
+        yield _data_of(ENVIRONMENTS.get(name))
+
+
+def _of_others() -> Iterator[Finding]:
+    """What installed packages of others bring, and whether it can be used."""
+    for registry in (ENVIRONMENTS, AGENTS, METHODS, RULES, FORMS):
+        for name, entry in registry.entries().items():
+            if entry.origin.startswith(OURS):
+                continue
+            subject = f"{registry.kind} {name}"
+            try:
+                registry.get(name)
+            except AlignEchoError as error:
+                yield Finding(subject, f"of {entry.origin}, cannot be used", False, str(error))
+            else:
+                yield Finding(subject, f"of {entry.origin}")
+
+
+def _data_of(spec: EnvironmentSpec) -> Finding:
+    """How many tasks each split has. One that is missing takes nothing from the others; why it is, is the advice."""
+    counts, missing, reasons = [], [], []
+    for split in spec.splits:
+        try:
+            counts.append(f"{len(spec.tasks(split))} {split}")
+        except (AlignEchoError, ImportError) as error:
+            missing.append(split)
+            reasons.append(" ".join(str(error).split()))
+    subject, advice = f"{spec.name} tasks", "; ".join(dict.fromkeys(reasons))
+    if not counts:
+        return Finding(subject, "not available", False, advice)
+    try:
+        played = spec.games(None)
+    except AlignEchoError as error:
+        return Finding(subject, "cannot be played", False, str(error))
+    absent = f"; no {', no '.join(missing)}" if missing else ""
+    return Finding(subject, ", ".join(counts) + (f" ({played})" if played else "") + absent, not missing, advice)
