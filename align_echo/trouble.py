@@ -18,7 +18,7 @@ MOST_FAILURES = 0.1
 
 MAX_MESSAGE = 300
 
-Kind = Literal["not-loaded", "failed", "given-up", "refused", "forged"]
+Kind = Literal["not-loaded", "failed", "given-up", "refused", "forged", "silenced"]
 
 TOLD: dict[Kind, str] = {
     "not-loaded": "did not load in {} of the episodes",
@@ -26,6 +26,7 @@ TOLD: dict[Kind, str] = {
     "given-up": "was given up in {} of the episodes",
     "refused": "was refused {} of its engine calls",
     "forged": "claimed what the environment did not give (a reward or an end) on {} of its turns",
+    "silenced": "gave hints that were followed and did not come true, and was silenced on them, in {} of the episodes",
 }
 """What each kind of trouble is called, in the order in which they are told; a reset counts as a turn."""
 
@@ -33,7 +34,7 @@ TOLD: dict[Kind, str] = {
 class Trouble(Frozen):
     """One kind of trouble: how often (episodes, turns or calls, see `TOLD`), and what was said first and on which task.
 
-    `first` is one line; it begins with the interface's line number where there is one.
+    `first` is one line; it begins with the interface's line number where there is one. Of "silenced" it is the rule.
     """
 
     kind: Kind
@@ -134,6 +135,9 @@ def _messages(trajectory: Trajectory, kind: Kind) -> list[tuple[str, str]]:
         messages = [f"{call.action!r}: {call.reason}" for call in calls]
     elif kind == "forged":
         messages = [_claim(step) for step in trajectory.steps if step.forged]
+    elif kind == "silenced":
+        shown = not trajectory.interface.endswith("-placebo")
+        messages = [hint.rule for step in trajectory.steps for hint in step.hints if hint.silenced and shown][:1]
     elif kind == "failed":
         messages = [error for error in errors if error and not error.startswith((NOT_LOADED, GIVEN_UP))]
     else:

@@ -30,6 +30,7 @@ from align_echo.align.run_folder import (
 )
 from align_echo.align.world import World
 from align_echo.faults import ERRORS, fault_text, faults_by_source
+from align_echo.hints import count_hints, merged
 from align_echo.interface import Interface, check_source, identity
 from align_echo.runs import versions
 from align_echo.trouble import conduct_of, tell
@@ -152,6 +153,8 @@ class _Run:
         resolved = len(self.resolved)
         if misalignments:
             outcome = self._optimize(iteration, tasks, misalignments)
+        if outcome != "improved":
+            self._remember(trajectories)
         record = IterationRecord(
             iteration=iteration,
             outcome=outcome,
@@ -177,6 +180,8 @@ class _Run:
         if record.outcome == "improved":
             self.interface = self.folder.interface(iteration)
             self.tasks += self.world.tasks(iteration, self.seed, self.limit)
+        else:
+            self._remember(list(self.folder.trajectories(iteration).read(Trajectory)))
         self._keep(misalignments, improved=record.outcome == "improved")
         return record
 
@@ -264,6 +269,13 @@ class _Run:
                 if misalignment.text not in unresolved and misalignment.claim not in done
             ]
 
+    def _remember(self, trajectories: Sequence[Trajectory]) -> None:
+        """Add what became of the interface's hints to its record: the next iteration begins with it, and it is saved
+        with the interface. Another source begins without one."""
+        whole = [trajectory for trajectory in trajectories if trajectory.fault is None]
+        record = merged(self.interface.record, count_hints(whole))
+        self.interface = self.interface.model_copy(update={"record": record})
+
     def _stamped(self, made: Interface, iteration: int) -> Interface:
         """The interface with what the loop knows about its making; rules and engine steps are the backend's to say."""
         described = {**details_of(self.agent), **self.backend.describe()}
@@ -282,7 +294,8 @@ class _Run:
                 "content_hash": made.content_hash,
             }
         )
-        return made.model_copy(update={"provenance": provenance})
+        record = made.record if made.content_hash == self.interface.content_hash else ()
+        return made.model_copy(update={"provenance": provenance, "record": record})
 
     def _stamp_identity(self) -> None:
         """Say of an interface that changes nothing who looked at which tasks and found nothing to change."""

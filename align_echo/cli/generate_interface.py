@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from align_echo.agents.players import about
 from align_echo.align import generation
@@ -19,6 +17,7 @@ from align_echo.align.loop import ITERATIONS, Generated, told
 from align_echo.cli import options
 from align_echo.cli.console import Display, leave, resumable, run_folder, stdout
 from align_echo.errors import ModelError
+from align_echo.evaluate.tables import rules_table
 from align_echo.runs import agent_details
 
 
@@ -87,17 +86,8 @@ def _say_how_to_measure(plan: Generation, interface: Path) -> None:
 
 def _show(result: Generated) -> None:
     """The rules with the experiments behind each, and how the run ended."""
-    rules = result.interface.provenance.rules
-    if rules:
-        table = Table(title="Rules and the experiments behind them", title_justify="left", title_style="bold")
-        table.box, table.pad_edge, table.padding = None, False, (0, 2, 0, 0)
-        table.add_column("rule", overflow="fold")
-        for heading in ("for", "against", "tasks"):
-            table.add_column(heading, justify="right")
-        for rule in rules:
-            counts = rule.evidence.support, rule.evidence.refuted, rule.evidence.tasks
-            table.add_row(Text(rule.text), *map(str, counts))
-        stdout().print(table)
+    if result.interface.provenance.rules:
+        stdout().print(rules_table(result.interface.provenance.rules))
     summary = result.summary
     print(f"stopped after {len(summary.iterations)} iterations ({summary.stopped}): {told(summary)}")
     for unresolved in result.interface.provenance.unresolved:

@@ -16,6 +16,7 @@ from align_echo.cli.envs import envs
 from align_echo.cli.evaluate import evaluate
 from align_echo.cli.generate_interface import generate_interface
 from align_echo.cli.grid import grid
+from align_echo.cli.interface import interface
 from align_echo.cli.output import redacted_output
 from align_echo.cli.retrieval_server import retrieval_server
 from align_echo.cli.shop import shop
@@ -46,6 +47,7 @@ app.command("grid")(grid)
 app.command("study")(study)
 app.command("train")(train)
 app.add_typer(critic, name="critic")
+app.add_typer(interface, name="interface")
 app.command("doctor")(doctor)
 app.command("envs")(envs)
 app.command("shop")(shop)

@@ -23,6 +23,7 @@ from align_echo.evaluate.metrics import (
 )
 from align_echo.evaluate.refusals import Known, RefusalTest, refusal_test
 from align_echo.faults import fault_text, faults_by_source
+from align_echo.hints import HintCount, count_hints
 from align_echo.interface import Interface
 from align_echo.intervals import (
     Estimate,
@@ -59,7 +60,8 @@ class VariantResult(Frozen):
     refusal (`refusals.py`), and where no turn was played. `interface_fallbacks` counts turns on which the
     interface failed and the raw observation was shown; `violations` counts engine calls that were refused to it;
     `forged` turns on which it claimed what the environment did not give. `conduct` tells them by kind: where it says
-    that the interface does not work, the figures are those of the raw environment.
+    that the interface does not work, the figures are those of the raw environment. `hints` tells by rule how often what
+    it said to do was shown, followed and came true; a placebo's were not shown, and followed by chance alone.
     `unparsed` and `cut_off` are percent of the agent's replies: those that held no action, and those that the model's
     limit of tokens ended. `context_overflows` counts episodes that ended because the model's context was full,
     `unplayed` those of them in which it was so before the first turn.
@@ -85,6 +87,7 @@ class VariantResult(Frozen):
     violations: int
     forged: int = 0
     conduct: Conduct = Conduct()
+    hints: tuple[HintCount, ...] = ()
     usage: Usage
     choices: ChoiceCounts | None = None
     success_by_type: dict[str, Estimate]
@@ -249,6 +252,7 @@ def _measure(
         violations=sum(len(step.violations) for step in steps),
         forged=sum(bool(step.forged) for step in steps),
         conduct=conduct_of(done),
+        hints=count_hints(done),
         usage=sum((trajectory.usage for trajectory in played), Usage()),
         choices=sum(choices, ChoiceCounts()) if choices else None,
         success_by_type={

@@ -6,11 +6,14 @@ own. Leaves out every figure's making.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from rich.table import Table
+from rich.text import Text
 
 from align_echo.evaluate.comparison import PLACEBO, Comparison, Difference, VariantResult
+from align_echo.hints import HintCount
+from align_echo.interface import RuleRecord
 from align_echo.intervals import Estimate
 from align_echo.trouble import Conduct
 
@@ -44,7 +47,36 @@ def tables(comparison: Comparison) -> list[Table]:
         table.caption, table.caption_justify = WORTH, "left"
         all_tables.append(table)
     all_tables.append(_types(comparison))
+    for name, result in comparison.variants.items():
+        untrue = [count for count in result.hints if count.failed or count.silenced]
+        if untrue and name != PLACEBO:
+            all_tables.append(hints_table(untrue, f"Hints that did not come true, interface: {NAMES[name]}"))
     return all_tables
+
+
+def rules_table(rules: Iterable[RuleRecord]) -> Table:
+    """The rules of an interface, with the experiments for and against each and the tasks that they were made on."""
+    table = plain_table("Rules and the experiments behind them")
+    table.add_column("rule", overflow="fold")
+    for heading in ("for", "against", "tasks"):
+        table.add_column(heading, justify="right")
+    for rule in rules:
+        counts = rule.evidence.support, rule.evidence.refuted, rule.evidence.tasks
+        table.add_row(Text(rule.text), *map(str, counts))
+    return table
+
+
+def hints_table(counts: Iterable[HintCount], title: str) -> Table:
+    """What became of hints by rule: times shown, followed, came true and did not, and episodes in which a rule was
+    silenced."""
+    table = plain_table(title)
+    table.add_column("rule", overflow="fold")
+    for heading in ("fired", "followed", "came true", "did not", "silenced in"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for count in counts:
+        numbers = (count.fired, count.followed, count.came_true, count.failed, count.silenced)
+        table.add_row(Text(count.rule), *map(str, numbers))
+    return table
 
 
 def unplayed(comparison: Comparison) -> list[str]:
