@@ -50,7 +50,7 @@ def commands_in(message: str, last_action: str = "") -> list[Command]:
     commands: dict[str, Command] = {}
     for command in _all_commands(message[:LONGEST_MESSAGE]):
         key = _plainly(command.text)
-        if not key or key == _plainly(last_action) or _PLACEHOLDER.search(command.text):
+        if not key or key == _plainly(last_action) or PLACEHOLDER.search(command.text):
             continue
         if key not in commands or commands[key].kind == "named":
             commands[key] = command
@@ -236,7 +236,7 @@ def _quoted_commands(sentence: str, quoted: list[str]) -> Iterator[tuple[int, tu
         kind = _kind(before, after)
         if kind == "named" and before_kind and _AND.fullmatch(before):
             kind = before_kind
-        form = _PLACEHOLDER.search(text) is not None
+        form = PLACEHOLDER.search(text) is not None
         before_kind = None if form or kind == "named" else kind
         if 0 < len(text) <= LONGEST_COMMAND:
             yield number, (start, Command(text, kind))
@@ -307,9 +307,10 @@ _NO_PART = re.compile(
     r"|spelling|action|actions|commands?|numbers?|where|what|how|following)\b|n't\b",
     re.IGNORECASE,
 )
-_PLACEHOLDER = re.compile(
+PLACEHOLDER = re.compile(
     r"[{}]|<[^<>/]*>(?![^<]*</)|(?:^|\s)\[[^\]]*\]|\b[XYZ]\b|\.\.\.|…|\b(?:OBJ|LOC|OBJECT|ITEM|THING|PLACE|NAME|TEXT)\d?\b"
 )
+"""A blank of a form of actions: what holds one is no command."""
 _PROGRESSIVE = re.compile(
     r"(?!(?:bring|fling|swing|sting|cling|wring|sling|spring|string)\b)\w{2,}ing\b", re.IGNORECASE
 )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from rich.table import Table
 from rich.text import Text
 
+from align_echo.align.audit.report import Audit
 from align_echo.evaluate.comparison import PLACEBO, Comparison, Difference, VariantResult
 from align_echo.hints import HintCount
 from align_echo.interface import RuleRecord
@@ -63,6 +64,20 @@ def rules_table(rules: Iterable[RuleRecord]) -> Table:
     for rule in rules:
         counts = rule.evidence.support, rule.evidence.refuted, rule.evidence.tasks
         table.add_row(Text(rule.text), *map(str, counts))
+    return table
+
+
+def audit_table(audit: Audit) -> Table:
+    """What an interface claimed to each speaker, by kind: how much of it held when it was tried."""
+    table = plain_table("Claims, tried in a fork of the state; % right with 95% intervals over games")
+    table.add_column("speaker", no_wrap=True)
+    table.add_column("claim", no_wrap=True)
+    for heading in ("right", "wrong", "cannot tell", "% right of those tried"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for spoken in audit.speakers:
+        for row in (*spoken.rows, spoken.total):
+            counts = f"{row.right:,}", f"{row.wrong:,}", f"{row.cannot_tell:,}"
+            table.add_row(spoken.speaker, row.claim, *counts, cell(row.share, digits=2))
     return table
 
 

@@ -65,12 +65,32 @@ def test_every_sentence_of_a_message_is_read():
         ("'Nothing called `attic` was seen so far, only loft 1.'", "unseen"),
         ("'`mug 1` was last seen after `go to attic`.'", "after"),
         ("'Words around a name are not understood: here \"attic\" must stand alone.'", "alone"),
-        ("'You should think again.'", "unread"),
+        ("'You should think.'", "do"),
+        ("'You have to go to attic before that.'", "do"),
+        ("'Try \"take mug 9\" instead.'", "write"),
+        ("'You are already there.'", "already"),
+        ("'There is no ' + agent_action.split(' ', 1)[-1].replace('to ', '') + ' here.'", "absent"),
         ("'`' + agent_action + '` does not work yet: you need to `look` first.'", "circle"),
     ],
 )
 def test_what_is_false_is_found(message: str, kind: str):
     assert audited(message).findings.false[kind] > 0
+
+
+def test_what_cannot_be_read_cannot_be_tried():
+    findings = audited("'That is how things are now.'").findings
+    assert findings.claims["unread"] == findings.untried["unread"] > 10
+    assert findings.wrong == 0
+
+
+def test_any_text_is_read_sentence_by_sentence():
+    message = 'The mug 1 is not here; go to desk 1 first. It is dark. Only these forms work: "take {thing}", "look".'
+    assert [tuple(claim) for claim in read_claims(message, "take mug 1")] == [
+        ("absent", "mug 1", ""),
+        ("do", "take mug 1", "go to desk 1"),
+        ("unread", "It is dark.", ""),
+        ("only", "`take X`, `look`", ""),
+    ]
 
 
 def test_what_is_true_is_let_pass():

@@ -78,3 +78,100 @@ def test_the_record_of_a_shipped_interface_is_not_touched(run):
     status, _, err = run("interface", "show", "probe", "--env", "alfworld", "--run", "run", "--keep")
     assert status == 2
     assert "beside a .py file of your own" in err
+
+
+# ---------------------------------------------------------------- audit
+
+AUDIT = ["interface", "audit", "--env", "alfworld", "--games", "2", "--turns", "6"]
+
+
+def test_the_shipped_interface_tells_every_speaker_the_truth(run, tmp_path):
+    speakers = "adversary,random,expert-slips,novice"
+    status, out, _ = run(*AUDIT, "probe", "--agents", speakers, "--out", "audit.json")
+    assert status == 0, out
+    made = json.loads((tmp_path / "audit.json").read_text())
+    assert [speaker["speaker"] for speaker in made["speakers"]] == speakers.split(",")
+    for speaker in made["speakers"]:
+        total = speaker["total"]
+        assert total["right"] > 0
+        assert (total["wrong"], speaker["circles"], speaker["broken"], speaker["examples"]) == (0, 0, 0, [])
+        assert f"{speaker['speaker']}: 2 games" in out
+    run(*AUDIT, "probe", "--agents", speakers, "--out", "again.json")
+    assert (tmp_path / "again.json").read_text() == (tmp_path / "audit.json").read_text()
+
+
+def test_one_that_lies_is_found_out_by_every_speaker(run, lies, tmp_path):
+    status, out, err = run(*AUDIT, lies, "--agents", "adversary,random,expert-slips", "--out", "audit.json")
+    assert status == 1
+    assert "claims did not hold when they were tried" in err.splitlines()[-1]
+    for speaker in json.loads((tmp_path / "audit.json").read_text())["speakers"]:
+        assert (speaker["total"]["right"], speaker["total"]["share"]["value"]) == (0, 0.0)
+        assert speaker["total"]["wrong"] > 5
+    assert "did not hold: do: alfworld/valid_unseen" in out or "go to hell 1" in out
+
+
+GATE = '''
+import gymnasium as gym
+
+
+class Gate(gym.Env):
+    """A gate with a key, that lists what can be done and answers what cannot be done with whatever."""
+
+    observation_space = action_space = gym.spaces.Text(200)
+
+    def reset(self, *, seed=None, options=None):
+        self.key = False
+        return "A gate, and a key on a nail.", {"admissible_actions": self.listed()}
+
+    def listed(self):
+        walks = ["walk north", "walk east", "walk south", "walk west"]
+        return [*walks, *(["open gate", "drop key"] if self.key else ["grab key"])]
+
+    def step(self, action):
+        taken = action in self.listed()
+        won = taken and action == "open gate"
+        if taken and "key" in action:
+            self.key = action == "grab key"
+        text = "Done." if taken else f"Hm ({len(action)})."
+        return text, float(won), won, False, {"admissible_actions": self.listed()}
+'''
+GATE_SOURCE = '''
+def InferRules(init_obs, task):
+    return ""
+
+
+def WrapStep(env, init_obs, task, agent_action, logger):
+    obs, reward, done, info = env.step(agent_action)
+    if obs == "Done." and "key" in agent_action:
+        env.key = agent_action == "grab key"
+    elif agent_action == "open gate" and not getattr(env, "key", False):
+        obs = obs + " It is locked. You have to {step} first."
+    return obs, reward, done
+'''
+
+
+@pytest.mark.parametrize(("step", "right"), [("grab key", True), ("kick gate", False)])
+def test_a_strangers_environment_is_audited_though_no_text_tells_a_refusal(run, tmp_path, monkeypatch, step, right):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "gateworld.py").write_text(GATE)
+    (tmp_path / "gate.py").write_text(GATE_SOURCE.replace("{step}", step))
+    made = ["interface", "audit", "gate.py", "--env", "gateworld:Gate", "--agents", "adversary,random", "--games", "8"]
+    status, out, _ = run(*made, "--out", "audit.json", "--turns", "12")
+    assert status == (0 if right else 1), out
+    for speaker in json.loads((tmp_path / "audit.json").read_text())["speakers"]:
+        total = speaker["total"]
+        assert (total["right"] > 0, total["wrong"] > 0) == (right, not right), out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["probe", "--agents", "nobody"], "nobody"),
+        (["probe", "--split", "nowhere"], "no split 'nowhere'"),
+        (["none"], "name an interface"),
+    ],
+)
+def test_what_cannot_be_audited_is_one_line(run, arguments, line):
+    status, _, err = run(*AUDIT, *arguments)
+    assert status == 2
+    assert line in err.splitlines()[-1]

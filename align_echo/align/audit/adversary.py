@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from align_echo.align.probe.names import NUMBERED
 from align_echo.align.probe.vocabulary import skeleton
+from align_echo.commands import names_of
 from align_echo.wrappers.text_env import TextEnv
 
 INVENTED = ("unicorn", "cupboard", "couch", "lamp", "table", "jar", "thing", "everything", "rock", "closet")
@@ -25,7 +26,8 @@ Said = tuple[str, str]
 @dataclass
 class Adversary:
     """Draws actions for one episode. `elsewhere` are names of other tasks; `kinds` are the words that were seen in each
-    place of each form, in any task; `name` finds the names in what is allowed."""
+    place of each form, in any task; `name` finds the names in what is allowed, `words` are those that it was made
+    of, where they have no numbers."""
 
     rng: random.Random
     elsewhere: tuple[str, ...] = ()
@@ -34,6 +36,8 @@ class Adversary:
     templates: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
     allowed: list[str] = field(default_factory=list)
+    words: set[str] = field(default_factory=set)
+    ever_allowed: dict[str, None] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
 
     def see(self, env: TextEnv, text: str) -> None:
@@ -44,6 +48,8 @@ class Adversary:
             shown = {name for name in offered.names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text.lower())}
             self.names |= shown
         self.allowed = sorted(env.state.admissible_actions or ())
+        self.ever_allowed.update(dict.fromkeys(self.allowed))
+        self._learn_names()
         for action in self.allowed:
             template, names = skeleton(action, self.name)
             if names:
@@ -52,6 +58,15 @@ class Adversary:
                 for index, name in enumerate(names):
                     self.kinds.setdefault((template, index), set()).add(word_of(name))
         self.names.update(re.findall(self.name, text))
+
+    def _learn_names(self) -> None:
+        """Where what is allowed has names without numbers, names are the words that stand where names do."""
+        plain = self.name == NUMBERED and not any(re.search(NUMBERED, action) for action in self.allowed)
+        if self.words or plain:
+            self.words.update(name for action in self.allowed for name in names_of(action))
+        if self.words:
+            longest_first = sorted(self.words, key=lambda name: (-len(name), name))
+            self.name = rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)"
 
     def draws(self, count: int) -> Iterator[Said]:
         """So many things to say in one state."""

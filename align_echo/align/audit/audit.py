@@ -5,7 +5,8 @@ undone, is allowed then, and leads back to the very same views; what it calls no
 it says was seen was, by the agent or in a look; the forms that it lists are offered, or those of all that is allowed;
 a name that "must stand alone" is taken by some form without words around it, where it is in sight. An agent that obeys
 (does the step, says its own action again) must not come to a state twice, and the chain must end: in acceptance, or in
-silence. A claim that nothing at hand could refute is counted as untried.
+silence. What is "not here" is named by nothing that can be done or seen now. A claim that nothing at hand could refute
+is counted as untried.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from typing import Any
 
 from align_echo.align.audit.adversary import Adversary, written
 from align_echo.align.audit.claims import Claim, read_claims
+from align_echo.align.audit.speakers import Scene, Speaker, adversary_speaks
 from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.names import NUMBERED
 from align_echo.align.probe.vocabulary import skeleton
 from align_echo.interface import Interface
+from align_echo.types import AgentView, Turn
 from align_echo.wrappers.align_wrapper import AlignWrapper, clean
-from align_echo.wrappers.text_env import TextEnv
+from align_echo.wrappers.hint_watch import taken
+from align_echo.wrappers.text_env import EngineState, TextEnv
 
 LETTERS = ("X", "Y", "Z")
 MAX_CHAIN = 12
@@ -65,15 +69,28 @@ class AuditFindings:
 class Auditor:
     """Plays episodes of one environment under one interface and judges every message."""
 
-    def __init__(self, env: TextEnv, interface: Interface, refused: Refused, *, seed: int = 0, expert: float = 0.4):
-        """`refused` tells from an answer whether the engine refused the action; `expert` is the share of the walk's
-        steps that are the oracle's. Names are found as the interface finds them, if the probe wrote it.
+    def __init__(
+        self,
+        env: TextEnv,
+        interface: Interface,
+        refused: Refused | None,
+        *,
+        seed: int = 0,
+        expert: float = 0.4,
+        action_format: str = "",
+    ) -> None:
+        """`refused` tells from an answer whether the engine refused the action; None: what the engine lists tells, if
+        anything does. `expert` is the share of the walk's steps that are the oracle's. Names are found as the interface
+        finds them, if the probe wrote it. Nothing is withheld from the audit that a run would silence.
         """
         spec = read_spec(interface.source)
         self._name = str(spec["name"]) if spec is not None and "name" in spec else NUMBERED
         self.findings = AuditFindings()
         self._env = env
-        self._wrapped = AlignWrapper(env, interface)
+        self._wrapped = AlignWrapper(env, interface, retract=False)
+        self._action_format = action_format
+        self._view = AgentView(task_id="", action_format="", goal="", rules="", initial_observation="")
+        self._accepted: bool | None = None
         self._refused = refused
         self._rng = random.Random(seed)
         self._expert = expert
@@ -83,12 +100,19 @@ class Auditor:
         self._known: dict[str, set[str]] = {}
         self._kinds: dict[tuple[str, int], set[str]] = {}
 
-    def play(self, task_id: str, *, turns: int, per_state: int = 3) -> None:
-        """One episode: a walk, and in its states things that only an adversary says."""
+    def play(self, task_id: str, *, turns: int, per_state: int = 3, speaker: Speaker = adversary_speaks) -> None:
+        """One episode: a walk of so many turns, and in each of its states so many things that the speaker says."""
         _, info = self._wrapped.reset(seed=0, options={"task": task_id})
         raw = self._env.state.observation
         self._texts = [("", f"{raw}\n{info['goal']}")]
         self._looked = "\n".join(self._views()).lower()
+        self._view = AgentView(
+            task_id=task_id,
+            action_format=self._action_format,
+            goal=str(info["goal"]),
+            rules=str(info.get("rules", "")),
+            initial_observation=raw,
+        )
         elsewhere = sorted({name for task, names in self._known.items() if task != task_id for name in names})
         rng = random.Random(f"{self._rng.random()}/{task_id}")
         adversary = Adversary(rng, tuple(elsewhere[:400]), self._name, self._kinds)
@@ -96,7 +120,7 @@ class Auditor:
         for _ in range(turns):
             if self._env.over:
                 break
-            for why, action in list(adversary.draws(per_state)):
+            for why, action in list(speaker(Scene(self._env, adversary, self._view, rng), per_state)):
                 if not self._env.over and not self._ends(action):
                     self._say(action, adversary, why)
             self._walk(adversary)
@@ -115,12 +139,13 @@ class Auditor:
             return
         action = self._env.oracle().expert_action() if self._rng.random() < self._expert else None
         if action is None and adversary.allowed:
-            names = [action for action in adversary.allowed if skeleton(action, self._name)[1]] or adversary.allowed
+            names = [action for action in adversary.allowed if skeleton(action, adversary.name)[1]] or adversary.allowed
             action = self._rng.choice(names)
         self._turn(action or adversary.known()[1] or "look", adversary)
 
     def _turn(self, action: str, adversary: Adversary) -> str:
         """Take a turn; what the interface added to the engine's answer."""
+        before = self._env.state
         shown, _, _, _, info = self._wrapped.step(action)
         if info["interface_error"]:
             self.findings.blame("broken", f"{action}: {info['interface_error']}")
@@ -129,7 +154,10 @@ class Auditor:
         raw = info["raw_observation"] or ""
         self._texts.append((action, raw))
         adversary.said.append(action)
-        if not self._refused(raw):
+        self._accepted = self._took(before, action, raw)
+        turn = Turn(reply=action, action=action, observation=shown)
+        self._view = self._view.model_copy(update={"turns": (*self._view.turns, turn)})
+        if self._accepted is not False:
             adversary.see(self._env, raw)
             self._looked += "\n".join(self._views()).lower()
         plain = clean(raw).strip()
@@ -143,11 +171,11 @@ class Auditor:
         for _ in range(MAX_CHAIN):
             message = self._turn(action, adversary)
             self.findings.utterances += 1
-            accepted = not self._refused(self._texts[-1][1])
+            accepted = self._accepted is not False
             self.findings.refusals += not accepted
             if message:
                 self.findings.messages += 1
-            claims = read_claims(message) if message else []
+            claims = read_claims(message, action) if message else []
             for claim in claims:
                 self._judge(claim, f"{why} {action!r}", adversary)
             orders = [claim for claim in claims if claim.kind in ("do", "write")]
@@ -157,7 +185,7 @@ class Auditor:
             step = orders[0].says
             self._turn(step, adversary)
             if orders[0].kind == "write":
-                end = "accepted" if not self._refused(self._texts[-1][1]) else "refused"
+                end = "accepted" if self._accepted is not False else "refused"
                 break
             if self._env.over:
                 break
@@ -192,8 +220,10 @@ class Auditor:
         earlier = "\n".join(text for _, text in self._texts).lower()
         if claim.kind in ("do", "write"):
             return self._taken(claim.says)
-        if claim.kind in ("then", "some"):
+        if claim.kind in ("then", "some", "unread"):
             return None
+        if claim.kind == "absent":
+            return self._is_absent(claim.about)
         if claim.kind in ("forms", "only"):
             return self._forms_hold(claim, adversary.allowed)
         if claim.kind == "already":
@@ -204,7 +234,7 @@ class Auditor:
         if claim.kind == "after":
             times = [number for number, (action, _) in enumerate(self._texts) if action == claim.says]
             later = "\n".join(text for _, text in self._texts[min(times, default=len(self._texts)) :]).lower()
-            return _mentions(later, claim.about) and self._taken(claim.says)
+            return self._taken(claim.says) if _mentions(later, claim.about) else False
         if claim.kind == "elsewhere":
             shown = earlier + self._looked
             return _mentions(shown, claim.about) and _mentions(shown, claim.says)
@@ -243,32 +273,53 @@ class Auditor:
         if offered is None or self._env.over or not _mentions("\n".join(self._views()).lower(), name):
             return None
         forms = [template for template in offered.templates if template.count("{") == 1]
-        return any(self._taken(written(form, [name])) for form in forms)
+        tries = (self._taken(written(form, [name])) for form in forms)  # the first that is taken will do
+        refused = True
+        for took in tries:
+            if took:
+                return True
+            refused = refused and took is False
+        return False if refused else None
 
-    def _taken(self, action: str) -> bool:
+    def _is_absent(self, name: str) -> bool | None:
+        """Whether nothing that can be done or seen now has a name; None where neither is told."""
+        offered = self._env.offered()
+        told = [*(self._env.state.admissible_actions or ()), *self._views(), *(offered.names if offered else ())]
+        return not any(_mentions(text.lower(), name) for text in told) if told else None
+
+    def _took(self, before: EngineState, action: str, answer: str) -> bool | None:
+        """Whether the engine took an action in a state; None where nothing tells."""
+        if self._refused is not None:
+            return not self._refused(answer)
+        return taken(self._env, before, action, answer, None)
+
+    def _taken(self, action: str) -> bool | None:
         """Whether the engine takes an action here; tried in a fork."""
-        return not self._refused(self._tried(action)[0])
+        return self._tried(action)[0]
 
-    def _tried(self, action: str) -> tuple[str, bool]:
-        """What the engine answers to an action here, and whether that ends the episode. The state is as it was then; it
+    def _tried(self, action: str) -> tuple[bool | None, bool]:
+        """Whether the engine takes an action here, and whether that ends the episode. The state is as it was then; it
         need not be restored, which may mean a replay, where a refusal left no trace."""
         snapshot, before = self._env.snapshot(), self._signature()
         observation, over = self._env.step(action)[0], self._env.over
-        if over or not self._refused(observation) or self._signature() != before:
+        took = self._took(snapshot.state, action, observation)
+        if over or took is not False or self._signature() != before:
             self._env.restore(snapshot)
-        return observation, over
+        return took, over
 
-    def _is_so(self, action: str, adversary: Adversary) -> bool:
+    def _is_so(self, action: str, adversary: Adversary) -> bool | None:
         """Whether something can be done after which the action is taken and all is as it is now."""
         snapshot = self._env.snapshot()
         now = self._signature()
         for step in adversary.allowed:
             self._env.step(step)
-            if not self._env.over and not self._refused(self._env.step(action)[0]) and self._signature() == now:
-                self._env.restore(snapshot)
-                return True
+            if not self._env.over:
+                before = self._env.state
+                if self._took(before, action, self._env.step(action)[0]) and self._signature() == now:
+                    self._env.restore(snapshot)
+                    return True
             self._env.restore(snapshot)
-        return False
+        return False if adversary.allowed else None
 
     def _signature(self) -> Any:
         """What tells states apart: what is allowed and what the views without a name show."""

@@ -1,0 +1,216 @@
+"""The audit of an interface as a whole: each speaker on each game, and what came out, by kind of claim.
+
+The interval of a share takes the games as clusters: claims of one game are alike. Left out: trying a claim
+(`audit.py`), and the terminal (`cli/interface.py`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from align_echo.agents.players import build_agent, chat_model, choose_player
+from align_echo.agents.spec import AgentSetting
+from align_echo.align.audit.audit import MAX_EXAMPLES, AuditFindings, Auditor, Refused
+from align_echo.align.audit.speakers import Speaker, adversary_speaks, agent_speaks, chance_speaks, expert_slips
+from align_echo.errors import UsageError
+from align_echo.interface import Interface
+from align_echo.intervals import Estimate, clustered_rate
+from align_echo.models.names import POCKET, POCKET_ENVIRONMENTS, what_pocket_lacks
+from align_echo.progress import SILENT, Progress
+from align_echo.session import base_env
+from align_echo.types import Frozen
+from align_echo.wrappers.environment import EnvironmentSpec
+
+ADVERSARY, RANDOM, EXPERT_SLIPS = "adversary", "random", "expert-slips"
+
+CLAIMS = {
+    "do": "this step first",
+    "then": "then these words",
+    "write": "these words instead",
+    "already": "already so",
+    "unseen": "not seen so far",
+    "absent": "not here",
+    "after": "seen there",
+    "elsewhere": "seen there",
+    "alone": "name stands alone",
+    "forms": "known forms",
+    "only": "known forms",
+    "some": "known forms",
+    "unread": "not read",
+}
+"""What each kind of claim (`claims.py`) is called in a report."""
+
+TURNS = 30
+PER_STATE = 3
+ENDLESS = 10**6
+
+
+class AuditRow(Frozen):
+    """The claims of one kind: those that held when they were tried, those that did not, and those that nothing at hand
+    could refute. `share` is the percent of right ones among those tried, with games as clusters; None for none."""
+
+    claim: str
+    right: int
+    wrong: int
+    cannot_tell: int
+    share: Estimate | None
+
+
+class SpeakerAudit(Frozen):
+    """What an interface said to one speaker, of what kinds and how true. `chains` counts how obeying to the end ended:
+    "accepted", "circle", or the kind of the last message; `circles` are those that led nowhere, `broken` the turns on
+    which the interface failed."""
+
+    speaker: str
+    games: int
+    utterances: int
+    refusals: int
+    messages: int
+    rows: tuple[AuditRow, ...]
+    total: AuditRow
+    chains: dict[str, int]
+    circles: int
+    broken: int
+    examples: tuple[str, ...]
+
+
+class Audit(Frozen):
+    """An audit. `stopped`: it was broken off, and holds what was found until then."""
+
+    environment: str
+    split: str
+    interface: str
+    seed: int
+    turns: int
+    per_state: int
+    speakers: tuple[SpeakerAudit, ...]
+    stopped: bool = False
+
+    @property
+    def untrue(self) -> int:
+        """Claims that did not hold, circles, and turns on which the interface failed."""
+        return sum(speaker.total.wrong + speaker.circles + speaker.broken for speaker in self.speakers)
+
+
+def default_speakers(spec: EnvironmentSpec) -> list[str]:
+    """The speakers that can speak in an environment."""
+    pocket = [POCKET] if spec.name in POCKET_ENVIRONMENTS and not what_pocket_lacks() else []
+    expert = [EXPERT_SLIPS] if spec.tasks(spec.test_split) and spec.has_expert(spec.tasks(spec.test_split)[0]) else []
+    return [ADVERSARY, RANDOM, *pocket, *expert]
+
+
+def audit_interface(
+    spec: EnvironmentSpec,
+    interface: Interface,
+    speakers: Sequence[str],
+    *,
+    refused: Refused | None = None,
+    split: str | None = None,
+    games: int | None = None,
+    turns: int = TURNS,
+    per_state: int = PER_STATE,
+    seed: int = 0,
+    data_root: Path | None = None,
+    progress: Progress = SILENT,
+) -> Audit:
+    """Try every claim that an interface makes to each speaker, in a fork of the state that it makes it in.
+
+    A speaker is "adversary", "random", "expert-slips", "pocket" or an agent's name. `refused` tells a refusal by its
+    text (default: what the environment declares; without either, what it lists as possible tells). `games` None: all of
+    the split, which is the test split by default. Ctrl-C ends it with what was found until then. Raises `UsageError`
+    for a speaker that cannot speak here, and what the environment raises.
+    """
+    split = spec.check_split(split or spec.test_split)
+    tasks = spec.tasks(split, data_root)
+    if games is not None:
+        tasks = random.Random(seed).sample(tasks, min(games, len(tasks)))
+    voices = {name: _speaker(name, spec, split, tasks, data_root, seed) for name in dict.fromkeys(speakers)}
+    done: dict[str, list[AuditFindings]] = {name: [] for name in voices}
+    stopped = False
+    try:
+        for name, speaker in voices.items():
+            env = spec.make(split, data_root=data_root, step_limit=ENDLESS)
+            auditor = Auditor(
+                base_env(env),
+                interface,
+                refused or spec.is_invalid,
+                seed=seed,
+                expert=1.0 if name == EXPERT_SLIPS else 0.4,
+                action_format=spec.action_format,
+            )
+            for number, task in enumerate(tasks, 1):
+                progress.status(f"audit, {name}: game {number} of {len(tasks)}")
+                auditor.findings = AuditFindings()
+                done[name].append(auditor.findings)
+                auditor.play(task, turns=turns, per_state=per_state, speaker=speaker)
+            env.close()
+    except KeyboardInterrupt:
+        stopped = True
+    return Audit(
+        environment=spec.name,
+        split=split,
+        interface=f"{interface.name}@{interface.content_hash}",
+        seed=seed,
+        turns=turns,
+        per_state=per_state,
+        speakers=tuple(_summed(name, findings) for name, findings in done.items()),
+        stopped=stopped,
+    )
+
+
+def _speaker(
+    name: str, spec: EnvironmentSpec, split: str, tasks: Sequence[str], data_root: Path | None, seed: int
+) -> Speaker:
+    """Raises `UsageError` for one that cannot speak in these tasks."""
+    if name in (ADVERSARY, RANDOM):
+        return adversary_speaks if name == ADVERSARY else chance_speaks
+    if name == EXPERT_SLIPS:
+        if not all(map(spec.has_expert, tasks)):
+            raise UsageError(f"{spec.name} has no expert for some tasks of {split}: leave {EXPERT_SLIPS} out")
+        return expert_slips
+    player = choose_player(None if name == POCKET else name, POCKET if name == POCKET else None)
+    model = None if player.model is None else chat_model(player.model, spec=spec, base_url=None, seed=seed)
+    temperature = 1.0 if name == POCKET else None
+    setting = AgentSetting(spec, split, data_root=data_root, seed=seed, model=model, temperature=temperature)
+    return agent_speaks(build_agent(player.agent, setting))
+
+
+# ---------------------------------------------------------------- summing
+
+
+def _summed(name: str, games: Sequence[AuditFindings]) -> SpeakerAudit:
+    kinds = {kind for game in games for kind in game.claims}
+    labels = [label for label in dict.fromkeys(CLAIMS.values()) if any(CLAIMS[kind] == label for kind in kinds)]
+    by_label = {label: [kind for kind in CLAIMS if CLAIMS[kind] == label] for label in labels}
+    chains = sum((game.chains for game in games), Counter[str]())
+    return SpeakerAudit(
+        speaker=name,
+        games=len(games),
+        utterances=sum(game.utterances for game in games),
+        refusals=sum(game.refusals for game in games),
+        messages=sum(game.messages for game in games),
+        rows=tuple(_row(label, by_label[label], games) for label in labels),
+        total=_row("all", tuple(CLAIMS), games),
+        chains=dict(sorted(chains.items())),
+        circles=sum(game.false["circle"] for game in games),
+        broken=sum(game.false["broken"] for game in games),
+        examples=tuple(example for game in games for example in game.examples)[:MAX_EXAMPLES],
+    )
+
+
+def _row(label: str, kinds: Sequence[str], games: Sequence[AuditFindings]) -> AuditRow:
+    untold = sum(_count(game.untried, kinds) for game in games)
+    wrong = [_count(game.false, kinds) for game in games]
+    tried = [_count(game.claims, kinds) - _count(game.untried, kinds) for game in games]
+    pairs = [(size - false, size) for false, size in zip(wrong, tried, strict=True) if size]
+    share = clustered_rate([right for right, _ in pairs], [size for _, size in pairs]) if pairs else None
+    return AuditRow(
+        claim=label, right=sum(tried) - sum(wrong), wrong=sum(wrong), cannot_tell=untold, share=share
+    )
+
+
+def _count(counts: Mapping[str, int], kinds: Sequence[str]) -> int:
+    return sum(counts[kind] for kind in kinds)
