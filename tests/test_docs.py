@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from align_echo.align.audit.report import Audit, AuditRow, SpeakerAudit
 from align_echo.align.run_folder import IterationRecord, RunSummary
 from align_echo.cli.main import main
 from align_echo.critic.calibration import Calibration, Confusion, CriticReport
@@ -24,6 +25,7 @@ from align_echo.gaia.fit.intuitive import Fitted
 from align_echo.gaia.flywheel import Flywheel, Turned
 from align_echo.gui.fit import FittedOnScreens
 from align_echo.gui.screens import Matched, Prediction, ScreenTrial, Taken
+from align_echo.hints import HintCount
 from align_echo.intervals import Estimate
 from align_echo.trouble import Conduct, Trouble
 from align_echo.types import ChoiceCounts
@@ -67,6 +69,7 @@ def test_links_to_a_section_lead_to_one_that_there_is(page):
 
 VERBS = [
     *("generate-interface", "evaluate", "grid", "study", "train", "doctor", "envs", "retrieval-server"),
+    *("interface show", "interface audit"),
     *("critic collect", "critic train", "critic evaluate", "critic gui-record", "critic gui-steps", "critic flywheel"),
 ]
 
@@ -81,6 +84,7 @@ def test_every_option_of_a_verb_is_documented(verb, capsys):
 RECORDS = (
     *(RunSummary, IterationRecord, Comparison, VariantResult, Difference, Estimate, ChoiceCounts),
     *(Study, StudyFile, Grid, Cell, Side, Change, Estimate, Refinement, Round, Conduct, Trouble),
+    *(HintCount, Audit, SpeakerAudit, AuditRow),
 )
 
 

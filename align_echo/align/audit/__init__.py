@@ -1,6 +1,7 @@
-"""Are the messages of an interface true? An adversary plays, and what it is told is tried in a fork of the state.
+"""Are the messages of an interface true? Somebody speaks to it, and what it claims is tried in a fork of the state.
 
-`claims.py` reads what a message claims, `adversary.py` says things that most agents never say, `audit.py` plays and
-tries. Nothing here knows an environment by name. Left out: the rules told up front, and interfaces whose sentences are
-not the probe's (what cannot be read is counted, and speaks against the interface).
+`claims.py` reads what a message claims, `speakers.py` and `adversary.py` say things, `audit.py` plays and tries,
+`report.py` does that with each speaker and counts. Nothing here knows an environment by name. Left out: the rules told
+up front, and what a text claims beyond commands, "already", "not here" and "only these forms", which is counted as
+unread.
 """
