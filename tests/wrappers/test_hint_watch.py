@@ -12,6 +12,8 @@ from align_echo.interface import load_interface, save_interface
 from align_echo.rollout import run_episode, run_tasks
 from align_echo.types import AgentReply, AgentView, HintEvent, Step, Trajectory
 from align_echo.wrappers.align_wrapper import AlignWrapper
+from tests import annex_env
+from tests.annex_env import AnnexEnv
 from tests.play import TASK, interface, source
 from tests.room_env import TASK_IDS, MuteEnv, RoomEnv
 
@@ -197,3 +199,26 @@ def test_steps_of_older_runs_are_read():
     step = Step(reply="look", action="look", observation="", raw_observation="")
     old = {name: value for name, value in step.model_dump().items() if name != "hints"}
     assert Step.model_validate(old) == step
+
+
+# ---------------------------------------------------------------- an engine that lists nothing
+
+SCORED = """
+obs, _, done, info = env.step(agent_action)
+return (obs + " " + HINTS.get(agent_action, "")).strip(), done, info["score"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("hints", "end"),
+    [
+        ({"sing": "Say `hum` first.", "hum": "Say `sing` first."}, "Eh?"),
+        ({"sing": "You have to peer first."}, "Eh?"),
+        ({"sing": "Write `peer` instead."}, "Eh? Write `peer` instead."),
+    ],
+)
+def test_where_nothing_else_tells_the_engines_answers_do(hints, end):
+    made_for = interface(source(SCORED, top=f"HINTS = {hints!r}"), annex_env.CONTRACT)
+    wrapped = AlignWrapper(AnnexEnv(30), made_for)
+    trajectory = run_episode(wrapped, Obedient("sing"), annex_env.TASK_IDS[0], split="test")
+    assert [step.observation for step in trajectory.steps if step.action == "sing"][-1] == end
