@@ -27,6 +27,10 @@ LONGEST_RULE = 200
 """Characters of a rule's name."""
 
 
+MOST_COMMANDS = 40
+"""Commands of a sentence that are watched."""
+
+
 class Advice(NamedTuple):
     """A sentence of an interface that names commands. `start` and `end` are where it stands in the text."""
 
@@ -226,7 +230,7 @@ def advice_in(text: str, answer: str | None, action: str) -> list[Advice]:
     pieces = []
     for start, end in _own_parts(text, answer):
         for sentence in sentences_of(text[start:end]):
-            commands = commands_in(sentence, action)
+            commands = commands_in(sentence, action)[:MOST_COMMANDS]
             if commands:
                 said = [action, *(command.text for command in commands)]
                 rule = skeleton_of(sentence, [name for words in said for name in names_of(words)])[:LONGEST_RULE]
