@@ -21,7 +21,10 @@ FEWEST = 5
 
 class HintCount(Frozen):
     """What became of one rule: hints shown, hints that the agent's next action followed, those of them that did what
-    they had promised and those that did not (the rest was never settled), and episodes in which it was silenced."""
+    they had promised and those that did not (the rest was never settled), and episodes in which it was silenced.
+
+    A hint that would have closed a circle counts as one that did not, though it was not shown.
+    """
 
     rule: str
     fired: int = 0
