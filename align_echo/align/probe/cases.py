@@ -139,7 +139,7 @@ def _related(history: dict[str, Any], names: Sequence[str]) -> set[str]:
 def _search(lab: Lab, start: LabState, action: str, related: set[str]) -> tuple[frozenset[str], bool, int]:
     """Breadth first: (first steps of all shortest ways, whether it is already so, length of the ways).
 
-    A longer way whose last step the action only takes back is none: what the action asks for was so before that step.
+    A way whose last step the action only takes back is none: what the action asks for was so before that step.
     """
     seen = {start.admissible}
     frontier: list[tuple[LabState, str]] = [(start, "")]
@@ -157,15 +157,14 @@ def _search(lab: Lab, start: LabState, action: str, related: set[str]) -> tuple[
                 if child.over:
                     continue
                 if action in child.admissible:
-                    undone = lab.after(child, action).admissible == state.admissible
-                    if undone and depth > 1:
-                        continue
-                    helpful.add(first or step)
-                    already = already or undone
+                    if lab.after(child, action).admissible != state.admissible:
+                        helpful.add(first or step)
+                    else:
+                        already = already or depth == 1
                 elif child.admissible not in seen:
                     seen.add(child.admissible)
                     following.append((child, first or step))
-        if helpful:
+        if helpful or already:
             return frozenset(helpful), already, depth
         frontier = following
     return frozenset(), False, 0
