@@ -29,6 +29,7 @@ from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.names import is_numbered, name_pattern
 from align_echo.align.probe.offered import emit as offered_emit
 from align_echo.align.probe.offered import learner
+from align_echo.align.probe.refusals import listed_refusals
 from align_echo.align.probe.spec import merged, resolved
 from align_echo.align.probe.trials import refine
 from align_echo.align.probe.vocabulary import (
@@ -36,7 +37,6 @@ from align_echo.align.probe.vocabulary import (
     skeleton,
     spelling_needed,
     try_spelling,
-    uninformative_observations,
 )
 from align_echo.errors import UsageError
 from align_echo.interface import Interface, Provenance
@@ -129,7 +129,9 @@ class ProbeBackend:
         self, failed: Sequence[Trajectory], before: dict[str, Any] | None, rng: random.Random
     ) -> list[Misalignment]:
         self.lab.name = before["name"] if before else self._name(failed)
-        refusals = self._refusals(failed, rng)
+        self._say("learning how refusals look")
+        refusals = listed_refusals(self.lab, failed, rng)
+        self.lab.refusals = sorted({*refusals, *(before["uninformative"] if before else ())})
         if not refusals and before is None:
             self._say(nothing_found(failed))
             return []
@@ -161,24 +163,6 @@ class ProbeBackend:
         self.lab.forget()
         return name_pattern(listed)
 
-    def _refusals(self, failed: Sequence[Trajectory], rng: random.Random) -> list[str]:
-        """Uninformative observations. One that the agent got for one kind of action only is tried with other kinds."""
-        refusals = uninformative_observations(failed, name=self.lab.name)
-        doubtful = set(uninformative_observations(failed, kinds=1, name=self.lab.name)).difference(refusals)
-        if not doubtful:
-            return refusals
-        self._say(f"trying whether {len(doubtful)} answers to actions of one kind are refusals of others too")
-        heard: dict[str, set[str]] = {text: set() for text in doubtful}
-        vocabulary = Vocabulary(self.lab.name)
-        states = walk(self.lab, vocabulary, failed[0].task_id, rng)
-        for state in states[:: len(states) // 8 or 1]:
-            for template, possible in sorted(vocabulary.actions(state.task_id).items()):
-                refused = sorted(possible - state.admissible)
-                if refused:
-                    answer = self.lab.after(state, rng.choice(refused)).observation.strip()
-                    heard.get(answer, set()).add(template)
-        return sorted([*refusals, *(text for text, templates in heard.items() if len(templates) >= 2)])
-
     def _vocabulary(
         self, tasks: Sequence[str], refusals: Sequence[str], before: dict[str, Any] | None, rng: random.Random
     ) -> tuple[dict[str, Any], Slots]:
@@ -190,7 +174,7 @@ class ProbeBackend:
             states = walk(self.lab, vocabulary, task_id, rng)
             if number <= SPELLING_TASKS:
                 sample = rng.sample(states, min(SPELLING_STATES, len(states)))
-                spellings += try_spelling(self.lab, sample, refusals, rng)
+                spellings += try_spelling(self.lab, sample, rng)
             left = (time.monotonic() - began) / number * (len(task_ids) - number) / 60
             rest = f", about {left:.0f} minutes to go" if left > LONG else ""
             self._say(f"learning what can be said: task {number} of {len(task_ids)}{rest}")
@@ -212,7 +196,7 @@ class ProbeBackend:
         by_task = {task_id: [trajectory for trajectory in failed if trajectory.task_id == task_id] for task_id in tasks}
         for number, task_id in enumerate(tasks, 1):
             counts: Counter[str] = Counter()
-            for state, action in failures(self.lab, by_task[task_id], spec["uninformative"]):
+            for state, action in failures(self.lab, by_task[task_id]):
                 template = skeleton(action, self.lab.name)[0]
                 counts[template] += 1
                 if counts[template] > FAILURES_PER_TASK or not template:

@@ -89,7 +89,7 @@ def history_of(spec: dict[str, Any], state: LabState) -> dict[str, Any]:
     """The run-time history of a state, from its own actions and the engine's answers; kept on the state."""
     if state.history is None:
         if state.parent is None:
-            state.history = runtime.new_history(spec, state.opening)
+            state.history = runtime.new_history(spec, state.opening, state.observation)
         else:
             before = history_of(spec, state.parent)
             state.history = {part: dict(known) if isinstance(known, dict) else known for part, known in before.items()}
@@ -313,7 +313,7 @@ def _fitting(
 
 
 def failures(
-    lab: Lab, trajectories: Iterable[Trajectory], uninformative: Sequence[str]
+    lab: Lab, trajectories: Iterable[Trajectory]
 ) -> Iterator[tuple[LabState, str]]:
     """The agent's own refused actions, each in the state it was tried in; an action is taken once a task."""
     for trajectory in sorted(trajectories, key=lambda trajectory: trajectory.task_id):
@@ -322,7 +322,7 @@ def failures(
         for step in trajectory.steps:
             if step.action is None or step.raw_observation is None or state.over:
                 continue
-            if step.raw_observation.strip() in uninformative:
+            if lab.refused(state, step.action, step.raw_observation):
                 if step.action not in yielded:
                     yielded.add(step.action)
                     yield state, step.action

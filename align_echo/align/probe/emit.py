@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from align_echo.align.probe import runtime
+from align_echo.align.probe.refusals import ACTION, SAME
 from align_echo.interface import InterfaceContract
 
 _LETTERS = ("X", "Y", "Z")
@@ -129,8 +130,7 @@ def rules_text(spec: dict[str, Any]) -> str:
         lines.append("- Only these forms are understood: " + ", ".join(f"`{form}`" for form in runtime.forms(spec)))
     if spec["spelling"]["number"]:
         lines.append("- Names are written in full, with their number")
-    for text in spec["uninformative"]:
-        lines.append(f'- "{text}" means that the action was refused; it does not say why')
+    lines += [f"- {refusal_in_words(text)}" for text in spec["uninformative"]]
     lines += [f"- {form_in_words(form, template)}" for form, template in sorted(spec["forms"].items())]
     for template, rows in sorted(spec["templates"].items()):
         wanted = runtime.write(template, list(_LETTERS))
@@ -140,6 +140,14 @@ def rules_text(spec: dict[str, Any]) -> str:
         if any(row["then"] == "already" for row in rows):
             lines.append(f"- `{wanted}` may also be refused because it is already so")
     return "\n".join(lines)
+
+
+def refusal_in_words(shape: str) -> str:
+    """What one shape of refusal (`refusals.py`) means."""
+    if shape == SAME:
+        return "An answer that only repeats the one before may mean that the action was refused; it does not say why"
+    text = shape.replace(ACTION, "...")
+    return f'"{text}" means that the action was refused; it does not say why'
 
 
 def _step_up_front(spec: dict[str, Any], row: dict[str, Any]) -> str:
@@ -210,14 +218,14 @@ def InferRules({", ".join(contract.infer_rules_args)}):
 
 def WrapStep({", ".join(contract.wrap_step_args)}):
     if not hasattr(env, 'history'):
-        env.history = new_history(SPEC, {first} + '\\n' + {task})
+        env.history = new_history(SPEC, {first} + '\\n' + {task}, {first})
     {layout.call}
     seen, *rest = {layout.returned}
-    if seen.strip() not in SPEC['uninformative']:
-        record(SPEC, env.history, agent_action, seen)
+    refused = record(SPEC, env.history, agent_action, seen)
+    if not refused:
         return seen, *rest
     look_at(env.history, {{view: {layout.view} for view in views_for(SPEC, env.history, agent_action)}})
-    return (seen + ' ' + advise(SPEC, env.history, agent_action)).strip(), *rest"""
+    return (seen + ' ' + advise(SPEC, env.history, agent_action, refused)).strip(), *rest"""
 
 
 def read_spec(code: str) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ from typing import Any
 from align_echo.align.probe import emit, runtime
 from align_echo.align.probe.cases import Case
 from align_echo.align.probe.forms import Utterance
+from align_echo.align.probe.refusals import refused_actions
 from align_echo.align.probe.spec import Row, alone, identity
 from align_echo.align.probe.trials import Trials
 from align_echo.interface import RuleRecord
@@ -51,12 +52,7 @@ def about_refusals(
     )
     if unchanged:
         return
-    refused = [
-        (trajectory.task_id, step.action or "")
-        for trajectory in failed
-        for step in trajectory.steps
-        if step.raw_observation is not None and step.raw_observation.strip() in spec["uninformative"]
-    ]
+    refused = refused_actions(failed, spec["uninformative"])
     task_id, action = refused[0] if refused else (failed[0].task_id, "")
     none: dict[str, list[Row]] = {template: [] for template in spec["templates"]}
     bare = {**spec, "templates": none, "now": none, "forms": {}}

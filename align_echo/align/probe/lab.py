@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from align_echo.align.probe import runtime
 from align_echo.align.probe.names import NUMBERED
 from align_echo.wrappers.text_env import Offered, TextEnv
 
@@ -39,13 +40,14 @@ class Lab:
     """Forks an environment. One task's tree is kept at a time; `steps` counts the engine's work.
 
     `traceless` holds answers after which the engine is as it was before, unless they end the episode: nothing has to be
-    restored then. `name` finds names in what the engine lists (`names.py`).
+    restored then. `name` finds names in what the engine lists (`names.py`), `refusals` are the shapes of refusals.
     """
 
     def __init__(self, env: TextEnv) -> None:
         self.env = env
         self.steps = 0
         self.name = NUMBERED
+        self.refusals: list[str] = []
         self.traceless: frozenset[str] = frozenset()
         self._root: LabState | None = None
         self._current: LabState | None = None
@@ -62,6 +64,12 @@ class Lab:
             self._root = self._current = self._state(task_id, (), None)
             self._root.opening = "\n".join(self.env.opening(self._root.observation))
         return self._root
+
+    def refused(self, state: LabState, action: str, answer: str) -> bool:
+        """Whether an answer to an action in a state says that it was refused: what is listed is not."""
+        return bool(runtime.refusal(self.refusals, state.observation, action, answer)) and not (
+            self.lists and action in state.admissible
+        )
 
     def forget(self) -> None:
         """Drop the tree: what is known of its states may be read in another way from now on."""

@@ -20,12 +20,28 @@ import re
 from typing import Any
 
 
-def new_history(spec: dict[str, Any], text: str) -> dict[str, Any]:
-    """A history that has seen only the opening text."""
+def new_history(spec: dict[str, Any], text: str, answer: str = "") -> dict[str, Any]:
+    """A history that has seen only the opening text; `answer` is what of it the engine said."""
     history: dict[str, Any] = {"last": {}, "active": {}, "shape": {}, "near": {}, "at": {}, "stems": {}}
-    history.update({"with": {}, "views": {}, "meant": {}, "text": ""})
+    history.update({"with": {}, "views": {}, "meant": {}, "text": "", "answer": answer.strip()})
     observe(spec, history, text)
     return history
+
+
+def refusal(known: list[str], before: str, action: str, answer: str) -> str:
+    """The shape of refusal that an answer has, of those that are `known`; "" if it has none. A shape is a text, a text
+    with "{action}" for the action's own words, or "{same}": the answer is the one before again."""
+    text = answer.strip()
+    for shape in [text, without_action(action, text)]:
+        if shape in known:
+            return shape
+    return "{same}" if "{same}" in known and text == before.strip() else ""
+
+
+def without_action(action: str, text: str) -> str:
+    """A text with "{action}" where it repeats an action, in whatever letters."""
+    words = action.strip()
+    return re.sub(re.escape(words), "{action}", text, flags=re.IGNORECASE) if words else text
 
 
 def views_for(spec: dict[str, Any], history: dict[str, Any], action: str) -> list[str]:
@@ -46,10 +62,13 @@ def look_at(history: dict[str, Any], texts: dict[str, str]) -> None:
     history["views"] = dict(texts)
 
 
-def record(spec: dict[str, Any], history: dict[str, Any], action: str, observation: str) -> None:
-    """Take in one action and the engine's own answer to it; actions that the engine refused leave no trace."""
-    if observation.strip() in spec["uninformative"]:
-        return
+def record(spec: dict[str, Any], history: dict[str, Any], action: str, observation: str) -> str:
+    """Take in one action and the engine's own answer to it. Returns the shape of a refusal, which leaves no trace else,
+    and "" for an action that was taken."""
+    refused = refusal(spec["uninformative"], history["answer"], action, observation)
+    history["answer"] = observation.strip()
+    if refused:
+        return refused
     template, arguments, exact = parse(spec, history, action if spec["spelling"]["case"] else action.lower())
     if exact and template in spec["templates"]:
         if template in spec["movers"]:
@@ -61,6 +80,7 @@ def record(spec: dict[str, Any], history: dict[str, Any], action: str, observati
                     others = [other for other in history["active"].get(place, []) if other != name]
                     history["active"][place] = [*others, name] if template == pair[0] else others
     observe(spec, history, observation)
+    return ""
 
 
 def observe(spec: dict[str, Any], history: dict[str, Any], text: str) -> None:
@@ -304,8 +324,9 @@ def named(spec: dict[str, Any], history: dict[str, Any], text: str) -> str:
     return str(found[0]) if len(found) == 1 else text
 
 
-def advise(spec: dict[str, Any], history: dict[str, Any], action: str) -> str:
-    """What to tell an agent whose action was refused; "" where nothing was learned or nothing is certain."""
+def advise(spec: dict[str, Any], history: dict[str, Any], action: str, refused: str = "") -> str:
+    """What to tell an agent whose action was refused; "" where nothing was learned or nothing is certain. Silence
+    (`refused` is "{same}") may also answer an action that was taken: then only rules speak that never speak of one."""
     plain = [history["views"].get(view, "") for view in spec["views"] if "{}" not in view]
     if any(text.strip() in spec["uninformative"] for text in plain):
         return ""  # the views do not answer any more: the episode is over
@@ -319,12 +340,14 @@ def advise(spec: dict[str, Any], history: dict[str, Any], action: str) -> str:
     rewritten = wanted != action.strip()
     if rewritten and not spec["spelling"]["case"] and wanted == " ".join(action.lower().split()):
         rewritten = False
-    decision = decide(spec, history, template, names, rewritten)
+    decision = decide(spec, history, template, names, rewritten or refused == "{same}")
     if decision is None:
         shown = [name for text in plain for name in names_in(spec, text)]
         return last_seen(spec, history, [name for name in names if name not in shown])
     if decision[1] == "already":
         return f"`{wanted}` would change nothing: that is already so."
+    if decision[1] == "now" and not rewritten:
+        return ""
     if decision[1] == "now":
         return f"`{action}` is not understood; write `{wanted}` instead."
     needed = f"`{wanted}` does not work yet: you need to `{decision[1]}` first."

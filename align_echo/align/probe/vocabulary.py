@@ -5,16 +5,14 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
 from align_echo.align.probe import runtime
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.names import NUMBERED
-from align_echo.types import Trajectory
 
-_MIN_ACTIONS = 5
 _MIN_PAIRS = 3
 
 
@@ -26,30 +24,8 @@ def skeleton(action: str, name: str = NUMBERED) -> tuple[str, tuple[str, ...]]:
     return re.sub(name, lambda _: "{" + str(next(numbers)) + "}", action), names
 
 
-def uninformative_observations(
-    trajectories: Sequence[Trajectory], kinds: int = 2, name: str = NUMBERED
-) -> list[str]:
-    """Observations that the engine gave to many different actions of several kinds: they tell nothing of why.
-
-    An observation that names an object tells something; so may one that only one kind of action gets (`kinds` = 1 asks
-    for those too: candidates to be tried with other actions). What ends an episode refuses nothing.
-    """
-    actions: dict[str, set[str]] = defaultdict(set)
-    for trajectory in trajectories:
-        for step in trajectory.steps:
-            if step.action is not None and step.raw_observation is not None and not step.terminated:
-                actions[step.raw_observation.strip()].add(step.action)
-    return sorted(
-        text
-        for text, known in actions.items()
-        if len(known) >= _MIN_ACTIONS
-        and len({skeleton(action, name)[0] for action in known}) >= kinds
-        and not re.search(name, text)
-    )
-
-
 def try_spelling(
-    lab: Lab, states: Iterable[LabState], uninformative: Collection[str], rng: random.Random
+    lab: Lab, states: Iterable[LabState], rng: random.Random
 ) -> list[tuple[str, bool]]:
     """Say one allowed action of each state with capitals ("case"), and without the numbers of its names ("number").
 
@@ -64,7 +40,7 @@ def try_spelling(
         numberless = re.sub(lab.name, lambda match: runtime.stem(match.group(0)), action)
         for part, variant in (("case", action.title()), ("number", numberless)):
             if variant != action and not state.over:
-                tries.append((part, lab.after(state, variant).observation.strip() in uninformative))
+                tries.append((part, lab.refused(state, variant, lab.after(state, variant).observation)))
     return tries
 
 
