@@ -17,6 +17,7 @@ from align_echo.align.probe import emit
 from align_echo.align.probe.cases import Case, Slots, failures, proposals, stroll, try_case, walk
 from align_echo.align.probe.findings import (
     about_form,
+    about_needs,
     about_refusals,
     about_rules,
     about_wrong_rules,
@@ -149,6 +150,7 @@ class ProbeBackend:
         fresh += [about_form(form, *reading) for form, reading in sorted(forms.items())]
         fresh += about_wrong_rules(spec, trials)
         fresh += about_rules(spec, learned, trials, cases)
+        fresh += about_needs(spec, learned, cases)
         return fresh
 
     def _name(self, failed: Sequence[Trajectory]) -> str:

@@ -135,11 +135,18 @@ def rules_text(spec: dict[str, Any]) -> str:
     for template, rows in sorted(spec["templates"].items()):
         wanted = runtime.write(template, list(_LETTERS))
         steps = dict.fromkeys(step for row in rows if (step := _step_up_front(spec, row)))
+        steps.update(dict.fromkeys(need_step(*need) for need in spec["needs"].get(template, [])))
         if steps:
             lines.append(f"- Before `{wanted}` you may need to " + " or ".join(steps))
         if any(row["then"] == "already" for row in rows):
             lines.append(f"- `{wanted}` may also be refused because it is already so")
     return "\n".join(lines)
+
+
+def need_step(template: str, places: list[int]) -> str:
+    """A step that an action may need, with the action's own letters where it has the same names (-1: another name)."""
+    others = iter(_OTHERS)
+    return f"`{runtime.write(template, [_LETTERS[place] if place >= 0 else next(others) for place in places])}`"
 
 
 def refusal_in_words(shape: str) -> str:
@@ -159,7 +166,8 @@ def _step_up_front(spec: dict[str, Any], row: dict[str, Any]) -> str:
         return ""
     template, terms, _ = row["then"]
     for place, (kind, *rest) in enumerate(terms):
-        undoes = kind == "active" and place == rest[1] and spec["pairs"][rest[0]][1] == template
+        pair = spec["pairs"][rest[0]] if kind == "active" else ["", "", []]
+        undoes = pair[1] == template and pair[2][rest[1]] == place
         if kind != "name" and not (kind == "at" and rest[1] == template) and kind != "with" and not undoes:
             return ""
     if [kind for kind, *_ in terms] == ["at"]:

@@ -79,8 +79,8 @@ def conclusions(spec: dict[str, Any], case: Case) -> set[str]:
     for place in range(len(case.names)):
         terms += [["name", place], ["with", place], ["near", place]]
         terms += [["at", place, template] for template in spec["movers"]]
-    terms += [["active", number, 0] for number in range(len(spec["pairs"]))]
-    terms += [["last", template, 0] for template in spec["movers"]]
+    terms += [["active", number, place] for number, pair in enumerate(spec["pairs"]) for place in range(len(pair[2]))]
+    terms += [["last", template, place] for template in spec["movers"] for place in range(template.count("{"))]
     named: dict[str, list[list[Any]]] = defaultdict(list)
     for term in terms:
         named[runtime.value(case.history, term, list(case.names))].append(term)

@@ -4,11 +4,13 @@ The learner imports this file to score rules, and `emit.py` copies its code into
 judged by the very code that will apply it. Plain functions over dicts and lists only: it runs in the sandbox.
 
 `spec` holds what was learned: "name" (regex of an object's name), "templates" ({"grab {0} off {1}": [rows]} with the
-rows of a decision list), "now" (the same for "is allowed as things stand"), "pairs" (templates that undo each other),
+rows of a decision list), "now" (the same for "is allowed as things stand"), "pairs" (a template, another that
+undoes it, and where that has each name of the first, -1 for nowhere),
 "movers" (other templates that change what is allowed), "kinds" ({"grab {0} off {1}": [[words seen in each place]]}),
 "combined" ({"grab {0} off {1}": ["words seen together", ...]}),
 "views" (read-only actions, {} for a name), "spelling" (what has to be written exactly: "case", "number"),
-"uninformative" (observations), "forms" (misused skeleton -> template).
+"uninformative" (observations), "forms" (misused skeleton -> template), "needs"
+(template -> [[another that may be needed before it, which of its places each name is, -1 for another name]]).
 A row is {"if": [literals], "then": [template, [terms], whether only for words seen together] | "already" | "now",
 "sure": bool}. In literals the names of an action are counted on by what each was first named with (`about`).
 
@@ -73,12 +75,12 @@ def record(spec: dict[str, Any], history: dict[str, Any], action: str, observati
     if exact and template in spec["templates"]:
         if template in spec["movers"]:
             history["last"][template] = arguments
-        for number, pair in enumerate(spec["pairs"]):
-            if template in pair:
-                for position, name in enumerate(arguments):
-                    place = f"{number}/{position}"
-                    others = [other for other in history["active"].get(place, []) if other != name]
-                    history["active"][place] = [*others, name] if template == pair[0] else others
+        for number, (do, undo, order) in enumerate(spec["pairs"]):
+            if template in (do, undo):
+                for position, where in enumerate(order):
+                    name = arguments[position] if template == do else arguments[where] if where >= 0 else ""
+                    others = [other for other in history["active"].get(f"{number}/{position}", []) if other != name]
+                    history["active"][f"{number}/{position}"] = [*others, name] if template == do else others
     observe(spec, history, observation)
     return ""
 
