@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from align_echo.align.probe import emit
-from align_echo.align.probe.cases import Case, Slots, failures, proposals, stroll, try_case, walk
+from align_echo.align.probe.cases import Case, Slots, proposals, replayed, stroll, try_case, walk
 from align_echo.align.probe.findings import (
     about_form,
     about_needs,
@@ -141,9 +141,9 @@ class ProbeBackend:
         if len(spec["templates"]) > MOST_FORMS:
             self._say(too_many_forms(len(spec["templates"]), len({*tasks, *self._fresh})))
             return []
-        cases, utterances = self._cases(spec, slots, failed, tasks, rng)
+        cases, utterances, worded = self._cases(spec, slots, failed, tasks, rng)
         self._say(f"{len(cases)} refused actions studied ({self.lab.steps} engine steps so far)")
-        forms = {form: reading for form, reading in learn_forms(utterances).items() if form not in spec["forms"]}
+        forms = {form: reading for form, reading in learn_forms(utterances, worded).items() if form not in spec["forms"]}
         untouched = [task_id for task_id in self._fresh if task_id not in tasks]
         learned, trials = refine(self.lab, spec, slots, cases, untouched, rng, self._say)
         fresh = [*about_refusals(spec, before, failed)]
@@ -192,14 +192,19 @@ class ProbeBackend:
         failed: Sequence[Trajectory],
         tasks: Sequence[str],
         rng: random.Random,
-    ) -> tuple[list[Case], list[Utterance]]:
+    ) -> tuple[list[Case], list[Utterance], Counter[str]]:
+        """Cases, what the agent said in forms that are not known, and how often it said each form that is taken."""
+        worded: Counter[str] = Counter()
         cases: list[Case] = []
         utterances: list[Utterance] = []
         by_task = {task_id: [trajectory for trajectory in failed if trajectory.task_id == task_id] for task_id in tasks}
         for number, task_id in enumerate(tasks, 1):
             counts: Counter[str] = Counter()
-            for state, action in failures(self.lab, by_task[task_id]):
+            for state, action, refused in replayed(self.lab, by_task[task_id]):
                 template = skeleton(action, self.lab.name)[0]
+                worded[template] += not refused
+                if not refused:
+                    continue
                 counts[template] += 1
                 if counts[template] > FAILURES_PER_TASK or not template:
                     continue
@@ -210,7 +215,7 @@ class ProbeBackend:
                     cases.append(try_case(self.lab, spec, state, action))
             cases += self._walked(spec, slots, task_id, rng)
             self._say(f"studying refused actions: task {number} of {len(tasks)}, {len(cases)} cases")
-        return cases, utterances
+        return cases, utterances, worded
 
     def _walked(self, spec: dict[str, Any], slots: Slots, task_id: str, rng: random.Random) -> list[Case]:
         """Cases from a walk through a task, a few of each template and each reason to look at it."""

@@ -312,19 +312,18 @@ def _fitting(
     return runtime.write(template, chosen)
 
 
-def failures(
-    lab: Lab, trajectories: Iterable[Trajectory]
-) -> Iterator[tuple[LabState, str]]:
-    """The agent's own refused actions, each in the state it was tried in; an action is taken once a task."""
+def replayed(lab: Lab, trajectories: Iterable[Trajectory]) -> Iterator[tuple[LabState, str, bool]]:
+    """The agent's own actions, each with the state it was tried in and whether it was refused; a refused action is
+    taken once an episode."""
     for trajectory in sorted(trajectories, key=lambda trajectory: trajectory.task_id):
         state = lab.start(trajectory.task_id)
-        yielded: set[str] = set()
+        refused: set[str] = set()
         for step in trajectory.steps:
             if step.action is None or step.raw_observation is None or state.over:
                 continue
-            if lab.refused(state, step.action, step.raw_observation):
-                if step.action not in yielded:
-                    yielded.add(step.action)
-                    yield state, step.action
-            else:
+            if not lab.refused(state, step.action, step.raw_observation):
+                yield state, step.action, False
                 state = lab.after(state, step.action)
+            elif step.action not in refused:
+                refused.add(step.action)
+                yield state, step.action, True
