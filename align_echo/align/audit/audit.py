@@ -20,8 +20,7 @@ from typing import Any
 from align_echo.align.audit.adversary import Adversary, written
 from align_echo.align.audit.claims import Claim, read_claims
 from align_echo.align.probe.emit import read_spec
-from align_echo.align.probe.names import NUMBERED
-from align_echo.align.probe.vocabulary import skeleton
+from align_echo.align.probe.names import NUMBERED, skeleton
 from align_echo.interface import Interface
 from align_echo.wrappers.align_wrapper import AlignWrapper, clean
 from align_echo.wrappers.text_env import TextEnv

@@ -16,8 +16,8 @@ from typing import Any
 
 from align_echo.align.probe import runtime
 from align_echo.align.probe.lab import Lab, LabState
-from align_echo.align.probe.names import NUMBERED
-from align_echo.align.probe.vocabulary import Vocabulary, skeleton
+from align_echo.align.probe.names import NUMBERED, skeleton
+from align_echo.align.probe.vocabulary import Vocabulary
 from align_echo.types import Trajectory
 
 DEPTH = 5
@@ -108,7 +108,7 @@ def try_case(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> Ca
     """Find by experiment what would make an action possible."""
     template, names = skeleton(action, lab.name)
     history = situation(lab, spec, state, action)
-    now = action in state.admissible
+    now = lab.takes(state, action)
     steps, already, depth = (
         (frozenset[str](), False, 0) if now else _search(lab, state, action, _related(history, names))
     )
@@ -119,8 +119,8 @@ def is_so(lab: Lab, state: LabState, action: str) -> bool:
     """Whether a refused action is in effect: something can be done after which it is allowed and leads back here."""
     for step in sorted(state.admissible):
         child = lab.after(state, step)
-        allowed = not child.over and action in child.admissible
-        if allowed and lab.after(child, action).admissible == state.admissible:
+        allowed = not child.over and lab.takes(child, action)
+        if allowed and lab.key(lab.after(child, action)) == lab.key(state):
             return True
     return False
 
@@ -141,7 +141,7 @@ def _search(lab: Lab, start: LabState, action: str, related: set[str]) -> tuple[
 
     A way whose last step the action only takes back is none: what the action asks for was so before that step.
     """
-    seen = {start.admissible}
+    seen = {lab.key(start)}
     frontier: list[tuple[LabState, str]] = [(start, "")]
     nodes = 0
     for depth in range(1, DEPTH + 1):
@@ -156,13 +156,13 @@ def _search(lab: Lab, start: LabState, action: str, related: set[str]) -> tuple[
                 nodes += 1
                 if child.over:
                     continue
-                if action in child.admissible:
-                    if lab.after(child, action).admissible != state.admissible:
+                if lab.takes(child, action):
+                    if lab.key(lab.after(child, action)) != lab.key(state):
                         helpful.add(first or step)
                     else:
                         already = already or depth == 1
-                elif child.admissible not in seen:
-                    seen.add(child.admissible)
+                elif lab.key(child) not in seen:
+                    seen.add(lab.key(child))
                     following.append((child, first or step))
         if helpful or already:
             return frozenset(helpful), already, depth
@@ -174,7 +174,7 @@ def _relevant(lab: Lab, state: LabState, related: set[str]) -> list[str]:
     """Actions all of whose names are related, own names first, in a fixed order."""
     return [
         action
-        for action in sorted(state.admissible)
+        for action in lab.possible(state, related)
         if (names := skeleton(action, lab.name)[1]) and related.issuperset(names)
     ]
 
@@ -203,7 +203,7 @@ def walk(
     state = lab.start(task_id)
     states = [state]
     vocabulary.see(state)
-    been = {state.admissible}
+    been = {lab.key(state)}
     for _ in range(length):
         options = sorted(state.admissible)
         rng.shuffle(options)
@@ -212,7 +212,7 @@ def walk(
             return done[skeleton(action, lab.name)[0]], done[_kinds(lab, action)], done[action]
 
         options = sorted(options, key=novelty)[: 1 + PUT_OFF]
-        leading_on = (action for action in options if lab.after(state, action).admissible not in been)
+        leading_on = (action for action in options if lab.key(lab.after(state, action)) not in been)
         action = next(leading_on, options[0])
         done.update((skeleton(action, lab.name)[0], _kinds(lab, action), action))
         following = lab.after(state, action)
@@ -220,7 +220,7 @@ def walk(
             break
         vocabulary.see(following)
         vocabulary.try_undo(lab, state, action, following)
-        been.add(following.admissible)
+        been.add(lab.key(following))
         states.append(following)
         state = following
     return states

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from align_echo.align.probe import runtime
-from align_echo.align.probe.refusals import ACTION, SAME
+from align_echo.align.probe.runtime import ACTION, SAME
 from align_echo.interface import InterfaceContract
 
 _LETTERS = ("X", "Y", "Z")

@@ -10,10 +10,10 @@ from typing import Any
 from align_echo.align.probe import emit, runtime
 from align_echo.align.probe.cases import Case
 from align_echo.align.probe.forms import Utterance
+from align_echo.align.probe.names import skeleton
 from align_echo.align.probe.refusals import refused_actions
 from align_echo.align.probe.spec import Row, alone, identity
 from align_echo.align.probe.trials import Trials
-from align_echo.align.probe.vocabulary import skeleton
 from align_echo.interface import RuleRecord
 from align_echo.types import Evidence, Misalignment, Trajectory
 

@@ -47,7 +47,7 @@ def try_form(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> Ut
 
 def _nearness(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> float:
     """1 for an action that is possible here, 1/(1 + n) if n steps make it so, 0 if it is in effect or out of reach."""
-    if action in state.admissible:
+    if lab.takes(state, action):
         return 1.0
     case = try_case(lab, spec, state, action)
     return 0.0 if case.already or not case.steps else 1 / (1 + case.depth)

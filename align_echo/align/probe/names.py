@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 NUMBERED = r"\b[a-z]+ \d+\b"
@@ -30,6 +31,14 @@ MOST_FRONTS = 4
 """More different words than these in front of the same names are names themselves."""
 
 Words = tuple[str, ...]
+
+
+@lru_cache(maxsize=200_000)
+def skeleton(action: str, name: str = NUMBERED) -> tuple[str, tuple[str, ...]]:
+    """("grab {0} off {1}", names) of an action as the engine lists it; `name` finds the names (`names.py`)."""
+    names = tuple(re.findall(name, action))
+    numbers = iter(range(len(names)))
+    return re.sub(name, lambda _: "{" + str(next(numbers)) + "}", action), names
 
 
 def is_numbered(actions: Collection[str]) -> bool:

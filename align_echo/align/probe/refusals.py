@@ -12,15 +12,13 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from align_echo.align.probe import runtime
 from align_echo.align.probe.lab import Lab
+from align_echo.align.probe.runtime import ACTION, SAME
 from align_echo.types import Trajectory
-
-ACTION, SAME = "{action}", "{same}"
-"""What `runtime.refusal` reads in a shape: the action's own words, and the answer before."""
 
 MIN_ACTIONS = 5
 MIN_KINDS = 2
@@ -101,17 +99,24 @@ def unlisted_refusals(failed: Sequence[Trajectory]) -> list[str]:
     return [SAME] if len(silent) >= MIN_ACTIONS and len(kinds) >= MIN_KINDS else []
 
 
-def refused_actions(failed: Sequence[Trajectory], known: list[str]) -> list[tuple[str, str]]:
+def refused_actions(failed: Iterable[Trajectory], known: list[str]) -> list[tuple[str, str]]:
     """(task id, action) of every step that was refused, by the shapes of refusals that are known."""
-    refused: list[tuple[str, str]] = []
-    for trajectory in failed:
+    return [(task_id, action) for task_id, action, refused in _judged(failed, known) if refused]
+
+
+def taken_actions(failed: Iterable[Trajectory], known: list[str]) -> list[tuple[str, str]]:
+    """(task id, action) of every step that was not refused."""
+    return [(task_id, action) for task_id, action, refused in _judged(failed, known) if not refused]
+
+
+def _judged(trajectories: Iterable[Trajectory], known: list[str]) -> Iterator[tuple[str, str, bool]]:
+    for trajectory in trajectories:
         before = trajectory.initial_observation
         for step in trajectory.steps:
             if step.action is not None and step.raw_observation is not None:
-                if runtime.refusal(known, before, step.action, step.raw_observation):
-                    refused.append((trajectory.task_id, step.action))
+                shape = runtime.refusal(known, before, step.action, step.raw_observation)
+                yield trajectory.task_id, step.action, bool(shape)
                 before = step.raw_observation
-    return refused
 
 
 def _plain(name: str, heard: Heard) -> list[str]:

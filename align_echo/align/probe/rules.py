@@ -18,8 +18,8 @@ from typing import Any
 
 from align_echo.align.probe import runtime
 from align_echo.align.probe.cases import Case
+from align_echo.align.probe.names import skeleton
 from align_echo.align.probe.spec import Row
-from align_echo.align.probe.vocabulary import skeleton
 
 MAX_CONDITIONS = 4
 MIN_SUPPORT = 4

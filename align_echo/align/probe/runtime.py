@@ -21,6 +21,10 @@ the moment of the refusal.
 import re
 from typing import Any
 
+ACTION, SAME = "{action}", "{same}"
+"""In a shape of refusal (`refusal`): the action's own words; the answer before again. Functions here write them out,
+since they alone are copied into an interface."""
+
 
 def new_history(spec: dict[str, Any], text: str, answer: str = "") -> dict[str, Any]:
     """A history that has seen only the opening text; `answer` is what of it the engine said."""

@@ -13,6 +13,7 @@ def merged(before: dict[str, Any] | None, now: dict[str, Any]) -> dict[str, Any]
     """The old spec with what is new in the vocabulary; old pairs keep their numbers."""
     if before is None:
         return now
+    old_pairs = [pair[:2] for pair in before["pairs"]]
     return {
         **before,
         "templates": {**now["templates"], **before["templates"]},
@@ -25,7 +26,7 @@ def merged(before: dict[str, Any] | None, now: dict[str, Any]) -> dict[str, Any]
         },
         "spelling": {part: before["spelling"][part] and must for part, must in now["spelling"].items()},
         "movers": sorted({*before["movers"], *now["movers"]}),
-        "pairs": before["pairs"] + [pair for pair in now["pairs"] if pair[:2] not in [old[:2] for old in before["pairs"]]],
+        "pairs": [*before["pairs"], *(pair for pair in now["pairs"] if pair[:2] not in old_pairs)],
         "uninformative": sorted({*before["uninformative"], *now["uninformative"]}),
     }
 

@@ -6,25 +6,16 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Any
 
 from align_echo.align.probe import runtime
 from align_echo.align.probe.lab import Lab, LabState
-from align_echo.align.probe.names import NUMBERED
+from align_echo.align.probe.names import NUMBERED, skeleton
 
 _MIN_PAIRS = 3
 _MOST_RIVALS = 4
 """So many actions of a form are tried on whether they take back what was done."""
 
-
-
-@lru_cache(maxsize=200_000)
-def skeleton(action: str, name: str = NUMBERED) -> tuple[str, tuple[str, ...]]:
-    """("grab {0} off {1}", names) of an action as the engine lists it; `name` finds the names (`names.py`)."""
-    names = tuple(re.findall(name, action))
-    numbers = iter(range(len(names)))
-    return re.sub(name, lambda _: "{" + str(next(numbers)) + "}", action), names
 
 
 def try_spelling(
@@ -105,7 +96,7 @@ class Vocabulary:
 
     def try_undo(self, lab: Lab, before: LabState, action: str, after: LabState) -> None:
         """If the action changed what is allowed, look for one on some of its names that restores it."""
-        if before.admissible == after.admissible or after.over:
+        if lab.key(before) == lab.key(after) or after.over:
             return
         template, names = skeleton(action, self.name)
         self._changes[template] += bool(names)
@@ -120,8 +111,9 @@ class Vocabulary:
                 continue
             self._tried[pair] += 1
             actions.sort(key=lambda other: len({*names} ^ {*skeleton(other, self.name)[1]}))
-            back = (other for other in actions[:_MOST_RIVALS] if lab.after(after, other).admissible == before.admissible)
-            if undo := next(back, ""):
+            near = actions[:_MOST_RIVALS]
+            undo = next((other for other in near if lab.key(lab.after(after, other)) == lab.key(before)), "")
+            if undo:
                 self._undone[pair] += 1
                 others = skeleton(undo, self.name)[1]
                 self._orders[pair][tuple(others.index(name) if name in others else -1 for name in names)] += 1
