@@ -8,7 +8,6 @@ refuses. The whole list has its examination on tasks kept back for it; what is r
 
 from __future__ import annotations
 
-import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -250,9 +249,9 @@ def _counted(
     states = walk(lab, vocabulary, task_id, rng)
     cases: list[tuple[LabState, str]] = []
     counts: Counter[tuple[str, bool, bool]] = Counter()
-    contexts: Counter[str] = Counter()
+    contexts: Counter[tuple[Any, ...]] = Counter()
     for state, action, sure in _questions(states, vocabulary, slots, rng):
-        context = f"{_context(spec, state, action)} {sure} {lab.takes(state, action)}"
+        context = (*_context(spec, state, action), sure, lab.takes(state, action))
         contexts[context] += 1
         if contexts[context] > TESTS_PER_CONTEXT:
             continue
@@ -300,9 +299,9 @@ def _questions(
             yield state, rng.choice(options), True
 
 
-def _context(spec: dict[str, Any], state: LabState, action: str) -> str:
+def _context(spec: dict[str, Any], state: LabState, action: str) -> tuple[Any, ...]:
     """The circumstances of an action, coarsely: how its names were last spoken of, and what is in effect."""
     history = history_of(spec, state)
     template, names = skeleton(action, spec["name"])
-    shapes = [history["shape"].get(name, "") for name in names]
-    return json.dumps([template, shapes, sorted(key for key, active in history["active"].items() if active)])
+    shapes = tuple(history["shape"].get(name, "") for name in names)
+    return template, shapes, tuple(sorted(key for key, active in history["active"].items() if active))
