@@ -137,7 +137,8 @@ class _Table:
             if hopes[conclusion] < MIN_SUPPORT or (best is not None and hopes[conclusion] <= best[0]):
                 break
             bits = self.fires[conclusion]
-            candidates = [((), bits), *self._searched(conclusion, bits, open_cases)]
+            bound = best[0] if best is not None else 0.0
+            candidates = [((), bits), *self._searched(conclusion, bits, open_cases, bound)]
             for chosen, bits in candidates:
                 worth = self._worth(conclusion, bits, chosen, open_cases)
                 literals = [self.literals[index][0] for index in chosen]
@@ -146,9 +147,12 @@ class _Table:
                     best = (worth, {"if": literals, "then": json.loads(conclusion)}, bits)
         return best
 
-    def _searched(self, conclusion: str, bits: int, open_cases: int) -> list[tuple[tuple[int, ...], int]]:
+    def _searched(
+        self, conclusion: str, bits: int, open_cases: int, bound: float
+    ) -> list[tuple[tuple[int, ...], int]]:
         """Conjunctions worth a look, as (conditions, cases): a beam that keeps, of those that hold in the same cases,
-        the cheapest, and of the others the best by two measures."""
+        the cheapest, and of the others the best by two measures. What is right no more often than `bound` is left out:
+        no rule is worth more than the cases that it is right in."""
         agreeing = self.right[conclusion]
         hopeful = agreeing & open_cases
         right, wrong = (bits & hopeful).bit_count(), (bits & ~agreeing).bit_count()
@@ -164,7 +168,9 @@ class _Table:
                     if not both or both == kept:
                         continue
                     known = grown.get(both)
-                    if known is None or cost + price < known[0]:
+                    if known is not None and cost + price >= known[0]:
+                        continue
+                    if known is not None or (both & hopeful).bit_count() > bound:
                         grown[both] = (cost + price, (*chosen, index))
             ranked = []
             for kept, (cost, chosen) in grown.items():
