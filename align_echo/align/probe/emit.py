@@ -39,6 +39,7 @@ def _condition(spec: dict[str, Any], literal: list[Any], places: int) -> str:
     kind, *rest = literal[1] if literal[0] == "not" else literal
     words: dict[str, Callable[[], tuple[str, str]]] = {
         "last": lambda: (f"your latest `{_blank(rest[0])}`", f"named {_name(rest[2], places)}"),
+        "did": lambda: (f"a `{_blank(rest[0])}` of yours", f"named {_name(rest[2], places)}"),
         "here": lambda: (f"{_name(rest[0], places)}", f"was named since your latest `{_blank(rest[1])}`"),
         "at": lambda: (
             f"{_name(rest[0], places)}",

@@ -26,6 +26,11 @@ MAX_CONDITIONS = 4
 MIN_SUPPORT = 4
 MIN_TASKS = 3
 MIN_PRECISION = 0.99
+MIN_ALLOWED = 12
+"""What holds in so many cases of an allowed action, and in all there are, is what it always needs."""
+
+_STATES = {"shows", "holds", "last", "did", "here", "active", "blank"}
+"""Conditions of which one may be what an action always needs."""
 _BEAM = 8
 _WRONG = 5.0
 _PRICE = {
@@ -36,7 +41,7 @@ _PRICE = {
 _ONLY_SO = {"shape", "known", "near", "told", "combined"}
 """Conditions that are not negated: that something was not met says little."""
 
-_EVIDENCE = {"shows", "holds", "told", "last", "active"}
+_EVIDENCE = {"shows", "holds", "told", "last", "did", "active"}
 """Conditions of which one at least must stand behind "already so"."""
 
 
@@ -51,7 +56,7 @@ def conditions(spec: dict[str, Any], places: int, shapes: Iterable[list[Any]]) -
         literals += [["holds", view, place, other] for view in about for other in range(places) if other != place]
     for place in range(places):
         for template in spec["movers"]:
-            literals += [["last", template, other, place] for other in range(arity[template])]
+            literals += [[kind, template, other, place] for kind in ("last", "did") for other in range(arity[template])]
             literals.append(["here", place, template])
             literals += [["at", place, template, other] for other in range(places) if other != place]
         for number, pair in enumerate(spec["pairs"]):
@@ -121,9 +126,9 @@ class _Table:
         plainest: dict[tuple[int, int], str] = {}
         for conclusion in sorted((text for text in votes if votes[text] >= MIN_SUPPORT), key=_plainness):
             steps = written.steps(json.loads(conclusion))
-            fires = _bits(bool(step) and step != case.action for step, case in zip(steps, cases, strict=True))
-            right = _bits(case.agrees(step) for step, case in zip(steps, cases, strict=True))
-            plainest.setdefault((fires, right), conclusion)
+            where = _bits(bool(step) and step != case.action for step, case in zip(steps, cases, strict=True))
+            agrees = _bits(case.agrees(step) for step, case in zip(steps, cases, strict=True))
+            plainest.setdefault((where, agrees), conclusion)
         fires = {conclusion: bits[0] for bits, conclusion in plainest.items()}
         right = {conclusion: bits[1] for bits, conclusion in plainest.items()}
         literals = _different(literals)
@@ -298,7 +303,35 @@ def _learn_lists(spec: dict[str, Any], template: str, cases: Sequence[Case]) -> 
     decisions = [runtime.decide(spec, case.history, template, list(case.names), True) for case in cases]
     table.fires = {then: bits for then, bits in table.fires.items() if then == json.dumps("now")}
     undecided = [case.now and decision is None for case, decision in zip(cases, decisions, strict=True)]
-    return rows + _grown(table, _bits(undecided))
+    return rows + _grown(table, _bits(undecided)) + _musts(spec, cases, rows)
+
+
+def _musts(spec: dict[str, Any], cases: Sequence[Case], rows: Sequence[Row]) -> list[Row]:
+    """What an action of a template always needs: conditions that hold whenever it is allowed, each with the step that
+    helped most often where it did not hold. These rows say nothing of whether the step is enough."""
+    allowed = [case for case in cases if case.now]
+    if len(allowed) < MIN_ALLOWED or len({case.task_id for case in allowed}) < MIN_TASKS:
+        return []
+    musts: list[Row] = []
+    for literal in conditions(spec, len(cases[0].names), []):
+        text = json.dumps(literal)
+        if literal[0] not in _STATES or not all(_holds(spec, case, literal, text) for case in allowed):
+            continue
+        lacking = [case for case in cases if not case.now and case.depth == 1 and not _holds(spec, case, literal, text)]
+        votes = Counter(conclusion for case in lacking for conclusion in conclusions(spec, case))
+        del votes[json.dumps("already")]
+        best = max(sorted(votes, key=_plainness), key=votes.__getitem__, default="")
+        if best and votes[best] >= MIN_SUPPORT:
+            musts.append({"if": [["not", literal]], "then": json.loads(best), "must": True})
+    return _plainest(musts)
+
+
+def _plainest(musts: Sequence[Row]) -> list[Row]:
+    """Of the rows that ask for one step, the one with the cheapest condition."""
+    by_step: dict[str, Row] = {}
+    for row in sorted(musts, key=lambda row: _price(row["if"][0])):
+        by_step.setdefault(json.dumps(row["then"]), row)
+    return list(by_step.values())
 
 
 def _grown(table: _Table, open_cases: int) -> list[Row]:

@@ -12,7 +12,8 @@ undoes it, and where that has each name of the first, -1 for nowhere),
 "uninformative" (observations), "forms" (misused skeleton -> template), "needs"
 (template -> [[another that may be needed before it, which of its places each name is, -1 for another name]]).
 A row is {"if": [literals], "then": [template, [terms], whether only for words seen together] | "already" | "now",
-"sure": bool}. In literals the names of an action are counted on by what each was first named with (`about`).
+"sure": bool, "must": whether it is what the action always needs}. In literals the names of an action are counted on by
+what each was first named with (`about`).
 
 About a name that no text of the engine has held, nothing is said but that. What the views show (`look_at`) is taken at
 the moment of the refusal.
@@ -29,7 +30,7 @@ since they alone are copied into an interface."""
 def new_history(spec: dict[str, Any], text: str, answer: str = "") -> dict[str, Any]:
     """A history that has seen only the opening text; `answer` is what of it the engine said."""
     history: dict[str, Any] = {"last": {}, "active": {}, "shape": {}, "near": {}, "at": {}, "stems": {}}
-    history.update({"with": {}, "views": {}, "meant": {}, "text": "", "answer": answer.strip()})
+    history.update({"with": {}, "views": {}, "meant": {}, "did": {}, "text": "", "answer": answer.strip()})
     observe(spec, history, text)
     return history
 
@@ -79,6 +80,9 @@ def record(spec: dict[str, Any], history: dict[str, Any], action: str, observati
     if exact and template in spec["templates"]:
         if template in spec["movers"]:
             history["last"][template] = arguments
+            for position, name in enumerate(arguments):
+                before = [other for other in history["did"].get(f"{template}/{position}", []) if other != name]
+                history["did"][f"{template}/{position}"] = [*before, name]
         for number, (do, undo, order) in enumerate(spec["pairs"]):
             if template in (do, undo):
                 for position, where in enumerate(order):
@@ -166,6 +170,8 @@ def holds(spec: dict[str, Any], history: dict[str, Any], literal: list[Any], nam
     if kind == "last":  # [last, template, place, i]: names[i] took that place the last time that template worked
         arguments = history["last"].get(literal[1], [])
         return bool(literal[2] < len(arguments) and arguments[literal[2]] == names[literal[3]])
+    if kind == "did":  # [did, template, place, i]: names[i] took that place some time when that template worked
+        return names[literal[3]] in history["did"].get(f"{literal[1]}/{literal[2]}", [])
     if kind == "active":  # [active, pair, place, i]: done to names[i] and not undone since
         return names[literal[3]] in history["active"].get(f"{literal[1]}/{literal[2]}", [])
     if kind == "any":  # [any, pair, place]: done to something and not undone since
@@ -241,9 +247,11 @@ def value(history: dict[str, Any], term: list[Any], names: list[str]) -> str:
 
 
 def decide(
-    spec: dict[str, Any], history: dict[str, Any], template: str, names: list[str], sure: bool = False
+    spec: dict[str, Any], history: dict[str, Any], template: str, names: list[str], sure: bool = False, deep: int = 3
 ) -> tuple[int, str] | None:
     """(row number, missing step, "already" or "now") of the first rule that applies to an action; None if none does.
+    Rules of what an action always needs ("must") come last; if what it needs is itself not possible yet, what that
+    needs is meant (`deep` steps back at most).
 
     Without `sure` the action was refused in just these words. With it, it was not tried: then the rules that call an
     action allowed ("now", numbered from -1 downwards) come first, and of the others only those count that apply to no
@@ -256,14 +264,24 @@ def decide(
         for number, row in enumerate(spec["now"].get(template, [])):
             if all(holds(spec, history, literal, everything) for literal in row["if"]):
                 return -1 - number, "now"
-    for number, row in enumerate(spec["templates"].get(template, [])):
+    rows = list(enumerate(spec["templates"].get(template, [])))
+    for number, row in sorted(rows, key=lambda pair: pair[1].get("must", False)):
         if sure and not row.get("sure", False):
             continue
         if all(holds(spec, history, literal, everything) for literal in row["if"]):
             step = conclude(spec, history, row["then"], names)
-            if step and step != write(template, names) and not doubtful(spec, history, step):
+            if step and doubtful(spec, history, step):
+                step = needed(spec, history, step, deep) if row.get("must", False) else ""
+            if step and step != write(template, names):
                 return number, step
     return None
+
+
+def needed(spec: dict[str, Any], history: dict[str, Any], step: str, deep: int) -> str:
+    """What a step needs that is not possible yet; "" if no rule tells."""
+    template, names, _ = parse(spec, history, step)
+    decision = decide(spec, history, template, names, True, deep - 1) if deep else None
+    return decision[1] if decision is not None and decision[1] not in ("already", "now") else ""
 
 
 def doubtful(spec: dict[str, Any], history: dict[str, Any], step: str) -> bool:

@@ -127,8 +127,9 @@ def obey(lab: Lab, spec: dict[str, Any], start: LabState, action: str, *, sure: 
                 wrong = "" if right else f"said {decision[1]} after {list(state.actions[len(start.actions) :])}"
             if not first or wrong:
                 return TrialVerdict(rule, wrong) if rule else None
-            nearer = bool(try_case(lab, spec, state, action).steps) or try_case(lab, spec, start, action).agrees(step)
-            return TrialVerdict(first, "" if nearer else f"said {step}, which leads nowhere")
+            if not _helped(lab, spec, start, state, action, step, first):
+                return TrialVerdict(first, f"said {step}, which leads nowhere")
+            return TrialVerdict(first, "")
         if not lab.takes(state, decision[1]):
             return TrialVerdict(rule, f"said {decision[1]}, which is refused")
         first, step = first or rule, step or decision[1]
@@ -142,6 +143,19 @@ def obey(lab: Lab, spec: dict[str, Any], start: LabState, action: str, *, sure: 
             return TrialVerdict(rule if circle else first, f"said {decision[1]}, which undoes it" if circle else "")
         seen.append(lab.key(state))
     return TrialVerdict(first, f"said {step}, and there is no end to it")
+
+
+def _helped(
+    lab: Lab, spec: dict[str, Any], start: LabState, state: LabState, action: str, step: str, rule: str
+) -> bool:
+    """Whether obeying brought an action nearer, or gave it what it always needs, where that is all that was claimed."""
+    template, names = skeleton(action, lab.name)
+    for row in spec["templates"].get(template, []):
+        if row.get("must", False) and identity(template, row) == rule:
+            known = situation(lab, spec, state, action)
+            about = runtime.about(known, list(names))
+            return not all(runtime.holds(spec, known, literal, about) for literal in row["if"])
+    return bool(try_case(lab, spec, state, action).steps) or try_case(lab, spec, start, action).agrees(step)
 
 
 def decided(spec: dict[str, Any], template: str, decision: tuple[int, str]) -> Row:
@@ -214,7 +228,11 @@ def examined(
         for template, row in doubtful:
             whole = without(whole, template, row)
             gone.take(trials, identity(template, row))
-        for template, row in _rows(whole):
+        for template, row in list(_rows(whole)):
+            if row.get("must", False) and trials.alarms[identity(template, row)]:
+                whole = without(whole, template, row)
+                doubtful.append((template, row))
+                continue
             enough = trials.allowed[template] >= MIN_ALLOWED
             row["sure"] = row["sure"] and enough and not trials.alarms[identity(template, row)]
         if not doubtful and not trials.alarms:
