@@ -13,7 +13,7 @@ import heapq
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,9 @@ MIN_TASKS = 3
 MIN_PRECISION = 0.99
 MIN_ALLOWED = 12
 """What holds in so many cases of an allowed action, and in all there are, is what it always needs."""
+
+STEPS_OF_A_NEED = 3
+"""A need may be met by so many different steps, depending on what is known."""
 
 _STATES = {"shows", "holds", "last", "did", "here", "active", "blank"}
 """Conditions of which one may be what an action always needs."""
@@ -318,12 +321,22 @@ def _musts(spec: dict[str, Any], cases: Sequence[Case], rows: Sequence[Row]) -> 
         if literal[0] not in _STATES or not all(_holds(spec, case, literal, text) for case in allowed):
             continue
         lacking = [case for case in cases if not case.now and case.depth == 1 and not _holds(spec, case, literal, text)]
-        votes = Counter(conclusion for case in lacking for conclusion in conclusions(spec, case))
-        del votes[json.dumps("already")]
-        best = max(sorted(votes, key=_plainness), key=votes.__getitem__, default="")
-        if best and votes[best] >= MIN_SUPPORT:
-            musts.append({"if": [["not", literal]], "then": json.loads(best), "must": True})
+        for then in _helpful(spec, lacking):
+            musts.append({"if": [["not", literal]], "then": then, "must": True})
     return _plainest(musts)
+
+
+def _helpful(spec: dict[str, Any], cases: Sequence[Case]) -> Iterator[list[Any]]:
+    """The conclusions that were right most often, each in cases that none before it says anything in."""
+    left = [(case, conclusions(spec, case) - {json.dumps("already")}) for case in cases]
+    for _ in range(STEPS_OF_A_NEED):
+        votes = Counter(conclusion for _, right in left for conclusion in right)
+        best = max(sorted(votes, key=_plainness), key=votes.__getitem__, default="")
+        if not best or votes[best] < MIN_SUPPORT:
+            return
+        then = json.loads(best)
+        yield then
+        left = [pair for pair in left if not runtime.conclude(spec, pair[0].history, then, list(pair[0].names))]
 
 
 def _plainest(musts: Sequence[Row]) -> list[Row]:

@@ -340,6 +340,11 @@ def read_afresh(spec: dict[str, Any], history: dict[str, Any], said: str) -> tup
     return "", []
 
 
+def skeleton_of(spec: dict[str, Any], history: dict[str, Any], action: str) -> str:
+    """An action with its names left out, as the wordings are kept that are not understood."""
+    return " ".join(parse(spec, history, " ".join(action.split()))[0].split())
+
+
 def named(spec: dict[str, Any], history: dict[str, Any], text: str) -> str:
     """The one name in a text, also where its number is left out; the text itself if there is none or more."""
     found = [name for name in names_in(spec, text) if name in history["shape"]]
@@ -365,6 +370,8 @@ def advise(spec: dict[str, Any], history: dict[str, Any], action: str, refused: 
     if rewritten and not spec["spelling"]["case"] and wanted == " ".join(action.lower().split()):
         rewritten = False
     decision = decide(spec, history, template, names, rewritten or refused == "{same}")
+    if decision is None and skeleton_of(spec, history, action) in spec["forms"]:
+        return f"`{action}` is not understood: the form is `{write(template, ['X', 'Y', 'Z'])}`."
     if decision is None:
         shown = [name for text in plain for name in names_in(spec, text)]
         return last_seen(spec, history, [name for name in names if name not in shown])
