@@ -182,7 +182,7 @@ def unmet(world: World, task: Task, now: Situation, action: str) -> list[str] | 
 
 def possible(world: World, task: Task, now: Situation) -> list[str]:
     """The actions of which nothing is `unmet`, in alphabetical order."""
-    where = {thing: holder for thing, holder in now.inside}
+    where = dict(now.inside)
     last = world.features.preparations - 1
 
     def ready(holder: str, step: int) -> bool:

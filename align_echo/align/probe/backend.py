@@ -105,14 +105,15 @@ class ProbeBackend:
         self.lab.forget()
         rng = random.Random(f"{self._seed}/{interface.provenance.iterations}")
         before = emit.read_spec(interface.source)
-        ready = self._read_lists if self.lists(failed[0].task_id) else self._read_answers
-        if (before is not None and "travel" in before) or (not self.lab.lists and self._offers_much()):
+        listed = self.lists(failed[0].task_id)
+        ready = self._read_lists if listed else self._read_answers
+        fresh: list[Misalignment] = []
+        if "travel" in (before or {}) or (not listed and self._offers_much()):
             fresh = learner.analyze(self.lab, failed, before, self._fresh, rng, self._say)
         elif ready(failed, before, rng):
             fresh = self._analyze(failed, before, rng)
         else:
             self._say(nothing_found(failed))
-            fresh = []
         rules = {misalignment.rule for misalignment in known}
         return [misalignment for misalignment in fresh if misalignment.rule not in rules]
 

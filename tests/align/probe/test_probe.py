@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 
@@ -147,6 +148,18 @@ def test_a_refusal_is_known_however_it_looks(answer: str, shape: str):
     misalignments = backend.analyze(failed, [], identity(CONTRACT))
     assert json.loads(misalignments[0].detail)["vocabulary"]["uninformative"] == [shape]
     assert any("Before `" in misalignment.rule for misalignment in misalignments)
+
+
+def test_an_engine_that_lists_nothing_is_learned_from_what_agents_said_and_it_took():
+    class Mute(StationEnv):
+        def _answer(self, observation: str):
+            return dataclasses.replace(super()._answer(observation), admissible_actions=None)
+
+    failed = run_tasks(Mute, Fumbler(), TASK_IDS[:6], split="train")
+    backend = ProbeBackend(lambda: Mute(step_limit=10**6), TASK_IDS[6:])
+    misalignments = backend.analyze([episode for episode in failed if not episode.won], [], identity(CONTRACT))
+    rules = [misalignment.rule for misalignment in misalignments]
+    assert any(rule.startswith("Before `unseal X` you need to `board P`") for rule in rules)
 
 
 def test_feedback_that_tells_is_left_alone():
