@@ -23,7 +23,7 @@ from align_echo.align.probe import runtime
 from align_echo.align.probe.cases import situation, try_case
 from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.lab import Lab, LabState
-from align_echo.align.probe.vocabulary import skeleton
+from align_echo.align.probe.names import skeleton
 from align_echo.intervals import wilson
 from align_echo.rollout import run_tasks
 

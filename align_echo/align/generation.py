@@ -171,7 +171,7 @@ def try_backend(plan: Generation) -> None:
     if plan.chosen == "probe":
         probe = _probe(plan, SILENT)
         try:
-            probe.reads_lists(plan.fresh[0])
+            probe.lists(plan.fresh[0])
         finally:
             probe.lab.env.close()
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from align_echo.wrappers.text_env import EngineState, Offered, TextEnv
-from benchmarks.probe_worlds.worlds import Situation, Task, World, after, finishes, route, task_of, unmet
+from benchmarks.probe_worlds.worlds import Situation, Task, World, after, finishes, possible, route, task_of, unmet
 
 STEP_LIMIT = 40
 
@@ -72,7 +72,7 @@ class WorldEnv(TextEnv):
     def possible(self) -> tuple[str, ...]:
         """The admissible actions, whether the world lists them or not."""
         if self._now not in self._allowed:
-            sayings = [text for text in self._task.actions if unmet(self.world, self._task, self._now, text) == []]
+            sayings = possible(self.world, self._task, self._now)
             self._allowed[self._now] = tuple(sorted([*sayings, *self.world.looks]))
         return self._allowed[self._now]
 

@@ -135,7 +135,8 @@ def claims_of(spec: dict[str, Any] | None) -> Claims:
         return Claims(frozenset((form, spec["travel"]) for form in about_things if spec["travel"]), wordings=wordings)
     rows = [(form, row["then"]) for form, known in spec["templates"].items() for row in known]
     needs = frozenset((form, then[0]) for form, then in rows if not isinstance(then, str))
-    return Claims(needs, frozenset((do, undo) for do, undo in spec["pairs"]), wordings)
+    needs |= {(form, step) for form, known in spec["needs"].items() for step, _ in known}
+    return Claims(needs, frozenset((do, undo) for do, undo, _ in spec["pairs"]), wordings)
 
 
 def truths(world: World) -> dict[str, frozenset[Pair]]:

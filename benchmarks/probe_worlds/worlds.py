@@ -180,6 +180,31 @@ def unmet(world: World, task: Task, now: Situation, action: str) -> list[str] | 
     return missing
 
 
+def possible(world: World, task: Task, now: Situation) -> list[str]:
+    """The actions of which nothing is `unmet`, in alphabetical order."""
+    where = dict(now.inside)
+    last = world.features.preparations - 1
+
+    def ready(holder: str, step: int) -> bool:
+        return now.here == task.spots[holder] and (step < 0 or (step, holder) in now.done)
+
+    def works(form: Form, names: Mapping[str, str]) -> bool:
+        role, thing, holder = form.role, names.get("thing", ""), names.get("holder", "")
+        if role == "go":
+            return now.here != _destination(names)
+        if role == "close":
+            return ready(holder, last) and (last, holder) in now.done
+        if role == "take":
+            inside = where.get(thing, "")
+            return not now.held and bool(inside) and (holder or inside) == inside and ready(inside, last)
+        if role in ("put", "use"):
+            return now.held == thing and ready(holder, last if role == "put" else -1)
+        step = int(role.removeprefix("prepare"))
+        return (step, holder) not in now.done and ready(holder, step - 1)
+
+    return sorted(text for text, (form, names) in task.actions.items() if works(form, names))
+
+
 def _destination(names: Mapping[str, str]) -> str:
     return names.get("room") or names["holder"]
 

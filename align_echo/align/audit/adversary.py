@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from align_echo.align.probe.names import NUMBERED
-from align_echo.align.probe.vocabulary import skeleton
+from align_echo.align.probe.names import NUMBERED, skeleton
 from align_echo.commands import names_of
 from align_echo.wrappers.text_env import TextEnv
 

@@ -22,8 +22,7 @@ from align_echo.align.audit.adversary import Adversary, written
 from align_echo.align.audit.claims import Claim, read_claims
 from align_echo.align.audit.speakers import Scene, Speaker, adversary_speaks
 from align_echo.align.probe.emit import read_spec
-from align_echo.align.probe.names import NUMBERED
-from align_echo.align.probe.vocabulary import skeleton
+from align_echo.align.probe.names import NUMBERED, skeleton
 from align_echo.interface import Interface
 from align_echo.types import AgentView, Turn
 from align_echo.wrappers.align_wrapper import AlignWrapper, clean

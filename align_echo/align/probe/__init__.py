@@ -1,8 +1,10 @@
 """The embedded backend of ALIGN: learns misalignments by intervention, without a language model and without a key.
 
-It knows no environment by name. It assumes that names look like "word number", that the engine lists admissible
-actions, and that a state can be forked. See `lab.py` (experiments), `vocabulary.py` (what can be said), `cases.py`
-(refused actions and what would have helped), `forms.py` (near misses), `spec.py` and `runtime.py` (rules as data, and
-at run time), `rules.py` (rules from cases), `trials.py` (rules tested and refined), `emit.py` (interface source),
-`findings.py` (what is reported), `backend.py` (the whole).
+It knows no environment by name and no spelling: what a name is, how a refusal looks and which forms there are is
+induced from what an engine lists, offers or answers. It assumes that a state can be forked and that the same actions
+lead to the same state. See `lab.py` (experiments), `names.py` and `sayings.py` (names and forms), `refusals.py` (how
+refusals look), `vocabulary.py` (what can be said), `cases.py` (refused actions and what would have helped), `forms.py`
+(wrong wordings), `spec.py` and `runtime.py` (rules as data, and at run time), `rules.py` (rules from cases),
+`trials.py` (rules tested and refined), `emit.py` (interface source), `findings.py` (what is reported), `backend.py`
+(the whole).
 """

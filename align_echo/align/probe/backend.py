@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from align_echo.align.probe import emit
-from align_echo.align.probe.cases import Case, Slots, failures, proposals, stroll, try_case, walk
+from align_echo.align.probe.cases import Case, Slots, proposals, replayed, stroll, try_case, walk
 from align_echo.align.probe.findings import (
     about_form,
+    about_needs,
     about_refusals,
     about_rules,
     about_wrong_rules,
@@ -26,19 +27,14 @@ from align_echo.align.probe.findings import (
 )
 from align_echo.align.probe.forms import Utterance, learn_forms, try_form
 from align_echo.align.probe.lab import Lab
-from align_echo.align.probe.names import is_numbered, name_pattern
+from align_echo.align.probe.names import is_numbered, name_pattern, pattern_of, skeleton
 from align_echo.align.probe.offered import emit as offered_emit
 from align_echo.align.probe.offered import learner
+from align_echo.align.probe.refusals import listed_refusals, taken_actions, unlisted_refusals
+from align_echo.align.probe.sayings import Sayings, heard_sayings
 from align_echo.align.probe.spec import merged, resolved
 from align_echo.align.probe.trials import refine
-from align_echo.align.probe.vocabulary import (
-    Vocabulary,
-    skeleton,
-    spelling_needed,
-    try_spelling,
-    uninformative_observations,
-)
-from align_echo.errors import UsageError
+from align_echo.align.probe.vocabulary import Vocabulary, spelling_needed, try_spelling
 from align_echo.interface import Interface, Provenance
 from align_echo.types import Misalignment, Trajectory
 from align_echo.wrappers.text_env import TextEnv
@@ -53,6 +49,12 @@ SPELLING_TASKS = 4
 SPELLING_STATES = 12
 """Tasks, and states of each, in which allowed actions are said in other letters and without their numbers."""
 
+MOST_SAYINGS = 1_500
+"""Where an engine offers forms and names, all sayings of a state are tried if these are not more."""
+
+FEWEST_FORMS = 3
+"""With fewer forms than these there are no steps to learn."""
+
 MOST_FORMS = 200
 """Forms of actions that agents can be told. An engine with more lists names that are not known for what they are."""
 
@@ -60,6 +62,7 @@ LONG = 5.0
 """Minutes from which on it is said how long the walks through all tasks will still take."""
 
 Progress = Callable[[str], None]
+Spec = dict[str, Any]
 
 
 class ProbeBackend:
@@ -98,55 +101,96 @@ class ProbeBackend:
     def analyze(
         self, failed: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
     ) -> list[Misalignment]:
-        """Rules that hold on fresh tasks and are not in the interface yet. Empty if no feedback is uninformative.
-
-        Raises `UsageError` for an engine that neither lists its admissible actions nor offers templates and names.
-        """
+        """Rules that hold on fresh tasks and are not in the interface yet. Empty if no feedback is uninformative."""
         self.lab.forget()
         rng = random.Random(f"{self._seed}/{interface.provenance.iterations}")
         before = emit.read_spec(interface.source)
-        if self.reads_lists(failed[0].task_id):
-            fresh = self._analyze_listed(failed, before, rng)
-        else:
+        listed = self.lists(failed[0].task_id)
+        ready = self._read_lists if listed else self._read_answers
+        fresh: list[Misalignment] = []
+        if "travel" in (before or {}) or (not listed and self._offers_much()):
             fresh = learner.analyze(self.lab, failed, before, self._fresh, rng, self._say)
+        elif ready(failed, before, rng):
+            fresh = self._analyze(failed, before, rng)
+        else:
+            self._say(nothing_found(failed))
         rules = {misalignment.rule for misalignment in known}
         return [misalignment for misalignment in fresh if misalignment.rule not in rules]
 
-    def reads_lists(self, task_id: str) -> bool:
-        """Whether the engine lists its admissible actions; False if it offers templates and names instead.
-
-        Raises `UsageError` for an engine that does neither.
-        """
+    def lists(self, task_id: str) -> bool:
+        """Whether the engine lists its admissible actions."""
         self.lab.start(task_id)
-        if not self.lab.lists and self.lab.env.offered() is None:
-            raise UsageError(
-                f"the probe needs an engine that lists its admissible actions or offers its templates and names, and "
-                f"{self.lab.env.contract.environment} does neither: use --backend llm"
-            )
         return self.lab.lists
 
-    def _analyze_listed(
-        self, failed: Sequence[Trajectory], before: dict[str, Any] | None, rng: random.Random
-    ) -> list[Misalignment]:
+    def _offers_much(self) -> bool:
+        """Whether the engine offers more names and forms than can all be tried, or too few forms for one to need
+        another: then what it offers is learned from as it is (`offered`)."""
+        offered = self.lab.env.offered()
+        if offered is None:
+            return False
+        forms = [template for template in offered.templates if "{" in template]
+        many = sum(len(offered.names) ** template.count("{") for template in forms) > MOST_SAYINGS
+        return many or len(forms) < FEWEST_FORMS
+
+    def _read_lists(self, failed: Sequence[Trajectory], before: Spec | None, rng: random.Random) -> bool:
+        """Learn from the lists what a name is and how refusals look; False if no answer tells nothing."""
         self.lab.name = before["name"] if before else self._name(failed)
-        refusals = self._refusals(failed, rng)
-        if not refusals and before is None:
-            self._say(nothing_found(failed))
-            return []
+        self._say("learning how refusals look")
+        refusals = listed_refusals(self.lab, failed, rng)
+        self.lab.refusals = sorted({*refusals, *(before["uninformative"] if before else ())})
+        return bool(self.lab.refusals)
+
+    def _read_answers(self, failed: Sequence[Trajectory], before: Spec | None, rng: random.Random) -> bool:
+        """The same where nothing is listed: from what is offered, or from what the agent said and the engine took."""
+        refusals = unlisted_refusals(failed)
+        self.lab.refusals = sorted({*refusals, *(before["uninformative"] if before else ())})
+        tasks = list(dict.fromkeys([*(trajectory.task_id for trajectory in failed), *self._fresh]))
+        if self.lab.env.offered() is not None:
+            sayings = self._offered_sayings(failed)
+        else:
+            taken = {action for _, action in taken_actions(failed, self.lab.refusals)}
+            texts = [step.raw_observation or "" for trajectory in failed for step in trajectory.steps]
+            texts += [self.lab.start(task_id).opening for task_id in tasks]
+            sayings = heard_sayings({action for action in taken if not self.lab.env.read_only(action)}, texts)
+        self.lab.forget()
+        if before is not None:
+            sayings.forms = tuple(sorted({*sayings.forms, *before["templates"]}))
+        self.lab.sayings, self.lab.name = sayings, sayings.name
+        self.lab.compare_saved(self.lab.start(tasks[0]))
+        return bool(self.lab.refusals and len(sayings.forms) >= FEWEST_FORMS)
+
+    def _offered_sayings(self, failed: Sequence[Trajectory]) -> Sayings:
+        """The forms and names that are offered along the agent's episodes."""
+        forms: set[str] = set()
+        names: set[str] = set()
+        for trajectory in failed:
+            states = [self.lab.start(trajectory.task_id)]
+            states += [state for state, _, _ in replayed(self.lab, [trajectory])]
+            for offered in (self.lab.offered(state) for state in states):
+                forms.update(template for template in offered.templates if "{" in template)
+                names.update(offered.names)
+        return Sayings(tuple(sorted(forms)), pattern_of(names))
+
+    def _analyze(
+        self, failed: Sequence[Trajectory], before: Spec | None, rng: random.Random
+    ) -> list[Misalignment]:
+        refusals = self.lab.refusals
         tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))
         spec, slots = self._vocabulary(tasks, refusals, before, rng)
         if len(spec["templates"]) > MOST_FORMS:
             self._say(too_many_forms(len(spec["templates"]), len({*tasks, *self._fresh})))
             return []
-        cases, utterances = self._cases(spec, slots, failed, tasks, rng)
+        cases, utterances, worded = self._cases(spec, slots, failed, tasks, rng)
         self._say(f"{len(cases)} refused actions studied ({self.lab.steps} engine steps so far)")
-        forms = {form: reading for form, reading in learn_forms(utterances).items() if form not in spec["forms"]}
+        read = learn_forms(utterances, worded)
+        forms = {form: reading for form, reading in read.items() if form not in spec["forms"]}
         untouched = [task_id for task_id in self._fresh if task_id not in tasks]
         learned, trials = refine(self.lab, spec, slots, cases, untouched, rng, self._say)
         fresh = [*about_refusals(spec, before, failed)]
         fresh += [about_form(form, *reading) for form, reading in sorted(forms.items())]
         fresh += about_wrong_rules(spec, trials)
         fresh += about_rules(spec, learned, trials, cases)
+        fresh += about_needs(spec, learned, cases)
         return fresh
 
     def _name(self, failed: Sequence[Trajectory]) -> str:
@@ -161,24 +205,6 @@ class ProbeBackend:
         self.lab.forget()
         return name_pattern(listed)
 
-    def _refusals(self, failed: Sequence[Trajectory], rng: random.Random) -> list[str]:
-        """Uninformative observations. One that the agent got for one kind of action only is tried with other kinds."""
-        refusals = uninformative_observations(failed, name=self.lab.name)
-        doubtful = set(uninformative_observations(failed, kinds=1, name=self.lab.name)).difference(refusals)
-        if not doubtful:
-            return refusals
-        self._say(f"trying whether {len(doubtful)} answers to actions of one kind are refusals of others too")
-        heard: dict[str, set[str]] = {text: set() for text in doubtful}
-        vocabulary = Vocabulary(self.lab.name)
-        states = walk(self.lab, vocabulary, failed[0].task_id, rng)
-        for state in states[:: len(states) // 8 or 1]:
-            for template, possible in sorted(vocabulary.actions(state.task_id).items()):
-                refused = sorted(possible - state.admissible)
-                if refused:
-                    answer = self.lab.after(state, rng.choice(refused)).observation.strip()
-                    heard.get(answer, set()).add(template)
-        return sorted([*refusals, *(text for text, templates in heard.items() if len(templates) >= 2)])
-
     def _vocabulary(
         self, tasks: Sequence[str], refusals: Sequence[str], before: dict[str, Any] | None, rng: random.Random
     ) -> tuple[dict[str, Any], Slots]:
@@ -190,7 +216,7 @@ class ProbeBackend:
             states = walk(self.lab, vocabulary, task_id, rng)
             if number <= SPELLING_TASKS:
                 sample = rng.sample(states, min(SPELLING_STATES, len(states)))
-                spellings += try_spelling(self.lab, sample, refusals, rng)
+                spellings += try_spelling(self.lab, sample, rng)
             left = (time.monotonic() - began) / number * (len(task_ids) - number) / 60
             rest = f", about {left:.0f} minutes to go" if left > LONG else ""
             self._say(f"learning what can be said: task {number} of {len(task_ids)}{rest}")
@@ -206,14 +232,19 @@ class ProbeBackend:
         failed: Sequence[Trajectory],
         tasks: Sequence[str],
         rng: random.Random,
-    ) -> tuple[list[Case], list[Utterance]]:
+    ) -> tuple[list[Case], list[Utterance], Counter[str]]:
+        """Cases, what the agent said in forms that are not known, and how often it said each form that is taken."""
+        worded: Counter[str] = Counter()
         cases: list[Case] = []
         utterances: list[Utterance] = []
         by_task = {task_id: [trajectory for trajectory in failed if trajectory.task_id == task_id] for task_id in tasks}
         for number, task_id in enumerate(tasks, 1):
             counts: Counter[str] = Counter()
-            for state, action in failures(self.lab, by_task[task_id], spec["uninformative"]):
+            for state, action, refused in replayed(self.lab, by_task[task_id]):
                 template = skeleton(action, self.lab.name)[0]
+                worded[template] += not refused
+                if not refused:
+                    continue
                 counts[template] += 1
                 if counts[template] > FAILURES_PER_TASK or not template:
                     continue
@@ -224,7 +255,7 @@ class ProbeBackend:
                     cases.append(try_case(self.lab, spec, state, action))
             cases += self._walked(spec, slots, task_id, rng)
             self._say(f"studying refused actions: task {number} of {len(tasks)}, {len(cases)} cases")
-        return cases, utterances
+        return cases, utterances, worded
 
     def _walked(self, spec: dict[str, Any], slots: Slots, task_id: str, rng: random.Random) -> list[Case]:
         """Cases from a walk through a task, a few of each template and each reason to look at it."""

@@ -16,8 +16,8 @@ from typing import Any
 
 from align_echo.align.probe import runtime
 from align_echo.align.probe.lab import Lab, LabState
-from align_echo.align.probe.names import NUMBERED
-from align_echo.align.probe.vocabulary import Vocabulary, skeleton
+from align_echo.align.probe.names import NUMBERED, skeleton
+from align_echo.align.probe.vocabulary import Vocabulary
 from align_echo.types import Trajectory
 
 DEPTH = 5
@@ -89,7 +89,7 @@ def history_of(spec: dict[str, Any], state: LabState) -> dict[str, Any]:
     """The run-time history of a state, from its own actions and the engine's answers; kept on the state."""
     if state.history is None:
         if state.parent is None:
-            state.history = runtime.new_history(spec, state.opening)
+            state.history = runtime.new_history(spec, state.opening, state.observation)
         else:
             before = history_of(spec, state.parent)
             state.history = {part: dict(known) if isinstance(known, dict) else known for part, known in before.items()}
@@ -108,7 +108,7 @@ def try_case(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> Ca
     """Find by experiment what would make an action possible."""
     template, names = skeleton(action, lab.name)
     history = situation(lab, spec, state, action)
-    now = action in state.admissible
+    now = lab.takes(state, action)
     steps, already, depth = (
         (frozenset[str](), False, 0) if now else _search(lab, state, action, _related(history, names))
     )
@@ -119,8 +119,8 @@ def is_so(lab: Lab, state: LabState, action: str) -> bool:
     """Whether a refused action is in effect: something can be done after which it is allowed and leads back here."""
     for step in sorted(state.admissible):
         child = lab.after(state, step)
-        allowed = not child.over and action in child.admissible
-        if allowed and lab.after(child, action).admissible == state.admissible:
+        allowed = not child.over and lab.takes(child, action)
+        if allowed and lab.key(lab.after(child, action)) == lab.key(state):
             return True
     return False
 
@@ -139,9 +139,9 @@ def _related(history: dict[str, Any], names: Sequence[str]) -> set[str]:
 def _search(lab: Lab, start: LabState, action: str, related: set[str]) -> tuple[frozenset[str], bool, int]:
     """Breadth first: (first steps of all shortest ways, whether it is already so, length of the ways).
 
-    A longer way whose last step the action only takes back is none: what the action asks for was so before that step.
+    A way whose last step the action only takes back is none: what the action asks for was so before that step.
     """
-    seen = {start.admissible}
+    seen = {lab.key(start)}
     frontier: list[tuple[LabState, str]] = [(start, "")]
     nodes = 0
     for depth in range(1, DEPTH + 1):
@@ -156,16 +156,15 @@ def _search(lab: Lab, start: LabState, action: str, related: set[str]) -> tuple[
                 nodes += 1
                 if child.over:
                     continue
-                if action in child.admissible:
-                    undone = lab.after(child, action).admissible == state.admissible
-                    if undone and depth > 1:
-                        continue
-                    helpful.add(first or step)
-                    already = already or undone
-                elif child.admissible not in seen:
-                    seen.add(child.admissible)
+                if lab.takes(child, action):
+                    if lab.key(lab.after(child, action)) != lab.key(state):
+                        helpful.add(first or step)
+                    else:
+                        already = already or depth == 1
+                elif lab.key(child) not in seen:
+                    seen.add(lab.key(child))
                     following.append((child, first or step))
-        if helpful:
+        if helpful or already:
             return frozenset(helpful), already, depth
         frontier = following
     return frozenset(), False, 0
@@ -175,7 +174,7 @@ def _relevant(lab: Lab, state: LabState, related: set[str]) -> list[str]:
     """Actions all of whose names are related, own names first, in a fixed order."""
     return [
         action
-        for action in sorted(state.admissible)
+        for action in lab.possible(state, related)
         if (names := skeleton(action, lab.name)[1]) and related.issuperset(names)
     ]
 
@@ -204,7 +203,7 @@ def walk(
     state = lab.start(task_id)
     states = [state]
     vocabulary.see(state)
-    been = {state.admissible}
+    been = {lab.key(state)}
     for _ in range(length):
         options = sorted(state.admissible)
         rng.shuffle(options)
@@ -213,7 +212,7 @@ def walk(
             return done[skeleton(action, lab.name)[0]], done[_kinds(lab, action)], done[action]
 
         options = sorted(options, key=novelty)[: 1 + PUT_OFF]
-        leading_on = (action for action in options if lab.after(state, action).admissible not in been)
+        leading_on = (action for action in options if lab.key(lab.after(state, action)) not in been)
         action = next(leading_on, options[0])
         done.update((skeleton(action, lab.name)[0], _kinds(lab, action), action))
         following = lab.after(state, action)
@@ -221,7 +220,7 @@ def walk(
             break
         vocabulary.see(following)
         vocabulary.try_undo(lab, state, action, following)
-        been.add(following.admissible)
+        been.add(lab.key(following))
         states.append(following)
         state = following
     return states
@@ -313,19 +312,18 @@ def _fitting(
     return runtime.write(template, chosen)
 
 
-def failures(
-    lab: Lab, trajectories: Iterable[Trajectory], uninformative: Sequence[str]
-) -> Iterator[tuple[LabState, str]]:
-    """The agent's own refused actions, each in the state it was tried in; an action is taken once a task."""
+def replayed(lab: Lab, trajectories: Iterable[Trajectory]) -> Iterator[tuple[LabState, str, bool]]:
+    """The agent's own actions, each with the state it was tried in and whether it was refused; a refused action is
+    taken once an episode."""
     for trajectory in sorted(trajectories, key=lambda trajectory: trajectory.task_id):
         state = lab.start(trajectory.task_id)
-        yielded: set[str] = set()
+        refused: set[str] = set()
         for step in trajectory.steps:
             if step.action is None or step.raw_observation is None or state.over:
                 continue
-            if step.raw_observation.strip() in uninformative:
-                if step.action not in yielded:
-                    yielded.add(step.action)
-                    yield state, step.action
-            else:
+            if not lab.refused(state, step.action, step.raw_observation):
+                yield state, step.action, False
                 state = lab.after(state, step.action)
+            elif step.action not in refused:
+                refused.add(step.action)
+                yield state, step.action, True

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from align_echo.align.probe import runtime
+from align_echo.align.probe.runtime import ACTION, SAME
 from align_echo.interface import InterfaceContract
 
 _LETTERS = ("X", "Y", "Z")
@@ -38,6 +39,7 @@ def _condition(spec: dict[str, Any], literal: list[Any], places: int) -> str:
     kind, *rest = literal[1] if literal[0] == "not" else literal
     words: dict[str, Callable[[], tuple[str, str]]] = {
         "last": lambda: (f"your latest `{_blank(rest[0])}`", f"named {_name(rest[2], places)}"),
+        "did": lambda: (f"a `{_blank(rest[0])}` of yours", f"named {_name(rest[2], places)}"),
         "here": lambda: (f"{_name(rest[0], places)}", f"was named since your latest `{_blank(rest[1])}`"),
         "at": lambda: (
             f"{_name(rest[0], places)}",
@@ -129,17 +131,31 @@ def rules_text(spec: dict[str, Any]) -> str:
         lines.append("- Only these forms are understood: " + ", ".join(f"`{form}`" for form in runtime.forms(spec)))
     if spec["spelling"]["number"]:
         lines.append("- Names are written in full, with their number")
-    for text in spec["uninformative"]:
-        lines.append(f'- "{text}" means that the action was refused; it does not say why')
+    lines += [f"- {refusal_in_words(text)}" for text in spec["uninformative"]]
     lines += [f"- {form_in_words(form, template)}" for form, template in sorted(spec["forms"].items())]
     for template, rows in sorted(spec["templates"].items()):
         wanted = runtime.write(template, list(_LETTERS))
         steps = dict.fromkeys(step for row in rows if (step := _step_up_front(spec, row)))
+        steps.update(dict.fromkeys(need_step(*need) for need in spec["needs"].get(template, [])))
         if steps:
             lines.append(f"- Before `{wanted}` you may need to " + " or ".join(steps))
         if any(row["then"] == "already" for row in rows):
             lines.append(f"- `{wanted}` may also be refused because it is already so")
     return "\n".join(lines)
+
+
+def need_step(template: str, places: list[int]) -> str:
+    """A step that an action may need, with the action's own letters where it has the same names (-1: another name)."""
+    others = iter(_OTHERS)
+    return f"`{runtime.write(template, [_LETTERS[place] if place >= 0 else next(others) for place in places])}`"
+
+
+def refusal_in_words(shape: str) -> str:
+    """What one shape of refusal (`refusals.py`) means."""
+    if shape == SAME:
+        return "An answer that only repeats the one before may mean that the action was refused; it does not say why"
+    text = shape.replace(ACTION, "...")
+    return f'"{text}" means that the action was refused; it does not say why'
 
 
 def _step_up_front(spec: dict[str, Any], row: dict[str, Any]) -> str:
@@ -151,7 +167,8 @@ def _step_up_front(spec: dict[str, Any], row: dict[str, Any]) -> str:
         return ""
     template, terms, _ = row["then"]
     for place, (kind, *rest) in enumerate(terms):
-        undoes = kind == "active" and place == rest[1] and spec["pairs"][rest[0]][1] == template
+        pair = spec["pairs"][rest[0]] if kind == "active" else ["", "", []]
+        undoes = pair[1] == template and pair[2][rest[1]] == place
         if kind != "name" and not (kind == "at" and rest[1] == template) and kind != "with" and not undoes:
             return ""
     if [kind for kind, *_ in terms] == ["at"]:
@@ -210,14 +227,14 @@ def InferRules({", ".join(contract.infer_rules_args)}):
 
 def WrapStep({", ".join(contract.wrap_step_args)}):
     if not hasattr(env, 'history'):
-        env.history = new_history(SPEC, {first} + '\\n' + {task})
+        env.history = new_history(SPEC, {first} + '\\n' + {task}, {first})
     {layout.call}
     seen, *rest = {layout.returned}
-    if seen.strip() not in SPEC['uninformative']:
-        record(SPEC, env.history, agent_action, seen)
+    refused = record(SPEC, env.history, agent_action, seen)
+    if not refused:
         return seen, *rest
     look_at(env.history, {{view: {layout.view} for view in views_for(SPEC, env.history, agent_action)}})
-    return (seen + ' ' + advise(SPEC, env.history, agent_action)).strip(), *rest"""
+    return (seen + ' ' + advise(SPEC, env.history, agent_action, refused)).strip(), *rest"""
 
 
 def read_spec(code: str) -> dict[str, Any] | None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from align_echo.align.probe import emit, runtime
 from align_echo.align.probe.cases import Case
 from align_echo.align.probe.forms import Utterance
+from align_echo.align.probe.names import skeleton
+from align_echo.align.probe.refusals import refused_actions
 from align_echo.align.probe.spec import Row, alone, identity
 from align_echo.align.probe.trials import Trials
 from align_echo.interface import RuleRecord
@@ -51,12 +54,7 @@ def about_refusals(
     )
     if unchanged:
         return
-    refused = [
-        (trajectory.task_id, step.action or "")
-        for trajectory in failed
-        for step in trajectory.steps
-        if step.raw_observation is not None and step.raw_observation.strip() in spec["uninformative"]
-    ]
+    refused = refused_actions(failed, spec["uninformative"])
     task_id, action = refused[0] if refused else (failed[0].task_id, "")
     none: dict[str, list[Row]] = {template: [] for template in spec["templates"]}
     bare = {**spec, "templates": none, "now": none, "forms": {}}
@@ -84,6 +82,44 @@ def about_form(form: str, template: str, evidence: Evidence, example: Utterance)
         evidence=evidence,
         detail=json.dumps({"form": form, "template": template}),
     )
+
+
+def about_needs(
+    spec: dict[str, Any], learned: dict[str, list[Row]], cases: Sequence[Case]
+) -> Iterable[Misalignment]:
+    """Steps that made refused actions possible, of which no rule speaks: that they may be needed is told up front."""
+    for (template, step, places), examples in sorted(enabling(cases).items()):
+        tasks = {case.task_id for case in examples}
+        rows = [*spec["templates"].get(template, ()), *learned.get(template, ())]
+        known = any(not isinstance(row["then"], str) and row["then"][0] == step for row in rows)
+        need: list[Any] = [step, list(places)]
+        if known or need in spec["needs"].get(template, ()) or len(examples) < MIN_TESTS or len(tasks) < MIN_TASKS:
+            continue
+        if not {template, step} <= {*spec["templates"]}:
+            continue
+        told = emit.need_step(step, list(places))
+        yield Misalignment(
+            task_id=examples[0].task_id,
+            action_type=template,
+            action=examples[0].action,
+            intent=f"`{examples[0].action}` at once",
+            rule=f"Before `{runtime.write(template, list('XYZ'))}` you may need to {told}",
+            sufficient_feedback=f"say that {told} may be needed first",
+            evidence=Evidence(support=len(examples), tasks=len(tasks)),
+            detail=json.dumps({"template": template, "need": need}),
+        )
+
+
+def enabling(cases: Iterable[Case]) -> dict[tuple[str, str, tuple[int, ...]], list[Case]]:
+    """The refused actions that a single step made possible, by their template, the step's, and which of the action's
+    names each name of the step is (-1: none)."""
+    enabled: dict[tuple[str, str, tuple[int, ...]], list[Case]] = defaultdict(list)
+    for case in cases:
+        for step in sorted(case.steps) if case.depth == 1 and not case.now else ():
+            template, names = skeleton(step, case.name)
+            places = tuple(case.names.index(name) if name in case.names else -1 for name in names)
+            enabled[case.template, template, places].append(case)
+    return enabled
 
 
 def about_wrong_rules(spec: dict[str, Any], trials: Trials) -> Iterable[Misalignment]:

@@ -7,7 +7,7 @@ version is possible, or nearly so, in the states where agents said it. How near 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,10 @@ from align_echo.align.probe.lab import Lab, LabState
 from align_echo.types import Evidence
 
 MIN_SUPPORT = 2
-MIN_NEARNESS = 0.3
-MARGIN = 1.25
+"""So often a template must have been within reach, or nearer than all others, to be what was meant."""
+
+MIN_SHARE = 2 / 3
+"""Of the utterances of which one template is the nearest, so many must name the same."""
 
 
 @dataclass(frozen=True)
@@ -45,30 +47,63 @@ def try_form(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> Ut
 
 def _nearness(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> float:
     """1 for an action that is possible here, 1/(1 + n) if n steps make it so, 0 if it is in effect or out of reach."""
-    if action in state.admissible:
+    if lab.takes(state, action):
         return 1.0
     case = try_case(lab, spec, state, action)
     return 0.0 if case.already or not case.steps else 1 / (1 + case.depth)
 
 
-def learn_forms(utterances: Iterable[Utterance]) -> dict[str, tuple[str, Evidence, Utterance]]:
-    """skeleton -> (template, evidence, an example) where one template is clearly the nearest."""
+def learn_forms(
+    utterances: Iterable[Utterance], worded: Mapping[str, int]
+) -> dict[str, tuple[str, Evidence, Utterance]]:
+    """skeleton -> (template, evidence, an example) where it is clear which template is meant. `worded` counts how often
+    the agent got each template right: what it can say it does not say in other words."""
     groups: dict[str, list[Utterance]] = defaultdict(list)
     for utterance in utterances:
         groups[utterance.skeleton].append(utterance)
     learned: dict[str, tuple[str, Evidence, Utterance]] = {}
     for form, group in sorted(groups.items()):
-        totals: dict[str, float] = defaultdict(float)
-        for utterance in group:
-            for template, nearness in utterance.nearness.items():
-                totals[template] += nearness / len(group)
-        ranked = sorted(totals.items(), key=lambda pair: (-pair[1], pair[0]))
-        if len(group) < MIN_SUPPORT or not ranked or ranked[0][1] < MIN_NEARNESS:
-            continue
-        if len(ranked) > 1 and ranked[0][1] < MARGIN * ranked[1][1]:
-            continue
-        best = ranked[0][0]
-        support = sum(utterance.nearness[best] > 0 for utterance in group)
-        tasks = len({utterance.task_id for utterance in group})
-        learned[form] = (best, Evidence(support=support, refuted=len(group) - support, tasks=tasks), group[0])
+        best = _by_words(form, group) or _by_nearness(group, worded)
+        if best:
+            support = sum(utterance.nearness[best] > 0 for utterance in group)
+            tasks = len({utterance.task_id for utterance in group})
+            learned[form] = (best, Evidence(support=support, refuted=len(group) - support, tasks=tasks), group[0])
     return learned
+
+
+def _by_words(form: str, group: Sequence[Utterance]) -> str:
+    """The template that shares words with a form that no other candidate has, if it was within reach several times."""
+    candidates = list(group[0].nearness)
+    words = {template: {word for word in template.split() if "{" not in word} for template in candidates}
+    shared: dict[str, int] = {}
+    for template in candidates:
+        others = set[str]().union(*(words[other] for other in candidates if other != template))
+        shared[template] = len({*form.split()} & (words[template] - others))
+    near = [template for template in candidates if shared[template] and _times(group, template) >= MIN_SUPPORT]
+    return near[0] if len(near) == 1 else ""
+
+
+def _by_nearness(group: Sequence[Utterance], worded: Mapping[str, int]) -> str:
+    """The template that is nearer than all others most of the time, unless another that comes after it may be meant.
+
+    Who leaves out one step and says the next in other words is understood as one who says the first: such a reading is
+    not taken, as long as the agent was not heard to say the next step rightly.
+    """
+    wins: dict[str, list[Utterance]] = defaultdict(list)
+    for utterance in group:
+        ranked = sorted(utterance.nearness.items(), key=lambda pair: -pair[1])
+        if ranked and ranked[0][1] > 0 and (len(ranked) == 1 or ranked[0][1] > ranked[1][1]):
+            wins[ranked[0][0]].append(utterance)
+    best = max(sorted(wins), key=lambda template: len(wins[template]), default="")
+    won = wins[best] if best else []
+    if len(won) < MIN_SUPPORT or len(won) < MIN_SHARE * sum(map(len, wins.values())):
+        return ""
+    often = len({utterance.task_id for utterance in group}) / 2
+    rivals = [template for template in group[0].nearness if template != best and worded.get(template, 0) < often]
+    doubtful = any(2 * _times(won, rival) >= len(won) for rival in rivals)
+    return "" if doubtful or worded.get(best, 0) >= often else best
+
+
+def _times(group: Iterable[Utterance], template: str) -> int:
+    """How often a template was within reach."""
+    return sum(utterance.nearness[template] > 0 for utterance in group)

@@ -6,46 +6,63 @@ never sees an interface and never looks at rewards or at the oracle.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
+from align_echo.align.probe import runtime
 from align_echo.align.probe.names import NUMBERED
-from align_echo.wrappers.text_env import Offered, TextEnv
+from align_echo.align.probe.sayings import Sayings
+from align_echo.wrappers.text_env import Offered, Snapshot, TextEnv
 
 
 @dataclass(eq=False)
 class LabState:
     """One state of one task: the actions that lead to it, what the engine said last, and what it allows next.
 
-    `admissible` is empty where the engine does not list it (`Lab.lists`). `looks` keeps what read-only actions showed,
+    `admissible` is what the engine lists, or what it takes of all that can be said (`Lab.listed`), found out when it is
+    asked for. `tried` keeps what was tried. `looks` keeps what read-only actions showed,
     `offers` what the engine offered; `opening` is, for an initial state, the text that an interface is given of it.
     """
 
     task_id: str
     actions: tuple[str, ...]
     observation: str
-    admissible: frozenset[str]
     over: bool
-    snapshot: Any = field(repr=False)
+    snapshot: Snapshot = field(repr=False)
+    listed: Callable[[LabState], frozenset[str]] = field(repr=False)
     parent: LabState | None = field(default=None, repr=False)
     children: dict[str, LabState] = field(default_factory=dict, repr=False)
     history: dict[str, Any] | None = field(default=None, repr=False)
     looks: dict[str, str] = field(default_factory=dict, repr=False)
     offers: Offered | None = field(default=None, repr=False)
     opening: str = field(default="", repr=False)
+    tried: dict[str, bool] = field(default_factory=dict, repr=False)
+    names: frozenset[str] | None = field(default=None, repr=False)
+
+    @cached_property
+    def admissible(self) -> frozenset[str]:
+        """The actions that the engine would take here."""
+        return self.listed(self)
 
 
 class Lab:
     """Forks an environment. One task's tree is kept at a time; `steps` counts the engine's work.
 
     `traceless` holds answers after which the engine is as it was before, unless they end the episode: nothing has to be
-    restored then. `name` finds names in what the engine lists (`names.py`).
+    restored then. `name` finds names in what the engine lists (`names.py`), `refusals` are the shapes of refusals.
+    `sayings` is what can be said where the engine lists nothing; without it nothing is allowed there.
     """
 
     def __init__(self, env: TextEnv) -> None:
         self.env = env
         self.steps = 0
         self.name = NUMBERED
+        self.refusals: list[str] = []
+        self.sayings: Sayings | None = None
+        self._comparable: bool | None = None
         self.traceless: frozenset[str] = frozenset()
         self._root: LabState | None = None
         self._current: LabState | None = None
@@ -62,6 +79,44 @@ class Lab:
             self._root = self._current = self._state(task_id, (), None)
             self._root.opening = "\n".join(self.env.opening(self._root.observation))
         return self._root
+
+    def refused(self, state: LabState, action: str, answer: str) -> bool:
+        """Whether an answer to an action in a state says that it was refused: what is listed is not."""
+        return bool(runtime.refusal(self.refusals, state.observation, action, answer)) and not (
+            self.lists and action in state.admissible
+        )
+
+    def takes(self, state: LabState, action: str) -> bool:
+        """Whether the engine takes an action in a state: it lists it, or does not refuse it when it is tried."""
+        if self.lists:
+            return action in state.admissible
+        if action not in state.tried and not state.over:
+            child = state.children.get(action) or self._try(state, action)
+            state.tried[action] = child is not None
+        return state.tried.get(action, False)
+
+    def possible(self, state: LabState, names: Collection[str]) -> list[str]:
+        """The actions that the engine would take here, in order; where they have to be tried, those on some names."""
+        if self.lists or self.sayings is None or state.over:
+            return sorted(state.admissible)
+        sayings = self.sayings.fill(self.known_names(state), names)
+        return sorted(action for action in sayings if self.takes(state, action))
+
+    def key(self, state: LabState) -> Hashable:
+        """What tells states apart: what they allow. Where that has to be tried and the engine's saved states can be
+        compared by value, these."""
+        return state.snapshot.engine if not self.lists and self._comparable else state.admissible
+
+    def known_names(self, state: LabState) -> frozenset[str]:
+        """The names that can be spoken of in a state: those that are offered, or all that were read so far."""
+        if state.names is None:
+            if self.env.offered() is not None:
+                state.names = frozenset(self.offered(state).names)
+            else:
+                before = self.known_names(state.parent) if state.parent else frozenset[str]()
+                read = f"{state.opening}\n{state.observation}"
+                state.names = before | frozenset(re.findall(self.name, read))
+        return state.names
 
     def forget(self) -> None:
         """Drop the tree: what is known of its states may be read in another way from now on."""
@@ -113,14 +168,48 @@ class Lab:
             state = self.after(state, action)
         return state
 
+    def _try(self, state: LabState, action: str) -> LabState | None:
+        """The state after an action; None if it was refused. A refusal in words is taken to leave no trace."""
+        self.visit(state)
+        self.env.step(action)
+        self.steps += 1
+        engine = self.env.state
+        shape = runtime.refusal(self.refusals, state.observation, action, engine.observation)
+        if shape and not engine.done:
+            self._current = None if shape == runtime.SAME else state
+            return None
+        self._current = state.children[action] = self._state(state.task_id, (*state.actions, action), state)
+        return self._current
+
+    def _all_tried(self, state: LabState) -> frozenset[str]:
+        """What the engine takes of all that can be said in a state."""
+        if self.sayings is None or state.over:
+            return frozenset()
+        allowed = [action for action in self.sayings.fill(self.known_names(state)) if self.takes(state, action)]
+        for action in allowed:
+            self.sayings.learn(action)
+        return frozenset(allowed)
+
+    def compare_saved(self, state: LabState) -> None:
+        """Find out whether saved states of the engine can be compared: one is as before after a refused action."""
+        self.visit(state)
+        self.env.step("?")
+        after = self.env.snapshot().engine
+        self.env.restore(state.snapshot)
+        try:
+            self._comparable = hash(after) == hash(state.snapshot.engine) and after == state.snapshot.engine
+        except TypeError:
+            self._comparable = False
+
     def _state(self, task_id: str, actions: tuple[str, ...], parent: LabState | None) -> LabState:
         engine = self.env.state
+        listed = frozenset(engine.admissible_actions or ())
         return LabState(
             task_id=task_id,
             actions=actions,
             observation=engine.observation,
-            admissible=frozenset(engine.admissible_actions or ()),
             over=engine.done,
+            listed=self._all_tried if engine.admissible_actions is None else lambda _: listed,
             snapshot=self.env.snapshot(),
             parent=parent,
         )

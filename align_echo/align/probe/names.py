@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 NUMBERED = r"\b[a-z]+ \d+\b"
@@ -26,7 +27,18 @@ LEFTS, RIGHTS = 3, 2
 BEHIND = 3
 """Words belong to a form if so many different names stand behind them."""
 
+MOST_FRONTS = 4
+"""More different words than these in front of the same names are names themselves."""
+
 Words = tuple[str, ...]
+
+
+@lru_cache(maxsize=200_000)
+def skeleton(action: str, name: str = NUMBERED) -> tuple[str, tuple[str, ...]]:
+    """("grab {0} off {1}", names) of an action as the engine lists it; `name` finds the names (`names.py`)."""
+    names = tuple(re.findall(name, action))
+    numbers = iter(range(len(names)))
+    return re.sub(name, lambda _: "{" + str(next(numbers)) + "}", action), names
 
 
 def is_numbered(actions: Collection[str]) -> bool:
@@ -51,10 +63,29 @@ def names_of(actions: Iterable[str]) -> set[str]:
         if len(words) > 1:
             groups[words[0]].add(words[1:])
     known: set[Words] = set()
+    homes: dict[Words, set[str]] = defaultdict(set)
     joined = {first: _joining_word(rests) for first, rests in groups.items()}
     for first in sorted(groups, key=lambda first: (-joined[first][1], first)):
-        known |= _names_in(groups[first], joined[first][0], known, _others(groups, first))
-    return {" ".join(name) for name in known}
+        names = _names_in(groups[first], joined[first][0], known, _others(groups, first))
+        known |= names
+        for name in names:
+            homes[name].add(first)
+    return {" ".join(name) for name in _single(homes)}
+
+
+def _single(names: Mapping[Words, Collection[str]]) -> set[Words]:
+    """The names, given with the first words of their actions, without those that are two names in a row, or one with
+    words before it that belong to a form, since no other form has them there."""
+    fronts: Counter[Words] = Counter()
+    for name in names:
+        fronts.update(name[:size] for size in range(1, len(name)) if name[size:] in names and name[:size] not in names)
+
+    def is_made_up(name: Words) -> bool:
+        parts = [(name[:size], name[size:]) for size in range(1, len(name))]
+        lone = len(names[name]) == 1
+        return any(back in names and (front in names or (lone and fronts[front] >= BEHIND)) for front, back in parts)
+
+    return {name for name in names if not is_made_up(name)}
 
 
 def pattern_of(names: Iterable[str]) -> str:
@@ -101,6 +132,9 @@ def _names_in(rests: set[Words], word: str, known: set[Words], others: set[Words
         for rest, index in split.items():
             names |= {rest[:index], rest[index + 1 :]}
         whole -= set(split)
+    beside = _beside(whole, known | others | names)
+    names |= {name for pair in beside.values() for name in pair}
+    whole -= set(beside)
     behind = _behind(whole, known | others | names)
     names |= set(behind.values())
     whole -= set(behind)
@@ -123,7 +157,24 @@ def _behind(rests: set[Words], elsewhere: set[Words]) -> dict[Words, Words]:
             if counts[front] >= BEHIND and rest not in elsewhere and (name in elsewhere or before_all):
                 parts[rest] = name
                 break
-    return parts
+    fronts = {rest[: len(rest) - len(name)] for rest, name in parts.items()}
+    return parts if len(fronts) <= MOST_FRONTS else {}
+
+
+def _beside(rests: set[Words], elsewhere: set[Words]) -> dict[Words, tuple[Words, Words]]:
+    """Of what follows a first word, two names in a row: many different ones before, or behind, names that are known."""
+    ways = []
+    for known_first in (False, True):
+        splits: dict[Words, tuple[Words, Words]] = {}
+        for rest in rests:
+            sizes = [size for size in range(1, len(rest)) if (rest[:size] if known_first else rest[size:]) in elsewhere]
+            if sizes and rest not in elsewhere:
+                size = sizes[-1] if known_first else sizes[0]
+                splits[rest] = (rest[:size], rest[size:])
+        others = {pair[known_first] for pair in splits.values()}
+        if len(others) > MOST_FRONTS and 2 * len(others) <= len(splits):
+            ways.append(splits)
+    return max(ways, key=len, default={})
 
 
 def _others(groups: dict[str, set[Words]], first: str) -> set[Words]:

@@ -9,22 +9,31 @@ that will apply the rule.
 
 from __future__ import annotations
 
+import heapq
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from align_echo.align.probe import runtime
 from align_echo.align.probe.cases import Case
+from align_echo.align.probe.names import skeleton
 from align_echo.align.probe.spec import Row
-from align_echo.align.probe.vocabulary import skeleton
 
 MAX_CONDITIONS = 4
 MIN_SUPPORT = 4
 MIN_TASKS = 3
 MIN_PRECISION = 0.99
+MIN_ALLOWED = 12
+"""What holds in so many cases of an allowed action, and in all there are, is what it always needs."""
+
+STEPS_OF_A_NEED = 3
+"""A need may be met by so many different steps, depending on what is known."""
+
+_STATES = {"shows", "holds", "last", "did", "here", "active", "blank"}
+"""Conditions of which one may be what an action always needs."""
 _BEAM = 8
 _WRONG = 5.0
 _PRICE = {
@@ -35,7 +44,7 @@ _PRICE = {
 _ONLY_SO = {"shape", "known", "near", "told", "combined"}
 """Conditions that are not negated: that something was not met says little."""
 
-_EVIDENCE = {"shows", "holds", "told", "last", "active"}
+_EVIDENCE = {"shows", "holds", "told", "last", "did", "active"}
 """Conditions of which one at least must stand behind "already so"."""
 
 
@@ -50,7 +59,7 @@ def conditions(spec: dict[str, Any], places: int, shapes: Iterable[list[Any]]) -
         literals += [["holds", view, place, other] for view in about for other in range(places) if other != place]
     for place in range(places):
         for template in spec["movers"]:
-            literals += [["last", template, other, place] for other in range(arity[template])]
+            literals += [[kind, template, other, place] for kind in ("last", "did") for other in range(arity[template])]
             literals.append(["here", place, template])
             literals += [["at", place, template, other] for other in range(places) if other != place]
         for number, pair in enumerate(spec["pairs"]):
@@ -79,8 +88,8 @@ def conclusions(spec: dict[str, Any], case: Case) -> set[str]:
     for place in range(len(case.names)):
         terms += [["name", place], ["with", place], ["near", place]]
         terms += [["at", place, template] for template in spec["movers"]]
-    terms += [["active", number, 0] for number in range(len(spec["pairs"]))]
-    terms += [["last", template, 0] for template in spec["movers"]]
+    terms += [["active", number, place] for number, pair in enumerate(spec["pairs"]) for place in range(len(pair[2]))]
+    terms += [["last", template, place] for template in spec["movers"] for place in range(template.count("{"))]
     named: dict[str, list[list[Any]]] = defaultdict(list)
     for term in terms:
         named[runtime.value(case.history, term, list(case.names))].append(term)
@@ -116,17 +125,16 @@ class _Table:
         everywhere = (1 << len(cases)) - 1
         literals = [(literal, bits) for literal, bits in literals if bits not in (0, everywhere)]
         votes = Counter(conclusion for case in cases for conclusion in conclusions(spec, case))
-        fires: dict[str, int] = {}
-        right: dict[str, int] = {}
-        for conclusion, count in votes.items():
-            if count < MIN_SUPPORT:
-                continue
-            then = json.loads(conclusion)
-            steps = [runtime.conclude(spec, case.history, then, list(case.names)) for case in cases]
-            fires[conclusion] = _bits(
-                bool(step) and step != case.action for step, case in zip(steps, cases, strict=True)
-            )
-            right[conclusion] = _bits(case.agrees(step) for step, case in zip(steps, cases, strict=True))
+        written = _Written(spec, cases)
+        plainest: dict[tuple[int, int], str] = {}
+        for conclusion in sorted((text for text in votes if votes[text] >= MIN_SUPPORT), key=_plainness):
+            steps = written.steps(json.loads(conclusion))
+            where = _bits(bool(step) and step != case.action for step, case in zip(steps, cases, strict=True))
+            agrees = _bits(case.agrees(step) for step, case in zip(steps, cases, strict=True))
+            plainest.setdefault((where, agrees), conclusion)
+        fires = {conclusion: bits[0] for bits, conclusion in plainest.items()}
+        right = {conclusion: bits[1] for bits, conclusion in plainest.items()}
+        literals = _different(literals)
         return cls(cases, literals, [_price(literal) for literal, _ in literals], fires, right)
 
     def best(self, open_cases: int) -> tuple[float, Row, int] | None:
@@ -137,7 +145,8 @@ class _Table:
             if hopes[conclusion] < MIN_SUPPORT or (best is not None and hopes[conclusion] <= best[0]):
                 break
             bits = self.fires[conclusion]
-            candidates = [((), bits), *self._searched(conclusion, bits, open_cases)]
+            bound = best[0] if best is not None else 0.0
+            candidates = [((), bits), *self._searched(conclusion, bits, open_cases, bound)]
             for chosen, bits in candidates:
                 worth = self._worth(conclusion, bits, chosen, open_cases)
                 literals = [self.literals[index][0] for index in chosen]
@@ -146,49 +155,44 @@ class _Table:
                     best = (worth, {"if": literals, "then": json.loads(conclusion)}, bits)
         return best
 
-    def _searched(self, conclusion: str, bits: int, open_cases: int) -> list[tuple[tuple[int, ...], int]]:
+    def _searched(
+        self, conclusion: str, bits: int, open_cases: int, bound: float
+    ) -> list[tuple[tuple[int, ...], int]]:
         """Conjunctions worth a look, as (conditions, cases): a beam that keeps, of those that hold in the same cases,
-        the cheapest, and of the others the best by two measures."""
-        base = self._share(conclusion, bits, open_cases)
-        beam: list[tuple[tuple[int, ...], int]] = [((), bits)]
+        the cheapest, and of the others the best by two measures. What is right no more often than `bound` is left out:
+        no rule is worth more than the cases that it is right in."""
+        agreeing = self.right[conclusion]
+        hopeful = agreeing & open_cases
+        right, wrong = (bits & hopeful).bit_count(), (bits & ~agreeing).bit_count()
+        base = right / max(right + wrong, 1)
+        priced = [(index, more, self.prices[index]) for index, (_, more) in enumerate(self.literals)]
+        beam: list[tuple[tuple[int, ...], int, float]] = [((), bits, 0.0)]
         conjunctions: list[tuple[tuple[int, ...], int]] = []
         for _ in range(MAX_CONDITIONS):
-            grown: dict[int, tuple[int, ...]] = {}
-            for chosen, kept in beam:
-                for index, (_, more) in enumerate(self.literals):
+            grown: dict[int, tuple[float, tuple[int, ...]]] = {}
+            for chosen, kept, cost in beam:
+                for index, more, price in priced:
                     both = kept & more
-                    if index in chosen or both in (0, kept):
+                    if not both or both == kept:
                         continue
-                    longer = tuple(sorted((*chosen, index)))
-                    if both not in grown or self._cost(longer) < self._cost(grown[both]):
-                        grown[both] = longer
-            ranked = [(chosen, kept) for kept, chosen in grown.items()]
-            gain = {kept: self._gain(conclusion, kept, chosen, open_cases, base) for chosen, kept in ranked}
-            lead = {kept: self._lead(conclusion, kept, chosen, open_cases) for chosen, kept in ranked}
-            first = sorted(ranked, key=lambda pair: (-gain[pair[1]], pair[0]))[:_BEAM]
-            beam = list(dict.fromkeys([*first, *sorted(ranked, key=lambda pair: (-lead[pair[1]], pair[0]))[:_BEAM]]))
-            conjunctions += beam
+                    known = grown.get(both)
+                    if known is not None and cost + price >= known[0]:
+                        continue
+                    if known is not None or (both & hopeful).bit_count() > bound:
+                        grown[both] = (cost + price, (*chosen, index))
+            ranked = []
+            for kept, (cost, chosen) in grown.items():
+                right, wrong = (kept & hopeful).bit_count(), (kept & ~agreeing).bit_count()
+                candidate = (tuple(sorted(chosen)), kept, cost)
+                ranked.append((-_gain(right, wrong, base, cost), cost + wrong - right, candidate))
+            first = heapq.nsmallest(_BEAM, ranked, key=lambda pair: (pair[0], pair[2][0]))
+            second = heapq.nsmallest(_BEAM, ranked, key=lambda pair: (pair[1], pair[2][0]))
+            beam = list(dict.fromkeys(candidate for *_, candidate in (*first, *second)))
+            conjunctions += [(chosen, kept) for chosen, kept, _ in beam]
         return conjunctions
 
     def _cost(self, chosen: tuple[int, ...]) -> float:
         return sum(self.prices[index] for index in chosen)
-
-    def _lead(self, conclusion: str, bits: int, chosen: tuple[int, ...], open_cases: int) -> float:
-        """Right cases less wrong ones, less what the conditions cost."""
-        right = (bits & self.right[conclusion] & open_cases).bit_count()
-        return right - (bits & ~self.right[conclusion]).bit_count() - self._cost(chosen)
-
-    def _share(self, conclusion: str, bits: int, open_cases: int) -> float:
-        """How much of what a rule says is right, of the undecided cases and of those where it is wrong."""
-        right = (bits & self.right[conclusion] & open_cases).bit_count()
-        return right / max(right + (bits & ~self.right[conclusion]).bit_count(), 1)
-
-    def _gain(self, conclusion: str, bits: int, chosen: tuple[int, ...], open_cases: int, base: float) -> float:
-        """What leads the search: right cases times how much surer a rule got (FOIL's gain), less what it costs."""
-        right = (bits & self.right[conclusion] & open_cases).bit_count()
-        share = self._share(conclusion, bits, open_cases)
-        surer = math.log2(share / base) if share and base else 0.0
-        return right * surer - self._cost(chosen) / 4
 
     def _worth(self, conclusion: str, bits: int, chosen: tuple[int, ...], open_cases: int) -> float:
         right = (bits & self.right[conclusion] & open_cases).bit_count()
@@ -200,6 +204,55 @@ class _Table:
         right, decided = agreeing.bit_count(), bits.bit_count()
         tasks = {case.task_id for index, case in enumerate(self.cases) if agreeing >> index & 1}
         return right >= MIN_SUPPORT and right >= MIN_PRECISION * decided and len(tasks) >= MIN_TASKS
+
+
+def _gain(right: int, wrong: int, base: float, cost: float) -> float:
+    """What leads the search: right cases times how much surer a rule got than the share `base` (FOIL's gain), less what
+    its conditions cost."""
+    share = right / max(right + wrong, 1)
+    surer = math.log2(share / base) if share and base else 0.0
+    return right * surer - cost / 4
+
+
+def _different(literals: Sequence[tuple[list[Any], int]]) -> list[tuple[list[Any], int]]:
+    """Of the conditions that hold in the same cases, the cheapest, and the cheapest that is evidence."""
+    cheapest: dict[tuple[int, bool], tuple[list[Any], int]] = {}
+    for literal, bits in literals:
+        key = (bits, literal[0] in _EVIDENCE)
+        if key not in cheapest or _price(literal) < _price(cheapest[key][0]):
+            cheapest[key] = (literal, bits)
+    return list(cheapest.values())
+
+
+class _Written:
+    """What conclusions come to in cases of one template; what terms stand for is looked up once."""
+
+    def __init__(self, spec: dict[str, Any], cases: Sequence[Case]) -> None:
+        self._spec = spec
+        self._cases = cases
+        self._values: dict[str, list[str]] = {}
+        self._steps: dict[tuple[str, tuple[str, ...], bool], str] = {}
+
+    def steps(self, then: Any) -> list[str]:
+        """`runtime.conclude` of a right-hand side in every case."""
+        if isinstance(then, str):
+            return [then] * len(self._cases)
+        template, terms, only = then
+        rows = zip(*(self._value(term) for term in terms), strict=True) if terms else [()] * len(self._cases)
+        return [self._step(template, names, only) for names in rows]
+
+    def _value(self, term: list[Any]) -> list[str]:
+        text = json.dumps(term)
+        if text not in self._values:
+            self._values[text] = [runtime.value(case.history, term, list(case.names)) for case in self._cases]
+        return self._values[text]
+
+    def _step(self, template: str, names: tuple[str, ...], only: bool) -> str:
+        key = (template, names, only)
+        if key not in self._steps:
+            named = [["name", index] for index in range(len(names))]
+            self._steps[key] = runtime.conclude(self._spec, {}, [template, named, only], list(names))
+        return self._steps[key]
 
 
 def _holds(spec: dict[str, Any], case: Case, literal: list[Any], text: str) -> bool:
@@ -253,7 +306,45 @@ def _learn_lists(spec: dict[str, Any], template: str, cases: Sequence[Case]) -> 
     decisions = [runtime.decide(spec, case.history, template, list(case.names), True) for case in cases]
     table.fires = {then: bits for then, bits in table.fires.items() if then == json.dumps("now")}
     undecided = [case.now and decision is None for case, decision in zip(cases, decisions, strict=True)]
-    return rows + _grown(table, _bits(undecided))
+    return rows + _grown(table, _bits(undecided)) + _musts(spec, cases, rows)
+
+
+def _musts(spec: dict[str, Any], cases: Sequence[Case], rows: Sequence[Row]) -> list[Row]:
+    """What an action of a template always needs: conditions that hold whenever it is allowed, each with the step that
+    helped most often where it did not hold. These rows say nothing of whether the step is enough."""
+    allowed = [case for case in cases if case.now]
+    if len(allowed) < MIN_ALLOWED or len({case.task_id for case in allowed}) < MIN_TASKS:
+        return []
+    musts: list[Row] = []
+    for literal in conditions(spec, len(cases[0].names), []):
+        text = json.dumps(literal)
+        if literal[0] not in _STATES or not all(_holds(spec, case, literal, text) for case in allowed):
+            continue
+        lacking = [case for case in cases if not case.now and case.depth == 1 and not _holds(spec, case, literal, text)]
+        for then in _helpful(spec, lacking):
+            musts.append({"if": [["not", literal]], "then": then, "must": True})
+    return _plainest(musts)
+
+
+def _helpful(spec: dict[str, Any], cases: Sequence[Case]) -> Iterator[list[Any]]:
+    """The conclusions that were right most often, each in cases that none before it says anything in."""
+    left = [(case, conclusions(spec, case) - {json.dumps("already")}) for case in cases]
+    for _ in range(STEPS_OF_A_NEED):
+        votes = Counter(conclusion for _, right in left for conclusion in right)
+        best = max(sorted(votes, key=_plainness), key=votes.__getitem__, default="")
+        if not best or votes[best] < MIN_SUPPORT:
+            return
+        then = json.loads(best)
+        yield then
+        left = [pair for pair in left if not runtime.conclude(spec, pair[0].history, then, list(pair[0].names))]
+
+
+def _plainest(musts: Sequence[Row]) -> list[Row]:
+    """Of the rows that ask for one step, the one with the cheapest condition."""
+    by_step: dict[str, Row] = {}
+    for row in sorted(musts, key=lambda row: _price(row["if"][0])):
+        by_step.setdefault(json.dumps(row["then"]), row)
+    return list(by_step.values())
 
 
 def _grown(table: _Table, open_cases: int) -> list[Row]:

@@ -4,13 +4,16 @@ The learner imports this file to score rules, and `emit.py` copies its code into
 judged by the very code that will apply it. Plain functions over dicts and lists only: it runs in the sandbox.
 
 `spec` holds what was learned: "name" (regex of an object's name), "templates" ({"grab {0} off {1}": [rows]} with the
-rows of a decision list), "now" (the same for "is allowed as things stand"), "pairs" (templates that undo each other),
+rows of a decision list), "now" (the same for "is allowed as things stand"), "pairs" (a template, another that
+undoes it, and where that has each name of the first, -1 for nowhere),
 "movers" (other templates that change what is allowed), "kinds" ({"grab {0} off {1}": [[words seen in each place]]}),
 "combined" ({"grab {0} off {1}": ["words seen together", ...]}),
 "views" (read-only actions, {} for a name), "spelling" (what has to be written exactly: "case", "number"),
-"uninformative" (observations), "forms" (misused skeleton -> template).
+"uninformative" (observations), "forms" (misused skeleton -> template), "needs"
+(template -> [[another that may be needed before it, which of its places each name is, -1 for another name]]).
 A row is {"if": [literals], "then": [template, [terms], whether only for words seen together] | "already" | "now",
-"sure": bool}. In literals the names of an action are counted on by what each was first named with (`about`).
+"sure": bool, "must": whether it is what the action always needs}. In literals the names of an action are counted on by
+what each was first named with (`about`).
 
 About a name that no text of the engine has held, nothing is said but that. What the views show (`look_at`) is taken at
 the moment of the refusal.
@@ -19,13 +22,33 @@ the moment of the refusal.
 import re
 from typing import Any
 
+ACTION, SAME = "{action}", "{same}"
+"""In a shape of refusal (`refusal`): the action's own words; the answer before again. Functions here write them out,
+since they alone are copied into an interface."""
 
-def new_history(spec: dict[str, Any], text: str) -> dict[str, Any]:
-    """A history that has seen only the opening text."""
+
+def new_history(spec: dict[str, Any], text: str, answer: str = "") -> dict[str, Any]:
+    """A history that has seen only the opening text; `answer` is what of it the engine said."""
     history: dict[str, Any] = {"last": {}, "active": {}, "shape": {}, "near": {}, "at": {}, "stems": {}}
-    history.update({"with": {}, "views": {}, "meant": {}, "text": ""})
+    history.update({"with": {}, "views": {}, "meant": {}, "did": {}, "text": "", "answer": answer.strip()})
     observe(spec, history, text)
     return history
+
+
+def refusal(known: list[str], before: str, action: str, answer: str) -> str:
+    """The shape of refusal that an answer has, of those that are `known`; "" if it has none. A shape is a text, a text
+    with "{action}" for the action's own words, or "{same}": the answer is the one before again."""
+    text = answer.strip()
+    for shape in [text, without_action(action, text)]:
+        if shape in known:
+            return shape
+    return "{same}" if "{same}" in known and text == before.strip() else ""
+
+
+def without_action(action: str, text: str) -> str:
+    """A text with "{action}" where it repeats an action, in whatever letters."""
+    words = action.strip()
+    return re.sub(re.escape(words), "{action}", text, flags=re.IGNORECASE) if words else text
 
 
 def views_for(spec: dict[str, Any], history: dict[str, Any], action: str) -> list[str]:
@@ -46,21 +69,28 @@ def look_at(history: dict[str, Any], texts: dict[str, str]) -> None:
     history["views"] = dict(texts)
 
 
-def record(spec: dict[str, Any], history: dict[str, Any], action: str, observation: str) -> None:
-    """Take in one action and the engine's own answer to it; actions that the engine refused leave no trace."""
-    if observation.strip() in spec["uninformative"]:
-        return
+def record(spec: dict[str, Any], history: dict[str, Any], action: str, observation: str) -> str:
+    """Take in one action and the engine's own answer to it. Returns the shape of a refusal, which leaves no trace else,
+    and "" for an action that was taken."""
+    refused = refusal(spec["uninformative"], history["answer"], action, observation)
+    history["answer"] = observation.strip()
+    if refused:
+        return refused
     template, arguments, exact = parse(spec, history, action if spec["spelling"]["case"] else action.lower())
     if exact and template in spec["templates"]:
         if template in spec["movers"]:
             history["last"][template] = arguments
-        for number, pair in enumerate(spec["pairs"]):
-            if template in pair:
-                for position, name in enumerate(arguments):
-                    place = f"{number}/{position}"
-                    others = [other for other in history["active"].get(place, []) if other != name]
-                    history["active"][place] = [*others, name] if template == pair[0] else others
+            for position, name in enumerate(arguments):
+                before = [other for other in history["did"].get(f"{template}/{position}", []) if other != name]
+                history["did"][f"{template}/{position}"] = [*before, name]
+        for number, (do, undo, order) in enumerate(spec["pairs"]):
+            if template in (do, undo):
+                for position, where in enumerate(order):
+                    name = arguments[position] if template == do else arguments[where] if where >= 0 else ""
+                    others = [other for other in history["active"].get(f"{number}/{position}", []) if other != name]
+                    history["active"][f"{number}/{position}"] = [*others, name] if template == do else others
     observe(spec, history, observation)
+    return ""
 
 
 def observe(spec: dict[str, Any], history: dict[str, Any], text: str) -> None:
@@ -140,6 +170,8 @@ def holds(spec: dict[str, Any], history: dict[str, Any], literal: list[Any], nam
     if kind == "last":  # [last, template, place, i]: names[i] took that place the last time that template worked
         arguments = history["last"].get(literal[1], [])
         return bool(literal[2] < len(arguments) and arguments[literal[2]] == names[literal[3]])
+    if kind == "did":  # [did, template, place, i]: names[i] took that place some time when that template worked
+        return names[literal[3]] in history["did"].get(f"{literal[1]}/{literal[2]}", [])
     if kind == "active":  # [active, pair, place, i]: done to names[i] and not undone since
         return names[literal[3]] in history["active"].get(f"{literal[1]}/{literal[2]}", [])
     if kind == "any":  # [any, pair, place]: done to something and not undone since
@@ -215,9 +247,11 @@ def value(history: dict[str, Any], term: list[Any], names: list[str]) -> str:
 
 
 def decide(
-    spec: dict[str, Any], history: dict[str, Any], template: str, names: list[str], sure: bool = False
+    spec: dict[str, Any], history: dict[str, Any], template: str, names: list[str], sure: bool = False, deep: int = 3
 ) -> tuple[int, str] | None:
     """(row number, missing step, "already" or "now") of the first rule that applies to an action; None if none does.
+    Rules of what an action always needs ("must") come last; if what it needs is itself not possible yet, what that
+    needs is meant (`deep` steps back at most).
 
     Without `sure` the action was refused in just these words. With it, it was not tried: then the rules that call an
     action allowed ("now", numbered from -1 downwards) come first, and of the others only those count that apply to no
@@ -230,14 +264,24 @@ def decide(
         for number, row in enumerate(spec["now"].get(template, [])):
             if all(holds(spec, history, literal, everything) for literal in row["if"]):
                 return -1 - number, "now"
-    for number, row in enumerate(spec["templates"].get(template, [])):
+    rows = list(enumerate(spec["templates"].get(template, [])))
+    for number, row in sorted(rows, key=lambda pair: pair[1].get("must", False)):
         if sure and not row.get("sure", False):
             continue
         if all(holds(spec, history, literal, everything) for literal in row["if"]):
             step = conclude(spec, history, row["then"], names)
-            if step and step != write(template, names) and not doubtful(spec, history, step):
+            if step and doubtful(spec, history, step):
+                step = needed(spec, history, step, deep) if row.get("must", False) else ""
+            if step and step != write(template, names):
                 return number, step
     return None
+
+
+def needed(spec: dict[str, Any], history: dict[str, Any], step: str, deep: int) -> str:
+    """What a step needs that is not possible yet; "" if no rule tells."""
+    template, names, _ = parse(spec, history, step)
+    decision = decide(spec, history, template, names, True, deep - 1) if deep else None
+    return decision[1] if decision is not None and decision[1] not in ("already", "now") else ""
 
 
 def doubtful(spec: dict[str, Any], history: dict[str, Any], step: str) -> bool:
@@ -296,6 +340,11 @@ def read_afresh(spec: dict[str, Any], history: dict[str, Any], said: str) -> tup
     return "", []
 
 
+def skeleton_of(spec: dict[str, Any], history: dict[str, Any], action: str) -> str:
+    """An action with its names left out, as the wordings are kept that are not understood."""
+    return " ".join(parse(spec, history, " ".join(action.split()))[0].split())
+
+
 def named(spec: dict[str, Any], history: dict[str, Any], text: str) -> str:
     """The one name in a text, also where its number is left out; the text itself if there is none or more."""
     found = [name for name in names_in(spec, text) if name in history["shape"]]
@@ -304,8 +353,9 @@ def named(spec: dict[str, Any], history: dict[str, Any], text: str) -> str:
     return str(found[0]) if len(found) == 1 else text
 
 
-def advise(spec: dict[str, Any], history: dict[str, Any], action: str) -> str:
-    """What to tell an agent whose action was refused; "" where nothing was learned or nothing is certain."""
+def advise(spec: dict[str, Any], history: dict[str, Any], action: str, refused: str = "") -> str:
+    """What to tell an agent whose action was refused; "" where nothing was learned or nothing is certain. Silence
+    (`refused` is "{same}") may also answer an action that was taken: then only rules speak that never speak of one."""
     plain = [history["views"].get(view, "") for view in spec["views"] if "{}" not in view]
     if any(text.strip() in spec["uninformative"] for text in plain):
         return ""  # the views do not answer any more: the episode is over
@@ -319,12 +369,16 @@ def advise(spec: dict[str, Any], history: dict[str, Any], action: str) -> str:
     rewritten = wanted != action.strip()
     if rewritten and not spec["spelling"]["case"] and wanted == " ".join(action.lower().split()):
         rewritten = False
-    decision = decide(spec, history, template, names, rewritten)
+    decision = decide(spec, history, template, names, rewritten or refused == "{same}")
+    if decision is None and skeleton_of(spec, history, action) in spec["forms"]:
+        return f"`{action}` is not understood: the form is `{write(template, ['X', 'Y', 'Z'])}`."
     if decision is None:
         shown = [name for text in plain for name in names_in(spec, text)]
         return last_seen(spec, history, [name for name in names if name not in shown])
     if decision[1] == "already":
         return f"`{wanted}` would change nothing: that is already so."
+    if decision[1] == "now" and not rewritten:
+        return ""
     if decision[1] == "now":
         return f"`{action}` is not understood; write `{wanted}` instead."
     needed = f"`{wanted}` does not work yet: you need to `{decision[1]}` first."

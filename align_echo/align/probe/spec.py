@@ -13,10 +13,12 @@ def merged(before: dict[str, Any] | None, now: dict[str, Any]) -> dict[str, Any]
     """The old spec with what is new in the vocabulary; old pairs keep their numbers."""
     if before is None:
         return now
+    old_pairs = [pair[:2] for pair in before["pairs"]]
     return {
         **before,
         "templates": {**now["templates"], **before["templates"]},
         "now": {**now["now"], **before["now"]},
+        "needs": {**now["needs"], **before["needs"]},
         "kinds": joined(before["kinds"], now["kinds"]),
         "combined": {
             template: sorted({*before["combined"].get(template, ()), *now["combined"].get(template, ())})
@@ -24,7 +26,7 @@ def merged(before: dict[str, Any] | None, now: dict[str, Any]) -> dict[str, Any]
         },
         "spelling": {part: before["spelling"][part] and must for part, must in now["spelling"].items()},
         "movers": sorted({*before["movers"], *now["movers"]}),
-        "pairs": before["pairs"] + [pair for pair in now["pairs"] if pair not in before["pairs"]],
+        "pairs": [*before["pairs"], *(pair for pair in now["pairs"] if pair[:2] not in old_pairs)],
         "uninformative": sorted({*before["uninformative"], *now["uninformative"]}),
     }
 
@@ -71,6 +73,9 @@ def resolved(spec: dict[str, Any] | None, detail: dict[str, Any]) -> dict[str, A
     assert spec is not None, "the vocabulary comes first"
     if "drop" in detail:
         return without(spec, detail["template"], detail["drop"])
+    if "need" in detail:
+        needs = [*spec["needs"].get(detail["template"], []), detail["need"]]
+        return {**spec, "needs": {**spec["needs"], detail["template"]: needs}}
     if "form" in detail:
         return extended(spec, {}, {detail["form"]: detail["template"]})
     return extended(spec, {detail["template"]: [detail["row"]]}, {})

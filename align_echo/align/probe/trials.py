@@ -8,7 +8,6 @@ refuses. The whole list has its examination on tasks kept back for it; what is r
 
 from __future__ import annotations
 
-import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -18,9 +17,10 @@ from typing import Any, NamedTuple
 from align_echo.align.probe import runtime
 from align_echo.align.probe.cases import Case, Slots, history_of, is_so, proposals, situation, try_case, walk
 from align_echo.align.probe.lab import Lab, LabState
+from align_echo.align.probe.names import skeleton
 from align_echo.align.probe.rules import learn
 from align_echo.align.probe.spec import Row, extended, identity, without
-from align_echo.align.probe.vocabulary import Vocabulary, skeleton
+from align_echo.align.probe.vocabulary import Vocabulary
 from align_echo.types import Evidence
 
 CYCLES = 3
@@ -116,32 +116,46 @@ def obey(lab: Lab, spec: dict[str, Any], start: LabState, action: str, *, sure: 
     """
     template, names = skeleton(action, lab.name)
     state, first, step = start, "", ""
-    seen = [start.admissible]
+    seen = [lab.key(start)]
     for _ in range(MAX_CHAIN):
         decision = runtime.decide(spec, situation(lab, spec, state, action), template, list(names), sure)
         rule = identity(template, decided(spec, template, decision)) if decision else ""
         if decision is None or decision[1] in ("already", "now"):
             wrong = ""
             if decision is not None:
-                right = action in state.admissible if decision[1] == "now" else is_so(lab, state, action)
+                right = lab.takes(state, action) if decision[1] == "now" else is_so(lab, state, action)
                 wrong = "" if right else f"said {decision[1]} after {list(state.actions[len(start.actions) :])}"
             if not first or wrong:
                 return TrialVerdict(rule, wrong) if rule else None
-            nearer = bool(try_case(lab, spec, state, action).steps) or try_case(lab, spec, start, action).agrees(step)
-            return TrialVerdict(first, "" if nearer else f"said {step}, which leads nowhere")
-        if decision[1] not in state.admissible:
+            if not _helped(lab, spec, start, state, action, step, first):
+                return TrialVerdict(first, f"said {step}, which leads nowhere")
+            return TrialVerdict(first, "")
+        if not lab.takes(state, decision[1]):
             return TrialVerdict(rule, f"said {decision[1]}, which is refused")
         first, step = first or rule, step or decision[1]
         state = lab.after(state, decision[1])
         if state.over:
             return TrialVerdict(first, "")
-        if state.admissible in seen:
+        if lab.key(state) in seen:
             return TrialVerdict(rule, f"said {decision[1]}, which leads in a circle")
-        if action in state.admissible:
-            circle = lab.after(state, action).admissible in seen
+        if lab.takes(state, action):
+            circle = lab.key(lab.after(state, action)) in seen
             return TrialVerdict(rule if circle else first, f"said {decision[1]}, which undoes it" if circle else "")
-        seen.append(state.admissible)
+        seen.append(lab.key(state))
     return TrialVerdict(first, f"said {step}, and there is no end to it")
+
+
+def _helped(
+    lab: Lab, spec: dict[str, Any], start: LabState, state: LabState, action: str, step: str, rule: str
+) -> bool:
+    """Whether obeying brought an action nearer, or gave it what it always needs, where that is all that was claimed."""
+    template, names = skeleton(action, lab.name)
+    for row in spec["templates"].get(template, []):
+        if row.get("must", False) and identity(template, row) == rule:
+            known = situation(lab, spec, state, action)
+            about = runtime.about(known, list(names))
+            return not all(runtime.holds(spec, known, literal, about) for literal in row["if"])
+    return bool(try_case(lab, spec, state, action).steps) or try_case(lab, spec, start, action).agrees(step)
 
 
 def decided(spec: dict[str, Any], template: str, decision: tuple[int, str]) -> Row:
@@ -214,7 +228,11 @@ def examined(
         for template, row in doubtful:
             whole = without(whole, template, row)
             gone.take(trials, identity(template, row))
-        for template, row in _rows(whole):
+        for template, row in list(_rows(whole)):
+            if row.get("must", False) and trials.alarms[identity(template, row)]:
+                whole = without(whole, template, row)
+                doubtful.append((template, row))
+                continue
             enough = trials.allowed[template] >= MIN_ALLOWED
             row["sure"] = row["sure"] and enough and not trials.alarms[identity(template, row)]
         if not doubtful and not trials.alarms:
@@ -249,15 +267,15 @@ def _counted(
     states = walk(lab, vocabulary, task_id, rng)
     cases: list[tuple[LabState, str]] = []
     counts: Counter[tuple[str, bool, bool]] = Counter()
-    contexts: Counter[str] = Counter()
+    contexts: Counter[tuple[Any, ...]] = Counter()
     for state, action, sure in _questions(states, vocabulary, slots, rng):
-        context = f"{_context(spec, state, action)} {sure} {action in state.admissible}"
+        context = (*_context(spec, state, action), sure, lab.takes(state, action))
         contexts[context] += 1
         if contexts[context] > TESTS_PER_CONTEXT:
             continue
         verdict = _tested(lab, spec, state, action, trials, sure=sure)
         wrong = bool(verdict and verdict.wrong)
-        kind = (verdict.rule if verdict else vocabulary.form(action), wrong, action in state.admissible)
+        kind = (verdict.rule if verdict else vocabulary.form(action), wrong, lab.takes(state, action))
         counts[kind] += 1
         if counts[kind] <= (WRONG_PER_RULE if wrong else CASES_PER_RULE):
             cases.append((state, action))
@@ -269,7 +287,7 @@ def _tested(
 ) -> TrialVerdict | None:
     """The verdict on what is said of an action, counted; None if nothing is."""
     template, names = skeleton(action, lab.name)
-    if action in state.admissible:
+    if lab.takes(state, action):
         trials.allowed[template] += 1
         decision = runtime.decide(spec, situation(lab, spec, state, action), template, list(names), True)
         if decision is not None and decision[1] != "now":
@@ -299,9 +317,9 @@ def _questions(
             yield state, rng.choice(options), True
 
 
-def _context(spec: dict[str, Any], state: LabState, action: str) -> str:
+def _context(spec: dict[str, Any], state: LabState, action: str) -> tuple[Any, ...]:
     """The circumstances of an action, coarsely: how its names were last spoken of, and what is in effect."""
     history = history_of(spec, state)
     template, names = skeleton(action, spec["name"])
-    shapes = [history["shape"].get(name, "") for name in names]
-    return json.dumps([template, shapes, sorted(key for key, active in history["active"].items() if active)])
+    shapes = tuple(history["shape"].get(name, "") for name in names)
+    return template, shapes, tuple(sorted(key for key, active in history["active"].items() if active))

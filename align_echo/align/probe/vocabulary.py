@@ -5,51 +5,21 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from align_echo.align.probe import runtime
 from align_echo.align.probe.lab import Lab, LabState
-from align_echo.align.probe.names import NUMBERED
-from align_echo.types import Trajectory
+from align_echo.align.probe.names import NUMBERED, skeleton
 
-_MIN_ACTIONS = 5
 _MIN_PAIRS = 3
+_MOST_RIVALS = 4
+"""So many actions of a form are tried on whether they take back what was done."""
 
-
-@lru_cache(maxsize=200_000)
-def skeleton(action: str, name: str = NUMBERED) -> tuple[str, tuple[str, ...]]:
-    """("grab {0} off {1}", names) of an action as the engine lists it; `name` finds the names (`names.py`)."""
-    names = tuple(re.findall(name, action))
-    numbers = iter(range(len(names)))
-    return re.sub(name, lambda _: "{" + str(next(numbers)) + "}", action), names
-
-
-def uninformative_observations(
-    trajectories: Sequence[Trajectory], kinds: int = 2, name: str = NUMBERED
-) -> list[str]:
-    """Observations that the engine gave to many different actions of several kinds: they tell nothing of why.
-
-    An observation that names an object tells something; so may one that only one kind of action gets (`kinds` = 1 asks
-    for those too: candidates to be tried with other actions). What ends an episode refuses nothing.
-    """
-    actions: dict[str, set[str]] = defaultdict(set)
-    for trajectory in trajectories:
-        for step in trajectory.steps:
-            if step.action is not None and step.raw_observation is not None and not step.terminated:
-                actions[step.raw_observation.strip()].add(step.action)
-    return sorted(
-        text
-        for text, known in actions.items()
-        if len(known) >= _MIN_ACTIONS
-        and len({skeleton(action, name)[0] for action in known}) >= kinds
-        and not re.search(name, text)
-    )
 
 
 def try_spelling(
-    lab: Lab, states: Iterable[LabState], uninformative: Collection[str], rng: random.Random
+    lab: Lab, states: Iterable[LabState], rng: random.Random
 ) -> list[tuple[str, bool]]:
     """Say one allowed action of each state with capitals ("case"), and without the numbers of its names ("number").
 
@@ -64,7 +34,7 @@ def try_spelling(
         numberless = re.sub(lab.name, lambda match: runtime.stem(match.group(0)), action)
         for part, variant in (("case", action.title()), ("number", numberless)):
             if variant != action and not state.over:
-                tries.append((part, lab.after(state, variant).observation.strip() in uninformative))
+                tries.append((part, lab.refused(state, variant, lab.after(state, variant).observation)))
     return tries
 
 
@@ -98,6 +68,7 @@ class Vocabulary:
         self.shown: dict[str, set[str]] = defaultdict(set)
         self._undone: Counter[tuple[str, str]] = Counter()
         self._tried: Counter[tuple[str, str]] = Counter()
+        self._orders: dict[tuple[str, str], Counter[tuple[int, ...]]] = defaultdict(Counter)
         self._changes: Counter[str] = Counter()
         self._seen_at: dict[str, dict[str, int]] = defaultdict(dict)
 
@@ -124,31 +95,40 @@ class Vocabulary:
         return self.arguments[task_id]
 
     def try_undo(self, lab: Lab, before: LabState, action: str, after: LabState) -> None:
-        """If the action changed what is allowed, look for an action on the same names that restores it."""
-        if before.admissible == after.admissible or after.over:
+        """If the action changed what is allowed, look for one on some of its names that restores it."""
+        if lab.key(before) == lab.key(after) or after.over:
             return
         template, names = skeleton(action, self.name)
         self._changes[template] += bool(names)
-        enabled = sorted(after.admissible - before.admissible)
-        rivals = [other for other in enabled if set(skeleton(other, self.name)[1]) == set(names)]
-        for rival in rivals[:2]:
-            pair = (template, skeleton(rival, self.name)[0])
-            if names and pair[0] != pair[1] and self._tried[pair] < 4 * _MIN_PAIRS:
-                self._tried[pair] += 1
-                self._undone[pair] += lab.after(after, rival).admissible == before.admissible
+        rivals: dict[str, list[str]] = defaultdict(list)
+        for other in sorted(after.admissible - before.admissible):
+            form, others = skeleton(other, self.name)
+            if form != template and not set(others).isdisjoint(names):
+                rivals[form].append(other)
+        for form, actions in rivals.items():
+            pair = (template, form)
+            if self._tried[pair] >= 4 * _MIN_PAIRS:
+                continue
+            self._tried[pair] += 1
+            actions.sort(key=lambda other: len({*names} ^ {*skeleton(other, self.name)[1]}))
+            near = actions[:_MOST_RIVALS]
+            undo = next((other for other in near if lab.key(lab.after(after, other)) == lab.key(before)), "")
+            if undo:
+                self._undone[pair] += 1
+                others = skeleton(undo, self.name)[1]
+                self._orders[pair][tuple(others.index(name) if name in others else -1 for name in names)] += 1
 
-    def pairs(self) -> list[tuple[str, str]]:
-        """(do, undo) templates, the one that is possible first leading."""
-        pairs = [
-            pair
+    def pairs(self) -> list[tuple[str, str, tuple[int, ...]]]:
+        """(do, undo, where undo has each name of do, -1 for nowhere), the one that is possible first leading."""
+        return sorted(
+            (*pair, self._orders[pair].most_common(1)[0][0])
             for pair, count in self._undone.items()
             if count >= _MIN_PAIRS and count >= 0.8 * self._tried[pair] and self._leads(pair)
-        ]
-        return sorted(pairs)
+        )
 
     def movers(self) -> list[str]:
         """Templates that change what is allowed and have no undo: going somewhere, choosing, turning to."""
-        paired = {template for pair in self.pairs() for template in pair}
+        paired = {template for pair in self.pairs() for template in pair[:2]}
         return sorted(template for template in self._changes if self._changes[template] and template not in paired)
 
     def _leads(self, pair: tuple[str, str]) -> bool:
@@ -179,7 +159,8 @@ class Vocabulary:
         return {
             "name": self.name,
             "templates": {template: [] for template in templates},
-            "pairs": [list(pair) for pair in self.pairs() if {*pair} <= {*templates}],
+            "pairs": [[do, undo, list(at)] for do, undo, at in self.pairs() if {do, undo} <= {*templates}],
+            "needs": {template: [] for template in templates},
             "movers": [template for template in self.movers() if template in templates],
             "now": {template: [] for template in templates},
             "kinds": {template: kinds for template, kinds in self.slots().items() if template in templates},

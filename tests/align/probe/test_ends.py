@@ -8,7 +8,7 @@ import align_echo
 from align_echo.agents.novices import make_novice
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.offered.learner import uninformative
-from align_echo.align.probe.vocabulary import uninformative_observations
+from align_echo.align.probe.refusals import unlisted_refusals
 from align_echo.rollout import run_tasks
 from align_echo.session import base_env
 from align_echo.wrappers.searchqa.env import WRONG
@@ -24,7 +24,7 @@ def make() -> gym.Env[str, str]:
 def test_what_ends_an_episode_is_no_refusal():
     played = run_tasks(make, make_novice("searchqa"), TASKS, split="train")
     assert sum(episode.steps[-1].raw_observation == WRONG for episode in played) > 10
-    for refusals in (uninformative(played), uninformative_observations(played, kinds=1)):
+    for refusals in (uninformative(played), unlisted_refusals(played)):
         assert UNREAD in refusals
         assert WRONG not in refusals
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align_echo.align.probe.names import NUMBERED, is_numbered, name_pattern, names_of, pattern_of
-from align_echo.align.probe.vocabulary import general, skeleton
+from align_echo.align.probe.names import NUMBERED, is_numbered, name_pattern, names_of, pattern_of, skeleton
+from align_echo.align.probe.vocabulary import general
 
 THINGS = ("lamp", "red lamp", "coat hanger", "K-17", "Old Map", "ball of wool")
 HOLDERS = ("chest", "oak chest", "shelf")

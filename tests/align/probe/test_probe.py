@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import random
 
 import pytest
@@ -129,11 +131,42 @@ def test_actions_whose_names_cannot_be_told_from_words_teach_nothing(learned, mo
     assert "cannot tell the names in them from the words" in said[-1]
 
 
+@pytest.mark.parametrize(
+    ("answer", "shape"),
+    [("{action}? Denied.", "{action}? Denied."), ("", "{same}"), ("Denied.", "Denied.")],
+    ids=["quoted", "silent", "plain"],
+)
+def test_a_refusal_is_known_however_it_looks(answer: str, shape: str):
+    class Terse(StationEnv):
+        def _act(self, action: str):
+            before = self.state.observation
+            state = super()._act(action)
+            return state if state.observation != "Denied." else self._answer(answer.format(action=action) or before)
+
+    failed = run_tasks(Terse, Fumbler(), TASK_IDS[:4], split="train")
+    backend = ProbeBackend(lambda: Terse(step_limit=10**6), TASK_IDS[6:8])
+    misalignments = backend.analyze(failed, [], identity(CONTRACT))
+    assert json.loads(misalignments[0].detail)["vocabulary"]["uninformative"] == [shape]
+    assert any("Before `" in misalignment.rule for misalignment in misalignments)
+
+
+def test_an_engine_that_lists_nothing_is_learned_from_what_agents_said_and_it_took():
+    class Mute(StationEnv):
+        def _answer(self, observation: str):
+            return dataclasses.replace(super()._answer(observation), admissible_actions=None)
+
+    failed = run_tasks(Mute, Fumbler(), TASK_IDS[:6], split="train")
+    backend = ProbeBackend(lambda: Mute(step_limit=10**6), TASK_IDS[6:])
+    misalignments = backend.analyze([episode for episode in failed if not episode.won], [], identity(CONTRACT))
+    rules = [misalignment.rule for misalignment in misalignments]
+    assert any(rule.startswith("Before `unseal X` you need to `board P`") for rule in rules)
+
+
 def test_feedback_that_tells_is_left_alone():
     class Telling(StationEnv):
         def _act(self, action: str):
             state = super()._act(action)
-            told = f"{action} is refused here." if state.observation == "Denied." else state.observation
+            told = f"{action}: that takes gem 9." if state.observation == "Denied." else state.observation
             return self._answer(told)
 
     failed = run_tasks(Telling, Fumbler(), TASK_IDS[:4], split="train")

@@ -34,7 +34,8 @@ SPEC: dict[str, Any] = {
     "combined": {},
     "views": ["pockets", "peer at {}"],
     "spelling": {"case": True, "number": True},
-    "pairs": [["grab {0} off {1}", "lay {0} on {1}"]],
+    "pairs": [["grab {0} off {1}", "lay {0} on {1}", [0, 1]]],
+    "needs": {},
     "movers": ["walk to {0}"],
     "uninformative": ["No."],
     "forms": {"leave {0} on {1}": "lay {0} on {1}"},
@@ -93,7 +94,8 @@ def test_near_misses_are_rewritten_where_the_rewriting_is_allowed(said: str, mea
     runtime.look_at(history, {"pockets": "You have a pole 7."})
     assert meant in runtime.advise(SPEC, history, said)
     runtime.look_at(history, {"pockets": "You have nothing."})
-    assert runtime.advise(SPEC, history, said) == ""
+    form = f"`{said}` is not understood: the form is `lay X on Y`." if said.startswith("leave") else ""
+    assert runtime.advise(SPEC, history, said) == form
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import pytest
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.offered.survey import Survey, learn_surroundings, often
-from align_echo.errors import UsageError
 from align_echo.interface import check_source, identity
 from align_echo.rollout import run_tasks
 from align_echo.session import base_env
@@ -45,8 +44,15 @@ class Bumbler:
         return AgentReply(text=action, action=action)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def more_names_than_can_be_tried():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("align_echo.align.probe.backend.MOST_SAYINGS", 0)
+        yield
+
+
 @pytest.fixture(scope="module")
-def learned():
+def learned(more_names_than_can_be_tried):
     episodes = run_tasks(AnnexEnv, Bumbler(), TASK_IDS[:16], split="train")
     failed = [episode for episode in episodes if not episode.won]
     backend = ProbeBackend(lambda: AnnexEnv(step_limit=10**6), TASK_IDS[16:], seed=1)
@@ -178,13 +184,3 @@ def test_feedback_that_tells_is_left_alone():
     backend = ProbeBackend(lambda: Telling(step_limit=10**6), TASK_IDS[16:], on_progress=said.append)
     assert backend.analyze(failed, [], identity(CONTRACT)) == []
     assert "no answer was found that the engine gives to refused actions of different kinds alike" in said[-1]
-
-
-def test_an_engine_that_neither_lists_nor_offers_is_refused_in_one_line():
-    class Mute(AnnexEnv):
-        def offered(self) -> None:  # type: ignore[override]
-            return None
-
-    failed = run_tasks(AnnexEnv, Bumbler(), TASK_IDS[:2], split="train")
-    with pytest.raises(UsageError, match="use --backend llm"):
-        ProbeBackend(lambda: Mute(step_limit=10**6), TASK_IDS[16:]).analyze(failed, [], identity(CONTRACT))
