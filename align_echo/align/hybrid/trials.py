@@ -13,7 +13,6 @@ One refutation is enough. Left out: what is said of the outcome (`findings.py`),
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -291,24 +290,25 @@ def _try_instead(guide: Guide, states: Sequence[Walked], instead: Instead, tally
 
 
 def _try_no_effect(guide: Guide, states: Sequence[Walked], claim: NoEffect, tally: Tally) -> None:
-    """Where it is said to change nothing it changes nothing; where it is not said, it does something."""
-    task_id = states[0].state.task_id
-    counts: Counter[str] = Counter()
-    for walked in sorted(states, key=lambda _: guide.rng.random()):
-        for names in _in_effect(claim, walked.accepted):
-            action = filled_form(claim.action, names)
-            counts["said"] += 1
-            if counts["said"] > 2 * PER_TASK:
-                break
-            if guide.judge.changes(walked.state, action):
-                return tally.failed(task_id, action, f"changes something after `{filled_form(claim.after, names)}`")
-            guide.judge.taken(walked.state, action)
-            tally.passed(task_id, action)
+    """Where it is said to change nothing it changes nothing, most of all where the engine lists it as possible; where
+    it is not said, it does something."""
+    judge, task_id = guide.judge, states[0].state.task_id
+    cases = [(walked.state, names) for walked in states for names in _in_effect(claim, walked.accepted)]
+    guide.rng.shuffle(cases)
+    cases.sort(key=lambda case: filled_form(claim.action, case[1]) not in case[0].admissible)
+    for number, (state, names) in enumerate(cases):
+        action = filled_form(claim.action, names)
+        if number >= 2 * PER_TASK and action not in state.admissible:
+            break
+        if judge.changes(state, action):
+            return tally.failed(task_id, action, f"changes something after `{filled_form(claim.after, names)}`")
+        judge.taken(state, action)
+        tally.passed(task_id, action)
     for walked, action, names in _possible(guide, states, claim.action, 2 * PER_TASK):
         effects = _in_effect(claim, walked.accepted)
         if all(any(known[slot].lower() != names[slot].lower() for slot in names) for known in effects):
-            guide.judge.went(walked.state, action)
-            tally.working += guide.judge.changes(walked.state, action)
+            judge.went(walked.state, action)
+            tally.working += judge.changes(walked.state, action)
     return None
 
 
