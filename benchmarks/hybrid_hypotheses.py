@@ -34,18 +34,20 @@ from align_echo.wrappers.text_env import TextEnv
 from benchmarks.probe_worlds.agents import obedient
 from benchmarks.probe_worlds.env import WorldEnv
 from benchmarks.probe_worlds.grammar import preparation
+from benchmarks.probe_worlds.measure import played
 from benchmarks.probe_worlds.worlds import World, make_world, route, task_of, train_tasks
 
 Written = dict[str, Any]
 """One hypothesis as a model writes it."""
 
-FAILURES, FRESH = 6, 8
-"""Training tasks that the agent plays, and others for the trials."""
+FAILURES, FRESH, TEST = 6, 8, 12
+"""Training tasks that the agent plays, others for the trials, and test tasks of a made-up world."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What one world gives: failures to explain, tasks to try hypotheses in, and the twenty hypotheses."""
+    """What one world gives: failures to explain, tasks to try hypotheses in, and the twenty hypotheses. `play` counts
+    the test tasks that an obedient agent wins without an interface, with its placebo, and with it."""
 
     name: str
     make_lab_env: Callable[[], TextEnv]
@@ -53,6 +55,7 @@ class Setting:
     fresh: Sequence[str]
     true: Sequence[Written]
     false: Sequence[Written]
+    play: Callable[[Interface], dict[str, int]] | None = None
 
 
 class Unlearned(ProbeBackend):
@@ -72,7 +75,7 @@ def measured(setting: Setting, *, trials: bool = True) -> dict[str, Any]:
     reply = json.dumps([*setting.true, *setting.false])
     false = {_words(written, tasks) for written in setting.false}
     lines: list[str] = []
-    model = ScriptedModel([reply])
+    model = ScriptedModel(lambda messages: reply if len(messages) == 2 and "# Failed" in messages[1].content else "-")
     env = setting.make_lab_env()
     backend = HybridBackend(
         Unlearned(lambda: env, setting.fresh),
@@ -82,9 +85,12 @@ def measured(setting: Setting, *, trials: bool = True) -> dict[str, Any]:
         action_format="",
         note=lines.append,
     )
+    won: dict[str, int] = {}
     if trials:
         kept = backend.analyze(setting.failures, [], identity(env.contract))
         counts = {misalignment.rule: misalignment.evidence.model_dump() for misalignment in kept}
+        if setting.play is not None:
+            won = setting.play(backend.optimize(kept, identity(env.contract)))
     else:
         counts = {in_words(hypothesis): {} for hypothesis in parse_hypotheses(reply, tasks).hypotheses}
     env.close()
@@ -95,6 +101,8 @@ def measured(setting: Setting, *, trials: bool = True) -> dict[str, Any]:
         "false": len(setting.false),
         "true_kept": len([rule for rule in counts if rule not in false]),
         "false_kept": len([rule for rule in counts if rule in false]),
+        "won": won,
+        "test_tasks": TEST if won else 0,
         "seconds": round(time.monotonic() - began, 1),
         "evidence": counts,
         "left_out": [line for line in lines if line.startswith(("refuted", "untested"))],
@@ -246,6 +254,7 @@ def made_up(seed: int, **features: Any) -> Setting:
             instead(wrong, other),
             shown_by(look, ways, true=False),
         ],
+        play=lambda interface: played(world, obedient(world), interface, TEST),
     )
 
 

@@ -34,6 +34,7 @@ class Judge:
         self._nonsense: dict[str, frozenset[str]] = {}
         self._refusing: defaultdict[str, set[str]] = defaultdict(set)
         self._accepting: defaultdict[str, set[str]] = defaultdict(set)
+        self._refused: set[LabState] = set()
 
     def possible(self, state: LabState, action: str) -> bool:
         """Whether the engine takes an action in a state: as it lists it, or by trying it where it lists nothing."""
@@ -47,6 +48,8 @@ class Judge:
             return False
         child = self.lab.after(state, action)
         accepted = self._accepted(state, action, child)
+        if not accepted:
+            self._refused.add(child)
         self._note(state, action, child, accepted)
         return accepted
 
@@ -80,15 +83,18 @@ class Judge:
             return False
         plain = " ".join(child.observation.split())
         refused = plain == " ".join(state.observation.split())
-        return not refused and general_answer([], action, plain) not in self._nonsense_in(state.task_id)
+        return not refused and general_answer("", action, plain) not in self._nonsense_in(state.task_id)
 
     def _note(self, state: LabState, action: str, child: LabState, accepted: bool) -> None:
-        """Keep the answer, as an interface would see it."""
+        """Keep the answer, as an interface would see it. A refusal that repeats a refusal is no silence."""
         same = " ".join(child.observation.split()) == " ".join(state.observation.split())
-        text = SAME if same else general_answer(self.forms, action, child.observation)
+        silent = same and (accepted or state not in self._refused)
         for form in self.forms:
             if bound_names(form, action) is not None:
-                (self._accepting if accepted else self._refusing)[form].add(text)
+                texts = {SAME} if silent else set()
+                if accepted or not silent:
+                    texts.add(general_answer(form, action, child.observation))
+                (self._accepting if accepted else self._refusing)[form].update(texts)
 
     def _differ(self, state: LabState, child: LabState) -> bool:
         if state.admissible != child.admissible:
@@ -102,5 +108,5 @@ class Judge:
         if task_id not in self._nonsense:
             start = self.lab.start(task_id)
             said = [(action, self.lab.after(start, action)) for action in NONSENSE]
-            self._nonsense[task_id] = frozenset(general_answer([], action, child.observation) for action, child in said)
+            self._nonsense[task_id] = frozenset(general_answer("", action, child.observation) for action, child in said)
         return self._nonsense[task_id]

@@ -69,7 +69,8 @@ def _said(judge: Judge, form: str, failed: Sequence[Trajectory]) -> list[tuple[L
             if step.action is None or step.raw_observation is None or state.over:
                 continue
             names = bound_names(form, step.action)
-            if names is not None and count < PER_EPISODE and not judge.taken(state, step.action):
+            accepted = judge.taken(state, step.action)
+            if names is not None and count < PER_EPISODE and not accepted:
                 states.append((state, names))
                 count += 1
             state = judge.lab.after(state, step.action)

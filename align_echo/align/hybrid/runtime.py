@@ -70,28 +70,31 @@ def is_step(form: str, names: dict[str, str], action: str) -> bool:
     return all(others[number].lower() == names[number].lower() for number in others if number in names)
 
 
-def general_answer(forms: list[str], action: str, text: str) -> str:
-    """An answer with the action that it quotes, or the names of it, left blank."""
+def general_answer(form: str, action: str, text: str) -> str:
+    """An answer with the action that it quotes, or its names in a form, left blank."""
     plain = " ".join(text.split())
     said = " ".join(action.split())
     plain = re.sub(re.escape(said), "{action}", plain, flags=re.IGNORECASE) if said else plain
-    for form in forms:
-        names = bound_names(form, action)
-        for name in sorted((names or {}).values(), key=len, reverse=True):
-            plain = re.sub(r"(?<!\w)" + re.escape(name) + r"(?!\w)", "{name}", plain, flags=re.IGNORECASE)
+    names = bound_names(form, action) or {}
+    for name in sorted(names.values(), key=len, reverse=True):
+        plain = re.sub(r"(?<!\w)" + re.escape(name) + r"(?!\w)", "{name}", plain, flags=re.IGNORECASE)
     return plain
 
 
 def new_record(text: str) -> dict[str, Any]:
-    """What is kept of an episode: accepted actions, the last answer, rules that proved wrong, and the last advice."""
-    return {"accepted": [], "last": text, "silenced": [], "advised": -1, "advice": ""}
+    """What is kept of an episode: accepted actions, the last answer, rules that proved wrong, the last advice, and
+    whether it stands beside other words."""
+    return {"accepted": [], "last": text, "silenced": [], "advised": -1, "advice": "", "beside": False}
 
 
 def is_refusal(answers: dict[str, list[str]], record: dict[str, Any], action: str, text: str) -> bool:
     """Whether an answer refuses an action, by the answers known for its forms."""
     same = " ".join(text.split()) == " ".join(record["last"].split())
-    plain = SAME if same else general_answer(list(answers), action, text)
-    return any(plain in known and bound_names(form, action) is not None for form, known in answers.items())
+    for form, known in answers.items():
+        refuses = (same and SAME in known) or general_answer(form, action, text) in known
+        if refuses and bound_names(form, action) is not None:
+            return True
+    return False
 
 
 def is_held(rule: dict[str, Any], record: dict[str, Any], names: dict[str, str]) -> bool:
@@ -170,7 +173,8 @@ def noted_hint(
 ) -> str:
     """Take in an action with the environment's own answer; the words for one that was refused, "" where there are none.
 
-    A rule whose step was said as advised and refused is not heard again in this episode.
+    A rule whose step was said as advised and refused is not heard again in this episode. Words for a wrong wording may
+    stand beside others.
     """
     refused = is_refusal(answers, record, action, text)
     record["last"] = text
@@ -182,4 +186,5 @@ def noted_hint(
         record["silenced"].append(record["advised"])
     number, words, step = hint_for(rules, record, action)
     record["advised"], record["advice"] = number, step
+    record["beside"] = number >= 0 and rules[number]["kind"] == "instead"
     return words

@@ -101,6 +101,6 @@ def WrapStep({wrap}):
     seen, *rest = step_before({watched})
     answer = answer_of(env.watched, agent_action, seen)
     words = noted_hint(HYPOTHESES, REFUSALS, env.noted, agent_action, answer)
-    if words and seen.strip() == answer.strip():
+    if words and (seen.strip() == answer.strip() or (env.noted['beside'] and words not in seen)):
         seen = (seen + ' ' + words).strip()
     return seen, *rest"""

@@ -273,8 +273,10 @@ def _try_detour(
 
 
 def _try_instead(guide: Guide, states: Sequence[Walked], instead: Instead, tally: Tally) -> None:
-    """Where the right wording works, the wrong one does not, and does not get the same answer."""
+    """The wrong wording is possible nowhere; where the right one works, it does nothing and gets another answer."""
     task_id = states[0].state.task_id
+    for _, action, _ in _possible(guide, states, instead.wrong, PER_TASK):
+        return tally.failed(task_id, action, "is understood")
     extra = [slot for slot in slots_of(instead.wrong) if slot not in slots_of(instead.right)]
     others = sorted(names_said(guide.judge.forms, [said for walked in states for said in walked.state.admissible]))
     for walked, action, names in _possible(guide, states, instead.right, PER_TASK):
