@@ -18,6 +18,9 @@ from typing import Any
 SAME = "{same}"
 """Among answers: the last answer once more."""
 
+PATIENCE = 3
+"""So often a step may be advised, said and refused for reasons that other rules know."""
+
 DEPTH = 4
 """Steps before steps that are looked through for the one that comes first."""
 
@@ -82,9 +85,9 @@ def general_answer(form: str, action: str, text: str) -> str:
 
 
 def new_record(text: str) -> dict[str, Any]:
-    """What is kept of an episode: accepted actions, the last answer, rules that proved wrong, the last advice, and
-    whether it stands beside other words."""
-    return {"accepted": [], "last": text, "silenced": [], "advised": -1, "advice": "", "beside": False}
+    """What is kept of an episode: accepted actions, the last answer, advice that was refused and is not given again,
+    how often each was, the last advice, and whether it stands beside other words."""
+    return {"accepted": [], "last": text, "silenced": [], "in_vain": {}, "advice": "", "beside": False}
 
 
 def is_refusal(answers: dict[str, list[str]], record: dict[str, Any], action: str, text: str) -> bool:
@@ -124,9 +127,11 @@ def missing_step(
     """(number of the rule, names) of the step that comes first before an action; None if no rule knows one."""
     for number, rule in enumerate(rules):
         names = bound_names(rule["action"], action) if rule["kind"] == "needs" else None
-        if names is None or number in record["silenced"] or is_held(rule, record, names):
+        if names is None or is_held(rule, record, names):
             continue
         step = filled_form(rule["step"], names)
+        if step.lower() in record["silenced"]:
+            continue
         before = missing_step(rules, record, step, depth - 1) if depth and step.lower() != action.lower() else None
         return before or (number, names)
     return None
@@ -136,22 +141,22 @@ def hint_for(rules: list[dict[str, Any]], record: dict[str, Any], action: str) -
     """(number of the rule, its words, the step it names) for a refused action; (-1, "", "") where no rule speaks."""
     for number, rule in enumerate(rules):
         names = bound_names(rule["action"], action)
-        if names is None or number in record["silenced"]:
+        if names is None:
             continue
         if rule["kind"] == "no_effect" and is_in_effect(rule, record, names):
             return number, filled_form(rule["hint"], names), ""
         if rule["kind"] == "instead":
             right = filled_form(rule["step"], names)
-            return number, filled_form(rule["hint"], names), right
+            if right.lower() not in record["silenced"]:
+                return number, filled_form(rule["hint"], names), right
     missing = missing_step(rules, record, action, DEPTH)
     if missing is not None:
         rule = rules[missing[0]]
         return missing[0], spoken(rule["hint"], missing[1]), filled_form(rule["step"], missing[1])
     for number, rule in enumerate(rules):
-        if rule["kind"] == "claim" and rule["action"] and number not in record["silenced"]:
-            names = bound_names(rule["action"], action)
-            if names is not None:
-                return number, filled_form(rule["hint"], names), ""
+        names = bound_names(rule["action"], action) if rule["kind"] == "claim" and rule["action"] else None
+        if names is not None:
+            return number, filled_form(rule["hint"], names), ""
     return -1, "", ""
 
 
@@ -173,18 +178,21 @@ def noted_hint(
 ) -> str:
     """Take in an action with the environment's own answer; the words for one that was refused, "" where there are none.
 
-    A rule whose step was said as advised and refused is not heard again in this episode. Words for a wrong wording may
-    stand beside others.
+    A step that was said as advised and refused is not advised again in this episode, at once where no other rule knows
+    why it was refused, else after the third time. Words for a wrong wording may stand beside others.
     """
     refused = is_refusal(answers, record, action, text)
     record["last"] = text
     if not refused:
         record["accepted"].append(action)
-        record["advised"] = -1
+        record["advice"] = ""
         return ""
-    if record["advised"] >= 0 and record["advice"].lower() == " ".join(action.lower().split()):
-        record["silenced"].append(record["advised"])
     number, words, step = hint_for(rules, record, action)
-    record["advised"], record["advice"] = number, step
+    said = " ".join(action.lower().split())
+    if record["advice"] and record["advice"] == said:
+        record["in_vain"][said] = record["in_vain"].get(said, 0) + 1
+        if not step or record["in_vain"][said] >= PATIENCE:
+            record["silenced"].append(said)
+    record["advice"] = step.lower()
     record["beside"] = number >= 0 and rules[number]["kind"] == "instead"
     return words

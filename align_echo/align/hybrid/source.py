@@ -46,8 +46,8 @@ def extended_source(before: str, contract: InterfaceContract, rules: Sequence[Ru
     tables = [
         "HYPOTHESES = " + pprint.pformat(list(rules), width=116, compact=True, sort_dicts=False),
         "REFUSALS = " + pprint.pformat(answers, width=116, compact=True),
-        f'SAME = {runtime.SAME!r}',
-        f"DEPTH = {runtime.DEPTH}",
+        f"SAME = {runtime.SAME!r}",
+        f"DEPTH = {runtime.DEPTH}\nPATIENCE = {runtime.PATIENCE}",
     ]
     head = _head(contract, rules)
     return "\n\n".join([head, plain.strip(), *tables, code_of(runtime), _functions(contract, rules)]) + "\n"
