@@ -121,7 +121,7 @@ def is_in_effect(rule: dict[str, Any], record: dict[str, Any], names: dict[str, 
     return False
 
 
-def missing_step(
+def first_missing(
     rules: list[dict[str, Any]], record: dict[str, Any], action: str, depth: int
 ) -> tuple[int, dict[str, str]] | None:
     """(number of the rule, names) of the step that comes first before an action; None if no rule knows one."""
@@ -132,7 +132,7 @@ def missing_step(
         step = filled_form(rule["step"], names)
         if step.lower() in record["silenced"]:
             continue
-        before = missing_step(rules, record, step, depth - 1) if depth and step.lower() != action.lower() else None
+        before = first_missing(rules, record, step, depth - 1) if depth and step.lower() != action.lower() else None
         return before or (number, names)
     return None
 
@@ -149,7 +149,7 @@ def hint_for(rules: list[dict[str, Any]], record: dict[str, Any], action: str) -
             right = filled_form(rule["step"], names)
             if right.lower() not in record["silenced"]:
                 return number, filled_form(rule["hint"], names), right
-    missing = missing_step(rules, record, action, DEPTH)
+    missing = first_missing(rules, record, action, DEPTH)
     if missing is not None:
         rule = rules[missing[0]]
         return missing[0], spoken(rule["hint"], missing[1]), filled_form(rule["step"], missing[1])

@@ -45,6 +45,9 @@ PER_TASK = 5
 DETOUR = 30
 """Actions of a walk that does all but the step."""
 
+SAID = 2
+"""Times that a form is said in a task with any names."""
+
 LONGEST_COUNTEREXAMPLE = 400
 
 Verdict = Literal["kept", "refuted", "untested"]
@@ -128,6 +131,7 @@ def tried(
         for hypothesis, tally in pairs:
             if not tally.refuted:
                 _try_in(guide, states, hypothesis, tally)
+        _say_forms(guide, states)
         left = sum(not tally.refuted for tally in tallies)
         say(f"trying hypotheses: task {number} of {len(tasks)}, {left} of {len(pairs)} not refuted")
     for hypothesis, tally in pairs:
@@ -152,6 +156,16 @@ def _forms(hypothesis: Hypothesis) -> tuple[str, ...]:
     if isinstance(hypothesis, NoEffect):
         return tuple(filter(None, (hypothesis.action, hypothesis.after, hypothesis.until)))
     return (hypothesis.action,) if hypothesis.action else ()
+
+
+def _say_forms(guide: Guide, states: Sequence[Walked]) -> None:
+    """Say every form with some names: how it is refused has to be known of forms too that are never possible."""
+    known = names_said(guide.judge.forms, [said for walked in states for said in walked.state.admissible])
+    names = sorted({*known, *guide.names}) or ["it"]
+    for form in guide.judge.forms:
+        for walked in guide.rng.sample(states, min(SAID, len(states))):
+            chosen = {slot: guide.rng.choice(names) for slot in slots_of(form)}
+            guide.judge.taken(walked.state, filled_form(form, chosen))
 
 
 def _try_in(guide: Guide, states: Sequence[Walked], hypothesis: Hypothesis, tally: Tally) -> None:

@@ -53,13 +53,14 @@ def worded(
 def problem_with(words: str, rule: Rule, *, hint: bool) -> str:
     """What is wrong with a model's words for a rule; "" if they can be used."""
     forms = [_plain(form) for form in _forms(rule)]
-    commands = [_plain(command) for command in re.findall(r"`([^`]*)`", words)]
+    named = re.findall(r"`([^`]*)`", words)
+    commands = [_plain(command) for command in named]
     if not words.strip() or len(words) > LONGEST_WORDS or "\n" in words:
         return f"they are empty, have several lines or more than {LONGEST_WORDS} characters"
     if words.count("`") % 2:
         return "a backtick is not closed"
-    wrong = [command for command in commands if command not in forms]
-    wrong += [text for text in re.findall(r'"([^"]*)"', words) if _plain(text) not in forms]
+    quoted = re.findall(r'"([^"]*)"', words)
+    wrong = [command for command in (*named, *quoted) if _plain(command) not in forms]
     if wrong:
         return f"they name `{wrong[0]}`, which is no form of the rule"
     if re.search(r"[{}]", re.sub(r"\{\d\}", "", words)):

@@ -13,7 +13,7 @@ from align_echo.wrappers.text_env import TextEnv
 from tests.station_env import CONTRACT, TASK_IDS, StationEnv
 
 STEP_LIMIT = 30
-LEARNED_ON, FRESH = TASK_IDS[:4], TASK_IDS[4:]
+LEARNED_ON, FRESH = TASK_IDS[:4], TASK_IDS[4:9]
 
 
 class Fumbler:
