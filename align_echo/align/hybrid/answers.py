@@ -18,8 +18,8 @@ from align_echo.align.hybrid.runtime import SAME, bound_names, general_answer
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.wrappers.text_env import MAX_TEXT
 
-NONSENSE = ("qzxv", "qzxv wvub", "wvub qzxv 7 kjdq")
-"""Actions that no environment understands."""
+NONSENSE = ("qzxv", "wvub", "qzxv wvub", "wvub qzxv", "wvub qzxv 7 kjdq", "kjdq 7", "vvjx qzxv kjdq", "xqj")
+"""Actions that no environment understands; one that words its refusals in several ways shows them all."""
 
 MOST_ANSWERS = 20
 """An interface knows so many answers that refuse a form; with more, they have no wording to know them by."""

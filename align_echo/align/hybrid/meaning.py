@@ -1,9 +1,10 @@
 """What agents mean by a wording that is not understood: what is possible where they say it.
 
 A wording means a form if, where agents said it, that form is possible with the same names at once or after a few
-actions that have to do with them, and clearly sooner than any other form with those names. Forms that agents say
-themselves are no rivals: who knows a form does not mean it by other words. So a form that they do say has to be much
-nearer than those that they never say. Where several are possible just as soon, it cannot be told.
+actions that have to do with them, and clearly sooner than any other form with those names. Forms that agents say as a
+habit are weaker rivals: who knows a form seldom means it by other words. A form that they say themselves can only be
+meant if it is much nearer than those that they do not, and if they say it of the same names, as one says two words for
+one thing, and not once more after it worked. Where several forms are possible just as soon, it cannot be told.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from align_echo.align.hybrid.answers import Judge
 from align_echo.align.hybrid.hypotheses import Instead
@@ -21,24 +22,38 @@ from align_echo.types import Trajectory
 
 Meaning = Literal["meant", "not meant", "cannot be told"]
 
-MIN_SAID = 2
+MIN_SAID = 3
 PER_EPISODE = 3
 MOST_SAID = 12
 """States in which the wording was said: so many are needed, taken from an episode, and taken at all."""
 
-MARGIN, KNOWN_MARGIN = 1.25, 2.0
-"""By how much a form must be nearer than others (1 possible at once, 1 / (1 + n) after n actions); the second is for
-one that agents say themselves."""
+MARGIN, MUCH = 1.25, 2.0
+"""By how much a form must be nearer than others (1 possible at once, 1 / (1 + n) after n actions), and what is much."""
+
+NEAR = 0.5
+"""A form that is never near is not meant where another one is as near as this."""
+
+LUCK = 4
+"""What agents say less than a quarter as often as the wrong wording may be luck."""
 
 DEPTH, NODES = 4, 120
 """Actions that may be missing, and states looked at to find them."""
+
+
+class Followed(NamedTuple):
+    """One action of an agent, the state in which it was said, and whether the engine took it."""
+
+    state: LabState
+    action: str
+    accepted: bool
 
 
 def meant(
     judge: Judge, instead: Instead, failed: Sequence[Trajectory]
 ) -> tuple[Meaning, tuple[str, str, str]]:
     """Whether agents mean the right wording by the wrong one; with a task, an action and why if they do not."""
-    states = _said(judge, instead.wrong, failed)
+    episodes = [_followed(judge, trajectory) for trajectory in failed]
+    states = _said(episodes, instead.wrong)
     nearest = [near for state, names in states if (near := _near(judge, state, names, instead.right))]
     if len(nearest) < MIN_SAID:
         return "cannot be told", ("", "", "")
@@ -47,36 +62,71 @@ def meant(
         for form, value in near.items():
             nearness[form] += value
     own = nearness.pop(instead.right, 0.0)
-    if not own:
+    if not own and max(nearness.values()) >= NEAR * len(nearest):
         example = filled_form(instead.wrong, states[0][1])
         return "not meant", (states[0][0].task_id, example, f"`{instead.right}` is never near where agents say so")
-    actions = {" ".join(step.action.split()) for episode in failed for step in episode.steps if step.action is not None}
-    known = {form for form in (*nearness, instead.right) if any(bound_names(form, action) for action in actions)}
-    strange = max((nearness[form] for form in nearness if form not in known), default=0.0)
-    margin = KNOWN_MARGIN if instead.right in known else MARGIN
-    clear = own >= margin * strange
-    if instead.right in known:
-        clear = clear and own >= MARGIN * max((nearness[form] for form in nearness if form in known), default=0.0)
+    habits = _habits(episodes, instead.wrong, list(nearness))
+    strange = max((value for form, value in nearness.items() if form not in habits), default=0.0)
+    habitual = max((value for form, value in nearness.items() if form in habits), default=0.0)
+    known = LUCK * _times(episodes, instead.right) >= _times(episodes, instead.wrong)
+    worked = bool(_times(episodes, instead.right, accepted=True))
+    clear = own >= (MUCH if known else MARGIN) * strange and own > 0
+    clear = clear and (own >= MARGIN * habitual if worked else MARGIN * own >= habitual)
+    clear = clear and _may_be_meant(episodes, instead, known=known)
     return ("meant" if clear else "cannot be told"), ("", "", "")
 
 
-def _said(judge: Judge, form: str, failed: Sequence[Trajectory]) -> list[tuple[LabState, dict[str, str]]]:
+def _followed(judge: Judge, trajectory: Trajectory) -> list[Followed]:
+    """An episode as the laboratory plays it again."""
+    state, actions = judge.lab.start(trajectory.task_id), list[Followed]()
+    for step in trajectory.steps:
+        if step.action is not None and step.raw_observation is not None and not state.over:
+            actions.append(Followed(state, step.action, judge.taken(state, step.action)))
+            state = judge.lab.after(state, step.action)
+    return actions
+
+
+def _said(episodes: Sequence[Sequence[Followed]], form: str) -> list[tuple[LabState, dict[str, str]]]:
     """The states in which agents said an action of a form and the engine did not take it, with its names."""
     states: list[tuple[LabState, dict[str, str]]] = []
-    for trajectory in failed:
-        state, count = judge.lab.start(trajectory.task_id), 0
-        for step in trajectory.steps:
-            if step.action is None or step.raw_observation is None or state.over:
+    for episode in episodes:
+        refused = [(said.state, bound_names(form, said.action)) for said in episode if not said.accepted]
+        states += [(state, names) for state, names in refused if names is not None][:PER_EPISODE]
+    return states[:MOST_SAID]
+
+
+def _times(episodes: Sequence[Sequence[Followed]], form: str, *, accepted: bool = False) -> int:
+    """How often agents say a form; with `accepted`, how often the engine took it."""
+    actions = [said.action for episode in episodes for said in episode if said.accepted or not accepted]
+    return sum(bound_names(form, action) is not None for action in actions)
+
+
+def _habits(episodes: Sequence[Sequence[Followed]], wrong: str, forms: Sequence[str]) -> set[str]:
+    """The forms that worked for agents, or that they say at least half as often as the wrong wording."""
+    times = _times(episodes, wrong)
+    return {
+        form for form in forms if _times(episodes, form, accepted=True) or 2 * _times(episodes, form) >= times
+    }
+
+
+def _may_be_meant(episodes: Sequence[Sequence[Followed]], instead: Instead, *, known: bool) -> bool:
+    """Whether agents do not say the right wording, or mostly of names of which they say the wrong one too in the
+    episode; and, where they say it often, mostly not the wrong one once more after the right one worked."""
+    pairs, again = list[bool](), list[bool]()
+    for episode in episodes:
+        wrong = [
+            (number, filled_form(instead.right, names).lower())
+            for number, said in enumerate(episode)
+            if (names := bound_names(instead.wrong, said.action)) is not None
+        ]
+        for number, said in enumerate(episode):
+            if bound_names(instead.right, said.action) is None:
                 continue
-            names = bound_names(form, step.action)
-            accepted = judge.taken(state, step.action)
-            if names is not None and count < PER_EPISODE and not accepted:
-                states.append((state, names))
-                count += 1
-            state = judge.lab.after(state, step.action)
-            if len(states) == MOST_SAID:
-                return states
-    return states
+            right = " ".join(said.action.lower().split())
+            pairs.append(any(meaning == right for _, meaning in wrong))
+            if said.accepted:
+                again.append(any(meaning == right and later > number for later, meaning in wrong))
+    return 2 * sum(pairs) >= len(pairs) and (not known or 2 * sum(again) <= len(again))
 
 
 def _near(judge: Judge, state: LabState, names: dict[str, str], right: str) -> dict[str, float]:

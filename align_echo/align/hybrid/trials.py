@@ -160,7 +160,7 @@ def _forms(hypothesis: Hypothesis) -> tuple[str, ...]:
 
 def _say_forms(guide: Guide, states: Sequence[Walked]) -> None:
     """Say every form with some names: how it is refused has to be known of forms too that are never possible."""
-    known = names_said(guide.judge.forms, [said for walked in states for said in walked.state.admissible])
+    known = names_said(guide.judge.forms, [said for walked in states for said in guide.options(walked.state)])
     names = sorted({*known, *guide.names}) or ["it"]
     for form in guide.judge.forms:
         for walked in guide.rng.sample(states, min(SAID, len(states))):
@@ -180,30 +180,22 @@ def _try_in(guide: Guide, states: Sequence[Walked], hypothesis: Hypothesis, tall
 def _possible(
     guide: Guide, states: Sequence[Walked], form: str, most: int | None = None
 ) -> Iterator[tuple[Walked, str, dict[str, str]]]:
-    """(state, action, its names) wherever an action of a form is possible; of more than `most`, some at random."""
-    texts = ""
+    """(state, action, its names) wherever an action of a form is possible as far as is known; of more than `most`, some
+    at random."""
     cases: list[tuple[Walked, str, dict[str, str]]] = []
     for walked in states:
-        texts += "\n" + walked.state.observation
-        options = walked.state.admissible if guide.judge.lab.lists else guide.sayings(walked.state, texts)
-        for action in sorted(options):
+        for action in guide.options(walked.state):
             names = bound_names(form, action)
             if names is not None and not walked.state.over:
                 cases.append((walked, action, names))
     guide.rng.shuffle(cases)
-    count = 0
-    for walked, action, names in cases:
-        if count == most:
-            return
-        if guide.judge.possible(walked.state, action):
-            count += 1
-            yield walked, action, names
+    yield from cases[:most]
 
 
 def _try_needs(guide: Guide, states: Sequence[Walked], needs: Needs, tally: Tally) -> None:
     """Everywhere the step was done; without it, and with something else instead, the action is refused."""
     task_id = states[0].state.task_id
-    cases = list(_possible(guide, states, needs.action, None if guide.judge.lab.lists else 4 * PER_TASK))
+    cases = list(_possible(guide, states, needs.action))
     for walked, action, names in cases:
         steps = [said for said in walked.accepted if bound_names(needs.step, said) is not None]
         if not any(is_step(needs.step, names, said) for said in steps):
@@ -292,7 +284,7 @@ def _try_instead(guide: Guide, states: Sequence[Walked], instead: Instead, tally
     for _, action, _ in _possible(guide, states, instead.wrong, PER_TASK):
         return tally.failed(task_id, action, "is understood")
     extra = [slot for slot in slots_of(instead.wrong) if slot not in slots_of(instead.right)]
-    others = sorted(names_said(guide.judge.forms, [said for walked in states for said in walked.state.admissible]))
+    others = sorted(names_said(guide.judge.forms, [said for walked in states for said in guide.options(walked.state)]))
     for walked, action, names in _possible(guide, states, instead.right, PER_TASK):
         free = {slot: guide.rng.choice(others or guide.names or ["it"]) for slot in extra}
         wrong = filled_form(instead.wrong, {**names, **free})
@@ -311,10 +303,10 @@ def _try_no_effect(guide: Guide, states: Sequence[Walked], claim: NoEffect, tall
     judge, task_id = guide.judge, states[0].state.task_id
     cases = [(walked.state, names) for walked in states for names in _in_effect(claim, walked.accepted)]
     guide.rng.shuffle(cases)
-    cases.sort(key=lambda case: filled_form(claim.action, case[1]) not in case[0].admissible)
+    cases.sort(key=lambda case: filled_form(claim.action, case[1]) not in guide.options(case[0]))
     for number, (state, names) in enumerate(cases):
         action = filled_form(claim.action, names)
-        if number >= 2 * PER_TASK and action not in state.admissible:
+        if number >= 2 * PER_TASK and action not in guide.options(state):
             break
         if judge.changes(state, action):
             return tally.failed(task_id, action, f"changes something after `{filled_form(claim.after, names)}`")
