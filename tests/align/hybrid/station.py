@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,24 @@ LEARNED_ON, FRESH = TASK_IDS[:4], TASK_IDS[4:9]
 
 
 class Fumbler:
-    """Says plausible things at random, most of them out of order; it words stowing wrongly half of the time."""
+    """Says plausible things at random, most of them out of order; once it holds a gem it brings it to the first pod,
+    and words that wrongly."""
 
     name = "fumbler"
 
     def act(self, view: AgentView) -> AgentReply:
         rng = random.Random(f"{view.task_id}/{len(view.turns)}")
         gem, pod = rng.randint(1, 4), rng.randint(1, 5)
-        forms = ("board deck {1}", "unseal pod {1}", "fetch gem {0} out pod {1}", "put gem {0} in pod {1}")
-        action = rng.choice([*forms, "seal pod {1}"]).format(gem, pod)
+        forms = ["board deck {1}", "unseal pod {1}", "fetch gem {0} out pod {1}", "seal pod {1}"]
+        seen = re.findall(r"Inside pod (\d) you find a gem (\d)", view.turns[-1].observation) if view.turns else []
+        held = [gems for turn in view.turns if (gems := re.findall(r"Now gem (\d) floats", turn.observation))]
+        if held:
+            gem, pod = int(held[-1][0]), 1
+            forms = ["board deck {1}", "unseal pod {1}", "put gem {0} in pod {1}"]
+        elif seen:
+            pod, gem = int(seen[0][0]), int(seen[0][1])
+            forms = ["fetch gem {0} out pod {1}"]
+        action = rng.choice(forms).format(gem, pod)
         return AgentReply(text=action, action=action)
 
 
