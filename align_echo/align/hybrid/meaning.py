@@ -4,13 +4,14 @@ A wording means a form if, where agents said it, that form is possible with the 
 actions that have to do with them, and clearly sooner than any other form with those names. Forms that agents say as a
 habit are weaker rivals: who knows a form seldom means it by other words. A form that they say themselves can only be
 meant if it is much nearer than those that they do not, and if they say it of the same names, as one says two words for
-one thing, and not once more after it worked. Where several forms are possible just as soon, it cannot be told.
+one thing, and not once more after it worked. Where several forms are possible just as soon, it cannot be told; nor
+where agents are stuck at a form that this one opens the way to, since then they leave this one out.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
@@ -29,6 +30,9 @@ MOST_SAID = 12
 
 MARGIN, MUCH = 1.25, 2.0
 """By how much a form must be nearer than others (1 possible at once, 1 / (1 + n) after n actions), and what is much."""
+
+COMMON = 0.3
+"""How near a form that agents say themselves must be in all states where they say the wrong wording."""
 
 NEAR = 0.5
 """A form that is never near is not meant where another one is as near as this."""
@@ -54,7 +58,8 @@ def meant(
     """Whether agents mean the right wording by the wrong one; with a task, an action and why if they do not."""
     episodes = [_followed(judge, trajectory) for trajectory in failed]
     states = _said(episodes, instead.wrong)
-    nearest = [near for state, names in states if (near := _near(judge, state, names, instead.right))]
+    seen = [_near(judge, state, names, instead.right) for state, names in states]
+    nearest = [near for near, _ in seen if near]
     if len(nearest) < MIN_SAID:
         return "cannot be told", ("", "", "")
     nearness: defaultdict[str, float] = defaultdict(float)
@@ -66,14 +71,15 @@ def meant(
         example = filled_form(instead.wrong, states[0][1])
         return "not meant", (states[0][0].task_id, example, f"`{instead.right}` is never near where agents say so")
     habits = _habits(episodes, instead.wrong, list(nearness))
-    strange = max((value for form, value in nearness.items() if form not in habits), default=0.0)
-    habitual = max((value for form, value in nearness.items() if form in habits), default=0.0)
+    strange = {form: value for form, value in nearness.items() if form not in habits}
+    stuck = _stuck_behind(episodes, instead.wrong, [forms & habits for _, forms in seen])
     known = LUCK * _times(episodes, instead.right) >= _times(episodes, instead.wrong)
     worked = bool(_times(episodes, instead.right, accepted=True))
-    clear = own >= (MUCH if known else MARGIN) * strange and own > 0
+    habitual = max((nearness[form] for form in habits), default=0.0)
+    clear = own > 0 and own >= (MUCH if known else MARGIN) * max(strange.values(), default=0.0)
     clear = clear and (own >= MARGIN * habitual if worked else MARGIN * own >= habitual)
-    clear = clear and _may_be_meant(episodes, instead, known=known)
-    return ("meant" if clear else "cannot be told"), ("", "", "")
+    clear = clear and (own >= COMMON * len(states) if known else not stuck)
+    return ("meant" if clear and _may_be_meant(episodes, instead, known=known) else "cannot be told"), ("", "", "")
 
 
 def _followed(judge: Judge, trajectory: Trajectory) -> list[Followed]:
@@ -109,6 +115,14 @@ def _habits(episodes: Sequence[Sequence[Followed]], wrong: str, forms: Sequence[
     }
 
 
+def _stuck_behind(episodes: Sequence[Sequence[Followed]], wrong: str, behind: Sequence[set[str]]) -> bool:
+    """Whether agents say a form that comes into reach by the right one more often than the wrong wording: then they
+    leave the right one out as a habit, and mean something later by the wrong wording."""
+    counts = Counter(form for forms in behind for form in forms)
+    times = _times(episodes, wrong)
+    return any(2 * count >= len(behind) and _times(episodes, form) > times for form, count in counts.items())
+
+
 def _may_be_meant(episodes: Sequence[Sequence[Followed]], instead: Instead, *, known: bool) -> bool:
     """Whether agents do not say the right wording, or mostly of names of which they say the wrong one too in the
     episode; and, where they say it often, mostly not the wrong one once more after the right one worked."""
@@ -129,26 +143,31 @@ def _may_be_meant(episodes: Sequence[Sequence[Followed]], instead: Instead, *, k
     return 2 * sum(pairs) >= len(pairs) and (not known or 2 * sum(again) <= len(again))
 
 
-def _near(judge: Judge, state: LabState, names: dict[str, str], right: str) -> dict[str, float]:
-    """How near each form with these names is: 1 if it is possible now, 1 / (1 + n) if it is after n actions."""
+def _near(
+    judge: Judge, state: LabState, names: dict[str, str], right: str
+) -> tuple[dict[str, float], set[str]]:
+    """How near each form with these names is: 1 if it is possible now, 1 / (1 + n) if it is after n actions. With the
+    forms that come into reach by the right one."""
     wanted = filled_form(right, names)
     if not judge.lab.lists:
-        return {right: 1.0} if judge.possible(state, wanted) else {}
+        return ({right: 1.0} if judge.possible(state, wanted) else {}), set()
     used = {slot: names[slot] for slot in slots_of(right)}
     near: dict[str, float] = {}
-    reached, looked_at = [state], 0
+    behind: set[str] = set()
+    reached, looked_at = [(state, False)], 0
     for depth in range(DEPTH + 1):
-        following: list[LabState] = []
-        for node in reached:
+        following: list[tuple[LabState, bool]] = []
+        for node, after in reached:
             looked_at += 1
             for form in _forms_with(used, node.admissible):
+                behind |= {form} if form not in near and after else set()
                 near.setdefault(form, 1 / (1 + depth))
             related = [action for action in sorted(node.admissible) if _form_of(used, action) != action]
             if depth < DEPTH and looked_at < NODES:
-                following += [judge.lab.after(node, action) for action in related]
-        reached = [child for child in following if not child.over]
+                following += [(judge.lab.after(node, action), after or action == wanted) for action in related]
+        reached = [(child, after) for child, after in following if not child.over]
     own = near.pop(_form_of(used, wanted), 0.0)
-    return {**near, right: own} if own else near
+    return ({**near, right: own} if own else near), behind
 
 
 def _forms_with(names: dict[str, str], actions: Iterable[str]) -> set[str]:
