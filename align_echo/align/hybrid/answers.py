@@ -35,6 +35,7 @@ class Judge:
         self._refusing: defaultdict[str, set[str]] = defaultdict(set)
         self._accepting: defaultdict[str, set[str]] = defaultdict(set)
         self._refused: set[LabState] = set()
+        self._known: dict[str, list[str]] = {}
 
     def possible(self, state: LabState, action: str) -> bool:
         """Whether the engine takes an action in a state: as it lists it, or by trying it where it lists nothing."""
@@ -89,12 +90,17 @@ class Judge:
         """Keep the answer, as an interface would see it. A refusal that repeats a refusal is no silence."""
         same = " ".join(child.observation.split()) == " ".join(state.observation.split())
         silent = same and (accepted or state not in self._refused)
-        for form in self.forms:
-            if bound_names(form, action) is not None:
-                texts = {SAME} if silent else set()
-                if accepted or not silent:
-                    texts.add(general_answer(form, action, child.observation))
-                (self._accepting if accepted else self._refusing)[form].update(texts)
+        for form in self._forms_of(action):
+            texts = {SAME} if silent else set()
+            if accepted or not silent:
+                texts.add(general_answer(form, action, child.observation))
+            (self._accepting if accepted else self._refusing)[form].update(texts)
+
+    def _forms_of(self, action: str) -> list[str]:
+        """The forms that an action is of."""
+        if action not in self._known:
+            self._known[action] = [form for form in self.forms if bound_names(form, action) is not None]
+        return self._known[action]
 
     def _differ(self, state: LabState, child: LabState) -> bool:
         if state.admissible != child.admissible:

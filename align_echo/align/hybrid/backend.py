@@ -18,6 +18,7 @@ from align_echo.align.hybrid.findings import (
     about_wrong,
     outcome_line,
     records,
+    unresolved,
 )
 from align_echo.align.hybrid.hypotheses import HYPOTHESIS, Hypothesis
 from align_echo.align.hybrid.proposing import OPENINGS, proposed
@@ -177,6 +178,7 @@ class HybridBackend:
             update={
                 "backend": self.name,
                 "rules": records(made.provenance.rules, of_model),
+                "unresolved": unresolved(interface.provenance.unresolved, of_model),
                 "iterations": interface.provenance.iterations + 1,
                 "engine_steps": interface.provenance.engine_steps + self._steps_since(),
                 "training_tasks": tuple(

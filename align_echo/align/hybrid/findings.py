@@ -128,6 +128,14 @@ def records(old: Sequence[RuleRecord], new: Sequence[Misalignment]) -> tuple[Rul
     return (*(record for record in old if record.text not in gone | there), *added)
 
 
+def unresolved(old: Sequence[str], new: Sequence[Misalignment]) -> tuple[str, ...]:
+    """What no experiment showed to be resolved, as the loop names it: untested rules too; what was refuted goes."""
+    gone = {misalignment.text.replace(WRONG, "", 1) for misalignment in new if misalignment.kind == "bug-of-current"}
+    details = [(misalignment.text, json.loads(misalignment.detail)) for misalignment in new]
+    untested = [text for text, detail in details if detail.get("hypothesis", {}).get("untested")]
+    return tuple(dict.fromkeys((*(text for text in old if text not in gone), *untested)))
+
+
 def _intent(hypothesis: Hypothesis) -> str:
     if isinstance(hypothesis, Instead):
         return f"do `{hypothesis.right}`"

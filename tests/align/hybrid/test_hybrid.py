@@ -140,6 +140,8 @@ def test_an_untested_rule_is_marked_wherever_it_is_read(whole: tuple[Path, Gener
     assert "Not tested" in head
     assert "`launch pod X`" in head
     told, _ = played(made.interface)
+    assert made.interface.provenance.unresolved == ("launch pod {0}: Before `launch pod X` you need to `fuel pod X`",)
+    assert made.summary.misalignments == made.summary.resolved + 1
     assert "- (not tested) Before `launch pod X` you need to `fuel pod X`." in told
 
 
