@@ -28,7 +28,7 @@ FEW = 6
 """Names that are put together with others."""
 
 
-class Speaker:
+class UnlistedSpeech:
     """Tries what can be said in the states of a laboratory. `names` are those that agents used."""
 
     def __init__(self, judge: Judge, names: Collection[str], rng: random.Random) -> None:

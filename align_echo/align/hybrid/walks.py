@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from align_echo.align.hybrid.answers import Judge
 from align_echo.align.hybrid.runtime import bound_names
-from align_echo.align.hybrid.unlisted import Speaker
+from align_echo.align.hybrid.unlisted import UnlistedSpeech
 from align_echo.align.probe.lab import LabState
 
 WALK = 60
@@ -35,11 +35,11 @@ class Guide:
         self.judge = judge
         self.names = sorted(set(names))
         self.rng = rng
-        self._speaker = Speaker(judge, names, rng)
+        self._speech = UnlistedSpeech(judge, names, rng)
 
     def options(self, state: LabState) -> list[str]:
         """Actions that the engine takes in a state: all that it lists, else those that were tried and taken."""
-        return sorted(state.admissible) if self.judge.lab.lists else self._speaker.taken(state)
+        return sorted(state.admissible) if self.judge.lab.lists else self._speech.taken(state)
 
     def walk(
         self,
