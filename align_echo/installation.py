@@ -142,7 +142,7 @@ def _keys() -> Iterator[Finding]:
 def _setting(name: str) -> Finding:
     value = os.environ.get(name)
     if name == MODEL_VARIABLE:
-        backend = "llm" if value and can_write(read_name(value)) else "probe"
+        backend = "hybrid" if value and can_write(read_name(value)) else "probe"
         value = f"{value or 'not set'}; generate-interface --backend auto takes {backend}"
     try:
         if value and name == URL_VARIABLE:

@@ -100,10 +100,11 @@ class InterfaceContract(Frozen):
 
 
 class RuleRecord(Frozen):
-    """One rule of a generated interface and the experiments behind it."""
+    """One rule of a generated interface and the experiments behind it. `untested`: none could decide it."""
 
     text: str
     evidence: Evidence
+    untested: bool = False
 
 
 class Provenance(Frozen):

@@ -23,6 +23,7 @@ from align_echo.agents.players import (
 from align_echo.agents.spec import NO_STEP_LIMIT, AgentSetting
 from align_echo.align.backend import Backend
 from align_echo.align.events import Event, OnEvent
+from align_echo.align.hybrid.backend import HybridBackend
 from align_echo.align.llm.backend import LlmBackend
 from align_echo.align.llm.settings import LlmSettings
 from align_echo.align.loop import ITERATIONS, Generated, generate
@@ -37,15 +38,16 @@ from align_echo.types import Agent, ChatModel
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
-BackendName = Literal["auto", "probe", "llm"]
-Chosen = Literal["probe", "llm"]
+BackendName = Literal["auto", "probe", "llm", "hybrid"]
+Chosen = Literal["probe", "llm", "hybrid"]
 
 
 @dataclass(frozen=True)
 class Generation:
     """A run of ALIGN whose every input was checked. `asked` is the backend that was asked for, `chosen` the one that it
     came to; `analyzer` and `optimizer` name its models, None for the probe. `fresh` are the training tasks that
-    rules are tested on. `verify` False leaves the llm backend's experiments out (the paper's ablation).
+    rules are tested on. `verify` False leaves the llm backend's experiments out (the paper's ablation);
+    `allow_untested` keeps what the hybrid backend could not try, marked.
     """
 
     world: World
@@ -62,13 +64,14 @@ class Generation:
     seed: int = 0
     workers: int = 1
     verify: bool = True
+    allow_untested: bool = False
 
     @property
     def about_backend(self) -> str:
         """One line for the record: which backend, why, and which models."""
-        if self.chosen == "llm":
+        if self.chosen != "probe":
             why = " (auto: a model is configured)" if self.asked == "auto" else ""
-            return f"backend: llm{why}, analyzer {self.analyzer}, optimizer {self.optimizer}"
+            return f"backend: {self.chosen}{why}, analyzer {self.analyzer}, optimizer {self.optimizer}"
         why = "auto: no language model is configured; " if self.asked == "auto" else ""
         return f"backend: probe ({why}no language model is asked)"
 
@@ -89,6 +92,7 @@ def plan_generation(
     workers: int | None = None,
     data_root: Path | None = None,
     verify: bool = True,
+    allow_untested: bool = False,
 ) -> Generation:
     """The run of `align-echo generate-interface` with options of these names, all names looked up, all options checked.
 
@@ -101,21 +105,23 @@ def plan_generation(
     )
     chosen = choose_backend(backend, default, analyzer, optimizer)
     player = choose_player(agent, default, (spec.name,))
-    llm = chosen == "llm"
-    analyzer, optimizer = (analyzer or default, optimizer or default) if llm else (None, None)
+    asks = chosen != "probe"
+    analyzer, optimizer = (analyzer or default, optimizer or default) if asks else (None, None)
     names = [name for name in (player.model, analyzer, optimizer) if name]
     if base_url and not any(name.endpoint(base_url) for name in names):
         raise UsageError("no model of this run is asked at an endpoint: leave --base-url out")
-    if llm:
-        refuse_unfit_writers(analyzer, optimizer)
+    if asks:
+        refuse_unfit_writers(analyzer, optimizer, chosen)
     else:
         refuse_idle_model(player, model)
         if not spec.lists_actions:
             raise UsageError(f"{spec.name} lists no actions, which the probe needs to know: use --backend llm")
     if max_tokens and not names:
         raise UsageError("this run asks no model: leave --max-tokens out")
-    if not (verify or llm):
+    if not verify and chosen != "llm":
         raise UsageError("the probe is nothing but experiments: only the llm backend can leave them out")
+    if allow_untested and chosen != "hybrid":
+        raise UsageError("only the hybrid backend has untested hypotheses: leave --allow-untested out")
     world = World(spec, data_root)
     return Generation(
         world=world,
@@ -132,6 +138,7 @@ def plan_generation(
         seed=seed,
         workers=workers or workers_for(player),
         verify=verify,
+        allow_untested=allow_untested,
     )
 
 
@@ -185,15 +192,15 @@ def fresh_tasks(world: World, iterations: int, seed: int) -> list[str]:
 def choose_backend(
     asked: BackendName, model: ModelName | None, analyzer: ModelName | None, optimizer: ModelName | None
 ) -> Chosen:
-    """The backend that was asked for; for auto, llm when a language model is named for one of its roles or for all, and
-    probe otherwise. Raises `UsageError` for a role's model that the probe would not ask.
+    """The backend that was asked for; for auto, hybrid when a language model is named for one of its roles or for all,
+    and probe otherwise. Raises `UsageError` for a role's model that the probe would not ask.
     """
     named = [name for name in (analyzer, optimizer) if name]
     if asked == "probe" and named:
         raise UsageError("the probe asks no model: leave --analyzer-model and --optimizer-model out")
     if asked != "auto":
         return asked
-    return "llm" if named or (model and can_write(model)) else "probe"
+    return "hybrid" if named or (model and can_write(model)) else "probe"
 
 
 def can_write(model: ModelName) -> bool:
@@ -201,12 +208,12 @@ def can_write(model: ModelName) -> bool:
     return not model.is_scripted and model.kind != POCKET
 
 
-def refuse_unfit_writers(analyzer: ModelName | None, optimizer: ModelName | None) -> None:
-    """Raises `UsageError` if a role of the llm backend has no model, or one that can only play."""
+def refuse_unfit_writers(analyzer: ModelName | None, optimizer: ModelName | None, chosen: Chosen) -> None:
+    """Raises `UsageError` if a role of the chosen backend has no model, or one that can only play."""
     if not (analyzer and optimizer):
         lacking = "--optimizer-model" if analyzer else "--analyzer-model" if optimizer else "--model"
         both = "" if lacking == "--model" else " (or --model NAME for both)"
-        raise UsageError(f"the llm backend needs a chat model: add {lacking} NAME{both} or set ALIGN_ECHO_MODEL")
+        raise UsageError(f"the {chosen} backend needs a chat model: add {lacking} NAME{both} or set ALIGN_ECHO_MODEL")
     for name in (analyzer, optimizer):
         if not can_write(name):
             raise UsageError(
@@ -238,17 +245,31 @@ def _backend(plan: Generation, agent: Agent, folder: RunFolder, progress: Progre
     analyzer = _model(folder, plan, plan.analyzer, "analyzer")
     optimizer = _model(folder, plan, plan.optimizer, "optimizer")
     world = plan.world
-    if analyzer is not None and optimizer is not None:
-        return LlmBackend(
-            world,
-            agent,
+    if analyzer is None or optimizer is None:
+        return _probe(plan, progress)
+    settings = LlmSettings(verify=plan.verify, max_tokens=plan.max_tokens or LlmSettings().max_tokens)
+    if plan.chosen == "hybrid":
+        return HybridBackend(
+            _probe(plan, progress),
+            plan.fresh,
             analyzer_model=analyzer,
             optimizer_model=optimizer,
-            settings=LlmSettings(verify=plan.verify, max_tokens=plan.max_tokens or LlmSettings().max_tokens),
+            action_format=world.spec.action_format,
+            settings=settings,
+            allow_untested=plan.allow_untested,
             seed=plan.seed,
             note=folder.note,
+            on_progress=progress.status,
         )
-    return _probe(plan, progress)
+    return LlmBackend(
+        world,
+        agent,
+        analyzer_model=analyzer,
+        optimizer_model=optimizer,
+        settings=settings,
+        seed=plan.seed,
+        note=folder.note,
+    )
 
 
 def _probe(plan: Generation, progress: Progress) -> ProbeBackend:

@@ -1,6 +1,7 @@
 """Algorithm 1 of ALIGN: play, analyse what failed, rewrite the interface, again, at most K times.
 
-It stops when no episode fails, when the failures show nothing new, or after K iterations. An analysis or a check that
+It stops when no episode fails, when the failures show nothing new, or after K iterations, and ends with the last
+interface unless an earlier one was played clearly better (`best.py`). An analysis or a check that
 breaks is none of these: it is raised, and a resumed run takes it up there. M, the misalignments found, is kept whether
 or not an interface resolves them; the Analyzer is told of those that are resolved, and may find the others again.
 
@@ -19,6 +20,7 @@ from typing import NamedTuple
 from align_echo import rollout
 from align_echo.agents.players import details_of
 from align_echo.align.backend import Backend
+from align_echo.align.best import best_iteration
 from align_echo.align.events import Event, OnEvent
 from align_echo.align.run_folder import (
     IterationOutcome,
@@ -126,7 +128,8 @@ class _Run:
             self.records.append(record)
             if record.outcome in ("no-failures", "no-misalignments"):
                 break
-        if not any(record.outcome == "improved" for record in self.records):
+        self._take_best()
+        if not self._improved():
             self._stamp_identity()
         summary = self._summary()
         self.folder.finish(summary, self.interface)
@@ -297,6 +300,21 @@ class _Run:
         record = made.record if made.content_hash == self.interface.content_hash else ()
         return made.model_copy(update={"provenance": provenance, "record": record})
 
+    def _improved(self) -> bool:
+        """Whether the run ends with another interface than it began with."""
+        return self.interface.name != identity(self.world.spec.contract).name
+
+    def _take_best(self) -> None:
+        """Go back to an earlier version that was played clearly better than the last one, with what it resolves."""
+        best = best_iteration(self.records)
+        made = [record for record in self.records if record.outcome == "improved"]
+        if not made or best == made[-1].iteration:
+            return
+        last = self.interface.label
+        self.interface = self.folder.interface(best) if best else identity(self.world.spec.contract)
+        self.resolved = self.resolved[: sum(record.resolved for record in made if record.iteration <= best)]
+        self._say(Event(kind="note", message=f"{last} lost clearly more than {self.interface.label}, which is kept"))
+
     def _stamp_identity(self) -> None:
         """Say of an interface that changes nothing who looked at which tasks and found nothing to change."""
         for record in self.records:
@@ -320,7 +338,7 @@ class _Run:
             rules=len(self.interface.provenance.rules),
             interface=self.interface.label,
             interface_file="interface.py",
-            improved=any(record.outcome == "improved" for record in self.records),
+            improved=self._improved(),
             roles=self.folder.roles(),
             usage=self._spent(),
         )

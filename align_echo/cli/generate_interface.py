@@ -1,4 +1,4 @@
-"""`align-echo generate-interface`: ALIGN's loop with one of two backends: the probe (no model) or chat models.
+"""`align-echo generate-interface`: ALIGN's loop with the probe (no model), with chat models, or with both (hybrid).
 
 Left out: the work (`align_echo/align/generation.py`).
 """
@@ -23,10 +23,7 @@ from align_echo.runs import agent_details
 
 def generate_interface(
     env: options.Env,
-    backend: Annotated[
-        BackendName,
-        typer.Option("--backend", help="auto takes llm when a model that can write interfaces is named, else probe."),
-    ] = "auto",
+    backend: Annotated[BackendName, typer.Option(help="auto: hybrid where a model can write, else probe.")] = "auto",
     model: options.Model = None,
     analyzer_model: Annotated[str | None, typer.Option("--analyzer-model", help="Default: --model.")] = None,
     optimizer_model: Annotated[str | None, typer.Option("--optimizer-model", help="Default: --model.")] = None,
@@ -37,6 +34,7 @@ def generate_interface(
     tasks_per_iteration: Annotated[
         int | None, typer.Option("--tasks-per-iteration", min=1, help="Default: the paper's number.")
     ] = None,
+    allow_untested: Annotated[bool, typer.Option("--allow-untested", help="Keep what hybrid cannot try.")] = False,
     seed: options.Seed = 0,
     workers: options.Workers = None,
     out: options.Out = None,
@@ -58,6 +56,7 @@ def generate_interface(
         seed=seed,
         workers=workers,
         data_root=data_root,
+        allow_untested=allow_untested,
     )
     path = run_folder(out, resume, "generate", plan.world.spec.name)
     with resumable(path), Display() as display:

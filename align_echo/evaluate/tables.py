@@ -63,7 +63,7 @@ def rules_table(rules: Iterable[RuleRecord]) -> Table:
         table.add_column(heading, justify="right")
     for rule in rules:
         counts = rule.evidence.support, rule.evidence.refuted, rule.evidence.tasks
-        table.add_row(Text(rule.text), *map(str, counts))
+        table.add_row(Text(f"(not tested) {rule.text}" if rule.untested else rule.text), *map(str, counts))
     return table
 
 

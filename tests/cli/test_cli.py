@@ -302,7 +302,7 @@ def test_doctor_says_what_is_missing_and_never_prints_a_key(run, monkeypatch):
     assert status == 0
     assert "$OPENAI_API_KEY is set" in out
     assert "very-secret" not in out
-    assert "--backend auto takes llm" in out
+    assert "--backend auto takes hybrid" in out
 
 
 def test_doctor_says_what_miniwob_needs(run, monkeypatch, tmp_path):

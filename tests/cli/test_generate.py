@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import align_echo
+from align_echo.align.generation import plan_generation
 from align_echo.evaluate.comparison import Comparison
 from align_echo.interface import identity
 from align_echo.models import Call
@@ -70,18 +71,22 @@ def test_a_stopped_run_goes_on_and_ends_as_an_uninterrupted_one(run, hardly_any_
 @pytest.fixture
 def endpoint():
     """Models at a local endpoint: "looker" answers "look", "mumbler" nothing usable, "locked" refuses the key;
-    "content" finds no misalignment and looks."""
+    "content" finds no misalignment, proposes nothing and looks."""
     scripts: dict[str, Script] = {
         "looker": lambda _: Reply("look"),
         "mumbler": lambda _: Reply("hm"),
-        "content": lambda request: Reply(
-            "<misalignments>none</misalignments>" if "misalignment" in str(request["messages"]) else "look"
-        ),
+        "content": lambda request: Reply(contented(str(request["messages"]))),
         "locked": lambda _: Status(401),
         "gone": lambda _: Status(400),
     }
     with serve(scripts) as server:
         yield server
+
+
+def contented(messages: str) -> str:
+    if "<hypotheses>" in messages:
+        return "<hypotheses>[]</hypotheses>"
+    return "<misalignments>none</misalignments>" if "misalignment" in messages else "look"
 
 
 def asks(endpoint: Endpoint, model: str) -> list[str]:
@@ -192,12 +197,19 @@ def test_a_base_url_that_no_model_is_asked_at_is_refused(run):
     assert not Path("run").exists()
 
 
-def test_auto_takes_the_llm_backend_when_a_model_is_configured(run, endpoint, monkeypatch):
+def test_auto_takes_the_hybrid_backend_when_a_model_is_configured(run, endpoint, monkeypatch, hardly_any_fresh_tasks):
     monkeypatch.setenv("ALIGN_ECHO_MODEL", "content")
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
-    status, out, err = run(*GENERATE, "--agent", "novice", "--out", "run")
+    status, out, err = run(*GENERATE[:-1], "1", "--out", "run")
     assert status == 0, err
-    assert "backend: llm (auto: a model is configured), analyzer content, optimizer content" in out
+    assert "backend: hybrid (auto: a model is configured), analyzer content, optimizer content" in out
+    assert "0 hypotheses proposed by content" in err
+
+
+def test_a_model_that_finds_nothing_changes_nothing(run, endpoint):
+    status, out, err = run(*GENERATE, "--backend", "llm", "--out", "run", *asks(endpoint, "content"))
+    assert status == 0, err
+    assert "backend: llm, analyzer content, optimizer content" in out
     assert "(no-misalignments): the 2 episodes that failed last showed no new misalignment; 0 misalignments" in out
     assert "no new interface was written" in out
     assert "agent: novice (a scripted stand-in" in out
@@ -206,32 +218,33 @@ def test_auto_takes_the_llm_backend_when_a_model_is_configured(run, endpoint, mo
 
 @pytest.mark.parametrize("model", ["mumbler", "gone"])
 def test_an_analysis_that_breaks_is_no_success(run, endpoint, model):
-    status, out, err = run(*GENERATE, "--agent", "novice", "--out", "run", *asks(endpoint, model))
+    generate = [*GENERATE, "--backend", "llm", "--agent", "novice", "--out", "run", *asks(endpoint, model)]
+    status, out, err = run(*generate)
     assert (status, out) == (2, "")
     last = err.splitlines()[-1]
     assert "the analysis of" in last
     assert "--resume --out run" in last
     assert not Path("run/summary.json").exists()
     paid = len(endpoint.requests)
-    status, _, err = run(*GENERATE, "--agent", "novice", "--out", "run", "--resume", *asks(endpoint, model))
+    status, _, err = run(*generate, "--resume")
     assert (status, len(endpoint.requests) > paid) == (2, True), err
 
 
 ROLES = ["--analyzer-model", "content", "--optimizer-model", "content"]
 
 
-def test_auto_takes_the_llm_backend_when_its_roles_have_models(run, endpoint):
-    status, out, err = run(*GENERATE, "--out", "run", *ROLES, "--base-url", endpoint.url)
-    assert status == 0, err
-    assert "backend: llm (auto: a model is configured), analyzer content, optimizer content" in out
+def test_auto_takes_the_hybrid_backend_when_its_roles_have_models():
+    plan = plan_generation("alfworld", analyzer_model="content", optimizer_model="other")
+    assert plan.about_backend == "backend: hybrid (auto: a model is configured), analyzer content, optimizer other"
 
 
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        (ROLES[:2], "the llm backend needs a chat model: add --optimizer-model NAME (or --model NAME for both)"),
-        (ROLES[2:], "the llm backend needs a chat model: add --analyzer-model NAME (or --model NAME for both)"),
+        (ROLES[:2], "the hybrid backend needs a chat model: add --optimizer-model NAME (or --model NAME for both)"),
+        (ROLES[2:], "the hybrid backend needs a chat model: add --analyzer-model NAME (or --model NAME for both)"),
         (["--backend", "probe", *ROLES], "the probe asks no model: leave --analyzer-model and --optimizer-model out"),
+        (["--backend", "probe", "--allow-untested"], "only the hybrid backend has untested hypotheses"),
         (["--backend", "probe", "--model", "gpt-x"], "the agent novice asks no model: leave --model out"),
     ],
 )
@@ -278,7 +291,7 @@ def test_a_run_that_resolves_nothing_of_what_it_found_is_no_success(run):
     author = [code(f"{identity(CONTRACT).source}# version {number}\n") for number in range(4)]
     with serve({"doubter": doubter, "author": author}) as server:
         models = ["--analyzer-model", "doubter", "--optimizer-model", "author", "--base-url", server.url]
-        status, out, err = run(*GENERATE, *models, "--out", "run")
+        status, out, err = run(*GENERATE, "--backend", "llm", *models, "--out", "run")
     assert status == 2, err
     assert "1 misalignments found, 0 resolved" in out
     assert "1 misalignments were found and none was resolved" in err.splitlines()[-1]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from align_echo.align.audit.adversary import Adversary, Said, written
-from align_echo.align.probe.vocabulary import skeleton
+from align_echo.align.probe.names import skeleton
 from align_echo.errors import ContextOverflowError
 from align_echo.types import Agent, AgentView
 from align_echo.wrappers.text_env import TextEnv

@@ -49,15 +49,7 @@ class LlmBackend:
     ) -> None:
         self._world = world
         self._agent = agent
-        self._models = {
-            "model.analyzer": analyzer_model.name,
-            "model.optimizer": optimizer_model.name,
-            "base_url.analyzer": base_url_of(analyzer_model),
-            "base_url.optimizer": base_url_of(optimizer_model),
-        }
-        for role, model in (("analyzer", analyzer_model), ("optimizer", optimizer_model)):
-            if weights := weights_of(model):
-                self._models[f"weights.{role}"] = weights
+        self._models = described_models(analyzer=analyzer_model, optimizer=optimizer_model)
         self._settings = settings or LlmSettings()
         self._seed = seed
         self._note = note or (lambda _: None)
@@ -150,6 +142,16 @@ class LlmBackend:
                 env.close()
         except EngineError as error:
             self._note(f"the environment broke while an interface was tried: {error}")
+
+
+def described_models(*, analyzer: ChatModel, optimizer: ChatModel) -> dict[str, str]:
+    """The two models for a run's record (`types.Described`): their names, and their endpoints or weights."""
+    described: dict[str, str] = {}
+    for role, model in (("analyzer", analyzer), ("optimizer", optimizer)):
+        described |= {f"model.{role}": model.name, f"base_url.{role}": base_url_of(model)}
+        if weights := weights_of(model):
+            described[f"weights.{role}"] = weights
+    return described
 
 
 def _expert(env: TextEnv) -> tuple[str, ...]:

@@ -76,12 +76,12 @@ class Optimizer:
         for version in range(1, versions + 1):
             try:
                 candidate = self._code(dialogue, prompt, new, interface)
+                verdict = self._check(candidate, new)
             except NoAnswerError as error:
                 if best is interface:
                     raise
                 self._note(f"version {version} of the interface came to nothing: {error}")
                 break
-            verdict = self._check(candidate, new)
             left = len(verdict.unresolved)
             self._note(f"version {version} of the interface resolves {len(new) - left} of {len(new)} misalignments")
             if verdict.resolved:

@@ -185,30 +185,28 @@ def assembled(spec: dict[str, Any], contract: InterfaceContract, code: ModuleTyp
     """A learned spec, the run-time module that reads it, and the two functions, as one file."""
     head = f'"""Interface for {contract.environment}, learned by experiment; the .json beside it holds the evidence."""'
     table = "SPEC = " + pprint.pformat(spec, width=116, compact=True)
-    return "\n\n".join([head, "import re", table, _runtime_code(code), functions]) + "\n"
+    return "\n\n".join([head, "import re", table, code_of(code), functions]) + "\n"
 
 
-def _runtime_code(code: ModuleType) -> str:
-    """A run-time module without its module docstring, imports and annotations."""
+def code_of(code: ModuleType) -> str:
+    """A run-time module's functions and classes, without its docstring, imports, constants and annotations."""
     tree = ast.parse(inspect.getsource(code))
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    for node in ast.walk(ast.Module(body=list(functions), type_ignores=[])):
+    parts = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    for node in ast.walk(ast.Module(body=list(parts), type_ignores=[])):
         if isinstance(node, ast.FunctionDef):
             node.returns = None
             for argument in node.args.args:
                 argument.annotation = None
-    plain = [_without_annotations(function) for function in functions]
-    return "\n\n\n".join(ast.unparse(ast.fix_missing_locations(function)) for function in plain)
+        _drop_annotations(node)
+    return "\n\n\n".join(ast.unparse(ast.fix_missing_locations(part)) for part in parts)
 
 
-def _without_annotations(function: ast.FunctionDef) -> ast.FunctionDef:
-    """The function with plain assignments in place of annotated ones, in every block of it."""
-    for node in ast.walk(function):
-        for part in ("body", "orelse"):
-            block = getattr(node, part, None)
-            if isinstance(block, list):
-                block[:] = [_assignment(statement) for statement in block]
-    return function
+def _drop_annotations(node: ast.AST) -> None:
+    """Plain assignments in place of annotated ones, in every block of a node."""
+    for part in ("body", "orelse"):
+        block = getattr(node, part, None)
+        if isinstance(block, list):
+            block[:] = [_assignment(statement) for statement in block]
 
 
 def _assignment(statement: ast.stmt) -> ast.stmt:

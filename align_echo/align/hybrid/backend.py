@@ -1,0 +1,220 @@
+"""The hybrid backend of ALIGN's loop: the probe first, then a model's hypotheses, each tried before it is believed.
+
+As the probe, it keeps no state between calls but its laboratory: rules are read back from the interface, hypotheses
+travel in a misalignment's `detail`.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from align_echo.align.hybrid import proposing, wording
+from align_echo.align.hybrid.findings import (
+    Rule,
+    about,
+    about_wrong,
+    outcome_line,
+    records,
+    unresolved,
+)
+from align_echo.align.hybrid.hypotheses import HYPOTHESIS, Hypothesis
+from align_echo.align.hybrid.proposing import OPENINGS, proposed
+from align_echo.align.hybrid.source import Answers, extended_source, read_rules
+from align_echo.align.hybrid.trials import tried, verdict_on
+from align_echo.align.hybrid.wording import worded
+from align_echo.align.llm.backend import described_models
+from align_echo.align.llm.settings import LlmSettings
+from align_echo.align.probe.backend import ProbeBackend
+from align_echo.align.probe.emit import read_spec
+from align_echo.errors import UsageError
+from align_echo.interface import Interface, identity_source
+from align_echo.prompts import prompt_hash
+from align_echo.types import ChatModel, Misalignment, Trajectory
+
+TASKS = 8
+"""Fresh tasks in which hypotheses are tried."""
+
+
+class HybridBackend:
+    """`probe` learns first and lends its laboratory; `analyzer_model` proposes, `optimizer_model` words what holds.
+
+    `fresh_tasks` are those that rules are tried on. `allow_untested` keeps hypotheses that no trial could decide,
+    marked as such. `note` is told what came of each.
+    """
+
+    name = "hybrid"
+
+    def __init__(
+        self,
+        probe: ProbeBackend,
+        fresh_tasks: Sequence[str],
+        *,
+        analyzer_model: ChatModel,
+        optimizer_model: ChatModel,
+        action_format: str,
+        settings: LlmSettings | None = None,
+        allow_untested: bool = False,
+        seed: int = 0,
+        note: Callable[[str], None] | None = None,
+        on_progress: Callable[[str], None] | None = None,
+    ) -> None:
+        self._probe = probe
+        self._fresh = list(fresh_tasks)
+        self._analyzer = analyzer_model
+        self._optimizer = optimizer_model
+        self._action_format = action_format
+        self._settings = settings or LlmSettings()
+        self._allow_untested = allow_untested
+        self._seed = seed
+        self._note = note or (lambda _: None)
+        self._say = on_progress or (lambda _: None)
+        self._counted = 0
+
+    def describe(self) -> dict[str, str]:
+        """Models, their endpoints or weights, prompt hashes and settings."""
+        prompts = {f"prompt.{name}": prompt_hash(name) for name in (*proposing.PROMPTS, *wording.PROMPTS)}
+        settings = {"allow_untested": str(self._allow_untested), "max_tokens": str(self._settings.max_tokens)}
+        models = described_models(analyzer=self._analyzer, optimizer=self._optimizer)
+        return {**models, **prompts, **settings}
+
+    # ------------------------------------------------------------ Algorithm 1, stage 1
+
+    def analyze(
+        self, failed: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
+    ) -> list[Misalignment]:
+        """What the probe finds, and those of the model's hypotheses that stand the trials. Rules of earlier iterations
+        that do not stand them any more are reported as wrong. Raises `ModelError`.
+        """
+        from_probe = self._probed(failed, known, interface)
+        rules, _ = read_rules(interface.source)
+        before = [HYPOTHESIS.validate_python(rule["hypothesis"]) for rule in rules]
+        shown = [record.text for record in interface.provenance.rules]
+        shown += [misalignment.rule for misalignment in (*known, *from_probe)]
+        hypotheses = self._proposed(failed, shown, interface)
+        new = [hypothesis for hypothesis in hypotheses if hypothesis not in before]
+        return [*from_probe, *self._tried(failed, rules, before, new)]
+
+    def _probed(
+        self, failed: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
+    ) -> list[Misalignment]:
+        try:
+            return self._probe.analyze(failed, known, interface)
+        except UsageError as error:
+            self._note(f"the model's hypotheses are tried without the probe's own rules: {error}")
+            return []
+
+    def _proposed(
+        self, failed: Sequence[Trajectory], shown: Sequence[str], interface: Interface
+    ) -> tuple[Hypothesis, ...]:
+        lab = self._probe.lab
+        tasks = self._untouched(failed)[:OPENINGS]
+        openings = [(task_id, "\n".join(lab.env.opening(lab.start(task_id).observation))) for task_id in tasks]
+        self._say(f"asking {self._analyzer.name} for hypotheses")
+        hypotheses = proposed(
+            self._analyzer,
+            self._settings,
+            failed,
+            openings,
+            shown,
+            interface,
+            self._action_format,
+            self._note,
+        )
+        self._note(f"{len(hypotheses)} hypotheses proposed by {self._analyzer.name}")
+        return hypotheses
+
+    def _tried(
+        self,
+        failed: Sequence[Trajectory],
+        rules: Sequence[Rule],
+        before: Sequence[Hypothesis],
+        new: Sequence[Hypothesis],
+    ) -> list[Misalignment]:
+        everything = [*before, *new]
+        if not everything:
+            return []
+        rng = random.Random(f"{self._seed}/hypotheses")
+        tallies, judge = tried(
+            self._probe.lab, everything, failed, self._untouched(failed)[:TASKS], rng, self._say
+        )
+        reported = []
+        for rule, tally in zip(rules, tallies, strict=False):
+            if tally.refuted:
+                reported.append(about_wrong(rule, tally))
+        for hypothesis, tally in zip(new, tallies[len(before) :], strict=True):
+            self._note(outcome_line(hypothesis, tally, allow_untested=self._allow_untested))
+            verdict = verdict_on(hypothesis, tally)
+            if verdict == "kept" or (verdict == "untested" and self._allow_untested):
+                reported.append(about(hypothesis, tally, judge.refusals(), failed[0].task_id))
+        return reported
+
+    def _untouched(self, failed: Sequence[Trajectory]) -> list[str]:
+        """Fresh tasks of which no failure is shown; all of them where there is no other."""
+        seen = {trajectory.task_id for trajectory in failed}
+        return [task_id for task_id in self._fresh if task_id not in seen] or self._fresh
+
+    # ------------------------------------------------------------ Algorithm 1, stage 2
+
+    def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
+        """The interface with the new misalignments resolved: the probe's rules written anew, the others beside them."""
+        details: list[dict[str, Any]] = [json.loads(misalignment.detail) for misalignment in new]
+        own = [("hypothesis" in detail or "withdrawn" in detail) for detail in details]
+        of_probe = [misalignment for misalignment, mine in zip(new, own, strict=True) if not mine]
+        of_model = [misalignment for misalignment, mine in zip(new, own, strict=True) if mine]
+        rules, answers = read_rules(interface.source)
+        plain = interface.model_copy(update={"source": self._without_rules(interface, rules)})
+        made = self._probe.optimize(of_probe, plain)
+        gone = [detail["withdrawn"] for detail in details if "withdrawn" in detail]
+        added = [detail for detail in details if "hypothesis" in detail]
+        rules = [rule for rule in rules if rule["hypothesis"] not in gone]
+        if added:
+            rules += self._worded([detail["hypothesis"] for detail in added], interface)
+        for detail in added:
+            answers = _joined(answers, detail["answers"])
+        provenance = made.provenance.model_copy(
+            update={
+                "backend": self.name,
+                "rules": records(made.provenance.rules, of_model),
+                "unresolved": unresolved(interface.provenance.unresolved, of_model),
+                "iterations": interface.provenance.iterations + 1,
+                "engine_steps": interface.provenance.engine_steps + self._steps_since(),
+                "training_tasks": tuple(
+                    dict.fromkeys(
+                        (*made.provenance.training_tasks, *(rule.task_id for rule in of_model), *self._fresh)
+                    )
+                ),
+            }
+        )
+        source = extended_source(made.source, made.contract, rules, answers) if rules else made.source
+        return made.model_copy(update={"name": self.name, "source": source, "provenance": provenance})
+
+    def _without_rules(self, interface: Interface, rules: Sequence[Rule]) -> str:
+        """The source of an interface without the rules of hypotheses; the probe writes its own part anew."""
+        if not rules or read_spec(interface.source) is not None:
+            return interface.source
+        return identity_source(interface.contract)
+
+    def _steps_since(self) -> int:
+        """Engine steps since this was last asked."""
+        steps = self._probe.lab.steps
+        since, self._counted = steps - self._counted, steps
+        return since
+
+    def _worded(self, rules: Sequence[Rule], interface: Interface) -> list[Rule]:
+        self._say(f"asking {self._optimizer.name} for words")
+        return worded(
+            rules,
+            self._optimizer,
+            self._settings,
+            environment=interface.contract.environment,
+            action_format=self._action_format,
+            note=self._note,
+        )
+
+
+def _joined(before: Answers, new: Answers) -> Answers:
+    """Answers that refuse, by form, of two iterations."""
+    return {form: sorted({*before.get(form, ()), *new.get(form, ())}) for form in sorted({*before, *new})}

@@ -1,0 +1,192 @@
+"""What a model may propose: hypotheses in a form that can be tried.
+
+A form is an action as the environment reads it, with {0} to {9} for what may be any name: "take {0} from {1}". Four
+kinds: a step that an action needs first (`Needs`), a wording that is not understood (`Instead`), an action that changes
+nothing once something was done (`NoEffect`), and any statement with experiments of its own (`StatedClaim`).
+
+Left out: reading a model's reply (`reading.py`) and the trials (`trials.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, TypeAdapter, model_validator
+
+from align_echo.align.hybrid.runtime import slots_of
+from align_echo.types import Frozen
+
+LONGEST_FORM = 200
+LONGEST_STATEMENT = 400
+MOST_EXPERIMENTS = 12
+MOST_ACTIONS = 40
+LETTERS = ("X", "Y", "Z", "P", "Q", "R", "S", "T", "U", "V")
+"""How the places of a form are written for people and agents."""
+
+
+def checked_form(form: str) -> str:
+    """A form with single spaces. Raises `ValueError` for one that matches anything, or whose names cannot be told
+    apart."""
+    form = " ".join(form.split())
+    if not form or len(form) > LONGEST_FORM:
+        raise ValueError(f"a form has 1 to {LONGEST_FORM} characters")
+    if re.search(r"\}\s*\{", form):
+        raise ValueError(f"two names of {form!r} stand side by side: some word must part them")
+    if not re.search(r"\w", re.sub(r"\{\d\}", "", form)):
+        raise ValueError(f"{form!r} has no word of its own")
+    if re.search(r"[{}]", re.sub(r"\{\d\}", "", form)):
+        raise ValueError(f"{form!r} has braces that are no {{0}} to {{9}}")
+    return form
+
+
+def checked_line(text: str) -> str:
+    """A statement in one line. Raises `ValueError` for an empty or long one."""
+    text = " ".join(text.split())
+    if not text or len(text) > LONGEST_STATEMENT:
+        raise ValueError(f"a statement has 1 to {LONGEST_STATEMENT} characters")
+    return text
+
+
+ActionForm = Annotated[str, AfterValidator(checked_form)]
+Statement = Annotated[str, AfterValidator(checked_line)]
+
+
+class Needs(Frozen):
+    """`action` is refused until `step` was done. A name of `step` that `action` lacks may be any."""
+
+    kind: Literal["needs"] = "needs"
+    action: ActionForm
+    step: ActionForm
+
+    @model_validator(mode="after")
+    def _differ(self) -> Needs:
+        if self.action == self.step:
+            raise ValueError("an action cannot need itself first")
+        return self
+
+
+class Instead(Frozen):
+    """`wrong` is never understood; `right` is what agents mean by it. `right` names nothing that `wrong` does not."""
+
+    kind: Literal["instead"] = "instead"
+    wrong: ActionForm
+    right: ActionForm
+
+    @model_validator(mode="after")
+    def _fits(self) -> Instead:
+        if self.wrong.lower() == self.right.lower():
+            raise ValueError("both forms are the same")
+        if not set(slots_of(self.right)) <= set(slots_of(self.wrong)):
+            raise ValueError(f"{self.right!r} has a name that {self.wrong!r} does not have")
+        return self
+
+
+class NoEffect(Frozen):
+    """Once `after` was done, `action` changes nothing, until `until` is done ("" for ever)."""
+
+    kind: Literal["no_effect"] = "no_effect"
+    action: ActionForm
+    after: ActionForm
+    until: Annotated[str, AfterValidator(lambda form: checked_form(form) if form.strip() else "")] = ""
+
+    @model_validator(mode="after")
+    def _fits(self) -> NoEffect:
+        if not set(slots_of(self.action)) <= set(slots_of(self.after)):
+            raise ValueError(f"{self.action!r} has a name that {self.after!r} does not have")
+        return self
+
+
+class ClaimTrial(Frozen):
+    """One experiment of a claim: after these actions in a task, the last text holds `sees`, or does not hold
+    `sees_not`. Letter case and spacing do not count."""
+
+    task: str
+    actions: Annotated[tuple[str, ...], Field(min_length=1, max_length=MOST_ACTIONS)]
+    sees: str = ""
+    sees_not: str = ""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> ClaimTrial:
+        if not (self.sees.strip() or self.sees_not.strip()):
+            raise ValueError("an experiment needs sees or sees_not")
+        return self
+
+
+class StatedClaim(Frozen):
+    """A statement in words, with experiments that decide it. `action` is the form that it explains a refusal of, if it
+    does. Some text must be seen in one experiment and not seen in another of the same task: a pair that would come out
+    otherwise if the statement were false."""
+
+    kind: Literal["claim"] = "claim"
+    text: Statement
+    experiments: Annotated[tuple[ClaimTrial, ...], Field(min_length=2, max_length=MOST_EXPERIMENTS)]
+    action: Annotated[str, AfterValidator(lambda form: checked_form(form) if form.strip() else "")] = ""
+
+    @model_validator(mode="after")
+    def _can_fail(self) -> StatedClaim:
+        seen = {(trial.task, _plain(trial.sees)) for trial in self.experiments if trial.sees.strip()}
+        if not seen & {(trial.task, _plain(trial.sees_not)) for trial in self.experiments if trial.sees_not.strip()}:
+            raise ValueError(
+                "no experiment would come out otherwise if the claim were false: have a text seen in one experiment, "
+                "and not seen in another of the same task with other actions"
+            )
+        played = {_plain(action) for trial in self.experiments for action in trial.actions} | {_plain(self.action)}
+        strange = [command for command in re.findall(r"`([^`]*)`", self.text) if _plain(command) not in played]
+        if strange:
+            raise ValueError(f"the text names `{strange[0]}`, which no experiment plays")
+        return self
+
+
+Hypothesis = Needs | Instead | NoEffect | StatedClaim
+KINDS = ("needs", "instead", "no_effect", "claim")
+HYPOTHESIS: TypeAdapter[Hypothesis] = TypeAdapter(Annotated[Hypothesis, Field(discriminator="kind")])
+"""Reads one hypothesis and writes it."""
+
+
+def forms_of(hypothesis: Hypothesis) -> tuple[str, ...]:
+    """The forms of a hypothesis, the one that it speaks of first; for a claim also the actions of its experiments."""
+    if isinstance(hypothesis, Needs):
+        return hypothesis.action, hypothesis.step
+    if isinstance(hypothesis, Instead):
+        return hypothesis.wrong, hypothesis.right
+    if isinstance(hypothesis, NoEffect):
+        return tuple(filter(None, (hypothesis.action, hypothesis.after, hypothesis.until)))
+    played = [action for trial in hypothesis.experiments for action in trial.actions]
+    return tuple(dict.fromkeys(filter(None, (hypothesis.action, *played))))
+
+
+def with_letters(text: str) -> str:
+    """A text with X, Y and so on for {0}, {1} and so on."""
+    return re.sub(r"\{(\d)\}", lambda match: LETTERS[int(match[1])], text)
+
+
+def in_words(hypothesis: Hypothesis) -> str:
+    """A hypothesis as one plain sentence, without a full stop."""
+    return with_letters(_sentence(hypothesis))
+
+
+def hint_words(hypothesis: Hypothesis) -> str:
+    """What is told of a refused action, with {0} for names: the sentences that the audit of interfaces can read."""
+    if isinstance(hypothesis, Needs):
+        return f"`{hypothesis.action}` does not work yet: you need to `{hypothesis.step}` first."
+    if isinstance(hypothesis, Instead):
+        return f"`{hypothesis.wrong}` is not understood; write `{hypothesis.right}` instead."
+    if isinstance(hypothesis, NoEffect):
+        return f"`{hypothesis.action}` would change nothing: that is already so."
+    return hypothesis.text if hypothesis.action else ""
+
+
+def _sentence(hypothesis: Hypothesis) -> str:
+    if isinstance(hypothesis, Needs):
+        return f"Before `{hypothesis.action}` you need to `{hypothesis.step}`"
+    if isinstance(hypothesis, Instead):
+        return f"Write `{hypothesis.right}` instead of `{hypothesis.wrong}`"
+    if isinstance(hypothesis, NoEffect):
+        until = f", until `{hypothesis.until}`" if hypothesis.until else ""
+        return f"`{hypothesis.action}` changes nothing after `{hypothesis.after}`{until}"
+    return hypothesis.text.rstrip(".")
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.lower().split())

@@ -1,0 +1,349 @@
+"""Hypotheses tried in tasks that they were not made from, and in states chosen to refute them.
+
+- A step that an action needs: wherever the action is possible, the step was done; played again without the step, and
+  with other actions in its place, the action is refused; and it stays refused on a walk that does all but the step.
+- A wording that is not understood: refused where the right one works. That agents mean the right one is tried where
+  they said the wrong one: the right one is possible there, clearly more often than any other form with those names.
+- An action that changes nothing after another: said there, nothing changes; elsewhere it does something.
+- A claim: its own experiments.
+
+One refutation is enough. Left out: what is said of the outcome (`findings.py`), and how a form is worded.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from align_echo.align.experiments import clip
+from align_echo.align.hybrid.answers import Judge
+from align_echo.align.hybrid.hypotheses import Hypothesis, Instead, Needs, NoEffect, StatedClaim
+from align_echo.align.hybrid.meaning import Meaning, meant
+from align_echo.align.hybrid.reading import tasks_of
+from align_echo.align.hybrid.runtime import bound_names, filled_form, is_step, slots_of
+from align_echo.align.hybrid.walks import Guide, Walked, names_said
+from align_echo.align.probe.lab import Lab, LabState
+from align_echo.types import Evidence, Trajectory
+
+MIN_SUPPORT = 10
+MIN_TASKS = 3
+"""A hypothesis is kept after so many trials that it passed, in so many tasks, and none that it failed: one that
+fails in one trial of four is still there after ten in 6 of 100 cases."""
+
+MIN_CLAIM_SUPPORT = 4
+MIN_CLAIM_TASKS = 2
+"""The same for a claim, whose experiments the model wrote itself: they are few and played as they are."""
+
+MIN_WORKING = 3
+"""An action that is said to change nothing has to change something so often where it is not said so."""
+
+PER_TASK = 5
+"""Trials of a kind that a hypothesis has in one task."""
+
+DETOUR = 30
+"""Actions of a walk that does all but the step."""
+
+SAID = 2
+"""Times that a form is said in a task with any names."""
+
+LONGEST_COUNTEREXAMPLE = 400
+
+Verdict = Literal["kept", "refuted", "untested"]
+
+
+@dataclass
+class Tally:
+    """The trials of one hypothesis. `working` counts the times that its action did something where nothing is said
+    against it. `latest` is False once a later step of the same form did not undo the step; that it does counts after
+    `undone` trials in which it did. `fresh` counts trials in tasks that were not shown as failures, `example` is a task
+    and an action in it, `meaning` is what agents mean by a wrong wording."""
+
+    support: int = 0
+    refuted: int = 0
+    tasks: set[str] = field(default_factory=set)
+    counterexample: str = ""
+    working: int = 0
+    latest: bool = True
+    undone: int = 0
+    fresh: int = 0
+    example: tuple[str, str] = ("", "")
+    meaning: Meaning | None = None
+
+    @property
+    def evidence(self) -> Evidence:
+        """The counts for the record."""
+        return Evidence(
+            support=self.support, refuted=self.refuted, tasks=len(self.tasks), counterexample=self.counterexample
+        )
+
+    @property
+    def undoes(self) -> bool:
+        """Whether a later step of the same form undoes the step, as far as was seen."""
+        return self.latest and self.undone >= MIN_WORKING
+
+    def passed(self, task_id: str, action: str, *, fresh: bool = True) -> None:
+        """Count a trial that agrees."""
+        self.support += 1
+        self.fresh += fresh
+        self.tasks.add(task_id)
+        self.example = self.example if self.example[0] else (task_id, action)
+
+    def failed(self, task_id: str, action: str, why: str) -> None:
+        """Count a trial that does not; the first one is kept in words."""
+        self.refuted += 1
+        self.tasks.add(task_id)
+        self.counterexample = self.counterexample or clip(f"{task_id}: {action}: {why}", LONGEST_COUNTEREXAMPLE)
+
+
+def verdict_on(hypothesis: Hypothesis, tally: Tally) -> Verdict:
+    """What the trials say. Untested is also what had too few trials, or some that can be read in two ways."""
+    if tally.refuted:
+        return "refuted"
+    claim = isinstance(hypothesis, StatedClaim)
+    support, tasks = (MIN_CLAIM_SUPPORT, MIN_CLAIM_TASKS) if claim else (MIN_SUPPORT, MIN_TASKS)
+    enough = tally.support >= support and len(tally.tasks) >= tasks and tally.fresh > 0
+    if isinstance(hypothesis, NoEffect):
+        enough = enough and tally.working >= MIN_WORKING
+    if isinstance(hypothesis, Instead):
+        enough = enough and tally.meaning == "meant"
+    return "kept" if enough else "untested"
+
+
+def tried(
+    lab: Lab,
+    hypotheses: Sequence[Hypothesis],
+    failed: Sequence[Trajectory],
+    tasks: Sequence[str],
+    rng: random.Random,
+    say: Callable[[str], None],
+) -> tuple[list[Tally], Judge]:
+    """The trials of all hypotheses, on `tasks` and where agents failed; the judge knows the answers that refuse."""
+    forms = [form for hypothesis in hypotheses for form in _forms(hypothesis)]
+    judge = Judge(lab, forms)
+    said = [step.action for trajectory in failed for step in trajectory.steps if step.action is not None]
+    guide = Guide(judge, names_said(forms, said), rng)
+    tallies = [Tally() for _ in hypotheses]
+    pairs = list(zip(hypotheses, tallies, strict=True))
+    for number, task_id in enumerate(tasks, start=1):
+        states = guide.walk(task_id)
+        for hypothesis, tally in pairs:
+            if not tally.refuted:
+                _try_in(guide, states, hypothesis, tally)
+        _say_forms(guide, states)
+        left = sum(not tally.refuted for tally in tallies)
+        say(f"trying hypotheses: task {number} of {len(tasks)}, {left} of {len(pairs)} not refuted")
+    for hypothesis, tally in pairs:
+        if isinstance(hypothesis, Instead) and not tally.refuted:
+            tally.meaning, why = meant(judge, hypothesis, failed)
+            if tally.meaning == "not meant":
+                tally.failed(*why)
+        if isinstance(hypothesis, StatedClaim):
+            _try_claim(judge, hypothesis, tally, {trajectory.task_id for trajectory in failed})
+    return tallies, judge
+
+
+# ---------------------------------------------------------------- by kind
+
+
+def _forms(hypothesis: Hypothesis) -> tuple[str, ...]:
+    """The forms whose answers an interface has to tell apart."""
+    if isinstance(hypothesis, Needs):
+        return hypothesis.action, hypothesis.step
+    if isinstance(hypothesis, Instead):
+        return hypothesis.wrong, hypothesis.right
+    if isinstance(hypothesis, NoEffect):
+        return tuple(filter(None, (hypothesis.action, hypothesis.after, hypothesis.until)))
+    return (hypothesis.action,) if hypothesis.action else ()
+
+
+def _say_forms(guide: Guide, states: Sequence[Walked]) -> None:
+    """Say every form with some names: how it is refused has to be known of forms too that are never possible."""
+    known = names_said(guide.judge.forms, [said for walked in states for said in guide.options(walked.state)])
+    names = sorted({*known, *guide.names}) or ["it"]
+    for form in guide.judge.forms:
+        for walked in guide.rng.sample(states, min(SAID, len(states))):
+            chosen = {slot: guide.rng.choice(names) for slot in slots_of(form)}
+            guide.judge.taken(walked.state, filled_form(form, chosen))
+
+
+def _try_in(guide: Guide, states: Sequence[Walked], hypothesis: Hypothesis, tally: Tally) -> None:
+    if isinstance(hypothesis, Needs):
+        _try_needs(guide, states, hypothesis, tally)
+    elif isinstance(hypothesis, Instead):
+        _try_instead(guide, states, hypothesis, tally)
+    elif isinstance(hypothesis, NoEffect):
+        _try_no_effect(guide, states, hypothesis, tally)
+
+
+def _possible(
+    guide: Guide, states: Sequence[Walked], form: str, most: int | None = None
+) -> Iterator[tuple[Walked, str, dict[str, str]]]:
+    """(state, action, its names) wherever an action of a form is possible as far as is known; of more than `most`, some
+    at random."""
+    cases: list[tuple[Walked, str, dict[str, str]]] = []
+    for walked in states:
+        for action in guide.options(walked.state):
+            names = bound_names(form, action)
+            if names is not None and not walked.state.over:
+                cases.append((walked, action, names))
+    guide.rng.shuffle(cases)
+    yield from cases[:most]
+
+
+def _try_needs(guide: Guide, states: Sequence[Walked], needs: Needs, tally: Tally) -> None:
+    """Everywhere the step was done; without it, and with something else instead, the action is refused."""
+    task_id = states[0].state.task_id
+    cases = list(_possible(guide, states, needs.action))
+    for walked, action, names in cases:
+        steps = [said for said in walked.accepted if bound_names(needs.step, said) is not None]
+        if not any(is_step(needs.step, names, said) for said in steps):
+            return tally.failed(task_id, action, f"possible without `{filled_form(needs.step, names)}`")
+        tally.latest = tally.latest and is_step(needs.step, names, steps[-1])
+    for walked, action, names in sorted(cases, key=lambda case: len(case[0].accepted))[:PER_TASK]:
+        for instead in (False, True):
+            state = _replayed(guide, walked, needs.step, names, instead=instead)
+            if state is not None and guide.judge.possible(state, action):
+                how = "with another action in its place" if instead else "when it was left out"
+                return tally.failed(task_id, action, f"possible without `{filled_form(needs.step, names)}`, {how}")
+        guide.judge.went(walked.state, action)
+        tally.passed(task_id, action)
+    _try_undoing(guide, states, needs, tally)
+    for _, action, names in cases[:1]:
+        _try_detour(guide, task_id, needs, action, names, tally)
+    return None
+
+
+def _replayed(
+    guide: Guide, walked: Walked, step: str, names: dict[str, str], *, instead: bool
+) -> LabState | None:
+    """The state after the same actions without a step, or with another action in its place; None where all is over.
+
+    What the engine does not take on the way is left out.
+    """
+    judge = guide.judge
+    state = judge.lab.start(walked.state.task_id)
+    for said in walked.accepted:
+        action = said
+        if is_step(step, names, said):
+            others = [option for option in sorted(state.admissible) if not is_step(step, names, option)]
+            if not instead or not others:
+                continue
+            action = guide.rng.choice(others)
+        if judge.possible(state, action):
+            child = judge.lab.after(state, action)
+            state = state if child.over else child
+        elif not judge.lab.lists and state.over:
+            return None
+    return state
+
+
+def _try_undoing(guide: Guide, states: Sequence[Walked], needs: Needs, tally: Tally) -> None:
+    """Where the step was done, another of its form after it, and the action is refused: does the step help again?"""
+    judge = guide.judge
+    known = {action: names for _, action, names in _possible(guide, states, needs.action, PER_TASK)}
+    cases = [(walked, action) for walked in states for action in known]
+    guide.rng.shuffle(cases)
+    count = 0
+    for walked, action in cases:
+        names = known[action]
+        steps = [said for said in walked.accepted if bound_names(needs.step, said) is not None]
+        done = [said for said in steps if is_step(needs.step, names, said)]
+        if not done or is_step(needs.step, names, steps[-1]) or judge.possible(walked.state, action):
+            continue
+        if count == PER_TASK or not judge.possible(walked.state, done[-1]):
+            tally.latest = tally.latest and count == PER_TASK
+            return
+        count += 1
+        tally.undone += judge.possible(judge.lab.after(walked.state, done[-1]), action)
+
+
+def _try_detour(
+    guide: Guide, task_id: str, needs: Needs, action: str, names: dict[str, str], tally: Tally
+) -> None:
+    """A walk that does all but the step, and most of all what has to do with the same names."""
+    low = [name.lower() for name in names.values()]
+    states = guide.walk(
+        task_id,
+        avoid=lambda said: is_step(needs.step, names, said),
+        wanted=lambda said: any(name in said.lower() for name in low),
+        length=DETOUR,
+    )
+    for walked in states:
+        if guide.judge.possible(walked.state, action):
+            done = "; ".join(walked.accepted)
+            return tally.failed(task_id, action, f"possible without `{filled_form(needs.step, names)}`, after {done}")
+    guide.judge.taken(states[-1].state, action)
+    return None
+
+
+def _try_instead(guide: Guide, states: Sequence[Walked], instead: Instead, tally: Tally) -> None:
+    """The wrong wording is possible nowhere; where the right one works, it does nothing and gets another answer."""
+    task_id = states[0].state.task_id
+    for _, action, _ in _possible(guide, states, instead.wrong, PER_TASK):
+        return tally.failed(task_id, action, "is understood")
+    extra = [slot for slot in slots_of(instead.wrong) if slot not in slots_of(instead.right)]
+    others = sorted(names_said(guide.judge.forms, [said for walked in states for said in guide.options(walked.state)]))
+    for walked, action, names in _possible(guide, states, instead.right, PER_TASK):
+        free = {slot: guide.rng.choice(others or guide.names or ["it"]) for slot in extra}
+        wrong = filled_form(instead.wrong, {**names, **free})
+        answers = [guide.judge.lab.after(walked.state, said).observation for said in (wrong, action)]
+        understood = guide.judge.taken(walked.state, wrong)
+        if understood or (answers[0] == answers[1] != walked.state.observation):
+            return tally.failed(task_id, wrong, "is understood")
+        guide.judge.went(walked.state, action)
+        tally.passed(task_id, wrong)
+    return None
+
+
+def _try_no_effect(guide: Guide, states: Sequence[Walked], claim: NoEffect, tally: Tally) -> None:
+    """Where it is said to change nothing it changes nothing, most of all where the engine lists it as possible; where
+    it is not said, it does something."""
+    judge, task_id = guide.judge, states[0].state.task_id
+    cases = [(walked.state, names) for walked in states for names in _in_effect(claim, walked.accepted)]
+    guide.rng.shuffle(cases)
+    cases.sort(key=lambda case: filled_form(claim.action, case[1]) not in guide.options(case[0]))
+    for number, (state, names) in enumerate(cases):
+        action = filled_form(claim.action, names)
+        if number >= 2 * PER_TASK and action not in guide.options(state):
+            break
+        if judge.changes(state, action):
+            return tally.failed(task_id, action, f"changes something after `{filled_form(claim.after, names)}`")
+        judge.taken(state, action)
+        tally.passed(task_id, action)
+    for walked, action, names in _possible(guide, states, claim.action, 2 * PER_TASK):
+        effects = _in_effect(claim, walked.accepted)
+        if all(any(known[slot].lower() != names[slot].lower() for slot in names) for known in effects):
+            judge.went(walked.state, action)
+            tally.working += judge.changes(walked.state, action)
+    return None
+
+
+def _in_effect(claim: NoEffect, accepted: Sequence[str]) -> list[dict[str, str]]:
+    """The names of all that was done and has not ended since, the latest first."""
+    effects: list[dict[str, str]] = []
+    for number in range(len(accepted) - 1, -1, -1):
+        names = bound_names(claim.after, accepted[number])
+        if names is None or names in effects:
+            continue
+        if not (claim.until and any(is_step(claim.until, names, said) for said in accepted[number + 1 :])):
+            effects.append(names)
+    return effects
+
+
+def _try_claim(judge: Judge, claim: StatedClaim, tally: Tally, shown_failed: set[str]) -> None:
+    """The experiments of a claim, each played from the beginning of its task."""
+    for task_id in sorted(tasks_of(claim)):
+        for trial in claim.experiments:
+            if trial.task != task_id:
+                continue
+            state = judge.lab.follow(task_id, [*trial.actions])
+            shown = " ".join(state.observation.lower().split())
+            sees, lacks = (" ".join(text.lower().split()) for text in (trial.sees, trial.sees_not))
+            last = " | ".join(trial.actions)
+            if (sees and sees not in shown) or (lacks and lacks in shown):
+                wanted = f"{trial.sees!r} is not seen" if sees and sees not in shown else f"{trial.sees_not!r} is seen"
+                tally.failed(task_id, last, f"{wanted} in {state.observation!r}")
+            else:
+                tally.passed(task_id, trial.actions[-1], fresh=task_id not in shown_failed)

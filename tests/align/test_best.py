@@ -1,0 +1,121 @@
+"""A run ends with the best version that was played, and never with a worse one because it came later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from align_echo.align.best import best_iteration
+from align_echo.align.loop import Generated, generate
+from align_echo.align.run_folder import IterationOutcome, IterationRecord, RunFolder
+from align_echo.interface import Interface, RuleRecord, identity, load_interface
+from align_echo.types import AgentReply, AgentView, Misalignment, Trajectory
+from tests.align.hybrid.station import SPEC
+from tests.station_env import TASK_IDS, StationEnv
+
+
+def records(*played: tuple[int, int, IterationOutcome]) -> list[IterationRecord]:
+    """Iterations from (failed, tasks, outcome); each "improved" one makes a new version."""
+    version, made = 0, []
+    for number, (failed, tasks, outcome) in enumerate(played, start=1):
+        before = f"v@{version}"
+        version = number if outcome == "improved" else version
+        made.append(
+            IterationRecord(
+                iteration=number,
+                outcome=outcome,
+                tasks=tasks,
+                failed=failed,
+                faults=0,
+                interface_before=before,
+                interface_after=f"v@{version}",
+            )
+        )
+    return made
+
+
+@pytest.mark.parametrize(
+    ("played", "best"),
+    [
+        ([(16, 18, "improved"), (2, 18, "improved"), (1, 18, "unchanged")], 2),
+        ([(16, 18, "improved"), (2, 18, "improved"), (17, 18, "unchanged")], 1),
+        ([(16, 18, "improved"), (2, 18, "improved"), (17, 18, "improved"), (17, 18, "no-misalignments")], 1),
+        ([(2, 18, "improved"), (18, 18, "no-misalignments")], 0),
+        ([(9, 18, "improved"), (7, 18, "improved"), (10, 18, "no-misalignments")], 2),
+        ([(16, 18, "improved"), (2, 18, "improved")], 2),
+        ([(16, 18, "unchanged")], 0),
+        ([(0, 18, "no-failures")], 0),
+        ([(1, 1, "improved"), (1, 1, "improved"), (0, 1, "no-failures")], 2),
+    ],
+)
+def test_the_last_version_is_given_up_only_for_one_that_is_clearly_better(
+    played: list[tuple[int, int, IterationOutcome]], best: int
+) -> None:
+    assert best_iteration(records(*played)) == best
+
+
+class Reader:
+    """Knows the way, and goes it if its rules say so, but in the last of the tasks."""
+
+    name = "reader"
+
+    def act(self, view: AgentView) -> AgentReply:
+        env = StationEnv()
+        env.reset(options={"task": view.task_id})
+        pod = env._gems[4]
+        way = [f"board deck {pod}", f"unseal pod {pod}", f"fetch gem 4 out pod {pod}"]
+        way += ["board deck 1", "unseal pod 1", "stow gem 4 into pod 1"]
+        lost = "GO" not in view.rules or view.task_id == TASK_IDS[-1]
+        action = "scan" if lost else way[min(len(view.turns), 5)]
+        return AgentReply(text=action, action=action)
+
+
+class Author:
+    """Finds something new in every failure; its first interface helps, its second does not."""
+
+    name = "author"
+
+    def describe(self) -> dict[str, str]:
+        return {}
+
+    def analyze(
+        self, failed: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
+    ) -> list[Misalignment]:
+        return [
+            Misalignment(
+                task_id=failed[0].task_id,
+                action_type="scan",
+                action="scan",
+                intent="",
+                rule=f"rule {len(known) + 1}",
+                sufficient_feedback="",
+            )
+        ]
+
+    def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
+        word = "GO" if interface.name == "identity" else "STAY"
+        source = identity(interface.contract).source.replace("return ''", f"return {word!r}")
+        provenance = interface.provenance.model_copy(
+            update={"rules": (*interface.provenance.rules, RuleRecord(text=new[0].text, evidence=new[0].evidence))}
+        )
+        return interface.model_copy(update={"name": "author", "source": source, "provenance": provenance})
+
+
+def test_a_worse_interface_that_came_later_is_not_what_the_run_ends_with(tmp_path: Path) -> None:
+    spec = replace(SPEC, training_tasks=lambda *, data_root, iteration, seed: list(TASK_IDS))
+
+    def run(iterations: int, *, resume: bool = False) -> Generated:
+        path = tmp_path / str(iterations)
+        return generate(spec, Reader(), Author(), RunFolder(path), iterations=iterations, resume=resume)
+
+    made = run(3)
+    assert [record.failed for record in made.summary.iterations] == [12, 1, 12]
+    assert "'GO'" in made.interface.source
+    assert load_interface(tmp_path / "3/interface.py").source == made.interface.source
+    assert (made.summary.resolved, made.summary.rules, made.summary.improved) == (1, 1, True)
+    assert "lost clearly more than author@" in (tmp_path / "3/events.jsonl").read_text()
+    assert run(3, resume=True).summary == made.summary
+    assert "'STAY'" in run(2).interface.source, "what was not played yet is not judged"
