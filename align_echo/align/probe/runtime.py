@@ -381,8 +381,10 @@ def advise(spec: dict[str, Any], history: dict[str, Any], action: str, refused: 
         return ""
     if decision[1] == "now":
         return f"`{action}` is not understood; write `{wanted}` instead."
-    needed = f"`{wanted}` does not work yet: you need to `{decision[1]}` first."
-    return needed + (f" Then write `{wanted}`: `{action}` is not understood." if rewritten else "")
+    before = f"`{wanted}` does not work yet: you need to `{decision[1]}` first."
+    if spec["templates"][template][decision[0]].get("must", False):
+        before = f"`{wanted}` is possible only after `{decision[1]}`."
+    return before + (f" Then write `{wanted}`: `{action}` is not understood." if rewritten else "")
 
 
 def unseen(history: dict[str, Any], name: str) -> str:

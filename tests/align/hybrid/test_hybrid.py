@@ -250,7 +250,7 @@ def test_a_rule_that_fails_later_is_taken_back(tmp_path: Path) -> None:
 class Unreading(ProbeBackend):
     """A probe that meets an engine which it cannot read."""
 
-    def reads_lists(self, task_id: str) -> bool:
+    def lists(self, task_id: str) -> bool:
         raise UsageError("the probe needs an engine that lists its admissible actions")
 
 
