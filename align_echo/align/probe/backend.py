@@ -29,6 +29,8 @@ from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.names import is_numbered, name_pattern
 from align_echo.align.probe.offered import emit as offered_emit
 from align_echo.align.probe.offered import learner
+from align_echo.align.probe.offered.pages import emit as pages_emit
+from align_echo.align.probe.offered.pages import learner as pages
 from align_echo.align.probe.spec import merged, resolved
 from align_echo.align.probe.trials import refine
 from align_echo.align.probe.vocabulary import (
@@ -105,7 +107,10 @@ class ProbeBackend:
         self.lab.forget()
         rng = random.Random(f"{self._seed}/{interface.provenance.iterations}")
         before = emit.read_spec(interface.source)
-        if self.reads_lists(failed[0].task_id):
+        lists = self.reads_lists(failed[0].task_id)
+        if pages.is_of_pages(before) or (before is None and pages.is_silent(self.lab, failed)):
+            fresh = pages.analyze(self.lab, failed, before, self._fresh, rng, self._say)
+        elif lists:
             fresh = self._analyze_listed(failed, before, rng)
         else:
             fresh = learner.analyze(self.lab, failed, before, self._fresh, rng, self._say)
@@ -246,9 +251,11 @@ class ProbeBackend:
         """The interface with the new misalignments resolved."""
         spec = emit.read_spec(interface.source)
         details = [json.loads(misalignment.detail) for misalignment in new]
+        of_pages = pages.is_of_pages(spec) or any("pages" in detail for detail in details)
         offers = any("offered" in detail for detail in details) or (spec is not None and "travel" in spec)
+        work_in = pages.resolved if of_pages else learner.resolved if offers else resolved
         for detail in details:
-            spec = learner.resolved(spec, detail) if offers else resolved(spec, detail)
+            spec = work_in(spec, detail)
         if spec is None:
             return interface
         old = interface.provenance
@@ -264,7 +271,7 @@ class ProbeBackend:
             rules=records(old.rules, new),
             engine_steps=old.engine_steps + self._steps_since(),
         )
-        source = (offered_emit if offers else emit).source(spec, interface.contract)
+        source = (pages_emit if of_pages else offered_emit if offers else emit).source(spec, interface.contract)
         return interface.model_copy(update={"name": "probe", "source": source, "provenance": provenance})
 
     def _steps_since(self) -> int:

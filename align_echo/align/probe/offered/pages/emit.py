@@ -1,0 +1,81 @@
+"""Interface source from what was learned of pages, and its rules in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from align_echo.align.probe.emit import assembled
+from align_echo.align.probe.offered.pages import runtime
+from align_echo.interface import InterfaceContract
+
+SILENCE_IN_WORDS = "An action that is not understood is answered with the page as it was, and with no word about it"
+"""The first rule."""
+
+NAMES_TOLD = 16
+
+
+def form_in_words(form: str) -> str:
+    """A form with a letter for its place."""
+    return f"`{runtime.fill(form, 'X')}`"
+
+
+def closed_in_words(form: str) -> str:
+    """The rule about a form that takes what the page shows."""
+    return f"{form_in_words(form)} takes only a part of the page, written as the page shows it, with no other words"
+
+
+def free_in_words(form: str) -> str:
+    """The rule about a form that takes any words."""
+    return f"{form_in_words(form)} takes any words as X, written in this form"
+
+
+def step_in_words(form: str, wanted: str, step: str, shown: str) -> str:
+    """The rule about a name that other pages show."""
+    where = ", ".join(f'"{text}"' for text in shown.split(" | ") if text)
+    return (
+        f"`{runtime.fill(form, wanted)}` needs `{runtime.fill(form, step)}` first, on a page that has of the texts that "
+        f"many pages share only {where or 'none'}"
+    )
+
+
+def beside_in_words(form: str, shift: int) -> str:
+    """The rule about a part that is named by another one."""
+    side = "before" if shift < 0 else "after"
+    parts = "the part" if abs(shift) == 1 else f"{abs(shift)} parts"
+    return f"What cannot be named itself is named in {form_in_words(form)} by {parts} {side} it, where that can be named"
+
+
+def rules_text(spec: dict[str, Any]) -> str:
+    """What `InferRules` tells an agent up front."""
+    lines = ["Learned by experiment in this environment:", f"- {SILENCE_IN_WORDS}"]
+    lines += [f"- {free_in_words(form)}" for form in spec["free"]]
+    for form, rule in spec["closed"].items():
+        lines.append(f"- {closed_in_words(form)}")
+        if rule["sure"]:
+            lines.append("- It takes these wherever they are shown: " + ", ".join(rule["sure"][:NAMES_TOLD]))
+        if rule["never"]:
+            lines.append("- It never takes these: " + ", ".join(rule["never"][:NAMES_TOLD]))
+    lines += [f"- {beside_in_words(form, rule['shift'])}" for form, rule in spec["beside"].items()]
+    for shown, forms in spec["steps"].items():
+        for form, ways in forms.items():
+            lines += [f"- {step_in_words(form, wanted, step, shown)}" for wanted, step in ways.items()]
+    return "\n".join(lines)
+
+
+def source(spec: dict[str, Any], contract: InterfaceContract) -> str:
+    """The whole interface as Python source under a contract."""
+    layout = contract.layout
+    functions = f"""\
+def InferRules({", ".join(contract.infer_rules_args)}):
+    return {rules_text(spec)!r}
+
+
+def WrapStep({", ".join(contract.wrap_step_args)}):
+    if not hasattr(env, 'page'):
+        env.page = {contract.wrap_step_args[1]}
+    {layout.call}
+    seen, *rest = {layout.returned}
+    advice = advise(SPEC, seen, agent_action) if seen.strip() == env.page.strip() else ''
+    env.page = seen
+    return (seen + '\\n' + advice if advice else seen), *rest"""
+    return assembled(spec, contract, runtime, functions)
