@@ -30,19 +30,17 @@ def free_in_words(form: str) -> str:
 
 
 def step_in_words(form: str, wanted: str, step: str, shown: str) -> str:
-    """The rule about a name that other pages show."""
-    where = ", ".join(f'"{text}"' for text in shown.split(" | ") if text)
-    return (
-        f"`{runtime.fill(form, wanted)}` needs `{runtime.fill(form, step)}` first, on a page that has of the texts that "
-        f"many pages share only {where or 'none'}"
-    )
+    """The rule about a name that other pages show; `shown` are the usual parts of the page, in a row."""
+    parts = ", ".join(f'"{text}"' for text in shown.split(" | ") if text)
+    where = f"Where a page has {parts} and no other of the usual parts" if parts else "Where a page has no usual part"
+    return f"{where}, `{runtime.fill(form, wanted)}` needs `{runtime.fill(form, step)}` first"
 
 
 def beside_in_words(form: str, shift: int) -> str:
     """The rule about a part that is named by another one."""
     side = "before" if shift < 0 else "after"
     parts = "the part" if abs(shift) == 1 else f"{abs(shift)} parts"
-    return f"What cannot be named itself is named in {form_in_words(form)} by {parts} {side} it, where that can be named"
+    return f"A part that {form_in_words(form)} does not take is named by {parts} {side} it, where it takes that"
 
 
 def rules_text(spec: dict[str, Any]) -> str:
@@ -52,7 +50,8 @@ def rules_text(spec: dict[str, Any]) -> str:
     for form, rule in spec["closed"].items():
         lines.append(f"- {closed_in_words(form)}")
         if rule["sure"]:
-            lines.append("- It takes these wherever they are shown: " + ", ".join(rule["sure"][:NAMES_TOLD]))
+            usual = ", ".join(rule["sure"][:NAMES_TOLD])
+            lines.append(f"- It takes these wherever they are shown, the usual parts: {usual}")
         if rule["never"]:
             lines.append("- It never takes these: " + ", ".join(rule["never"][:NAMES_TOLD]))
     lines += [f"- {beside_in_words(form, rule['shift'])}" for form, rule in spec["beside"].items()]

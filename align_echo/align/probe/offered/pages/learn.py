@@ -5,13 +5,14 @@ Left out: the tests of these rules on other tasks (`trials.py`).
 
 from __future__ import annotations
 
+import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.offered.pages import runtime
-from align_echo.align.probe.offered.pages.survey import PageSeen, Spec, texts_by_tasks
+from align_echo.align.probe.offered.pages.survey import PageSeen, Spec, changes, strange
 
 MIN_TASKS = 3
 MIN_TIMES = 5
@@ -46,14 +47,27 @@ class Tried(NamedTuple):
 
 
 def frame_texts(pages: Sequence[PageSeen]) -> list[str]:
-    """The texts that were taken in many tasks, and wherever they stood alone."""
+    """The texts that led to other pages in many tasks, and wherever they stood alone."""
     tasks = len({page.task_id for page in pages})
-    never: set[str] = set()
+    where: dict[str, set[str]] = defaultdict(set)
+    idle: set[str] = set()
     for page in pages:
-        taken = frozenset().union(*page.taken.values())
-        never.update(part.lower() for index, part in enumerate(page.parts) if index not in taken)
-    known = texts_by_tasks(pages)
-    return sorted(text for text, where in known.items() if len(where) >= COMMON * tasks and text not in never)
+        idle.update(part.lower() for part in page.parts if part.lower() not in page.moving)
+        for text in page.moving:
+            where[text].add(page.task_id)
+    return sorted(text for text, known in where.items() if len(known) >= COMMON * tasks and text not in idle)
+
+
+def free_frames(lab: Lab, spec: Spec, form: str, pages: Sequence[PageSeen], rng: random.Random) -> list[str]:
+    """The frames on whose pages a form takes any words, as far as the next page shows it."""
+    frames = []
+    for frame, known in sampled(spec, pages).items():
+        tasks = {page.task_id for page in known}
+        if len(known) < MIN_TIMES or len(tasks) < MIN_TASKS:
+            continue
+        if all(changes(lab, page.state, runtime.fill(form, strange(rng))) for page in known):
+            frames.append(frame)
+    return frames
 
 
 def closed_rule(spec: Spec, form: str, pages: Sequence[PageSeen]) -> Spec:
@@ -108,9 +122,7 @@ def _exceptions(rows: Sequence[Tried]) -> list[str] | None:
     for seen in rows:
         for feature in seen.features:
             known[feature].append(seen)
-    usable = {
-        feature: having for feature, having in known.items() if _often(having) and not any(seen.taken for seen in having)
-    }
+    usable = {feature for feature, rows in known.items() if _often(rows) and not any(seen.taken for seen in rows)}
     left = [seen for seen in rows if not seen.taken]
     chosen: list[str] = []
     while left and len(chosen) < MOST_EXCEPTIONS:
@@ -208,10 +220,11 @@ def learn_beside(lab: Lab, spec: Spec, pages: Iterable[PageSeen]) -> dict[str, d
 
 
 def leads(lab: Lab, spec: Spec, form: str, page: PageSeen) -> list[tuple[int, str, bool]]:
-    """(shift, region, whether the name there, and no other one, leads to a page that shows the part) for the parts of a
-    page that cannot be named, and the names near them."""
+    """(shift, region, whether the name there, and no other of its region, leads to a page that shows the part) for the
+    parts of a page that cannot be named, and the names near them."""
     parts = list(page.parts)
     lower = [part.lower() for part in parts]
+    regions = [runtime.region_of(spec, lower, index) for index in range(len(parts))]
     names = [index for index in range(len(parts)) if runtime.named(spec, form, parts, index) == "yes"]
     shown: dict[int, list[str]] = {}
     verdicts = []
@@ -224,8 +237,9 @@ def leads(lab: Lab, spec: Spec, form: str, page: PageSeen) -> list[tuple[int, st
                 after = lab.after(page.state, runtime.fill(form, parts[number]))
                 shown[number] = runtime.parts_of(spec, after.observation)
         for shift in near:
-            others = [number for number in names if number != index + shift and parts[number] != parts[index + shift]]
-            elsewhere = any(part in shown[number] for number in others)
-            led = part in shown[index + shift] and not elsewhere
-            verdicts.append((shift, runtime.region_of(spec, lower, index), led))
+            like = [number for number in names if regions[number] == regions[index + shift]]
+            others = [number for number in like if parts[number] != parts[index + shift]]
+            if others:
+                led = part in shown[index + shift] and not any(part in shown[number] for number in others)
+                verdicts.append((shift, regions[index], led))
     return verdicts

@@ -12,12 +12,18 @@ from typing import Any
 
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.offered.pages import emit
-from align_echo.align.probe.offered.pages.learn import closed_rule, frame_texts, learn_beside, learn_steps
+from align_echo.align.probe.offered.pages.learn import (
+    closed_rule,
+    frame_texts,
+    free_frames,
+    learn_beside,
+    learn_steps,
+)
 from align_echo.align.probe.offered.pages.survey import (
     Spec,
     Walks,
     breaks_between,
-    free_forms,
+    forms_by_kind,
     keep,
     replayed,
     shows_pages,
@@ -57,6 +63,7 @@ def analyze(
     learned_from, kept_back = [*tasks, *untouched[::2]], untouched[1::2]
     spec, walks = _surveyed(lab, failed, learned_from, rng, say)
     spec = {**spec, "frame": frame_texts(walks.pages)}
+    spec["free"] = {form: free_frames(lab, spec, form, walks.pages, rng) for form in spec["free"]}
     spec["closed"] = {form: closed_rule(spec, form, walks.pages) for form in spec["closed"]}
     spec["any_case"] = takes_any_case(lab, walks.pages)
     spec["steps"] = learn_steps(lab, spec, walks.pages)
@@ -66,7 +73,7 @@ def analyze(
     for number, task_id in enumerate(kept_back, 1):
         tour(lab, spec, task_id, tests, rng)
         say(f"testing on fresh tasks: {number} of {len(kept_back)}")
-    spec, trials = proved(lab, spec, tests.pages)
+    spec, trials = proved(lab, spec, tests.pages, rng)
     say(f"{len(tests.pages)} pages of fresh tasks tried out ({lab.steps} engine steps so far)")
     return [
         *_about_names(before, spec, failed, trials),
@@ -81,7 +88,7 @@ def _surveyed(
     """The separators and forms, and the pages of walks through the tasks, tried out."""
     states = list(replayed(lab, failed))
     states = rng.sample(states, min(REPLAYED, len(states)))
-    free, closed = free_forms(lab, states, rng)
+    free, closed = forms_by_kind(lab, states, rng)
     offered = [name.lower() for state in states for name in {*lab.offered(state).names}]
     spec: Spec = {
         "uninformative": [],
@@ -151,7 +158,7 @@ def _about_beside(
                 intent="come to what the part tells of",
                 rule=emit.beside_in_words(form, rule["shift"]),
                 sufficient_feedback="name the part that leads there",
-                evidence=trials.of(f"{BESIDE} {form}"),
+                evidence=trials.of(BESIDE + form),
                 detail=json.dumps({"beside": {form: rule}}),
             )
 

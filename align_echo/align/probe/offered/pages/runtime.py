@@ -3,12 +3,12 @@
 `emit.py` copies this code into the interface it writes, and the trials run it too. Plain functions over dicts, lists
 and strings only: it runs in the sandbox.
 
-`spec` holds what was learned: "breaks" (the separators of a page's parts), "free" (forms that take any words), "closed"
-(by form that takes only what the page shows: "sure", texts that it took wherever they stood; "never", texts that it
-took nowhere; "regions", see `region_of`, with "open", "not" and "shapes"), "frame" (texts by which pages are told
-apart), "any_case" (whether a name may be written in other letters), "steps" (by frame and form, name -> the name that
-leads to it), "beside" (by form, how far from a part that cannot be named the name stands that leads to it, and the regions where
-that holds). Forms are written with {0}: "press {0}".
+`spec` holds what was learned: "breaks" (the separators of a page's parts), "frame" (texts of parts by which pages are
+told apart), "free" (by form that takes any words, the frames of the pages where it does), "closed" (by form that takes
+only what a page shows: "sure", texts that it took wherever they stood; "never", texts that it took nowhere; "regions",
+by `region_of`, with "open", "not" and "shapes"), "any_case" (whether a name may be written in other letters), "steps"
+(by frame and form, name -> the name that leads to it), "beside" (by form, how far from a part that cannot be named
+stands the name that leads to it, and in which regions). Forms are written with {0}: "press {0}".
 """
 
 import re
@@ -135,9 +135,8 @@ def likeness(name: str, words: str) -> float:
 def nearest(names: list[str], said: str) -> tuple[float, list[str]]:
     """The names that are nearest to what was said, and how near: more than one if they are equally near."""
     words = plain(said)
-    ranks = [likeness(plain(name), words) for name in names]
-    best = max(ranks, default=0.0)
-    return best, [name for name, rank in zip(names, ranks) if rank == best and best > 0]
+    best = max([likeness(plain(name), words) for name in names], default=0.0)
+    return best, [name for name in names if best > 0 and likeness(plain(name), words) == best]
 
 
 def leading_to(spec: dict[str, Any], form: str, parts: list[str], said: str) -> str:
@@ -171,7 +170,9 @@ def advise(spec: dict[str, Any], page: str, action: str) -> str:
     if form in spec["free"]:
         if exact:
             return ""
-        return instead(action, fill(form, " ".join(said.split()))) if said else everything(spec, parts)
+        if said and is_free(spec, form, parts):
+            return instead(action, fill(form, " ".join(said.split())))
+        return everything(spec, parts)
     for known in [form] if form else spec["closed"]:
         if exact and may_be_taken(spec, known, parts, said):
             return ""
@@ -180,6 +181,11 @@ def advise(spec: dict[str, Any], page: str, action: str) -> str:
         if advice:
             return advice
     return everything(spec, parts)
+
+
+def is_free(spec: dict[str, Any], form: str, parts: list[str]) -> bool:
+    """Whether a form takes any words on a page."""
+    return frame_of(spec, [part.lower() for part in parts]) in spec["free"][form]
 
 
 def may_be_taken(spec: dict[str, Any], form: str, parts: list[str], said: str) -> bool:
@@ -226,6 +232,6 @@ def everything(spec: dict[str, Any], parts: list[str]) -> str:
     lines = []
     for form in spec["closed"]:
         names = possible(spec, form, parts)
-        lines += [listed(form, names[:12], len(names) <= 12)] if names else []
-    lines += ["`" + fill(form, "X") + "` takes any words" for form in spec["free"]]
+        lines += [listed(form, names[:20], len(names) <= 20)] if names else []
+    lines += ["`" + fill(form, "X") + "` takes any words" for form in spec["free"] if is_free(spec, form, parts)]
     return "The page is as it was. " + ". ".join(lines) + "." if lines else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -35,19 +35,20 @@ LATER = 12
 """Actions after which it is looked for what an action without a visible effect changed."""
 
 STRANGE = 10
-MIN_FREE = 0.9
-"""A form takes any words if it took so many of `STRANGE` made-up ones."""
+MIN_FREE = 2
+"""A form takes any words if it took so many of `STRANGE` made-up ones, each on another page."""
 
 
 @dataclass(frozen=True, eq=False)
 class PageSeen:
     """One page of a task. `taken` holds, by form, the indices of the parts that it takes here; `offered` are the names
-    that the engine offers here, in small letters."""
+    that the engine offers here, in small letters, and `moving` the texts with which some form leads to another page."""
 
     state: LabState
     parts: tuple[str, ...]
     taken: dict[str, frozenset[int]]
     offered: frozenset[str]
+    moving: frozenset[str]
 
     @property
     def task_id(self) -> str:
@@ -116,22 +117,24 @@ def _spans(text: str, names: Sequence[str]) -> list[tuple[int, int]]:
     return [match.span() for match in re.finditer(pattern, text)]
 
 
-def free_forms(lab: Lab, states: Sequence[LabState], rng: random.Random) -> tuple[list[str], list[str]]:
-    """(forms that take any words, forms that take what is shown), of those with one place."""
+def forms_by_kind(lab: Lab, states: Sequence[LabState], rng: random.Random) -> tuple[list[str], list[str]]:
+    """(forms that take any words somewhere, forms that take what is shown), of those with one place."""
     forms = {form for state in states for form in lab.offered(state).templates if form.count("{") == 1}
     free, closed = [], []
     for form in sorted(forms):
         chosen = rng.sample(list(states), min(STRANGE, len(states)))
-        taken = sum(_changes(lab, state, runtime.fill(form, _strange(rng))) for state in chosen)
-        (free if taken >= MIN_FREE * len(chosen) else closed).append(form)
+        taken = sum(changes(lab, state, runtime.fill(form, strange(rng))) for state in chosen)
+        (free if taken >= MIN_FREE else closed).append(form)
     return free, closed
 
 
-def _strange(rng: random.Random) -> str:
+def strange(rng: random.Random) -> str:
+    """A word that nobody has."""
     return "".join(rng.choice("bcdfghjklmnpqrstvwxz") for _ in range(9))
 
 
-def _changes(lab: Lab, state: LabState, action: str) -> bool:
+def changes(lab: Lab, state: LabState, action: str) -> bool:
+    """Whether an action leads to another page."""
     return lab.after(state, action).observation != state.observation
 
 
@@ -181,7 +184,13 @@ def keep(lab: Lab, spec: Spec, state: LabState, walks: Walks) -> None:
         )
         for form in spec["closed"]
     }
-    walks.pages.append(PageSeen(state, tuple(parts), taken, offered))
+    moving = {
+        parts[index].lower()
+        for form, indices in taken.items()
+        for index in indices
+        if changes(lab, state, runtime.fill(form, parts[index]))
+    }
+    walks.pages.append(PageSeen(state, tuple(parts), taken, offered, frozenset(moving)))
 
 
 def is_taken(lab: Lab, state: LabState, form: str, part: str, is_offered: bool) -> bool:
@@ -202,18 +211,8 @@ def takes_any_case(lab: Lab, pages: Sequence[PageSeen]) -> bool:
         for form, indices in page.taken.items():
             for index in sorted(indices):
                 part = page.parts[index]
-                shown = _changes(lab, page.state, runtime.fill(form, part))
+                shown = changes(lab, page.state, runtime.fill(form, part))
                 if shown and part.swapcase() != part and len(verdicts) < STRANGE:
-                    verdicts.append(_changes(lab, page.state, runtime.fill(form, part.swapcase())))
+                    verdicts.append(changes(lab, page.state, runtime.fill(form, part.swapcase())))
                     break
     return bool(verdicts) and all(verdicts)
-
-
-def texts_by_tasks(pages: Iterable[PageSeen]) -> dict[str, set[str]]:
-    """By text in small letters, the tasks in which some form took it."""
-    tasks: dict[str, set[str]] = defaultdict(set)
-    for page in pages:
-        for indices in page.taken.values():
-            for index in indices:
-                tasks[page.parts[index].lower()].add(page.task_id)
-    return tasks

@@ -6,17 +6,18 @@ passed; a region that failed too many is not spoken of.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import Any
 
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.offered.pages import runtime
 from align_echo.align.probe.offered.pages.learn import leads, sampled
-from align_echo.align.probe.offered.pages.survey import PageSeen, Spec
+from align_echo.align.probe.offered.pages.survey import PageSeen, Spec, changes, strange
 from align_echo.align.probe.trials import Trials
 from align_echo.types import Evidence
 
-NAMES, STEPS, BESIDE = "names", "steps", "beside"
+NAMES, STEPS, BESIDE, FREE = "names", "steps", "beside ", "free "
 MIN_TESTS = 10
 MIN_PRECISION = 0.99
 
@@ -26,7 +27,7 @@ def stands(evidence: Evidence) -> bool:
     return evidence.support >= MIN_TESTS and evidence.precision >= MIN_PRECISION
 
 
-def proved(lab: Lab, spec: Spec, pages: Sequence[PageSeen]) -> tuple[Spec, Trials]:
+def proved(lab: Lab, spec: Spec, pages: Sequence[PageSeen], rng: random.Random) -> tuple[Spec, Trials]:
     """The spec without what the pages of fresh tasks refute, and the trials of the rest."""
     trials = Trials()
     kept = {form: {**rule, "regions": {}} for form, rule in spec["closed"].items()}
@@ -37,8 +38,9 @@ def proved(lab: Lab, spec: Spec, pages: Sequence[PageSeen]) -> tuple[Spec, Trial
                 kept[form]["regions"][key] = region
     spec = {**spec, "closed": kept}
     _try_names(spec, pages, trials)
-    spec = {**spec, "steps": _proved_steps(lab, spec, pages, trials), "beside": _proved_beside(lab, spec, pages, trials)}
-    return spec, trials
+    free = {form: _proved_free(lab, spec, form, pages, rng, trials) for form in spec["free"]}
+    steps = _proved_steps(lab, spec, pages, trials)
+    return {**spec, "free": free, "steps": steps, "beside": _proved_beside(lab, spec, pages, trials)}, trials
 
 
 def _region_trials(spec: Spec, form: str, pages: Sequence[PageSeen]) -> Trials:
@@ -70,6 +72,22 @@ def _try_names(spec: Spec, pages: Sequence[PageSeen], trials: Trials) -> None:
                 _hold(trials, NAMES, page, form, index, runtime.named(spec, form, list(page.parts), index))
 
 
+def _proved_free(
+    lab: Lab, spec: Spec, form: str, pages: Sequence[PageSeen], rng: random.Random, trials: Trials
+) -> list[str]:
+    """The frames on whose pages a form took made-up words on fresh tasks too."""
+    frames = []
+    for frame, known in sampled(spec, pages).items():
+        if frame in spec["free"][form]:
+            actions = [(page, runtime.fill(form, strange(rng))) for page in known]
+            refused = [f"{page.task_id}: {action}" for page, action in actions if not changes(lab, page.state, action)]
+            if not refused:
+                frames.append(frame)
+            for number, (page, _) in enumerate(actions):
+                trials.count(FREE + form, page.task_id, refused[number] if number < len(refused) else "")
+    return frames
+
+
 def _proved_steps(lab: Lab, spec: Spec, pages: Sequence[PageSeen], trials: Trials) -> Spec:
     proved_ways: Spec = {}
     for frame, known in sampled(spec, pages).items():
@@ -94,7 +112,7 @@ def step_claim(frame: str, form: str, wanted: str) -> str:
 def _proved_beside(lab: Lab, spec: Spec, pages: Sequence[PageSeen], trials: Trials) -> dict[str, Any]:
     proved_ways = {}
     for form, rule in spec["beside"].items():
-        claim = f"{BESIDE} {form}"
+        claim = BESIDE + form
         for known in sampled(spec, pages).values():
             for page in known:
                 for shift, region, led in leads(lab, spec, form, page):
