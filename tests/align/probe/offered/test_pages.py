@@ -153,8 +153,8 @@ class Hasty:
     def act(self, view: AgentView) -> AgentReply:
         page = view.turns[-1].observation if view.turns else view.initial_observation
         told = re.search(r"(?:write|need to) `([^`]+)` (?:instead|first)", page)
-        parts = page.partition("\n")[0].split(" / ")
-        action = "seek stew" if "Seek" in parts else "tap <Order it>" if "Up" in parts else f"tap <{parts[3]}>"
+        parts = page.split(" / ")
+        action = "tap <Order it>" if "Up" in parts else "seek stew" if "Home" not in parts else f"tap <{parts[3]}>"
         action = told[1] if told else action
         return AgentReply(text=action, action=action)
 
