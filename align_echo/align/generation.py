@@ -5,7 +5,7 @@ Left out: the loop (`loop.py`), the backends (`probe`, `llm`), and what is print
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -248,16 +248,17 @@ def _backend(plan: Generation, agent: Agent, folder: RunFolder, progress: Progre
             seed=plan.seed,
             note=folder.note,
         )
-    return _probe(plan, progress)
+    return _probe(plan, progress, folder.note)
 
 
-def _probe(plan: Generation, progress: Progress) -> ProbeBackend:
+def _probe(plan: Generation, progress: Progress, note: Callable[[str], None] | None = None) -> ProbeBackend:
     world = plan.world
     return ProbeBackend(
         lambda: world.spec.make_env(split=world.split, data_root=world.data_root, step_limit=NO_STEP_LIMIT),
         plan.fresh,
         seed=plan.seed,
         on_progress=progress.status,
+        note=note,
     )
 
 

@@ -198,7 +198,8 @@ def test_auto_takes_the_llm_backend_when_a_model_is_configured(run, endpoint, mo
     status, out, err = run(*GENERATE, "--agent", "novice", "--out", "run")
     assert status == 0, err
     assert "backend: llm (auto: a model is configured), analyzer content, optimizer content" in out
-    assert "(no-misalignments): the 2 episodes that failed last showed no new misalignment; 0 misalignments" in out
+    assert "(no-misalignments): in the 2 episodes that failed last, the llm backend found no new misalignment" in out
+    assert "no proof that there is none; 0 misalignments found, 0 resolved" in out
     assert "no new interface was written" in out
     assert "agent: novice (a scripted stand-in" in out
     assert align_echo.load_interface("run/interface.py").provenance.rules == ()

@@ -65,7 +65,10 @@ Progress = Callable[[str], None]
 
 
 class ProbeBackend:
-    """Learns on the failed tasks, tests on `fresh_tasks`; `make_lab_env` gives a raw environment without a limit."""
+    """Learns on the failed tasks, tests on `fresh_tasks`; `make_lab_env` gives a raw environment without a limit.
+
+    `on_progress` is told what is being done, `note` what is worth keeping.
+    """
 
     name = "probe"
 
@@ -76,11 +79,13 @@ class ProbeBackend:
         *,
         seed: int = 0,
         on_progress: Progress | None = None,
+        note: Progress | None = None,
     ) -> None:
         self._make_lab_env = make_lab_env
         self._fresh = list(fresh_tasks)
         self._seed = seed
         self._say = on_progress or (lambda _: None)
+        self._note = note or self._say
         self._lab: Lab | None = None
         self._counted = 0
 
@@ -114,6 +119,8 @@ class ProbeBackend:
             fresh = self._analyze_listed(failed, before, rng)
         else:
             fresh = learner.analyze(self.lab, failed, before, self._fresh, rng, self._say)
+        if not fresh and before is None:
+            self._note(nothing_found(failed))
         rules = {misalignment.rule for misalignment in known}
         return [misalignment for misalignment in fresh if misalignment.rule not in rules]
 
@@ -136,7 +143,6 @@ class ProbeBackend:
         self.lab.name = before["name"] if before else self._name(failed)
         refusals = self._refusals(failed, rng)
         if not refusals and before is None:
-            self._say(nothing_found(failed))
             return []
         tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))
         spec, slots = self._vocabulary(tasks, refusals, before, rng)

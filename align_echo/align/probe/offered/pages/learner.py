@@ -35,13 +35,18 @@ from align_echo.align.probe.silence import is_often_silent, silenced
 from align_echo.align.probe.trials import Trials
 from align_echo.types import Evidence, Misalignment, Trajectory
 
+LOOKED_AT = 5
+"""Episodes that tell whether an engine shows pages."""
+
 REPLAYED = 80
 """States of the agents' own episodes that are looked at."""
 
 
 def is_silent(lab: Lab, failed: Sequence[Trajectory]) -> bool:
     """Whether the engine shows pages with all that it offers, and answered many actions with the page as it was."""
-    return is_often_silent(failed) and shows_pages(lab, replayed(lab, failed))
+    if not is_often_silent(failed) or not lab.offered(lab.start(failed[0].task_id)).templates:
+        return False
+    return shows_pages(lab, replayed(lab, failed[:LOOKED_AT]))
 
 
 def is_of_pages(spec: Spec | None) -> bool:
