@@ -1,8 +1,8 @@
 """A text world of pages for tests: a refused action is answered with the page as it was.
 
 Dishes are sought, opened by the code that stands after their description, and ordered. `tap <X>` takes what the page
-shows as a part of its own; `seek: X` takes any words. What was chosen is not shown before the end. Task ids are
-"menu/<seed>".
+shows as a part of its own, `mark <X>` the codes on a list; `seek: X` takes any words. What was chosen is not shown
+before the end. Task ids are "menu/<seed>".
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from align_echo.interface import InterfaceContract
 from align_echo.wrappers.text_env import EngineState, Offered, TextEnv
 
 TASK_IDS = tuple(f"menu/{seed}" for seed in range(40))
-TEMPLATES = ("tap <{0}>", "seek: {0}")
+TEMPLATES = ("tap <{0}>", "mark <{0}>", "seek: {0}")
 WORDS = ("stew", "roast", "barley", "leek", "plum", "trout", "rye", "beet", "quail", "chive", "oat", "pear")
 CHOICES = {"sauce": ("mild", "hot", "sour"), "side": ("bread", "salad", "rice pudding")}
 
@@ -39,12 +39,13 @@ class Dish:
 
 @dataclass(frozen=True)
 class MenuPage:
-    """Where a guest is: "home", "list", "dish", "notes" or "end"; which dish, and what was chosen."""
+    """Where a guest is: "home", "list", "dish", "notes" or "end"; which dish, what was chosen, which dish is marked."""
 
     kind: str = "home"
     first: int = 0
     dish: int = -1
     chosen: frozenset[str] = frozenset()
+    marked: str = ""
 
 
 class NoOracle:
@@ -95,6 +96,8 @@ class MenuEnv(TextEnv):
         page, name = self._page, action.strip().removeprefix("tap <").removesuffix(">")
         if action.startswith("seek: ") and action[6:].strip():
             self._page = MenuPage("list", zlib.crc32(action.encode()) % 5)
+        elif page.kind == "list" and action in [f"mark <{dish.code}>" for dish in self._listed()]:
+            self._page = replace(page, marked=action[6:-1])
         elif action.strip() == f"tap <{name}>" and name in self._names() and name != "Seek":
             self._page = self._tapped(page, name)
         return self._answer()
@@ -122,7 +125,8 @@ class MenuEnv(TextEnv):
         if page.kind == "home":
             return [*head[:2], "Seek"]
         if page.kind == "list":
-            return [*head, *(part for dish in self._listed() for part in (dish.text, dish.code)), "More"]
+            marked = [f"{page.marked} is marked"] if page.marked else []
+            return [*head, *(part for dish in self._listed() for part in (dish.text, dish.code)), "More", *marked]
         if page.kind == "notes":
             return [*head, "Up", f"Cooked by {self._dish().code[-1]} cooks", "Served at once"]
         if page.kind == "end":

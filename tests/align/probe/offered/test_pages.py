@@ -83,7 +83,7 @@ def test_the_silence_is_found_and_every_rule_held_on_fresh_tasks(learned: Any):
 
 def test_the_forms_are_told_apart_and_what_is_offered_in_vain(learned: Any):
     spec = spec_of(learned)
-    assert list(spec["closed"]) == ["tap <{0}>"]
+    assert list(spec["closed"]) == ["mark <{0}>", "tap <{0}>"]
     assert list(spec["free"]) == ["seek: {0}"]
     assert spec["closed"]["tap <{0}>"]["never"] == ["seek"]
     assert not spec["any_case"]
@@ -97,6 +97,7 @@ def test_what_is_near_is_said_and_is_possible(guest: Any):
     assert say(f"tap <{text}>") == f"`tap <{text}>` is not understood; write `tap <{code}>` instead."
     assert say(f"tap <{code}>") == ""
     assert say("tap <notes>") == "`tap <notes>` is not understood; write `tap <Notes>` instead."
+    assert say("mark <Notes>") == "`mark <Notes>` is not understood; write `tap <Notes>` instead."
     assert say("please order") == "`please order` is not understood; write `tap <Order>` instead."
 
 
@@ -170,7 +171,7 @@ def test_every_claim_is_true_of_pages_of_other_tasks(learned: Any):
             for _ in range(6):
                 part = rng.choice(parts[-40:])
                 words = (part, part.split(" ")[0], f"{part} now", part.lower(), part.title())
-                action = rng.choice(("tap <{}>", "tap {}", "seek {}", "{}")).format(rng.choice(words))
+                action = rng.choice(("tap <{}>", "mark <{}>", "tap {}", "seek {}", "{}")).format(rng.choice(words))
                 claims += tried(env, spec, action)
             actions = [f"tap <{name}>" for name in env.offered().names if name != "Order"]
             env.step(rng.choice([*actions, "seek: plum"]))

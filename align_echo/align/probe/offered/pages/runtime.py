@@ -180,7 +180,16 @@ def advise(spec: dict[str, Any], page: str, action: str) -> str:
         advice = advise_on(spec, known, parts, action, said)
         if advice:
             return advice
-    return everything(spec, parts)
+    return otherwise(spec, form, parts, action, said) or everything(spec, parts)
+
+
+def otherwise(spec: dict[str, Any], form: str, parts: list[str], action: str, said: str) -> str:
+    """That another form takes what was said; "" if none takes just that."""
+    for other in spec["closed"]:
+        near, names = nearest(possible(spec, other, parts), said)
+        if other != form and near == 4 and len(names) == 1:
+            return instead(action, fill(other, names[0]))
+    return ""
 
 
 def is_free(spec: dict[str, Any], form: str, parts: list[str]) -> bool:
