@@ -8,7 +8,7 @@ from align_echo.align.probe.emit import assembled
 from align_echo.align.probe.offered.pages import runtime
 from align_echo.interface import InterfaceContract
 
-SILENCE_IN_WORDS = "An action that is not understood is answered with the page as it was, and with no word about it"
+SILENCE_IN_WORDS = "An action that is not understood is answered with the page as it was, and with no word"
 """The first rule."""
 
 NAMES_TOLD = 16
@@ -21,26 +21,25 @@ def form_in_words(form: str) -> str:
 
 def closed_in_words(form: str) -> str:
     """The rule about a form that takes what the page shows."""
-    return f"{form_in_words(form)} takes only a part of the page, written as the page shows it, with no other words"
+    return f"{form_in_words(form)} takes only what stands alone on the page, as it is written there"
 
 
 def free_in_words(form: str) -> str:
     """The rule about a form that takes any words."""
-    return f"{form_in_words(form)} takes any words as X, written in this form"
+    return f"{form_in_words(form)} takes any words, in this form"
 
 
 def step_in_words(form: str, wanted: str, step: str, shown: str) -> str:
     """The rule about a name that other pages show; `shown` are the usual parts of the page, in a row."""
-    parts = ", ".join(f'"{text}"' for text in shown.split(" | ") if text)
-    where = f"Where a page has {parts} and no other of the usual parts" if parts else "Where a page has no usual part"
-    return f"{where}, `{runtime.fill(form, wanted)}` needs `{runtime.fill(form, step)}` first"
+    where = f"where of the usual parts only {shown.replace(' | ', ', ')} are shown" if shown else "where no usual part is"
+    return f"`{runtime.fill(form, wanted)}` needs `{runtime.fill(form, step)}` first {where}"
 
 
 def beside_in_words(form: str, shift: int) -> str:
     """The rule about a part that is named by another one."""
     side = "before" if shift < 0 else "after"
     parts = "the part" if abs(shift) == 1 else f"{abs(shift)} parts"
-    return f"A part that {form_in_words(form)} does not take is named by {parts} {side} it, where it takes that"
+    return f"What {form_in_words(form)} does not take is named by {parts} {side} it, where it takes that"
 
 
 def rules_text(spec: dict[str, Any]) -> str:
@@ -49,11 +48,8 @@ def rules_text(spec: dict[str, Any]) -> str:
     lines += [f"- {free_in_words(form)}" for form in spec["free"]]
     for form, rule in spec["closed"].items():
         lines.append(f"- {closed_in_words(form)}")
-        if rule["sure"]:
-            usual = ", ".join(rule["sure"][:NAMES_TOLD])
-            lines.append(f"- It takes these wherever they are shown, the usual parts: {usual}")
         if rule["never"]:
-            lines.append("- It never takes these: " + ", ".join(rule["never"][:NAMES_TOLD]))
+            lines[-1] += "; never: " + ", ".join(rule["never"][:NAMES_TOLD])
     lines += [f"- {beside_in_words(form, rule['shift'])}" for form, rule in spec["beside"].items()]
     for shown, forms in spec["steps"].items():
         for form, ways in forms.items():
