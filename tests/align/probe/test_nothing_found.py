@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import gymnasium as gym
 
+from align_echo.align.loop import generate, told
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.findings import nothing_found
+from align_echo.align.run_folder import RunFolder
 from align_echo.interface import identity
 from align_echo.rollout import run_tasks
 from align_echo.types import AgentReply, AgentView
+from tests.align.room_world import SPEC
 from tests.annex_env import CONTRACT as ANNEX
 from tests.annex_env import TASK_IDS as ANNEX_TASKS
 from tests.annex_env import AnnexEnv
-from tests.room_env import CONTRACT, TASK_IDS, MuteEnv, RoomEnv
+from tests.room_env import CONTRACT, TASK_IDS, MuteEnv, RoomEnv, instead_of
 
 
 class Scripted:
@@ -79,3 +85,13 @@ def test_where_no_answer_came_again_that_is_said():
     failed = run_tasks(RoomEnv, Scripted("go to study", "take book 1"), TASK_IDS[:1], split="train")
     short = [episode.model_copy(update={"steps": episode.steps[:2]}) for episode in failed]
     assert "1 failed episodes (2 answers to 2 different actions), of which no answer came again" in nothing_found(short)
+
+
+def test_a_run_keeps_the_note_and_ends_with_no_promise(tmp_path: Path):
+    folder = RunFolder(tmp_path / "run")
+    backend = ProbeBackend(lambda: MuteEnv(10**6), TASK_IDS, note=folder.note)
+    made = generate(instead_of(SPEC, MuteEnv), Scripted("take unicorn 1", "look"), backend, folder, iterations=3)
+    events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
+    notes = [event["message"] for event in events if event["kind"] == "note"]
+    assert ["were the answer before again" in note for note in notes] == [True]
+    assert "found no new misalignment of the kinds that it looks for, which is no proof" in told(made.summary)

@@ -11,8 +11,6 @@ from align_echo.interface import InterfaceContract
 SILENCE_IN_WORDS = "An action that is not understood is answered with the page as it was, and with no word"
 """The first rule."""
 
-NAMES_TOLD = 16
-
 
 def form_in_words(form: str) -> str:
     """A form with a letter for its place."""
@@ -31,7 +29,8 @@ def free_in_words(form: str) -> str:
 
 def step_in_words(form: str, wanted: str, step: str, shown: str) -> str:
     """The rule about a name that other pages show; `shown` are the usual parts of the page, in a row."""
-    where = f"where of the usual parts only {shown.replace(' | ', ', ')} are shown" if shown else "where no usual part is"
+    usual = shown.replace(" | ", ", ")
+    where = f"where of the usual parts only {usual} are shown" if shown else "where no usual part is shown"
     return f"`{runtime.fill(form, wanted)}` needs `{runtime.fill(form, step)}` first {where}"
 
 
@@ -43,18 +42,9 @@ def beside_in_words(form: str, shift: int) -> str:
 
 
 def rules_text(spec: dict[str, Any]) -> str:
-    """What `InferRules` tells an agent up front."""
-    lines = ["Learned by experiment in this environment:", f"- {SILENCE_IN_WORDS}"]
-    lines += [f"- {free_in_words(form)}" for form in spec["free"]]
-    for form, rule in spec["closed"].items():
-        lines.append(f"- {closed_in_words(form)}")
-        if rule["never"]:
-            lines[-1] += "; never: " + ", ".join(rule["never"][:NAMES_TOLD])
-    lines += [f"- {beside_in_words(form, rule['shift'])}" for form, rule in spec["beside"].items()]
-    for shown, forms in spec["steps"].items():
-        for form, ways in forms.items():
-            lines += [f"- {step_in_words(form, wanted, step, shown)}" for wanted, step in ways.items()]
-    return "\n".join(lines)
+    """What `InferRules` tells an agent up front: the forms only. All else is told on the page where it matters."""
+    lines = [*map(free_in_words, spec["free"]), *map(closed_in_words, spec["closed"]), SILENCE_IN_WORDS]
+    return "\n".join(f"- {line}" for line in lines)
 
 
 def source(spec: dict[str, Any], contract: InterfaceContract) -> str:

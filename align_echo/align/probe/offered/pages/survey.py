@@ -120,7 +120,8 @@ def _spans(text: str, names: Sequence[str]) -> list[tuple[int, int]]:
 def forms_by_kind(lab: Lab, states: Sequence[LabState], rng: random.Random) -> tuple[list[str], list[str]]:
     """(forms that take any words somewhere, forms that take what is shown), of those with one place."""
     forms = {form for state in states for form in lab.offered(state).templates if form.count("{") == 1}
-    free, closed = [], []
+    free: list[str] = []
+    closed: list[str] = []
     for form in sorted(forms):
         chosen = rng.sample(list(states), min(STRANGE, len(states)))
         taken = sum(changes(lab, state, runtime.fill(form, strange(rng))) for state in chosen)
@@ -206,7 +207,7 @@ def is_taken(lab: Lab, state: LabState, form: str, part: str, is_offered: bool) 
 
 def takes_any_case(lab: Lab, pages: Sequence[PageSeen]) -> bool:
     """Whether names are taken in other letters: in all of up to `STRANGE` pages where that shows."""
-    verdicts = []
+    verdicts: list[bool] = []
     for page in pages:
         for form, indices in page.taken.items():
             for index in sorted(indices):
