@@ -41,18 +41,16 @@ def beside_in_words(form: str, shift: int) -> str:
     return f"What {form_in_words(form)} does not take is named by {parts} {side} it, where it takes that"
 
 
-def rules_text(spec: dict[str, Any]) -> str:
-    """What `InferRules` tells an agent up front: the forms only. All else is told on the page where it matters."""
-    lines = [*map(free_in_words, spec["free"]), *map(closed_in_words, spec["closed"]), SILENCE_IN_WORDS]
-    return "\n".join(f"- {line}" for line in lines)
-
-
 def source(spec: dict[str, Any], contract: InterfaceContract) -> str:
-    """The whole interface as Python source under a contract."""
+    """The whole interface as Python source under a contract.
+
+    Up front it tells nothing: every rule is told on the page where it matters, and what is written there in letters
+    (`press X`) is copied as it stands by small models.
+    """
     layout = contract.layout
     functions = f"""\
 def InferRules({", ".join(contract.infer_rules_args)}):
-    return {rules_text(spec)!r}
+    return ''
 
 
 def WrapStep({", ".join(contract.wrap_step_args)}):
