@@ -207,3 +207,17 @@ def test_any_text_gets_some_answer(learned: Any, action: str):
     advice = runtime.advise(spec_of(learned), "Menu / Wanted: a / Home / Up / x", action)
     assert advice == "" or advice.endswith(".")
     assert len(advice) < 1000
+
+
+def test_where_the_pages_of_fresh_tasks_refute_what_was_learned_nothing_is_written(learned: Any):
+    class Fickle(MenuEnv):
+        """In every other of the later tasks nothing can be tapped, whatever is offered."""
+
+        def _act(self, action: str):
+            number = int(self._task_id.partition("/")[2])
+            return super()._act("" if number > 12 and number % 2 and action.startswith(("tap", "mark")) else action)
+
+    notes: list[str] = []
+    backend = ProbeBackend(lambda: Fickle(10**6), TASK_IDS[12:32], seed=1, note=notes.append)
+    assert backend.analyze(learned[0], [], identity(CONTRACT)) == []
+    assert notes[0].startswith("I found none of the kinds that I look for")

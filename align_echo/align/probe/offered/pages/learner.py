@@ -62,7 +62,8 @@ def analyze(
     rng: random.Random,
     say: Callable[[str], None],
 ) -> list[Misalignment]:
-    """What walks through the failed tasks teach beyond `before`, proved on fresh tasks."""
+    """What walks through the failed tasks teach beyond `before`, proved on fresh tasks; what was learned before is not
+    tried again. Empty if it could not be proved what can be named on a page."""
     tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))
     untouched = [task_id for task_id in fresh if task_id not in tasks]
     learned_from, kept_back = [*tasks, *untouched[::2]], untouched[1::2]
@@ -80,6 +81,8 @@ def analyze(
         say(f"testing on fresh tasks: {number} of {len(kept_back)}")
     spec, trials = proved(lab, spec, tests.pages, rng)
     say(f"{len(tests.pages)} pages of fresh tasks tried out ({lab.steps} engine steps so far)")
+    if before is None and not (spec["closed"] and stands(trials.of(NAMES))):
+        return []
     return [
         *_about_names(before, spec, failed, trials),
         *_about_beside(before, spec, failed, trials),
@@ -132,8 +135,7 @@ def _about_names(
     before: Spec | None, spec: Spec, failed: Sequence[Trajectory], trials: Trials
 ) -> Iterable[Misalignment]:
     """The first finding: refused actions are answered by silence, and what can be named on which page."""
-    evidence = trials.of(NAMES)
-    if before is not None or not stands(evidence) or not spec["closed"]:
+    if before is not None:
         return
     turns = silenced(failed)
     task_id, action = turns[0]
@@ -145,7 +147,7 @@ def _about_names(
         intent="learn what came of the action",
         rule=f"{emit.SILENCE_IN_WORDS}; {'; '.join(forms)}",
         sufficient_feedback="say that the action did nothing, and what is near it that is possible on this page",
-        evidence=evidence,
+        evidence=trials.of(NAMES),
         detail=json.dumps({"pages": {**spec, "steps": {}, "beside": {}}}),
     )
 

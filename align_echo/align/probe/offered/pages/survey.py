@@ -34,6 +34,9 @@ TOUR = 12
 LATER = 12
 """Actions after which it is looked for what an action without a visible effect changed."""
 
+MOST_PARTS = 300
+"""A page of more parts is not tried out: that would take too long."""
+
 STRANGE = 10
 MIN_FREE = 2
 """A form takes any words if it took so many of `STRANGE` made-up ones, each on another page."""
@@ -178,6 +181,8 @@ def keep(lab: Lab, spec: Spec, state: LabState, walks: Walks) -> None:
         return
     walks.texts.add((state.task_id, state.observation))
     parts = runtime.parts_of(spec, state.observation)
+    if len(parts) > MOST_PARTS:
+        return
     offered = frozenset(name.lower() for name in lab.offered(state).names)
     taken = {
         form: frozenset(
