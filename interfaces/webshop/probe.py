@@ -153,7 +153,8 @@ def read(spec, action):
 
 def likeness(name, words):
     """How near a name is to what was said, both as `plain` words: 4 the same, 3 and more if it is in it and at least a
-    third of it, 2 and more if it holds all that was said, 1 and more if half of their words are the same; else 0."""
+    third of it, 2 and more if it holds all that was said, 1 and more if half of their words are the same, less if most
+    of their letters are; else 0."""
     if not name or not words:
         return 0.0
     if name == words:
@@ -165,7 +166,15 @@ def likeness(name, words):
         return 2.0 + len(said) / len(own) / 2
     shared = len([word for word in own if word in said])
     every = len(own) + len(said) - shared
-    return 1.0 + shared / every / 2 if 2 * shared >= every else 0.0
+    return 1.0 + shared / every / 2 if 2 * shared >= every else spelt_alike(name, words)
+
+
+def spelt_alike(name, words):
+    """The share of two texts' pairs of letters that both have, if that is most of them; else 0."""
+    own = [name[index:index + 2] for index in range(len(name) - 1)]
+    said = [words[index:index + 2] for index in range(len(words) - 1)]
+    shared = len([pair for pair in own if pair in said]) + len([pair for pair in said if pair in own])
+    return shared / (len(own) + len(said)) if 10 * shared >= 7 * (len(own) + len(said)) > 0 else 0.0
 
 
 def nearest(names, said):

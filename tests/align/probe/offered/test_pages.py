@@ -18,6 +18,7 @@ from align_echo.wrappers.align_wrapper import AlignWrapper
 from tests.menu_env import CONTRACT, TASK_IDS, MenuEnv
 
 TEST_TASKS = TASK_IDS[32:]
+WORDY = "rice pudding"
 
 
 class Guest:
@@ -97,6 +98,7 @@ def test_what_is_near_is_said_and_is_possible(guest: Any):
     assert say(f"tap <{text}>") == f"`tap <{text}>` is not understood; write `tap <{code}>` instead."
     assert say(f"tap <{code}>") == ""
     assert say("tap <notes>") == "`tap <notes>` is not understood; write `tap <Notes>` instead."
+    assert say(f"tap <{WORDY[:-1]}>") == f"`tap <{WORDY[:-1]}>` is not understood; write `tap <{WORDY}>` instead."
     assert say("mark <Notes>") == "`mark <Notes>` is not understood; write `tap <Notes>` instead."
     assert say("please order") == "`please order` is not understood; write `tap <Order>` instead."
 
