@@ -5,7 +5,7 @@ Left out: the loop (`loop.py`), the backends (`probe`, `llm`), and what is print
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -246,11 +246,11 @@ def _backend(plan: Generation, agent: Agent, folder: RunFolder, progress: Progre
     optimizer = _model(folder, plan, plan.optimizer, "optimizer")
     world = plan.world
     if analyzer is None or optimizer is None:
-        return _probe(plan, progress)
+        return _probe(plan, progress, folder.note)
     settings = LlmSettings(verify=plan.verify, max_tokens=plan.max_tokens or LlmSettings().max_tokens)
     if plan.chosen == "hybrid":
         return HybridBackend(
-            _probe(plan, progress),
+            _probe(plan, progress, folder.note),
             plan.fresh,
             analyzer_model=analyzer,
             optimizer_model=optimizer,
@@ -272,13 +272,14 @@ def _backend(plan: Generation, agent: Agent, folder: RunFolder, progress: Progre
     )
 
 
-def _probe(plan: Generation, progress: Progress) -> ProbeBackend:
+def _probe(plan: Generation, progress: Progress, note: Callable[[str], None] | None = None) -> ProbeBackend:
     world = plan.world
     return ProbeBackend(
         lambda: world.spec.make_env(split=world.split, data_root=world.data_root, step_limit=NO_STEP_LIMIT),
         plan.fresh,
         seed=plan.seed,
         on_progress=progress.status,
+        note=note,
     )
 
 

@@ -232,7 +232,7 @@ class _Run:
         if misalignments is None:
             misalignments = self.backend.analyze(failed, tuple(self.resolved), self.interface)
             self.folder.save_misalignments(iteration, misalignments)
-        message = f"{len(misalignments)} new misalignments in {len(failed)} failed episodes"
+        message = f"{len(misalignments)} new misalignments found in {len(failed)} failed episodes"
         self._say(Event(kind="misalignments", message=message, iteration=iteration, total=len(misalignments)))
         return misalignments
 
@@ -368,7 +368,8 @@ def told(summary: RunSummary) -> str:
     last = summary.iterations[-1]
     why = {
         "no-failures": "every training task of the last iteration was won",
-        "no-misalignments": f"the {last.failed} episodes that failed last showed no new misalignment",
+        "no-misalignments": f"in the {last.failed} episodes that failed last, the {summary.backend} backend found no "
+        "new misalignment of the kinds that it looks for, which is no proof that there is none",
         "iteration-limit": f"the iterations are used up; {last.failed} of {last.tasks} episodes of the last one failed",
     }[summary.stopped]
     broke = f" ({last.faults} broke and were left out)" if last.faults else ""

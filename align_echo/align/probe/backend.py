@@ -30,6 +30,8 @@ from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.names import is_numbered, name_pattern, pattern_of, skeleton
 from align_echo.align.probe.offered import emit as offered_emit
 from align_echo.align.probe.offered import learner
+from align_echo.align.probe.offered.pages import emit as pages_emit
+from align_echo.align.probe.offered.pages import learner as pages
 from align_echo.align.probe.refusals import listed_refusals, taken_actions, unlisted_refusals
 from align_echo.align.probe.sayings import Sayings, heard_sayings
 from align_echo.align.probe.spec import merged, resolved
@@ -66,7 +68,10 @@ Spec = dict[str, Any]
 
 
 class ProbeBackend:
-    """Learns on the failed tasks, tests on `fresh_tasks`; `make_lab_env` gives a raw environment without a limit."""
+    """Learns on the failed tasks, tests on `fresh_tasks`; `make_lab_env` gives a raw environment without a limit.
+
+    `on_progress` is told what is being done, `note` what is worth keeping.
+    """
 
     name = "probe"
 
@@ -77,11 +82,13 @@ class ProbeBackend:
         *,
         seed: int = 0,
         on_progress: Progress | None = None,
+        note: Progress | None = None,
     ) -> None:
         self._make_lab_env = make_lab_env
         self._fresh = list(fresh_tasks)
         self._seed = seed
         self._say = on_progress or (lambda _: None)
+        self._note = note or self._say
         self._lab: Lab | None = None
         self._counted = 0
 
@@ -108,12 +115,14 @@ class ProbeBackend:
         listed = self.lists(failed[0].task_id)
         ready = self._read_lists if listed else self._read_answers
         fresh: list[Misalignment] = []
-        if "travel" in (before or {}) or (not listed and self._offers_much()):
+        if pages.is_of_pages(before) or (before is None and pages.is_silent(self.lab, failed)):
+            fresh = pages.analyze(self.lab, failed, before, self._fresh, rng, self._say)
+        elif "travel" in (before or {}) or (not listed and self._offers_much()):
             fresh = learner.analyze(self.lab, failed, before, self._fresh, rng, self._say)
         elif ready(failed, before, rng):
             fresh = self._analyze(failed, before, rng)
-        else:
-            self._say(nothing_found(failed))
+        if not fresh and before is None:
+            self._note(nothing_found(failed))
         rules = {misalignment.rule for misalignment in known}
         return [misalignment for misalignment in fresh if misalignment.rule not in rules]
 
@@ -277,9 +286,11 @@ class ProbeBackend:
         """The interface with the new misalignments resolved."""
         spec = emit.read_spec(interface.source)
         details = [json.loads(misalignment.detail) for misalignment in new]
+        of_pages = pages.is_of_pages(spec) or any("pages" in detail for detail in details)
         offers = any("offered" in detail for detail in details) or (spec is not None and "travel" in spec)
+        work_in = pages.resolved if of_pages else learner.resolved if offers else resolved
         for detail in details:
-            spec = learner.resolved(spec, detail) if offers else resolved(spec, detail)
+            spec = work_in(spec, detail)
         if spec is None:
             return interface
         old = interface.provenance
@@ -295,7 +306,7 @@ class ProbeBackend:
             rules=records(old.rules, new),
             engine_steps=old.engine_steps + self._steps_since(),
         )
-        source = (offered_emit if offers else emit).source(spec, interface.contract)
+        source = (pages_emit if of_pages else offered_emit if offers else emit).source(spec, interface.contract)
         return interface.model_copy(update={"name": "probe", "source": source, "provenance": provenance})
 
     def _steps_since(self) -> int:

@@ -12,6 +12,7 @@ from align_echo.align.probe.cases import Case
 from align_echo.align.probe.forms import Utterance
 from align_echo.align.probe.names import skeleton
 from align_echo.align.probe.refusals import refused_actions
+from align_echo.align.probe.silence import answers_in_words
 from align_echo.align.probe.spec import Row, alone, identity
 from align_echo.align.probe.trials import Trials
 from align_echo.interface import RuleRecord
@@ -26,12 +27,13 @@ WRONG = "Not so: "
 
 
 def nothing_found(failed: Sequence[Trajectory]) -> str:
-    """What to say where no answer was found that tells nothing: what was looked at, and that it is no proof."""
-    actions = {step.action for trajectory in failed for step in trajectory.steps if step.action is not None}
+    """What to say where nothing was learned: what was looked for and at, what share of the answers may have been
+    refusals all the same, and that it is no proof."""
+    heard = answers_in_words(failed)
     return (
-        f"no answer was found that the engine gives to refused actions of different kinds alike ({len(failed)} failed "
-        f"episodes, {len(actions)} different actions): the probe learns from such answers only and changes nothing. "
-        "That is no proof that agent and environment understand each other"
+        f"I found none of the kinds that I look for in {heard}. I look for answers that refuse actions of different "
+        "kinds alike (one text, one that quotes the action, or the answer before again), and for what makes a refused "
+        "action possible. That I found none is no proof that agent and environment understand each other"
     )
 
 

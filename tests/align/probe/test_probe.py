@@ -128,7 +128,7 @@ def test_actions_whose_names_cannot_be_told_from_words_teach_nothing(learned, mo
     monkeypatch.setattr("align_echo.align.probe.backend.MOST_FORMS", 3)
     backend = ProbeBackend(lambda: StationEnv(step_limit=10**6), TASK_IDS[6:8], on_progress=said.append)
     assert backend.analyze(failed, [], identity(CONTRACT)) == []
-    assert "cannot tell the names in them from the words" in said[-1]
+    assert any("cannot tell the names in them from the words" in line for line in said)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from align_echo.align.probe.findings import WRONG, nothing_found
+from align_echo.align.probe.findings import WRONG
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.offered import runtime
 from align_echo.align.probe.offered.emit import BARE_IN_WORDS, form_in_words, reach_in_words, sure_in_words
@@ -82,13 +82,11 @@ def analyze(
     """What the failures teach beyond `before`, proved on fresh tasks. Empty if no answer is uninformative."""
     answers = sorted({*uninformative(failed), *(before["uninformative"] if before else ())})
     if not answers:
-        say(nothing_found(failed))
         return []
     tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))
     survey = _surveyed(lab, answers, tasks, rng, say)
     survey.uninformative = silent_on_names(answers, survey)
     if not survey.uninformative:
-        say(nothing_found(failed))
         return []
     surveyed = frozenset(survey.names)
     refused = refused_sayings(lab, survey, failed)
