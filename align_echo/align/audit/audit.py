@@ -221,6 +221,8 @@ class Auditor:
             return self._taken(claim.says)
         if claim.kind in ("then", "some", "unread"):
             return None
+        if claim.kind == "form":
+            return skeleton(claim.says, self._name)[0] in adversary.templates or None
         if claim.kind == "absent":
             return self._is_absent(claim.about)
         if claim.kind in ("forms", "only"):

@@ -14,6 +14,7 @@ from align_echo.commands import PLACEHOLDER, commands_in, sentences_of
 
 Kind = Literal[
     "do",
+    "form",
     "then",
     "write",
     "already",
@@ -31,6 +32,8 @@ Kind = Literal[
 _QUOTED = r"`([^`]*)`"
 _SENTENCES: tuple[tuple[Kind, str], ...] = (
     ("do", rf"{_QUOTED} does not work yet: you need to {_QUOTED} first\."),
+    ("do", rf"{_QUOTED} is possible only after {_QUOTED}\."),
+    ("form", rf"{_QUOTED} is not understood: the form is {_QUOTED}\."),
     ("then", rf"Then write {_QUOTED}: {_QUOTED} is not understood\."),
     ("write", rf"{_QUOTED} is not (?:understood|possible from here); write {_QUOTED} instead\."),
     ("already", rf"{_QUOTED} would change nothing: that is already so\."),
@@ -47,10 +50,10 @@ _SENTENCES: tuple[tuple[Kind, str], ...] = (
 class Claim(NamedTuple):
     """One claim: the action or name that it is about, and what it says of it.
 
-    `do`: that step first; `then`, `write`: that action instead; `already`: "" (it is so); `unseen`: the names like it
-    that were seen; `after`: the action after which it was seen; `elsewhere`: the place; `alone`: "" (the names are in a
-    row); `forms`, `only`, `some`: the forms in a row, all of which are known here, that are all, or that some tasks
-    know; `absent`: "" (it is not here, or nowhere); `unread`: text that was not understood.
+    `do`: that step first; `form`: how that is written; `then`, `write`: that action instead; `already`: "" (it is so);
+    `unseen`: the names like it that were seen; `after`: the action after which it was seen; `elsewhere`: the place;
+    `alone`: "" (the names are in a row); `forms`, `only`, `some`: the forms in a row, all of which are known here, that
+    are all, or that some tasks know; `absent`: "" (it is not here, or nowhere); `unread`: text that was not understood.
     """
 
     kind: Kind
@@ -67,7 +70,7 @@ def read_claims(message: str, action: str = "") -> list[Claim]:
         for match in re.finditer(pattern, message):
             groups = [group or "" for group in match.groups()]
             about, says = (groups[0], groups[1] if len(groups) > 1 and kind not in ("forms", "only", "some") else "")
-            if kind == "write" or kind == "do":
+            if kind in ("write", "do", "form"):
                 about, says = groups[0], groups[1]
             if kind == "then":
                 about, says = groups[1], groups[0]

@@ -28,6 +28,7 @@ ADVERSARY, RANDOM, EXPERT_SLIPS = "adversary", "random", "expert-slips"
 
 CLAIMS = {
     "do": "this step first",
+    "form": "this is how it is written",
     "then": "then these words",
     "write": "these words instead",
     "already": "already so",

@@ -23,6 +23,9 @@ MIN_TASKS = 3
 """A rule comes after so many tests that it passed, in so many tasks, and none that it failed; it goes when it fails
 one."""
 
+MIN_ENABLED = 5
+"""That a step may be needed is told once it made the action possible so often, in `MIN_TASKS` tasks."""
+
 WRONG = "Not so: "
 
 
@@ -95,7 +98,7 @@ def about_needs(
         rows = [*spec["templates"].get(template, ()), *learned.get(template, ())]
         known = any(not isinstance(row["then"], str) and row["then"][0] == step for row in rows)
         need: list[Any] = [step, list(places)]
-        if known or need in spec["needs"].get(template, ()) or len(examples) < MIN_TESTS or len(tasks) < MIN_TASKS:
+        if known or need in spec["needs"].get(template, ()) or len(examples) < MIN_ENABLED or len(tasks) < MIN_TASKS:
             continue
         if not {template, step} <= {*spec["templates"]}:
             continue

@@ -371,7 +371,7 @@ def advise(spec: dict[str, Any], history: dict[str, Any], action: str, refused: 
         rewritten = False
     decision = decide(spec, history, template, names, rewritten or refused == "{same}")
     if decision is None and skeleton_of(spec, history, action) in spec["forms"]:
-        return f"`{action}` is not understood: the form is `{write(template, ['X', 'Y', 'Z'])}`."
+        return f"`{action}` is not understood: the form is `{wanted}`."
     if decision is None:
         shown = [name for text in plain for name in names_in(spec, text)]
         return last_seen(spec, history, [name for name in names if name not in shown])

@@ -48,7 +48,11 @@ def extended(spec: dict[str, Any], rows: dict[str, list[Any]], forms: dict[str, 
         for template, known in spec[part].items()
         for row in known
     }
-    rows = {template: [row for row in new if identity(template, row) not in there] for template, new in rows.items()}
+    fresh = {
+        template: list({identity(template, row): row for row in reversed(new)}.values())[::-1]
+        for template, new in rows.items()
+    }
+    rows = {template: [row for row in new if identity(template, row) not in there] for template, new in fresh.items()}
     now = {template: [row for row in new if row["then"] == "now"] for template, new in rows.items()}
     other = {template: [row for row in new if row["then"] != "now"] for template, new in rows.items()}
     return {

@@ -94,7 +94,7 @@ def test_near_misses_are_rewritten_where_the_rewriting_is_allowed(said: str, mea
     runtime.look_at(history, {"pockets": "You have a pole 7."})
     assert meant in runtime.advise(SPEC, history, said)
     runtime.look_at(history, {"pockets": "You have nothing."})
-    form = f"`{said}` is not understood: the form is `lay X on Y`." if said.startswith("leave") else ""
+    form = f"`{said}` is not understood: the form is `lay pole 7 on rock 1`." if said.startswith("leave") else ""
     assert runtime.advise(SPEC, history, said) == form
 
 
