@@ -145,8 +145,7 @@ def plan_generation(
 def generate_interface(plan: Generation, path: Path, *, resume: bool = False, progress: Progress = SILENT) -> Generated:
     """Find misalignments in failed episodes by experiment and write the interface that resolves them to a folder.
 
-    Raises `UsageError` for a folder of something else and for an engine that the probe cannot read, before anything is
-    written; `AgentError`, `EngineError` and `ModelError` for what goes on breaking.
+    Raises `UsageError` for a folder of something else, before anything is written; `AgentError`, `EngineError` and `ModelError` for what goes on breaking.
     """
     folder = RunFolder(path)
     folder.check(resume=resume)
@@ -157,7 +156,6 @@ def generate_interface(plan: Generation, path: Path, *, resume: bool = False, pr
     )
     agent = build_agent(plan.player.agent, setting)
     try_reset(world.spec, plan.fresh[0], split=world.split, data_root=world.data_root)
-    try_backend(plan)
     return generate(
         world.spec,
         agent,
@@ -171,16 +169,6 @@ def generate_interface(plan: Generation, path: Path, *, resume: bool = False, pr
         resume=resume,
         on_event=_shown_on(progress, (plan.about_backend, about(plan.player, details_of(agent)))),
     )
-
-
-def try_backend(plan: Generation) -> None:
-    """Start a task as the backend does. Raises `UsageError` for an engine of which the probe could learn nothing."""
-    if plan.chosen == "probe":
-        probe = _probe(plan, SILENT)
-        try:
-            probe.lists(plan.fresh[0])
-        finally:
-            probe.lab.env.close()
 
 
 def fresh_tasks(world: World, iterations: int, seed: int) -> list[str]:
