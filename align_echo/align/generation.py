@@ -145,7 +145,8 @@ def plan_generation(
 def generate_interface(plan: Generation, path: Path, *, resume: bool = False, progress: Progress = SILENT) -> Generated:
     """Find misalignments in failed episodes by experiment and write the interface that resolves them to a folder.
 
-    Raises `UsageError` for a folder of something else, before anything is written; `AgentError`, `EngineError` and `ModelError` for what goes on breaking.
+    Raises `UsageError` for a folder of something else, before anything is written; `AgentError`, `EngineError` and
+    `ModelError` for what goes on breaking.
     """
     folder = RunFolder(path)
     folder.check(resume=resume)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from align_echo.agents.players import about, details_of
-from align_echo.align.generation import generate_interface, try_backend
+from align_echo.align.generation import generate_interface
 from align_echo.align.run_folder import RunFolder
 from align_echo.evaluate.cast import build_player, config_of, models_of
 from align_echo.evaluate.comparison import BASELINE, Comparison
@@ -55,10 +55,6 @@ def play_study(plan: StudyPlan, path: Path, *, resume: bool = False, progress: P
     openings = {evaluation.spec.name: evaluation for evaluation in plan.evaluations.values()}
     for evaluation in openings.values():
         try_reset(evaluation.spec, evaluation.task_ids[0], split=evaluation.split, data_root=None)
-    learners = {generation.world.spec.name: generation for generation in reversed(plan.generations.values())}
-    for generation in learners.values():
-        with in_keys(f"interface: {generation.world.spec.name}, {generation.player.agent.name}: "):
-            try_backend(generation)
     lock = open_folder(path, plan.config, resume=resume)
     learned = {folder: _learn(plan, folder, path, progress) for folder in plan.generations}
     evaluations = {folder: _with_interface(plan, folder, learned) for folder in plan.evaluations}

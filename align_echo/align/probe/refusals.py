@@ -30,6 +30,9 @@ MOST_TRIED = 12
 FEW = 0.05
 """An answer may have been given to an action that was taken so often, for one that refused one."""
 
+MIN_HEARD = 2
+"""Tasks in which a refusal was heard at least, where nothing is listed."""
+
 SHARE_SAME = 0.5
 """Silence refuses if at least this share of the actions that the engine refused left its answer as it was."""
 
@@ -76,27 +79,42 @@ def listed_refusals(lab: Lab, failed: Sequence[Trajectory], rng: random.Random) 
 
 
 def unlisted_refusals(failed: Sequence[Trajectory]) -> list[str]:
-    """The shapes of refusals where the engine lists nothing: answers that many different actions got. A text counts
-    only if it came after actions of several kinds as something new, and not as the answer before again."""
-    heard, fresh = Heard(), defaultdict[str, set[str]](set)
+    """The shapes of refusals where the engine lists nothing: answers that many different actions got, in several tasks.
+
+    A text counts as one if actions of several kinds, or agents in half of the episodes, got it as something new. An
+    engine that refuses in words says the same again only where it refuses twice; a silent one repeats whatever it said
+    last. So silence is believed where most of what was repeated are no such answers.
+    """
+    heard, tasks, verbs = Heard(), defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    repeated: list[set[str]] = []
     for trajectory in failed:
         before = trajectory.initial_observation
         for step in trajectory.steps:
             if step.action is None or step.raw_observation is None or step.terminated:
                 continue
             answer = step.raw_observation.strip()
-            same = answer == before.strip() or before.endswith(answer)
-            for shape in shapes(answer if same else before, step.action, answer):
+            same = bool(answer) and before.strip().endswith(answer)
+            ways = shapes(answer if same else before, step.action, answer)
+            for shape in ways:
                 heard.refused[shape].add(step.action)
                 if not same:
-                    fresh[shape].add(_verb(step.action))
+                    tasks[shape].add(trajectory.task_id)
+                    verbs[shape].add(_verb(step.action))
+            if same:
+                repeated.append({*ways})
             before = step.raw_observation
-    texts = [text for text in _plain(r"(?!)", heard) if text != SAME and len(fresh[text]) >= MIN_KINDS]
-    if texts:
+    texts = [
+        text
+        for text in _plain(r"(?!)", heard)
+        if text != SAME
+        and len(tasks[text]) >= MIN_HEARD
+        and (len(verbs[text]) >= MIN_KINDS or 2 * len(tasks[text]) >= len(failed))
+    ]
+    explained = sum(not ways.isdisjoint(texts) for ways in repeated)
+    if texts and explained >= SHARE_SAME * len(repeated):
         return texts
-    silent = heard.refused[SAME]
-    kinds = {_verb(action) for action in silent}
-    return [SAME] if len(silent) >= MIN_ACTIONS and len(kinds) >= MIN_KINDS else []
+    kinds = {_verb(action) for action in heard.refused[SAME]}
+    return [SAME] if len(heard.refused[SAME]) >= MIN_ACTIONS and len(kinds) >= MIN_KINDS else []
 
 
 def refused_actions(failed: Iterable[Trajectory], known: list[str]) -> list[tuple[str, str]]:
