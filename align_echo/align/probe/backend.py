@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from align_echo.align.probe import emit
-from align_echo.align.probe.cases import Case, Slots, proposals, replayed, stroll, try_case, walk
+from align_echo.align.probe.cases import Case, Slots, proposals, replayed, stroll, strolled, try_case, walk
 from align_echo.align.probe.findings import (
     about_form,
     about_needs,
@@ -26,13 +26,14 @@ from align_echo.align.probe.findings import (
     too_many_forms,
 )
 from align_echo.align.probe.forms import Utterance, learn_forms, try_form
-from align_echo.align.probe.lab import Lab
+from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.names import is_numbered, name_pattern, pattern_of, skeleton
 from align_echo.align.probe.offered import emit as offered_emit
 from align_echo.align.probe.offered import learner
 from align_echo.align.probe.offered.pages import emit as pages_emit
 from align_echo.align.probe.offered.pages import learner as pages
-from align_echo.align.probe.refusals import listed_refusals, taken_actions, unlisted_refusals
+from align_echo.align.probe.refusals import further_refusals, listed_refusals, taken_actions, unlisted_refusals
+from align_echo.align.probe.runtime import SAME
 from align_echo.align.probe.sayings import Sayings, heard_sayings
 from align_echo.align.probe.spec import merged, resolved
 from align_echo.align.probe.trials import refine
@@ -53,6 +54,12 @@ SPELLING_STATES = 12
 
 MOST_SAYINGS = 1_500
 """Where an engine offers forms and names, all sayings of a state are tried if these are not more."""
+
+STARTS = 4
+"""Tasks at whose start all that can be said is said, for refusals that the agent did not meet."""
+
+STROLL = 40
+"""Steps of a stroll through each task, for names that the agent did not meet."""
 
 FEWEST_FORMS = 3
 """With fewer forms than these there are no steps to learn."""
@@ -150,35 +157,49 @@ class ProbeBackend:
         return bool(self.lab.refusals)
 
     def _read_answers(self, failed: Sequence[Trajectory], before: Spec | None, rng: random.Random) -> bool:
-        """The same where nothing is listed: from what is offered, or from what the agent said and the engine took."""
+        """The same where nothing is listed: from what is offered, or from what the agent said and the engine took, and
+        from what strolls through the tasks show."""
         refusals = unlisted_refusals(failed)
         self.lab.refusals = sorted({*refusals, *(before["uninformative"] if before else ())})
+        taken = {action for _, action in taken_actions(failed, self.lab.refusals)}
+        taken = {action for action in taken if not self.lab.env.read_only(action)}
         tasks = list(dict.fromkeys([*(trajectory.task_id for trajectory in failed), *self._fresh]))
-        if self.lab.env.offered() is not None:
-            sayings = self._offered_sayings(failed)
-        else:
-            taken = {action for _, action in taken_actions(failed, self.lab.refusals)}
-            texts = [step.raw_observation or "" for trajectory in failed for step in trajectory.steps]
-            texts += [self.lab.start(task_id).opening for task_id in tasks]
-            sayings = heard_sayings({action for action in taken if not self.lab.env.read_only(action)}, texts)
-        self.lab.forget()
-        if before is not None:
-            sayings.forms = tuple(sorted({*sayings.forms, *before["templates"]}))
-        self.lab.sayings, self.lab.name = sayings, sayings.name
-        self.lab.compare_saved(self.lab.start(tasks[0]))
-        return bool(self.lab.refusals and len(sayings.forms) >= FEWEST_FORMS)
-
-    def _offered_sayings(self, failed: Sequence[Trajectory]) -> Sayings:
-        """The forms and names that are offered along the agent's episodes."""
-        forms: set[str] = set()
+        shown = [step.raw_observation or "" for trajectory in failed for step in trajectory.steps]
+        shown += [self.lab.start(task_id).opening for task_id in tasks]
+        forms = set(before["templates"]) if before else set[str]()
         names: set[str] = set()
         for trajectory in failed:
-            states = [self.lab.start(trajectory.task_id)]
-            states += [state for state, _, _ in replayed(self.lab, [trajectory])]
-            for offered in (self.lab.offered(state) for state in states):
-                forms.update(template for template in offered.templates if "{" in template)
-                names.update(offered.names)
-        return Sayings(tuple(sorted(forms)), pattern_of(names))
+            for state, _, _ in replayed(self.lab, [trajectory]):
+                self._take_offers(state, forms, names)
+        self._speak(forms, names, taken, shown)
+        if not self.lab.refusals or len(self.lab.sayings.forms if self.lab.sayings else ()) < FEWEST_FORMS:
+            return False
+        self.lab.compare_saved(self.lab.start(tasks[0]))
+        if SAME not in self.lab.refusals:
+            self.lab.refusals = sorted({*self.lab.refusals, *further_refusals(self.lab, tasks[:STARTS])})
+        for number, task_id in enumerate(tasks, 1):
+            self._say(f"learning what can be spoken of: task {number} of {len(tasks)}")
+            self.lab.forget()
+            for state in strolled(self.lab, task_id, rng, STROLL):
+                self._take_offers(state, forms, names)
+                shown.append(state.observation)
+        self._speak(forms, names, taken, shown)
+        return True
+
+    def _take_offers(self, state: LabState, forms: set[str], names: set[str]) -> None:
+        offered = self.lab.offered(state)
+        forms.update(template for template in offered.templates if "{" in template)
+        names.update(offered.names)
+
+    def _speak(self, forms: set[str], names: set[str], taken: set[str], shown: Sequence[str]) -> None:
+        """Let the laboratory say all that can be said in these forms of these names, or of those that it took."""
+        if self.lab.env.offered() is not None:
+            self.lab.sayings = Sayings(tuple(sorted(forms)), pattern_of(names))
+        else:
+            self.lab.sayings = heard_sayings(taken, shown)
+            self.lab.sayings.forms = tuple(sorted({*self.lab.sayings.forms, *forms}))
+        self.lab.name = self.lab.sayings.name
+        self.lab.forget()
 
     def _analyze(
         self, failed: Sequence[Trajectory], before: Spec | None, rng: random.Random

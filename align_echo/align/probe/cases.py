@@ -206,6 +206,8 @@ def walk(
     been = {lab.key(state)}
     for _ in range(length):
         options = sorted(state.admissible)
+        if not options:
+            break
         rng.shuffle(options)
 
         def novelty(action: str) -> tuple[int, int, int]:
@@ -226,16 +228,20 @@ def walk(
     return states
 
 
-def stroll(lab: Lab, task_id: str, rng: random.Random, length: int = WALK_LENGTH) -> set[str]:
+def stroll(lab: Lab, task_id: str, rng: random.Random) -> set[str]:
     """All that the engine listed on a walk of any actions: what is a name in them need not be known yet."""
+    return {action for state in strolled(lab, task_id, rng) for action in state.admissible}
+
+
+def strolled(lab: Lab, task_id: str, rng: random.Random, length: int = WALK_LENGTH) -> Iterator[LabState]:
+    """The states of a walk of any actions."""
     state = lab.start(task_id)
-    listed = set(state.admissible)
+    yield state
     for _ in range(length):
         if state.over or not state.admissible:
-            break
+            return
         state = lab.after(state, rng.choice(sorted(state.admissible)))
-        listed |= state.admissible
-    return listed
+        yield state
 
 
 def _kinds(lab: Lab, action: str) -> str:

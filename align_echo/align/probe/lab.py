@@ -53,7 +53,8 @@ class Lab:
 
     `traceless` holds answers after which the engine is as it was before, unless they end the episode: nothing has to be
     restored then. `name` finds names in what the engine lists (`names.py`), `refusals` are the shapes of refusals.
-    `sayings` is what can be said where the engine lists nothing; without it nothing is allowed there.
+    `sayings` is what can be said where the engine lists nothing; without it nothing is allowed there. `comparable` is
+    whether the engine's saved states can be compared by value (`compare_saved`).
     """
 
     def __init__(self, env: TextEnv) -> None:
@@ -62,7 +63,7 @@ class Lab:
         self.name = NUMBERED
         self.refusals: list[str] = []
         self.sayings: Sayings | None = None
-        self._comparable: bool | None = None
+        self.comparable = False
         self.traceless: frozenset[str] = frozenset()
         self._root: LabState | None = None
         self._current: LabState | None = None
@@ -105,7 +106,7 @@ class Lab:
     def key(self, state: LabState) -> Hashable:
         """What tells states apart: what they allow. Where that has to be tried and the engine's saved states can be
         compared by value, these."""
-        return state.snapshot.engine if not self.lists and self._comparable else state.admissible
+        return state.snapshot.engine if not self.lists and self.comparable else state.admissible
 
     def known_names(self, state: LabState) -> frozenset[str]:
         """The names that can be spoken of in a state: those that are offered, or all that were read so far."""
@@ -197,9 +198,9 @@ class Lab:
         after = self.env.snapshot().engine
         self.env.restore(state.snapshot)
         try:
-            self._comparable = hash(after) == hash(state.snapshot.engine) and after == state.snapshot.engine
+            self.comparable = hash(after) == hash(state.snapshot.engine) and after == state.snapshot.engine
         except TypeError:
-            self._comparable = False
+            self.comparable = False
 
     def _state(self, task_id: str, actions: tuple[str, ...], parent: LabState | None) -> LabState:
         engine = self.env.state

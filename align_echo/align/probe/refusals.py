@@ -117,6 +117,19 @@ def unlisted_refusals(failed: Sequence[Trajectory]) -> list[str]:
     return [SAME] if len(heard.refused[SAME]) >= MIN_ACTIONS and len(kinds) >= MIN_KINDS else []
 
 
+def further_refusals(lab: Lab, tasks: Sequence[str]) -> list[str]:
+    """Shapes that the agent did not meet often enough: answers of an engine that lists nothing to all that can be said
+    at the start of some tasks, where they left its saved state as it was. None where states cannot be compared."""
+    heard = Heard()
+    for task_id in tasks if lab.sayings and lab.comparable else ():
+        state = lab.start(task_id)
+        for action in lab.sayings.fill(lab.known_names(state)) if lab.sayings else ():
+            child = lab.after(state, action)
+            if not child.over:
+                heard.take("", action, child.observation, refused=lab.key(child) == lab.key(state))
+    return [shape for shape in _plain(lab.name, heard) if shape != SAME]
+
+
 def refused_actions(failed: Iterable[Trajectory], known: list[str]) -> list[tuple[str, str]]:
     """(task id, action) of every step that was refused, by the shapes of refusals that are known."""
     return [(task_id, action) for task_id, action, refused in _judged(failed, known) if refused]
