@@ -264,16 +264,16 @@ def decide(
         for number, row in enumerate(spec["now"].get(template, [])):
             if all(holds(spec, history, literal, everything) for literal in row["if"]):
                 return -1 - number, "now"
-    rows = list(enumerate(spec["templates"].get(template, [])))
-    for number, row in sorted(rows, key=lambda pair: pair[1].get("must", False)):
-        if sure and not row.get("sure", False):
-            continue
-        if all(holds(spec, history, literal, everything) for literal in row["if"]):
-            step = conclude(spec, history, row["then"], names)
-            if step and doubtful(spec, history, step):
-                step = needed(spec, history, step, deep) if row.get("must", False) else ""
-            if step and step != write(template, names):
-                return number, step
+    for must in [False, True]:
+        for number, row in enumerate(spec["templates"].get(template, [])):
+            if row.get("must", False) != must or (sure and not row.get("sure", False)):
+                continue
+            if all(holds(spec, history, literal, everything) for literal in row["if"]):
+                step = conclude(spec, history, row["then"], names)
+                if step and doubtful(spec, history, step):
+                    step = needed(spec, history, step, deep) if must else ""
+                if step and step != write(template, names):
+                    return number, step
     return None
 
 
