@@ -340,11 +340,6 @@ def read_afresh(spec: dict[str, Any], history: dict[str, Any], said: str) -> tup
     return "", []
 
 
-def skeleton_of(spec: dict[str, Any], history: dict[str, Any], action: str) -> str:
-    """An action with its names left out, as the wordings are kept that are not understood."""
-    return " ".join(parse(spec, history, " ".join(action.split()))[0].split())
-
-
 def named(spec: dict[str, Any], history: dict[str, Any], text: str) -> str:
     """The one name in a text, also where its number is left out; the text itself if there is none or more."""
     found = [name for name in names_in(spec, text) if name in history["shape"]]
@@ -370,17 +365,15 @@ def advise(spec: dict[str, Any], history: dict[str, Any], action: str, refused: 
     if rewritten and not spec["spelling"]["case"] and wanted == " ".join(action.lower().split()):
         rewritten = False
     decision = decide(spec, history, template, names, rewritten or refused == "{same}")
-    if decision is None and skeleton_of(spec, history, action) in spec["forms"]:
+    if decision is None and " ".join(parse(spec, history, action)[0].split()) in spec["forms"]:
         return f"`{action}` is not understood: the form is `{wanted}`."
     if decision is None:
         shown = [name for text in plain for name in names_in(spec, text)]
         return last_seen(spec, history, [name for name in names if name not in shown])
     if decision[1] == "already":
         return f"`{wanted}` would change nothing: that is already so."
-    if decision[1] == "now" and not rewritten:
-        return ""
     if decision[1] == "now":
-        return f"`{action}` is not understood; write `{wanted}` instead."
+        return f"`{action}` is not understood; write `{wanted}` instead." if rewritten else ""
     before = f"`{wanted}` does not work yet: you need to `{decision[1]}` first."
     if spec["templates"][template][decision[0]].get("must", False):
         before = f"`{wanted}` is possible only after `{decision[1]}`."
