@@ -37,7 +37,7 @@ from align_echo.align.probe.runtime import SAME
 from align_echo.align.probe.sayings import Sayings, heard_sayings
 from align_echo.align.probe.spec import merged, resolved
 from align_echo.align.probe.trials import refine
-from align_echo.align.probe.vocabulary import Vocabulary, spelling_needed, try_spelling
+from align_echo.align.probe.vocabulary import Need, Vocabulary, spelling_needed, try_spelling
 from align_echo.interface import Interface, Provenance
 from align_echo.types import Misalignment, Trajectory
 from align_echo.wrappers.text_env import TextEnv
@@ -206,7 +206,7 @@ class ProbeBackend:
     ) -> list[Misalignment]:
         refusals = self.lab.refusals
         tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))
-        spec, slots = self._vocabulary(tasks, refusals, before, rng)
+        spec, slots, enabled = self._vocabulary(tasks, refusals, before, rng)
         if len(spec["templates"]) > MOST_FORMS:
             self._say(too_many_forms(len(spec["templates"]), len({*tasks, *self._fresh})))
             return []
@@ -220,7 +220,7 @@ class ProbeBackend:
         fresh += [about_form(form, *reading) for form, reading in sorted(forms.items())]
         fresh += about_wrong_rules(spec, trials)
         fresh += about_rules(spec, learned, trials, cases)
-        fresh += about_needs(spec, learned, cases)
+        fresh += about_needs(spec, learned, enabled)
         return fresh
 
     def _name(self, failed: Sequence[Trajectory]) -> str:
@@ -237,7 +237,8 @@ class ProbeBackend:
 
     def _vocabulary(
         self, tasks: Sequence[str], refusals: Sequence[str], before: dict[str, Any] | None, rng: random.Random
-    ) -> tuple[dict[str, Any], Slots]:
+    ) -> tuple[Spec, Slots, dict[Need, set[tuple[str, str]]]]:
+        """What can be said, the kinds in each place, and what made what possible."""
         vocabulary = Vocabulary(self.lab.name)
         task_ids = list(dict.fromkeys([*tasks, *self._fresh]))
         spellings: list[tuple[str, bool]] = []
@@ -253,7 +254,7 @@ class ProbeBackend:
         self.lab.forget()
         views = self.lab.env.contract.read_only_actions
         spec = {**vocabulary.spec(refusals, views), "spelling": spelling_needed(spellings)}
-        return merged(before, spec), vocabulary.slots()
+        return merged(before, spec), vocabulary.slots(), vocabulary.enabled
 
     def _cases(
         self,

@@ -222,6 +222,7 @@ def walk(
             break
         vocabulary.see(following)
         vocabulary.try_undo(lab, state, action, following)
+        vocabulary.see_enabled(lab, state, action, following)
         been.add(lab.key(following))
         states.append(following)
         state = following

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from align_echo.align.probe import emit, runtime
 from align_echo.align.probe.cases import Case
 from align_echo.align.probe.forms import Utterance
-from align_echo.align.probe.names import skeleton
 from align_echo.align.probe.refusals import refused_actions
 from align_echo.align.probe.silence import answers_in_words
 from align_echo.align.probe.spec import Row, alone, identity
 from align_echo.align.probe.trials import Trials
+from align_echo.align.probe.vocabulary import Need
 from align_echo.interface import RuleRecord
 from align_echo.types import Evidence, Misalignment, Trajectory
 
@@ -90,41 +89,31 @@ def about_form(form: str, template: str, evidence: Evidence, example: Utterance)
 
 
 def about_needs(
-    spec: dict[str, Any], learned: dict[str, list[Row]], cases: Sequence[Case]
+    spec: dict[str, Any], learned: dict[str, list[Row]], enabled: Mapping[Need, Collection[tuple[str, str]]]
 ) -> Iterable[Misalignment]:
-    """Steps that made refused actions possible, of which no rule speaks: that they may be needed is told up front."""
-    for (template, step, places), examples in sorted(enabling(cases).items()):
-        tasks = {case.task_id for case in examples}
+    """Steps that made refused actions possible, of which no rule speaks: that they may be needed is told up front.
+    `enabled` holds the (task id, action) of each time."""
+    for (template, step, places), times in sorted(enabled.items()):
+        tasks = {task_id for task_id, _ in times}
         rows = [*spec["templates"].get(template, ()), *learned.get(template, ())]
         known = any(not isinstance(row["then"], str) and row["then"][0] == step for row in rows)
         need: list[Any] = [step, list(places)]
-        if known or need in spec["needs"].get(template, ()) or len(examples) < MIN_ENABLED or len(tasks) < MIN_TASKS:
+        if known or need in spec["needs"].get(template, ()) or len(times) < MIN_ENABLED or len(tasks) < MIN_TASKS:
             continue
         if not {template, step} <= {*spec["templates"]}:
             continue
+        task_id, action = min(times)
         told = emit.need_step(step, list(places))
         yield Misalignment(
-            task_id=examples[0].task_id,
+            task_id=task_id,
             action_type=template,
-            action=examples[0].action,
-            intent=f"`{examples[0].action}` at once",
+            action=action,
+            intent=f"`{action}` at once",
             rule=f"Before `{runtime.write(template, list('XYZ'))}` you may need to {told}",
             sufficient_feedback=f"say that {told} may be needed first",
-            evidence=Evidence(support=len(examples), tasks=len(tasks)),
+            evidence=Evidence(support=len(times), tasks=len(tasks)),
             detail=json.dumps({"template": template, "need": need}),
         )
-
-
-def enabling(cases: Iterable[Case]) -> dict[tuple[str, str, tuple[int, ...]], list[Case]]:
-    """The refused actions that a single step made possible, by their template, the step's, and which of the action's
-    names each name of the step is (-1: none)."""
-    enabled: dict[tuple[str, str, tuple[int, ...]], list[Case]] = defaultdict(list)
-    for case in cases:
-        for step in sorted(case.steps) if case.depth == 1 and not case.now else ():
-            template, names = skeleton(step, case.name)
-            places = tuple(case.names.index(name) if name in case.names else -1 for name in names)
-            enabled[case.template, template, places].append(case)
-    return enabled
 
 
 def about_wrong_rules(spec: dict[str, Any], trials: Trials) -> Iterable[Misalignment]:

@@ -13,6 +13,13 @@ from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.names import NUMBERED, skeleton
 
 _MIN_PAIRS = 3
+_MOST_ENABLED = 3
+"""So many actions of a task are kept that another made possible, by template."""
+
+Need = tuple[str, str, tuple[int, ...]]
+"""The template of an action, that of a step which made it possible, and which of the action's names each name of the
+step is (-1: none)."""
+
 _MOST_RIVALS = 4
 """So many actions of a form are tried on whether they take back what was done."""
 
@@ -66,6 +73,7 @@ class Vocabulary:
         self.templates: Counter[str] = Counter()
         self.arguments: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         self.shown: dict[str, set[str]] = defaultdict(set)
+        self.enabled: dict[Need, set[tuple[str, str]]] = defaultdict(set)
         self._undone: Counter[tuple[str, str]] = Counter()
         self._tried: Counter[tuple[str, str]] = Counter()
         self._orders: dict[tuple[str, str], Counter[tuple[int, ...]]] = defaultdict(Counter)
@@ -117,6 +125,17 @@ class Vocabulary:
                 self._undone[pair] += 1
                 others = skeleton(undo, self.name)[1]
                 self._orders[pair][tuple(others.index(name) if name in others else -1 for name in names)] += 1
+
+    def see_enabled(self, lab: Lab, before: LabState, action: str, after: LabState) -> None:
+        """Take in what an action made possible that was refused before it and does not only take it back."""
+        template, names = skeleton(action, self.name)
+        for other in sorted(after.admissible - before.admissible) if names and not after.over else ():
+            form, others = skeleton(other, self.name)
+            need = (form, template, tuple(others.index(name) if name in others else -1 for name in names))
+            known = self.enabled[need]
+            few = sum(task_id == before.task_id for task_id, _ in known) < _MOST_ENABLED
+            if others and few and lab.key(lab.after(after, other)) != lab.key(before):
+                known.add((before.task_id, other))
 
     def pairs(self) -> list[tuple[str, str, tuple[int, ...]]]:
         """(do, undo, where undo has each name of do, -1 for nowhere), the one that is possible first leading."""
