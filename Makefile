@@ -1,5 +1,5 @@
 # The commands of the README. Each does its own set-up; a set-up that is up to date touches no network.
-#   make demo     learn an interface for ALFWorld without a model, print success before and after it
+#   make demo     learn an interface for ALFWorld, print success without it, with its placebo and with it, and one game
 #   make test     the tests, but for the slow ones
 #   make check    linter and type checker
 #   make parity   the slow tests
@@ -31,11 +31,13 @@ $(STAMP): pyproject.toml
 	CMAKE_POLICY_VERSION_MINIMUM=3.5 $(VENV)/bin/python -m pip install --quiet --editable '.[dev,scienceworld,textworldexpress,miniwob,math,train,gui]'
 	touch $@
 
+# Who plays is what the commands choose by themselves, and they say it: the pocket model, or the scripted novice
+# where torch is missing.
 demo: setup
 	rm -rf $(DEMO)
-	$(VENV)/bin/align-echo generate-interface --env alfworld --backend probe --agent novice \
+	$(VENV)/bin/align-echo generate-interface --env alfworld --backend probe \
 	    --iterations $(DEMO_ITERATIONS) --tasks-per-iteration $(DEMO_TASKS) --out $(DEMO)/interface
-	$(VENV)/bin/align-echo evaluate --env alfworld --agent novice --split valid_unseen --tasks $(DEMO_TASKS) \
+	$(VENV)/bin/align-echo evaluate --env alfworld --split valid_unseen --tasks $(DEMO_TASKS) \
 	    --interface $(DEMO)/interface/interface.py --compare --out $(DEMO)/evaluation
 
 test: setup

@@ -15,15 +15,16 @@ from align_echo.agents.players import about
 from align_echo.cli import options
 from align_echo.cli.console import Display, cost, leave, resumable, run_folder, stdout
 from align_echo.evaluate.comparison import Comparison
+from align_echo.evaluate.parting import parting_of_run
 from align_echo.evaluate.plan import Plan, plan_evaluation
 from align_echo.evaluate.playing import play
 from align_echo.evaluate.refinement import Refinement, rounds_table
 from align_echo.evaluate.rounds import refine
-from align_echo.evaluate.tables import NAMES, tables, unplayed
+from align_echo.evaluate.tables import NAMES, tables, unplayed, verdicts_given
 from align_echo.runs import agent_details
 from align_echo.sandbox.session import printable
 from align_echo.trouble import Conduct, overstepped, tell, verdict
-from align_echo.types import ChoiceCounts, Usage
+from align_echo.types import Usage
 
 
 def evaluate(
@@ -102,14 +103,10 @@ def _show(plan: Plan, path: Path, result: Comparison, conducts: Mapping[str, Con
     print(about(plan.player, agent_details(path)))
     if result.games:
         print(f"games: {result.games}")
-    choices = [variant.choices for variant in result.variants.values() if variant.choices is not None]
-    if choices:
-        total = sum(choices, ChoiceCounts())
-        print(f"verdicts: {total.correct:,} correct, {total.wrong:,} wrong, {total.no_verdict:,} that were none")
-        if total.repeated:
-            print(f"in {total.repeated:,} turns all candidates repeated an action that had changed nothing;", end=" ")
-            print(f"the critic called {total.repeated_wrong:,} of them wrong and had no other to take")
+    for line in verdicts_given(result):
+        print(line)
     cost(sum((variant.usage for variant in result.variants.values()), Usage()))
+    print("".join(f"{line}\n" for line in parting_of_run(path)), end="")
 
 
 def _show_rounds(plan: Plan, path: Path, rounds: Refinement) -> None:

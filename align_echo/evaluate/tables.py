@@ -17,6 +17,7 @@ from align_echo.hints import HintCount
 from align_echo.interface import RuleRecord
 from align_echo.intervals import Estimate
 from align_echo.trouble import Conduct
+from align_echo.types import ChoiceCounts
 
 NAMES = {"none": "none", "placebo": "placebo", "rules": "rules", "feedback": "feedback", "full": "both"}
 TROUBLES: dict[str, Callable[[VariantResult], float]] = {
@@ -92,6 +93,21 @@ def hints_table(counts: Iterable[HintCount], title: str) -> Table:
         numbers = (count.fired, count.followed, count.came_true, count.failed, count.silenced)
         table.add_row(Text(count.rule), *map(str, numbers))
     return table
+
+
+def verdicts_given(comparison: Comparison) -> list[str]:
+    """What the judge of best-of-N said over all variants, in a line or two; no lines where none was asked."""
+    counts = [variant.choices for variant in comparison.variants.values() if variant.choices is not None]
+    if not counts:
+        return []
+    total = sum(counts, ChoiceCounts())
+    lines = [f"verdicts: {total.correct:,} correct, {total.wrong:,} wrong, {total.no_verdict:,} that were none"]
+    if total.repeated:
+        lines += [
+            f"in {total.repeated:,} turns all candidates repeated an action that had changed nothing; "
+            f"the critic called {total.repeated_wrong:,} of them wrong and had no other to take"
+        ]
+    return lines
 
 
 def unplayed(comparison: Comparison) -> list[str]:

@@ -1,21 +1,31 @@
-"""The making of the pocket model from nothing: corpus, tokenizer, training, weights and card.
+"""The making of the pocket model from nothing: corpus, tokenizer, two stages of training, weights and card.
 
 Left out: its evaluation (`align-echo evaluate --model pocket`), whose figures stand in the docs.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import jinja2
 import torch
 from pydantic import Field
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 from align_echo import __version__
+from align_echo.errors import UsageError, first_line
 from align_echo.files import write_atomically
 from align_echo.models.local.encoding import ChatEncoder
 from align_echo.train.sft import Chat, SftSettings, encode, fine_tune
@@ -27,12 +37,20 @@ from benchmarks.pocket.tokenizer import train_tokenizer
 
 CONTEXT = 4096
 PARTS = {"glances": 1, "drills": 6, "household": 50, "critics": 10, "shopping": 12, "shopping-critics": 5}
+SECOND_PARTS = {"remarks": 24, "critics": 2, "shopping": 3, "shopping-critics": 1, "drills": 1}
 LEAD_DRILLS = 3
 """Parts of drills that come before everything else, after the glances; the others are mixed in."""
 
 
+class SecondStage(Frozen):
+    """What comes after the first training: so many parts of each kind, and how to train on them."""
+
+    parts: dict[str, int] = Field(default=SECOND_PARTS)
+    training: SftSettings = SftSettings(seed=2, muon_lr=0.004, adamw_lr=6e-4, tokens_per_batch=4000)
+
+
 class PocketSettings(Frozen):
-    """All that decides the weights, besides the code. `parts` is how many parts of each kind the corpus has.
+    """All that decides the weights, besides the code. `parts` is how many parts of each kind the first corpus has.
 
     `threads` belongs here: the order of additions depends on their number.
     """
@@ -49,6 +67,7 @@ class PocketSettings(Frozen):
     feed_forward: int = 640
     norm_start: float = 1.5
     training: SftSettings = SftSettings(seed=1, muon_lr=0.01, adamw_lr=1.5e-3, tokens_per_batch=4000)
+    second: SecondStage = SecondStage()
 
 
 def new_model(settings: PocketSettings, vocabulary: int) -> Qwen3ForCausalLM:
@@ -82,8 +101,21 @@ def new_model(settings: PocketSettings, vocabulary: int) -> Qwen3ForCausalLM:
     return model
 
 
-def build(settings: PocketSettings, out: Path, *, resume: bool = False) -> Path:
-    """Make the model in `out`/model; the corpus and checkpoints stay beside it. Parts that are there are kept."""
+def build(settings: PocketSettings, out: Path, *, start: Path | None = None, resume: bool = False) -> Path:
+    """Make the model in `out`/model; the corpus and checkpoints stay beside it. Parts that are there are kept.
+
+    The first stage is in `out`/first. `start` is the folder of a model that takes its place: only the second stage is
+    made, with the tokenizer of that model. `resume` goes on from the last checkpoint, of either stage.
+    """
+    first = start or out / "first"
+    second_began = any((out / "second-checkpoints").glob("checkpoint-*"))
+    if start is None and not (resume and second_began):
+        _first_stage(settings, out, resume=resume)
+    return _second_stage(settings, first, out, resume=resume and second_began)
+
+
+def _first_stage(settings: PocketSettings, out: Path, *, resume: bool) -> Path:
+    """From nothing to a model that plays, with habits."""
     corpus = {
         name: [make_part(name, number, seed=settings.seed, folder=out / "corpus") for number in range(count)]
         for name, count in settings.parts.items()
@@ -91,32 +123,67 @@ def build(settings: PocketSettings, out: Path, *, resume: bool = False) -> Path:
     parts = [part for demonstrations in corpus.values() for part in demonstrations]
     lead = [corpus.get("glances", []), corpus.get("drills", [])[:LEAD_DRILLS]]
     rest = [part for part in parts if part not in (*lead[0], *lead[1])]
-    shown = {part: read_part(part) for part in parts}
-    demonstrations = [demonstration for part in parts for demonstration in shown[part]]
-    tokenizer = train_tokenizer(demonstrations, size=settings.vocabulary)
+    tokenizer = train_tokenizer([shown for part in parts for shown in read_part(part)], size=settings.vocabulary)
     encoder = ChatEncoder(tokenizer)
-
-    def chats(of: list[Path]) -> list[Chat]:
-        return [
-            encode(demonstration, encoder, context_weight=settings.training.context_weight)
-            for part in of
-            for demonstration in shown[part]
-        ]
-
-    first, main = [chats(part) for part in lead], chats(rest)
+    leading = [chats_of(part, encoder, settings.training) for part in lead]
+    main = chats_of(rest, encoder, settings.training)
     with computing_with(settings.threads):
         model = new_model(settings, len(tokenizer))
-        loss = fine_tune(model, main, settings.training, out / "checkpoints", lead=first, resume=resume)
+        loss = fine_tune(model, main, settings.training, out / "checkpoints", lead=leading, resume=resume)
     facts = {
         "align_echo": __version__,
         "settings": settings.model_dump(mode="json"),
-        "data_sha256": digest(parts),
-        "demonstrations": dict(sorted(Counter(demonstration.kind for demonstration in demonstrations).items())),
-        "tokens": sum(len(chat.ids) for chats_of in (*first, main) for chat in chats_of),
+        **facts_of(parts, [*itertools.chain(*leading), *main]),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "mean_loss": round(loss, 4),
     }
+    return save(model, tokenizer, facts, out / "first")
+
+
+def _second_stage(settings: PocketSettings, first: Path, out: Path, *, resume: bool) -> Path:
+    """The same model taught to tell words with content from words without.
+
+    Its parts of the corpus begin where those of the first stage end. Raises `UsageError` for a folder without a model.
+    """
+    facts, tokenizer = made_of(first), AutoTokenizer.from_pretrained(first)
+    numbers = {name: (facts["settings"]["parts"].get(name, 0), count) for name, count in settings.second.parts.items()}
+    parts = [
+        make_part(name, begin + number, seed=settings.seed, folder=out / "corpus")
+        for name, (begin, count) in numbers.items()
+        for number in range(count)
+    ]
+    chats = chats_of(parts, ChatEncoder(tokenizer), settings.second.training)
+    with computing_with(settings.threads):
+        model = AutoModelForCausalLM.from_pretrained(first, dtype=torch.float32)
+        loss = fine_tune(model, chats, settings.second.training, out / "second-checkpoints", resume=resume)
+    facts["settings"]["second"] = settings.second.model_dump(mode="json")
+    facts["second"] = {**facts_of(parts, chats), "mean_loss": round(loss, 4)}
     return save(model, tokenizer, facts, out / "model")
+
+
+def made_of(folder: Path) -> dict[str, Any]:
+    """What a model's `making.json` says. Raises `UsageError` if the folder has none."""
+    try:
+        facts = json.loads((folder / "making.json").read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{folder} is no model that was made here: {first_line(error)}") from None
+    return {name: fact for name, fact in facts.items() if name != "second"}
+
+
+def chats_of(parts: list[Path], encoder: ChatEncoder, training: SftSettings) -> list[Chat]:
+    """The demonstrations of some parts in tokens."""
+    return [
+        encode(shown, encoder, context_weight=training.context_weight) for part in parts for shown in read_part(part)
+    ]
+
+
+def facts_of(parts: list[Path], chats: list[Chat]) -> dict[str, object]:
+    """Which data a stage was taught, for its record."""
+    return {
+        "data_sha256": digest(parts),
+        "demonstrations": dict(sorted(Counter(chat.kind for chat in chats).items())),
+        "tokens": sum(len(chat.ids) for chat in chats),
+    }
 
 
 def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, facts: dict[str, object], folder: Path) -> Path:

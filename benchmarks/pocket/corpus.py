@@ -16,13 +16,16 @@ from pathlib import Path
 
 from align_echo.dice import Dice
 from align_echo.files import write_atomically
+from align_echo.session import start_view
 from align_echo.train.demonstrations import Demonstration
+from align_echo.wrappers.alfworld import SPEC
 from align_echo.wrappers.alfworld.games import read_id
 from benchmarks.pocket.critic_demonstrations import judged, reviewed
 from benchmarks.pocket.drills import drills, glances
 from benchmarks.pocket.games import DrawnGames, other_goals
 from benchmarks.pocket.household import CARELESS
 from benchmarks.pocket.household_demonstrations import Rooms, episodes_of, play
+from benchmarks.pocket.remark_demonstrations import lessons_of
 from benchmarks.pocket.shopping_demonstrations import refined_shopping, shopping_demonstrations
 
 GLANCES_A_PART = 7000
@@ -48,6 +51,14 @@ def household_part(number: int, seed: int) -> Iterator[Demonstration]:
     with _rooms(f"household {seed} {number}") as (rooms, games):
         for task in games.ids(""):
             yield from episodes_of(rooms, task, Dice(f"household {seed} {number} {task}"))
+
+
+def remarks_part(number: int, seed: int) -> Iterator[Demonstration]:
+    """The agent's role in ALFWorld where refusals come with words of all kinds, in the rooms of some games."""
+    with _rooms(f"remarks {seed} {number}") as (rooms, games):
+        for task in games.ids(""):
+            rules = start_view(rooms.full, task, SPEC.action_format, seed=0).rules
+            yield from lessons_of(rooms, task, Dice(f"remarks {seed} {number} {task}"), rules)
 
 
 def critics_part(number: int, seed: int) -> Iterator[Demonstration]:
@@ -77,6 +88,7 @@ PARTS: dict[str, Part] = {
     "glances": glances_part,
     "drills": drills_part,
     "household": household_part,
+    "remarks": remarks_part,
     "critics": critics_part,
     "shopping": shopping_part,
     "shopping-critics": shopping_critics_part,

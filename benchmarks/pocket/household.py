@@ -74,7 +74,8 @@ class Teacher:
     """One episode's player, an `Agent`: new for each episode. It wins, unless its habits or the turn limit forbid it.
 
     `lost_at` is the turn, counted from 0, on which a habit lost it the task; None if none did.
-    `astray` are the turns not to be imitated; `done` says whether the task is done, by what it read.
+    `astray` are the turns not to be imitated; `idle` are those, set from outside, whose refusal came with words that
+    say nothing and count as no words; `done` says whether the task is done, by what it read.
     """
 
     name = "teacher"
@@ -91,6 +92,8 @@ class Teacher:
         self._at = ""
         self.lost_at: int | None = None
         self.astray: set[int] = set()
+        self.idle: set[int] = set()
+        self._commanded = ""
         self._delivered = 0
 
     @property
@@ -116,6 +119,25 @@ class Teacher:
         action = self._choose(view)
         return AgentReply(text=action, action=action)
 
+    def obey(self, command: str) -> None:
+        """Send this next, whatever it is; after that, what is right."""
+        self._commanded = command
+
+    @property
+    def right(self) -> str:
+        """The right action now, by what it knows."""
+        return self._intent().action
+
+    @property
+    def wanted(self) -> str:
+        """The kind of thing that the task is about."""
+        return self._goal.obj
+
+    @property
+    def belief(self) -> Belief:
+        """What it read."""
+        return self._belief
+
     # ------------------------------------------------------------ what it knows
 
     def _live(self, action: str, observation: str) -> None:
@@ -137,8 +159,13 @@ class Teacher:
     # ------------------------------------------------------------ what it wants
 
     def _choose(self, view: AgentView) -> str:
+        command, self._commanded = self._commanded, ""
+        if command:
+            self.lost_at = None if self._has["sticks"] else self.lost_at
+            return command
         last = view.turns[-1] if view.turns else None
-        if last is not None and last.observation == REFUSAL and last.action == self._slipped_to:
+        in_vain = last is not None and (last.observation == REFUSAL or len(view.turns) - 1 in self.idle)
+        if last is not None and in_vain and last.action == self._slipped_to:
             if self._has["sticks"]:
                 self.lost_at = len(view.turns) if self.lost_at is None else self.lost_at
                 return last.action
@@ -147,6 +174,8 @@ class Teacher:
             if last.action.split()[0] in APPLIANCES and self._has["forgets"]:
                 self._belief.done_to.setdefault(self._belief.holding or "", set()).add(self._goal.kind)
                 self.lost_at = len(view.turns)
+        elif self._has["sticks"]:
+            self.lost_at = None
         intent = self._intent()
         wrong = self._stray(intent, view)
         if wrong is not None:

@@ -6,6 +6,7 @@ Left out: critiques and verdicts (`critiques.py`, `verdicts.py`), which are made
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import gymnasium as gym
@@ -25,7 +26,7 @@ from align_echo.wrappers.alfworld.games import sentence
 from align_echo.wrappers.alfworld.task import TaskParameters
 from align_echo.wrappers.align_wrapper import AlignWrapper
 from benchmarks.pocket.games import other_goals
-from benchmarks.pocket.household import CAREFUL, CARELESS, TOLD, Habits, Teacher
+from benchmarks.pocket.household import CAREFUL, CARELESS, REFUSAL, TOLD, Habits, Teacher
 
 INTERFACE = "probe"
 """The shipped interface whose rules and feedback the model learns to heed."""
@@ -47,6 +48,9 @@ OTHER_WORDS = (
     "use `{step}` before you try again.",
 )
 """Other wordings of feedback that names the next command, so that the model heeds interfaces it was not shown."""
+
+Remark = Callable[[Teacher, AgentView], str]
+"""Words the refusal on the view's last turn; may tell the teacher what to do or that the words say nothing."""
 
 _VANILLA = Vanilla(ScriptedModel(()))
 """Words the chats; never asked."""
@@ -120,18 +124,25 @@ def play(
     turns: int = SPEC.step_limit,
     critique: str = "",
     search_first: tuple[str, ...] = (),
+    rules: str | None = None,
+    remark: Remark | None = None,
 ) -> Played:
     """An episode of a new teacher with a goal of its own in the room of a game, whatever the game's own goal is.
 
-    Fit to be shown: done in time, or lost by a habit and cut soon after that.
+    `rules` stand in place of the interface's; `remark` words what follows a refusal that came without words. Fit to be
+    shown: done in time, or lost by a habit and cut soon after that.
     """
     teacher = Teacher(dice, habits, search_first=search_first)
     view = with_goal(start_view(env, task, SPEC.action_format, seed=0), sentence(goal, dice), critique)
+    view = view if rules is None else view.model_copy(update={"rules": rules})
     header, steps = view, list[Step]()
     while len(steps) < turns and not (steps and (teacher.done or steps[-1].terminated)):
-        steps.append(take_turn(env, teacher.act(view)))
-        view = extend(view, steps[-1])
-        teacher.follow(view)
+        step = take_turn(env, teacher.act(view))
+        teacher.follow(extend(view, step))
+        if remark is not None and step.observation == REFUSAL:
+            step = step.model_copy(update={"observation": remark(teacher, extend(view, step))})
+        steps.append(step)
+        view = extend(view, step)
     done = bool(steps) and teacher.done
     lost = teacher.lost_at is not None
     if teacher.lost_at is not None:
