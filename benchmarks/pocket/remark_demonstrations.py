@@ -29,6 +29,9 @@ from benchmarks.pocket.remarks import (
 STUBBORN = replace(CARELESS, sticks=0.5)
 """Who repeats to the end more often, so that there is more for words to change."""
 
+UNREFUSED = 0.5
+"""Share of the episodes without a refusal that are shown: there is nothing in them to read."""
+
 KINDS = ("bare", "idle", "reason", "right", "wrong")
 
 
@@ -70,8 +73,8 @@ def lessons_of(rooms: Rooms, task: str, dice: Dice, shipped_rules: str) -> list[
         remarks = Remarks(lesson, own_dice)
         rules = _rules(lesson.rules, own_dice, shipped_rules)
         episode = play(rooms.raw, task, own_dice, lesson.habits, goal=goal, rules=rules, remark=remarks)
-        if episode.fit:
-            demonstrations.append(demonstration(lesson.name, _alone(episode, remarks, own_dice)))
+        if episode.fit and (remarks.count or own_dice.chance(UNREFUSED)):
+            demonstrations.append(demonstration(lesson.name, _alone(episode, own_dice)))
     shown = (("told", rooms.full, TOLD), ("hinted", rooms.feedback, STUBBORN), ("hinted", rooms.feedback, STUBBORN))
     for number, ((name, env, habits), goal) in enumerate(zip(shown, goals[:3], strict=True)):
         own_dice = Dice(f"{task} {name} {number} {dice.below(10**9)}")
@@ -90,7 +93,7 @@ def _rules(kind: str, dice: Dice, shipped: str) -> str:
 
 
 class Remarks:
-    """What is said after each refusal of one episode. `worded` is whether any words were said."""
+    """What is said after each refusal of one episode. `count` is the number of refusals so far."""
 
     def __init__(self, lesson: Lesson, dice: Dice) -> None:
         self._kinds = [kind for kind, weight in zip(KINDS, lesson.weights, strict=True) for _ in range(weight)]
@@ -99,10 +102,12 @@ class Remarks:
         self._idle = ""
         self._wrong: dict[str, str] = {}
         self._obeyed = ""
+        self.count = 0
 
     def __call__(self, teacher: Teacher, view: AgentView) -> str:
         """The refusal on the view's last turn with its words; the teacher is told what to make of them."""
         turn = len(view.turns) - 1
+        self.count += 1
         action = view.turns[-1].action or ""
         words = self._again(action)
         if not words:
@@ -148,7 +153,7 @@ def _names_read(view: AgentView) -> frozenset[str]:
     return frozenset(name for text in texts for name in re.findall(r"[a-z]+ \d+", text))
 
 
-def _alone(played: Played, remarks: Remarks, dice: Dice) -> Played:
+def _alone(played: Played, dice: Dice) -> Played:
     """Now and then: the words alone, without the environment's own."""
     if not dice.chance(0.1):
         return played

@@ -79,6 +79,21 @@ _STATES = (
     "one of many", "hard to say", "a part of life", "not without charm", "known to all", "still the same",
     "so and not otherwise", "good to know",
 )  # fmt: skip
+_WORDS = """
+a about after again all already also always an and another answer any are as ask at attempt away back be because been
+before begin behind best better between both bring but by call can cannot case come could day did different do does done
+each early else end enough environment even ever every everything expect far few find first follow for form from full
+further game give given good great had happen has have he help here hint how if in inside instead into is it its itself
+just keep kind know last late least left less let like list little long look made make many may me mean might missing
+more most much must name near need never new next no none not note nothing now number of off often old on once only open
+or order other our out over own part perhaps place point possible present quite reach ready really reason refused repeat
+rest right room rule said same say see seem seen send set shall should show side since so some soon sort stand start
+state step still such sure take task tell than thank that the their them then there these they thing things think this
+those though time to together told too try turn under understood unless until up us use used very wait want was way we
+well were what when where whether which while who why will with without word words work world would write wrong yes yet
+you your
+""".split()  # noqa: SIM905
+"""Common words, those of orders and reasons among them: none of them makes a text an order."""
 _OPENINGS = ("", "", "", "", "Now and then ", "As a rule, ", "In short, ", "Note: ", "Often ", "In the end ", 
              "By and large ", "Today ", "Once more, ", "Hint: ", "For now, ")  # fmt: skip
 _TAILS = ("", "", "", " at all times", " in its way", " these days", ", as always", " for a while", ", so to speak",
@@ -156,6 +171,22 @@ _ORDERS = (
     "Do this: {step}",
     "The environment expects {step} here.",
 )
+_LEADS = (
+    "you can", "perhaps", "maybe", "next", "begin with", "start with", "better", "what about", "how about", "think of",
+    "remember to", "do not forget to", "it is time to", "go on with", "the answer is", "the key is to",
+    "a good idea:", "the trick is", "first of all", "consider", "my advice is to", "all that is left is to",
+    "you have yet to", "you did not", "nobody has done", "still open:", "to do:", "plan:", "make sure to",
+    "be sure to", "it helps to", "why not", "in your place I would", "everything begins with", "", "expected:",
+    "correct form:", "the right words are", "here one says", "you may want to", "ask for", "what works is",
+    "this calls for", "prepare it with", "that needs", "the precondition is", "one has to", "it is necessary to",
+)  # fmt: skip
+_ENDS = (
+    ".", ".", ".", ".", "!", "", " first.", " now.", " next.", " before that.", " and then {action}.",
+    " and only then {action}.", " in place of {action}.", ", not {action}.", ", {action} comes later.",
+    " to begin with.", ", then it will work.", ". After that, {action}.", " beforehand.",
+    " (it is needed for {action}).", " instead.", " would help.", " is missing.", " is what works.",
+    " has to be done.", ", please.", " at once.", "; {action} can wait.",
+)  # fmt: skip
 _QUOTES = ("{}", "{}", "{}", "`{}`", "`{}`", '"{}"', "'{}'", "**{}**", "<{}>", "[{}]", "«{}»", "<action>{}</action>")
 
 _RULES = (
@@ -209,13 +240,16 @@ def contentless(dice: Dice, action: str) -> str:
 
 
 def _nothing(dice: Dice, action: str) -> str:
-    if dice.chance(0.12):
+    if dice.chance(0.1):
         return dice.pick(_ABOUT_THE_ACTION).format(action=dice.pick(_QUOTES).format(action))
-    return dice.pick(_PLAIN_NOTHING) if dice.chance(0.3) else idle_sentence(dice)
+    return dice.pick(_PLAIN_NOTHING) if dice.chance(0.2) else idle_sentence(dice)
 
 
 def idle_sentence(dice: Dice) -> str:
-    """A sentence about nothing in the room."""
+    """A sentence about nothing in the room; half of them are common words in any order."""
+    if dice.chance(0.5):
+        words = " ".join(dice.pick(_WORDS) for _ in range(2 + dice.below(dice.pick((4, 8, 14)))))
+        return f"{words[0].upper()}{words[1:]}{dice.pick(('.', '.', '.', '.', '!', '?', ' ...'))}"
     subject, tail = dice.pick(_SUBJECTS), dice.pick(_TAILS)
     if dice.chance(0.5):
         middle = f"{dice.pick(('is', 'was', 'remains', 'may be', 'seems'))} {dice.pick(_STATES)}"
@@ -226,10 +260,31 @@ def idle_sentence(dice: Dice) -> str:
 
 
 def order(dice: Dice, command: str, action: str) -> str:
-    """Words that tell a player to send a command, quoted in some way or not at all."""
+    """Words that tell a player to send a command, quoted in some way or not at all.
+
+    Most wordings are put together from parts, and many stand among idle words, so that what tells is the command.
+    """
     quotes = dice.pick(_QUOTES)
-    text = dice.pick(_ORDERS).format(step=quotes.format(command), action=quotes.format(action))
+    wording = dice.pick(_ORDERS) if dice.chance(0.4) else _put_together(dice)
+    text = wording.format(step=quotes.format(command), action=quotes.format(action))
+    if dice.chance(0.25):
+        text = f"{_nothing(dice, action)} {text}"
+    if dice.chance(0.2):
+        text = f"{text} {_nothing(dice, action)}"
     return f"{text[0].upper()}{text[1:]}" if dice.chance(0.9) else text
+
+
+def _put_together(dice: Dice) -> str:
+    lead, tail = dice.pick(_LEADS), dice.pick(_ENDS)
+    if dice.chance(0.25):
+        lead = f"{idle_sentence(dice).rstrip('.! ')}{dice.pick((':', ',', ' and', ' -', ' so'))}"
+    if dice.chance(0.15):
+        tail = f"{dice.pick((',', ' and', ' because', ' -'))} {_uncapitalised(idle_sentence(dice))}"
+    return f"{lead} {{step}}{tail}".strip()
+
+
+def _uncapitalised(text: str) -> str:
+    return f"{text[0].lower()}{text[1:]}"
 
 
 def reason(dice: Dice, right: str, action: str, known: frozenset[str]) -> str:
@@ -294,8 +349,9 @@ def other_rules(dice: Dice) -> str:
 
 
 def shuffled_rules(dice: Dice, rules: str) -> str:
-    """Rules with their lines in another order, some left out."""
+    """Rules with their lines in another order, some left out, sometimes with idle lines among them."""
     heading, *lines = rules.split("\n")
+    lines += [f"- {idle_sentence(dice)}" for _ in range(dice.below(4) * dice.below(2))]
     return "\n".join([heading, *(line for line in dice.shuffled(lines) if dice.chance(0.85))])
 
 

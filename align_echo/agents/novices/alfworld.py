@@ -12,17 +12,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from align_echo.agents.novices.habits import Deed, ScriptedNovice, chance, times_followed
+from align_echo.agents.novices.habits import Deed, ScriptedNovice, advised, chance, times_followed
 from align_echo.types import AgentView
 from align_echo.wrappers.alfworld.household import APPLIANCES, ENTITY, Belief, HouseholdGoal, name_of, read_goal
 
 _THE = r"(?:the )?"
-_COMMANDS = re.compile(
+_COMMAND = re.compile(
     rf"\b(?:go to {_THE}{ENTITY}|open {_THE}{ENTITY}|close {_THE}{ENTITY}|take {_THE}{ENTITY} from {_THE}{ENTITY}"
     rf"|move {_THE}{ENTITY} to {_THE}{ENTITY}|use {_THE}{ENTITY}|examine {_THE}{ENTITY}"
     rf"|(?:heat|cool|clean) {_THE}{ENTITY} with {_THE}{ENTITY})"
 )
-_CUE = re.compile(r"\b(need|must|should|first|before|try|instead|have to|required?)\b")
 _LIKELY = ("countertop", "table", "desk", "bed", "shelf", "sofa", "dresser", "stand", "fridge", "cabinet", "drawer")
 
 
@@ -104,13 +103,11 @@ class _HouseMind:
         if not self.habits.heeds_feedback or not self.turns:
             return None
         last = self.turns[-1]
-        text = last.observation.lower()
-        if not _CUE.search(text):
-            return None
-        for phrase in _COMMANDS.findall(text):
+        heard = last.model_copy(update={"observation": last.observation.lower()})
+        for phrase in advised(heard, _COMMAND, plain=True):
             command = phrase.replace(" the ", " ")
             if command != last.action and times_followed(self.turns, command) < 2:
-                return str(command)
+                return command
         return None
 
     def _patience(self, action: str) -> int:

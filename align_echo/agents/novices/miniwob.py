@@ -2,8 +2,8 @@
 
 It clicks what the instruction names, types what stands there in quotes, and then submits. It is careless: every few
 turns it clicks just anything, beside what it means, where the thing would be on a screen of twice the size, or writes
-an action in a form of its own; now and then it says that it is done when it is not. It does what feedback tells it in
-a line that names an action in backquotes. It never scrolls, drags or goes by color or place. Scores with it are upper
+an action in a form of its own; now and then it says that it is done when it is not. It does what feedback tells it
+to, however that quotes the action. It never scrolls, drags or goes by color or place. Scores with it are upper
 bounds for what the same interface does for a language model. All draws come from a hash: same view, same action.
 """
 
@@ -12,12 +12,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from align_echo.agents.novices.habits import ScriptedNovice, chance, times_followed
+from align_echo.agents.novices.habits import ScriptedNovice, advised, chance, times_followed
 from align_echo.types import AgentView
 from align_echo.wrappers.gui.actions import FORMS, Click, Finished, Point, Type, write
 from align_echo.wrappers.miniwob.screen import ScreenLine, read_screen
 
-_NAMED = re.compile(rf"`((?:{'|'.join(FORMS)})\([^`\n]*\))`")
+_COMMAND = re.compile(rf"\b(?:{'|'.join(FORMS)})\([^`\n)]*\)")
 _LAST = re.compile(r"submit|login|search|ok|done", re.IGNORECASE)
 _TYPED_INTO = ("input text", "input password", "textarea")
 
@@ -76,9 +76,9 @@ class _ScreenMind:
         """The action that the last feedback names, unless it was followed twice already in vain."""
         if not self.habits.heeds_feedback or not self.turns:
             return None
-        for command in _NAMED.findall(self.turns[-1].observation):
-            if command != self.turns[-1].action and times_followed(self.turns, command) < 2:
-                return str(command)
+        for command in advised(self.turns[-1], _COMMAND, plain=True, cued=False):
+            if times_followed(self.turns, command) < 2:
+                return command
         return None
 
     def _sensible(self) -> ScreenLine | str | None:

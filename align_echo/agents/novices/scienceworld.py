@@ -3,9 +3,9 @@
 It knows in a child's way what an experiment asks for and not how the engine wants it said. Its habits are those of
 small models in published logs: it acts on things of other rooms without going there, goes to rooms that no door leads
 to, says "pick up X from Y", "use thermometer" or "heat X", and repeats what did nothing, now and then to the end. It
-does what feedback tells it in a line that names an action in backquotes, and reads rules told up front weakly. It
-answers the question which thing is meant by a number. Scores with it are upper bounds for what the same interface does
-for a language model. All draws come from a hash: same view, same action.
+does what feedback tells it to, however that quotes the action, and reads rules told up front weakly. It answers the
+question which thing is meant by a number. Scores with it are upper bounds for what the same interface does for a
+language model. All draws come from a hash: same view, same action.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from align_echo.agents.novices.habits import Deed, ScriptedNovice, chance, times_followed
+from align_echo.agents.novices.habits import Deed, ScriptedNovice, advised, chance, times_followed
 from align_echo.agents.novices.laboratory import DONE, ROOMS, LabBelief, read_goal
 from align_echo.types import AgentView
 
-_CUE = re.compile(r"\b(need|must|should|first|before|try|instead|have to|required?)\b")
-_NAMED = re.compile(r"`([a-z][^`\n{}]*)`")
+_COMMAND = re.compile(
+    r"(?:open|close|deactivate|activate|disconnect|connect|use|look|inventory|task|move|pick up|put down|pour|dunk|mix"
+    r"|go|teleport|reset task|eat|flush|focus|wait|read)\d*(?: [^`\n{}]+)?"
+)
 _IN_VAIN = re.compile(r"No known action|Unknown action|It's not clear|not moveable|can't|isn't|broken|not sure")
 _QUESTION = "Ambiguous request"
 _OPTION = re.compile(r"^(\d+):\s*(.+)$", re.MULTILINE)
@@ -147,12 +149,9 @@ class _LabMind:
         """The step that the last feedback names, unless it was followed twice already in vain."""
         if not self.habits.heeds_feedback or not self.turns:
             return None
-        last = self.turns[-1]
-        if not _CUE.search(last.observation):
-            return None
-        for command in _NAMED.findall(last.observation):
-            if command != last.action and times_followed(self.turns, command) < 2:
-                return str(command)
+        for command in advised(self.turns[-1], _COMMAND):
+            if times_followed(self.turns, command) < 2:
+                return command
         return None
 
     def _look_about(self) -> str | None:

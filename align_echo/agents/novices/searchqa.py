@@ -3,9 +3,9 @@
 It searches a name of the question, then names that it met on the way, and answers with a number or a name of the last
 document that it read. Its habits are those of small models: it writes actions as other benchmarks have them
 (`Search[...]`, `Finish[...]`), repeats what was refused, and answers before it has read enough. It does what feedback
-tells it in a line that names an action or its form in backquotes, and reads rules told up front weakly. It knows
-capital letters and digits and nothing of how documents are worded. Scores with it are upper bounds for what the same
-interface does for a language model. All draws come from a hash: same view, same action.
+tells it to, however that quotes the action or shows its form, and reads rules told up front weakly. It knows capital
+letters and digits and nothing of how documents are worded. Scores with it are upper bounds for what the same interface
+does for a language model. All draws come from a hash: same view, same action.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from align_echo.agents.novices.habits import ScriptedNovice, chance, times_followed
+from align_echo.agents.novices.habits import ScriptedNovice, advised, chance, names_form, times_followed
 from align_echo.types import AgentView
 
-_NAMED = re.compile(r"`(<(?:search|answer)>[^`\n]{2,}</(?:search|answer)>)`")
+_COMMAND = re.compile(r"<(?P<kind>search|answer)>(?! |words to look for|the answer)[^`\n<]{2,}</(?P=kind)>")
 _NAME = re.compile(r"[A-Z][\w'-]*(?: [A-Z][\w'-]*)*")
 _NUMBER = re.compile(r"(?<!\w)\d+(?!\w)")
 _DOCUMENT = re.compile(r"^Doc \d+\(Title: (.*?)\) (.*)$", re.MULTILINE)
@@ -70,10 +70,9 @@ class _ReaderMind:
         """The action that the last feedback names, unless it was followed twice already in vain."""
         if not self.habits.heeds_feedback or not self.turns:
             return None
-        last = self.turns[-1]
-        for command in _NAMED.findall(last.observation):
-            if command != last.action and times_followed(self.turns, command) < 2:
-                return str(command)
+        for command in advised(self.turns[-1], _COMMAND, plain=True, cued=False):
+            if times_followed(self.turns, command) < 2:
+                return command
         return None
 
     def _meant(self) -> tuple[str, str]:
@@ -107,7 +106,7 @@ class _ReaderMind:
         own = {"search": f"Search[{text}]", "answer": f"Finish[{text}]"}[name]
         last = self.turns[-1] if self.turns else None
         share = self.habits.own_form
-        if last and self.habits.heeds_feedback and f"`<{name}>" in last.observation:
+        if last and self.habits.heeds_feedback and names_form(last.observation, f"<{name}>"):
             share = 0.0
         elif last and last.action == own:  # it was not understood
             share = self.habits.repeats

@@ -3,7 +3,7 @@
 It knows in a child's way what each of the eight games asks for and not how the engine wants it said. Its habits are
 those of small models in published logs of other text benchmarks: it writes "go north", "pick up the X", "open the X" or
 "put X on Y", walks into closed doors, repeats what was refused, now and then to the end, acts before it has read, takes
-18 ml for more than 16 l, and looks about. It does what feedback tells it in a line that names an action in backquotes,
+18 ml for more than 16 l, and looks about. It does what feedback tells it to, however that quotes the action,
 and reads rules told up front weakly. It leaves out other words than the engine's for what it sees, carrying limits, and
 what a thing's place is beyond a short list. Scores with it are upper bounds for what the same interface does for a
 language model. All draws come from a hash: same view, same action.
@@ -17,10 +17,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from align_echo.agents.novices import smallgames as child
-from align_echo.agents.novices.habits import ScriptedNovice, chance, times_followed
+from align_echo.agents.novices.habits import ScriptedNovice, advised, chance, names_form, times_followed
 from align_echo.types import AgentView
 
-_NAMED = re.compile(r"`([a-z][^`\n]*)`")
+_COMMAND = re.compile(
+    r"(?:look around|inventory|(?:look|examine|move|open|close|take|put|cook|slice|dice|chop|eat|drink|read|use|prepare"
+    r"|clean|touch|sleep|walk|go|dust|kick)(?: [^`\n]+)?)"
+)
 _FORM = re.compile(r"[{}<>\[\]]|\b[XY]\b|\.\.\.")
 _DID = re.compile(
     r"^(You are in the|You (?!need|must|should|can)\w+ the|Simon says,|The map reads|The current task|Your task is|"
@@ -147,10 +150,9 @@ class _GameMind:
         """The action that the last feedback names, unless it was followed twice already in vain."""
         if not self.habits.heeds_feedback or not self.turns:
             return None
-        last = self.turns[-1]
-        for command in _NAMED.findall(last.observation):
-            if command != last.action and not _FORM.search(command) and times_followed(self.turns, command) < 2:
-                return str(command)
+        for command in advised(self.turns[-1], _COMMAND, cued=False):
+            if not _FORM.search(command) and times_followed(self.turns, command) < 2:
+                return command
         return None
 
     def _wander(self) -> str | None:
@@ -333,7 +335,7 @@ class _GameMind:
     def _share(self, verb: str, own: str) -> float:
         """How likely it says a thing its own way now: by habit, by what was answered, by what rules told it."""
         last = self.turns[-1] if self.turns else None
-        if last and self.habits.heeds_feedback and f"`{verb}" in last.observation:
+        if last and self.habits.heeds_feedback and names_form(last.observation, verb):
             return 0.0
         if self.in_vain[own] and self.draw("stuck", own) < self.habits.gets_stuck:
             return 1.0
@@ -349,7 +351,7 @@ _LARDER = ("fridge", "kitchen cupboard", "cutlery drawer")
 def read_rules(rules: str) -> frozenset[tuple[str, str]]:
     """What rules told up front state: ("say", verb) for the engine's form, ("open", verb) to open before it.
 
-    A weak reader: it takes in sentences with a verb in backquotes, or with "instead of", "before" or "first" in them,
+    A weak reader: it takes in sentences with a verb in quotes, or with "instead of", "before" or "first" in them,
     skips every sentence with a no in it, and pays no heed to conditions.
     """
     pairs: set[tuple[str, str]] = set()
@@ -359,7 +361,7 @@ def read_rules(rules: str) -> frozenset[tuple[str, str]]:
         named = [verb for verb in _OWN_WORDS if re.search(rf"\b{verb}\b", sentence)]
         if re.search(r"\binstead of\b", sentence):
             pairs |= {("say", verb) for verb in named}
-        pairs |= {("say", verb) for verb in named if f"`{verb}" in sentence}
+        pairs |= {("say", verb) for verb in named if names_form(sentence, verb)}
         if re.search(r"\b(before|first)\b", sentence) and re.search(r"\bopen", sentence):
             pairs |= {("open", verb) for verb in named if verb != "open"}
     return frozenset(pairs)

@@ -3,8 +3,8 @@
 It searches the instruction's words, opens a product whose title looks right, chooses options and buys. Its habits are
 those of small models in published logs: it says `click[Buy]`, clicks a title where the product's code is needed, adds
 words to an option, tries to buy from the description and leaves out the brackets of a search. A page that did not
-change it takes for success, or tries again, now and then to the end. It does what feedback tells it in a line that
-names an action in backquotes, and reads rules told up front weakly. It acts on the "text" form of pages only. Scores
+change it takes for success, or tries again, now and then to the end. It does what feedback tells it to, however that
+quotes the action, and reads rules told up front weakly. It acts on the "text" form of pages only. Scores
 with it are upper bounds for what the same interface does for a language model. All draws come from a hash: same view,
 same action.
 """
@@ -14,11 +14,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from align_echo.agents.novices.habits import ScriptedNovice, chance
+from align_echo.agents.novices.habits import ScriptedNovice, advised, chance
 from align_echo.types import AgentView
 
-_CUE = re.compile(r"\b(need|must|should|first|before|try|instead|have to|required?|use|mean)\b", re.IGNORECASE)
-_NAMED = re.compile(r"`((?:search|click)\[[^`\n]+\])`")
+_COMMAND = re.compile(r"\b(?:search|click)\[[^\]\n]+\]")
 _PRICE = re.compile(r",? and price lower than ([\d.]+) dollars")
 _COMMON = """
 a am an and are be buy can color find flavor for get has have i i'm im in is it like looking me name need of or please
@@ -120,11 +119,9 @@ class _ShopMind:
         """The action that the last feedback names, unless it was followed twice already in vain."""
         if not self.habits.heeds_feedback or not self.turns:
             return None
-        last = self.turns[-1]
-        cues = [line for line in last.observation.splitlines() if _CUE.search(line)]
-        for command in _NAMED.findall("\n".join(cues)):
-            if command != last.action and self.since.count(command) < 2:
-                return str(command)
+        for command in advised(self.turns[-1], _COMMAND, plain=True):
+            if self.since.count(command) < 2:
+                return command
         return None
 
     def _search(self) -> str:

@@ -98,7 +98,7 @@ def test_it_does_what_feedback_names_in_backquotes():
 
 
 @pytest.mark.parametrize(
-    "text", ["You need to click[Buy Now].", "Others said `click[Buy Now]`.", "You need to `click[Buy]` first."]
+    "text", ["You need more.", "Others said `click[Buy Now]`.", "You need to `click[Buy]` first.", "No `click[Red]`."]
 )
 def test_it_takes_no_order_from_other_words(text):
     said = (*OPENED, ("click[Buy]", f"{text}\n{ITEM}"))
