@@ -37,7 +37,7 @@ from benchmarks.pocket.tokenizer import train_tokenizer
 
 CONTEXT = 4096
 PARTS = {"glances": 1, "drills": 6, "household": 50, "critics": 10, "shopping": 12, "shopping-critics": 5}
-SECOND_PARTS = {"remarks": 24, "critics": 2, "shopping": 3, "shopping-critics": 1, "drills": 1}
+SECOND_PARTS = {"remarks": 10, "critics": 1, "shopping": 1, "shopping-critics": 1}
 LEAD_DRILLS = 3
 """Parts of drills that come before everything else, after the glances; the others are mixed in."""
 
@@ -46,7 +46,9 @@ class SecondStage(Frozen):
     """What comes after the first training: so many parts of each kind, and how to train on them."""
 
     parts: dict[str, int] = Field(default=SECOND_PARTS)
-    training: SftSettings = SftSettings(seed=2, muon_lr=0.004, adamw_lr=6e-4, tokens_per_batch=4000)
+    training: SftSettings = SftSettings(
+        seed=2, longest=1800, muon_lr=0.005, adamw_lr=8e-4, tokens_per_batch=4000, save_every=100
+    )
 
 
 class PocketSettings(Frozen):
@@ -130,12 +132,13 @@ def _first_stage(settings: PocketSettings, out: Path, *, resume: bool) -> Path:
     with computing_with(settings.threads):
         model = new_model(settings, len(tokenizer))
         loss = fine_tune(model, main, settings.training, out / "checkpoints", lead=leading, resume=resume)
-    facts = {
+    facts: dict[str, Any] = {
         "align_echo": __version__,
         "settings": settings.model_dump(mode="json"),
         **facts_of(parts, [*itertools.chain(*leading), *main]),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "mean_loss": round(loss, 4),
+        "second": {"data_sha256": "", "demonstrations": {}, "tokens": 0},
     }
     return save(model, tokenizer, facts, out / "first")
 
@@ -186,7 +189,7 @@ def facts_of(parts: list[Path], chats: list[Chat]) -> dict[str, object]:
     }
 
 
-def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, facts: dict[str, object], folder: Path) -> Path:
+def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, facts: dict[str, Any], folder: Path) -> Path:
     """The folder that serves and trains: half-precision weights, tokenizer with its chat template, card."""
     partial = folder.with_name(f"{folder.name}.making")
     shutil.rmtree(partial, ignore_errors=True)

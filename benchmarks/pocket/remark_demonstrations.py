@@ -93,14 +93,17 @@ def _rules(kind: str, dice: Dice, shipped: str) -> str:
 
 
 class Remarks:
-    """What is said after each refusal of one episode. `count` is the number of refusals so far."""
+    """What is said after each refusal of one episode.
+
+    `count` is the number of refusals so far, `misled` are the wrong commands that were named, with the words.
+    """
 
     def __init__(self, lesson: Lesson, dice: Dice) -> None:
         self._kinds = [kind for kind, weight in zip(KINDS, lesson.weights, strict=True) for _ in range(weight)]
         self._dice = dice
         self._same = dice.chance(0.5)
         self._idle = ""
-        self._wrong: dict[str, str] = {}
+        self.misled: dict[str, str] = {}
         self._obeyed = ""
         self.count = 0
 
@@ -120,7 +123,7 @@ class Remarks:
     def _again(self, action: str) -> str:
         """What misled once, said again where its command was refused, as an interface that is wrong does."""
         obeyed, self._obeyed = self._obeyed, ""
-        return self._wrong[obeyed] if obeyed == action and self._dice.chance(0.5) else ""
+        return self.misled[obeyed] if obeyed == action and self._dice.chance(0.5) else ""
 
     def _words(self, kind: str, teacher: Teacher, view: AgentView, action: str) -> str:
         if kind == "bare":
@@ -134,11 +137,11 @@ class Remarks:
             return reason(self._dice, right, action, _names_read(view)) or self._order(teacher, right, action)
         if kind == "wrong":
             command = misleading(self._dice, teacher.belief.places, teacher.wanted)
-            if command not in (right, action) and command not in self._wrong:
-                self._wrong[command] = order(self._dice, command, action)
+            if command not in (right, action) and command not in self.misled:
+                self.misled[command] = order(self._dice, command, action)
                 self._obeyed = command
                 teacher.obey(command)
-                return self._wrong[command]
+                return self.misled[command]
         return self._order(teacher, right, action)
 
     def _order(self, teacher: Teacher, right: str, action: str) -> str:

@@ -8,18 +8,20 @@ import pytest
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from align_echo.errors import UsageError
 from align_echo.models.local import load_local
 from align_echo.models.names import read_name
 from align_echo.train.sft import SftSettings
 from align_echo.types import Message
 from benchmarks.pocket import corpus
-from benchmarks.pocket.build import PocketSettings, build
+from benchmarks.pocket.build import PocketSettings, SecondStage, build
 from benchmarks.pocket.corpus import digest, make_part, read_part
 
 TOY = PocketSettings(
     parts={"glances": 1, "household": 1, "shopping": 1},
     vocabulary=600, hidden=64, layers=2, heads=4, key_value_heads=2, head=16, feed_forward=32,
     training=SftSettings(epochs=0.5, bf16=False, save_every=1000),
+    second=SecondStage(parts={"remarks": 1, "shopping": 1}, training=SftSettings(bf16=False, save_every=1000)),
 )  # fmt: skip
 
 
@@ -59,17 +61,35 @@ def test_the_card_says_what_it_is_and_what_it_learned_from(made):
     facts = json.loads((made / "making.json").read_text())
     card = (made / "README.md").read_text()
     assert "test-scale model" in card
-    assert facts["data_sha256"] in card
-    assert facts["data_sha256"] == digest(sorted((made.parent / "corpus").glob("*.jsonl")))
     assert facts["settings"]["training"]["epochs"] == 0.5
-    shown = [demonstration for file in (made.parent / "corpus").glob("*.jsonl") for demonstration in read_part(file)]
-    assert sum(facts["demonstrations"].values()) == len(shown)
+    files = {
+        "first": ["glances-000", "household-000", "shopping-000"],
+        "second": ["remarks-000", "shopping-001"],
+    }
+    for stage, of_stage in (("first", facts), ("second", facts["second"])):
+        parts = [made.parent / "corpus" / f"{name}.jsonl" for name in files[stage]]
+        assert of_stage["data_sha256"] in card
+        assert of_stage["data_sha256"] == digest(parts)
+        assert sum(of_stage["demonstrations"].values()) == sum(len(read_part(part)) for part in parts)
 
 
 def test_the_same_settings_make_the_same_weights(made, small_parts, tmp_path):
     again = build(TOY, tmp_path)
     assert (again / "model.safetensors").read_bytes() == (made / "model.safetensors").read_bytes()
     assert (again / "tokenizer.json").read_bytes() == (made / "tokenizer.json").read_bytes()
+
+
+def test_the_second_stage_alone_begins_with_the_model_it_is_given(made, small_parts, tmp_path):
+    again = build(TOY, tmp_path, start=made.parent / "first")
+    assert (again / "model.safetensors").read_bytes() == (made / "model.safetensors").read_bytes()
+    assert (again / "making.json").read_bytes() == (made / "making.json").read_bytes()
+    assert not (tmp_path / "first").exists()
+
+
+def test_what_was_not_made_here_is_no_start(small_parts, tmp_path):
+    with pytest.raises(UsageError, match="is no model that was made here"):
+        build(TOY, tmp_path, start=tmp_path / "nothing")
+    assert not (tmp_path / "corpus").exists()
 
 
 def test_a_part_that_is_there_is_not_made_again(small_parts, tmp_path):

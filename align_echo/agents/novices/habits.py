@@ -57,7 +57,7 @@ def advised(turn: Turn, form: re.Pattern[str], *, plain: bool = False, cued: boo
     """The actions of a novice's `form` that a turn's text tells one to send, in order, however they are quoted.
 
     Where no order is read, what is merely named counts, in lines that have a `CUE` (in any, if `cued` is False), and
-    with `plain` also what stands there without quotes, in sentences without a no. The turn's own action is never among them.
+    with `plain` also what stands there without quotes, in sentences without a no. The turn's own action never counts.
     """
     own = turn.action or ""
     orders = [command.text for command in commands_in(turn.observation, own) if command.kind != "named"]
@@ -67,8 +67,9 @@ def advised(turn: Turn, form: re.Pattern[str], *, plain: bool = False, cued: boo
         named = [command.text for line in lines for command in commands_in(line, own)]
         orders = [name for name in named if form.fullmatch(name)]
         if plain and not orders:
-            sayings = [part for line in lines for part in re.split(r"(?<=[.;!?])\s", line) if not _NEGATION.search(part)]
-            orders = [match[0] for part in sayings for match in form.finditer(part) if match[0] != own]
+            sayings = [part for line in lines for part in re.split(r"(?<=[.;!?])\s", line)]
+            sayings = [saying for saying in sayings if not _NEGATION.search(saying)]
+            orders = [match[0] for saying in sayings for match in form.finditer(saying) if match[0] != own]
     return list(dict.fromkeys(orders))
 
 
