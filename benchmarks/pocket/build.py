@@ -149,6 +149,8 @@ def _second_stage(settings: PocketSettings, first: Path, out: Path, *, resume: b
     Its parts of the corpus begin where those of the first stage end. Raises `UsageError` for a folder without a model.
     """
     facts, tokenizer = made_of(first), AutoTokenizer.from_pretrained(first)
+    for where_from in ("is_local", "local_files_only"):
+        tokenizer.init_kwargs.pop(where_from, None)
     numbers = {name: (facts["settings"]["parts"].get(name, 0), count) for name, count in settings.second.parts.items()}
     parts = [
         make_part(name, begin + number, seed=settings.seed, folder=out / "corpus")
