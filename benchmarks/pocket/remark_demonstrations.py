@@ -2,7 +2,8 @@
 
 Idle words change nothing: the teacher goes on as if there were none, so that its habits last. A reason or a command
 ends them at once, also in the midst of repeating. A command is sent as it is named, right or wrong; one that did not
-help is not sent again. Left out: the words themselves (`remarks.py`), and episodes under the shipped interface.
+help is not sent again. Left out: the words themselves (`idle_words.py`, `remarks.py`), and how the shipped interface
+is worded.
 """
 
 from __future__ import annotations
@@ -16,15 +17,8 @@ from align_echo.types import AgentView
 from benchmarks.pocket.games import other_goals
 from benchmarks.pocket.household import CARELESS, REFUSAL, TOLD, Habits, Teacher
 from benchmarks.pocket.household_demonstrations import Played, Rooms, demonstration, play
-from benchmarks.pocket.remarks import (
-    contentless,
-    idle_rules,
-    misleading,
-    order,
-    other_rules,
-    reason,
-    shuffled_rules,
-)
+from benchmarks.pocket.idle_words import contentless, idle_rules
+from benchmarks.pocket.remarks import misleading, order, other_rules, reason, shuffled_rules
 
 STUBBORN = replace(CARELESS, sticks=0.5)
 """Who repeats to the end more often, so that there is more for words to change."""

@@ -1,8 +1,7 @@
-"""What an interface may say after a refusal, in many words: nothing at all, a reason, or a command; and rules likewise.
+"""What an interface may say after a refusal, in many words, with content: a reason, or a command; and rules likewise.
 
-A reader must tell text with content from text without, so each kind comes in more wordings than a model can learn by
-heart. Text without content never holds one of `HELD_OUT`: those are kept for measuring, the placebo that the package
-ships among them. Left out: when which is said, and whether a command is right (`remark_demonstrations.py`).
+A reader must tell text with content from text without (`idle_words.py`), so each kind comes in more wordings than a
+model can learn by heart. Left out: when which is said, and whether a command is right (`remark_demonstrations.py`).
 """
 
 from __future__ import annotations
@@ -11,93 +10,7 @@ import itertools
 
 from align_echo.dice import Dice
 from align_echo.wrappers.alfworld.household import APPLIANCES, name_of
-from align_echo.wrappers.placebo import SENTENCE
-
-HELD_OUT = (SENTENCE, "That does not work here at this moment.", "Every day has its morning and its evening.")
-"""Sentences without content that no demonstration holds."""
-
-_PLAIN_NOTHING = (
-    "It did not work.",
-    "That had no effect.",
-    "This was not possible.",
-    "Nothing has changed.",
-    "The answer is the same as before.",
-    "So it goes.",
-    "It is what it is.",
-    "That is all there is to say.",
-    "There is nothing to add.",
-    "This is noted.",
-    "Your message was received.",
-    "The room is quiet.",
-    "Time passes.",
-    "The clock goes on.",
-    "You may have expected another answer.",
-    "This happens.",
-    "That can be seen in many ways.",
-    "No more is known.",
-    "Please take note.",
-    "Thank you.",
-    "OK.",
-    "Hm.",
-    "Well then.",
-    "Try to do your best.",
-    "All of this is part of the task.",
-    "The world has not moved.",
-    "Not every attempt succeeds.",
-    "An attempt was made.",
-    "Everything has its time.",
-    "Such is the state of the matter.",
-)
-_ABOUT_THE_ACTION = (
-    "You sent {action}.",
-    "{action} was read.",
-    "The line was: {action}",
-    "{action} did not work.",
-    "That was {action}, and no more.",
-    "Your reply {action} has been received.",
-)
-_SUBJECTS = (
-    "the weather", "a river", "the moon", "some music", "every story", "the morning", "an old road", "the sea",
-    "a long letter", "winter", "the summer", "a good answer", "the day", "the night", "the wind", "a song", "the past",
-    "the future", "a town", "the north", "silence", "a number", "the world", "some advice", "every beginning", "an end",
-    "the present", "the moment", "a question", "the state of things", "this part", "a small change", "the rest",
-    "what has been", "what is to come", "one thing", "everything", "the way of the world", "a thought", "the whole",
-)  # fmt: skip
-_VERBS = (
-    "has", "keeps", "brings", "knows", "likes", "follows", "shows", "carries", "holds", "wants", "needs", "gives",
-    "loses", "remembers", "becomes", "meets", "makes", "finds", "leaves", "changes",
-)  # fmt: skip
-_COMPLEMENTS = (
-    "its own pace", "another side", "many names", "a little time", "some rest", "what it can", "more of the same",
-    "a quiet hour", "the usual course", "few words", "its place", "good and bad days", "an old habit", "no hurry",
-    "the light of day", "what was there before", "one more turn", "a new day", "its reasons", "many forms",
-    "a beginning and an end", "the same as ever", "something of everything", "a long way", "much to say",
-)  # fmt: skip
-_STATES = (
-    "as it was", "neither long nor short", "old and new", "far and near", "much the same", "what it is",
-    "here and there", "a matter of taste", "always so", "rarely otherwise", "in good order", "on its way",
-    "one of many", "hard to say", "a part of life", "not without charm", "known to all", "still the same",
-    "so and not otherwise", "good to know",
-)  # fmt: skip
-_WORDS = """
-a about after again all already also always an and another answer any are as ask at attempt away back be because been
-before begin behind best better between both bring but by call can cannot case come could day did different do does done
-each early else end enough environment even ever every everything expect far few find first follow for form from full
-further game give given good great had happen has have he help here hint how if in inside instead into is it its itself
-just keep kind know last late least left less let like list little long look made make many may me mean might missing
-more most much must name near need never new next no none not note nothing now number of off often old on once only open
-or order other our out over own part perhaps place point possible present quite reach ready really reason refused repeat
-rest right room rule said same say see seem seen send set shall should show side since so some soon sort stand start
-state step still such sure take task tell than thank that the their them then there these they thing things think this
-those though time to together told too try turn under understood unless until up us use used very wait want was way we
-well were what when where whether which while who why will with without word words work world would write wrong yes yet
-you your
-""".split()  # noqa: SIM905
-"""Common words, those of orders and reasons among them: none of them makes a text an order."""
-_OPENINGS = ("", "", "", "", "Now and then ", "As a rule, ", "In short, ", "Note: ", "Often ", "In the end ", 
-             "By and large ", "Today ", "Once more, ", "Hint: ", "For now, ")  # fmt: skip
-_TAILS = ("", "", "", " at all times", " in its way", " these days", ", as always", " for a while", ", so to speak",
-          " at this time", " here", " now", " in this place")  # fmt: skip
+from benchmarks.pocket.idle_words import QUOTES, idle_sentence, nothing
 
 _AFAR = (
     "You are not standing at {place}.",
@@ -187,7 +100,6 @@ _ENDS = (
     " (it is needed for {action}).", " instead.", " would help.", " is missing.", " is what works.",
     " has to be done.", ", please.", " at once.", "; {action} can wait.",
 )  # fmt: skip
-_QUOTES = ("{}", "{}", "{}", "`{}`", "`{}`", '"{}"', "'{}'", "**{}**", "<{}>", "[{}]", "«{}»", "<action>{}</action>")
 
 _RULES = (
     (
@@ -230,47 +142,18 @@ _RULES = (
 )
 
 
-def contentless(dice: Dice, action: str) -> str:
-    """Words after a refusal that say nothing of use: no reason, no command. Never one of `HELD_OUT`."""
-    while True:
-        made = " ".join(_nothing(dice, action) for _ in range(dice.pick((1, 1, 1, 1, 2, 2, 3))))
-        made = dice.pick(("{}", "{}", "{}", "{}", "{}", "({})", "[{}]", "`{}`", '"{}"', "** {} **")).format(made)
-        if not any(sentence.rstrip(".").lower() in made.lower() for sentence in HELD_OUT):
-            return made
-
-
-def _nothing(dice: Dice, action: str) -> str:
-    if dice.chance(0.1):
-        return dice.pick(_ABOUT_THE_ACTION).format(action=dice.pick(_QUOTES).format(action))
-    return dice.pick(_PLAIN_NOTHING) if dice.chance(0.2) else idle_sentence(dice)
-
-
-def idle_sentence(dice: Dice) -> str:
-    """A sentence about nothing in the room; half of them are common words in any order."""
-    if dice.chance(0.5):
-        words = " ".join(dice.pick(_WORDS) for _ in range(2 + dice.below(dice.pick((4, 8, 14)))))
-        return f"{words[0].upper()}{words[1:]}{dice.pick(('.', '.', '.', '.', '!', '?', ' ...'))}"
-    subject, tail = dice.pick(_SUBJECTS), dice.pick(_TAILS)
-    if dice.chance(0.5):
-        middle = f"{dice.pick(('is', 'was', 'remains', 'may be', 'seems'))} {dice.pick(_STATES)}"
-    else:
-        middle = f"{dice.pick(_VERBS)} {dice.pick(_COMPLEMENTS)}"
-    text = f"{dice.pick(_OPENINGS)}{subject} {middle}{tail}{dice.pick(('.', '.', '.', '!', ' ...'))}"
-    return f"{text[0].upper()}{text[1:]}"
-
-
 def order(dice: Dice, command: str, action: str) -> str:
     """Words that tell a player to send a command, quoted in some way or not at all.
 
     Most wordings are put together from parts, and many stand among idle words, so that what tells is the command.
     """
-    quotes = dice.pick(_QUOTES)
+    quotes = dice.pick(QUOTES)
     wording = dice.pick(_ORDERS) if dice.chance(0.4) else _put_together(dice)
     text = wording.format(step=quotes.format(command), action=quotes.format(action))
     if dice.chance(0.25):
-        text = f"{_nothing(dice, action)} {text}"
+        text = f"{nothing(dice, action)} {text}"
     if dice.chance(0.2):
-        text = f"{text} {_nothing(dice, action)}"
+        text = f"{text} {nothing(dice, action)}"
     return f"{text[0].upper()}{text[1:]}" if dice.chance(0.9) else text
 
 
@@ -353,20 +236,3 @@ def shuffled_rules(dice: Dice, rules: str) -> str:
     heading, *lines = rules.split("\n")
     lines += [f"- {idle_sentence(dice)}" for _ in range(dice.below(4) * dice.below(2))]
     return "\n".join([heading, *(line for line in dice.shuffled(lines) if dice.chance(0.85))])
-
-
-def idle_rules(dice: Dice, rules: str) -> str:
-    """Lines about nothing where rules would stand: about as many and as long as those of `rules`, or few, or one."""
-    lines = rules.split("\n")
-    if dice.chance(0.4):
-        lines = lines[: 1 + dice.below(len(lines))]
-    return "\n".join(_idle_line(dice, len(line)) for line in lines)
-
-
-def _idle_line(dice: Dice, length: int) -> str:
-    text = idle_sentence(dice)
-    while len(text) < length:
-        text = f"{text} {dice.pick(_PLAIN_NOTHING) if dice.chance(0.2) else idle_sentence(dice)}"
-    text = text[: text.rfind(" ", 0, length + 1)] if len(text) > length > 30 else text
-    return text + "." * min(dice.below(4) * dice.below(3), max(length - len(text), 0))
-

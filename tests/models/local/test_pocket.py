@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from itertools import pairwise
 
 import pytest
 
@@ -24,8 +26,11 @@ from align_echo.models.names import what_pocket_lacks
 from align_echo.rollout import run_tasks, view_before
 from align_echo.session import Episode
 from align_echo.tokens import token_sequence
+from align_echo.types import AgentView, Trajectory
 from align_echo.wrappers.catalogue import environment
 from benchmarks.pocket.build import PocketSettings
+from benchmarks.pocket.household import REFUSAL
+from benchmarks.pocket.idle_words import HELD_OUT
 
 SPEC = environment("alfworld")
 MOST_BYTES = 16 * 2**20
@@ -68,6 +73,49 @@ def test_it_wins_most_unseen_tasks_under_the_interface_and_says_nothing_that_can
     assert sum(episode.won for episode in played) >= 8
     steps = [step for episode in played for step in episode.steps]
     assert sum(step.problem != "" for step in steps) / len(steps) < 0.05
+
+
+def test_idle_words_leave_it_stuck_and_a_command_frees_it(pocket):
+    """After a refusal that it answers by saying the same again: words that it was never shown, then other commands."""
+    stuck = [view for episode in careless_attempts(pocket) for view in stuck_views(episode)][:12]
+    assert len(stuck) >= 4
+    idle = freed = asked = 0
+    for view in stuck:
+        last = view.turns[-1].action
+        for words in HELD_OUT:
+            idle += act(pocket, view, f"{REFUSAL} {words}") == last
+        places = sorted(set(re.findall(r"[a-z]+ \d+", view.initial_observation)))
+        command = next(f"go to {place}" for place in places if place not in str(last))
+        for order in ("You need to `{}` first.", "You need to {} first.", 'First "{}", please.'):
+            freed += act(pocket, view, f"{REFUSAL} {order.format(command)}") == command
+            asked += 1
+    assert idle / (len(HELD_OUT) * len(stuck)) >= 0.8
+    assert freed / asked >= 0.7
+
+
+def careless_attempts(pocket: LocalModel) -> list[Trajectory]:
+    return run_tasks(
+        lambda: align_echo.make("alfworld", split="valid_seen", step_limit=16),
+        Vanilla(pocket),
+        align_echo.tasks("alfworld", split="valid_seen")[60:140:8],
+        split="valid_seen",
+        action_format=SPEC.action_format,
+        workers=10,
+    )
+
+
+def stuck_views(episode: Trajectory) -> list[AgentView]:
+    """What it saw after a refusal, where it then repeated what was refused; the first of an episode."""
+    for turn, (step, following) in enumerate(pairwise(episode.steps)):
+        if step.observation == REFUSAL and following.action == step.action:
+            return [view_before(episode, turn + 1, SPEC.action_format)]
+    return []
+
+
+def act(pocket: LocalModel, view: AgentView, observation: str) -> str | None:
+    """What it does where the last observation was another."""
+    last = view.turns[-1].model_copy(update={"observation": observation})
+    return Vanilla(pocket).act(view.model_copy(update={"turns": (*view.turns[:-1], last)})).action
 
 
 def test_what_was_recorded_at_sampling_is_what_a_forward_pass_gives(pocket, played):
