@@ -37,7 +37,7 @@ from benchmarks.pocket.tokenizer import train_tokenizer
 
 CONTEXT = 4096
 PARTS = {"glances": 1, "drills": 6, "household": 50, "critics": 10, "shopping": 12, "shopping-critics": 5}
-SECOND_PARTS = {"remarks": 10, "critics": 1, "shopping": 1, "shopping-critics": 1}
+SECOND_PARTS = {"remarks": 6, "critics": 1, "shopping": 1, "shopping-critics": 1}
 LEAD_DRILLS = 3
 """Parts of drills that come before everything else, after the glances; the others are mixed in."""
 

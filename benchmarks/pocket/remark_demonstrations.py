@@ -20,10 +20,10 @@ from benchmarks.pocket.household_demonstrations import Played, Rooms, demonstrat
 from benchmarks.pocket.idle_words import contentless, idle_rules
 from benchmarks.pocket.remarks import misleading, order, other_rules, reason, shuffled_rules
 
-STUBBORN = replace(CARELESS, sticks=0.5)
-"""Who repeats to the end more often, so that there is more for words to change."""
+STUBBORN = replace(CARELESS, sticks=0.75, repeats=0.5)
+"""Who repeats more often, mostly to the end: so clear a habit outlasts a reader's doubt whether words say something."""
 
-UNREFUSED = 0.5
+UNREFUSED = 0.35
 """Share of the episodes without a refusal that are shown: there is nothing in them to read."""
 
 KINDS = ("bare", "idle", "reason", "right", "wrong")
@@ -45,6 +45,8 @@ class Lesson:
 LESSONS = (
     Lesson("alfworld.bare", (1, 0, 0, 0, 0)),
     Lesson("alfworld.bare", (1, 0, 0, 0, 0), rules="idle"),
+    Lesson("alfworld.idle", (0, 1, 0, 0, 0)),
+    Lesson("alfworld.idle", (0, 1, 0, 0, 0)),
     Lesson("alfworld.idle", (0, 1, 0, 0, 0)),
     Lesson("alfworld.idle", (1, 3, 0, 0, 0)),
     Lesson("alfworld.idle", (0, 1, 0, 0, 0), rules="idle"),
