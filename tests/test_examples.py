@@ -113,7 +113,7 @@ def test_a_strangers_environment_goes_through_every_verb(example: Place):
             outputs[line] = done.stdout
     first, probed, _, grid, written, measured, *_ = outputs.values()
     assert "refused: inferred from what the environment answers nonsense" in first
-    assert "no new interface was written" in probed
+    assert "Before `water the X` you need to `walk to the P`" in probed
     assert "over placebo" in grid
     assert "only the listed forms work" in written
     success = json.loads(next(example.folder.glob("runs/evaluate-*")).joinpath("summary.json").read_text())

@@ -107,11 +107,6 @@ BAD = {
     "learning that is not done": (SHIPPED + "iterations: 2\n", "iterations: nothing is learned in this study"),
     "transfer of what is shipped": (SHIPPED + "transfer: [[novice, novice]]\n", "transfer: novice plays its own"),
     "transfer to a stranger": (LEARNED.replace("expert]]", "random]]"), "random is not among the agents"),
-    "an engine that the probe cannot read": (
-        LEARNED.replace("alfworld", "m3tooleval"),
-        "interface: m3tooleval, novice: the probe needs an engine that lists its admissible actions or offers its "
-        "templates and names, and m3tooleval does neither: use backend: llm\n",
-    ),
     "no model to learn with": (BY_MODEL, "needs a chat model: add analyzer_model and optimizer_model\n"),
     "half a model to learn with": (BY_MODEL + "optimizer_model: m\n", "needs a chat model: add analyzer_model: NAME\n"),
     "a model of the probe": (LEARNED + "analyzer_model: m\n", "leave analyzer_model and optimizer_model out"),
