@@ -20,6 +20,7 @@ from benchmarks.probe_worlds.worlds import (
     after,
     held_out_tasks,
     make_world,
+    possible,
     task_of,
     train_tasks,
     unmet,
@@ -73,6 +74,17 @@ def test_a_world_is_won_on_its_own_route(seed: int):
         assert action in env.possible()
         _, _, _, _, info = env.step(action)
     assert info["won"]
+
+
+@pytest.mark.parametrize("seed", range(0, 60, 3))
+def test_what_is_possible_is_what_nothing_is_missing_for(seed: int):
+    world, rng = make_world(seed), random.Random(seed)
+    task = task_of(world, train_tasks(world, 1)[0])
+    now = task.start
+    for _ in range(40):
+        allowed = possible(world, task, now)
+        assert allowed == sorted(action for action in task.actions if unmet(world, task, now, action) == [])
+        now = after(world, task, now, rng.choice(allowed))
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)

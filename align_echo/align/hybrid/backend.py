@@ -29,7 +29,6 @@ from align_echo.align.llm.backend import described_models
 from align_echo.align.llm.settings import LlmSettings
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.emit import read_spec
-from align_echo.errors import UsageError
 from align_echo.interface import Interface, identity_source
 from align_echo.prompts import prompt_hash
 from align_echo.types import ChatModel, Misalignment, Trajectory
@@ -88,7 +87,7 @@ class HybridBackend:
         """What the probe finds, and those of the model's hypotheses that stand the trials. Rules of earlier iterations
         that do not stand them any more are reported as wrong. Raises `ModelError`.
         """
-        from_probe = self._probed(failed, known, interface)
+        from_probe = self._probe.analyze(failed, known, interface)
         rules, _ = read_rules(interface.source)
         before = [HYPOTHESIS.validate_python(rule["hypothesis"]) for rule in rules]
         shown = [record.text for record in interface.provenance.rules]
@@ -96,15 +95,6 @@ class HybridBackend:
         hypotheses = self._proposed(failed, shown, interface)
         new = [hypothesis for hypothesis in hypotheses if hypothesis not in before]
         return [*from_probe, *self._tried(failed, rules, before, new)]
-
-    def _probed(
-        self, failed: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
-    ) -> list[Misalignment]:
-        try:
-            return self._probe.analyze(failed, known, interface)
-        except UsageError as error:
-            self._note(f"the model's hypotheses are tried without the probe's own rules: {error}")
-            return []
 
     def _proposed(
         self, failed: Sequence[Trajectory], shown: Sequence[str], interface: Interface

@@ -146,14 +146,20 @@ HYPOTHESIS: TypeAdapter[Hypothesis] = TypeAdapter(Annotated[Hypothesis, Field(di
 
 def forms_of(hypothesis: Hypothesis) -> tuple[str, ...]:
     """The forms of a hypothesis, the one that it speaks of first; for a claim also the actions of its experiments."""
+    trials = hypothesis.experiments if isinstance(hypothesis, StatedClaim) else ()
+    played = [action for trial in trials for action in trial.actions if action]
+    return tuple(dict.fromkeys((*spoken_forms(hypothesis), *played)))
+
+
+def spoken_forms(hypothesis: Hypothesis) -> tuple[str, ...]:
+    """The forms that a hypothesis speaks of, and whose answers an interface has to tell apart."""
     if isinstance(hypothesis, Needs):
         return hypothesis.action, hypothesis.step
     if isinstance(hypothesis, Instead):
         return hypothesis.wrong, hypothesis.right
     if isinstance(hypothesis, NoEffect):
         return tuple(filter(None, (hypothesis.action, hypothesis.after, hypothesis.until)))
-    played = [action for trial in hypothesis.experiments for action in trial.actions]
-    return tuple(dict.fromkeys(filter(None, (hypothesis.action, *played))))
+    return (hypothesis.action,) if hypothesis.action else ()
 
 
 def with_letters(text: str) -> str:

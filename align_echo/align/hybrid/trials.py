@@ -19,7 +19,7 @@ from typing import Literal
 
 from align_echo.align.experiments import clip
 from align_echo.align.hybrid.answers import Judge
-from align_echo.align.hybrid.hypotheses import Hypothesis, Instead, Needs, NoEffect, StatedClaim
+from align_echo.align.hybrid.hypotheses import Hypothesis, Instead, Needs, NoEffect, StatedClaim, spoken_forms
 from align_echo.align.hybrid.meaning import Meaning, meant
 from align_echo.align.hybrid.reading import tasks_of
 from align_echo.align.hybrid.runtime import bound_names, filled_form, is_step, slots_of
@@ -120,7 +120,7 @@ def tried(
     say: Callable[[str], None],
 ) -> tuple[list[Tally], Judge]:
     """The trials of all hypotheses, on `tasks` and where agents failed; the judge knows the answers that refuse."""
-    forms = [form for hypothesis in hypotheses for form in _forms(hypothesis)]
+    forms = [form for hypothesis in hypotheses for form in spoken_forms(hypothesis)]
     judge = Judge(lab, forms)
     said = [step.action for trajectory in failed for step in trajectory.steps if step.action is not None]
     guide = Guide(judge, names_said(forms, said), rng)
@@ -145,17 +145,6 @@ def tried(
 
 
 # ---------------------------------------------------------------- by kind
-
-
-def _forms(hypothesis: Hypothesis) -> tuple[str, ...]:
-    """The forms whose answers an interface has to tell apart."""
-    if isinstance(hypothesis, Needs):
-        return hypothesis.action, hypothesis.step
-    if isinstance(hypothesis, Instead):
-        return hypothesis.wrong, hypothesis.right
-    if isinstance(hypothesis, NoEffect):
-        return tuple(filter(None, (hypothesis.action, hypothesis.after, hypothesis.until)))
-    return (hypothesis.action,) if hypothesis.action else ()
 
 
 def _say_forms(guide: Guide, states: Sequence[Walked]) -> None:

@@ -208,7 +208,7 @@ class ProbeBackend:
         tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))
         spec, slots, enabled = self._vocabulary(tasks, refusals, before, rng)
         if len(spec["templates"]) > MOST_FORMS:
-            self._say(too_many_forms(len(spec["templates"]), len({*tasks, *self._fresh})))
+            self._note(too_many_forms(len(spec["templates"]), len({*tasks, *self._fresh})))
             return []
         cases, utterances, worded = self._cases(spec, slots, failed, tasks, rng)
         self._say(f"{len(cases)} refused actions studied ({self.lab.steps} engine steps so far)")

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from align_echo.align.probe import runtime
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.runtime import ACTION, SAME
+from align_echo.align.probe.silence import answers
 from align_echo.types import Trajectory
 
 MIN_ACTIONS = 5
@@ -88,21 +89,16 @@ def unlisted_refusals(failed: Sequence[Trajectory]) -> list[str]:
     heard, tasks, verbs = Heard(), defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
     repeated: list[set[str]] = []
     for trajectory in failed:
-        before = trajectory.initial_observation
-        for step in trajectory.steps:
-            if step.action is None or step.raw_observation is None or step.terminated:
-                continue
-            answer = step.raw_observation.strip()
-            same = bool(answer) and before.strip().endswith(answer)
-            ways = shapes(answer if same else before, step.action, answer)
+        for action, answer, before in answers(trajectory):
+            same = bool(answer.strip()) and before.strip().endswith(answer.strip())
+            ways = shapes(answer if same else before, action, answer)
             for shape in ways:
-                heard.refused[shape].add(step.action)
+                heard.refused[shape].add(action)
                 if not same:
                     tasks[shape].add(trajectory.task_id)
-                    verbs[shape].add(_verb(step.action))
+                    verbs[shape].add(_verb(action))
             if same:
                 repeated.append({*ways})
-            before = step.raw_observation
     texts = [
         text
         for text in _plain(r"(?!)", heard)
@@ -120,10 +116,12 @@ def unlisted_refusals(failed: Sequence[Trajectory]) -> list[str]:
 def further_refusals(lab: Lab, tasks: Sequence[str]) -> list[str]:
     """Shapes that the agent did not meet often enough: answers of an engine that lists nothing to all that can be said
     at the start of some tasks, where they left its saved state as it was. None where states cannot be compared."""
-    heard = Heard()
-    for task_id in tasks if lab.sayings and lab.comparable else ():
+    heard, sayings = Heard(), lab.sayings
+    if sayings is None or not lab.comparable:
+        return []
+    for task_id in tasks:
         state = lab.start(task_id)
-        for action in lab.sayings.fill(lab.known_names(state)) if lab.sayings else ():
+        for action in sayings.fill(lab.known_names(state)):
             child = lab.after(state, action)
             if not child.over:
                 heard.take("", action, child.observation, refused=lab.key(child) == lab.key(state))
@@ -142,12 +140,8 @@ def taken_actions(failed: Iterable[Trajectory], known: list[str]) -> list[tuple[
 
 def _judged(trajectories: Iterable[Trajectory], known: list[str]) -> Iterator[tuple[str, str, bool]]:
     for trajectory in trajectories:
-        before = trajectory.initial_observation
-        for step in trajectory.steps:
-            if step.action is not None and step.raw_observation is not None:
-                shape = runtime.refusal(known, before, step.action, step.raw_observation)
-                yield trajectory.task_id, step.action, bool(shape)
-                before = step.raw_observation
+        for action, answer, before in answers(trajectory):
+            yield trajectory.task_id, action, bool(runtime.refusal(known, before, action, answer))
 
 
 def _plain(name: str, heard: Heard) -> list[str]:

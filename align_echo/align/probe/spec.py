@@ -14,6 +14,7 @@ def merged(before: dict[str, Any] | None, now: dict[str, Any]) -> dict[str, Any]
     if before is None:
         return now
     old_pairs = [pair[:2] for pair in before["pairs"]]
+    before = {**before, "needs": before.get("needs", {}), "pairs": [_with_order(pair) for pair in before["pairs"]]}
     return {
         **before,
         "templates": {**now["templates"], **before["templates"]},
@@ -29,6 +30,11 @@ def merged(before: dict[str, Any] | None, now: dict[str, Any]) -> dict[str, Any]
         "pairs": [*before["pairs"], *(pair for pair in now["pairs"] if pair[:2] not in old_pairs)],
         "uninformative": sorted({*before["uninformative"], *now["uninformative"]}),
     }
+
+
+def _with_order(pair: list[Any]) -> list[Any]:
+    """A pair with where the second form has each name of the first: in its own place, as older interfaces have it."""
+    return pair if len(pair) == 3 else [*pair, list(range(pair[0].count("{")))]
 
 
 def joined(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:

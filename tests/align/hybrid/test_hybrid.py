@@ -18,7 +18,7 @@ from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.emit import read_spec
 from align_echo.align.probe.offered import runtime as offered_runtime
 from align_echo.align.run_folder import RunFolder
-from align_echo.errors import ModelError, UsageError
+from align_echo.errors import ModelError
 from align_echo.interface import Interface, check_source, load_interface
 from align_echo.models.scripted import ScriptedModel
 from align_echo.types import ChatModel, Message, Misalignment, Trajectory
@@ -245,19 +245,6 @@ def test_a_rule_that_fails_later_is_taken_back(tmp_path: Path) -> None:
     assert (finding.kind, finding.evidence.refuted) == ("bug-of-current", 1)
     rules, _ = read_rules(backend.optimize([finding], interface).source)
     assert [rule["action"] for rule in rules] == ["unseal pod {0}"]
-
-
-class Unreading(ProbeBackend):
-    """A probe that meets an engine which it cannot read."""
-
-    def lists(self, task_id: str) -> bool:
-        raise UsageError("the probe needs an engine that lists its admissible actions")
-
-
-def test_where_the_probe_cannot_read_the_engine_the_model_goes_on_alone(tmp_path: Path) -> None:
-    made = run(tmp_path, model([reply(TRUE[0])]), probe=Unreading)
-    assert texts(made) == ["Before `unseal pod X` you need to `board deck X`"]
-    assert "hypotheses are tried without the probe's own rules: the probe needs an engine that" in notes(tmp_path)
 
 
 def test_the_two_parts_of_an_interface_share_no_name() -> None:

@@ -1,0 +1,44 @@
+"""How refusals look is learned from answers, in worlds made from seeds, whether the engine lists its actions or not."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from align_echo.align.probe.lab import Lab
+from align_echo.align.probe.refusals import listed_refusals, unlisted_refusals
+from align_echo.rollout import failed, run_tasks
+from benchmarks.probe_worlds.agents import obedient
+from benchmarks.probe_worlds.env import WorldEnv
+from benchmarks.probe_worlds.features import REFUSALS
+from benchmarks.probe_worlds.worlds import World, make_world, train_tasks
+
+
+def shapes_of(world: World) -> list[str]:
+    style, texts = world.features.refusal, world.refusals
+    if style == "silent":
+        return ["{same}"]
+    if style == "quoted":
+        return [f"{texts[0].rstrip('.')}: {{action}}."]
+    return sorted(texts) if style == "several" else [texts[0]]
+
+
+def failures(world: World) -> list:
+    tasks = train_tasks(world, 10)
+    return failed(run_tasks(lambda: WorldEnv(world, tasks), obedient(world), tasks, split="train"))
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+@pytest.mark.parametrize("seed", [3, 8, 17, 34])
+def test_a_style_of_refusal_is_known_where_actions_are_listed(seed: int, refusal: str):
+    world = make_world(seed, refusal=refusal, listed=True, spelling="numbers")
+    lab = Lab(WorldEnv(world, train_tasks(world, 10), 10**6))
+    assert listed_refusals(lab, failures(world), random.Random(0)) == shapes_of(world)
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+@pytest.mark.parametrize("seed", [3, 8, 17, 34])
+def test_a_style_of_refusal_is_known_where_nothing_is_listed(seed: int, refusal: str):
+    world = make_world(seed, refusal=refusal, listed=False)
+    assert unlisted_refusals(failures(world)) == shapes_of(world)
