@@ -22,9 +22,11 @@ class Backend(Described, Protocol):
     def name(self) -> str: ...
 
     def analyze(
-        self, failed: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
+        self, played: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
     ) -> list[Misalignment]:
-        """Misalignments that are not among `known` and stood the experiments."""
+        """Misalignments of the episodes that were lost (`rollout.failed`) that are not among `known` and stood the
+        experiments. `played` are all episodes of an iteration, one of them lost at least: those that were won show
+        what works."""
         ...
 
     def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:

@@ -151,7 +151,7 @@ class _Run:
         before = self.interface.label
         trajectories = self._play(iteration, tasks)
         failed = rollout.failed(trajectories)
-        misalignments = self._analyze(iteration, failed) if failed else []
+        misalignments = self._analyze(iteration, trajectories) if failed else []
         outcome: IterationOutcome = "no-failures" if not failed else "no-misalignments"
         resolved = len(self.resolved)
         if misalignments:
@@ -227,12 +227,12 @@ class _Run:
             self._say(Event(kind="note", message=line, iteration=iteration))
         return trajectories
 
-    def _analyze(self, iteration: int, failed: Sequence[Trajectory]) -> list[Misalignment]:
+    def _analyze(self, iteration: int, played: Sequence[Trajectory]) -> list[Misalignment]:
         misalignments = self.folder.misalignments(iteration)
         if misalignments is None:
-            misalignments = self.backend.analyze(failed, tuple(self.resolved), self.interface)
+            misalignments = self.backend.analyze(played, tuple(self.resolved), self.interface)
             self.folder.save_misalignments(iteration, misalignments)
-        message = f"{len(misalignments)} new misalignments found in {len(failed)} failed episodes"
+        message = f"{len(misalignments)} new misalignments found in {len(rollout.failed(played))} failed episodes"
         self._say(Event(kind="misalignments", message=message, iteration=iteration, total=len(misalignments)))
         return misalignments
 

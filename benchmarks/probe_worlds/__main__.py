@@ -4,8 +4,9 @@ Each seed makes a text world with its own words, names, refusals and rules, whic
 learns it from an erring agent's failures; its rules are compared with the true ones by form, and two agents play test
 tasks without the interface, with its placebo and with it. Seeds below 100 may be tuned on; 1000 and up are for reports:
 whoever changes the probe looks at none of those. A world on which the probe refuses to work or finds nothing counts
-with recall 0, and as right where there is nothing to find. Half a minute for a world that the probe can read, on one
-core; Ctrl-C ends it with the worlds so far. --out gets `summary.json`; the last line is one JSON object.
+with recall 0, and as right where there is nothing to find. Worlds that neither list nor offer anything are played more
+(`measure.HEARD_ONLY`). Half a minute for a world on one core, those two minutes; Ctrl-C ends it with the worlds so far.
+--out gets `summary.json`; the last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from align_echo.files import write_atomically
 from benchmarks.probe_worlds.features import SPELLINGS
-from benchmarks.probe_worlds.measure import Measured, Size, measure
+from benchmarks.probe_worlds.measure import Measured, measure, size_for
 from benchmarks.probe_worlds.report import by_sort, last_line, summary, table
 from benchmarks.probe_worlds.worlds import make_world
 
@@ -29,19 +31,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0:20", help="FIRST:END, the last one left out")
     parser.add_argument("--out", type=Path, help="folder for summary.json")
-    parser.add_argument("--iterations", type=int, default=1, help="rounds of playing and learning")
+    parser.add_argument("--iterations", type=int, help="rounds of playing and learning; default: by world")
     parser.add_argument("--spelling", choices=SPELLINGS, help="the spelling of all names; default: drawn")
     given = parser.parse_args()
     held = {"spelling": given.spelling} if given.spelling else {}
     first, _, end = given.seeds.partition(":")
-    if not (first.isdigit() and end.isdigit() and int(first) < int(end)) or given.iterations < 1:
+    rounds = given.iterations is None or given.iterations >= 1
+    if not (first.isdigit() and end.isdigit() and int(first) < int(end) and rounds):
         parser.error("--seeds is FIRST:END with FIRST below END, and --iterations is at least 1")
     if given.out:
         given.out.mkdir(parents=True, exist_ok=True)
     worlds: list[Measured] = []
     try:
         for seed in range(int(first), int(end)):
-            worlds.append(measure(make_world(seed, **held), Size(iterations=given.iterations)))
+            world = make_world(seed, **held)
+            size = size_for(world)
+            worlds.append(measure(world, replace(size, iterations=given.iterations or size.iterations)))
             print(in_one_line(worlds[-1]), file=sys.stderr, flush=True)
     except KeyboardInterrupt:
         print(f"stopped: what follows is of {len(worlds)} worlds", file=sys.stderr)

@@ -40,6 +40,15 @@ class Size:
     iterations: int = 1
 
 
+HEARD_ONLY = Size(train=30, iterations=4)
+"""Of a world that neither lists nor offers anything more is played: all that is known of it is what an agent said."""
+
+
+def size_for(world: World) -> Size:
+    """How much is played of a world."""
+    return Size() if world.features.listed or world.features.offers else HEARD_ONLY
+
+
 @dataclass(frozen=True)
 class Claims:
     """The rules of an interface as templates: (form, form that it needs), (form, form that undoes it), (wrong wording,
@@ -98,11 +107,11 @@ def learn(world: World, size: Size, say: Callable[[str], None] | None = None) ->
     tasks = train_tasks(world, size.train + size.fresh)
     backend = ProbeBackend(lambda: WorldEnv(world, tasks, NO_LIMIT), tasks[size.train :], on_progress=lines.append)
     for _ in range(size.iterations):
-        failures = failed(_episodes(world, obedient(world), tasks[: size.train], interface))
-        if not failures:
+        played = _episodes(world, obedient(world), tasks[: size.train], interface)
+        if not failed(played):
             return interface, "" if interface.provenance.iterations else "no episode failed"
         try:
-            fresh = backend.analyze(failures, [], interface)
+            fresh = backend.analyze(played, [], interface)
         except UsageError as error:
             return interface, str(error)
         if not fresh:

@@ -31,6 +31,7 @@ from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.emit import read_spec
 from align_echo.interface import Interface, identity_source
 from align_echo.prompts import prompt_hash
+from align_echo.rollout import failed
 from align_echo.types import ChatModel, Misalignment, Trajectory
 
 TASKS = 8
@@ -82,19 +83,19 @@ class HybridBackend:
     # ------------------------------------------------------------ Algorithm 1, stage 1
 
     def analyze(
-        self, failed: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
+        self, played: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
     ) -> list[Misalignment]:
         """What the probe finds, and those of the model's hypotheses that stand the trials. Rules of earlier iterations
         that do not stand them any more are reported as wrong. Raises `ModelError`.
         """
-        from_probe = self._probe.analyze(failed, known, interface)
+        from_probe, lost = self._probe.analyze(played, known, interface), failed(played)
         rules, _ = read_rules(interface.source)
         before = [HYPOTHESIS.validate_python(rule["hypothesis"]) for rule in rules]
         shown = [record.text for record in interface.provenance.rules]
         shown += [misalignment.rule for misalignment in (*known, *from_probe)]
-        hypotheses = self._proposed(failed, shown, interface)
+        hypotheses = self._proposed(lost, shown, interface)
         new = [hypothesis for hypothesis in hypotheses if hypothesis not in before]
-        return [*from_probe, *self._tried(failed, rules, before, new)]
+        return [*from_probe, *self._tried(lost, rules, before, new)]
 
     def _proposed(
         self, failed: Sequence[Trajectory], shown: Sequence[str], interface: Interface
@@ -127,9 +128,7 @@ class HybridBackend:
         if not everything:
             return []
         rng = random.Random(f"{self._seed}/hypotheses")
-        tallies, judge = tried(
-            self._probe.lab, everything, failed, self._untouched(failed)[:TASKS], rng, self._say
-        )
+        tallies, judge = tried(self._probe.lab, everything, failed, self._untouched(failed)[:TASKS], rng, self._say)
         reported = []
         for rule, tally in zip(rules, tallies, strict=False):
             if tally.refuted:
@@ -172,9 +171,7 @@ class HybridBackend:
                 "iterations": interface.provenance.iterations + 1,
                 "engine_steps": interface.provenance.engine_steps + self._steps_since(),
                 "training_tasks": tuple(
-                    dict.fromkeys(
-                        (*made.provenance.training_tasks, *(rule.task_id for rule in of_model), *self._fresh)
-                    )
+                    dict.fromkeys((*made.provenance.training_tasks, *(rule.task_id for rule in of_model), *self._fresh))
                 ),
             }
         )

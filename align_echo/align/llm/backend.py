@@ -14,6 +14,7 @@ from align_echo.interface import Interface
 from align_echo.models.endpoint import base_url_of
 from align_echo.models.recording import weights_of
 from align_echo.prompts import prompt_hash
+from align_echo.rollout import failed
 from align_echo.session import base_env, take_turn
 from align_echo.types import Agent, AgentReply, ChatModel, Misalignment, Trajectory, Violation
 from align_echo.wrappers.text_env import TextEnv
@@ -80,10 +81,10 @@ class LlmBackend:
         return {**self._models, **prompts, **settings}
 
     def analyze(
-        self, failed: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
+        self, played: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
     ) -> list[Misalignment]:
         """See `Analyzer.analyze`."""
-        return self._analyzer.analyze(failed, known, interface)
+        return self._analyzer.analyze(failed(played), known, interface)
 
     def optimize(self, new: Sequence[Misalignment], interface: Interface) -> Interface:
         """See `Optimizer.optimize`."""

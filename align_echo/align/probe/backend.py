@@ -32,13 +32,20 @@ from align_echo.align.probe.offered import emit as offered_emit
 from align_echo.align.probe.offered import learner
 from align_echo.align.probe.offered.pages import emit as pages_emit
 from align_echo.align.probe.offered.pages import learner as pages
-from align_echo.align.probe.refusals import further_refusals, listed_refusals, taken_actions, unlisted_refusals
+from align_echo.align.probe.refusals import (
+    further_refusals,
+    listed_refusals,
+    refused_actions,
+    taken_actions,
+    unlisted_refusals,
+)
 from align_echo.align.probe.runtime import SAME
 from align_echo.align.probe.sayings import Sayings, heard_sayings
 from align_echo.align.probe.spec import merged, resolved
 from align_echo.align.probe.trials import refine
 from align_echo.align.probe.vocabulary import Need, Vocabulary, spelling_needed, try_spelling
 from align_echo.interface import Interface, Provenance
+from align_echo.rollout import failed as lost_of
 from align_echo.types import Misalignment, Trajectory
 from align_echo.wrappers.text_env import TextEnv
 
@@ -113,20 +120,20 @@ class ProbeBackend:
     # ------------------------------------------------------------ Algorithm 1, stage 1
 
     def analyze(
-        self, failed: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
+        self, played: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
     ) -> list[Misalignment]:
         """Rules that hold on fresh tasks and are not in the interface yet. Empty if no feedback is uninformative."""
         self.lab.forget()
+        failed = lost_of(played)
         rng = random.Random(f"{self._seed}/{interface.provenance.iterations}")
         before = emit.read_spec(interface.source)
         listed = self.lists(failed[0].task_id)
-        ready = self._read_lists if listed else self._read_answers
         fresh: list[Misalignment] = []
         if pages.is_of_pages(before) or (before is None and pages.is_silent(self.lab, failed)):
             fresh = pages.analyze(self.lab, failed, before, self._fresh, rng, self._say)
         elif "travel" in (before or {}) or (not listed and self._offers_much()):
             fresh = learner.analyze(self.lab, failed, before, self._fresh, rng, self._say)
-        elif ready(failed, before, rng):
+        elif self._read_lists(failed, before, rng) if listed else self._read_answers(played, before, rng):
             fresh = self._analyze(failed, before, rng)
         if not fresh and before is None:
             self._note(nothing_found(failed))
@@ -156,23 +163,27 @@ class ProbeBackend:
         self.lab.refusals = sorted({*refusals, *(before["uninformative"] if before else ())})
         return bool(self.lab.refusals)
 
-    def _read_answers(self, failed: Sequence[Trajectory], before: Spec | None, rng: random.Random) -> bool:
-        """The same where nothing is listed: from what is offered, or from what the agent said and the engine took, and
-        from what strolls through the tasks show."""
+    def _read_answers(self, played: Sequence[Trajectory], before: Spec | None, rng: random.Random) -> bool:
+        """The same where nothing is listed: from what is offered, or from what the agent said, in episodes that it won
+        too, and from what strolls through the tasks show. A form that was only refused so far is tried on the strolls.
+        """
+        failed = lost_of(played)
         refusals = unlisted_refusals(failed)
         self.lab.refusals = sorted({*refusals, *(before["uninformative"] if before else ())})
-        taken = {action for _, action in taken_actions(failed, self.lab.refusals)}
-        taken = {action for action in taken if not self.lab.env.read_only(action)}
+        taken = {action for _, action in taken_actions(played, self.lab.refusals)}
+        said = taken | {action for _, action in refused_actions(played, self.lab.refusals)}
+        said = {action for action in said if not self.lab.env.read_only(action)}
+        taken &= said
         tasks = list(dict.fromkeys([*(trajectory.task_id for trajectory in failed), *self._fresh]))
-        shown = [step.raw_observation or "" for trajectory in failed for step in trajectory.steps]
+        shown = [step.raw_observation or "" for trajectory in played for step in trajectory.steps]
         shown += [self.lab.start(task_id).opening for task_id in tasks]
         forms = set(before["templates"]) if before else set[str]()
         names: set[str] = set()
         for trajectory in failed:
             for state, _, _ in replayed(self.lab, [trajectory]):
                 self._take_offers(state, forms, names)
-        self._speak(forms, names, taken, shown)
-        if not self.lab.refusals or len(self.lab.sayings.forms if self.lab.sayings else ()) < FEWEST_FORMS:
+        self._speak(forms, names, taken, said, shown)
+        if not self.lab.refusals or not (self.lab.sayings and self.lab.sayings.forms):
             return False
         self.lab.compare_saved(self.lab.start(tasks[0]))
         if SAME not in self.lab.refusals:
@@ -183,7 +194,8 @@ class ProbeBackend:
             for state in strolled(self.lab, task_id, rng, STROLL):
                 self._take_offers(state, forms, names)
                 shown.append(state.observation)
-        self._speak(forms, names, taken, shown)
+        taken |= {action for actions in self.lab.sayings.taken.values() for action in actions}
+        self._speak(forms, names, taken, taken, shown)
         return True
 
     def _take_offers(self, state: LabState, forms: set[str], names: set[str]) -> None:
@@ -191,19 +203,17 @@ class ProbeBackend:
         forms.update(template for template in offered.templates if "{" in template)
         names.update(offered.names)
 
-    def _speak(self, forms: set[str], names: set[str], taken: set[str], shown: Sequence[str]) -> None:
-        """Let the laboratory say all that can be said in these forms of these names, or of those that it took."""
+    def _speak(self, forms: set[str], names: set[str], taken: set[str], said: set[str], shown: Sequence[str]) -> None:
+        """Let the laboratory say all that can be said in these forms of these names, or in those of what was said."""
         if self.lab.env.offered() is not None:
             self.lab.sayings = Sayings(tuple(sorted(forms)), pattern_of(names))
         else:
-            self.lab.sayings = heard_sayings(taken, shown)
+            self.lab.sayings = heard_sayings(taken, said, shown)
             self.lab.sayings.forms = tuple(sorted({*self.lab.sayings.forms, *forms}))
         self.lab.name = self.lab.sayings.name
         self.lab.forget()
 
-    def _analyze(
-        self, failed: Sequence[Trajectory], before: Spec | None, rng: random.Random
-    ) -> list[Misalignment]:
+    def _analyze(self, failed: Sequence[Trajectory], before: Spec | None, rng: random.Random) -> list[Misalignment]:
         refusals = self.lab.refusals
         tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))
         spec, slots, enabled = self._vocabulary(tasks, refusals, before, rng)
@@ -264,7 +274,7 @@ class ProbeBackend:
         tasks: Sequence[str],
         rng: random.Random,
     ) -> tuple[list[Case], list[Utterance], Counter[str]]:
-        """Cases, what the agent said in forms that are not known, and how often it said each form that is taken."""
+        """Cases, what the agent said in forms that are not known, and how often it said each form."""
         worded: Counter[str] = Counter()
         cases: list[Case] = []
         utterances: list[Utterance] = []
@@ -273,7 +283,7 @@ class ProbeBackend:
             counts: Counter[str] = Counter()
             for state, action, refused in replayed(self.lab, by_task[task_id]):
                 template = skeleton(action, self.lab.name)[0]
-                worded[template] += not refused
+                worded[template] += 1
                 if not refused:
                     continue
                 counts[template] += 1

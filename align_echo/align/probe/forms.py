@@ -57,7 +57,7 @@ def learn_forms(
     utterances: Iterable[Utterance], worded: Mapping[str, int]
 ) -> dict[str, tuple[str, Evidence, Utterance]]:
     """skeleton -> (template, evidence, an example) where it is clear which template is meant. `worded` counts how often
-    the agent got each template right: what it can say it does not say in other words."""
+    the agent said each template, refused or not: what it can say it does not say in other words."""
     groups: dict[str, list[Utterance]] = defaultdict(list)
     for utterance in utterances:
         groups[utterance.skeleton].append(utterance)

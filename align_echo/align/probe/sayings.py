@@ -10,13 +10,16 @@ Left out: engines of so many names that trying all is out of the question (`Sayi
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
 from align_echo.align.probe import runtime
 from align_echo.align.probe.names import NUMBERED, is_numbered, names_of, pattern_of, skeleton
+
+MIN_SAID = 2
+"""A form that was only refused so far is tried if it was said of so many different names."""
 
 SETTLED = 12
 """After so many different taken actions of a form, only the kinds of names that it took are tried in it."""
@@ -62,12 +65,17 @@ class Sayings:
         return [name for name in names if (stem := runtime.stem(name)) in kinds or stem not in self.met]
 
 
-def heard_sayings(actions: Collection[str], texts: Iterable[str]) -> Sayings:
-    """Forms and names from actions that the engine took; names also from rows in `texts` that hold such."""
-    name = NUMBERED if is_numbered(actions) else pattern_of(with_neighbours(names_of(actions), texts))
-    forms = sorted({skeleton(action, name)[0] for action in actions})
-    sayings = Sayings(tuple(form for form in forms if "{" in form), name)
-    for action in sorted(actions):
+def heard_sayings(taken: Collection[str], said: Collection[str], texts: Sequence[str]) -> Sayings:
+    """Forms and names from what was said; names also from rows in `texts` that hold such. What the engine took counts
+    as it is; of what it refused a form counts that was said of several names, and a name that the engine printed."""
+    printed = "\n".join(texts)
+    known = {name for name in names_of(said) if name in printed} | names_of(taken)
+    name = NUMBERED if is_numbered(taken or said) else pattern_of(with_neighbours(known, texts))
+    forms = Counter(skeleton(action, name)[0] for action in {*said})
+    sure = {skeleton(action, name)[0] for action in taken}
+    kept = sorted(form for form, times in forms.items() if "{" in form and (form in sure or times >= MIN_SAID))
+    sayings = Sayings(tuple(kept), name)
+    for action in sorted(taken):
         sayings.learn(action)
     return sayings
 

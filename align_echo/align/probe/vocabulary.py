@@ -11,6 +11,7 @@ from typing import Any
 from align_echo.align.probe import runtime
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.names import NUMBERED, skeleton
+from align_echo.align.probe.runtime import SAME
 
 _MIN_PAIRS = 3
 _MOST_ENABLED = 3
@@ -24,10 +25,7 @@ _MOST_RIVALS = 4
 """So many actions of a form are tried on whether they take back what was done."""
 
 
-
-def try_spelling(
-    lab: Lab, states: Iterable[LabState], rng: random.Random
-) -> list[tuple[str, bool]]:
+def try_spelling(lab: Lab, states: Iterable[LabState], rng: random.Random) -> list[tuple[str, bool]]:
     """Say one allowed action of each state with capitals ("case"), and without the numbers of its names ("number").
 
     Returned is for each try which of the two it was, and whether the engine refused it.
@@ -49,6 +47,12 @@ def spelling_needed(tries: Sequence[tuple[str, bool]]) -> dict[str, bool]:
     """What has to be written exactly, "case" or "number": every try of it was refused, and there was one."""
     refused = {part: [refused for tried, refused in tries if tried == part] for part in ("case", "number")}
     return {part: bool(answers) and all(answers) for part, answers in refused.items()}
+
+
+def _may_have_been_taken(lab: Lab, before: LabState, child: LabState) -> bool:
+    """Whether an action that seemed to be refused in one state may have been taken there: what it is answered where it
+    is possible (`child`) is what that state had just said, and that is how a silent engine refuses."""
+    return not lab.lists and SAME in lab.refusals and child.observation.strip() == before.observation.strip()
 
 
 def general(templates: Iterable[str]) -> list[str]:
@@ -134,7 +138,10 @@ class Vocabulary:
             need = (form, template, tuple(others.index(name) if name in others else -1 for name in names))
             known = self.enabled[need]
             few = sum(task_id == before.task_id for task_id, _ in known) < _MOST_ENABLED
-            if others and few and lab.key(lab.after(after, other)) != lab.key(before):
+            if not others or not few:
+                continue
+            child = lab.after(after, other)
+            if lab.key(child) != lab.key(before) and not _may_have_been_taken(lab, before, child):
                 known.add((before.task_id, other))
 
     def pairs(self) -> list[tuple[str, str, tuple[int, ...]]]:

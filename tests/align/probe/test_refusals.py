@@ -9,6 +9,7 @@ import pytest
 from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.refusals import listed_refusals, unlisted_refusals
 from align_echo.rollout import failed, run_tasks
+from align_echo.types import Trajectory
 from benchmarks.probe_worlds.agents import obedient
 from benchmarks.probe_worlds.env import WorldEnv
 from benchmarks.probe_worlds.features import REFUSALS
@@ -24,7 +25,7 @@ def shapes_of(world: World) -> list[str]:
     return sorted(texts) if style == "several" else [texts[0]]
 
 
-def failures(world: World) -> list:
+def failures(world: World) -> list[Trajectory]:
     tasks = train_tasks(world, 10)
     return failed(run_tasks(lambda: WorldEnv(world, tasks), obedient(world), tasks, split="train"))
 
