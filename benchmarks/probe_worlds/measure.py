@@ -135,8 +135,9 @@ def _episodes(world: World, agent: Errant, tasks: Sequence[str], interface: Inte
 
 
 def claims_of(spec: dict[str, Any] | None) -> Claims:
-    """The rules in the spec of an interface; none for an interface that the probe did not write."""
-    if spec is None:
+    """The rules in the spec of an interface; none for an interface that the probe did not write,
+    and for one that only says what of a page can be said: that is no rule of these worlds."""
+    if spec is None or "forms" not in spec:
         return Claims()
     wordings = frozenset(spec["forms"].items())
     if "travel" in spec:
