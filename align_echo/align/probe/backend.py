@@ -128,11 +128,10 @@ class ProbeBackend:
         rng = random.Random(f"{self._seed}/{interface.provenance.iterations}")
         before = emit.read_spec(interface.source)
         listed = self.lists(failed[0].task_id)
-        much = not listed and self._offers_much()
         fresh: list[Misalignment] = []
-        if pages.is_of_pages(before) or (before is None and much and pages.is_silent(self.lab, failed)):
+        if pages.is_of_pages(before) or (before is None and pages.is_silent(self.lab, failed)):
             fresh = pages.analyze(self.lab, failed, before, self._fresh, rng, self._say)
-        elif "travel" in (before or {}) or much:
+        elif "travel" in (before or {}) or (not listed and self._offers_much()):
             fresh = learner.analyze(self.lab, failed, before, self._fresh, rng, self._say)
         elif self._read_lists(failed, before, rng) if listed else self._read_answers(played, before, rng):
             fresh = self._analyze(failed, before, rng)

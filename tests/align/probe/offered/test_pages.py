@@ -10,11 +10,17 @@ import pytest
 
 from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.emit import read_spec
+from align_echo.align.probe.lab import Lab
 from align_echo.align.probe.offered.pages import runtime
+from align_echo.align.probe.offered.pages.learner import is_silent
+from align_echo.align.probe.offered.pages.survey import replayed, shows_pages
 from align_echo.interface import check_source, identity
-from align_echo.rollout import run_tasks
+from align_echo.rollout import failed, run_tasks
 from align_echo.types import AgentReply, AgentView, Misalignment
 from align_echo.wrappers.align_wrapper import AlignWrapper
+from benchmarks.probe_worlds.agents import obedient
+from benchmarks.probe_worlds.env import WorldEnv
+from benchmarks.probe_worlds.worlds import make_world, train_tasks
 from tests.menu_env import CONTRACT, TASK_IDS, MenuEnv
 
 TEST_TASKS = TASK_IDS[32:]
@@ -223,3 +229,14 @@ def test_where_the_pages_of_fresh_tasks_refute_what_was_learned_nothing_is_writt
     backend = ProbeBackend(lambda: Fickle(10**6), TASK_IDS[12:32], seed=1, note=notes.append)
     assert backend.analyze(learned[0], [], identity(CONTRACT)) == []
     assert notes[0].startswith("I found none of the kinds that I look for")
+
+
+@pytest.mark.parametrize("seed", [0, 4, 9])
+def test_a_silent_world_of_text_is_no_page_though_its_first_text_names_all(seed: int):
+    features = {"refusal": "silent", "listed": False, "offers": True, "depth": 1, "travel": "none", "goal": "use"}
+    world = make_world(seed, **features, wrong_words=0, skipped=1)
+    tasks = train_tasks(world, 6)
+    stuck = failed(run_tasks(lambda: WorldEnv(world, tasks), obedient(world), tasks, split="train"))
+    lab = Lab(WorldEnv(world, tasks, 10**6))
+    assert shows_pages(lab, replayed(lab, stuck))
+    assert not is_silent(lab, stuck)

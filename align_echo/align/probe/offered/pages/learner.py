@@ -25,6 +25,7 @@ from align_echo.align.probe.offered.pages.survey import (
     breaks_between,
     forms_by_kind,
     keep,
+    one_step_on,
     replayed,
     shows_pages,
     takes_any_case,
@@ -43,10 +44,15 @@ REPLAYED = 80
 
 
 def is_silent(lab: Lab, failed: Sequence[Trajectory]) -> bool:
-    """Whether the engine shows pages with all that it offers, and answered many actions with the page as it was."""
+    """Whether the engine shows pages with all that it offers, and answered many actions with the page as it was. Since
+    an agent may have got no further than the first text, what other actions lead to from there is looked at too."""
     if not is_often_silent(failed) or not lab.offered(lab.start(failed[0].task_id)).templates:
         return False
-    return shows_pages(lab, replayed(lab, failed[:LOOKED_AT]))
+    if not shows_pages(lab, replayed(lab, failed[:LOOKED_AT])):
+        return False
+    tasks = dict.fromkeys(trajectory.task_id for trajectory in failed[:LOOKED_AT])
+    second = [state for task_id in tasks for state in one_step_on(lab, task_id)]
+    return not second or shows_pages(lab, second)
 
 
 def is_of_pages(spec: Spec | None) -> bool:

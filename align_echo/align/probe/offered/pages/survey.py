@@ -11,11 +11,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise, permutations
 from typing import Any
 
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.offered.pages import runtime
+from align_echo.align.probe.runtime import write
 from align_echo.types import Trajectory
 
 Spec = dict[str, Any]
@@ -28,6 +29,9 @@ MIN_SHOWN = 0.95
 """So many of the names that are offered are shown on the page, if the engine shows pages."""
 
 MIN_NAMES = 10
+MOST_FIRST = 200
+"""So many actions are said at the start of a task at most."""
+
 TOUR = 12
 """Steps of a walk through one task."""
 
@@ -82,6 +86,22 @@ def replayed(lab: Lab, failed: Sequence[Trajectory]) -> Iterator[LabState]:
                 state = after
                 if not state.over:
                     yield state
+
+
+def one_step_on(lab: Lab, task_id: str) -> Iterator[LabState]:
+    """The states that one action leads to from the start, if its answer is another: all offered forms are said of all
+    offered names, `MOST_FIRST` actions at most."""
+    start = lab.start(task_id)
+    offered = lab.offered(start)
+    spoken = (
+        write(template, list(names))
+        for template in offered.templates
+        for names in permutations(offered.names, template.count("{"))
+    )
+    for action in islice(spoken, MOST_FIRST):
+        state = lab.after(start, action)
+        if state.observation != start.observation and not state.over:
+            yield state
 
 
 def shows_pages(lab: Lab, states: Iterable[LabState]) -> bool:
