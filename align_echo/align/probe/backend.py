@@ -274,7 +274,8 @@ class ProbeBackend:
         tasks: Sequence[str],
         rng: random.Random,
     ) -> tuple[list[Case], list[Utterance], Counter[str]]:
-        """Cases, what the agent said in forms that are not known, and how often it said each form."""
+        """Cases, what the agent said in forms that are not known, and how often it said each form, in
+        its own words or in such as are known for it."""
         worded: Counter[str] = Counter()
         cases: list[Case] = []
         utterances: list[Utterance] = []
@@ -283,7 +284,7 @@ class ProbeBackend:
             counts: Counter[str] = Counter()
             for state, action, refused in replayed(self.lab, by_task[task_id]):
                 template = skeleton(action, self.lab.name)[0]
-                worded[template] += 1
+                worded[spec["forms"].get(template, template)] += 1
                 if not refused:
                     continue
                 counts[template] += 1

@@ -6,8 +6,8 @@ version is possible, or nearly so, in the states where agents said it. How near 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,13 +57,17 @@ def learn_forms(
     utterances: Iterable[Utterance], worded: Mapping[str, int]
 ) -> dict[str, tuple[str, Evidence, Utterance]]:
     """skeleton -> (template, evidence, an example) where it is clear which template is meant. `worded` counts how often
-    the agent said each template, refused or not: what it can say it does not say in other words."""
+    the agent said each template, refused or not: what it can say it does not say in other words, and what it says in
+    words near those of the template it does not say in a third way."""
     groups: dict[str, list[Utterance]] = defaultdict(list)
     for utterance in utterances:
         groups[utterance.skeleton].append(utterance)
     learned: dict[str, tuple[str, Evidence, Utterance]] = {}
+    alike = {form: _alike(form, group[0].nearness) for form, group in sorted(groups.items())}
+    by_words = {form: _by_words(alike[form], group) for form, group in groups.items()}
+    said = Counter(worded) + Counter({best: len(groups[form]) for form, best in by_words.items() if best})
     for form, group in sorted(groups.items()):
-        best = _by_words(form, group) or _by_nearness(group, worded)
+        best = by_words[form] if alike[form] else _by_nearness(group, said)
         if best:
             support = sum(utterance.nearness[best] > 0 for utterance in group)
             tasks = len({utterance.task_id for utterance in group})
@@ -71,15 +75,20 @@ def learn_forms(
     return learned
 
 
-def _by_words(form: str, group: Sequence[Utterance]) -> str:
-    """The template that shares words with a form that no other candidate has, if it was within reach several times."""
-    candidates = list(group[0].nearness)
+def _alike(form: str, candidates: Collection[str]) -> list[str]:
+    """The templates that share words with a form that no other candidate has."""
     words = {template: {word for word in template.split() if "{" not in word} for template in candidates}
-    shared: dict[str, int] = {}
+    shared: list[str] = []
     for template in candidates:
         others = set[str]().union(*(words[other] for other in candidates if other != template))
-        shared[template] = len({*form.split()} & (words[template] - others))
-    near = [template for template in candidates if shared[template] and _times(group, template) >= MIN_SUPPORT]
+        if not {*form.split()}.isdisjoint(words[template] - others):
+            shared.append(template)
+    return shared
+
+
+def _by_words(alike: Sequence[str], group: Sequence[Utterance]) -> str:
+    """Of the templates that are like a form the one that was within reach several times."""
+    near = [template for template in alike if _times(group, template) >= MIN_SUPPORT]
     return near[0] if len(near) == 1 else ""
 
 

@@ -75,15 +75,20 @@ def names_of(actions: Iterable[str]) -> set[str]:
 
 def _single(names: Mapping[Words, Collection[str]]) -> set[Words]:
     """The names, given with the first words of their actions, without those that are two names in a row, or one with
-    words before it that belong to a form, since no other form has them there."""
+    words before it that belong to a form, since no other form has them there, or only such as have two names in a row
+    elsewhere."""
     fronts: Counter[Words] = Counter()
     for name in names:
         fronts.update(name[:size] for size in range(1, len(name)) if name[size:] in names and name[:size] not in names)
 
+    def parts(name: Words) -> list[tuple[Words, Words]]:
+        return [(name[:size], name[size:]) for size in range(1, len(name)) if name[size:] in names]
+
+    rows = Counter(first for name in names if any(front in names for front, _ in parts(name)) for first in names[name])
+
     def is_made_up(name: Words) -> bool:
-        parts = [(name[:size], name[size:]) for size in range(1, len(name))]
-        lone = len(names[name]) == 1
-        return any(back in names and (front in names or (lone and fronts[front] >= BEHIND)) for front, back in parts)
+        lone = len(names[name]) == 1 or all(rows[first] >= BEHIND for first in names[name])
+        return any(front in names or (lone and fronts[front] >= BEHIND) for front, _ in parts(name))
 
     return {name for name in names if not is_made_up(name)}
 

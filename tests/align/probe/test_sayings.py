@@ -1,0 +1,114 @@
+"""What can be said to an engine that lists nothing: forms that worked, in won episodes too, and forms that were only
+refused so far."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from align_echo.align.probe.cases import walk
+from align_echo.align.probe.emit import read_spec
+from align_echo.align.probe.lab import Lab
+from align_echo.align.probe.names import pattern_of
+from align_echo.align.probe.runtime import SAME
+from align_echo.align.probe.sayings import Sayings, heard_sayings
+from align_echo.align.probe.vocabulary import Vocabulary
+from align_echo.interface import InterfaceContract
+from align_echo.wrappers.text_env import EngineState, TextEnv
+from benchmarks.probe_worlds.measure import Size, claims_of, false_claims, learn, true_claims
+from benchmarks.probe_worlds.worlds import World, make_world
+from tests.menu_env import NoOracle
+
+TAKEN = {"open crate", "open chest", "open urn"}
+
+
+def forms(said: set[str], *texts: str) -> tuple[str, ...]:
+    return heard_sayings(TAKEN, TAKEN | said, texts).forms
+
+
+def test_a_form_that_was_only_refused_is_tried_if_it_was_said_of_several_names():
+    texts = ("There are the crate, the chest, the urn.",)
+    assert "shut {0}" not in forms({"shut crate"}, *texts)
+    assert "shut {0}" in forms({"shut crate", "shut chest"}, *texts)
+
+
+def test_what_the_engine_never_printed_is_no_name_though_agents_speak_of_it():
+    said = {"open safe", "shut safe", "shut crate"}
+    assert "safe" not in heard_sayings(TAKEN, TAKEN | said, ["the crate, the chest, the urn"]).name
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    """Nothing is listed or offered, refusals are silent, and who finds the word for taking wins: what comes after it
+    was never said with success in an episode that was lost."""
+    return make_world(11, listed=False, offers=False)
+
+
+def test_what_worked_in_won_episodes_is_learned_from(world: World):
+    interface, _ = learn(world, Size(fresh=5))
+    claims = claims_of(read_spec(interface.source))
+    assert not false_claims(world, claims)
+    found = true_claims(world, claims)
+    assert (world.wrong["take"], world.forms["take"].template) in found["wordings"]
+    assert any(world.forms["put"].template in pair for pair in found["needs"])
+
+
+class BellEnv(TextEnv):
+    """Bells that can be rung at any time, which changes nothing, and oiled; the engine refuses by saying again what it
+    said last, so that ringing twice in a row looks like a refusal."""
+
+    def __init__(self) -> None:
+        contract = InterfaceContract(
+            environment="bells",
+            infer_rules_args=("init_obs", "task"),
+            wrap_step_args=("env", "init_obs", "task", "agent_action", "logger"),
+            step_layout="single",
+        )
+        super().__init__(("bells/0",), contract, 50)
+        self._oiled: frozenset[str] = frozenset()
+
+    @property
+    def goal(self) -> str:
+        return "none"
+
+    @property
+    def task_type(self) -> str:
+        return "bells"
+
+    def oracle(self) -> NoOracle:
+        return NoOracle()
+
+    def _load(self, task_id: str) -> EngineState:
+        self._oiled = frozenset()
+        return EngineState("There are east bell, west bell.", 0.0, False, False, None)
+
+    def _act(self, action: str) -> EngineState:
+        verb, _, bell = action.partition(" ")
+        text = self._state.observation
+        if verb == "ring" and bell in ("east bell", "west bell"):
+            text = f"The {bell} rings."
+        if verb == "oil" and bell in {"east bell", "west bell"} - self._oiled:
+            self._oiled |= {bell}
+            text = f"You oil the {bell}."
+        return EngineState(text, 0.0, False, False, None)
+
+    def _probe(self, action: str) -> str:
+        return ""
+
+    def _save(self) -> frozenset[str]:
+        return self._oiled
+
+    def _restore(self, task_id: str, saved: frozenset[str]) -> None:
+        self._oiled = saved
+
+
+def test_silence_that_may_be_an_answer_makes_no_need():
+    lab = Lab(BellEnv())
+    lab.refusals = [SAME]
+    lab.sayings = Sayings(("ring {0}", "oil {0}"), pattern_of(["east bell", "west bell"]))
+    lab.name = lab.sayings.name
+    vocabulary = Vocabulary(lab.name)
+    for seed in range(5):
+        walk(lab, vocabulary, "bells/0", random.Random(seed), 12)
+    assert not [need for need, times in vocabulary.enabled.items() if times and need[:2] == ("ring {0}", "oil {0}")]
