@@ -1,0 +1,37 @@
+"""What is meant by words that the engine never understands, read off how near each form is where they are said."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from align_echo.align.probe.forms import Utterance, learn_forms
+
+TAKE, PUT, OPEN = "take {0} from {1}", "place {0} into {1}", "open {0}"
+
+
+def said(form: str, times: int = 6, **nearness: float) -> list[Utterance]:
+    """A form said in so many tasks, where each template was so near."""
+    near = {TAKE: 0.0, PUT: 0.0} | {{"take": TAKE, "put": PUT}[word]: value for word, value in nearness.items()}
+    return [Utterance(f"task {number}", form, form, near) for number in range(times)]
+
+
+def meant(*groups: list[Utterance], worded: dict[str, int] | None = None) -> dict[str, str]:
+    utterances = [utterance for group in groups for utterance in group]
+    return {form: reading[0] for form, reading in learn_forms(utterances, Counter(worded or {})).items()}
+
+
+def test_the_nearest_form_is_meant_if_no_other_comes_near():
+    assert meant(said("grab {0} at {1}", take=0.5)) == {"grab {0} at {1}": TAKE}
+
+
+def test_what_the_agent_says_in_its_own_form_it_does_not_say_in_other_words_though_it_was_refused():
+    assert meant(said("stow {0} {1}", take=0.5), worded={TAKE: 6}) == {}
+
+
+def test_words_near_one_form_are_not_read_as_another():
+    assert meant(said("place {0} onto {1}", take=0.5)) == {}
+
+
+def test_what_it_says_in_words_near_a_form_it_does_not_say_in_a_third_way():
+    near, third = said("take {0} off {1}", take=0.5), said("stow {0} {1}", take=0.5)
+    assert meant(near, third) == {"take {0} off {1}": TAKE}
