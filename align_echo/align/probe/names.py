@@ -27,6 +27,9 @@ LEFTS, RIGHTS = 3, 2
 BEHIND = 3
 """Words belong to a form if so many different names stand behind them."""
 
+ALL_ROWS = 0.9
+"""So much of what follows a first word is two names in a row, if it follows other first words too."""
+
 MOST_FRONTS = 4
 """More different words than these in front of the same names are names themselves."""
 
@@ -75,20 +78,15 @@ def names_of(actions: Iterable[str]) -> set[str]:
 
 def _single(names: Mapping[Words, Collection[str]]) -> set[Words]:
     """The names, given with the first words of their actions, without those that are two names in a row, or one with
-    words before it that belong to a form, since no other form has them there, or only such as have two names in a row
-    elsewhere."""
+    words before it that belong to a form, since no other form has them there."""
     fronts: Counter[Words] = Counter()
     for name in names:
         fronts.update(name[:size] for size in range(1, len(name)) if name[size:] in names and name[:size] not in names)
 
-    def parts(name: Words) -> list[tuple[Words, Words]]:
-        return [(name[:size], name[size:]) for size in range(1, len(name)) if name[size:] in names]
-
-    rows = Counter(first for name in names if any(front in names for front, _ in parts(name)) for first in names[name])
-
     def is_made_up(name: Words) -> bool:
-        lone = len(names[name]) == 1 or all(rows[first] >= BEHIND for first in names[name])
-        return any(front in names or (lone and fronts[front] >= BEHIND) for front, _ in parts(name))
+        parts = [(name[:size], name[size:]) for size in range(1, len(name))]
+        lone = len(names[name]) == 1
+        return any(back in names and (front in names or (lone and fronts[front] >= BEHIND)) for front, back in parts)
 
     return {name for name in names if not is_made_up(name)}
 
@@ -167,19 +165,29 @@ def _behind(rests: set[Words], elsewhere: set[Words]) -> dict[Words, Words]:
 
 
 def _beside(rests: set[Words], elsewhere: set[Words]) -> dict[Words, tuple[Words, Words]]:
-    """Of what follows a first word, two names in a row: many different ones before, or behind, names that are known."""
-    ways = []
-    for known_first in (False, True):
-        splits: dict[Words, tuple[Words, Words]] = {}
-        for rest in rests:
-            sizes = [size for size in range(1, len(rest)) if (rest[:size] if known_first else rest[size:]) in elsewhere]
-            if sizes and rest not in elsewhere:
-                size = sizes[-1] if known_first else sizes[0]
-                splits[rest] = (rest[:size], rest[size:])
-        others = {pair[known_first] for pair in splits.values()}
-        if len(others) > MOST_FRONTS and 2 * len(others) <= len(splits):
-            ways.append(splits)
-    return max(ways, key=len, default={})
+    """Of what follows a first word, two names in a row: many different ones before, or behind, names that are known.
+
+    Where the same follows other first words too, as if it were one name, it is two only if nearly all that follows this
+    one is made of the same parts, each of them in several rows.
+    """
+    for shared in (False, True):
+        ways = []
+        for known_first in (False, True):
+            splits: dict[Words, tuple[Words, Words]] = {}
+            for rest in rests:
+                sizes = [
+                    size for size in range(1, len(rest)) if (rest[:size] if known_first else rest[size:]) in elsewhere
+                ]
+                if sizes and (shared or rest not in elsewhere):
+                    size = sizes[-1] if known_first else sizes[0]
+                    splits[rest] = (rest[:size], rest[size:])
+            others, names = ({pair[side] for pair in splits.values()} for side in (known_first, not known_first))
+            whole = not shared or (len(names) >= BEHIND and len(splits) >= ALL_ROWS * len(rests))
+            if len(others) > MOST_FRONTS and 2 * len(others) <= len(splits) and whole:
+                ways.append(splits)
+        if ways:
+            return max(ways, key=len)
+    return {}
 
 
 def _others(groups: dict[str, set[Words]], first: str) -> set[Words]:

@@ -78,10 +78,10 @@ def test_a_form_with_a_name_in_it_is_no_form_of_its_own(templates, left):
     assert general(templates) == left
 
 
-def test_two_names_in_a_row_are_no_name_though_several_forms_have_the_same_row():
+def test_two_names_in_a_row_are_two_though_several_forms_have_the_same_row():
     things = ["brass key", "oak lid", "tin cup", "red hat", "blue coat"]
     holders = ["crate", "tall box", "wide bin", "chest"]
     rows = [f"{thing} {holder}" for thing in things for holder in holders]
     listed = {f"{verb} {row}" for verb in ("stow", "fetch") for row in rows}
     listed |= {f"open {holder}" for holder in holders} | {f"clean {thing}" for thing in things[:3]}
-    assert names_of(listed) == {*things[:3], *holders}
+    assert names_of(listed) == {*things, *holders}
