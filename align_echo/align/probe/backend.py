@@ -222,7 +222,8 @@ class ProbeBackend:
             return []
         cases, utterances, worded = self._cases(spec, slots, failed, tasks, rng)
         self._say(f"{len(cases)} refused actions studied ({self.lab.steps} engine steps so far)")
-        read = learn_forms(utterances, worded)
+        complete = self.lab.lists or self.lab.env.offered() is not None
+        read = learn_forms(utterances, worded, complete=complete)
         forms = {form: reading for form, reading in read.items() if form not in spec["forms"]}
         untouched = [task_id for task_id in self._fresh if task_id not in tasks]
         learned, trials = refine(self.lab, spec, slots, cases, untouched, rng, self._say)

@@ -54,11 +54,13 @@ def _nearness(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> f
 
 
 def learn_forms(
-    utterances: Iterable[Utterance], worded: Mapping[str, int]
+    utterances: Iterable[Utterance], worded: Mapping[str, int], *, complete: bool = True
 ) -> dict[str, tuple[str, Evidence, Utterance]]:
     """skeleton -> (template, evidence, an example) where it is clear which template is meant. `worded` counts how often
     the agent said each template, refused or not: what it can say it does not say in other words, and what it says in
-    words near those of the template it does not say in a third way."""
+    words near those of the template it does not say in a third way. Unless all forms are known (`complete`), words that
+    are near none of those known may be a form themselves: they are not read.
+    """
     groups: dict[str, list[Utterance]] = defaultdict(list)
     for utterance in utterances:
         groups[utterance.skeleton].append(utterance)
@@ -67,7 +69,8 @@ def learn_forms(
     by_words = {form: _by_words(alike[form], group) for form, group in groups.items()}
     said = Counter(worded) + Counter({best: len(groups[form]) for form, best in by_words.items() if best})
     for form, group in sorted(groups.items()):
-        best = by_words[form] if alike[form] else _by_nearness(group, said)
+        by_reach = _by_nearness(group, said) if complete and not alike[form] else ""
+        best = by_words[form] or by_reach
         if best:
             support = sum(utterance.nearness[best] > 0 for utterance in group)
             tasks = len({utterance.task_id for utterance in group})

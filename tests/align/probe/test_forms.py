@@ -15,9 +15,10 @@ def said(form: str, times: int = 6, **nearness: float) -> list[Utterance]:
     return [Utterance(f"task {number}", form, form, near) for number in range(times)]
 
 
-def meant(*groups: list[Utterance], worded: dict[str, int] | None = None) -> dict[str, str]:
+def meant(*groups: list[Utterance], worded: dict[str, int] | None = None, complete: bool = True) -> dict[str, str]:
     utterances = [utterance for group in groups for utterance in group]
-    return {form: reading[0] for form, reading in learn_forms(utterances, Counter(worded or {})).items()}
+    read = learn_forms(utterances, Counter(worded or {}), complete=complete)
+    return {form: reading[0] for form, reading in read.items()}
 
 
 def test_the_nearest_form_is_meant_if_no_other_comes_near():
@@ -35,3 +36,8 @@ def test_words_near_one_form_are_not_read_as_another():
 def test_what_it_says_in_words_near_a_form_it_does_not_say_in_a_third_way():
     near, third = said("take {0} off {1}", take=0.5), said("stow {0} {1}", take=0.5)
     assert meant(near, third) == {"take {0} off {1}": TAKE}
+
+
+def test_where_not_all_forms_are_known_strange_words_may_be_one():
+    assert meant(said("grab {0} at {1}", take=0.5), complete=False) == {}
+    assert meant(said("take {0} off {1}", take=0.5), complete=False) == {"take {0} off {1}": TAKE}
