@@ -21,6 +21,9 @@ from align_echo.align.probe.names import NUMBERED, is_numbered, names_of, patter
 MIN_SAID = 2
 """A form that was only refused so far is tried if it was said of so many different names."""
 
+MOST_TRIED = 12
+"""So many such forms are tried, those said of most names: an agent may have any number of wrong ones."""
+
 SETTLED = 12
 """After so many different taken actions of a form, only the kinds of names that it took are tried in it."""
 
@@ -71,9 +74,10 @@ def heard_sayings(taken: Collection[str], said: Collection[str], texts: Sequence
     printed = "\n".join(texts)
     known = {name for name in names_of(said) if name in printed} | names_of(taken)
     name = NUMBERED if is_numbered(taken or said) else pattern_of(with_neighbours(known, texts))
-    forms = Counter(skeleton(action, name)[0] for action in {*said})
+    forms = Counter(skeleton(action, name)[0] for action in sorted({*said}))
     sure = {skeleton(action, name)[0] for action in taken}
-    kept = sorted(form for form, times in forms.items() if "{" in form and (form in sure or times >= MIN_SAID))
+    tried = [form for form, times in forms.most_common() if form not in sure and "{" in form and times >= MIN_SAID]
+    kept = sorted([*(form for form in sure if "{" in form), *tried[:MOST_TRIED]])
     sayings = Sayings(tuple(kept), name)
     for action in sorted(taken):
         sayings.learn(action)

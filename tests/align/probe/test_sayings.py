@@ -49,9 +49,9 @@ def test_what_worked_in_won_episodes_is_learned_from(world: World):
     interface, _ = learn(world, Size(fresh=5))
     claims = claims_of(read_spec(interface.source))
     assert not false_claims(world, claims)
-    found = true_claims(world, claims)
-    assert (world.wrong["take"], world.forms["take"].template) in found["wordings"]
-    assert any(world.forms["put"].template in pair for pair in found["needs"])
+    true_rules = true_claims(world, claims)
+    assert (world.wrong["take"], world.forms["take"].template) in true_rules["wordings"]
+    assert any(world.forms["put"].template in pair for pair in true_rules["needs"])
 
 
 class BellEnv(TextEnv):
