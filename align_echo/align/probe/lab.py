@@ -39,7 +39,7 @@ class LabState:
     looks: dict[str, str] = field(default_factory=dict, repr=False)
     offers: Offered | None = field(default=None, repr=False)
     opening: str = field(default="", repr=False)
-    tried: dict[str, bool] = field(default_factory=dict, repr=False)
+    tried: dict[str, bool] | None = field(default=None, repr=False)
     names: frozenset[str] | None = field(default=None, repr=False)
 
     @cached_property
@@ -65,6 +65,7 @@ class Lab:
         self.sayings: Sayings | None = None
         self.comparable = False
         self.traceless: frozenset[str] = frozenset()
+        self._tried: dict[Hashable, dict[str, bool]] = {}
         self._root: LabState | None = None
         self._current: LabState | None = None
 
@@ -77,6 +78,7 @@ class Lab:
         """The initial state of a task."""
         if self._root is None or self._root.task_id != task_id:
             self.env.reset(seed=0, options={"task": task_id})
+            self._tried.clear()
             self._root = self._current = self._state(task_id, (), None)
             self._root.opening = "\n".join(self.env.opening(self._root.observation))
         return self._root
@@ -91,10 +93,13 @@ class Lab:
         """Whether the engine takes an action in a state: it lists it, or does not refuse it when it is tried."""
         if self.lists:
             return action in state.admissible
-        if action not in state.tried and not state.over:
+        if state.over:
+            return False
+        tried = state.tried = self._tried_in(state) if state.tried is None else state.tried
+        if action not in tried:
             child = state.children.get(action) or self._try(state, action)
-            state.tried[action] = child is not None
-        return state.tried.get(action, False)
+            tried[action] = child is not None
+        return tried[action]
 
     def possible(self, state: LabState, names: Collection[str]) -> list[str]:
         """The actions that the engine would take here, in order; where they have to be tried, those on some names."""
@@ -106,7 +111,7 @@ class Lab:
     def key(self, state: LabState) -> Hashable:
         """What tells states apart: what they allow. Where that has to be tried and the engine's saved states can be
         compared by value, these."""
-        return state.snapshot.engine if not self.lists and self.comparable else state.admissible
+        return saved_key(state.snapshot.engine) if not self.lists and self.comparable else state.admissible
 
     def known_names(self, state: LabState) -> frozenset[str]:
         """The names that can be spoken of in a state: those that are offered, or all that were read so far."""
@@ -122,6 +127,7 @@ class Lab:
     def forget(self) -> None:
         """Drop the tree: what is known of its states may be read in another way from now on."""
         self._root = self._current = None
+        self._tried.clear()
 
     def after(self, state: LabState, action: str) -> LabState:
         """The state that an action leads to; the same state's child is computed once."""
@@ -169,6 +175,12 @@ class Lab:
             state = self.after(state, action)
         return state
 
+    def _tried_in(self, state: LabState) -> dict[str, bool]:
+        """What was tried in a state. States that are equal to the engine share it, unless refusals are silent: silence
+        is told by the text before it, which may differ."""
+        shared = self.comparable and runtime.SAME not in self.refusals
+        return self._tried.setdefault(self.key(state), {}) if shared else {}
+
     def _try(self, state: LabState, action: str) -> LabState | None:
         """The state after an action; None if it was refused. A refusal in words is taken to leave no trace."""
         self.visit(state)
@@ -198,7 +210,7 @@ class Lab:
         after = self.env.snapshot().engine
         self.env.restore(state.snapshot)
         try:
-            self.comparable = hash(after) == hash(state.snapshot.engine) and after == state.snapshot.engine
+            self.comparable = hash(saved_key(after)) == hash(saved_key(state.snapshot.engine))
         except TypeError:
             self.comparable = False
 
@@ -214,3 +226,15 @@ class Lab:
             snapshot=self.env.snapshot(),
             parent=parent,
         )
+
+
+def saved_key(saved: Any) -> Hashable:
+    """A saved state of an engine as something that can be looked up; builtin containers are taken apart."""
+    if isinstance(saved, dict):
+        return frozenset((key, saved_key(value)) for key, value in saved.items())
+    if isinstance(saved, set):
+        return frozenset(saved)
+    if isinstance(saved, list | tuple):
+        return tuple(saved_key(value) for value in saved)
+    known: Hashable = saved
+    return known
