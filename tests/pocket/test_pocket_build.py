@@ -14,14 +14,17 @@ from align_echo.models.names import read_name
 from align_echo.train.sft import SftSettings
 from align_echo.types import Message
 from benchmarks.pocket import corpus
-from benchmarks.pocket.build import PocketSettings, SecondStage, build
+from benchmarks.pocket.build import LaterStage, PocketSettings, build
 from benchmarks.pocket.corpus import digest, make_part, read_part
 
 TOY = PocketSettings(
     parts={"glances": 1, "household": 1, "shopping": 1},
     vocabulary=600, hidden=64, layers=2, heads=4, key_value_heads=2, head=16, feed_forward=32,
     training=SftSettings(epochs=0.5, bf16=False, save_every=1000),
-    second=SecondStage(parts={"remarks": 1, "shopping": 1}, training=SftSettings(bf16=False, save_every=1000)),
+    later=(
+        LaterStage(parts={"remarks": 1, "shopping": 1}, training=SftSettings(bf16=False, save_every=1000)),
+        LaterStage(parts={"shopping": 1}, training=SftSettings(bf16=False, save_every=1000)),
+    ),
 )  # fmt: skip
 
 
@@ -62,12 +65,9 @@ def test_the_card_says_what_it_is_and_what_it_learned_from(made):
     card = (made / "README.md").read_text()
     assert "test-scale model" in card
     assert facts["settings"]["training"]["epochs"] == 0.5
-    files = {
-        "first": ["glances-000", "household-000", "shopping-000"],
-        "second": ["remarks-000", "shopping-001"],
-    }
-    for stage, of_stage in (("first", facts), ("second", facts["second"])):
-        parts = [made.parent / "corpus" / f"{name}.jsonl" for name in files[stage]]
+    files = (["glances-000", "household-000", "shopping-000"], ["remarks-000", "shopping-001"], ["shopping-002"])
+    for names, of_stage in zip(files, (facts, *facts["later"]), strict=True):
+        parts = [made.parent / "corpus" / f"{name}.jsonl" for name in names]
         assert of_stage["data_sha256"] in card
         assert of_stage["data_sha256"] == digest(parts)
         assert sum(of_stage["demonstrations"].values()) == sum(len(read_part(part)) for part in parts)
@@ -79,11 +79,17 @@ def test_the_same_settings_make_the_same_weights(made, small_parts, tmp_path):
     assert (again / "tokenizer.json").read_bytes() == (made / "tokenizer.json").read_bytes()
 
 
-def test_the_second_stage_alone_begins_with_the_model_it_is_given(made, small_parts, tmp_path):
-    again = build(TOY, tmp_path, start=made.parent / "first")
+@pytest.mark.parametrize("stage", [1, 2])
+def test_a_model_in_the_middle_of_its_making_goes_through_the_other_stages(made, small_parts, tmp_path, stage):
+    again = build(TOY, tmp_path, start=made.parent / f"stage-{stage}")
     assert (again / "model.safetensors").read_bytes() == (made / "model.safetensors").read_bytes()
     assert (again / "making.json").read_bytes() == (made / "making.json").read_bytes()
-    assert not (tmp_path / "first").exists()
+    assert not (tmp_path / f"stage-{stage}").exists()
+
+
+def test_a_model_that_is_made_is_no_start(made, tmp_path):
+    with pytest.raises(UsageError, match="has gone through all 3 stages"):
+        build(TOY, tmp_path, start=made)
 
 
 def test_what_was_not_made_here_is_no_start(small_parts, tmp_path):

@@ -1,0 +1,84 @@
+"""The laboratory where an engine lists nothing: equal states of the engine are known as such, and tried once."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from align_echo.align.probe.lab import Lab
+from align_echo.align.probe.names import NUMBERED
+from align_echo.align.probe.runtime import SAME
+from align_echo.align.probe.sayings import Sayings
+from tests.station_env import REFUSED, TASK_IDS, StationEnv
+
+ENDLESS = 10**6
+FORMS = ("board {0}", "unseal {0}", "seal {0}", "fetch {0} out {1}", "stow {0} into {1}")
+
+
+class Mute(StationEnv):
+    def _answer(self, observation: str):
+        return dataclasses.replace(super()._answer(observation), admissible_actions=None)
+
+
+class Silent(Mute):
+    """A refused action gives the last observation again."""
+
+    def _answer(self, observation: str):
+        said = self.state.observation if observation == REFUSED else observation
+        return super()._answer(said)
+
+
+class Counting(Mute):
+    """Its saved states are never equal: they hold how many actions came."""
+
+    count = 0
+
+    def _act(self, action: str):
+        self.count += 1
+        return super()._act(action)
+
+    def _save(self):
+        return (self.count, *super()._save())
+
+    def _restore(self, task_id, saved):
+        self.count = saved[0]
+        super()._restore(task_id, saved[1:])
+
+
+def lab_of(env: StationEnv, *refusals: str) -> Lab:
+    lab = Lab(env)
+    lab.sayings, lab.refusals = Sayings(FORMS, NUMBERED), list(refusals)
+    lab.compare_saved(lab.start(TASK_IDS[0]))
+    return lab
+
+
+def test_equal_states_are_known_by_whatever_way_they_were_reached():
+    lab = lab_of(Mute(ENDLESS), REFUSED)
+    one_way = lab.follow(TASK_IDS[0], ["board deck 2", "unseal pod 2", "board deck 1", "unseal pod 1"])
+    other = ["board deck 1", "unseal pod 1", "board deck 2", "unseal pod 2", "board deck 1"]
+    other_way = lab.follow(TASK_IDS[0], other)
+    assert lab.comparable
+    assert lab.key(one_way) == lab.key(other_way)
+    assert lab.key(one_way) != lab.key(lab.follow(TASK_IDS[0], ["board deck 1", "unseal pod 1"]))
+
+
+def test_what_was_tried_in_a_state_is_not_tried_again_in_an_equal_one():
+    lab = lab_of(Mute(ENDLESS), REFUSED)
+    there = lab.follow(TASK_IDS[0], ["board deck 2", "unseal pod 2"])
+    assert "seal pod 2" in there.admissible
+    back = lab.follow(TASK_IDS[0], ["board deck 2", "unseal pod 2", "seal pod 2", "unseal pod 2"])
+    steps = lab.steps
+    assert back.admissible == there.admissible
+    assert lab.steps == steps
+
+
+@pytest.mark.parametrize("case", ["states that are never equal", "silence"])
+def test_it_is_tried_again_where_equality_tells_nothing(case):
+    lab = lab_of(Silent(ENDLESS), SAME) if case == "silence" else lab_of(Counting(ENDLESS), REFUSED)
+    there = lab.follow(TASK_IDS[0], ["board deck 2", "unseal pod 2"])
+    assert "seal pod 2" in there.admissible
+    back = lab.follow(TASK_IDS[0], ["board deck 2", "unseal pod 2", "seal pod 2", "unseal pod 2"])
+    steps = lab.steps
+    assert back.admissible == there.admissible
+    assert lab.steps > steps
