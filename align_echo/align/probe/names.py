@@ -59,18 +59,21 @@ def name_pattern(actions: Collection[str]) -> str:
 
 
 def names_of(actions: Iterable[str]) -> set[str]:
-    """The names in actions."""
+    """The names in actions; those of a form are looked for once more when those of the others are known."""
     groups: dict[str, set[Words]] = defaultdict(set)
     for action in actions:
         words = tuple(action.split())
         if len(words) > 1:
             groups[words[0]].add(words[1:])
-    known: set[Words] = set()
-    homes: dict[Words, set[str]] = defaultdict(set)
     joined = {first: _joining_word(rests) for first, rests in groups.items()}
-    for first in sorted(groups, key=lambda first: (-joined[first][1], first)):
-        names = _names_in(groups[first], joined[first][0], known, _others(groups, first))
-        known |= names
+    order = sorted(groups, key=lambda first: (-joined[first][1], first))
+    found: dict[str, set[Words]] = {first: set() for first in order}
+    for _ in range(2):
+        for first in order:
+            known = {name for other in order if other != first for name in found[other]}
+            found[first] = _names_in(groups[first], joined[first][0], known, _others(groups, first))
+    homes: dict[Words, set[str]] = defaultdict(set)
+    for first, names in found.items():
         for name in names:
             homes[name].add(first)
     return {" ".join(name) for name in _single(homes)}
@@ -112,7 +115,11 @@ def _written(letters: dict[str, Any]) -> str:
 
 
 def _joining_word(rests: Collection[Words]) -> tuple[str, int]:
-    """The word that joins two names in most ways, with the smaller number of different ones on a side; ("", 0)."""
+    """The word that joins two names in most ways, with the smaller number of different ones on a side; ("", 0).
+
+    The last word of many names has as many ways as the word between two names where few names stand behind: of these
+    the word between has more in all.
+    """
     before: dict[str, set[Words]] = defaultdict(set)
     after: dict[str, set[Words]] = defaultdict(set)
     for rest in rests:
@@ -120,9 +127,28 @@ def _joining_word(rests: Collection[Words]) -> tuple[str, int]:
             before[rest[index]].add(rest[:index])
             after[rest[index]].add(rest[index + 1 :])
     ways = {word: min(len(before[word]), len(after[word])) for word in before}
-    fit = [word for word in ways if len(before[word]) >= LEFTS and len(after[word]) >= RIGHTS]
-    best = max(sorted(fit), key=ways.__getitem__, default="")
+    fit = [
+        word
+        for word in ways
+        if len(before[word]) >= LEFTS
+        and len(after[word]) >= RIGHTS
+        and not _ends_names(word, rests, before[word], after[word])
+    ]
+    best = max(sorted(fit), key=lambda word: (ways[word], len(before[word]) + len(after[word])), default="")
     return best, ways.get(best, 0)
+
+
+def _ends_names(word: str, rests: Collection[Words], before: set[Words], after: set[Words]) -> bool:
+    """Whether a word is the last one of some names, and joins none: the same names stand behind others that lack it,
+    and never is a name in front of it in front of another word there."""
+    others = {
+        rest[:-size]
+        for rest in rests
+        if word not in rest[1:-1]
+        for size in range(1, len(rest) - 1)
+        if rest[-size:] in after
+    }
+    return len(others) >= LEFTS and not any(other[:-1] in before for other in others)
 
 
 def _names_in(rests: set[Words], word: str, known: set[Words], others: set[Words]) -> set[Words]:
