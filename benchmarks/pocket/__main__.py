@@ -15,7 +15,7 @@ from align_echo.errors import AlignEchoError, MissingExtraError, UsageError, fir
 def main(
     out: Annotated[Path, typer.Option("--out", help="Folder of corpus, checkpoints and model.")],
     settings: Annotated[Path | None, typer.Option("--settings", help="JSON file of other PocketSettings.")] = None,
-    start: Annotated[Path | None, typer.Option("--from", help="Model to begin the second stage with.")] = None,
+    start: Annotated[Path | None, typer.Option("--from", help="Model to make the later stages of.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in --out.")] = False,
 ) -> None:
     """Make the pocket model; parts of its corpus that are in --out already are not made again."""
@@ -40,7 +40,7 @@ def make(out: Path, settings: Path | None, *, start: Path | None = None, resume:
         wrong = error.errors()[0]
         place = ".".join(map(str, wrong["loc"])) or "the file"
         raise UsageError(f"{settings}: {place}: {wrong['msg']}") from None
-    if resume and not any(out.glob("*checkpoints/checkpoint-*")):
+    if resume and not any(out.glob("checkpoints-*/checkpoint-*")):
         raise UsageError(f"there is no checkpoint in {out} to go on from: leave --resume out")
     return build(wanted, out, start=start, resume=resume)
 

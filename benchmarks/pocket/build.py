@@ -1,4 +1,4 @@
-"""The making of the pocket model from nothing: corpus, tokenizer, two stages of training, weights and card.
+"""The making of the pocket model from nothing: corpus, tokenizer, stages of training, weights and card.
 
 Left out: its evaluation (`align-echo evaluate --model pocket`), whose figures stand in the docs.
 """
@@ -37,18 +37,29 @@ from benchmarks.pocket.tokenizer import train_tokenizer
 
 CONTEXT = 4096
 PARTS = {"glances": 1, "drills": 6, "household": 50, "critics": 10, "shopping": 12, "shopping-critics": 5}
-SECOND_PARTS = {"remarks": 6, "critics": 1, "shopping": 1, "shopping-critics": 1}
 LEAD_DRILLS = 3
 """Parts of drills that come before everything else, after the glances; the others are mixed in."""
 
 
-class SecondStage(Frozen):
+class LaterStage(Frozen):
     """What comes after the first training: so many parts of each kind, and how to train on them."""
 
-    parts: dict[str, int] = Field(default=SECOND_PARTS)
-    training: SftSettings = SftSettings(
-        seed=2, longest=1800, muon_lr=0.005, adamw_lr=8e-4, tokens_per_batch=4000, save_every=100
-    )
+    parts: dict[str, int]
+    training: SftSettings
+
+
+READING = SftSettings(longest=1800, muon_lr=0.005, adamw_lr=8e-4, tokens_per_batch=4000, save_every=100)
+SECOND = LaterStage(
+    parts={"remarks": 6, "critics": 1, "shopping": 1, "shopping-critics": 1},
+    training=READING.model_copy(update={"seed": 2}),
+)
+"""The model is taught to tell words with content from words without."""
+
+THIRD = LaterStage(
+    parts={"remarks": 10, "critics": 1, "shopping": 1, "shopping-critics": 1},
+    training=READING.model_copy(update={"seed": 3}),
+)
+"""The same on other rooms, so that it is also about as sure of its habits under words without content."""
 
 
 class PocketSettings(Frozen):
@@ -69,7 +80,7 @@ class PocketSettings(Frozen):
     feed_forward: int = 640
     norm_start: float = 1.5
     training: SftSettings = SftSettings(seed=1, muon_lr=0.01, adamw_lr=1.5e-3, tokens_per_batch=4000)
-    second: SecondStage = SecondStage()
+    later: tuple[LaterStage, ...] = (SECOND, THIRD)
 
 
 def new_model(settings: PocketSettings, vocabulary: int) -> Qwen3ForCausalLM:
@@ -106,17 +117,26 @@ def new_model(settings: PocketSettings, vocabulary: int) -> Qwen3ForCausalLM:
 def build(settings: PocketSettings, out: Path, *, start: Path | None = None, resume: bool = False) -> Path:
     """Make the model in `out`/model; the corpus and checkpoints stay beside it. Parts that are there are kept.
 
-    The first stage is in `out`/first. `start` is the folder of a model that takes its place: only the second stage is
-    made, with the tokenizer of that model. `resume` goes on from the last checkpoint, of either stage.
+    Earlier stages are in `out`/stage-1 and so on. `start` is the folder of a model that went through some stages: the
+    others are made, with its tokenizer. `resume` goes on with the last checkpoint. Raises `UsageError` for a start that
+    was not made here or needs no stage any more.
     """
-    first = start or out / "first"
-    second_began = any((out / "second-checkpoints").glob("checkpoint-*"))
-    if start is None and not (resume and second_began):
-        _first_stage(settings, out, resume=resume)
-    return _second_stage(settings, first, out, resume=resume and second_began)
+    done, last = len(made_of(start)["later"]) + 1 if start else 0, len(settings.later) + 1
+    if done >= last:
+        raise UsageError(f"{start} has gone through all {last} stages already")
+    for stage in range(done + 1, last + 1):
+        folder = out / ("model" if stage == last else f"stage-{stage}")
+        began = resume and any((out / f"checkpoints-{stage}").glob("checkpoint-*"))
+        if resume and not began and folder.is_dir():
+            start = folder
+        elif start is None:
+            start = _first_stage(settings, out, folder, resume=began)
+        else:
+            start = _later_stage(settings, stage, start, out, folder, resume=began)
+    return out / "model"
 
 
-def _first_stage(settings: PocketSettings, out: Path, *, resume: bool) -> Path:
+def _first_stage(settings: PocketSettings, out: Path, folder: Path, *, resume: bool) -> Path:
     """From nothing to a model that plays, with habits."""
     corpus = {
         name: [make_part(name, number, seed=settings.seed, folder=out / "corpus") for number in range(count)]
@@ -131,48 +151,47 @@ def _first_stage(settings: PocketSettings, out: Path, *, resume: bool) -> Path:
     main = chats_of(rest, encoder, settings.training)
     with computing_with(settings.threads):
         model = new_model(settings, len(tokenizer))
-        loss = fine_tune(model, main, settings.training, out / "checkpoints", lead=leading, resume=resume)
+        loss = fine_tune(model, main, settings.training, out / "checkpoints-1", lead=leading, resume=resume)
     facts: dict[str, Any] = {
         "align_echo": __version__,
-        "settings": settings.model_dump(mode="json"),
+        "settings": settings.model_copy(update={"later": ()}).model_dump(mode="json"),
         **facts_of(parts, [*itertools.chain(*leading), *main]),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "mean_loss": round(loss, 4),
-        "second": {"data_sha256": "", "demonstrations": {}, "tokens": 0},
+        "later": [],
     }
-    return save(model, tokenizer, facts, out / "first")
+    return save(model, tokenizer, facts, folder)
 
 
-def _second_stage(settings: PocketSettings, first: Path, out: Path, *, resume: bool) -> Path:
-    """The same model taught to tell words with content from words without.
-
-    Its parts of the corpus begin where those of the first stage end. Raises `UsageError` for a folder without a model.
-    """
-    facts, tokenizer = made_of(first), AutoTokenizer.from_pretrained(first)
+def _later_stage(settings: PocketSettings, stage: int, start: Path, out: Path, folder: Path, *, resume: bool) -> Path:
+    """The same model taught further, with parts of the corpus that begin where those of the stages before it end."""
+    facts, tokenizer = made_of(start), AutoTokenizer.from_pretrained(start)
     for where_from in ("is_local", "local_files_only"):
         tokenizer.init_kwargs.pop(where_from, None)
-    numbers = {name: (facts["settings"]["parts"].get(name, 0), count) for name, count in settings.second.parts.items()}
+    wanted, used = settings.later[stage - 2], Counter(facts["settings"]["parts"])
+    for earlier in facts["settings"]["later"]:
+        used.update(earlier["parts"])
     parts = [
-        make_part(name, begin + number, seed=settings.seed, folder=out / "corpus")
-        for name, (begin, count) in numbers.items()
+        make_part(name, used[name] + number, seed=settings.seed, folder=out / "corpus")
+        for name, count in wanted.parts.items()
         for number in range(count)
     ]
-    chats = chats_of(parts, ChatEncoder(tokenizer), settings.second.training)
+    chats = chats_of(parts, ChatEncoder(tokenizer), wanted.training)
     with computing_with(settings.threads):
-        model = AutoModelForCausalLM.from_pretrained(first, dtype=torch.float32)
-        loss = fine_tune(model, chats, settings.second.training, out / "second-checkpoints", resume=resume)
-    facts["settings"]["second"] = settings.second.model_dump(mode="json")
-    facts["second"] = {**facts_of(parts, chats), "mean_loss": round(loss, 4)}
-    return save(model, tokenizer, facts, out / "model")
+        model = AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32)
+        loss = fine_tune(model, chats, wanted.training, out / f"checkpoints-{stage}", resume=resume)
+    facts["settings"]["later"].append(wanted.model_dump(mode="json"))
+    facts["later"].append({**facts_of(parts, chats), "mean_loss": round(loss, 4)})
+    return save(model, tokenizer, facts, folder)
 
 
 def made_of(folder: Path) -> dict[str, Any]:
     """What a model's `making.json` says. Raises `UsageError` if the folder has none."""
     try:
-        facts = json.loads((folder / "making.json").read_text(encoding="utf-8"))
+        facts: dict[str, Any] = json.loads((folder / "making.json").read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{folder} is no model that was made here: {first_line(error)}") from None
-    return {name: fact for name, fact in facts.items() if name != "second"}
+    return facts
 
 
 def chats_of(parts: list[Path], encoder: ChatEncoder, training: SftSettings) -> list[Chat]:

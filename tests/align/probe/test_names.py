@@ -85,3 +85,25 @@ def test_two_names_in_a_row_are_two_though_several_forms_have_the_same_row():
     listed = {f"{verb} {row}" for verb in ("stow", "fetch") for row in rows}
     listed |= {f"open {holder}" for holder in holders} | {f"clean {thing}" for thing in things[:3]}
     assert names_of(listed) == {*things, *holders}
+
+
+KEYS = ("brass key", "iron key", "old tin key", "silk hat", "felt hat", "straw hat")
+BINS = ("tall bin", "wide old bin", "oak crate")
+
+
+def test_the_last_word_of_many_names_joins_none():
+    with_a_word_between = {f"stow {key} upon {place}" for key in KEYS for place in BINS[:2]}
+    assert names_of(with_a_word_between) == {*KEYS, *BINS[:2]}
+    in_a_row = {f"stow {key} {place}" for key in KEYS for place in BINS}
+    assert names_of({*in_a_row, *(f"open {place}" for place in BINS)}) == {*KEYS, *BINS}
+
+
+def test_two_words_that_join_the_same_names_both_do():
+    inside, on_top = ({f"stow {key} {way} {place}" for key in KEYS for place in BINS} for way in ("inside", "upon"))
+    others = {f"lift {key}" for key in KEYS} | {f"open {place}" for place in BINS}
+    assert {*KEYS, *BINS} <= names_of({*inside, *on_top, *others})
+
+
+def test_names_behind_words_of_their_form_tell_names_in_a_row_of_a_form_that_comes_before():
+    in_a_row = {f"bring {key} {place}" for key in KEYS for place in BINS}
+    assert names_of({*in_a_row, *(f"hop onto {place}" for place in BINS)}) == {*KEYS, *BINS}
