@@ -55,12 +55,6 @@ SECOND = LaterStage(
 )
 """The model is taught to tell words with content from words without."""
 
-THIRD = LaterStage(
-    parts={"remarks": 10, "critics": 1, "shopping": 1, "shopping-critics": 1},
-    training=READING.model_copy(update={"seed": 3}),
-)
-"""The same on other rooms, so that it is also about as sure of its habits under words without content."""
-
 
 class PocketSettings(Frozen):
     """All that decides the weights, besides the code. `parts` is how many parts of each kind the first corpus has.
@@ -80,7 +74,7 @@ class PocketSettings(Frozen):
     feed_forward: int = 640
     norm_start: float = 1.5
     training: SftSettings = SftSettings(seed=1, muon_lr=0.01, adamw_lr=1.5e-3, tokens_per_batch=4000)
-    later: tuple[LaterStage, ...] = (SECOND, THIRD)
+    later: tuple[LaterStage, ...] = (SECOND,)
 
 
 def new_model(settings: PocketSettings, vocabulary: int) -> Qwen3ForCausalLM:
