@@ -20,8 +20,10 @@ from align_echo.cli.interface import interface
 from align_echo.cli.output import redacted_output
 from align_echo.cli.retrieval_server import retrieval_server
 from align_echo.cli.shop import shop
+from align_echo.cli.show import show
 from align_echo.cli.study import study
 from align_echo.cli.train import train
+from align_echo.cli.view import view
 from align_echo.errors import AlignEchoError
 from align_echo.models.local import close_local
 
@@ -46,6 +48,8 @@ app.command("evaluate")(evaluate)
 app.command("grid")(grid)
 app.command("study")(study)
 app.command("train")(train)
+app.command("show")(show)
+app.command("view")(view)
 app.add_typer(critic, name="critic")
 app.add_typer(interface, name="interface")
 app.command("doctor")(doctor)

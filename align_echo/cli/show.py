@@ -1,0 +1,33 @@
+"""`align-echo show`: what episodes a run's folder holds, and one of them turn by turn, on the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from align_echo.cli.console import note
+from align_echo.view.finding import find_episodes, of_part
+from align_echo.view.listing import episode_lines, find_episode, overview
+from align_echo.view.reading import DamagedLine, told
+
+
+def show(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, or a .jsonl file of episodes.")],
+    task: Annotated[str | None, typer.Argument(metavar="[TASK]", help="A task's id, or a part that one has.")] = None,
+    part: Annotated[str | None, typer.Option("--part", help="Of this part alone: a variant, a round, a step.")] = None,
+    sample: Annotated[int | None, typer.Option("--sample", help="Which of several episodes of the task.")] = None,
+    most: Annotated[int, typer.Option("--most", min=1, help="Episodes that are listed.")] = 60,
+) -> None:
+    """Print what episodes a run holds; with a task, one of them turn by turn."""
+    parts = find_episodes([run])
+    damaged: list[DamagedLine] = []
+    if task is None:
+        lines = overview(of_part(parts, part), most, damaged)
+    else:
+        lines = episode_lines(*find_episode(parts, task, damaged, part=part, sample=sample), parts, damaged)
+    for line in lines:
+        print(line)
+    for line in told(damaged):
+        note(line)

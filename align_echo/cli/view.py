@@ -1,0 +1,33 @@
+"""`align-echo view`: the episodes of runs as one HTML file, or on a port of this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from align_echo.cli.console import note
+from align_echo.view.packing import write_page
+from align_echo.view.reading import told
+from align_echo.view.serving import make_viewer
+from align_echo.wrappers.serving import HOST
+
+
+def view(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Runs' folders, or .jsonl files of episodes.")],
+    out: Annotated[Path | None, typer.Option("--out", help="The .html file; default: RUN.html here.")] = None,
+    serve: Annotated[bool, typer.Option("--serve", help="Serve the page to this machine instead.")] = False,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of --serve; 0 takes a free one.")] = 8090,
+) -> None:
+    """Write all episodes of runs into one HTML file, to read, filter and compare in a browser."""
+    if out is not None or not serve:
+        file, packed = write_page(paths, out)
+        for line in told(packed.damaged):
+            note(line)
+        print(f"{file}: {packed.episodes:,} episodes, {file.stat().st_size / 1e6:.1f} MB; open it in a browser")
+    if serve:
+        with make_viewer(paths, port) as server:
+            print(f"http://{HOST}:{server.server_port}/", flush=True)
+            note("Ctrl-C ends it")
+            server.serve_forever()

@@ -1,0 +1,87 @@
+"""The episodes of a file, one after the other, whatever a killed process or another program did to it.
+
+A line that is no `Trajectory` is left out and told of. Text that holds halves of characters (lone surrogates, bytes
+that are no UTF-8) is shown with marks in their place. A last line without an end is still being written: it is read if
+it is whole. Left out: which files there are (`finding.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from align_echo.reading import parse_json
+from align_echo.sandbox.session import printable
+from align_echo.types import Trajectory
+
+MOST_TOLD = 5
+"""Damaged lines of one file that are told of one by one."""
+
+LONGEST_REASON = 120
+
+Kind = TypeVar("Kind", bound=BaseModel)
+_HALVES = re.compile("[\ud800-\udfff]")
+
+
+class DamagedLine(NamedTuple):
+    """A line, counted from 1, that could not be read."""
+
+    file: Path
+    line: int
+    reason: str
+
+
+def episodes_of(file: Path, damaged: list[DamagedLine]) -> Iterator[Trajectory]:
+    """The episodes of a file in order. Lines that are none are added to `damaged`."""
+    yield from records_of(file, Trajectory, damaged)
+
+
+def records_of(file: Path, kind: type[Kind], damaged: list[DamagedLine]) -> Iterator[Kind]:
+    """The records of one kind in a file. Lines that are none are added to `damaged`; one that is unfinished is not."""
+    with file.open("rb") as stream:
+        for number, line in enumerate(stream, start=1):
+            if not line.strip():
+                continue
+            try:
+                yield _record(line, kind)
+            except ValueError as error:
+                if line.endswith(b"\n"):
+                    damaged.append(DamagedLine(file, number, _reason(error)))
+
+
+def told(damaged: list[DamagedLine]) -> list[str]:
+    """What is damaged, in lines: the first of each file one by one, the others counted."""
+    lines = []
+    for file in dict.fromkeys(entry.file for entry in damaged):
+        entries = [entry for entry in damaged if entry.file == file]
+        name = printable(str(file))
+        lines += [f"{name} line {entry.line} is damaged and left out: {entry.reason}" for entry in entries[:MOST_TOLD]]
+        more = len(entries) - MOST_TOLD
+        lines += [f"{name}: {more} more lines are damaged and left out"] if more > 0 else []
+    return lines
+
+
+def _record(line: bytes, kind: type[Kind]) -> Kind:
+    """Raises `ValueError`, of which pydantic's own error is one."""
+    try:
+        return kind.model_validate_json(line)
+    except ValidationError as error:
+        if error.errors(include_url=False)[0]["type"] != "json_invalid":
+            raise
+        stored = parse_json(line.decode("utf-8", "replace"))
+        return kind.model_validate_json(_HALVES.sub("\ufffd", json.dumps(stored, ensure_ascii=False)))
+
+
+def _reason(error: ValueError) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        reason = f"{where}: {first['msg']}" if where else first["msg"]
+    else:
+        reason = str(error)
+    return " ".join(printable(reason[:LONGEST_REASON]).split())

@@ -1,0 +1,80 @@
+"""The page of some runs on a port of this machine; when it is loaded again, it has what came since.
+
+Left out: the page (`packing.py`), and who may ask: nobody on another machine can.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+from align_echo.errors import AlignEchoError
+from align_echo.view.finding import find_episodes
+from align_echo.view.packing import pack
+from align_echo.wrappers.serving import HOST, QuietServer
+
+
+def make_viewer(paths: list[Path], port: int) -> QuietServer:
+    """A server of the page of these paths; port 0 is any free one. Raises `UsageError` if the port cannot be used."""
+    return _ViewerServer(port, _fresh_page(paths))
+
+
+def _fresh_page(paths: list[Path]) -> Callable[[], bytes]:
+    """The page as the files are now; it is made anew only where one of them has changed."""
+    lock = threading.Lock()
+    made: dict[str, object] = {}
+
+    def page() -> bytes:
+        with lock:
+            parts = find_episodes(paths)
+            files = [file for part in parts for file in (part.file, part.critiques) if file is not None]
+            state = [(file, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+            if made.get("state") != state:
+                made.update(page=pack(parts).html.encode(), state=state)
+            content = made["page"]
+            assert isinstance(content, bytes)
+            return content
+
+    return page
+
+
+class _ViewerServer(QuietServer):
+    def __init__(self, port: int, page: Callable[[], bytes]) -> None:
+        super().__init__(_ViewerHandler, port)
+        self.page = page
+
+
+class _ViewerHandler(BaseHTTPRequestHandler):
+    """One request: the page at /, and nothing else. Another name for this machine is not answered: a stranger's page
+    could use one to read this one."""
+
+    server: _ViewerServer
+    timeout = 60
+
+    def do_GET(self) -> None:
+        host = (self.headers.get("Host") or "").rpartition(":")[0]
+        if host not in (HOST, "localhost"):
+            self.send_error(403, f"this page is at http://{HOST}:{self.server.server_port}/")
+        elif self.path != "/":
+            self.send_error(404, "there is only /")
+        else:
+            self._answer()
+
+    def _answer(self) -> None:
+        try:
+            content, status, kind = self.server.page(), 200, "text/html"
+        except (AlignEchoError, OSError) as error:
+            content, status, kind = f"{error}\n".encode("utf-8", "replace"), 500, "text/plain"
+        self.send_response(status)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("X-Frame-Options", "DENY")
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Say nothing of each request."""
