@@ -19,6 +19,7 @@ from align_echo.reading import json_object
 
 _LABEL = re.compile(r"(?P<name>.+)@(?P<hash>[0-9a-f]{16})(?:-[\w-]+)?")
 _QUOTED = r"`([^`\n]{1,200})`"
+_BRACKETS = re.compile(r"\([^()]*\)")
 _CONDITION = re.compile(r",? when ")
 
 
@@ -42,11 +43,12 @@ def provenances(labels: Iterable[str], folders: Iterable[Path]) -> dict[str, Pro
 def rules_behind(message: str, rules: Sequence[RuleRecord]) -> list[int]:
     """The numbers of the rules that may stand behind a message, those with most experiments for them first.
 
-    `message` is a rule as hints name it (`Step.hints`), with blanks for names. A rule stands behind it that names all
-    of its commands and shares a word with it, conditions apart; those that name no other command go before all others.
+    `message` is a rule as hints name it (`Step.hints`), with blanks for names. A rule may stand behind it that names
+    all of its commands and shares a word with it, conditions and brackets apart. Where any name no other command, the
+    rest is left out.
     """
     commands, words = _commands(message), _words(message)
-    claims = [_CONDITION.split(rule.text)[0] for rule in rules]
+    claims = [_BRACKETS.sub(" ", _CONDITION.split(rule.text)[0]) for rule in rules]
     alike = [
         number
         for number, claim in enumerate(claims)
@@ -63,8 +65,8 @@ def _commands(text: str) -> frozenset[str]:
 
 
 def _words(text: str) -> frozenset[str]:
-    """The longer words of a text that stand outside of its quotations and brackets."""
-    return frozenset(re.findall(r"[^\W\d_]{4,}", re.sub(rf"{_QUOTED}|\([^()]*\)", " ", text).lower()))
+    """The longer words of a text that stand outside of its quotations."""
+    return frozenset(re.findall(r"[^\W\d_]{4,}", re.sub(_QUOTED, " ", text).lower()))
 
 
 def _in_folders(folders: Iterable[Path]) -> Iterable[Provenance]:

@@ -76,7 +76,7 @@ def result_of(played: Trajectory) -> str:
 
 
 def _row(played: Trajectory) -> str:
-    sample = f"  sample {played.sample}" if played.sample else ""
+    sample = f" sample {played.sample}" if played.sample else ""
     score = "    -" if played.fault else f"{played.score:.3f}"
     figures = f"  {result_of(played):5}  {score}  {len(played.steps):4} turns  "
     return figures + _line(f"{played.task_id}{sample}", 200)

@@ -92,6 +92,7 @@ def write_page(paths: Sequence[Path], out: Path | None = None) -> tuple[Path, Pa
 
     Raises `UsageError` for paths without episodes, and for an `out` that cannot be such a file.
     """
+    parts = find_episodes(paths)
     file = out or Path(f"{paths[0].resolve().name.removesuffix('.jsonl') or 'view'}.html")
     if file.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--out names an .html file, not {file}")
@@ -99,7 +100,7 @@ def write_page(paths: Sequence[Path], out: Path | None = None) -> tuple[Path, Pa
         raise UsageError(f"{file} is a folder: name another file with --out")
     if not file.parent.is_dir():
         raise UsageError(f"there is no folder {file.parent} for {file.name}: make it, or name another --out")
-    packed = pack(find_episodes(paths))
+    packed = pack(parts)
     return write_atomically(file, packed.html), packed
 
 

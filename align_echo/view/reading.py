@@ -73,7 +73,10 @@ def _record(line: bytes, kind: type[Kind]) -> Kind:
     except ValidationError as error:
         if error.errors(include_url=False)[0]["type"] != "json_invalid":
             raise
-        stored = parse_json(line.decode("utf-8", "replace"))
+        try:
+            stored = parse_json(line.decode("utf-8", "replace"))
+        except ValueError:
+            raise error from None
         return kind.model_validate_json(_HALVES.sub("\ufffd", json.dumps(stored, ensure_ascii=False)))
 
 

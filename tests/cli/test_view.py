@@ -1,0 +1,71 @@
+"""`align-echo view` as a user meets it: the file that it writes, the page that it serves, bad input."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.view.episodes import episode, hostile, lost, write
+from tests.view.test_packing import episodes, stored
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_runs_become_one_file(run, tmp_path):
+    assert run("evaluate", "--env", "m3tooleval", "--agent", "novice", "--tasks", 2, "--out", "first")[0] == 0
+    write("second/trajectories/none.jsonl", [lost()])
+    status, out, err = run("view", "first", "second")
+    assert (status, err) == (0, "")
+    assert out == "first.html: 3 episodes, 0.1 MB; open it in a browser\n"
+    page = Path("first.html").read_text(encoding="utf-8")
+    assert "<title>first and 1 more - align-echo</title>" in page
+    assert [part[:2] for part in stored(page)["index"]["parts"]] == [["first", "none"], ["second", "none"]]
+    assert [each["environment"] for each in episodes(page)] == ["m3tooleval", "m3tooleval", "station"]
+
+
+def test_a_damaged_line_is_said_and_the_rest_is_written(run):
+    file = hostile("run/trajectories/none.jsonl")
+    status, out, err = run("view", "run", "--out", "here.html")
+    assert (status, out.partition(",")[0]) == (0, "here.html: 9 episodes")
+    assert err == f"{file.resolve()} line 10 is damaged and left out: environment: Field required\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [
+        (["nowhere"], "there is no nowhere"),
+        (["run", "nowhere"], "there is no nowhere"),
+        (["bare"], "bare holds no episodes: name the folder of a run, or a .jsonl file of episodes"),
+        (["run", "--out", "bare"], "--out names an .html file, not bare"),
+        (["run", "--out", "bare.html"], "bare.html is a folder: name another file with --out"),
+        (["run", "--out", "no/a.html"], "there is no folder no for a.html: make it, or name another --out"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(run, arguments, refused):
+    write("run/trajectories/none.jsonl", [episode()])
+    Path("bare").mkdir()
+    Path("bare.html").mkdir()
+    status, out, err = run("view", *arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith(f"align-echo: {refused}")
+    assert err.count("\n") == 1
+
+
+def test_the_page_is_served_until_it_is_stopped(tmp_path):
+    write("run/trajectories/none.jsonl", [episode("x/1")])
+    command = [sys.executable, "-m", "align_echo.cli.main", "view", "run", "--serve", "--port", "0"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        address = server.stdout.readline().decode().strip()
+        assert address.startswith("http://127.0.0.1:")
+        assert "x/1" in httpx.get(address, trust_env=False, timeout=60).text
+        server.send_signal(signal.SIGINT)
+        assert server.wait(60) == 130
+    assert not list(tmp_path.glob("*.html"))
