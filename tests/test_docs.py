@@ -69,7 +69,7 @@ def test_links_to_a_section_lead_to_one_that_there_is(page):
 
 VERBS = [
     *("generate-interface", "evaluate", "grid", "study", "train", "doctor", "envs", "retrieval-server"),
-    *("interface show", "interface audit"),
+    *("interface show", "interface audit", "show", "view"),
     *("critic collect", "critic train", "critic evaluate", "critic gui-record", "critic gui-steps", "critic flywheel"),
 ]
 

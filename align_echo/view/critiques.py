@@ -32,7 +32,7 @@ class _Said(BaseModel):
 
 
 @dataclass(frozen=True)
-class Heard:
+class PlacedReview:
     """A review, and the part whose episodes followed it."""
 
     review: Review
@@ -44,16 +44,16 @@ class Critiques:
 
     def __init__(self, parts: Sequence[EpisodeFile], damaged: list[DamagedLine]) -> None:
         """Reads the files beside those of episodes; damaged lines are added to `damaged`."""
-        self._heard: dict[_Attempt, list[Heard]] = defaultdict(list)
+        self._heard: dict[_Attempt, list[PlacedReview]] = defaultdict(list)
         for part in parts:
             for said in records_of(part.critiques, _Said, damaged) if part.critiques else ():
                 if isinstance(said.attempt, int):
                     of: _Attempt = (part.run, part.part, said.task_id, said.attempt, "")
                 else:
                     of = (part.run, "", said.attempt.task_id, said.attempt.sample, said.attempt.critique)
-                self._heard[of].append(Heard(said.review, part.part))
+                self._heard[of].append(PlacedReview(said.review, part.part))
 
-    def of(self, part: EpisodeFile, task_id: str, sample: int, critique: str) -> list[Heard]:
+    def of(self, part: EpisodeFile, task_id: str, sample: int, critique: str) -> list[PlacedReview]:
         """What was said of an episode of a part."""
         of_round = self._heard.get((part.run, "", task_id, sample, critique), [])
         return of_round + self._heard.get((part.run, part.part, task_id, sample, ""), [])

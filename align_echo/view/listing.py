@@ -17,7 +17,7 @@ from align_echo.faults import fault_text
 from align_echo.interface import Provenance
 from align_echo.sandbox.session import printable
 from align_echo.types import Choice, HintEvent, Step, Trajectory
-from align_echo.view.critiques import Critiques, Heard
+from align_echo.view.critiques import Critiques, PlacedReview
 from align_echo.view.evidence import provenances, rules_behind
 from align_echo.view.finding import EpisodeFile, of_part
 from align_echo.view.reading import DamagedLine, episodes_of
@@ -217,7 +217,7 @@ def _hint(event: HintEvent, provenance: Provenance | None) -> Iterator[str]:
             yield from _told("          on record: ", f"{rule.text} ({'not tested' if rule.untested else tried}){more}")
 
 
-def _review(heard: Heard) -> Iterator[str]:
+def _review(heard: PlacedReview) -> Iterator[str]:
     review = heard.review
     if review.critique is None:
         why = fault_text(review.fault) if review.fault else review.problem

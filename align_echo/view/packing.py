@@ -30,7 +30,7 @@ from align_echo.reading import json_object
 from align_echo.redaction import without_secrets
 from align_echo.runs import CONFIG
 from align_echo.types import Step, Trajectory
-from align_echo.view.critiques import Critiques, Heard
+from align_echo.view.critiques import Critiques, PlacedReview
 from align_echo.view.evidence import provenances, rules_behind
 from align_echo.view.finding import EpisodeFile, find_episodes
 from align_echo.view.reading import DamagedLine, episodes_of, told
@@ -128,7 +128,7 @@ def _chunks(
 
 
 def _row(
-    played: Trajectory, heard: Sequence[Heard], index: _Index, part: int, where: tuple[int, int]
+    played: Trajectory, heard: Sequence[PlacedReview], index: _Index, part: int, where: tuple[int, int]
 ) -> list[Any]:
     """An episode in the list. `page/data.js` names the columns in this order."""
     hints = {event: _number(index.hints, event.rule) for step in played.steps for event in step.hints}
@@ -157,7 +157,7 @@ def _row(
     ]
 
 
-def _episode(played: Trajectory, heard: Sequence[Heard], parts: Sequence[EpisodeFile]) -> dict[str, Any]:
+def _episode(played: Trajectory, heard: Sequence[PlacedReview], parts: Sequence[EpisodeFile]) -> dict[str, Any]:
     """An episode without what is as it always is, and with what a critic said of it."""
     told_of = played.model_dump(exclude_defaults=True, exclude={"steps"})
     reviews = [each.review.model_dump(exclude_defaults=True, exclude={"tokens"}) for each in heard]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -55,6 +56,17 @@ def test_bad_input_is_refused_in_one_line(run, arguments, refused):
     assert (status, out) == (2, "")
     assert err.startswith(f"align-echo: {refused}")
     assert err.count("\n") == 1
+
+
+def test_the_commands_and_the_code_of_the_page_on_viewing(run, capsys):
+    page = (ROOT / "docs" / "viewing.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^    align-echo (.+)$", page, flags=re.MULTILINE)
+    outputs = [run(*command.split()) for command in commands]
+    assert [status for status, _, _ in outputs] == [0] * 4, outputs
+    assert " turns; agent novice, interface none" in outputs[2][1]
+    (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    exec(compile(code, "viewing.md", "exec"), {"__name__": "viewing"})
+    assert capsys.readouterr().out == "3 episodes in first.html\n"
 
 
 def test_the_page_is_served_until_it_is_stopped(tmp_path):

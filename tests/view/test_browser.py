@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,6 @@ from align_echo.view.packing import write_page
 from align_echo.wrappers.miniwob.chromium import Browser
 from tests.view.browsing import AT_START, DESKTOP, PHONE, Page, missing
 from tests.view.episodes import HARM, LAST, RECORD, RICH, broken, episode, hostile, lost, write
-
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
