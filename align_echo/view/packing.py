@@ -180,7 +180,7 @@ def _described(parts: Sequence[EpisodeFile], index: _Index, damaged: Sequence[Da
     """The index as JSON: parts, rows, tables, and the rules on record of the interfaces with what they stand behind."""
     folders = list(dict.fromkeys(part.folder for part in parts))
     known = provenances(index.interfaces, folders)
-    interfaces = []
+    interfaces: list[dict[str, Any]] = []
     for label in index.interfaces:
         provenance = known.get(label)
         if provenance is None:

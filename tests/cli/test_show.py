@@ -17,7 +17,7 @@ LABEL = "mine@0123456789abcdef"
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory) -> Path:
+def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An evaluation of three tasks by a script."""
     folder = tmp_path_factory.mktemp("played") / "first"
     assert main(["evaluate", "--env", "m3tooleval", "--agent", "novice", "--tasks", "3", "--out", str(folder)]) == 0
@@ -25,7 +25,7 @@ def played(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def station(tmp_path) -> Path:
+def station(tmp_path: Path) -> Path:
     """A run of two parts with all that there is to show, and the interface's rules beside them."""
     folder = tmp_path / "station"
     write(folder / "trajectories/none.jsonl", [lost("station/10"), broken("station/11"), lost("station/2")])

@@ -17,6 +17,7 @@ RULES = [
             "Before `open X` you need to `go to P` (P is what `look` named)",
             "Write `move X to Y` instead of `put X in/on Y`",
             "Before `move X to Y` you need to `go to Y`",
+            "Before `open X` you need to `go to X` or `push X`",
         )
     )
 ]

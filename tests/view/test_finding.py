@@ -17,7 +17,7 @@ def names(*paths: Path) -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def evaluation(tmp_path) -> Path:
+def evaluation(tmp_path: Path) -> Path:
     """An evaluation's folder, with what lies beside its episodes."""
     folder = tmp_path / "first"
     for part in ("full", "none", "placebo"):

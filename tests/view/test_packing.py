@@ -62,7 +62,7 @@ def episodes(page: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def run(tmp_path) -> Path:
+def run(tmp_path: Path) -> Path:
     write(tmp_path / "run/trajectories/none.jsonl", [lost("x/1"), broken("x/2")])
     full = write(tmp_path / "run/trajectories/full.jsonl", [episode("x/1"), episode("x/2", score=0.125)])
     full.write_text(full.read_text().replace("0.125", "NaN"))

@@ -16,7 +16,7 @@ from tests.view.episodes import episode, write
 
 
 @pytest.fixture
-def file(tmp_path) -> Path:
+def file(tmp_path: Path) -> Path:
     return write(tmp_path / "run/trajectories/none.jsonl", [episode("x/1")])
 
 
