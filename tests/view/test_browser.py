@@ -48,7 +48,8 @@ def browser() -> Iterator[Browser]:
 def page(browser, tmp_path) -> Iterator[Page]:
     """Two parts of a run, with the rules of its interface beside them."""
     same = LAST.model_copy(update={"terminated": False, "reward": 0.0, "score": 0.0})
-    none = [lost("x/1", same, LAST, goal="unbroken" * 60), lost("x/2"), broken("x/3", task_type="look"), lost("x/4", goal="find the comet")]
+    none = [lost("x/1", same, LAST, goal="unbroken" * 60), lost("x/2"), broken("x/3", task_type="look")]
+    none += [lost("x/4", goal="find the comet")]
     full = [episode("x/1", same, RICH, LAST, interface=LABEL), episode("x/2", LAST, interface=LABEL)]
     write(tmp_path / "run/trajectories/none.jsonl", none)
     write(tmp_path / "run/trajectories/full.jsonl", full)
