@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from align_echo.errors import UsageError, did_you_mean
@@ -27,7 +28,7 @@ LONGEST = 2_000
 
 WIDTH = 110
 FEWEST = 3
-"""Episodes that are listed of each part, however many parts there are."""
+"""Episodes that are listed of a part, where there are many parts."""
 
 MOST_NAMED = 6
 """Names in a message."""
@@ -41,11 +42,15 @@ class Listed(NamedTuple):
 
 
 def overview(parts: Sequence[EpisodeFile], most: int, damaged: list[DamagedLine]) -> Iterator[str]:
-    """Every part with its figures and its first episodes, about `most` in all. Raises `UsageError` for no episode."""
+    """Parts with their figures and their first episodes, about `most` of these in all; what is left out is counted.
+
+    Raises `UsageError` where no episode can be read.
+    """
     each = max(FEWEST, most // len(parts))
+    shown = parts[: max(1, most // FEWEST)]
     several_runs = len({part.run for part in parts}) > 1
     is_empty = True
-    for part in parts:
+    for part in shown:
         counts = dict.fromkeys(("won", "lost", "fault"), 0)
         lines: list[str] = []
         interfaces: dict[str, None] = {}
@@ -68,6 +73,10 @@ def overview(parts: Sequence[EpisodeFile], most: int, damaged: list[DamagedLine]
         yield from (f"  ... and {total - len(lines)} more",) if total > len(lines) else ()
     if is_empty:
         raise UsageError(f"no episode can be read in {parts[0].file}")
+    if len(parts) > len(shown):
+        first, last = parts[len(shown)], parts[-1]
+        yield ""
+        yield f"... and {len(parts) - len(shown)} more parts, from {_line(first.part, 80)} to {_line(last.part, 80)}"
 
 
 def result_of(played: Trajectory) -> str:
@@ -78,8 +87,8 @@ def result_of(played: Trajectory) -> str:
 def _row(played: Trajectory) -> str:
     sample = f" sample {played.sample}" if played.sample else ""
     score = "    -" if played.fault else f"{played.score:.3f}"
-    figures = f"  {result_of(played):5}  {score}  {len(played.steps):4} turns  "
-    return figures + _line(f"{played.task_id}{sample}", 200)
+    turns = f"{len(played.steps):4} turn{' ' if len(played.steps) == 1 else 's'}"
+    return f"  {result_of(played):5}  {score}  {turns}  " + _line(f"{played.task_id}{sample}", 200)
 
 
 # ---------------------------------------------------------------- which episode
@@ -143,17 +152,24 @@ def episode_lines(
     yield from _told("critique of an earlier attempt: ", played.critique)
     yield from _told("rules told up front: ", played.rules)
     yield from _told("", played.initial_observation)
-    score = 0.0
-    for number, step in enumerate(played.steps, start=1):
-        yield ""
-        yield from _turn(number, step, score, provenance)
-        score = step.score
+    yield from _turns(played.steps, provenance)
     for heard in said:
         yield ""
         yield from _review(heard)
     if others:
         yield ""
         yield from _told("the same task: ", "; ".join(_other(part, other) for other in others[:20]))
+
+
+def _turns(steps: Sequence[Step], provenance: Provenance | None) -> Iterator[str]:
+    """All turns; one that is repeated at once is shown once, with how often."""
+    number, score = 0, 0.0
+    for _, run in groupby(steps, key=lambda step: step.model_dump_json(exclude={"usage", "tokens"})):
+        same = list(run)
+        yield ""
+        yield from _turn(number + 1, same[0], score, provenance)
+        number, score = number + len(same), same[0].score
+        yield from (f"        the same until turn {number} ({len(same)} times)",) if len(same) > 1 else ()
 
 
 def _ending(played: Trajectory) -> str:

@@ -42,7 +42,7 @@ CHUNK, MOST_IN_CHUNK = 400_000, 64
 """Characters, and episodes, after which a chunk is full."""
 
 LARGE = 400_000
-"""Characters of episodes from which on they are compressed."""
+"""Characters of episodes beyond which all further ones are compressed."""
 
 LONGEST_GOAL = 400
 """Characters of a goal that the list can be searched for; the episode has the whole."""
@@ -74,14 +74,17 @@ def pack(parts: Sequence[EpisodeFile]) -> Packed:
     damaged: list[DamagedLine] = []
     index = _Index()
     said = Critiques(parts, damaged)
-    chunks = list(_chunks(parts, said, index, damaged))
+    size = 0
+    chunks = []
+    for number, chunk in enumerate(_chunks(parts, said, index, damaged)):
+        size += len(chunk)
+        chunks.append(_embedded(f"chunk-{number}", chunk, compressed=size > LARGE))
     if not index.rows:
         first = f"; {told(damaged)[0]}" if damaged else ""
         more = f" and {len(parts) - 1} more files" if len(parts) > 1 else ""
         raise UsageError(f"no episode can be read in {parts[0].file}{more}{first}")
-    large = sum(map(len, chunks)) > LARGE
-    stored = {"index": _described(parts, index, damaged), **{f"chunk-{n}": chunk for n, chunk in enumerate(chunks)}}
-    data = "\n".join(_embedded(name, text, compressed=large) for name, text in stored.items())
+    described = _embedded("index", _described(parts, index, damaged), compressed=size > LARGE)
+    data = "\n".join([described, *chunks])
     runs = list(dict.fromkeys(part.run for part in parts))
     title = runs[0] if len(runs) == 1 else f"{runs[0]} and {len(runs) - 1} more"
     return Packed(_page(f"{title} - {TITLE}", data), len(index.rows), damaged)

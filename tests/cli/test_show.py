@@ -10,8 +10,8 @@ import pytest
 
 from align_echo.cli.main import main
 from align_echo.interface import Provenance, RuleRecord
-from align_echo.types import Evidence
-from tests.view.episodes import RECORD, broken, episode, hostile, lost, write
+from align_echo.types import Evidence, Usage
+from tests.view.episodes import LAST, RECORD, RICH, broken, episode, hostile, lost, write
 
 LABEL = "mine@0123456789abcdef"
 
@@ -45,7 +45,7 @@ def test_a_run_is_listed_part_by_part(run, station):
     assert none.splitlines() == [
         "none: 3 episodes, 0 won, 2 lost, 1 broken; interface: none",
         "  lost   0.000     2 turns  station/10",
-        "  fault      -     1 turns  station/11",
+        "  fault      -     1 turn   station/11",
         "  lost   0.000     2 turns  station/2",
     ]
     assert full.splitlines()[0] == f"full: 2 episodes, 2 won, 0 lost, 0 broken; interface: {LABEL}, none"
@@ -58,16 +58,22 @@ def test_the_list_is_bounded(run, tmp_path):
     lines = run("show", tmp_path / "a.jsonl")[1].splitlines()
     assert (len(lines), lines[-1]) == (62, "  ... and 40 more")
     assert len(run("show", tmp_path / "a.jsonl", "--most", 5)[1].splitlines()) == 7
+    for step in range(1, 31):
+        write(tmp_path / "trained" / "rollouts" / f"{step}.jsonl", [episode(f"x/{number}") for number in range(5)])
+    lines = run("show", tmp_path / "trained")[1].splitlines()
+    assert (lines.count("  ... and 2 more"), len(lines)) == (20, 121)
+    assert lines[-1] == "... and 10 more parts, from rollouts/21 to rollouts/30"
 
 
 def test_a_run_of_an_agent_is_shown_turn_by_turn(run, played):
     status, out, _ = run("show", played)
     task = out.splitlines()[1].split()[-1]
-    assert (status, out.count(" turns  ")) == (0, 3)
+    assert (status, len(re.findall(r" turns? +\S+/test-", out))) == (0, 3)
     status, out, _ = run("show", played, task)
     first = json.loads((played / "trajectories/none.jsonl").read_text().splitlines()[0])
     assert (status, out.splitlines()[0]) == (0, f"{task}, sample 0, first: none")
-    assert re.findall(r"^ +(\d+)  > ", out, flags=re.MULTILINE) == [str(n + 1) for n in range(len(first["steps"]))]
+    assert re.findall(r"^ +(\d+)  > ", out, flags=re.MULTILINE)[0] == "1"
+    assert f", {len(first['steps'])} turns; agent novice, interface none" in out
     assert first["steps"][0]["action"] in out
     assert " ".join(first["goal"].split()) in " ".join(out.split())
 
@@ -102,6 +108,16 @@ def test_an_episode_is_shown_with_all_that_is_told_of_a_turn(run, station):
     assert "raw: the environment was not asked\n        no action: no action line" in turns[2]
     assert turns[3].splitlines() == ["   3  > scan", "        [reward +1, score 1, ended]", "        You float."]
     assert turns[4] == "the same task: none sample 0 (lost); full sample 1 (won)\n"
+
+
+def test_a_turn_that_is_repeated_is_shown_once(run, tmp_path):
+    scan = LAST.model_copy(update={"terminated": False, "usage": Usage(prompt_tokens=7)})
+    write(tmp_path / "a.jsonl", [episode("x/1", RICH, scan, scan, LAST, LAST.model_copy(update={"usage": Usage()}))])
+    out = run("show", tmp_path / "a.jsonl", "x/1")[1]
+    assert re.findall(r"^ +(\d+)  > (.+)", out, flags=re.MULTILINE) == [
+        ("1", "stow gem 4 into pod 1"), ("2", "scan"), ("4", "scan"),
+    ]  # fmt: skip
+    assert out.count("the same until turn 3 (2 times)") == out.count("the same until turn 5 (2 times)") == 1
 
 
 def test_a_part_of_an_id_will_do_and_a_sample_can_be_named(run, station):

@@ -98,6 +98,7 @@ def test_an_episode_is_read_turn_by_turn_by_keys(page):
     page.press("n")
     page.shows("h2", "x/1")
     assert page.texts(".turn .action") == ["scan", "stow gem 4 into pod 1", "scan"]
+    assert "as the turn before" not in page.texts(".turn .chip")
     page.press("j", "j")
     assert page.texts(".turn.current .number") == ["turn 2"]
     assert page.address == "#part=full&task=x/1&turn=2"
@@ -141,6 +142,7 @@ def test_two_parts_of_a_task_are_read_side_by_side(page):
     page.shows("h2", "x/1")
     page.choose("compare", "none: lost")
     page.shows(".parting", "the same until turn 1; here they part")
+    assert page.texts("[data-turn='2'] .chip").count("as the turn before") == 1
     assert page.texts("h2") == ["x/1", "x/1"]
     assert page.texts(".turn .part") == ["full", "none", "full", "none", "full"]
     left = "return document.querySelectorAll('.turn')[arguments[0]].getBoundingClientRect().left"

@@ -56,7 +56,7 @@ function faultOf(fault) {
 function rulesOnRecord(row) {
   const known = index.interfaces[row.interface];
   if (!known.rules.length) return null;
-  const box = folded(`All ${count(known.rules.length, "rule")} on record of ${known.label}, made by ${known.backend}`, "rules");
+  const box = folded(`${count(known.rules.length, "rule")} on record of ${known.label}, made by ${known.backend}`, "rules");
   box.addEventListener("toggle", () => { if (box.open && box.children.length === 1) box.append(...known.rules.map(rule)); });
   return box;
 }

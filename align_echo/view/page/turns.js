@@ -13,6 +13,7 @@ function turn({ row, episode }, number, isCompared) {
       {},
       el("a", { class: "number", href: address(row, { turn: number + 1 }) }, `turn ${number + 1}`),
       isCompared ? el("span", { class: "part" }, partLabel(row)) : null,
+      number && isRepeated(before, step) ? chip("as the turn before") : null,
       figures(step, before),
     ),
     said(step),
@@ -21,6 +22,11 @@ function turn({ row, episode }, number, isCompared) {
     step.choice ? candidates(step.choice) : null,
     (step.hints || []).map((event) => hint(row, event)),
   );
+}
+
+// The same action with the same answer as in the turn before.
+function isRepeated(before, step) {
+  return step.action !== null && step.action === before.action && step.observation === before.observation;
 }
 
 function figures(step, before) {
