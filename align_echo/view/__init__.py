@@ -3,6 +3,7 @@
     finding.py    which files of a folder hold episodes, and of which run and part each is
     reading.py    the episodes of such a file, and which of its lines are damaged
     critiques.py  what a critic said of them, in the files beside
+    labels.py     what an oracle said of the actions, where a collection keeps it
     evidence.py   the rules of the interfaces that were played under, and which of them a message speaks for
     listing.py    `align-echo show`: what a run holds, and one episode turn by turn, as lines
     packing.py    `align-echo view`: all of it in one HTML file (`page/` holds the page itself)

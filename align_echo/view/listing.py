@@ -21,6 +21,7 @@ from align_echo.types import Choice, HintEvent, Step, Trajectory
 from align_echo.view.critiques import Critiques, PlacedReview
 from align_echo.view.evidence import provenances, rules_behind
 from align_echo.view.finding import EpisodeFile, of_part
+from align_echo.view.labels import Labels, OracleLabels
 from align_echo.view.reading import DamagedLine, episodes_of
 
 LONGEST = 2_000
@@ -142,6 +143,7 @@ def episode_lines(
     part, played = listed
     provenance = provenances([played.interface], {each.folder: None for each in parts}).get(played.interface)
     said = Critiques(parts, damaged).of(part, played.task_id, played.sample, played.critique)
+    labels = OracleLabels(parts, damaged).of(part, played)
     yield _line(f"{played.task_id}, sample {played.sample}, {part.run}: {part.part}", 300)
     yield f"{_ending(played)}; agent {_line(played.agent, 80)}, interface {_line(played.interface, 120)}"
     yield from _told("fault: ", fault_text(played.fault)) if played.fault else ()
@@ -152,7 +154,7 @@ def episode_lines(
     yield from _told("critique of an earlier attempt: ", played.critique)
     yield from _told("rules told up front: ", played.rules)
     yield from _told("", played.initial_observation)
-    yield from _turns(played.steps, provenance)
+    yield from _turns(played.steps, labels, provenance)
     for heard in said:
         yield ""
         yield from _review(heard)
@@ -161,13 +163,15 @@ def episode_lines(
         yield from _told("the same task: ", "; ".join(_other(part, other) for other in others[:20]))
 
 
-def _turns(steps: Sequence[Step], provenance: Provenance | None) -> Iterator[str]:
+def _turns(steps: Sequence[Step], labels: Sequence[Labels], provenance: Provenance | None) -> Iterator[str]:
     """All turns; one that is repeated at once is shown once, with how often."""
     number, score = 0, 0.0
     for _, run in groupby(steps, key=lambda step: step.model_dump_json(exclude={"usage", "tokens"})):
         same = list(run)
         yield ""
         yield from _turn(number + 1, same[0], score, provenance)
+        for action, label in labels[number].items():
+            yield from _told(f"        oracle: {label}: ", action)
         number, score = number + len(same), same[0].score
         yield from (f"        the same until turn {number} ({len(same)} times)",) if len(same) > 1 else ()
 

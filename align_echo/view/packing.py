@@ -33,6 +33,7 @@ from align_echo.types import Step, Trajectory
 from align_echo.view.critiques import Critiques, PlacedReview
 from align_echo.view.evidence import provenances, rules_behind
 from align_echo.view.finding import EpisodeFile, find_episodes
+from align_echo.view.labels import Labels, OracleLabels
 from align_echo.view.reading import DamagedLine, episodes_of, told
 
 SCRIPTS = ("text.js", "data.js", "rows.js", "diff.js", "turns.js", "episode.js", "viewer.js")
@@ -73,10 +74,10 @@ def pack(parts: Sequence[EpisodeFile]) -> Packed:
     """All episodes of these files as a page. Raises `UsageError` if none can be read."""
     damaged: list[DamagedLine] = []
     index = _Index()
-    said = Critiques(parts, damaged)
+    said, labels = Critiques(parts, damaged), OracleLabels(parts, damaged)
     size = 0
     chunks = []
-    for number, chunk in enumerate(_chunks(parts, said, index, damaged)):
+    for number, chunk in enumerate(_chunks(parts, said, labels, index, damaged)):
         size += len(chunk)
         chunks.append(_embedded(f"chunk-{number}", chunk, compressed=size > LARGE))
     if not index.rows:
@@ -111,7 +112,7 @@ def write_page(paths: Sequence[Path], out: Path | None = None) -> tuple[Path, Pa
 
 
 def _chunks(
-    parts: Sequence[EpisodeFile], said: Critiques, index: _Index, damaged: list[DamagedLine]
+    parts: Sequence[EpisodeFile], said: Critiques, labels: OracleLabels, index: _Index, damaged: list[DamagedLine]
 ) -> Iterator[str]:
     """The episodes as JSON lists of a size that is read at once; fills the index."""
     held: list[str] = []
@@ -119,7 +120,7 @@ def _chunks(
     for place, part in enumerate(parts):
         for trajectory in episodes_of(part.file, damaged):
             heard = said.of(part, trajectory.task_id, trajectory.sample, trajectory.critique)
-            episode = _json(_episode(trajectory, heard, parts))
+            episode = _json(_episode(trajectory, heard, labels.of(part, trajectory)))
             if held and (size + len(episode) > CHUNK or len(held) == MOST_IN_CHUNK):
                 yield f"[{','.join(held)}]"
                 held, size, number = [], 0, number + 1
@@ -160,14 +161,15 @@ def _row(
     ]
 
 
-def _episode(played: Trajectory, heard: Sequence[PlacedReview], parts: Sequence[EpisodeFile]) -> dict[str, Any]:
-    """An episode without what is as it always is, and with what a critic said of it."""
+def _episode(played: Trajectory, heard: Sequence[PlacedReview], labels: Sequence[Labels]) -> dict[str, Any]:
+    """An episode without what is as it always is, and with what a critic and an oracle said of it."""
     told_of = played.model_dump(exclude_defaults=True, exclude={"steps"})
     reviews = [each.review.model_dump(exclude_defaults=True, exclude={"tokens"}) for each in heard]
-    return {**told_of, "steps": [_turn(step) for step in played.steps], **({"reviews": reviews} if reviews else {})}
+    turns = [_turn(step, of_turn) for step, of_turn in zip(played.steps, labels, strict=True)]
+    return {**told_of, "steps": turns, **({"reviews": reviews} if reviews else {})}
 
 
-def _turn(step: Step) -> dict[str, Any]:
+def _turn(step: Step, labels: Labels) -> dict[str, Any]:
     """A turn: no reply where it is the action, no raw observation where it is what was shown, tokens counted."""
     turn = step.model_dump(exclude_defaults=True, exclude={"tokens"})
     if turn["reply"] == turn["action"]:
@@ -176,7 +178,7 @@ def _turn(step: Step) -> dict[str, Any]:
         del turn["raw_observation"]
     if step.tokens is not None:
         turn["tokens"] = [step.tokens.end - len(step.tokens.sampled_ids), len(step.tokens.sampled_ids)]
-    return turn
+    return turn | ({"labels": labels} if labels else {})
 
 
 def _described(parts: Sequence[EpisodeFile], index: _Index, damaged: Sequence[DamagedLine]) -> str:

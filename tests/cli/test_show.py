@@ -110,6 +110,13 @@ def test_an_episode_is_shown_with_all_that_is_told_of_a_turn(run, station):
     assert turns[4] == "the same task: none sample 0 (lost); full sample 1 (won)\n"
 
 
+def test_what_an_oracle_called_the_actions_is_shown(run, tmp_path):
+    write(tmp_path / "run/trajectories/played.jsonl", [episode("x/1", LAST)])
+    labelled = {"task_id": "x/1", "sample": 0, "turns": [[{"action": "scan", "expert": "wrong", "nearer": "correct"}]]}
+    (tmp_path / "run/labels.jsonl").write_text(json.dumps(labelled) + "\n")
+    assert "\n        oracle: expert: wrong, nearer: correct: scan\n" in run("show", tmp_path / "run", "x/1")[1]
+
+
 def test_a_turn_that_is_repeated_is_shown_once(run, tmp_path):
     scan = LAST.model_copy(update={"terminated": False, "usage": Usage(prompt_tokens=7)})
     write(tmp_path / "a.jsonl", [episode("x/1", RICH, scan, scan, LAST, LAST.model_copy(update={"usage": Usage()}))])

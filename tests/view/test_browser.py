@@ -206,6 +206,17 @@ def test_a_second_attempt_is_found_from_what_the_critic_said(browser, tmp_path):
     assert page.texts("#count") == ["4 episodes"]
 
 
+def test_what_an_oracle_called_the_candidates_stands_beside_them(browser, tmp_path):
+    write(tmp_path / "collected/trajectories/played.jsonl", [episode("x/1", RICH, LAST)])
+    first = [{"action": "scan", "expert": "wrong"}, {"action": "stow gem 4 into pod 1", "expert": "correct"}]
+    labelled = {"task_id": "x/1", "sample": 0, "turns": [first, [{"action": "scan", "continues": "correct"}]]}
+    (tmp_path / "collected/labels.jsonl").write_text(json.dumps(labelled) + "\n")
+    page = Page(browser, write_page([tmp_path / "collected"], tmp_path / "collected.html")[0])
+    page.press("n")
+    page.shows("[data-turn='2']", "oracle: continues: correct")
+    assert page.texts(".candidates td:last-child") == ["expert: wrong", "expert: correct"]
+
+
 def test_hostile_text_is_only_text(browser, tmp_path):
     hostile(tmp_path / "run/trajectories/none.jsonl")
     page = Page(browser, write_page([tmp_path / "run"], tmp_path / "run.html")[0])

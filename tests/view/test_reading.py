@@ -6,6 +6,7 @@ import json
 
 from align_echo.view.critiques import Critiques
 from align_echo.view.finding import find_episodes
+from align_echo.view.labels import OracleLabels
 from align_echo.view.reading import DamagedLine, episodes_of, told
 from tests.view.episodes import HALF, episode, lost, write
 
@@ -46,6 +47,20 @@ def test_halves_of_characters_are_marked_and_the_rest_is_kept(tmp_path):
     first, second = episodes_of(file, damaged)
     assert (first.goal, first.steps[0].observation) == ("whole \U0001f600", "half \ufffd a character")
     assert second.goal == "caf\ufffd"
+    assert damaged == []
+
+
+def test_labels_of_an_oracle_are_those_of_the_actions_of_each_turn(tmp_path):
+    file = write(tmp_path / "run/trajectories/played.jsonl", [episode("x/1"), episode("x/2"), episode("x/3")])
+    turns = [[{"action": "scan", "expert": "wrong"}, {"action": "stow gem 4 into pod 1", "nearer": "correct"}], [], []]
+    of_others = [[{"action": "board", "expert": "wrong"}], [], []]
+    records = [{"task_id": "x/1", "sample": 0, "turns": turns}, {"task_id": "x/2", "sample": 0, "turns": of_others}]
+    (tmp_path / "run/labels.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    parts, damaged = find_episodes([tmp_path / "run"]), list[DamagedLine]()
+    labels = OracleLabels(parts, damaged)
+    first, second, third = (labels.of(parts[0], played) for played in episodes_of(file, damaged))
+    assert first == [{"scan": "expert: wrong", "stow gem 4 into pod 1": "nearer: correct"}, {}, {}]
+    assert second == third == [{}, {}, {}]
     assert damaged == []
 
 

@@ -83,6 +83,7 @@ function chooser(label, name, options) {
   for (const [value, text] of options) made.append(el("option", { value }, text.slice(0, 120)));
   made.addEventListener("change", () => {
     asked[name] = made.value;
+    made.blur(); // so that the keys move through the list again
     document.getElementById("list").scrollTop = 0;
     relist();
   });

@@ -19,7 +19,7 @@ function turn({ row, episode }, number, isCompared) {
     said(step),
     observation(step),
     troubles(step),
-    step.choice ? candidates(step.choice) : null,
+    step.choice ? candidates(step) : labelled(step),
     (step.hints || []).map((event) => hint(row, event)),
   );
 }
@@ -79,17 +79,24 @@ function troubles(step) {
   return lines.map(([kind, text]) => el("div", { class: "trouble" }, el("b", {}, kind), " ", passage(text, "piece")));
 }
 
-function candidates(choice) {
+// What the oracle called the action of a turn that was not chosen among several.
+function labelled(step) {
+  const label = (step.labels || {})[step.action];
+  return label ? el("div", { class: "quiet" }, `oracle: ${label}`) : null;
+}
+
+function candidates({ choice, labels }) {
   const rows = choice.candidates.map((each, number) => el(
     "tr",
     { class: number === choice.taken ? "taken" : "" },
     el("td", {}, number === choice.taken ? "\u2192" : ""),
     el("td", { class: "mono" }, each.action === null ? "no action" : each.action.slice(0, LONGEST)),
     el("td", { class: each.verdict || "" }, each.verdict || "-"),
-    el("td", { class: "figure" }, typeof each.p_correct === "number" ? bar(each.p_correct) : "-", ),
+    el("td", { class: "figure" }, typeof each.p_correct === "number" ? bar(each.p_correct) : "-"),
     el("td", { class: "figure" }, typeof each.logprob === "number" ? each.logprob.toFixed(2) : "-"),
+    labels ? el("td", {}, labels[each.action] || "-") : null,
   ));
-  const heads = ["", "candidate", "verdict", "p(correct)", "log p"].map((head) => el("th", {}, head));
+  const heads = ["", "candidate", "verdict", "p(correct)", "log p", ...(labels ? ["oracle"] : [])].map((head) => el("th", {}, head));
   const taken = choice.taken === undefined || choice.taken === null ? " (another's action was carried out)" : "";
   const table = el("div", { class: "wide" }, el("table", {}, el("thead", {}, el("tr", {}, heads)), el("tbody", {}, rows)));
   const box = folded(`${count(rows.length, "candidate")}${taken}`, "candidates", table);

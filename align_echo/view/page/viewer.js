@@ -46,7 +46,7 @@ async function follow() {
   draw();
   if (row) scrollTo(row);
   if (isNew || !row) await show(location.hash.length > 1 && !row);
-  markTurn(true);
+  markTurn(isNew ? "center" : "nearest");
 }
 
 async function show(isUnknown = false) {
@@ -62,16 +62,15 @@ async function show(isUnknown = false) {
   if (mine !== state.shown) return;
   main.replaceChildren(...shownEpisodes(rows.map((row, number) => ({ row, episode: episodes[number] }))));
   main.scrollTop = 0;
-  main.dataset.task = plain(state.row.task);
 }
 
 // ---------------------------------------------------------------- moving
 
-function markTurn(isMoved) {
+function markTurn(block) {
   for (const marked of document.querySelectorAll(".turn.current")) marked.classList.remove("current");
   const turns = document.querySelectorAll(`.turn[data-turn="${state.turn}"]`);
   for (const each of turns) each.classList.add("current");
-  if (isMoved && turns.length) turns[0].scrollIntoView({ block: "nearest" });
+  if (turns.length) turns[0].scrollIntoView({ block });
 }
 
 function nextTurn(by) {
@@ -80,7 +79,7 @@ function nextTurn(by) {
   const number = Math.min(last, Math.max(0, state.turn + by));
   history.replaceState(null, "", address(state.row, { other: state.other, turn: number }));
   state.turn = number;
-  markTurn(true);
+  markTurn("nearest");
   if (!number) document.getElementById("main").scrollTop = 0;
 }
 
@@ -101,7 +100,7 @@ function nextOther() {
 
 function nextView() {
   state.view = VIEWS[(VIEWS.indexOf(state.view) + 1) % VIEWS.length];
-  show().then(() => markTurn(true));
+  show().then(() => markTurn("center"));
 }
 
 function help() {
@@ -154,6 +153,9 @@ async function begin() {
   document.getElementById("search").addEventListener("input", (event) => {
     clearTimeout(waiting);
     waiting = setTimeout(() => search(event.target.value), 150);
+  });
+  document.getElementById("search").addEventListener("keydown", (event) => {
+    if (event.key === "Enter") event.target.blur();
   });
   document.getElementById("list").addEventListener("scroll", () => requestAnimationFrame(draw), { passive: true });
   addEventListener("resize", draw);
