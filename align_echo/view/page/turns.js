@@ -94,7 +94,7 @@ function candidates({ choice, labels }) {
     el("td", { class: each.verdict || "" }, each.verdict || "-"),
     el("td", { class: "figure" }, typeof each.p_correct === "number" ? bar(each.p_correct) : "-"),
     el("td", { class: "figure" }, typeof each.logprob === "number" ? each.logprob.toFixed(2) : "-"),
-    labels ? el("td", {}, labels[each.action] || "-") : null,
+    labels ? el("td", { class: "oracle" }, labels[each.action] || "-") : null,
   ));
   const heads = ["", "candidate", "verdict", "p(correct)", "log p", ...(labels ? ["oracle"] : [])].map((head) => el("th", {}, head));
   const taken = choice.taken === undefined || choice.taken === null ? " (another's action was carried out)" : "";
