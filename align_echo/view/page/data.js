@@ -1,8 +1,24 @@
 // The data of the page: an index with a row for each episode, and chunks of episodes that are read when asked for.
 
 const COLUMNS = [
-  "part", "task", "type", "sample", "result", "score", "turns", "tokens", "hints", "errors", "violations", "problems",
-  "interface", "critique", "reviews", "goal", "chunk", "at",
+  "part",
+  "task",
+  "type",
+  "sample",
+  "result",
+  "score",
+  "turns",
+  "tokens",
+  "hints",
+  "errors",
+  "violations",
+  "problems",
+  "interface",
+  "critique",
+  "reviews",
+  "goal",
+  "chunk",
+  "at",
 ];
 const KEPT = 6; // chunks
 const LONG_TASK = 40; // characters, above which the list leaves out what all ids of a run begin with
@@ -23,10 +39,17 @@ async function embedded(id) {
 async function readIndex() {
   const stored = await embedded("index");
   const copies = new Map();
-  const leads = new Map(stored.parts.map(([run]) => [run, commonLead(stored.rows.filter((values) => stored.parts[values[0]][0] === run))]));
+  const leads = new Map(
+    stored.parts.map(([run]) => [
+      run,
+      commonLead(stored.rows.filter((values) => stored.parts[values[0]][0] === run)),
+    ]),
+  );
   stored.rows = stored.rows.map((values, number) => {
     const row = { number };
-    COLUMNS.forEach((name, column) => { row[name] = values[column]; });
+    COLUMNS.forEach((name, column) => {
+      row[name] = values[column];
+    });
     [row.run, row.partName, row.samples] = stored.parts[row.part];
     const key = keyOf(row);
     row.copy = copies.get(key) || 0;
@@ -93,6 +116,8 @@ async function searchTexts(words, isWanted, onProgress) {
       if (words.every((word) => text.includes(word))) found.add(row.number);
     }
     onProgress(found, (number + 1) / total);
-    await new Promise((resume) => { setTimeout(resume); });
+    await new Promise((resume) => {
+      setTimeout(resume);
+    });
   }
 }

@@ -11,7 +11,8 @@ function difference(raw, shown) {
   let start = 0;
   while (start < a.length && start < b.length && a[start] === b[start]) start += 1;
   let end = 0;
-  while (end < a.length - start && end < b.length - start && a[a.length - 1 - end] === b[b.length - 1 - end]) end += 1;
+  while (end < a.length - start && end < b.length - start && a[a.length - 1 - end] === b[b.length - 1 - end])
+    end += 1;
   const pieces = [["=", a.slice(0, start)]];
   pieces.push(...middle(a.slice(start, a.length - end), b.slice(start, b.length - end)));
   pieces.push(["=", a.slice(a.length - end)]);
@@ -20,14 +21,19 @@ function difference(raw, shown) {
 
 // The part between what both begin and end with: by the longest common subsequence, where that is soon found.
 function middle(a, b) {
-  if (!a.length || !b.length || a.length * b.length > MOST_CELLS) return [["-", a], ["+", b]];
+  if (!a.length || !b.length || a.length * b.length > MOST_CELLS)
+    return [
+      ["-", a],
+      ["+", b],
+    ];
   const width = b.length + 1;
   const lengths = new Uint32Array((a.length + 1) * width);
   for (let i = a.length - 1; i >= 0; i -= 1) {
     for (let j = b.length - 1; j >= 0; j -= 1) {
-      lengths[i * width + j] = a[i] === b[j]
-        ? lengths[(i + 1) * width + j + 1] + 1
-        : Math.max(lengths[(i + 1) * width + j], lengths[i * width + j + 1]);
+      lengths[i * width + j] =
+        a[i] === b[j]
+          ? lengths[(i + 1) * width + j + 1] + 1
+          : Math.max(lengths[(i + 1) * width + j], lengths[i * width + j + 1]);
     }
   }
   const pieces = [];
@@ -57,5 +63,9 @@ function middle(a, b) {
 // The two observations as one text with marks; a long piece has a button for its rest.
 function compared(raw, shown) {
   const tags = { "=": "span", "-": "del", "+": "ins" };
-  return el("div", { class: "text" }, difference(raw, shown).map(([sign, text]) => el(tags[sign], {}, passage(text, "piece"))));
+  return el(
+    "div",
+    { class: "text" },
+    difference(raw, shown).map(([sign, text]) => el(tags[sign], {}, passage(text, "piece"))),
+  );
 }

@@ -21,7 +21,8 @@ function head(loaded) {
   const sums = [chip(`score ${scoreOf(row)}`), chip(count(row.turns, "turn"))];
   const reward = episode.steps.reduce((sum, step) => sum + (step.reward || 0), 0);
   sums.push(chip(`reward ${share(reward)}`));
-  if (row.tokens) sums.push(chip(`tokens ${usage.prompt.toLocaleString("en")} + ${usage.completion.toLocaleString("en")}`));
+  if (row.tokens)
+    sums.push(chip(`tokens ${usage.prompt.toLocaleString("en")} + ${usage.completion.toLocaleString("en")}`));
   if (usage.cost) sums.push(chip(`$${usage.cost.toFixed(4)}`));
   if (episode.context_overflow) sums.push(chip("the model's context was full", "bad"));
   return el(
@@ -29,14 +30,38 @@ function head(loaded) {
     { class: "head" },
     el("div", { class: "sums" }, mark(row), sums),
     el("h2", {}, row.task),
-    el("dl", {}, facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))),
+    el(
+      "dl",
+      {},
+      facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))),
+    ),
     fault ? faultOf(fault) : null,
-    episode.reset_error ? el("div", { class: "trouble" }, el("b", {}, "interface error at reset"), " ", passage(episode.reset_error, "piece")) : null,
-    (episode.reset_violations || []).map(({ action, reason }) => el("div", { class: "trouble" }, el("b", {}, "violation at reset"), " ", passage(`${action}: ${reason}`, "piece"))),
+    episode.reset_error
+      ? el(
+          "div",
+          { class: "trouble" },
+          el("b", {}, "interface error at reset"),
+          " ",
+          passage(episode.reset_error, "piece"),
+        )
+      : null,
+    (episode.reset_violations || []).map(({ action, reason }) =>
+      el(
+        "div",
+        { class: "trouble" },
+        el("b", {}, "violation at reset"),
+        " ",
+        passage(`${action}: ${reason}`, "piece"),
+      ),
+    ),
     el("h3", {}, "Task"),
     passage(episode.goal),
-    episode.critique ? [el("h3", {}, "Critique that the agent was shown"), passage(episode.critique, "text critique")] : null,
-    episode.rules ? folded(`Rules told up front, ${count(episode.rules.length, "character")}`, "rules", passage(episode.rules)) : null,
+    episode.critique
+      ? [el("h3", {}, "Critique that the agent was shown"), passage(episode.critique, "text critique")]
+      : null,
+    episode.rules
+      ? folded(`Rules told up front, ${count(episode.rules.length, "character")}`, "rules", passage(episode.rules))
+      : null,
     rulesOnRecord(row),
     el("h3", {}, "First observation"),
     passage(episode.initial_observation),
@@ -48,7 +73,9 @@ function faultOf(fault) {
   return el(
     "div",
     { class: "trouble" },
-    el("b", {}, "fault"), " ", passage(text, "piece"),
+    el("b", {}, "fault"),
+    " ",
+    passage(text, "piece"),
     fault.traceback ? folded("traceback", "reply", passage(fault.traceback)) : null,
   );
 }
@@ -56,8 +83,13 @@ function faultOf(fault) {
 function rulesOnRecord(row) {
   const known = index.interfaces[row.interface];
   if (!known.rules.length) return null;
-  const box = folded(`${count(known.rules.length, "rule")} on record of ${known.label}, made by ${known.backend}`, "rules");
-  box.addEventListener("toggle", () => { if (box.open && box.children.length === 1) box.append(...known.rules.map(rule)); });
+  const box = folded(
+    `${count(known.rules.length, "rule")} on record of ${known.label}, made by ${known.backend}`,
+    "rules",
+  );
+  box.addEventListener("toggle", () => {
+    if (box.open && box.children.length === 1) box.append(...known.rules.map(rule));
+  });
   return box;
 }
 
@@ -70,10 +102,24 @@ function reviewsOf(loaded) {
       "section",
       { class: "review" },
       el("h3", {}, "What the critic said of this attempt"),
-      said ? passage(said.reason) : el("div", { class: "trouble" }, review.problem || (review.fault || {}).message || "nothing"),
-      said && said.suggestions ? el("ol", {}, said.suggestions.map((each) => el("li", {}, passage(each, "piece")))) : null,
+      said
+        ? passage(said.reason)
+        : el("div", { class: "trouble" }, review.problem || (review.fault || {}).message || "nothing"),
+      said && said.suggestions
+        ? el(
+            "ol",
+            {},
+            said.suggestions.map((each) => el("li", {}, passage(each, "piece"))),
+          )
+        : null,
       folded("whole reply", "reply", passage(review.reply || "")),
-      next ? el("a", { class: "button", href: address(loaded.row, { other: next }) }, `side by side with the attempt after it (${next.result})`) : null,
+      next
+        ? el(
+            "a",
+            { class: "button", href: address(loaded.row, { other: next }) },
+            `side by side with the attempt after it (${next.result})`,
+          )
+        : null,
     );
   });
 }
@@ -81,15 +127,24 @@ function reviewsOf(loaded) {
 // The attempt that was shown a critique: in the part that the critique is of, under the same advice.
 function attemptAfter(row, number) {
   const [partName, advice] = row.reviews[number];
-  return index.rows.find((other) => other.run === row.run && other.partName === partName && other.task === row.task
-    && other.critique === advice && advice && other !== row && (other.sample - row.sample) % row.samples === 0);
+  return index.rows.find(
+    (other) =>
+      other.run === row.run &&
+      other.partName === partName &&
+      other.task === row.task &&
+      other.critique === advice &&
+      advice &&
+      other !== row &&
+      (other.sample - row.sample) % row.samples === 0,
+  );
 }
 
 const others = (row) => index.rows.filter((other) => other !== row && other.task === row.task);
 
 // How many turns from the first are the same in both.
 function partsAt(a, b) {
-  const same = (x, y) => x.action === y.action && x.observation === y.observation && (x.action !== null || x.reply === y.reply);
+  const same = (x, y) =>
+    x.action === y.action && x.observation === y.observation && (x.action !== null || x.reply === y.reply);
   let at = 0;
   while (at < a.steps.length && at < b.steps.length && same(a.steps[at], b.steps[at])) at += 1;
   return at;
@@ -98,23 +153,48 @@ function partsAt(a, b) {
 function comparing(row, other) {
   const rest = others(row);
   if (!rest.length) return null;
-  const chosen = el("select", { "aria-label": "Compare with", id: "compare" }, el("option", { value: "" }, "compare with ..."));
+  const chosen = el(
+    "select",
+    { "aria-label": "Compare with", id: "compare" },
+    el("option", { value: "" }, "compare with ..."),
+  );
   for (const each of rest.slice(0, 500)) {
     const sample = each.sample || each.copy ? `, sample ${each.sample}${each.copy ? `.${each.copy}` : ""}` : "";
-    const option = el("option", { value: each.number }, `${partLabel(each)}${sample}: ${each.result}, ${scoreOf(each)}, ${count(each.turns, "turn")}`);
+    const option = el(
+      "option",
+      { value: each.number },
+      `${partLabel(each)}${sample}: ${each.result}, ${scoreOf(each)}, ${count(each.turns, "turn")}`,
+    );
     option.selected = each === other;
     chosen.append(option);
   }
   chosen.addEventListener("change", () => {
-    location.hash = address(row, { other: chosen.value === "" ? null : index.rows[Number(chosen.value)], turn: state.turn });
+    location.hash = address(row, {
+      other: chosen.value === "" ? null : index.rows[Number(chosen.value)],
+      turn: state.turn,
+    });
   });
   return chosen;
 }
 
 function toolbar() {
-  const view = el("button", { type: "button", id: "view", title: "what is shown of a changed observation ( d )", onclick: nextView }, `observations: ${state.view}`);
+  const view = el(
+    "button",
+    { type: "button", id: "view", title: "what is shown of a changed observation ( d )", onclick: nextView },
+    `observations: ${state.view}`,
+  );
   const steps = [
-    el("button", { type: "button", class: "back", onclick: () => { location.hash = ""; } }, "\u2190 list"),
+    el(
+      "button",
+      {
+        type: "button",
+        class: "back",
+        onclick: () => {
+          location.hash = "";
+        },
+      },
+      "\u2190 list",
+    ),
     el("button", { type: "button", title: "previous episode ( p )", onclick: () => nextEpisode(-1) }, "\u2191 p"),
     el("button", { type: "button", title: "next episode ( n )", onclick: () => nextEpisode(1) }, "\u2193 n"),
     comparing(state.row, state.other),
@@ -131,13 +211,35 @@ function shownEpisodes(loaded) {
   const grid = el("div", { class: `grid${b ? " two" : ""}` }, loaded.map(head));
   const turns = Math.max(...loaded.map((each) => each.episode.steps.length));
   for (let number = 0; number < turns; number += 1) {
-    if (b && number === parts) grid.append(el("div", { class: "parting" }, number ? `the same until turn ${number}; here they part` : "they part at once"));
+    if (b && number === parts)
+      grid.append(
+        el(
+          "div",
+          { class: "parting" },
+          number ? `the same until turn ${number}; here they part` : "they part at once",
+        ),
+      );
     for (const each of loaded) {
-      grid.append(each.episode.steps[number] ? turn(each, number, Boolean(b)) : el("section", { class: "turn over" }));
+      grid.append(
+        each.episode.steps[number] ? turn(each, number, Boolean(b)) : el("section", { class: "turn over" }),
+      );
     }
   }
   if (b && parts === turns) grid.append(el("div", { class: "parting" }, "both are the same to the end"));
-  for (const each of loaded) grid.append(el("div", {}, reviewsOf(each), el("p", { class: "end" }, mark(each.row), ` after ${count(each.row.turns, "turn")}, score ${scoreOf(each.row)}`)));
+  for (const each of loaded)
+    grid.append(
+      el(
+        "div",
+        {},
+        reviewsOf(each),
+        el(
+          "p",
+          { class: "end" },
+          mark(each.row),
+          ` after ${count(each.row.turns, "turn")}, score ${scoreOf(each.row)}`,
+        ),
+      ),
+    );
   return [toolbar(), grid];
 }
 
@@ -156,9 +258,16 @@ function overview() {
     const scored = sums.won + sums.lost;
     const figures = [sums.n, sums.won, sums.lost, sums.fault].map((number) => number.toLocaleString("en"));
     figures.push(scored ? (sums.score / scored).toFixed(3) : "-", (sums.turns / sums.n).toFixed(1));
-    return el("tr", {}, el("td", {}, partLabel(sums.row)), figures.map((text) => el("td", { class: "figure" }, text)));
+    return el(
+      "tr",
+      {},
+      el("td", {}, partLabel(sums.row)),
+      figures.map((text) => el("td", { class: "figure" }, text)),
+    );
   });
-  const heads = ["part", "episodes", "won", "lost", "faults", "mean score", "mean turns"].map((text) => el("th", {}, text));
+  const heads = ["part", "episodes", "won", "lost", "faults", "mean score", "mean turns"].map((text) =>
+    el("th", {}, text),
+  );
   return el(
     "div",
     { class: "overview" },

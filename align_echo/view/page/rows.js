@@ -8,14 +8,14 @@ const SORTS = {
   "turns, few first": (a, b) => a.turns - b.turns,
   "turns, many first": (a, b) => b.turns - a.turns,
   "tokens, many first": (a, b) => b.tokens - a.tokens,
-  "task": (a, b) => (a.task < b.task ? -1 : a.task > b.task ? 1 : a.sample - b.sample),
+  task: (a, b) => (a.task < b.task ? -1 : a.task > b.task ? 1 : a.sample - b.sample),
 };
 const TROUBLES = {
   "any trouble": (row) => row.errors || row.violations || row.problems,
   "interface error": (row) => row.errors,
-  "violation": (row) => row.violations,
+  violation: (row) => row.violations,
   "no action": (row) => row.problems,
-  "critique": (row) => row.critique || row.reviews.length,
+  critique: (row) => row.critique || row.reviews.length,
 };
 
 const asked = { words: [], result: "", part: "", type: "", hint: "", trouble: "", sort: "as stored" };
@@ -23,12 +23,16 @@ let listed = []; // rows in the order shown
 let inText = null; // numbers of rows whose text holds the words; null where nothing is searched
 
 function matches(row) {
-  return (!asked.result || row.result === asked.result)
-    && (asked.part === "" || row.part === Number(asked.part))
-    && (!asked.type || row.type === asked.type)
-    && (asked.hint === "" || row.hints.includes(Number(asked.hint)))
-    && (!asked.trouble || TROUBLES[asked.trouble](row))
-    && (!asked.words.length || asked.words.every((word) => row.hay.includes(word)) || (inText && inText.has(row.number)));
+  return (
+    (!asked.result || row.result === asked.result) &&
+    (asked.part === "" || row.part === Number(asked.part)) &&
+    (!asked.type || row.type === asked.type) &&
+    (asked.hint === "" || row.hints.includes(Number(asked.hint))) &&
+    (!asked.trouble || TROUBLES[asked.trouble](row)) &&
+    (!asked.words.length ||
+      asked.words.every((word) => row.hay.includes(word)) ||
+      (inText && inText.has(row.number)))
+  );
 }
 
 function relist(progress = 1) {
@@ -37,8 +41,12 @@ function relist(progress = 1) {
   if (order) listed.sort((a, b) => order(a, b) || a.number - b.number);
   const searching = progress < 1 ? `, searching texts: ${Math.round(progress * 100)}%` : "";
   const all = index.rows.length;
-  const shown = listed.length === all ? count(all, "episode") : `${listed.length.toLocaleString("en")} of ${count(all, "episode")}`;
-  document.getElementById("count").textContent = shown + searching + (index.damaged.length ? "; damaged lines were left out" : "");
+  const shown =
+    listed.length === all
+      ? count(all, "episode")
+      : `${listed.length.toLocaleString("en")} of ${count(all, "episode")}`;
+  document.getElementById("count").textContent =
+    shown + searching + (index.damaged.length ? "; damaged lines were left out" : "");
   document.getElementById("rows").style.height = `${listed.length * ROW}px`;
   draw();
 }
@@ -54,12 +62,26 @@ function draw() {
 function drawn(row, place) {
   const about = [partLabel(row), row.type, row.sample ? `sample ${row.sample}` : "", count(row.turns, "turn")];
   if (row.tokens) about.push(`${row.tokens.toLocaleString("en")} tokens`);
-  const signs = [row.errors && chip("error", "bad"), row.violations && chip("violation", "bad"), row.hints.length && chip("rule")];
+  const signs = [
+    row.errors && chip("error", "bad"),
+    row.violations && chip("violation", "bad"),
+    row.hints.length && chip("rule"),
+  ];
   const made = el(
     "a",
     { class: "row", href: address(row), title: plain(row.task), "aria-current": state.row === row ? "true" : null },
-    el("span", { class: "first" }, mark(row), el("span", { class: "task" }, row.short.slice(0, 200)), ...signs.filter(Boolean)),
-    el("span", { class: "second" }, `${scoreOf(row)} \u00b7 ${about.filter(Boolean).join(" \u00b7 ").slice(0, 200)}`),
+    el(
+      "span",
+      { class: "first" },
+      mark(row),
+      el("span", { class: "task" }, row.short.slice(0, 200)),
+      ...signs.filter(Boolean),
+    ),
+    el(
+      "span",
+      { class: "second" },
+      `${scoreOf(row)} \u00b7 ${about.filter(Boolean).join(" \u00b7 ").slice(0, 200)}`,
+    ),
   );
   made.style.top = `${place * ROW}px`;
   return made;
@@ -103,15 +125,34 @@ function buildChoices() {
   const most = (counts) => [...counts].sort((a, b) => b[1] - a[1]);
   const choices = [
     ["result", "any result", ["won", "lost", "fault"].map((name) => [name, `${name} (${results.get(name) || 0})`])],
-    ["part", "any part", [...parts].map(([part, n]) => [part, `${partLabel({ run: index.parts[part][0], partName: index.parts[part][1] })} (${n})`])],
+    [
+      "part",
+      "any part",
+      [...parts].map(([part, n]) => [
+        part,
+        `${partLabel({ run: index.parts[part][0], partName: index.parts[part][1] })} (${n})`,
+      ]),
+    ],
     ["type", "any type", [...types].sort().map(([type, n]) => [type, `${type} (${n})`])],
     ["hint", "any rule", most(hints).map(([hint, n]) => [hint, `${index.hints[hint]} (${n})`])],
     ["trouble", "all episodes", Object.keys(TROUBLES).map((name) => [name, name])],
   ].filter(([, , options]) => options.length > 0);
   const box = document.getElementById("choices");
-  const labels = { result: "Result", part: "Part", type: "Task type", hint: "Rule that was shown", trouble: "Trouble" };
+  const labels = {
+    result: "Result",
+    part: "Part",
+    type: "Task type",
+    hint: "Rule that was shown",
+    trouble: "Trouble",
+  };
   for (const [name, any, options] of choices) box.append(chooser(labels[name], name, [["", any], ...options]));
-  box.append(chooser("Order", "sort", Object.keys(SORTS).map((name) => [name, name === "as stored" ? "order: as stored" : name])));
+  box.append(
+    chooser(
+      "Order",
+      "sort",
+      Object.keys(SORTS).map((name) => [name, name === "as stored" ? "order: as stored" : name]),
+    ),
+  );
 }
 
 let searching = 0;
@@ -125,8 +166,12 @@ function search(text) {
   document.getElementById("list").scrollTop = 0;
   if (!asked.words.length) return relist();
   relist(0);
-  return searchTexts(asked.words, () => mine === searching, (found, progress) => {
-    inText = found;
-    relist(progress);
-  });
+  return searchTexts(
+    asked.words,
+    () => mine === searching,
+    (found, progress) => {
+      inText = found;
+      relist(progress);
+    },
+  );
 }

@@ -14,7 +14,8 @@ function el(tag, attributes, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
     if (name === "onclick") made.addEventListener("click", value);
-    else if (value !== false && value !== null && value !== undefined) made.setAttribute(name, value === true ? "" : value);
+    else if (value !== false && value !== null && value !== undefined)
+      made.setAttribute(name, value === true ? "" : value);
   }
   for (const child of children.flat(Infinity)) {
     if (child === null || child === undefined || child === false) continue;
@@ -31,7 +32,9 @@ function passage(text, kind = "text") {
   const tag = kind === "piece" ? "span" : "div";
   if (text.length <= LONGEST) return el(tag, { class: kind }, text);
   const box = el(tag, { class: kind }, text.slice(0, LONGEST), " ");
-  const all = () => { box.replaceChildren(document.createTextNode(plain(text))); };
+  const all = () => {
+    box.replaceChildren(document.createTextNode(plain(text)));
+  };
   box.append(el("button", { type: "button", onclick: all }, `... all ${count(text.length, "character")}`));
   return box;
 }

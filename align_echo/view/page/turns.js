@@ -24,6 +24,9 @@ function turn({ row, episode }, number, isCompared) {
   );
 }
 
+const tokens = (read, written) =>
+  chip(`tokens ${read.toLocaleString("en")} + ${written.toLocaleString("en")}`);
+
 // The same action with the same answer as in the turn before.
 function isRepeated(before, step) {
   return step.action !== null && step.action === before.action && step.observation === before.observation;
@@ -32,26 +35,24 @@ function isRepeated(before, step) {
 function figures(step, before) {
   const chips = [];
   const score = step.score || 0;
-  if (step.reward) chips.push(chip(`reward ${step.reward > 0 ? "+" : ""}${share(step.reward)}`, step.reward > 0 ? "good" : "bad"));
+  if (step.reward)
+    chips.push(chip(`reward ${step.reward > 0 ? "+" : ""}${share(step.reward)}`, step.reward > 0 ? "good" : "bad"));
   if (score !== (before.score || 0)) chips.push(chip(`score ${share(score)}`, "good"));
   if (step.engine_calls !== undefined) chips.push(chip(count(step.engine_calls, "engine call")));
   if (step.terminated) chips.push(chip("ended here"));
   if (step.truncated) chips.push(chip("cut off by the step limit"));
   const usage = step.usage || {};
-  if (usage.prompt_tokens || usage.completion_tokens) {
-    chips.push(chip(`tokens ${(usage.prompt_tokens || 0).toLocaleString("en")} + ${(usage.completion_tokens || 0).toLocaleString("en")}`));
-  } else if (step.tokens) {
-    chips.push(chip(`tokens ${step.tokens[0].toLocaleString("en")} + ${step.tokens[1].toLocaleString("en")}`));
-  }
+  const spent = [usage.prompt_tokens || 0, usage.completion_tokens || 0];
+  if (spent[0] || spent[1]) chips.push(tokens(...spent));
+  else if (step.tokens) chips.push(tokens(...step.tokens));
   return chips;
 }
 
 // The action; where the reply holds more than that, the reply below it.
 function said(step) {
   const reply = step.reply === undefined ? step.action : step.reply;
-  const action = step.action === null
-    ? el("div", { class: "action none" }, "no action")
-    : passage(step.action, "action");
+  const action =
+    step.action === null ? el("div", { class: "action none" }, "no action") : passage(step.action, "action");
   if (reply === step.action || !reply.trim()) return action;
   const open = step.action === null;
   const box = folded(`whole reply, ${count(reply.length, "character")}`, "reply", passage(reply));
@@ -64,8 +65,10 @@ function observation(step) {
   if (step.raw_observation === null) {
     return [el("div", { class: "quiet" }, "the environment was not asked"), passage(step.observation)];
   }
-  if (state.view === "raw") return [el("div", { class: "quiet" }, "as the environment said it"), passage(step.raw_observation)];
-  if (state.view === "shown") return [el("div", { class: "quiet" }, "as the agent was shown it"), passage(step.observation)];
+  if (state.view === "raw")
+    return [el("div", { class: "quiet" }, "as the environment said it"), passage(step.raw_observation)];
+  if (state.view === "shown")
+    return [el("div", { class: "quiet" }, "as the agent was shown it"), passage(step.observation)];
   return compared(step.raw_observation, step.observation);
 }
 
@@ -76,7 +79,9 @@ function troubles(step) {
   if (step.interface_error) lines.push(["interface error", step.interface_error]);
   for (const { action, reason } of step.violations || []) lines.push(["violation", `${action}: ${reason}`]);
   for (const what of step.forged || []) lines.push(["forged", `the interface claimed its own ${what}`]);
-  return lines.map(([kind, text]) => el("div", { class: "trouble" }, el("b", {}, kind), " ", passage(text, "piece")));
+  return lines.map(([kind, text]) =>
+    el("div", { class: "trouble" }, el("b", {}, kind), " ", passage(text, "piece")),
+  );
 }
 
 // What the oracle called the action of a turn that was not chosen among several.
@@ -86,19 +91,27 @@ function labelled(step) {
 }
 
 function candidates({ choice, labels }) {
-  const rows = choice.candidates.map((each, number) => el(
-    "tr",
-    { class: number === choice.taken ? "taken" : "" },
-    el("td", {}, number === choice.taken ? "\u2192" : ""),
-    el("td", { class: "mono" }, each.action === null ? "no action" : each.action.slice(0, LONGEST)),
-    el("td", { class: each.verdict || "" }, each.verdict || "-"),
-    el("td", { class: "figure" }, typeof each.p_correct === "number" ? bar(each.p_correct) : "-"),
-    el("td", { class: "figure" }, typeof each.logprob === "number" ? each.logprob.toFixed(2) : "-"),
-    labels ? el("td", { class: "oracle" }, labels[each.action] || "-") : null,
-  ));
-  const heads = ["", "candidate", "verdict", "p(correct)", "log p", ...(labels ? ["oracle"] : [])].map((head) => el("th", {}, head));
+  const rows = choice.candidates.map((each, number) =>
+    el(
+      "tr",
+      { class: number === choice.taken ? "taken" : "" },
+      el("td", {}, number === choice.taken ? "\u2192" : ""),
+      el("td", { class: "mono" }, each.action === null ? "no action" : each.action.slice(0, LONGEST)),
+      el("td", { class: each.verdict || "" }, each.verdict || "-"),
+      el("td", { class: "figure" }, typeof each.p_correct === "number" ? bar(each.p_correct) : "-"),
+      el("td", { class: "figure" }, typeof each.logprob === "number" ? each.logprob.toFixed(2) : "-"),
+      labels ? el("td", { class: "oracle" }, labels[each.action] || "-") : null,
+    ),
+  );
+  const heads = ["", "candidate", "verdict", "p(correct)", "log p", ...(labels ? ["oracle"] : [])].map((head) =>
+    el("th", {}, head),
+  );
   const taken = choice.taken === undefined || choice.taken === null ? " (another's action was carried out)" : "";
-  const table = el("div", { class: "wide" }, el("table", {}, el("thead", {}, el("tr", {}, heads)), el("tbody", {}, rows)));
+  const table = el(
+    "div",
+    { class: "wide" },
+    el("table", {}, el("thead", {}, el("tr", {}, heads)), el("tbody", {}, rows)),
+  );
   const box = folded(`${count(rows.length, "candidate")}${taken}`, "candidates", table);
   box.open = true;
   return box;
@@ -111,8 +124,18 @@ function bar(value) {
 
 // What came of a rule on this turn, and the rules on record that name the same commands, with their experiments.
 function hint(row, event) {
-  const came = event.came_true === true ? chip("came true", "good") : event.came_true === false ? chip("did not come true", "bad") : null;
-  const chips = [event.fired && chip("shown"), event.followed && chip("followed"), came, event.silenced && chip("silenced", "bad")];
+  const came =
+    event.came_true === true
+      ? chip("came true", "good")
+      : event.came_true === false
+        ? chip("did not come true", "bad")
+        : null;
+  const chips = [
+    event.fired && chip("shown"),
+    event.followed && chip("followed"),
+    came,
+    event.silenced && chip("silenced", "bad"),
+  ];
   const known = index.interfaces[row.interface];
   const behind = (known.behind[index.hintNumbers.get(event.rule)] || []).map((number) => known.rules[number]);
   const head = [el("span", { class: "rule" }, event.rule), chips.filter(Boolean)];
@@ -121,7 +144,11 @@ function hint(row, event) {
     "details",
     { class: "hint" },
     el("summary", {}, head),
-    el("p", { class: "quiet" }, `${count(behind.length, "rule")} on record of ${known.label} that name the same commands:`),
+    el(
+      "p",
+      { class: "quiet" },
+      `${count(behind.length, "rule")} on record of ${known.label} that name the same commands:`,
+    ),
     behind.map(rule),
   );
 }

@@ -15,7 +15,10 @@ const KEYS = [
 // ---------------------------------------------------------------- addresses
 
 const named = (row, lead = "") => ({
-  [`${lead}run`]: index.manyRuns ? row.run : "", [`${lead}part`]: row.partName, [`${lead}sample`]: row.sample || "", [`${lead}copy`]: row.copy || "",
+  [`${lead}run`]: index.manyRuns ? row.run : "",
+  [`${lead}part`]: row.partName,
+  [`${lead}sample`]: row.sample || "",
+  [`${lead}copy`]: row.copy || "",
 });
 
 function address(row, { other = null, turn: number = 0 } = {}) {
@@ -31,8 +34,16 @@ function rowNamed(query, lead = "") {
   const run = query.get(`${lead}run`);
   const sample = Number(query.get(`${lead}sample`) || 0);
   const copy = Number(query.get(`${lead}copy`) || 0);
-  return index.rows.find((row) => row.task === task && row.partName === part && row.sample === sample && row.copy === copy
-    && (run === null || row.run === run)) || null;
+  return (
+    index.rows.find(
+      (row) =>
+        row.task === task &&
+        row.partName === part &&
+        row.sample === sample &&
+        row.copy === copy &&
+        (run === null || row.run === run),
+    ) || null
+  );
 }
 
 async function follow() {
@@ -54,7 +65,10 @@ async function show(isUnknown = false) {
   const mine = state.shown;
   const main = document.getElementById("main");
   if (!state.row) {
-    main.replaceChildren(...(isUnknown ? [el("div", { class: "trouble" }, "this page has no such episode")] : []), overview());
+    main.replaceChildren(
+      ...(isUnknown ? [el("div", { class: "trouble" }, "this page has no such episode")] : []),
+      overview(),
+    );
     return;
   }
   const rows = [state.row, state.other].filter(Boolean);
@@ -106,7 +120,15 @@ function nextView() {
 function help() {
   const dialog = document.getElementById("help");
   const rows = KEYS.map(([key, what]) => el("tr", {}, el("td", {}, el("kbd", {}, key)), el("td", {}, what)));
-  const legend = el("p", {}, "In an observation, ", el("ins", {}, "so"), " is what the interface added, ", el("del", {}, "so"), " what it took away.");
+  const legend = el(
+    "p",
+    {},
+    "In an observation, ",
+    el("ins", {}, "so"),
+    " is what the interface added, ",
+    el("del", {}, "so"),
+    " what it took away.",
+  );
   dialog.replaceChildren(
     el("table", {}, el("tbody", {}, rows)),
     legend,
