@@ -127,7 +127,7 @@ def _line(step: int, steps: int, signals: Signals) -> str:
     shown = [f"{name} {signals[name]:.3f}" for name in SHOWN if name in signals]
     lost = [f"{name.removeprefix('count/').replace('_', ' ')} {signals[name]:g}" for name in LOST if signals.get(name)]
     took = signals["seconds/harvest"] + signals["seconds/learn"]
-    return f"step {step + 1}/{steps}: {', '.join([*shown, *lost])}, {took:.1f} s"
+    return f"step {step}/{steps}: {', '.join([*shown, *lost])}, {took:.1f} s"
 
 
 def _held_out(step: int, figures: dict[str, Any]) -> str:

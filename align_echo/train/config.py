@@ -18,6 +18,7 @@ from pydantic import Field, ValidationError
 from align_echo.errors import UsageError, did_you_mean, first_line
 from align_echo.reading import first_wrong, yaml_mapping
 from align_echo.train.method import METHODS, Collecting
+from align_echo.train.rollouts import Rollouts
 from align_echo.train.rows import Role
 from align_echo.train.trainer import StepSettings
 from align_echo.types import Frozen
@@ -86,6 +87,7 @@ class TrainConfig(Frozen, allow_inf_nan=False):
     optimising: Optimising = Optimising()
     evaluating: Evaluating = Evaluating()
     lora: Lora = Lora()
+    rollouts: Rollouts = Rollouts()
     steps: int = Field(default=100, ge=1)
     environment_steps: int | None = Field(default=None, ge=1)
     save_every: int | None = Field(default=None, ge=1)

@@ -4,12 +4,14 @@
     held_out.jsonl  figures of held-out tasks: one object an evaluation, the first before any step
     signals.jsonl   one object a step: rewards, gains, losses, times
     refinements.jsonl   one object a harvest: scores before and after each critique
+    rollouts/, critiques/   of each step the episodes of one task, and what the critic said of them (`rollouts.py`)
     checkpoints/    as `transformers` keeps them; `<checkpoint>/<role>` is a model's (or adapter's) folder
     policy/, critic/   the trained roles at the end, or at their best evaluation
     last/           the trained roles at the end, where there were evaluations
     summary.json    written last: recipe, steps, first and last evaluation, seconds
 
-Left out: what is printed.
+A step has one number everywhere: they are counted from 1, and what is of step 0 came before any. Left out: what is
+printed (`telling.py`).
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ from align_echo.train.crew import Crew, gather, sources_of
 from align_echo.train.held_out import HeldOut
 from align_echo.train.method import METHODS, Collecting
 from align_echo.train.observed import ObservedStage
+from align_echo.train.rollouts import RolloutFiles
 from align_echo.train.rows import Harvest, Role
 from align_echo.train.run_folder import append, check_run_folder, keep_before, made_nothing, steps_in
 from align_echo.train.signals import Signals
@@ -93,7 +96,10 @@ def harvest_with(
     """Play a config's recipe, observed. `is_invalid` tells a refusal in the engine's words; None where nothing does."""
     observed = ObservedStage(stage)
     harvest = METHODS.get(collecting.recipe).harvest(queries, observed, collecting)
-    return replace(harvest, signals=observed.signals(is_invalid))
+    episodes = (*observed.played, *observed.shown)
+    return replace(
+        harvest, signals=observed.signals(is_invalid), episodes=episodes, reviewed=tuple(observed.reviewed)
+    )
 
 
 def local_stage(
@@ -129,11 +135,17 @@ class Run:
         self._held_out = self._spec.check_split(config.evaluating.split or self._spec.test_split)
         self._sources = sources_of(config)
         self.on_record = self._record()
-        self._pool = of_types(config.task_types, self._spec.tasks(self._split), self._spec.task_type)
-        queries_at(0, self._pool, config.collecting.queries, config.seed)
+        self.tasks = of_types(config.task_types, self._spec.tasks(self._split), self._spec.task_type)
+        queries_at(0, self.tasks, config.collecting.queries, config.seed)
         self._resuming = resume
         self._resume = check_run_folder(folder, self.on_record, resume=resume)
+        self._rollouts = RolloutFiles(folder, config.rollouts, config.steps)
         self._evaluation: HeldOut | None = None
+
+    @property
+    def begun_at(self) -> int:
+        """How many steps were made before: those of the checkpoint that the run goes on from, else 0."""
+        return step_of(self._resume)
 
     def _record(self) -> dict[str, Any]:
         """What `config.json` holds; a resumed run must ask for the same."""
@@ -211,10 +223,10 @@ class Run:
         lock = begin_run(self.folder, self.on_record, resume=self._resuming, unmade=made_nothing)
         if check_run_folder(self.folder, self.on_record, resume=True) != self._resume:
             raise UsageError(f"another process has worked in {self.folder} just now: repeat the command")
-        step = step_of(self._resume)
-        for name in ("signals.jsonl", "refinements.jsonl"):
-            keep_before(self.folder / name, step)
-        keep_before(self.folder / HELD_OUT, step + 1 if self._resume else 0)
+        begun = self.begun_at + 1 if self._resume else 0
+        for name in ("signals.jsonl", "refinements.jsonl", HELD_OUT):
+            keep_before(self.folder / name, begun)
+        self._rollouts.drop_from(begun)
         return lock
 
     def _figures(self, trainer: RoleTrainer) -> dict[str, Any] | None:
@@ -245,17 +257,18 @@ class Run:
         is_invalid = self._spec.is_invalid
 
         def recipe(harvest: int) -> Harvest:
-            queries = queries_at(harvest, self._pool, config.collecting.queries, config.seed)
+            step = harvest * config.step.updates + 1
+            queries = queries_at(harvest, self.tasks, config.collecting.queries, config.seed)
             harvested = harvest_with(config.collecting, queries, stage.at_step(harvest), is_invalid)
             if harvested.refinements:
-                record = {"step": harvest * config.step.updates, "scores": harvested.refinements}
-                append(self.folder / "refinements.jsonl", record)
+                append(self.folder / "refinements.jsonl", {"step": step, "scores": harvested.refinements})
+            self._rollouts.keep(step, harvested)
             return harvested
 
         budget = Budget(config.environment_steps or 0, self._played)
 
         def observe(step: int, signals: Signals) -> None:
-            if step % config.step.updates == 0:
+            if (step - 1) % config.step.updates == 0:
                 budget.add(int(signals["environment_steps"]))
             append(self.folder / "signals.jsonl", {"step": step, **signals})
             watch(step, signals)
@@ -294,7 +307,7 @@ class Run:
     def _last_step(self) -> int:
         """A run that goes on and has spent its budget makes no step more."""
         spent = self._played >= (self.config.environment_steps or math.inf)
-        return step_of(self._resume) if spent else self.config.steps
+        return self.begun_at if spent else self.config.steps
 
     def _stage(self, crew: Crew, split: str, temperature: float) -> LocalStage:
         return local_stage(self.config, self._spec, crew, split, temperature)

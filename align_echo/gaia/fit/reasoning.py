@@ -108,17 +108,17 @@ def _learn(
     from align_echo.runs import CHECKPOINTS, newest_checkpoint, step_of
     from align_echo.train.run_folder import append, keep_before
 
-    keep_before(path / SIGNALS, step_of(newest_checkpoint(path / CHECKPOINTS)))
+    keep_before(path / SIGNALS, step_of(newest_checkpoint(path / CHECKPOINTS)) + 1)
 
     def tell(step: int, signals: Signals) -> None:
         append(path / SIGNALS, {"step": step, **signals})
-        if (step + 1) % SHOWN == 0:
+        if step % SHOWN == 0:
             unread = f"{signals.get('count/unread_verdicts', 0):g} unread of {signals['rows']:g}"
-            progress.say(f"step {step + 1}/{settings.steps}: reward {signals.get('critic/reward', 0):.3f}, {unread}")
+            progress.say(f"step {step}/{settings.steps}: reward {signals.get('critic/reward', 0):.3f}, {unread}")
 
     def warmed(step: int, signals: Signals) -> None:
-        if (step + 1) % SHOWN == 0:
-            progress.say(f"warm start, step {step + 1}: loss {signals.get('critic/loss', 0):.3f}")
+        if step % SHOWN == 0:
+            progress.say(f"warm start, step {step}: loss {signals.get('critic/loss', 0):.3f}")
 
     learn_to_reason(
         crew,
