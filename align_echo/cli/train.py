@@ -69,6 +69,7 @@ def train(
         summary = run.train(
             lambda step, signals: note(_line(step, chosen.steps, signals)),
             lambda step, figures: note(_held_out(step, figures)),
+            note,
         )
     print(f"written: {summary} and the trained models beside it")
 

@@ -47,6 +47,7 @@ from align_echo.train.crew import Crew, gather, sources_of
 from align_echo.train.held_out import HeldOut
 from align_echo.train.method import METHODS, Collecting
 from align_echo.train.observed import ObservedStage
+from align_echo.train.obstacles import Alarm
 from align_echo.train.rollouts import RolloutFiles
 from align_echo.train.rows import Harvest, Role
 from align_echo.train.run_folder import append, check_run_folder, keep_before, made_nothing, steps_in
@@ -65,6 +66,10 @@ LAST = "last"
 
 def _unheard(step: int, figures: dict[str, Any]) -> None:
     """The default of `evaluated`, for callers who read the figures in the folder."""
+
+
+def _unsaid(line: str) -> None:
+    """The default of `say`, for callers who look at the signals themselves."""
 
 
 def of_types(wanted: Sequence[str] | None, shown: Sequence[str], task_type: Callable[[str], str]) -> list[str]:
@@ -141,6 +146,7 @@ class Run:
         self._resume = check_run_folder(folder, self.on_record, resume=resume)
         self._rollouts = RolloutFiles(folder, config.rollouts, config.steps)
         self._evaluation: HeldOut | None = None
+        self._say = _unsaid
 
     @property
     def begun_at(self) -> int:
@@ -173,15 +179,20 @@ class Run:
         return (*SHARED_PROMPTS, *Vanilla.prompts, *critics)
 
     def train(
-        self, watch: Callable[[int, Signals], None], evaluated: Callable[[int, dict[str, Any]], None] = _unheard
+        self,
+        watch: Callable[[int, Signals], None],
+        evaluated: Callable[[int, dict[str, Any]], None] = _unheard,
+        say: Callable[[str], None] = _unsaid,
     ) -> Path:
         """Train to the end; the path of `summary.json`. `watch` is given every step's signals, as they are written,
-        `evaluated` the figures of held-out tasks and how many steps are behind them.
+        `evaluated` the figures of held-out tasks and how many steps are behind them, `say` a line when nothing can be
+        learned, with what to change, and when that is over.
 
         A run that was finished already stays as it is.
         """
         if self._resume and (self.folder / "summary.json").is_file():
             return self.folder / "summary.json"
+        self._say = say
         with computing_with(self.config.threads):
             return self._train_anew(watch, evaluated)
 
@@ -265,6 +276,7 @@ class Run:
             self._rollouts.keep(step, harvested)
             return harvested
 
+        alarm = Alarm(config)
         budget = Budget(config.environment_steps or 0, self._played)
 
         def observe(step: int, signals: Signals) -> None:
@@ -272,6 +284,8 @@ class Run:
                 budget.add(int(signals["environment_steps"]))
             append(self.folder / "signals.jsonl", {"step": step, **signals})
             watch(step, signals)
+            for line in alarm.lines(step, signals):
+                self._say(line)
 
         rates: dict[Role, float] = {
             "policy": config.optimising.lr,

@@ -79,6 +79,8 @@ def test_a_run_says_each_step_and_where_it_was_written(model, capsys):
     printed = capsys.readouterr()
     assert "step 1/2: policy/reward" in printed.err
     assert "step 2/2: policy/reward" in printed.err
+    cut = "100% of the policy's replies held no action, as they were cut off: raise collecting.reply_tokens, now 4"
+    assert f"warning: step 1: nothing can be learned: {cut}" in printed.err
     assert printed.out.splitlines()[-1] == "written: run/summary.json and the trained models beside it"
     assert len(Path("run/signals.jsonl").read_text().splitlines()) == 2
     assert main(["evaluate", "--env", "alfworld", "--model", "run/policy", "--tasks", "1", "--out", "ev"]) == 0

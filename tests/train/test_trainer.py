@@ -287,6 +287,7 @@ def test_the_signals_of_a_step(tmp_path):
     ((step, signals),) = seen
     assert step == 1
     assert signals["policy/reward"] == pytest.approx(1 / 3)
+    assert signals["policy/reward_std"] == pytest.approx(math.sqrt(2) / 3)  # of 1, 0 and 0
     assert signals["critic/tokens"] == 3
     assert signals["environment_steps"] == 3
     assert signals["policy/mismatch/from_turn_0"] > 0
