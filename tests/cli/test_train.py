@@ -48,7 +48,12 @@ def test_the_methods_are_listed_with_what_they_are(capsys):
 def test_a_dry_run_says_what_it_would_cost_and_writes_nothing(model, capsys):
     assert main(["train", "--config", config("echo"), "--model", model, "--dry-run", "--out", "run"]) == 0
     out = capsys.readouterr().out
+    assert "training by echo: model " in out
+    assert "environment alfworld (split train, " in out
+    assert "policy and critic learn, a model each" in out
     assert "3 episodes of alfworld, 6 turns, 2 critiques" in out
+    assert "in all harvests at most 6 episodes" in out
+    assert "refinements.jsonl, rollouts/, critiques/, checkpoints/, policy/, critic/, summary.json" in out
     assert "2 of the policy, 2 of the critic" in out
     assert "MiB  engines" in out
     assert not Path("run").exists()
@@ -60,14 +65,17 @@ def test_a_dry_run_tells_of_held_out_tasks_and_candidates(model, capsys):
     assert main(["train", "--config", str(file), "--model", model, "--dry-run", "--out", "run"]) == 0
     out = capsys.readouterr().out
     assert "12 candidates for actions, 12 verdicts on them" in out
-    assert "held-out tasks: 64 episodes, 4 times at most" in out
-    assert "config.json, held_out.jsonl, signals.jsonl, checkpoints/, policy/, summary.json" in out
+    assert "held-out tasks: 64 episodes of split valid_unseen every 1 steps, 4 times at most" in out
+    names = "config.json, held_out.jsonl, signals.jsonl, rollouts/, checkpoints/, policy/, last/, summary.json"
+    assert f"to be written to run: {names}" in out
 
 
 def test_a_run_goes_on_by_its_folder_alone(model, capsys):
     assert main(["train", "--config", config(), "--model", model, "--out", "run"]) == 0
     Path("run/summary.json").unlink()
+    capsys.readouterr()
     assert main(["train", "--resume", "--out", "run"]) == 0
+    assert "going on after step 2" in capsys.readouterr().err
     assert Path("run/summary.json").is_file()
     capsys.readouterr()
     assert main(["train", "--resume", "--out", "run", "--seed", "5"]) == 2
@@ -77,6 +85,10 @@ def test_a_run_goes_on_by_its_folder_alone(model, capsys):
 def test_a_run_says_each_step_and_where_it_was_written(model, capsys):
     assert main(["train", "--config", config(), "--model", model, "--out", "run"]) == 0
     printed = capsys.readouterr()
+    banner, first_step = printed.err.index("training by grpo: model "), printed.err.index("step 1/2")
+    assert banner < printed.err.index("interface none") < printed.err.index("to be written to run: ") < first_step
+    named = printed.err[banner:first_step].splitlines()[-1].partition(": ")[2].split(", ")
+    assert {name.rstrip("/") for name in named} == {entry.name for entry in Path("run").iterdir()} - {".lock"}
     assert "step 1/2: policy/reward" in printed.err
     assert "step 2/2: policy/reward" in printed.err
     cut = "100% of the policy's replies held no action, as they were cut off: raise collecting.reply_tokens, now 4"
