@@ -31,6 +31,9 @@ def train(
     config: Annotated[Path | None, typer.Option("--config", help="YAML; may begin with `base: METHOD`.")] = None,
     steps: Annotated[int | None, typer.Option("--steps", min=1, help="How many steps; default: the config's.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of every draw.")] = None,
+    report_to: Annotated[
+        list[str] | None, typer.Option("--report-to", help="tensorboard, trackio, wandb or mlflow; repeat it for more.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
     out: options.Out = None,
     resume: options.Resume = False,
@@ -40,7 +43,8 @@ def train(
     if method == "list":
         _list_methods()
         return
-    changes = {"env": env, "model": model, "interface": interface, "steps": steps, "seed": seed}
+    changes: dict[str, Any] = {"env": env, "model": model, "interface": interface, "steps": steps, "seed": seed}
+    changes["report_to"] = report_to or None
     settings = {name: value for name, value in changes.items() if value is not None}
     resumed = out if resume and not method and not config else None
     chosen = _stored(resumed, settings) if resumed else _config(method, config, settings)

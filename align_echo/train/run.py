@@ -54,6 +54,7 @@ from align_echo.train.run_folder import append, check_run_folder, keep_before, m
 from align_echo.train.signals import Signals
 from align_echo.train.stage import LocalStage, Stage
 from align_echo.train.threads import computing_with
+from align_echo.train.trackers import PROJECT, TENSORBOARD, reported_by_name, tracking
 from align_echo.train.trainer import RoleTrainer, optimizer_of
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
@@ -204,13 +205,14 @@ class Run:
         try:
             lock = self._begin_folder()
             self._evaluation = self._held_out_tasks(crew, evaluated) if self.config.evaluating.every else None
-            trainer = self._trainer(crew, watch)
-            if self._evaluation:
-                trainer.add_callback(self._evaluation)
-            before = self._before(trainer)
-            trainer.train(resume_from_checkpoint=self._resume or None)
-            trainer.remove_callback(HeldOut)
-            after = self._figures(trainer)
+            with tracking(self.config.report_to, self.folder, self.begun_at) as trackers:
+                trainer = self._trainer(crew, watch)
+                for callback in (*trackers, *([self._evaluation] if self._evaluation else [])):
+                    trainer.add_callback(callback)
+                before = self._before(trainer)
+                trainer.train(resume_from_checkpoint=self._resume or None)
+                trainer.remove_callback(HeldOut)
+                after = self._figures(trainer)
             crew.save(self.folder)
         finally:
             crew.close()
@@ -231,7 +233,8 @@ class Run:
         """Write what was asked for; drop what is of steps that will be made again. Raises `UsageError` if another
         process works in the folder, or has since it was checked.
         """
-        lock = begin_run(self.folder, self.on_record, resume=self._resuming, unmade=made_nothing)
+        left = [TENSORBOARD]
+        lock = begin_run(self.folder, self.on_record, resume=self._resuming, left=left, unmade=made_nothing)
         if check_run_folder(self.folder, self.on_record, resume=True) != self._resume:
             raise UsageError(f"another process has worked in {self.folder} just now: repeat the command")
         begun = self.begun_at + 1 if self._resume else 0
@@ -348,7 +351,9 @@ class Run:
             metric_for_best_model="eval_score" if every else None,
             greater_is_better=True,
             restore_callback_states_from_checkpoint=True,
-            report_to=list(config.report_to),
+            report_to=reported_by_name(config.report_to),
+            run_name=str(self.folder),
+            project=PROJECT,
             disable_tqdm=True,
             remove_unused_columns=False,
             logging_nan_inf_filter=False,

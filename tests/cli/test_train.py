@@ -122,12 +122,15 @@ def test_a_finished_run_can_be_resumed_to_more_steps_only_as_another(model, caps
         (["--method", "grpo", "--model", "transformers:/nope", "--dry-run"], "there is no folder /nope"),
         (["--method", "grpo", "--model", "transformers:"], "say which after the colon"),
         (["--method", "grpo", "--out", "mine.yaml"], "mine.yaml is a file"),
+        (["--method", "grpo", "--report-to", "paper"], "unknown tracker 'paper'; known: tensorboard, wandb"),
+        (["--method", "grpo", "--report-to", "wandb"], "report_to: wandb is not installed: pip install wandb"),
         (["--method", "grpo", "--resume"], "--resume needs the folder"),
         (["--method", "grpo", "--resume", "--out", "nowhere"], "nothing to resume in nowhere"),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_written(arguments, message, model, monkeypatch, capsys):
     monkeypatch.setenv("ALIGN_ECHO_MODEL", model)
+    monkeypatch.setattr("align_echo.train.trackers.find_spec", lambda name: None)
     config()
     before = sorted(Path().iterdir())
     assert main(["train", *arguments]) == 2
