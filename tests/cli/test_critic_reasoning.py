@@ -27,8 +27,8 @@ SETTINGS = "{weights: full, warm_examples: 4, warm_batch: 2, steps: 2, states: 2
 
 def train(examples: Path, model: Path, *more: object) -> list[object]:
     Path("settings.yaml").write_text(SETTINGS)
-    command = ["critic", "train", "--reasoning", "--examples", examples, "--model", model, "--out", "critic"]
-    return [*command, "--config", "settings.yaml", *more]
+    command = ["critic", "train", "--reasoning", "--examples", examples, "--model", model, "--least", "1"]
+    return [*command, "--out", "critic", "--config", "settings.yaml", *more]
 
 
 def test_it_writes_a_model_that_can_be_asked_and_what_it_is_worth_on_tasks_it_did_not_learn_from(examples, model, run):
@@ -41,8 +41,8 @@ def test_it_writes_a_model_that_can_be_asked_and_what_it_is_worth_on_tasks_it_di
     assert (fitted.held_out.unreadable, fitted.held_out.auroc) == (fitted.held_out.n, None), "two steps teach no form"
     signals = [json.loads(line) for line in Path("critic/signals.jsonl").read_text().splitlines()]
     assert [(signal["step"], signal["rows"], signal["count/unread_verdicts"]) for signal in signals] == [
-        (0, 4, 4),
         (1, 4, 4),
+        (2, 4, 4),
     ]
     names = {"checkpoints", "config.json", "critic", "signals.jsonl", "summary.json", "warm"}
     assert {entry.name for entry in Path("critic").iterdir()} == names
