@@ -108,7 +108,7 @@ def side_by_side(
         if review.critique is not None and id(attempt) in known:
             criticised[review.advice].append(attempt)
     following: dict[int, list[Trajectory]] = defaultdict(list)
-    first = []
+    first: list[Trajectory] = []
     for episode in group:
         before = criticised[episode.critique] if episode.critique else None
         (following[id(before.popleft())] if before else first).append(episode)

@@ -147,7 +147,7 @@ class Run:
         self._resume = check_run_folder(folder, self.on_record, resume=resume)
         self._rollouts = RolloutFiles(folder, config.rollouts, config.steps)
         self._evaluation: HeldOut | None = None
-        self._say = _unsaid
+        self._say: Callable[[str], None] = _unsaid
 
     @property
     def begun_at(self) -> int:

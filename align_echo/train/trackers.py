@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -70,19 +71,17 @@ def reported_by_name(names: Sequence[str]) -> list[str]:
 
 def _tensorboard(folder: Path, begun_at: int) -> Any:
     """A callback that writes events to the run's folder, where those of steps that are made again no longer count."""
-    from torch.utils.tensorboard import SummaryWriter
-    from transformers.integrations import TensorBoardCallback
-
+    board: Any = import_module("torch.utils.tensorboard")
+    integrations: Any = import_module("transformers.integrations")
     place = str(folder / TENSORBOARD)
-    callback = TensorBoardCallback(SummaryWriter(place, purge_step=begun_at + 1))
+    callback = integrations.TensorBoardCallback(board.SummaryWriter(place, purge_step=begun_at + 1))
     callback.logging_dir = place
     return callback
 
 
 def _begin_wandb(folder: Path) -> None:
     """A run of W&B whose files are in the run's folder. Raises `UsageError` without a key for its server, if online."""
-    import wandb
-
+    wandb: Any = import_module(WANDB)
     try:
         wandb.init(project=os.environ.get("WANDB_PROJECT", PROJECT), name=folder.name, dir=str(folder))
     except wandb.Error as error:
@@ -94,11 +93,8 @@ def _begin_wandb(folder: Path) -> None:
 def _finish(names: Sequence[str]) -> None:
     """End the runs of trackers that would go on to the end of the process, and take in the next run."""
     if WANDB in names:
-        import wandb
-
-        wandb.finish()
+        import_module(WANDB).finish()
     if TRACKIO in names:
-        import trackio
-
+        trackio: Any = import_module(TRACKIO)
         if trackio.context_vars.current_run.get() is not None:
             trackio.finish()
