@@ -27,18 +27,18 @@ LOST = (
 )
 """What could not be used or did not work, shown where there is any."""
 
-WEIGHTS = {"shared": "one model for both roles", "adapters": "an adapter each on one model", "models": "a model each"}
+WEIGHTS = {"shared": "one model for both", "adapters": "an adapter each on one model", "models": "a model each"}
+"""Where policy and critic have their weights."""
 
 
 def announced(run: Run) -> list[str]:
     """What a run will do, before it does anything: who learns what by which method, its bounds, what it writes."""
     config, cost = run.config, estimate(run.config)
     whose = f"environment {config.env} (split {run.on_record['split']}, {len(run.tasks):,} tasks)"
-    learners = f"{' and '.join(config.trained)} learn" + ("s" if len(config.trained) == 1 else "")
     model = f"model {config.model}" + (f", critic {config.critic}" if config.critic else "")
     return [
         f"training by {config.collecting.recipe}: {model}, {whose}, interface {run.on_record['interface']}",
-        f"{learners}, {WEIGHTS[config.weights]}, {cost.parameters:,} parameters in all",
+        f"{_learners(config)}; {cost.parameters:,} parameters in all",
         *([f"going on after step {run.begun_at}"] if run.begun_at else []),
         *_budget(config, cost),
         *_held_out_tasks(run, cost),
@@ -66,6 +66,15 @@ def held_out_line(step: int, figures: dict[str, Any]) -> str:
     (low, high), score = figures["score"]["ci95"], figures["score"]["value"]
     won = figures["success"]["value"]
     return f"held-out tasks after {step} steps: score {score:.3f} [{low:.2f}, {high:.2f}], won {won:.1f}%"
+
+
+def _learners(config: TrainConfig) -> str:
+    """Which roles learn, and which of those that the method could train stay as they were."""
+    roles = METHODS.get(config.collecting.recipe).roles
+    learning = [role for role in roles if role in config.trained]
+    frozen = "".join(f", the {role} stays as it was" for role in roles if role not in learning)
+    weights = f", {WEIGHTS[config.weights]}" if len(roles) > 1 else ""
+    return f"{' and '.join(learning)} learn{'' if len(learning) > 1 else 's'}{frozen}{weights}"
 
 
 def _budget(config: TrainConfig, cost: Cost) -> list[str]:

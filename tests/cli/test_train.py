@@ -50,7 +50,7 @@ def test_a_dry_run_says_what_it_would_cost_and_writes_nothing(model, capsys):
     out = capsys.readouterr().out
     assert "training by echo: model " in out
     assert "environment alfworld (split train, " in out
-    assert "policy and critic learn, a model each" in out
+    assert "policy and critic learn, a model each; " in out
     assert "3 episodes of alfworld, 6 turns, 2 critiques" in out
     assert "in all harvests at most 6 episodes" in out
     assert "refinements.jsonl, rollouts/, critiques/, checkpoints/, policy/, critic/, summary.json" in out
@@ -64,6 +64,7 @@ def test_a_dry_run_tells_of_held_out_tasks_and_candidates(model, capsys):
     file.write_text(file.read_text().replace("queries: 1,", "queries: 1, best_of: 3,") + "evaluating: {every: 1}\n")
     assert main(["train", "--config", str(file), "--model", model, "--dry-run", "--out", "run"]) == 0
     out = capsys.readouterr().out
+    assert "\npolicy learns; " in out
     assert "12 candidates for actions, 12 verdicts on them" in out
     assert "held-out tasks: 64 episodes of split valid_unseen every 1 steps, 4 times at most" in out
     names = "config.json, held_out.jsonl, signals.jsonl, rollouts/, checkpoints/, policy/, last/, summary.json"
