@@ -32,7 +32,7 @@ def train(
     steps: Annotated[int | None, typer.Option("--steps", min=1, help="How many steps; default: the config's.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of every draw.")] = None,
     report_to: Annotated[
-        list[str] | None, typer.Option("--report-to", help="tensorboard, trackio, wandb or mlflow; repeat it for more.")
+        list[str] | None, typer.Option("--report-to", help="tensorboard, trackio, wandb, mlflow, or none; repeatable.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
     out: options.Out = None,
@@ -44,7 +44,7 @@ def train(
         _list_methods()
         return
     changes: dict[str, Any] = {"env": env, "model": model, "interface": interface, "steps": steps, "seed": seed}
-    changes["report_to"] = report_to or None
+    changes["report_to"] = None if report_to is None else [name for name in report_to if name != "none"]
     settings = {name: value for name, value in changes.items() if value is not None}
     resumed = out if resume and not method and not config else None
     chosen = _stored(resumed, settings) if resumed else _config(method, config, settings)

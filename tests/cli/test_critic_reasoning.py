@@ -119,6 +119,13 @@ def test_replies_too_short_for_what_is_to_be_imitated_are_refused(examples, mode
     assert not Path("critic").exists()
 
 
+def test_too_few_actions_are_refused(examples, model, run):
+    status, out, err = run(*train(examples, model, "--held-out", "0", "--least", "17"))
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "16 actions are too few to learn from (none was left out): a critic needs 17" in err
+    assert not Path("critic").exists()
+
+
 def test_a_setting_that_it_does_not_have_is_refused(examples, model, run):
     command = train(examples, model)
     Path("settings.yaml").write_text("{epochs: 3}")

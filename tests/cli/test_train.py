@@ -59,6 +59,16 @@ def test_a_dry_run_says_what_it_would_cost_and_writes_nothing(model, capsys):
     assert not Path("run").exists()
 
 
+def test_no_tracker_is_needed_where_none_is_asked_for_whatever_the_config_says(model, monkeypatch, capsys):
+    monkeypatch.setattr("align_echo.train.trackers.find_spec", lambda name: None)
+    file = Path(config())
+    file.write_text(file.read_text() + "report_to: [trackio]\n")
+    command = ["train", "--config", str(file), "--model", model, "--dry-run"]
+    assert main(command) == 2
+    assert "report_to: trackio is not installed: pip install trackio" in capsys.readouterr().err
+    assert main([*command, "--report-to", "none"]) == 0
+
+
 def test_a_dry_run_tells_of_held_out_tasks_and_candidates(model, capsys):
     file = Path(config())
     file.write_text(file.read_text().replace("queries: 1,", "queries: 1, best_of: 3,") + "evaluating: {every: 1}\n")

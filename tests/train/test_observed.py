@@ -28,7 +28,7 @@ def episode(*said: str | None, cut: bool = False) -> Trajectory:
             observation="shown",
             raw_observation=answer or None,
             truncated=cut and number == len(said),
-            cut_off=cut and number == 1,
+            cut_off=cut and number < len(said),
         )
         for number, answer in enumerate(said, start=1)
     ]
@@ -48,7 +48,7 @@ def test_shares_of_turns_and_episodes_by_hand():
         "count/environment_faults": 1,
         "policy/context_limit_share": 0,
         "policy/no_action_share": 2 / 8,
-        "policy/cut_share": 1 / 8,
+        "policy/cut_share": 2 / 8,
         "policy/turn_limit_share": 1 / 2,
         "policy/invalid_share": 5 / 8,
         "policy/invalid_run_share": 4 / 8,
@@ -61,6 +61,8 @@ def test_a_chat_that_outgrew_the_context_was_not_cut_at_the_turn_limit():
     at_once = episode().model_copy(update={"context_overflow": True})
     assert of_play([at_once, episode("Fine.")], refused)["policy/context_limit_share"] == 1 / 2
     assert of_play([at_once], refused) == {"episodes": 1, "policy/context_limit_share": 1}
+    broken = episode("x").model_copy(update={"fault": BROKEN})
+    assert of_play([at_once, broken], refused)["policy/context_limit_share"] == 1
 
 
 def test_where_nothing_tells_a_refusal_there_is_no_share_of_them():

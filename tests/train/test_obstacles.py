@@ -173,5 +173,7 @@ def test_it_is_told_when_it_changes_when_it_ends_and_every_so_many_steps():
         "step 5: there is something to learn again (before: every task was lost by every sample; every task was won by "
         "every sample)"
     ]
+    *_, once_more = said(LOST, LOST, LEARNING, LOST, LOST)
+    assert "step 5: nothing can be learned: every task was lost" in once_more[0]
     repeated = [step for step, lines in enumerate(said(*[LOST] * 60), start=1) if lines]
     assert repeated == [2, 27, 52]

@@ -19,9 +19,11 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from align_echo.errors import UsageError
+from align_echo.jsonl import JsonlFile
 from align_echo.models import load_model
 from align_echo.models.local.loading import content_hash
 from align_echo.session import Episode
+from align_echo.train.budget import played_before
 from align_echo.train.config import TrainConfig, checked_config, merged, method, methods
 from align_echo.train.crew import Crew
 from align_echo.train.estimate import estimate
@@ -183,6 +185,11 @@ def test_scores_before_and_after_each_critique_are_kept_once_each_step(tmp_path)
     trained(config, tmp_path / "run", resume=True)
     kept = [json.loads(line) for line in (tmp_path / "run" / "refinements.jsonl").read_text().splitlines()]
     assert [record["step"] for record in kept] == [1, 2]
+    for step, record in enumerate(kept, start=1):
+        attempt, *refined = JsonlFile(tmp_path / "run" / "rollouts" / f"{step}.jsonl").read(Trajectory)
+        assert attempt.critique == ""
+        assert [[attempt.score, episode.score] for episode in refined] == record["scores"]
+        assert all(episode.critique and episode.task_id == attempt.task_id for episode in refined)
     assert all(0 <= score <= 1 for record in kept for pair in record["scores"] for score in pair)
     assert all(
         len({before for before, _ in record["scores"]}) == 1 for record in kept
@@ -198,6 +205,13 @@ def test_a_run_ends_once_it_has_played_its_turns_and_makes_no_step_more(model, t
     assert trained(config, tmp_path / "run", resume=True) == []
     after = load_file(tmp_path / "run" / "policy" / "model.safetensors")
     assert all(bool((before[name] == after[name]).all()) for name in before)
+
+
+def test_turns_that_several_steps_learn_from_count_once(tmp_path):
+    lines = [{"step": step, "environment_steps": turns} for step, turns in enumerate((5, 5, 7), start=1)]
+    (tmp_path / "signals.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert played_before(tmp_path / "signals.jsonl", 2) == 12
+    assert played_before(tmp_path / "signals.jsonl", 1) == 17
 
 
 def test_a_warm_start_makes_the_experts_words_likelier(warm):
