@@ -154,6 +154,11 @@ class Run:
         """How many steps were made before: those of the checkpoint that the run goes on from, else 0."""
         return step_of(self._resume)
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run was made to its end before."""
+        return bool(self._resume) and (self.folder / "summary.json").is_file()
+
     def _record(self) -> dict[str, Any]:
         """What `config.json` holds; a resumed run must ask for the same."""
         interface = self._spec.interface(self.config.interface)
@@ -191,7 +196,7 @@ class Run:
 
         A run that was finished already stays as it is.
         """
-        if self._resume and (self.folder / "summary.json").is_file():
+        if self.is_finished:
             return self.folder / "summary.json"
         self._say = say
         with computing_with(self.config.threads):

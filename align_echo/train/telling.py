@@ -33,6 +33,8 @@ WEIGHTS = {"shared": "one model for both", "adapters": "an adapter each on one m
 
 def announced(run: Run) -> list[str]:
     """What a run will do, before it does anything: who learns what by which method, its bounds, what it writes."""
+    if run.is_finished:
+        return [f"the run in {run.folder} is finished: nothing is left to do"]
     config, cost = run.config, estimate(run.config)
     whose = f"environment {config.env} (split {run.on_record['split']}, {len(run.tasks):,} tasks)"
     model = f"model {config.model}" + (f", critic {config.critic}" if config.critic else "")

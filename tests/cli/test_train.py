@@ -114,8 +114,9 @@ def test_a_run_says_each_step_and_where_it_was_written(model, capsys):
 
 def test_a_finished_run_can_be_resumed_to_more_steps_only_as_another(model, capsys):
     assert main(["train", "--config", config(), "--model", model, "--out", "run"]) == 0
-    assert main(["train", "--config", config(), "--model", model, "--out", "run", "--resume"]) == 0
     capsys.readouterr()
+    assert main(["train", "--config", config(), "--model", model, "--out", "run", "--resume"]) == 0
+    assert capsys.readouterr().err == "the run in run is finished: nothing is left to do\n"
     assert main(["train", "--config", config(), "--model", model, "--out", "run", "--resume", "--steps", "3"]) == 2
     assert "run was started with config.steps = 2, not 3" in capsys.readouterr().err
 
