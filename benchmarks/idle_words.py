@@ -50,7 +50,8 @@ def main() -> None:
     print("| words after the refusal | " + " | ".join(f"{times}x" for times in TIMES) + " |")
     print("|---|" + "---|" * len(TIMES))
     folder = pocket_folder() if given.model == "pocket" else given.model
-    network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    network.train(False)
     means: list[float] = []
     for words in ("", *HELD_OUT):
         row = [
