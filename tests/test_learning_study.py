@@ -136,11 +136,11 @@ def training(folder: Path, scores: list[float], pairs: list[list[float]]) -> Pat
     folder.mkdir(parents=True)
     files: dict[str, list[dict[str, object]]] = {
         "signals": [
-            {"step": 0, "environment_steps": 10, "log_w_t": -2.0, "count/critiques_of_lost_attempts": 3},
-            {"step": 1, "environment_steps": 30, "log_w_t": 1.0, "count/unread_critiques_of_lost_attempts": 2},
+            {"step": 1, "environment_steps": 10, "log_w_t": -2.0, "count/critiques_of_lost_attempts": 3},
+            {"step": 2, "environment_steps": 30, "log_w_t": 1.0, "count/unread_critiques_of_lost_attempts": 2},
         ],
         "held_out": [{"step": 2 * index, "score": {"value": score}} for index, score in enumerate(scores)],
-        "refinements": [{"step": step, "scores": [pair]} for step, pair in enumerate(pairs)],
+        "refinements": [{"step": step, "scores": [pair]} for step, pair in enumerate(pairs, 1)],
     }
     for name, lines in files.items():
         (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))

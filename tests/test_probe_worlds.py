@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 
@@ -14,7 +15,8 @@ from benchmarks.probe_worlds.agents import commanded, obedient
 from benchmarks.probe_worlds.env import WorldEnv
 from benchmarks.probe_worlds.features import REFUSALS, SPELLINGS, draw_features
 from benchmarks.probe_worlds.grammar import Pair
-from benchmarks.probe_worlds.measure import Claims, Size, claims_of, false_claims, learn, true_claims, truths
+from benchmarks.probe_worlds.measure import Claims, Measured, Size, claims_of, false_claims, learn, true_claims, truths
+from benchmarks.probe_worlds.report import gains, read, summary, table
 from benchmarks.probe_worlds.worlds import (
     World,
     after,
@@ -216,3 +218,17 @@ def test_a_world_with_numbered_names_listed_actions_and_one_refusal_is_learned()
     interface, refused = learn(world, Size(train=2, fresh=2))
     assert refused == ""
     assert sum(map(len, true_claims(world, claims_of(read_spec(interface.source))).values())) > 0
+
+
+def test_worlds_that_were_shared_out_make_one_table(tmp_path):
+    won = {"obedient": {"without": 1, "placebo": 1, "with": 4}, "ordinary": {"without": 0, "placebo": 2, "with": 2}}
+    counts = {"there": {"needs": 2}, "learned": {"needs": 1}}
+    worlds = [
+        Measured(make_world(seed), **counts, claimed=1, false=(), refused="", tasks=12, won=won) for seed in (7, 8)
+    ]
+    for number, measured in enumerate(worlds):
+        (tmp_path / f"{number}.json").write_text(json.dumps(summary([measured])))
+    again = [measured for number in range(2) for measured in read(tmp_path / f"{number}.json")]
+    assert table(again) == table(worlds)
+    assert "obedient agent over placebo where agents err: +25.0 points" in gains(again)
+    assert "ordinary agent over placebo where agents err: +0.0 points" in gains(again)

@@ -33,6 +33,7 @@ from align_echo.evaluate.selection import pick_tasks
 from align_echo.gaia import collect as collecting
 from align_echo.gaia import flywheel as wheels
 from align_echo.gaia.collect import Drawing, States, plan_collection
+from align_echo.gaia.examples import LEAST_ACTIONS
 from align_echo.gaia.fit.folder import CRITIC, read_settings
 from align_echo.gaia.fit.intuitive import fit, settings_of
 from align_echo.gaia.fit.reasoning import fit_reasoning
@@ -152,6 +153,7 @@ def train(
     reasoning: Annotated[
         bool, typer.Option("--reasoning", help="A critic that writes a reason before its verdict, by GRPO.")
     ] = False,
+    least: Annotated[int, typer.Option("--least", min=1, help="Refuse to learn from fewer actions.")] = LEAST_ACTIONS,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of every draw; default: 0.")] = None,
     out: options.Out = None,
     resume: options.Resume = False,
@@ -168,11 +170,11 @@ def train(
     path = run_folder(out, resume, "critic", Path(begun.text).name)
     changes = {"weights": weights, "lr": lr, "seed": seed, **({} if reasoning else {"epochs": epochs})}
     if recording:
-        _train_on_screens(path, recording, predictions or [], begun, config, changes, held_out, resume)
+        _train_on_screens(path, recording, predictions or [], begun, config, changes, held_out, least, resume)
     elif reasoning:
-        _train_to_reason(path, examples or [], begun, rule, config, changes, held_out, resume)
+        _train_to_reason(path, examples or [], begun, rule, config, changes, held_out, least, resume)
     else:
-        _train(path, examples or [], begun, rule, config, changes, held_out, resume)
+        _train(path, examples or [], begun, rule, config, changes, held_out, least, resume)
 
 
 def _train(
@@ -183,6 +185,7 @@ def _train(
     config: Path | None,
     changes: Changes,
     share: float,
+    least: int,
     resume: bool,
 ) -> None:
     from align_echo.train.crew import source_of
@@ -191,8 +194,9 @@ def _train(
     settings = settings_of(source_of(model), config, changes) if named else None
     with resumable(path), Display() as display:
         fitted = fit(
-            examples, path, model=model, rule=rule, settings=settings, share=share, resume=resume, progress=display
-        )
+            examples, path, model=model, rule=rule, settings=settings, share=share, least=least,
+            resume=resume, progress=display,
+        )  # fmt: skip
     show_fitted(fitted)
     print(f"written: {path / CRITIC}, to be named as --judge")
 
@@ -205,6 +209,7 @@ def _train_to_reason(
     config: Path | None,
     changes: Changes,
     share: float,
+    least: int,
     resume: bool,
 ) -> None:
     from align_echo.gaia.fit.reasoning_steps import ReasoningSettings
@@ -212,8 +217,9 @@ def _train_to_reason(
     settings = read_settings(ReasoningSettings, config, changes)
     with resumable(path), Display() as display:
         fitted = fit_reasoning(
-            examples, path, model=model, rule=rule, settings=settings, share=share, resume=resume, progress=display
-        )
+            examples, path, model=model, rule=rule, settings=settings, share=share, least=least,
+            resume=resume, progress=display,
+        )  # fmt: skip
     if fitted.held_out is None:
         print("no task was held out: the critic is not tested")
     else:
@@ -229,6 +235,7 @@ def _train_on_screens(
     config: Path | None,
     changes: Changes,
     share: float,
+    least: int,
     resume: bool,
 ) -> None:
     from align_echo.gui.learning import VisionSettings
@@ -236,15 +243,9 @@ def _train_on_screens(
     settings = read_settings(VisionSettings, config, changes)
     with resumable(path), Display() as display:
         fitted = fit_screens(
-            recording,
-            path,
-            predictions=predictions,
-            model=model,
-            settings=settings,
-            share=share,
-            resume=resume,
-            progress=display,
-        )
+            recording, path, predictions=predictions, model=model, settings=settings, share=share, least=least,
+            resume=resume, progress=display,
+        )  # fmt: skip
     show_held_out(fitted.held_out, fitted.temperature, "episode")
     print(f"written: {path / CRITIC}, to be named as --judge of align-echo critic gui-steps")
 

@@ -15,20 +15,6 @@ from align_echo.train.needs import require_training
 
 if TYPE_CHECKING:
     from align_echo.train.config import TrainConfig
-    from align_echo.train.signals import Signals
-
-SHOWN = (
-    *("policy/reward", "critic/reward", "policy/loss", "gain/all", "zero_variance_share", "policy/entropy", "log_w_t"),
-)
-LOST = (
-    "count/agent_faults",
-    *("count/broken_rollouts", "count/broken_critiques", "count/broken_verdicts"),
-    *("count/unread_critiques_of_lost_attempts", "count/unread_critiques_of_won_attempts"),
-    *("count/cut_critiques_of_lost_attempts", "count/cut_critiques_of_won_attempts"),
-    *("count/unread_verdicts", "count/failed_lessons"),
-    "count/interface_failures",
-)
-"""What could not be used or did not work, shown where there is any."""
 
 DEFAULT_METHOD = "grpo"
 
@@ -45,6 +31,9 @@ def train(
     config: Annotated[Path | None, typer.Option("--config", help="YAML; may begin with `base: METHOD`.")] = None,
     steps: Annotated[int | None, typer.Option("--steps", min=1, help="How many steps; default: the config's.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of every draw.")] = None,
+    report_to: Annotated[
+        list[str] | None, typer.Option("--report-to", help="tensorboard, trackio, wandb, mlflow, or none; repeatable.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
     out: options.Out = None,
     resume: options.Resume = False,
@@ -54,21 +43,26 @@ def train(
     if method == "list":
         _list_methods()
         return
-    changes = {"env": env, "model": model, "interface": interface, "steps": steps, "seed": seed}
+    changes: dict[str, Any] = {"env": env, "model": model, "interface": interface, "steps": steps, "seed": seed}
+    changes["report_to"] = None if report_to is None else [name for name in report_to if name != "none"]
     settings = {name: value for name, value in changes.items() if value is not None}
     resumed = out if resume and not method and not config else None
     chosen = _stored(resumed, settings) if resumed else _config(method, config, settings)
     folder = run_folder(out, resume, "train", chosen.env)
+    from align_echo.train import telling
     from align_echo.train.run import Run
 
     run = Run(chosen, folder, resume=resume)
     if dry_run:
-        _say_what_it_costs(chosen, folder)
+        print("\n".join([*telling.announced(run), *telling.memory_of(chosen)]))
         return
+    for line in telling.announced(run):
+        note(line)
     with resumable(folder):
         summary = run.train(
-            lambda step, signals: note(_line(step, chosen.steps, signals)),
-            lambda step, figures: note(_held_out(step, figures)),
+            lambda step, signals: note(telling.step_line(step, chosen.steps, signals)),
+            lambda step, figures: note(telling.held_out_line(step, figures)),
+            note,
         )
     print(f"written: {summary} and the trained models beside it")
 
@@ -96,41 +90,3 @@ def _list_methods() -> None:
 
     for name in methods():
         print(f"{name:24}{about(name)}")
-
-
-def _say_what_it_costs(config: TrainConfig, folder: Path) -> None:
-    from align_echo.train.estimate import estimate
-    from align_echo.train.method import METHODS
-
-    cost = estimate(config)
-    rows = ", ".join(f"{count:,} of the {role}" for role, count in cost.rows.items())
-    print(f"{config.steps} steps from {cost.harvests} harvests; at most, in each harvest:")
-    played = f"{cost.episodes:,} episodes of {config.env}"
-    played += f" and {cost.lessons:,} of the expert" if cost.lessons else ""
-    print(f"  {played}, {cost.most_turns:,} turns, {cost.critiques:,} critiques")
-    if cost.verdicts:
-        print(f"  {cost.replies:,} candidates for actions, {cost.verdicts:,} verdicts on them")
-    print(f"  rows to learn from: {rows}")
-    if cost.evaluations:
-        print(f"held-out tasks: {cost.held_out} episodes, {cost.evaluations} times at most")
-    print(f"memory for {cost.parameters:,} parameters, without activations and caches:")
-    for what, size in cost.memory.items():
-        print(f"  {size / 2**20:10,.0f} MiB  {what}")
-    held_out = ["held_out.jsonl"] if cost.evaluations else []
-    refined = ["refinements.jsonl"] if METHODS.get(config.collecting.recipe).refines else []
-    roles = [f"{role}/" for role in (config.trained[:1] if config.weights == "shared" else config.trained)]
-    names = ("config.json", *held_out, "signals.jsonl", *refined, "checkpoints/", *roles, "summary.json")
-    print(f"would be written to {folder}: {', '.join(names)}")
-
-
-def _line(step: int, steps: int, signals: Signals) -> str:
-    shown = [f"{name} {signals[name]:.3f}" for name in SHOWN if name in signals]
-    lost = [f"{name.removeprefix('count/').replace('_', ' ')} {signals[name]:g}" for name in LOST if signals.get(name)]
-    took = signals["seconds/harvest"] + signals["seconds/learn"]
-    return f"step {step + 1}/{steps}: {', '.join([*shown, *lost])}, {took:.1f} s"
-
-
-def _held_out(step: int, figures: dict[str, Any]) -> str:
-    (low, high), score = figures["score"]["ci95"], figures["score"]["value"]
-    won = figures["success"]["value"]
-    return f"held-out tasks after {step} steps: score {score:.3f} [{low:.2f}, {high:.2f}], won {won:.1f}%"

@@ -12,7 +12,7 @@ import hashlib
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -31,6 +31,9 @@ Balance = Literal["dropped", "weighed"]
 `even_weights`.
 """
 BUCKETS = 2**32
+
+LEAST_ACTIONS = 100
+"""Fewest actions that a critic is trained on, unless less is asked for."""
 
 
 class LabelledAction(Frozen):
@@ -162,6 +165,22 @@ def check_both(labels: Collection[Verdict | None], longest: int) -> None:
     if missing:
         about = f" about a {missing[0]} action" if len(missing) == 1 else ""
         raise UsageError(f"no conversation{about} fits into {longest} tokens: set `longest`, or take another model")
+
+
+def check_enough(count: int, least: int, left_out: Mapping[str, int]) -> None:
+    """Raises `UsageError` where fewer than `least` actions are there to learn from; it says what was `left_out`."""
+    if count < least:
+        without = told_left_out(left_out)
+        raise UsageError(
+            f"{count} actions are too few to learn from ({without}): a critic needs {least}; collect more "
+            f"(align-echo critic collect --tasks N), or add --least {count} to learn from these all the same"
+        )
+
+
+def told_left_out(left_out: Mapping[str, int]) -> str:
+    """How many actions were left out, by why, in words."""
+    reasons = [f"{count:,} {why}" for why, count in left_out.items() if count]
+    return f"left out: {', '.join(reasons)}" if reasons else "none was left out"
 
 
 # ---------------------------------------------------------------- Parquet

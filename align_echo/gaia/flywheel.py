@@ -265,6 +265,7 @@ def _fit(folder: Path, wheel: Wheel, start: ModelName, collections: list[Path], 
         rule=wheel.rule,
         settings=wheel.settings,
         share=wheel.share,
+        least=1,
         resume=_begun(folder),
         progress=progress,
     )

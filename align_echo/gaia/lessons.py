@@ -30,6 +30,9 @@ from align_echo.wrappers.catalogue import environment
 class Lessons:
     """What a critic learns from and is tested on, and by which rule; `collections` by the SHA-256 of their examples,
     and how their candidates were `drawn`, where they say so.
+
+    Left out were `duplicates`, the same actions in the same conversations; `unlabelled` ones, which the rule cannot
+    tell; and `unbalanced` ones, of the label of which there were more.
     """
 
     rule: Rule
@@ -37,6 +40,18 @@ class Lessons:
     tested: list[Example]
     collections: dict[str, Path]
     drawn: tuple[Drawn, ...] = ()
+    duplicates: int = 0
+    unlabelled: int = 0
+    unbalanced: int = 0
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """How many actions were left out, by why, in words."""
+        return {
+            "duplicates": self.duplicates,
+            f"that the rule {self.rule!r} cannot tell": self.unlabelled,
+            "so that as many are right as wrong": self.unbalanced,
+        }
 
 
 def lessons_of(
@@ -48,11 +63,24 @@ def lessons_of(
     Raises `UsageError` for examples that cannot be learned from, `MissingDataError` for a collection without.
     """
     named = contents(collections)
-    examples = deduplicated(example for folder in named.values() for example in read_examples(folder))
+    read = [example for folder in named.values() for example in read_examples(folder)]
+    examples = deduplicated(read)
     chosen = rule or rule_for([environment(name) for name in {example.environment for example in examples}])
     learned, tested = divided(examples, share, chosen, seed=seed, balance=balance)
     drawn = [drawn_of(folder) for folder in named.values()]
-    return Lessons(chosen, learned, tested, named, tuple(way for way in drawn if way is not None))
+    labelled, kept = (
+        sum(example.label(chosen) is not None for example in some) for some in (examples, [*learned, *tested])
+    )
+    return Lessons(
+        rule=chosen,
+        learned=learned,
+        tested=tested,
+        collections=named,
+        drawn=tuple(way for way in drawn if way is not None),
+        duplicates=len(read) - len(examples),
+        unlabelled=len(examples) - labelled,
+        unbalanced=labelled - kept,
+    )
 
 
 def contents(collections: Sequence[Path]) -> dict[str, Path]:

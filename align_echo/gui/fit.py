@@ -16,7 +16,7 @@ from align_echo import __version__
 from align_echo.critic.calibration import CriticReport, LabelledVerdict
 from align_echo.errors import MissingDataError, UsageError
 from align_echo.files import write_atomically
-from align_echo.gaia.examples import is_held_out
+from align_echo.gaia.examples import LEAST_ACTIONS, check_enough, is_held_out, told_left_out
 from align_echo.gaia.fit.calibrated import fit_calibrated
 from align_echo.gaia.fit.folder import COMMAND, check_folder, open_folder
 from align_echo.gui.screens import PREDICTIONS, Proposed, read_predictions
@@ -58,13 +58,15 @@ def fit_screens(
     model: str | ModelName = TINY,
     settings: VisionSettings | None = None,
     share: float = 0.1,
+    least: int = LEAST_ACTIONS,
     resume: bool = False,
     progress: Progress = SILENT,
 ) -> FittedOnScreens:
     """Train and calibrate a critic on the steps of `folder`; with `share` 0 it stays uncalibrated. `predictions` are
     those of the folder itself where none are named.
 
-    Raises `UsageError` or `MissingDataError` for what cannot be learned from, and then leaves `path` as it was.
+    Raises `UsageError` or `MissingDataError` for what cannot be learned from, and for fewer than `least` actions, and
+    then leaves `path` as it was.
     """
     require_training()
     from align_echo.gui.learning import VisionSettings
@@ -86,9 +88,11 @@ def fit_screens(
     }
     check_folder(path, record, resume=resume)
     learned, tested = _divided(folder, proposed, share, settings.seed)
+    left_out = _left_out(proposed, len(learned) + len(tested))
+    check_enough(len(learned), least, left_out)
     learner, encoder = _begin(name, settings.seed)
     lock = open_folder(path, record, resume=resume)
-    progress.say(f"learning from {len(learned):,} actions; {len(tested):,} held out")
+    progress.say(f"learning from {len(learned):,} actions; {len(tested):,} held out; {told_left_out(left_out)}")
     held_out = _train(path, learner, encoder, learned, tested, settings, progress)
     fitted = FittedOnScreens(
         learned_from=len(learned),
@@ -151,6 +155,17 @@ def _divided(
     except UsageError as error:
         few = "add predictions, choose another --held-out, or 0 to learn from all and leave the critic uncalibrated"
         raise UsageError(f"the episodes are too few to hold {share} of them out: {few}") from error
+
+
+def _left_out(proposed: Sequence[Proposed], kept: int) -> dict[str, int]:
+    """How many candidates were left out, by why, in words; `kept` were not."""
+    actions = [(step.step.id, text) for step in proposed for text in step.texts]
+    parsed = [(step, text) for step, text in actions if text is not None]
+    return {
+        "that are no actions": len(actions) - len(parsed),
+        "duplicates": len(parsed) - len({*parsed}),
+        "so that as many are right as wrong": len({*parsed}) - kept,
+    }
 
 
 def _begin(name: ModelName, seed: int) -> tuple[Any, Any]:

@@ -41,4 +41,5 @@ def played_before(signals: Path, updates: int) -> int:
 
     Raises `UsageError` for a line that is damaged.
     """
-    return sum(int(record.get("environment_steps", 0)) for record in steps_in(signals) if record["step"] % updates == 0)
+    first = (record for record in steps_in(signals) if (record["step"] - 1) % updates == 0)
+    return sum(int(record.get("environment_steps", 0)) for record in first)

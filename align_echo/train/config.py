@@ -6,10 +6,9 @@ The files of `configs/` are the methods by name, each with all that makes it tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,14 +17,13 @@ from pydantic import Field, ValidationError
 from align_echo.errors import UsageError, did_you_mean, first_line
 from align_echo.reading import first_wrong, yaml_mapping
 from align_echo.train.method import METHODS, Collecting
+from align_echo.train.rollouts import Rollouts
 from align_echo.train.rows import Role
+from align_echo.train.trackers import why_unusable
 from align_echo.train.trainer import StepSettings
 from align_echo.types import Frozen
 from align_echo.wrappers.catalogue import environment, environments
 from align_echo.wrappers.environment import never
-
-TRACKERS = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow", "trackio": "trackio"}
-"""Trackers of `transformers` that a run can report to, and the package that each needs."""
 
 Weights = Literal["shared", "adapters", "models"]
 Momentum = Annotated[float, Field(ge=0, lt=1)]
@@ -86,6 +84,7 @@ class TrainConfig(Frozen, allow_inf_nan=False):
     optimising: Optimising = Optimising()
     evaluating: Evaluating = Evaluating()
     lora: Lora = Lora()
+    rollouts: Rollouts = Rollouts()
     steps: int = Field(default=100, ge=1)
     environment_steps: int | None = Field(default=None, ge=1)
     save_every: int | None = Field(default=None, ge=1)
@@ -208,7 +207,7 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
             "step.critic_warmup: needs both roles trained, with weights: models or adapters",
         ),
         (config.evaluating.patience > 0 and every == 0, "evaluating.patience: needs evaluating.every"),
-        *((True, f"report_to: {why}") for why in _trackers_lacking(config.report_to)),
+        *((True, f"report_to: {why}") for why in why_unusable(config.report_to)),
         (
             config.steps_a_checkpoint % config.step.updates != 0,
             "save_every: a checkpoint ends a harvest: take a multiple of step.updates",
@@ -218,18 +217,6 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
             "save_every: the best checkpoint is one that was evaluated: leave it out, or take evaluating.every",
         ),
     ]
-
-
-def _trackers_lacking(names: Sequence[str]) -> list[str]:
-    """For each tracker that cannot be used, why it cannot."""
-    lacking = []
-    for name in names:
-        package = TRACKERS.get(name)
-        if package is None:
-            lacking.append(f"unknown tracker {name!r}; known: {', '.join(TRACKERS)}")
-        elif find_spec(package) is None:
-            lacking.append(f"{name} is not installed: pip install {package}")
-    return lacking
 
 
 def _measured() -> list[str]:

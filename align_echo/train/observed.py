@@ -20,11 +20,15 @@ from align_echo.types import Trajectory
 
 
 class ObservedStage:
-    """Another stage, observed. `played` holds the policy's episodes, the broken ones too."""
+    """Another stage, observed. `played` holds the policy's episodes, the broken ones too, `shown` the expert's, and
+    `reviewed` what the critic said of attempts.
+    """
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self.played: list[Trajectory] = []
+        self.shown: list[Trajectory] = []
+        self.reviewed: list[tuple[Trajectory, Review]] = []
         self._sampled = 0
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
@@ -46,6 +50,7 @@ class ObservedStage:
         """Counted as "critic"."""
         with self._timed("critic"):
             reviews = self._stage.review(requests)
+        self.reviewed += [(request.attempt, review) for request, review in zip(requests, reviews, strict=True)]
         self._sampled += sum(review.usage.completion_tokens for review in reviews)
         return reviews
 
@@ -64,7 +69,9 @@ class ObservedStage:
     def lessons(self, queries: Sequence[str]) -> list[Trajectory]:
         """Counted as "oracle"."""
         with self._timed("oracle"):
-            return self._stage.lessons(queries)
+            lessons = self._stage.lessons(queries)
+        self.shown += lessons
+        return lessons
 
     def opening(self, trajectory: Trajectory) -> tuple[int, ...]:
         """Not timed."""

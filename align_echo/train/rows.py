@@ -42,7 +42,9 @@ class Harvest:
 
     `refinements` are pairs of scores: of an attempt, and of the one that followed it (after a critique, if any).
     `counts` says what happened on the way, among it what could not be used: "broken rollouts", "unread critiques".
-    `steps` is how many turns were played in environments, `signals` what was observed of play (`train.observed`).
+    `steps` is how many turns were played in environments. `signals` is what was observed of play (`train.observed`),
+    as are `episodes`, all that were played, the expert's too, and `reviewed`, attempts and what the critic said of
+    them.
     """
 
     rows: tuple[Row, ...]
@@ -50,6 +52,8 @@ class Harvest:
     counts: Counter[str] = field(default_factory=Counter)
     steps: int = 0
     signals: dict[str, float] = field(default_factory=dict)
+    episodes: tuple[Trajectory, ...] = ()
+    reviewed: tuple[tuple[Trajectory, Review], ...] = ()
 
 
 def policy_row(trajectory: Trajectory, group: str) -> Row:

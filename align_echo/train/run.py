@@ -4,12 +4,14 @@
     held_out.jsonl  figures of held-out tasks: one object an evaluation, the first before any step
     signals.jsonl   one object a step: rewards, gains, losses, times
     refinements.jsonl   one object a harvest: scores before and after each critique
+    rollouts/, critiques/   of each step the episodes of one task, and what the critic said of them (`rollouts.py`)
     checkpoints/    as `transformers` keeps them; `<checkpoint>/<role>` is a model's (or adapter's) folder
     policy/, critic/   the trained roles at the end, or at their best evaluation
     last/           the trained roles at the end, where there were evaluations
     summary.json    written last: recipe, steps, first and last evaluation, seconds
 
-Left out: what is printed.
+A step has one number everywhere: they are counted from 1, and what is of step 0 came before any. Left out: what is
+printed (`telling.py`).
 """
 
 from __future__ import annotations
@@ -45,11 +47,14 @@ from align_echo.train.crew import Crew, gather, sources_of
 from align_echo.train.held_out import HeldOut
 from align_echo.train.method import METHODS, Collecting
 from align_echo.train.observed import ObservedStage
+from align_echo.train.obstacles import Alarm
+from align_echo.train.rollouts import RolloutFiles
 from align_echo.train.rows import Harvest, Role
 from align_echo.train.run_folder import append, check_run_folder, keep_before, made_nothing, steps_in
 from align_echo.train.signals import Signals
 from align_echo.train.stage import LocalStage, Stage
 from align_echo.train.threads import computing_with
+from align_echo.train.trackers import PROJECT, TENSORBOARD, reported_by_name, tracking
 from align_echo.train.trainer import RoleTrainer, optimizer_of
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
@@ -62,6 +67,10 @@ LAST = "last"
 
 def _unheard(step: int, figures: dict[str, Any]) -> None:
     """The default of `evaluated`, for callers who read the figures in the folder."""
+
+
+def _unsaid(line: str) -> None:
+    """The default of `say`, for callers who look at the signals themselves."""
 
 
 def of_types(wanted: Sequence[str] | None, shown: Sequence[str], task_type: Callable[[str], str]) -> list[str]:
@@ -93,7 +102,10 @@ def harvest_with(
     """Play a config's recipe, observed. `is_invalid` tells a refusal in the engine's words; None where nothing does."""
     observed = ObservedStage(stage)
     harvest = METHODS.get(collecting.recipe).harvest(queries, observed, collecting)
-    return replace(harvest, signals=observed.signals(is_invalid))
+    episodes = (*observed.played, *observed.shown)
+    return replace(
+        harvest, signals=observed.signals(is_invalid), episodes=episodes, reviewed=tuple(observed.reviewed)
+    )
 
 
 def local_stage(
@@ -129,11 +141,23 @@ class Run:
         self._held_out = self._spec.check_split(config.evaluating.split or self._spec.test_split)
         self._sources = sources_of(config)
         self.on_record = self._record()
-        self._pool = of_types(config.task_types, self._spec.tasks(self._split), self._spec.task_type)
-        queries_at(0, self._pool, config.collecting.queries, config.seed)
+        self.tasks = of_types(config.task_types, self._spec.tasks(self._split), self._spec.task_type)
+        queries_at(0, self.tasks, config.collecting.queries, config.seed)
         self._resuming = resume
         self._resume = check_run_folder(folder, self.on_record, resume=resume)
+        self._rollouts = RolloutFiles(folder, config.rollouts, config.steps)
         self._evaluation: HeldOut | None = None
+        self._say: Callable[[str], None] = _unsaid
+
+    @property
+    def begun_at(self) -> int:
+        """How many steps were made before: those of the checkpoint that the run goes on from, else 0."""
+        return step_of(self._resume)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run was made to its end before."""
+        return bool(self._resume) and (self.folder / "summary.json").is_file()
 
     def _record(self) -> dict[str, Any]:
         """What `config.json` holds; a resumed run must ask for the same."""
@@ -161,15 +185,20 @@ class Run:
         return (*SHARED_PROMPTS, *Vanilla.prompts, *critics)
 
     def train(
-        self, watch: Callable[[int, Signals], None], evaluated: Callable[[int, dict[str, Any]], None] = _unheard
+        self,
+        watch: Callable[[int, Signals], None],
+        evaluated: Callable[[int, dict[str, Any]], None] = _unheard,
+        say: Callable[[str], None] = _unsaid,
     ) -> Path:
         """Train to the end; the path of `summary.json`. `watch` is given every step's signals, as they are written,
-        `evaluated` the figures of held-out tasks and how many steps are behind them.
+        `evaluated` the figures of held-out tasks and how many steps are behind them, `say` a line when nothing can be
+        learned, with what to change, and when that is over.
 
         A run that was finished already stays as it is.
         """
-        if self._resume and (self.folder / "summary.json").is_file():
+        if self.is_finished:
             return self.folder / "summary.json"
+        self._say = say
         with computing_with(self.config.threads):
             return self._train_anew(watch, evaluated)
 
@@ -181,13 +210,14 @@ class Run:
         try:
             lock = self._begin_folder()
             self._evaluation = self._held_out_tasks(crew, evaluated) if self.config.evaluating.every else None
-            trainer = self._trainer(crew, watch)
-            if self._evaluation:
-                trainer.add_callback(self._evaluation)
-            before = self._before(trainer)
-            trainer.train(resume_from_checkpoint=self._resume or None)
-            trainer.remove_callback(HeldOut)
-            after = self._figures(trainer)
+            with tracking(self.config.report_to, self.folder, self.begun_at) as trackers:
+                trainer = self._trainer(crew, watch)
+                for callback in (*trackers, *([self._evaluation] if self._evaluation else [])):
+                    trainer.add_callback(callback)
+                before = self._before(trainer)
+                trainer.train(resume_from_checkpoint=self._resume or None)
+                trainer.remove_callback(HeldOut)
+                after = self._figures(trainer)
             crew.save(self.folder)
         finally:
             crew.close()
@@ -208,13 +238,14 @@ class Run:
         """Write what was asked for; drop what is of steps that will be made again. Raises `UsageError` if another
         process works in the folder, or has since it was checked.
         """
-        lock = begin_run(self.folder, self.on_record, resume=self._resuming, unmade=made_nothing)
+        left = [TENSORBOARD]
+        lock = begin_run(self.folder, self.on_record, resume=self._resuming, left=left, unmade=made_nothing)
         if check_run_folder(self.folder, self.on_record, resume=True) != self._resume:
             raise UsageError(f"another process has worked in {self.folder} just now: repeat the command")
-        step = step_of(self._resume)
-        for name in ("signals.jsonl", "refinements.jsonl"):
-            keep_before(self.folder / name, step)
-        keep_before(self.folder / HELD_OUT, step + 1 if self._resume else 0)
+        begun = self.begun_at + 1 if self._resume else 0
+        for name in ("signals.jsonl", "refinements.jsonl", HELD_OUT):
+            keep_before(self.folder / name, begun)
+        self._rollouts.drop_from(begun)
         return lock
 
     def _figures(self, trainer: RoleTrainer) -> dict[str, Any] | None:
@@ -245,20 +276,24 @@ class Run:
         is_invalid = self._spec.is_invalid
 
         def recipe(harvest: int) -> Harvest:
-            queries = queries_at(harvest, self._pool, config.collecting.queries, config.seed)
+            step = harvest * config.step.updates + 1
+            queries = queries_at(harvest, self.tasks, config.collecting.queries, config.seed)
             harvested = harvest_with(config.collecting, queries, stage.at_step(harvest), is_invalid)
             if harvested.refinements:
-                record = {"step": harvest * config.step.updates, "scores": harvested.refinements}
-                append(self.folder / "refinements.jsonl", record)
+                append(self.folder / "refinements.jsonl", {"step": step, "scores": harvested.refinements})
+            self._rollouts.keep(step, harvested)
             return harvested
 
+        alarm = Alarm(config)
         budget = Budget(config.environment_steps or 0, self._played)
 
         def observe(step: int, signals: Signals) -> None:
-            if step % config.step.updates == 0:
+            if (step - 1) % config.step.updates == 0:
                 budget.add(int(signals["environment_steps"]))
             append(self.folder / "signals.jsonl", {"step": step, **signals})
             watch(step, signals)
+            for line in alarm.lines(step, signals):
+                self._say(line)
 
         rates: dict[Role, float] = {
             "policy": config.optimising.lr,
@@ -294,7 +329,7 @@ class Run:
     def _last_step(self) -> int:
         """A run that goes on and has spent its budget makes no step more."""
         spent = self._played >= (self.config.environment_steps or math.inf)
-        return step_of(self._resume) if spent else self.config.steps
+        return self.begun_at if spent else self.config.steps
 
     def _stage(self, crew: Crew, split: str, temperature: float) -> LocalStage:
         return local_stage(self.config, self._spec, crew, split, temperature)
@@ -321,7 +356,9 @@ class Run:
             metric_for_best_model="eval_score" if every else None,
             greater_is_better=True,
             restore_callback_states_from_checkpoint=True,
-            report_to=list(config.report_to),
+            report_to=reported_by_name(config.report_to),
+            run_name=str(self.folder),
+            project=PROJECT,
             disable_tqdm=True,
             remove_unused_columns=False,
             logging_nan_inf_filter=False,

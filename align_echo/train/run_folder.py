@@ -14,6 +14,8 @@ from align_echo.errors import UsageError
 from align_echo.files import write_atomically
 from align_echo.reading import json_lines, json_object
 from align_echo.runs import CHECKPOINTS, CONFIG, check_run, newest_checkpoint, of_verb
+from align_echo.train.rollouts import CRITIQUES, ROLLOUTS
+from align_echo.train.trackers import TENSORBOARD, WANDB
 
 
 def check_run_folder(folder: Path, settings: Mapping[str, Any], *, resume: bool) -> str:
@@ -57,6 +59,7 @@ def append(file: Path, record: dict[str, Any]) -> None:
 
 def made_nothing(folder: Path) -> bool:
     """Whether the folder is that of a run that left no checkpoint, and holds nothing else."""
-    ours = {CONFIG, "held_out.jsonl", "signals.jsonl", "refinements.jsonl", CHECKPOINTS, "last"}
+    files = {CONFIG, "held_out.jsonl", "signals.jsonl", "refinements.jsonl"}
+    ours = files | {ROLLOUTS, CRITIQUES, TENSORBOARD, WANDB, CHECKPOINTS, "last"}
     left = {entry.name for entry in folder.iterdir()}
     return of_verb(folder, "train") and left <= ours and not any((folder / CHECKPOINTS).glob("*"))

@@ -6,6 +6,7 @@ Left out: where they are written (the trainer) and drawn (reports).
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
@@ -42,7 +43,9 @@ def of_harvest(harvest: Harvest, advantages: Advantages) -> Signals:
     }
     for role in sorted({row.role for row in harvest.rows}):
         of_role = [row for row in harvest.rows if row.role == role]
-        signals[f"{role}/reward"] = sum(row.reward for row in of_role) / len(of_role)
+        rewards = [row.reward for row in of_role]
+        signals[f"{role}/reward"] = sum(rewards) / len(rewards)
+        signals[f"{role}/reward_std"] = statistics.pstdev(rewards)
         signals[f"{role}/tokens"] = sum(sum(row.tokens.mask) for row in of_role)
     for name, count in sorted(harvest.counts.items()):
         signals[f"count/{name.replace(' ', '_')}"] = count
@@ -50,25 +53,29 @@ def of_harvest(harvest: Harvest, advantages: Advantages) -> Signals:
 
 
 def of_play(played: Sequence[Trajectory], is_invalid: Callable[[str], bool] | None) -> Signals:
-    """Shares, in [0, 1], of the policy's turns and episodes; nothing where none was played to its end. And how many
-    episodes the agent's own code broke, and on how many turns and resets an interface failed, where any did.
+    """How many episodes were played, and shares, in [0, 1], of the policy's turns and of its episodes that did not
+    break; no shares where there were none. And how many episodes broke, by what broke them, and on how many turns and
+    resets an interface failed, where any did.
 
     `is_invalid` tells a refusal in the engine's words; None where nothing does.
     """
-    whole = [trajectory for trajectory in played if trajectory.fault is None and trajectory.steps]
-    turns = sum(len(trajectory.steps) for trajectory in whole)
-    broken = faults_by_source(played).get("agent", 0)
-    failed: Signals = {"count/agent_faults": broken} if broken else {}
-    if not turns:
-        return failed
-    signals = failed | {
-        "policy/no_action_share": sum(step.action is None for trajectory in whole for step in trajectory.steps) / turns,
-        "policy/turn_limit_share": sum(trajectory.steps[-1].truncated for trajectory in whole) / len(whole),
-    }
+    sound = [trajectory for trajectory in played if trajectory.fault is None]
+    signals: Signals = {"episodes": len(played)} if played else {}
+    signals |= {f"count/{source}_faults": count for source, count in sorted(faults_by_source(played).items())}
+    if sound:
+        outgrown = sum(trajectory.context_overflow for trajectory in sound)
+        signals["policy/context_limit_share"] = outgrown / len(sound)
+    whole = [trajectory for trajectory in sound if trajectory.steps]
+    if not whole:
+        return signals
+    steps = [step for trajectory in whole for step in trajectory.steps]
+    signals["policy/no_action_share"] = sum(step.action is None for step in steps) / len(steps)
+    signals["policy/cut_share"] = sum(step.cut_off for step in steps) / len(steps)
+    signals["policy/turn_limit_share"] = sum(trajectory.steps[-1].truncated for trajectory in whole) / len(whole)
     if is_invalid is not None:
         refused = [met_refusal(trajectory, is_invalid) for trajectory in whole]
-        signals["policy/invalid_share"] = sum(map(sum, refused)) / turns
-        signals["policy/invalid_run_share"] = sum(map(steps_in_runs, refused)) / turns
+        signals["policy/invalid_share"] = sum(map(sum, refused)) / len(steps)
+        signals["policy/invalid_run_share"] = sum(map(steps_in_runs, refused)) / len(steps)
     conduct = conduct_of(whole)
     failures = conduct.failed_turns + conduct.failed_resets
     return signals | ({"count/interface_failures": failures} if failures else {})

@@ -75,9 +75,9 @@ class _Kept:
 class RoleTrainer(Trainer):
     """`publish` is called before each harvest: engines must draw with the weights of that time, at `temperature`.
 
-    `watch` is given the signals of every step; trackers are given them too. Gradients are clipped by what weights they
-    are of: those of one role do not make another's smaller. Raises `TrainingError` from `train` when a loss is no
-    number or beyond bounds; the batch is then kept in `post-mortem.pt` beside the checkpoints.
+    `watch` is given the signals of every step, which are counted from 1; trackers are given them too. Gradients are
+    clipped by what weights they are of: those of one role do not make another's smaller. `train` raises `TrainingError`
+    when a loss is no number or beyond bounds; the batch is then kept in `post-mortem.pt` beside the checkpoints.
     """
 
     def __init__(
@@ -128,10 +128,10 @@ class RoleTrainer(Trainer):
 
     def training_step(self, model: nn.Module, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         """Accumulate the gradients of one step; its loss, detached."""
-        step, updates = self.state.global_step, self._settings.updates
+        step, updates = self._step, self._settings.updates
         begun = time.perf_counter()
-        if step % updates == 0 or self._kept is None:
-            self._kept = self._harvest(step // updates)
+        if (step - 1) % updates == 0 or self._kept is None:
+            self._kept = self._harvest((step - 1) // updates)
         kept, harvested = self._kept, time.perf_counter()
         model.train()
         losses, total = Losses(), torch.zeros((), device=self.args.device)
@@ -146,6 +146,11 @@ class RoleTrainer(Trainer):
         self._watch(step, self._signals)
         kept.signals = {name: value for name, value in kept.signals.items() if not name.startswith("seconds/")}
         return total
+
+    @property
+    def _step(self) -> int:
+        """The number of the step that is being made."""
+        return int(self.state.global_step) + 1
 
     def _learn(self, kept: _Kept, index: int, batch: Batch, losses: Losses) -> torch.Tensor:
         batch = batch.to(self.args.device)
@@ -170,7 +175,7 @@ class RoleTrainer(Trainer):
                 [weights.grad for weights in self._backbone.weights(role) if weights.grad is not None]
             )
             if not math.isfinite(float(norms[role])):
-                raise TrainingError(f"the gradient of step {self.state.global_step} ({role}) is no number: lower lr")
+                raise TrainingError(f"the gradient of step {self._step} ({role}) is no number: lower lr")
         return norms
 
     def _forward(self, model: Any, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
@@ -230,9 +235,9 @@ class RoleTrainer(Trainer):
     def _give_up(self, batch: Batch, logprobs: torch.Tensor) -> None:
         file = self._folder / "post-mortem.pt"
         tensors = {name: value for name, value in vars(batch).items() if name != "tree"}
-        torch.save({"step": self.state.global_step, **tensors, "logprobs": logprobs.detach()}, file)
+        torch.save({"step": self._step, **tensors, "logprobs": logprobs.detach()}, file)
         raise TrainingError(
-            f"the loss of step {self.state.global_step} is no number or beyond {self._settings.most_loss:g}: "
+            f"the loss of step {self._step} is no number or beyond {self._settings.most_loss:g}: "
             f"its batch is kept in {file}"
         )
 

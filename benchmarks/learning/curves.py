@@ -95,9 +95,9 @@ def halves(runs: Sequence[Path]) -> dict[str, list[Pairs]]:
     by_half: dict[str, list[Pairs]] = {half: [] for half in HALVES}
     for run in runs:
         lines = lines_of(run / "refinements.jsonl")
-        middle = (lines[-1]["step"] + 1) / 2 if lines else 0
+        middle = lines[-1]["step"] / 2 if lines else 0
         for line in lines:
-            by_half[HALVES[line["step"] >= middle]].append([(before, after) for before, after in line["scores"]])
+            by_half[HALVES[line["step"] - 1 >= middle]].append([(before, after) for before, after in line["scores"]])
     return by_half
 
 

@@ -54,7 +54,7 @@ def train(folder: Path, resume: bool, *, config: Path, seed: int) -> object:
     """`align-echo train --config`."""
     config_read = checked_config(merged(read_file(config), {"seed": seed}), str(config))
     return Run(config_read, folder, resume=resume).train(
-        lambda step, signals: note(f"step {step + 1}/{config_read.steps}")
+        lambda step, signals: note(f"step {step}/{config_read.steps}")
     )
 
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
-from align_echo.intervals import Estimate, clustered_rate
+from align_echo.errors import UsageError
+from align_echo.intervals import Estimate, clustered_rate, ratio
+from align_echo.reading import json_object
 from benchmarks.probe_worlds.features import Features
 from benchmarks.probe_worlds.measure import ARMS, Measured
+from benchmarks.probe_worlds.worlds import make_world
 
 GROUPS: dict[str, Callable[[Features], str]] = {
     "all": lambda _: "",
     "names": lambda features: features.spelling,
     "refusal": lambda features: features.refusal,
+    "lists": lambda features: "actions" if features.listed else "nothing",
     "listing": lambda features: _listing(features),
     "depth": lambda features: str(features.depth),
     "looks": lambda features: "some" if features.looks else "none",
@@ -71,6 +76,27 @@ def _success(group: Sequence[Measured], arm: str) -> dict[str, float]:
     return {agent: 100 * sum(measured.won[agent][arm] for measured in group) / tasks for agent in agents}
 
 
+def over_placebo(worlds: Sequence[Measured], agent: str) -> Estimate | None:
+    """Points of success that the interfaces add to their placebos, for an agent, with worlds as clusters."""
+    if not worlds:
+        return None
+    gains = [100.0 * (measured.won[agent]["with"] - measured.won[agent]["placebo"]) for measured in worlds]
+    return ratio(gains, [float(measured.tasks) for measured in worlds])
+
+
+def gains(worlds: Sequence[Measured]) -> str:
+    """What the interfaces add to their placebos, by agent, where agents err and where they do not."""
+    lines = []
+    for err, name in ((True, "err"), (False, "err nowhere")):
+        group = [measured for measured in worlds if measured.world.features.misaligned is err]
+        for agent in group[0].won if group else ():
+            gain = over_placebo(group, agent)
+            if gain is not None:
+                interval = f"{gain.value:+.1f} points [{gain.low:.1f}, {gain.high:.1f}]"
+                lines.append(f"{agent} agent over placebo where agents {name}: {interval}, {gain.n} worlds")
+    return "\n".join(lines)
+
+
 def summary(worlds: Sequence[Measured]) -> dict[str, Any]:
     """The last line, the figures by sort of rule, and the record of every world."""
     return {"result": last_line(worlds), "by_sort": by_sort(worlds), "worlds": [record(world) for world in worlds]}
@@ -102,6 +128,22 @@ def record(measured: Measured) -> dict[str, Any]:
         "won": measured.won,
         "engine_steps": measured.engine_steps,
     }
+
+
+def read(file: Path) -> list[Measured]:
+    """The worlds of a summary that was written. Raises `UsageError` for another file."""
+    known = json_object(file)
+    if known is None or "worlds" not in known:
+        raise UsageError(f"{file} is no summary of made-up worlds")
+    same = ("there", "learned", "claimed", "refused", "tasks", "won", "engine_steps")
+    return [
+        Measured(
+            world=replace(make_world(world["seed"]), features=Features(**world["features"])),
+            false=tuple(world["false"]),
+            **{name: world[name] for name in same},
+        )
+        for world in known["worlds"]
+    ]
 
 
 def last_line(worlds: Sequence[Measured]) -> dict[str, Any]:

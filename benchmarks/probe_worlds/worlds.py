@@ -140,9 +140,7 @@ def task_of(world: World, task_id: str) -> Task:
     return Task(task_id, rooms, holders, things, spots, start, things[0], goal, _sayings(world, names))
 
 
-def _sayings(
-    world: World, names: Mapping[str, tuple[str, ...]]
-) -> dict[str, tuple[Form, Mapping[str, str]]]:
+def _sayings(world: World, names: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[Form, Mapping[str, str]]]:
     """All actions of a task, whether possible or not, by their text."""
     sayings: dict[str, tuple[Form, Mapping[str, str]]] = {}
     for form in world.forms.values():

@@ -26,6 +26,7 @@ from tests.holder import holder
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 from tests.play import source
 
+CRITIC = ["critic", "train", "--held-out", "0", "--least", "1", "--out", "critic", "--examples"]
 COLLECT = ["critic", "collect", "--env", "alfworld", "--model", "pocket", "--tasks", "2", "--seed", "1"]
 
 
@@ -60,7 +61,7 @@ def examples(tmp_path_factory) -> Path:
 
 
 def train(examples: Path, model: Path, *more: object) -> list[object]:
-    return ["critic", "train", "--examples", examples, "--model", model, "--out", "critic", *more]
+    return ["critic", "train", "--examples", examples, "--model", model, "--least", "1", "--out", "critic", *more]
 
 
 def test_a_collection_has_every_candidate_of_every_turn_with_its_labels(collection):
@@ -79,7 +80,7 @@ def test_a_collection_has_every_candidate_of_every_turn_with_its_labels(collecti
 
 
 def test_collect_train_evaluate_and_use_it(collection, run):
-    status, out, err = run("critic", "train", "--examples", collection, "--held-out", "0", "--out", "critic")
+    status, out, err = run(*CRITIC, collection)
     assert status == 0, err
     assert "no task was held out" in out
     assert "written: critic/critic, to be named as --judge" in out
@@ -120,7 +121,7 @@ def test_a_critic_is_held_against_judges_that_read_nothing_and_told_so(examples,
 
 
 def test_play_draws_as_the_critics_data_was_drawn_unless_told_otherwise(collection, run):
-    assert run("critic", "train", "--examples", collection, "--held-out", "0", "--out", "critic")[0] == 0
+    assert run(*CRITIC, collection)[0] == 0
     play = ["evaluate", "--env", "alfworld", "--model", "pocket", "--tasks", "1", "--best-of", "2", "--judge"]
     play += ["critic/critic", "--temperature", "1"]
     status, _, err = run(*play, "--out", "alike")
@@ -261,6 +262,25 @@ def test_weighed_states_are_learned_from_whole_unless_their_actions_are_all_righ
     assert Fitted.model_validate_json(Path("dropped/summary.json").read_text()).learned_from == 4
 
 
+def test_what_is_not_learned_from_is_counted_by_why(model, run):
+    rows = [
+        *(example("a", f"go to desk {number}", nearer="wrong") for number in range(3)),
+        *(example("a", "look", nearer="correct") for _ in range(3)),
+        example("a", "inventory", nearer=None),
+    ]
+    write_examples(rows, Path("some.parquet"))
+    status, _, err = run(*train(Path("some.parquet"), model, "--held-out", "0"))
+    assert status == 0
+    left_out = "left out: 2 duplicates, 1 that the rule 'nearer' cannot tell, 2 so that as many are right as wrong"
+    assert f"learning from 2 actions by the rule 'nearer'; 0 held out; {left_out}\n" in err
+    fitted = Fitted.model_validate_json(Path("critic/summary.json").read_text())
+    assert (fitted.learned_from, fitted.duplicates, fitted.unlabelled, fitted.unbalanced) == (2, 2, 1, 2)
+    status, _, err = run(*train(Path("some.parquet"), model, "--held-out", "0", "--least", "3", "--out", "refused"))
+    assert status == 2
+    assert f"2 actions are too few to learn from ({left_out}): a critic needs 3; " in err
+    assert not Path("refused").exists()
+
+
 def test_the_seed_of_a_config_counts_unless_the_command_names_another(examples, model, run):
     Path("settings.yaml").write_text("seed: 7\n")
     command = train(examples, model, "--held-out", "0", "--config", "settings.yaml")
@@ -354,6 +374,11 @@ BAD = {
     "another environment's rule": (["critic", "train", "--examples", "E", "--rule", "continues"], "correct and wrong"),
     "no share": (["critic", "train", "--examples", "E", "--held-out", "1"], "at least 0 and below 1"),
     "a share of too few": (["critic", "train", "--examples", "E", "--held-out", "0.001"], "the tasks are too few"),
+    "a handful of examples": (
+        ["critic", "train", "--examples", "E", "--held-out", "0"],
+        "16 actions are too few to learn from (none was left out): a critic needs 100; collect more (align-echo critic "
+        "collect --tasks N), or add --least 16 to learn from these all the same",
+    ),
     "no learning rate": (["critic", "train", "--examples", "E", "--lr", "-1"], "lr: Input should be greater than 0"),
     "a model that cannot learn": (["critic", "train", "--examples", "E", "--model", "gpt"], "cannot be trained"),
     "only examples": (["critic", "evaluate", "--judge", "pocket", "--examples", "E"], "no finished collection"),

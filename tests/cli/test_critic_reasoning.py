@@ -27,8 +27,8 @@ SETTINGS = "{weights: full, warm_examples: 4, warm_batch: 2, steps: 2, states: 2
 
 def train(examples: Path, model: Path, *more: object) -> list[object]:
     Path("settings.yaml").write_text(SETTINGS)
-    command = ["critic", "train", "--reasoning", "--examples", examples, "--model", model, "--out", "critic"]
-    return [*command, "--config", "settings.yaml", *more]
+    command = ["critic", "train", "--reasoning", "--examples", examples, "--model", model, "--least", "1"]
+    return [*command, "--out", "critic", "--config", "settings.yaml", *more]
 
 
 def test_it_writes_a_model_that_can_be_asked_and_what_it_is_worth_on_tasks_it_did_not_learn_from(examples, model, run):
@@ -41,8 +41,8 @@ def test_it_writes_a_model_that_can_be_asked_and_what_it_is_worth_on_tasks_it_di
     assert (fitted.held_out.unreadable, fitted.held_out.auroc) == (fitted.held_out.n, None), "two steps teach no form"
     signals = [json.loads(line) for line in Path("critic/signals.jsonl").read_text().splitlines()]
     assert [(signal["step"], signal["rows"], signal["count/unread_verdicts"]) for signal in signals] == [
-        (0, 4, 4),
         (1, 4, 4),
+        (2, 4, 4),
     ]
     names = {"checkpoints", "config.json", "critic", "signals.jsonl", "summary.json", "warm"}
     assert {entry.name for entry in Path("critic").iterdir()} == names
@@ -116,6 +116,13 @@ def test_replies_too_short_for_what_is_to_be_imitated_are_refused(examples, mode
     status, out, err = run(*command)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert "no demonstration fits into 8 tokens: set `reply_tokens`, or `warm_examples: 0`" in err
+    assert not Path("critic").exists()
+
+
+def test_too_few_actions_are_refused(examples, model, run):
+    status, out, err = run(*train(examples, model, "--held-out", "0", "--least", "17"))
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "16 actions are too few to learn from (none was left out): a critic needs 17" in err
     assert not Path("critic").exists()
 
 

@@ -23,7 +23,8 @@ SMALLER = (
 MORE = {
     "critic collect": "--candidates 3",
     "critic flywheel": "--candidates 3 --tasks 10 --test-tasks 4",
-    "critic train --reasoning": "--config reasoning.yaml",
+    "critic train --reasoning": "--config reasoning.yaml --least 1",
+    "critic train": "--least 1",
     "evaluate --env": "--tasks 2",
 }
 """What makes a command smaller, by how it begins."""

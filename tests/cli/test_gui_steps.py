@@ -39,7 +39,8 @@ def settings(tmp_path_factory) -> Path:
 
 
 def train(folder: Path, settings: Path, *more: object) -> list[object]:
-    return ["critic", "train", "--recording", folder, "--config", settings, "--held-out", "0.3", "--out", "made", *more]
+    command = ["critic", "train", "--recording", folder, "--config", settings, "--held-out", "0.3", "--least", "1"]
+    return [*command, "--out", "made", *more]
 
 
 def one_line(error: str) -> bool:
@@ -212,10 +213,11 @@ def test_what_cannot_be_used_is_refused_in_one_line_and_leaves_nothing(folder, s
         (["critic", "train", "--examples", "x", "--predictions", "x"], "give --examples"),
         (["critic", "train", "--recording", folder, "--rule", "expert"], "give --examples"),
         (["critic", "train", "--recording", tmp_path], "there is no"),
-        (["critic", "train", "--recording", folder, "--model", "blind"], "sees no screens"),
-        (["critic", "train", "--recording", folder, "--model", "gpt-5"], "cannot be trained: name tiny-vl"),
-        (["critic", "train", "--recording", folder, "--model", "./a/b"], "there is no folder ./a/b: name tiny-vl"),
-        (["critic", "train", "--recording", folder, "--model", "pocket"], "the pocket model sees no screens"),
+        (["critic", "train", "--recording", folder], "actions are too few to learn from (none was left out): a critic"),
+        ([*train(folder, settings), "--model", "blind"], "sees no screens"),
+        ([*train(folder, settings), "--model", "gpt-5"], "cannot be trained: name tiny-vl"),
+        ([*train(folder, settings), "--model", "./a/b"], "there is no folder ./a/b: name tiny-vl"),
+        ([*train(folder, settings), "--model", "pocket"], "the pocket model sees no screens"),
         (["critic", "train", "--recording", folder, "--predictions", "wrong.jsonl"], "learns from both"),
         (["critic", "train", "--recording", folder, "--held-out", "0.001"], "too few to hold"),
         (["critic", "train", "--recording", folder, "--held-out", "1"], "below 1"),

@@ -48,10 +48,25 @@ def test_the_methods_are_listed_with_what_they_are(capsys):
 def test_a_dry_run_says_what_it_would_cost_and_writes_nothing(model, capsys):
     assert main(["train", "--config", config("echo"), "--model", model, "--dry-run", "--out", "run"]) == 0
     out = capsys.readouterr().out
+    assert "training by echo: model " in out
+    assert "environment alfworld (split train, " in out
+    assert "policy and critic learn, a model each; " in out
     assert "3 episodes of alfworld, 6 turns, 2 critiques" in out
+    assert "in all harvests at most 6 episodes" in out
+    assert "refinements.jsonl, rollouts/, critiques/, checkpoints/, policy/, critic/, summary.json" in out
     assert "2 of the policy, 2 of the critic" in out
     assert "MiB  engines" in out
     assert not Path("run").exists()
+
+
+def test_no_tracker_is_needed_where_none_is_asked_for_whatever_the_config_says(model, monkeypatch, capsys):
+    monkeypatch.setattr("align_echo.train.trackers.find_spec", lambda name: None)
+    file = Path(config())
+    file.write_text(file.read_text() + "report_to: [trackio]\n")
+    command = ["train", "--config", str(file), "--model", model, "--dry-run"]
+    assert main(command) == 2
+    assert "report_to: trackio is not installed: pip install trackio" in capsys.readouterr().err
+    assert main([*command, "--report-to", "none"]) == 0
 
 
 def test_a_dry_run_tells_of_held_out_tasks_and_candidates(model, capsys):
@@ -59,15 +74,19 @@ def test_a_dry_run_tells_of_held_out_tasks_and_candidates(model, capsys):
     file.write_text(file.read_text().replace("queries: 1,", "queries: 1, best_of: 3,") + "evaluating: {every: 1}\n")
     assert main(["train", "--config", str(file), "--model", model, "--dry-run", "--out", "run"]) == 0
     out = capsys.readouterr().out
+    assert "\npolicy learns; " in out
     assert "12 candidates for actions, 12 verdicts on them" in out
-    assert "held-out tasks: 64 episodes, 4 times at most" in out
-    assert "config.json, held_out.jsonl, signals.jsonl, checkpoints/, policy/, summary.json" in out
+    assert "held-out tasks: 64 episodes of split valid_unseen every 1 steps, 4 times at most" in out
+    names = "config.json, held_out.jsonl, signals.jsonl, rollouts/, checkpoints/, policy/, last/, summary.json"
+    assert f"to be written to run: {names}" in out
 
 
 def test_a_run_goes_on_by_its_folder_alone(model, capsys):
     assert main(["train", "--config", config(), "--model", model, "--out", "run"]) == 0
     Path("run/summary.json").unlink()
+    capsys.readouterr()
     assert main(["train", "--resume", "--out", "run"]) == 0
+    assert "going on after step 2" in capsys.readouterr().err
     assert Path("run/summary.json").is_file()
     capsys.readouterr()
     assert main(["train", "--resume", "--out", "run", "--seed", "5"]) == 2
@@ -77,8 +96,14 @@ def test_a_run_goes_on_by_its_folder_alone(model, capsys):
 def test_a_run_says_each_step_and_where_it_was_written(model, capsys):
     assert main(["train", "--config", config(), "--model", model, "--out", "run"]) == 0
     printed = capsys.readouterr()
+    banner, first_step = printed.err.index("training by grpo: model "), printed.err.index("step 1/2")
+    assert banner < printed.err.index("interface none") < printed.err.index("to be written to run: ") < first_step
+    named = printed.err[banner:first_step].splitlines()[-1].partition(": ")[2].split(", ")
+    assert {name.rstrip("/") for name in named} == {entry.name for entry in Path("run").iterdir()} - {".lock"}
     assert "step 1/2: policy/reward" in printed.err
     assert "step 2/2: policy/reward" in printed.err
+    cut = "100% of the policy's replies held no action, as they were cut off: raise collecting.reply_tokens, now 4"
+    assert f"warning: step 1: nothing can be learned: {cut}" in printed.err
     assert printed.out.splitlines()[-1] == "written: run/summary.json and the trained models beside it"
     assert len(Path("run/signals.jsonl").read_text().splitlines()) == 2
     assert main(["evaluate", "--env", "alfworld", "--model", "run/policy", "--tasks", "1", "--out", "ev"]) == 0
@@ -89,8 +114,9 @@ def test_a_run_says_each_step_and_where_it_was_written(model, capsys):
 
 def test_a_finished_run_can_be_resumed_to_more_steps_only_as_another(model, capsys):
     assert main(["train", "--config", config(), "--model", model, "--out", "run"]) == 0
-    assert main(["train", "--config", config(), "--model", model, "--out", "run", "--resume"]) == 0
     capsys.readouterr()
+    assert main(["train", "--config", config(), "--model", model, "--out", "run", "--resume"]) == 0
+    assert capsys.readouterr().err == "the run in run is finished: nothing is left to do\n"
     assert main(["train", "--config", config(), "--model", model, "--out", "run", "--resume", "--steps", "3"]) == 2
     assert "run was started with config.steps = 2, not 3" in capsys.readouterr().err
 
@@ -108,12 +134,15 @@ def test_a_finished_run_can_be_resumed_to_more_steps_only_as_another(model, caps
         (["--method", "grpo", "--model", "transformers:/nope", "--dry-run"], "there is no folder /nope"),
         (["--method", "grpo", "--model", "transformers:"], "say which after the colon"),
         (["--method", "grpo", "--out", "mine.yaml"], "mine.yaml is a file"),
+        (["--method", "grpo", "--report-to", "paper"], "unknown tracker 'paper'; known: tensorboard, wandb"),
+        (["--method", "grpo", "--report-to", "wandb"], "report_to: wandb is not installed: pip install wandb"),
         (["--method", "grpo", "--resume"], "--resume needs the folder"),
         (["--method", "grpo", "--resume", "--out", "nowhere"], "nothing to resume in nowhere"),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_written(arguments, message, model, monkeypatch, capsys):
     monkeypatch.setenv("ALIGN_ECHO_MODEL", model)
+    monkeypatch.setattr("align_echo.train.trackers.find_spec", lambda name: None)
     config()
     before = sorted(Path().iterdir())
     assert main(["train", *arguments]) == 2

@@ -209,7 +209,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(phase: str, model: str,
         learn(whole, tmp_path / "whole")
 
         def stop(step: int, signals: Signals) -> None:
-            if step == 1:
+            if step == 2:
                 raise StoppedError
 
         watch, watch_warm = (ignore, stop) if phase == "warm" else (stop, ignore)

@@ -28,6 +28,7 @@ def episode(*said: str | None, cut: bool = False) -> Trajectory:
             observation="shown",
             raw_observation=answer or None,
             truncated=cut and number == len(said),
+            cut_off=cut and number < len(said),
         )
         for number, answer in enumerate(said, start=1)
     ]
@@ -43,7 +44,11 @@ def test_shares_of_turns_and_episodes_by_hand():
         episode(REFUSAL, REFUSAL).model_copy(update={"fault": BROKEN}),
     ]
     assert of_play(played, refused) == {
+        "episodes": 3,
+        "count/environment_faults": 1,
+        "policy/context_limit_share": 0,
         "policy/no_action_share": 2 / 8,
+        "policy/cut_share": 2 / 8,
         "policy/turn_limit_share": 1 / 2,
         "policy/invalid_share": 5 / 8,
         "policy/invalid_run_share": 4 / 8,
@@ -52,12 +57,20 @@ def test_shares_of_turns_and_episodes_by_hand():
 
 def test_a_chat_that_outgrew_the_context_was_not_cut_at_the_turn_limit():
     signals = of_play([episode("Fine.").model_copy(update={"context_overflow": True})], refused)
-    assert signals["policy/turn_limit_share"] == 0
+    assert (signals["policy/turn_limit_share"], signals["policy/context_limit_share"]) == (0, 1)
+    at_once = episode().model_copy(update={"context_overflow": True})
+    assert of_play([at_once, episode("Fine.")], refused)["policy/context_limit_share"] == 1 / 2
+    assert of_play([at_once], refused) == {"episodes": 1, "policy/context_limit_share": 1}
+    broken = episode("x").model_copy(update={"fault": BROKEN})
+    assert of_play([at_once, broken], refused)["policy/context_limit_share"] == 1
 
 
 def test_where_nothing_tells_a_refusal_there_is_no_share_of_them():
-    assert of_play([episode(REFUSAL)], None) == {"policy/no_action_share": 0, "policy/turn_limit_share": 0}
-    assert of_play([episode("x").model_copy(update={"fault": BROKEN})], refused) == {}
+    assert not [name for name in of_play([episode(REFUSAL)], None) if "invalid" in name]
+    assert of_play([episode("x").model_copy(update={"fault": BROKEN})], refused) == {
+        "episodes": 1,
+        "count/environment_faults": 1,
+    }
 
 
 def test_an_interface_that_failed_is_counted_and_one_that_did_not_is_not_mentioned():

@@ -19,9 +19,11 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from align_echo.errors import UsageError
+from align_echo.jsonl import JsonlFile
 from align_echo.models import load_model
 from align_echo.models.local.loading import content_hash
 from align_echo.session import Episode
+from align_echo.train.budget import played_before
 from align_echo.train.config import TrainConfig, checked_config, merged, method, methods
 from align_echo.train.crew import Crew
 from align_echo.train.estimate import estimate
@@ -79,9 +81,9 @@ def trained(config: TrainConfig, folder: Path, *, resume: bool = False) -> list[
 def test_every_method_runs_and_leaves_what_it_says(name, model, warm, tmp_path):
     config = config_of(name, str(warm / "policy") if name == "rcm" else model)
     seen = trained(config, tmp_path / "run")
-    assert [step for step, _ in seen] == [0, 1]
+    assert [step for step, _ in seen] == [1, 2]
     lines = [json.loads(line) for line in (tmp_path / "run" / "signals.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines] == [0, 1]
+    assert [line["step"] for line in lines] == [1, 2]
     assert all(line["environment_steps"] > 0 and line["count/broken_rollouts"] == 0 for line in lines)
     assert all(line["rows"] > 0 for line in lines)
     assert all(line["seconds/harvest"] >= line.get("seconds/play", 0) + line.get("seconds/critic", 0) for line in lines)
@@ -133,6 +135,9 @@ def drawn_by(name: str) -> tuple[float, ...]:
     return completion.tokens.logprobs
 
 
+RUNS = ("whole", "cut")
+
+
 def test_a_resumed_run_ends_as_one_that_was_not_disturbed(model, tmp_path):
     config = config_of("echo", model, steps=4, step={"normalisation": "token"})
     whole = trained(config, tmp_path / "whole")
@@ -142,13 +147,13 @@ def test_a_resumed_run_ends_as_one_that_was_not_disturbed(model, tmp_path):
         pass
 
     def stop_at(step: int, signals: Signals) -> None:
-        if step == 2:
+        if step == 3:
             raise Killed
 
     with pytest.raises(Killed):
         cut.train(stop_at)
     rest = trained(config, tmp_path / "cut", resume=True)
-    assert [step for step, _ in rest] == [2, 3]
+    assert [step for step, _ in rest] == [3, 4]
 
     def lasting(signals: Signals) -> Signals:
         """Without times, and without what depends on the engine's rounding."""
@@ -156,10 +161,14 @@ def test_a_resumed_run_ends_as_one_that_was_not_disturbed(model, tmp_path):
 
     assert [lasting(line) for _, line in rest] == [lasting(line) for _, line in whole[2:]]
     lines = (tmp_path / "cut" / "signals.jsonl").read_text().splitlines()
-    assert [json.loads(line)["step"] for line in lines] == [0, 1, 2, 3]
+    assert [json.loads(line)["step"] for line in lines] == [1, 2, 3, 4]
+    for part in ("rollouts", "critiques"):
+        first, other = ({file.name: file.read_text() for file in (tmp_path / run / part).iterdir()} for run in RUNS)
+        assert first == other
+        assert first.keys() == {"1.jsonl", "2.jsonl", "3.jsonl", "4.jsonl"}
     for role in ("policy", "critic"):
-        first, other = (load_file(tmp_path / run / role / "model.safetensors") for run in ("whole", "cut"))
-        assert all(bool((first[name] == other[name]).all()) for name in first)
+        weights, others = (load_file(tmp_path / run / role / "model.safetensors") for run in RUNS)
+        assert all(bool((weights[name] == others[name]).all()) for name in weights)
 
 
 def test_scores_before_and_after_each_critique_are_kept_once_each_step(tmp_path):
@@ -168,14 +177,19 @@ def test_scores_before_and_after_each_critique_are_kept_once_each_step(tmp_path)
     run = Run(config, tmp_path / "run")
 
     def stop(step: int, signals: Signals) -> None:
-        if step == 1:
+        if step == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         run.train(stop)
     trained(config, tmp_path / "run", resume=True)
     kept = [json.loads(line) for line in (tmp_path / "run" / "refinements.jsonl").read_text().splitlines()]
-    assert [record["step"] for record in kept] == [0, 1]
+    assert [record["step"] for record in kept] == [1, 2]
+    for step, record in enumerate(kept, start=1):
+        attempt, *refined = JsonlFile(tmp_path / "run" / "rollouts" / f"{step}.jsonl").read(Trajectory)
+        assert attempt.critique == ""
+        assert [[attempt.score, episode.score] for episode in refined] == record["scores"]
+        assert all(episode.critique and episode.task_id == attempt.task_id for episode in refined)
     assert all(0 <= score <= 1 for record in kept for pair in record["scores"] for score in pair)
     assert all(
         len({before for before, _ in record["scores"]}) == 1 for record in kept
@@ -184,13 +198,20 @@ def test_scores_before_and_after_each_critique_are_kept_once_each_step(tmp_path)
 
 def test_a_run_ends_once_it_has_played_its_turns_and_makes_no_step_more(model, tmp_path):
     config = config_of("grpo", model, steps=50, environment_steps=7)  # 2 episodes of 2 turns a step
-    assert [step for step, _ in trained(config, tmp_path / "run")] == [0, 1]
+    assert [step for step, _ in trained(config, tmp_path / "run")] == [1, 2]
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert (summary["steps"], summary["environment_steps"]) == (2, 8)
     before = load_file(tmp_path / "run" / "policy" / "model.safetensors")
     assert trained(config, tmp_path / "run", resume=True) == []
     after = load_file(tmp_path / "run" / "policy" / "model.safetensors")
     assert all(bool((before[name] == after[name]).all()) for name in before)
+
+
+def test_turns_that_several_steps_learn_from_count_once(tmp_path):
+    lines = [{"step": step, "environment_steps": turns} for step, turns in enumerate((5, 5, 7), start=1)]
+    (tmp_path / "signals.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert played_before(tmp_path / "signals.jsonl", 2) == 12
+    assert played_before(tmp_path / "signals.jsonl", 1) == 17
 
 
 def test_a_warm_start_makes_the_experts_words_likelier(warm):
@@ -213,22 +234,22 @@ def interrupted_at(stop: int) -> Callable[[int, Signals], None]:
 def test_a_run_killed_while_it_wrote_goes_on_from_what_it_wrote_to_the_end(model, tmp_path):
     config = config_of("grpo", model, steps=3, save_every=1)
     with pytest.raises(KeyboardInterrupt):
-        Run(config, tmp_path / "run").train(interrupted_at(2))
+        Run(config, tmp_path / "run").train(interrupted_at(3))
     torn = tmp_path / "run" / "checkpoints" / "checkpoint-3"
     torn.mkdir()
     (torn / "optimizer.pt").write_text("half of")
     with (tmp_path / "run" / "signals.jsonl").open("a") as signals:
-        signals.write('{"step": 1, "gro')
+        signals.write('{"step": 2, "gro')
     rest = trained(config, tmp_path / "run", resume=True)
-    assert [step for step, _ in rest] == [2]
+    assert [step for step, _ in rest] == [3]
     lines = (tmp_path / "run" / "signals.jsonl").read_text().splitlines()
-    assert [json.loads(line)["step"] for line in lines] == [0, 1, 2]
+    assert [json.loads(line)["step"] for line in lines] == [1, 2, 3]
 
 
 def test_a_checkpoint_that_was_cut_short_is_told_in_one_line_and_the_one_before_it_serves(model, tmp_path):
     config = config_of("grpo", model, steps=3, save_every=1)
     with pytest.raises(KeyboardInterrupt):
-        Run(config, tmp_path / "run").train(interrupted_at(2))
+        Run(config, tmp_path / "run").train(interrupted_at(3))
     checkpoints = tmp_path / "run" / "checkpoints"
     newest = checkpoints / "checkpoint-2"
     files = [file for file in newest.rglob("*") if file.suffix in (".json", ".pt", ".pth", ".safetensors")]
@@ -242,7 +263,7 @@ def test_a_checkpoint_that_was_cut_short_is_told_in_one_line_and_the_one_before_
         file.write_bytes(content)
     files[0].write_bytes(b"")
     shutil.rmtree(newest)  # as the line says
-    assert [step for step, _ in trained(config, tmp_path / "run", resume=True)] == [1, 2]
+    assert [step for step, _ in trained(config, tmp_path / "run", resume=True)] == [2, 3]
 
 
 ADAPTERS = """
@@ -268,7 +289,7 @@ def test_equal_adapters_have_equal_files_in_every_process(tmp_path):
 def test_a_run_stopped_before_its_first_checkpoint_is_begun_anew(model, tmp_path):
     config = config_of("grpo", model)
     with pytest.raises(KeyboardInterrupt):
-        Run(config, tmp_path / "run").train(interrupted_at(0))
+        Run(config, tmp_path / "run").train(interrupted_at(1))
     assert len(trained(config, tmp_path / "run")) == 2
     with pytest.raises(UsageError, match="is not empty"):
         Run(config, tmp_path / "run")
@@ -286,8 +307,8 @@ def test_a_run_that_does_not_improve_stops_early_also_when_it_was_stopped_before
     """A model at random wins nothing, so no evaluation is better than the first: two more and the run ends."""
     config = config_of("grpo", model, steps=9, save_every=1, evaluating={"every": 1, "tasks": 1, "patience": 2})
     with pytest.raises(KeyboardInterrupt):
-        Run(config, tmp_path / "run").train(interrupted_at(2))
-    assert [step for step, _ in trained(config, tmp_path / "run", resume=True)] == [2]
+        Run(config, tmp_path / "run").train(interrupted_at(3))
+    assert [step for step, _ in trained(config, tmp_path / "run", resume=True)] == [3]
     file = tmp_path / "run" / "summary.json"
     summary = json.loads(file.read_text())
     assert (summary["steps"], summary["best_step"]) == (3, 1)
@@ -314,7 +335,7 @@ def test_held_out_tasks_are_played_before_and_after(model, tmp_path):
 def test_a_run_that_goes_on_keeps_what_was_measured_before_it_began(model, tmp_path, monkeypatch):
     config = config_of("grpo", model, save_every=1, evaluating={"every": 1, "tasks": 1})
     with pytest.raises(KeyboardInterrupt):
-        Run(config, tmp_path / "run").train(interrupted_at(1))
+        Run(config, tmp_path / "run").train(interrupted_at(2))
     curve = tmp_path / "run" / "held_out.jsonl"
     first, *rest = curve.read_text().splitlines(keepends=True)
     measured = json.loads(first)

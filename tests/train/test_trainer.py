@@ -219,7 +219,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_batch(tmp_path):
     with pytest.raises(TrainingError, match="post-mortem"):
         trainer(tmp_path, backbone).train()
     kept = torch.load(tmp_path / "post-mortem.pt")
-    assert kept["step"] == 0
+    assert kept["step"] == 1
     assert kept["role"] in ROLES
 
 
@@ -285,8 +285,9 @@ def test_the_signals_of_a_step(tmp_path):
     seen: list[tuple[int, Signals]] = []
     trainer(tmp_path, shared(), steps=1, seen=seen).train()
     ((step, signals),) = seen
-    assert step == 0
+    assert step == 1
     assert signals["policy/reward"] == pytest.approx(1 / 3)
+    assert signals["policy/reward_std"] == pytest.approx(math.sqrt(2) / 3)  # of 1, 0 and 0
     assert signals["critic/tokens"] == 3
     assert signals["environment_steps"] == 3
     assert signals["policy/mismatch/from_turn_0"] > 0
@@ -332,7 +333,7 @@ def test_a_gradient_that_is_no_number_stops_the_run(tmp_path):
     backbone = shared()
     backbone.weights("policy")[0].register_hook(lambda grad: grad * math.nan)  # type: ignore[no-untyped-call]
     before = weights_of(backbone)
-    with pytest.raises(TrainingError, match="the gradient of step 0"):
+    with pytest.raises(TrainingError, match="the gradient of step 1"):
         trainer(tmp_path, backbone).train()
     assert differing(before, weights_of(backbone)) == set()
 

@@ -158,6 +158,7 @@ class ProbeBackend:
     def _read_lists(self, failed: Sequence[Trajectory], before: Spec | None, rng: random.Random) -> bool:
         """Learn from the lists what a name is and how refusals look; False if no answer tells nothing."""
         self.lab.name = before["name"] if before else self._name(failed)
+        self.lab.compare_saved(self.lab.start(failed[0].task_id))
         self._say("learning how refusals look")
         refusals = listed_refusals(self.lab, failed, rng)
         self.lab.refusals = sorted({*refusals, *(before["uninformative"] if before else ())})
@@ -283,16 +284,18 @@ class ProbeBackend:
         by_task = {task_id: [trajectory for trajectory in failed if trajectory.task_id == task_id] for task_id in tasks}
         for number, task_id in enumerate(tasks, 1):
             counts: Counter[str] = Counter()
+            stuck: LabState | None = None
             for state, action, refused in replayed(self.lab, by_task[task_id]):
                 template = skeleton(action, self.lab.name)[0]
                 worded[spec["forms"].get(template, template)] += 1
                 if not refused:
                     continue
+                first, stuck = state is not stuck, state
                 counts[template] += 1
                 if counts[template] > FAILURES_PER_TASK or not template:
                     continue
                 if template not in spec["templates"]:
-                    utterance = try_form(self.lab, spec, state, action)
+                    utterance = try_form(self.lab, spec, state, action, first=first)
                     utterances += [utterance] if utterance else []
                 else:
                     cases.append(try_case(self.lab, spec, state, action))

@@ -157,7 +157,7 @@ def _search(lab: Lab, start: LabState, action: str, related: set[str]) -> tuple[
                 if child.over:
                     continue
                 if lab.takes(child, action):
-                    if lab.key(lab.after(child, action)) != lab.key(state):
+                    if not lab.same(lab.after(child, action), state):
                         helpful.add(first or step)
                     else:
                         already = already or depth == 1

@@ -25,15 +25,17 @@ MIN_SHARE = 2 / 3
 
 @dataclass(frozen=True)
 class Utterance:
-    """One utterance that fits no template: its skeleton, and how near each candidate template was (0 to 1)."""
+    """One utterance that fits no template: its skeleton, and how near each candidate template was (0 to 1). `first`: it
+    was the first that was refused in its state; whoever is stuck may then say anything."""
 
     task_id: str
     action: str
     skeleton: str
     nearness: dict[str, float]
+    first: bool = True
 
 
-def try_form(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> Utterance | None:
+def try_form(lab: Lab, spec: dict[str, Any], state: LabState, action: str, *, first: bool) -> Utterance | None:
     """Measure what an utterance may have meant; None if it names nothing, or is a known form after completion."""
     history = history_of(spec, state)
     skeleton, names, _ = runtime.parse(spec, history, action)
@@ -42,7 +44,7 @@ def try_form(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> Ut
         return None
     candidates = [template for template in spec["templates"] if template.count("{") == len(names)]
     nearness = {template: _nearness(lab, spec, state, runtime.write(template, names)) for template in candidates}
-    return Utterance(state.task_id, action, skeleton, nearness)
+    return Utterance(state.task_id, action, skeleton, nearness, first)
 
 
 def _nearness(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> float:
@@ -68,9 +70,10 @@ def learn_forms(
     alike = {form: _alike(form, group[0].nearness) for form, group in sorted(groups.items())}
     by_words = {form: _by_words(alike[form], group) for form, group in groups.items()}
     said = Counter(worded) + Counter({best: len(groups[form]) for form, best in by_words.items() if best})
+    strange = {form: group for form, group in groups.items() if not alike[form]}
+    by_reach = _by_reach(strange, said) if complete else {}
     for form, group in sorted(groups.items()):
-        by_reach = _by_nearness(group, said) if complete and not alike[form] else ""
-        best = by_words[form] or by_reach
+        best = by_words[form] or by_reach.get(form, "")
         if best:
             support = sum(utterance.nearness[best] > 0 for utterance in group)
             tasks = len({utterance.task_id for utterance in group})
@@ -93,6 +96,16 @@ def _by_words(alike: Sequence[str], group: Sequence[Utterance]) -> str:
     """Of the templates that are like a form the one that was within reach several times."""
     near = [template for template in alike if _times(group, template) >= MIN_SUPPORT]
     return near[0] if len(near) == 1 else ""
+
+
+def _by_reach(groups: Mapping[str, list[Utterance]], worded: Mapping[str, int]) -> dict[str, str]:
+    """By strange form the template that it means by its nearness. Of two that would mean the same the one counts that
+    alone was said before the agent was stuck; where both were, or none, neither counts."""
+    first = {form: [utterance for utterance in group if utterance.first] for form, group in groups.items()}
+    read = {form: _by_nearness(first[form] or group, worded) for form, group in groups.items()}
+    meant = Counter(read.values())
+    surely = Counter(read[form] for form in groups if first[form])
+    return {form: best for form, best in read.items() if meant[best] == 1 or (surely[best] == 1 and first[form])}
 
 
 def _by_nearness(group: Sequence[Utterance], worded: Mapping[str, int]) -> str:

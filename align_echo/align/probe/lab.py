@@ -113,6 +113,13 @@ class Lab:
         compared by value, these."""
         return saved_key(state.snapshot.engine) if not self.lists and self.comparable else state.admissible
 
+    def same(self, state: LabState, other: LabState) -> bool:
+        """Whether two states are one to the engine: they allow the same, and what it saves of them is equal where that
+        can be compared."""
+        if self.key(state) != self.key(other):
+            return False
+        return not self.comparable or saved_key(state.snapshot.engine) == saved_key(other.snapshot.engine)
+
     def known_names(self, state: LabState) -> frozenset[str]:
         """The names that can be spoken of in a state: those that are offered, or all that were read so far."""
         if state.names is None:

@@ -2,8 +2,9 @@
 
 A test is obedience. An action is said in some state of a walk; what the rules answer is done, and the action said
 again, until it is allowed. A rule is refuted if the step that it names is refused, leads back to a state of the same
-chain, or brings the action no nearer; if it says "already so" and that is not so; if it says "now" and the engine
-refuses. The whole list has its examination on tasks kept back for it; what is refuted once goes.
+chain, brings the action no nearer, or was not needed (what was said afterwards does without it); if it says "already
+so" and that is not so; if it says "now" and the engine refuses. The whole list has its examination on tasks kept back
+for it; what is refuted once goes.
 """
 
 from __future__ import annotations
@@ -115,7 +116,8 @@ def obey(lab: Lab, spec: dict[str, Any], start: LabState, action: str, *, sure: 
     `sure`: the action was said in other words, so that it was not tried itself (`runtime.decide`).
     """
     template, names = skeleton(action, lab.name)
-    state, first, step = start, "", ""
+    state, first = start, ""
+    steps: list[str] = []
     seen = [lab.key(start)]
     for _ in range(MAX_CHAIN):
         decision = runtime.decide(spec, situation(lab, spec, state, action), template, list(names), sure)
@@ -127,22 +129,39 @@ def obey(lab: Lab, spec: dict[str, Any], start: LabState, action: str, *, sure: 
                 wrong = "" if right else f"said {decision[1]} after {list(state.actions[len(start.actions) :])}"
             if not first or wrong:
                 return TrialVerdict(rule, wrong) if rule else None
-            if not _helped(lab, spec, start, state, action, step, first):
-                return TrialVerdict(first, f"said {step}, which leads nowhere")
+            if not _helped(lab, spec, start, state, action, steps[0], first):
+                return TrialVerdict(first, f"said {steps[0]}, which leads nowhere")
             return TrialVerdict(first, "")
         if not lab.takes(state, decision[1]):
             return TrialVerdict(rule, f"said {decision[1]}, which is refused")
-        first, step = first or rule, step or decision[1]
+        first = first or rule
+        steps.append(decision[1])
         state = lab.after(state, decision[1])
         if state.over:
             return TrialVerdict(first, "")
         if lab.key(state) in seen:
             return TrialVerdict(rule, f"said {decision[1]}, which leads in a circle")
         if lab.takes(state, action):
-            circle = lab.key(lab.after(state, action)) in seen
-            return TrialVerdict(rule if circle else first, f"said {decision[1]}, which undoes it" if circle else "")
+            if lab.key(lab.after(state, action)) in seen:
+                return TrialVerdict(rule, f"said {decision[1]}, which undoes it")
+            needless = _must(spec, template, first) is None and _does_without(lab, start, steps, action)
+            return TrialVerdict(first, f"said {steps[0]}, which was not needed" if needless else "")
         seen.append(lab.key(state))
-    return TrialVerdict(first, f"said {step}, and there is no end to it")
+    return TrialVerdict(first, f"said {steps[0]}, and there is no end to it")
+
+
+def _does_without(lab: Lab, state: LabState, steps: Sequence[str], action: str) -> bool:
+    """Whether an action becomes possible by the steps behind the first alone, of which those that are refused are left
+    out. A first step that is among them again is needed, if not first."""
+    if steps[0] in steps[1:]:
+        return False
+    for step in steps[1:]:
+        if state.over or not lab.takes(state, step):
+            continue
+        state = lab.after(state, step)
+        if lab.takes(state, action):
+            return True
+    return False
 
 
 def _helped(
@@ -150,12 +169,20 @@ def _helped(
 ) -> bool:
     """Whether obeying brought an action nearer, or gave it what it always needs, where that is all that was claimed."""
     template, names = skeleton(action, lab.name)
-    for row in spec["templates"].get(template, []):
-        if row.get("must", False) and identity(template, row) == rule:
-            known = situation(lab, spec, state, action)
-            about = runtime.about(known, list(names))
-            return not all(runtime.holds(spec, known, literal, about) for literal in row["if"])
-    return bool(try_case(lab, spec, state, action).steps) or try_case(lab, spec, start, action).agrees(step)
+    must = _must(spec, template, rule)
+    if must is not None:
+        known = situation(lab, spec, state, action)
+        about = runtime.about(known, list(names))
+        return not all(runtime.holds(spec, known, literal, about) for literal in must["if"])
+    before, after = try_case(lab, spec, start, action), try_case(lab, spec, state, action)
+    nearer = bool(after.steps) and (not before.steps or after.depth < before.depth)
+    return nearer or before.agrees(step)
+
+
+def _must(spec: dict[str, Any], template: str, rule: str) -> Row | None:
+    """The rule, if it claims no more than that an action always needs a step."""
+    rows: list[Row] = spec["templates"].get(template, [])
+    return next((row for row in rows if row.get("must", False) and identity(template, row) == rule), None)
 
 
 def decided(spec: dict[str, Any], template: str, decision: tuple[int, str]) -> Row:

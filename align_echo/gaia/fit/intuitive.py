@@ -20,7 +20,7 @@ from align_echo.critic.labels import Rule
 from align_echo.critic.verdict import VERDICTS
 from align_echo.files import write_atomically
 from align_echo.gaia.baselines import Compared, compared
-from align_echo.gaia.examples import Example, check_both
+from align_echo.gaia.examples import LEAST_ACTIONS, Example, check_both, check_enough, told_left_out
 from align_echo.gaia.fit.calibrated import fit_calibrated
 from align_echo.gaia.fit.folder import asked_of, check_folder, open_folder, read_settings
 from align_echo.gaia.lessons import Lessons, lessons_of
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 class Fitted(Frozen):
     """A critic that was trained: how many actions of how many `tasks` it learned from, and how it does on `held_out`
     tasks, None without any. `too_long` actions were left out of both, as the conversation does not fit, and `one_sided`
-    ones were not learned from, as states were weighed and theirs are all right or all wrong.
+    ones were not learned from, as states were weighed and theirs are all right or all wrong. For `duplicates`,
+    `unlabelled` and `unbalanced` see `Lessons`.
 
     Held-out actions are half right and half wrong, and the temperature was fitted on them: that the report calls the
     critic honest at that temperature is no news. `baselines` judge the same actions without reading.
@@ -51,6 +52,9 @@ class Fitted(Frozen):
     temperature: float
     held_out: CriticReport | None
     one_sided: int = 0
+    duplicates: int = 0
+    unlabelled: int = 0
+    unbalanced: int = 0
     baselines: dict[str, Compared] = Field(default_factory=dict)
 
 
@@ -70,6 +74,19 @@ class _Material:
     ids: list[tuple[int, ...]]
     too_long: int
     one_sided: int
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """How many actions were left out, by why, in words."""
+        one_sided = "of states whose actions are all right or all wrong"
+        return self.lessons.left_out | {"too long": self.too_long, one_sided: self.one_sided}
+
+    @property
+    def told(self) -> str:
+        """What it learns from and what it does not, in one line."""
+        questions, rule = f"{len(self.questions):,} actions", self.lessons.rule
+        held_out = f"{len(self.ids):,} held out; {told_left_out(self.left_out)}"
+        return f"learning from {questions} by the rule {rule!r}; {held_out}"
 
     def learn(self, checkpoints: Path, resume: bool, progress: Progress) -> Any:
         import torch
@@ -118,13 +135,15 @@ def fit(
     rule: Rule | None = None,
     settings: FitSettings | None = None,
     share: float = 0.1,
+    least: int = LEAST_ACTIONS,
     resume: bool = False,
     progress: Progress = SILENT,
 ) -> Fitted:
     """Train and calibrate a critic on collections; with `share` 0 of the tasks held out it stays uncalibrated. Without
     `settings` they are those for a model of that size, without a `rule` it is the environments' default.
 
-    Raises `UsageError` for examples that cannot be learned from, and then leaves the folder as it was.
+    Raises `UsageError` for examples that cannot be learned from and for fewer than `least` of them, and then leaves the
+    folder as it was.
     """
     require_training()
     from align_echo.train.crew import source_of
@@ -136,8 +155,9 @@ def fit(
     record = asked_of(lessons, name, source, share, ["critic/verdict"], chosen)
     check_folder(path, record, resume=resume)
     material = _prepare(source, chosen, lessons)
+    check_enough(len(material.questions), least, material.left_out)
     lock = open_folder(path, record, resume=resume)
-    _say_what_it_learns_from(material, progress)
+    progress.say(material.told)
     if settings is None:
         rate = f"{chosen.weights} weights, rate {chosen.lr:g}, {chosen.epochs} epochs"
         names = " or ".join(presets())
@@ -157,6 +177,9 @@ def fit(
         temperature=held_out.temperature if held_out else 1.0,
         held_out=held_out,
         one_sided=material.one_sided,
+        duplicates=lessons.duplicates,
+        unlabelled=lessons.unlabelled,
+        unbalanced=lessons.unbalanced,
         baselines=compared(
             lessons.learned, material.tested, [row.verdict for row in rows], lessons.rule, seed=chosen.seed
         ),
@@ -164,14 +187,6 @@ def fit(
     write_atomically(path / "summary.json", fitted.model_dump_json(indent=2) + "\n")
     lock.close()
     return fitted
-
-
-def _say_what_it_learns_from(material: _Material, progress: Progress) -> None:
-    counts = f"{len(material.ids):,} held out, {material.too_long:,} too long"
-    if material.one_sided:
-        counts += f", {material.one_sided:,} of states whose actions are all right or all wrong"
-    questions, rule = len(material.questions), material.lessons.rule
-    progress.say(f"learning from {questions:,} actions by the rule {rule!r}; {counts}")
 
 
 def _prepare(source: str, settings: FitSettings, lessons: Lessons) -> _Material:

@@ -16,7 +16,7 @@ from align_echo.critic.drawn import write_drawn
 from align_echo.critic.labels import Rule
 from align_echo.critic.reasoning import AT_ONCE, Reasoner
 from align_echo.files import write_atomically
-from align_echo.gaia.examples import Example, check_both
+from align_echo.gaia.examples import LEAST_ACTIONS, Example, check_both, check_enough, told_left_out
 from align_echo.gaia.fit.folder import (
     SIGNALS,
     WARM,
@@ -50,6 +50,7 @@ def fit_reasoning(
     rule: Rule | None = None,
     settings: ReasoningSettings | None = None,
     share: float = 0.1,
+    least: int = LEAST_ACTIONS,
     resume: bool = False,
     progress: Progress = SILENT,
 ) -> Fitted:
@@ -83,12 +84,14 @@ def fit_reasoning(
         check_both({example.label(lessons.rule) for example in learned}, longest)
         if lessons.tested:
             check_both({example.label(lessons.rule) for example in tested}, longest)
+        too_long = len(lessons.learned) + len(lessons.tested) - len(learned) - len(tested)
+        left_out = lessons.left_out | {"too long": too_long}
+        check_enough(len(learned), least, left_out)
         imitated(labelled(learned, lessons.rule), critic.encoder, settings)
         lock = open_folder(path, record, resume=resume)
-        held_out = f"{len(tested):,} held out"
+        held_out = f"{len(tested):,} held out; {told_left_out(left_out)}"
         progress.say(f"learning from {len(learned):,} actions by the rule {lessons.rule!r}; {held_out}")
         _learn(path, crew, learned, lessons.rule, settings, progress)
-        too_long = len(lessons.learned) + len(lessons.tested) - len(learned) - len(tested)
         fitted = _finish(path, crew, source, settings, lessons, learned, tested, too_long)
         lock.close()
     finally:
@@ -108,17 +111,17 @@ def _learn(
     from align_echo.runs import CHECKPOINTS, newest_checkpoint, step_of
     from align_echo.train.run_folder import append, keep_before
 
-    keep_before(path / SIGNALS, step_of(newest_checkpoint(path / CHECKPOINTS)))
+    keep_before(path / SIGNALS, step_of(newest_checkpoint(path / CHECKPOINTS)) + 1)
 
     def tell(step: int, signals: Signals) -> None:
         append(path / SIGNALS, {"step": step, **signals})
-        if (step + 1) % SHOWN == 0:
+        if step % SHOWN == 0:
             unread = f"{signals.get('count/unread_verdicts', 0):g} unread of {signals['rows']:g}"
-            progress.say(f"step {step + 1}/{settings.steps}: reward {signals.get('critic/reward', 0):.3f}, {unread}")
+            progress.say(f"step {step}/{settings.steps}: reward {signals.get('critic/reward', 0):.3f}, {unread}")
 
     def warmed(step: int, signals: Signals) -> None:
-        if (step + 1) % SHOWN == 0:
-            progress.say(f"warm start, step {step + 1}: loss {signals.get('critic/loss', 0):.3f}")
+        if step % SHOWN == 0:
+            progress.say(f"warm start, step {step}: loss {signals.get('critic/loss', 0):.3f}")
 
     learn_to_reason(
         crew,
@@ -164,6 +167,9 @@ def _finish(
         learned_from=len(learned),
         tasks=len({example.task_id for example in learned}),
         too_long=too_long,
+        duplicates=lessons.duplicates,
+        unlabelled=lessons.unlabelled,
+        unbalanced=lessons.unbalanced,
         temperature=1.0,
         held_out=report(rows, 1.0, seed=settings.seed) if rows else None,
     )

@@ -9,10 +9,10 @@ from align_echo.align.probe.forms import Utterance, learn_forms
 TAKE, PUT, OPEN = "take {0} from {1}", "place {0} into {1}", "open {0}"
 
 
-def said(form: str, times: int = 6, **nearness: float) -> list[Utterance]:
-    """A form said in so many tasks, where each template was so near."""
+def said(form: str, times: int = 6, first: bool = True, **nearness: float) -> list[Utterance]:
+    """A form said in so many tasks, where each template was so near; `first`: nothing else was refused there before."""
     near = {TAKE: 0.0, PUT: 0.0} | {{"take": TAKE, "put": PUT}[word]: value for word, value in nearness.items()}
-    return [Utterance(f"task {number}", form, form, near) for number in range(times)]
+    return [Utterance(f"task {number}", form, form, near, first) for number in range(times)]
 
 
 def meant(*groups: list[Utterance], worded: dict[str, int] | None = None, complete: bool = True) -> dict[str, str]:
@@ -41,3 +41,11 @@ def test_what_it_says_in_words_near_a_form_it_does_not_say_in_a_third_way():
 def test_where_not_all_forms_are_known_strange_words_may_be_one():
     assert meant(said("grab {0} at {1}", take=0.5), complete=False) == {}
     assert meant(said("take {0} off {1}", take=0.5), complete=False) == {"take {0} off {1}": TAKE}
+
+
+def test_of_two_strange_forms_for_one_template_the_one_counts_that_was_not_said_in_a_fix():
+    meant_so, tried_so = said("grab {0} at {1}", take=0.5), said("stow {0} {1}", first=False, take=0.5)
+    assert meant(meant_so, tried_so) == {"grab {0} at {1}": TAKE}
+    assert meant(meant_so, said("stow {0} {1}", take=0.5)) == {}
+    assert meant(said("grab {0} at {1}", first=False, take=0.5), tried_so) == {}
+    assert meant(tried_so) == {"stow {0} {1}": TAKE}

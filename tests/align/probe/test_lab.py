@@ -82,3 +82,25 @@ def test_it_is_tried_again_where_equality_tells_nothing(case):
     steps = lab.steps
     assert back.admissible == there.admissible
     assert lab.steps > steps
+
+
+def test_states_that_allow_the_same_are_not_the_same_if_the_engine_saves_them_differently():
+    lab = Lab(StationEnv(ENDLESS))
+    start = lab.start(TASK_IDS[0])
+    lab.compare_saved(start)
+    pod = next(pod for pod in (2, 3, 4, 5) if "fetch" in " ".join(opened(lab, pod).admissible))
+    gem = next(action for action in opened(lab, pod).admissible if action.startswith("fetch")).split()[2]
+    other = 2 if pod != 2 else 3
+    there = [f"board deck {other}", f"unseal pod {other}", f"seal pod {other}"]
+    moved = [*there[:2], f"stow gem {gem} into pod {other}", there[2]]
+    closed = [f"board deck {pod}", f"unseal pod {pod}", f"seal pod {pod}"]
+    taken = [*closed[:2], f"fetch gem {gem} out pod {pod}", closed[2]]
+    before = lab.follow(TASK_IDS[0], [*closed, *there])
+    after = lab.follow(TASK_IDS[0], [*taken, *moved])
+    assert before.admissible == after.admissible
+    assert not lab.same(before, after)
+    assert lab.same(before, lab.follow(TASK_IDS[0], [*closed, *there, "scan"]))
+
+
+def opened(lab: Lab, pod: int):
+    return lab.follow(TASK_IDS[0], [f"board deck {pod}", f"unseal pod {pod}"])

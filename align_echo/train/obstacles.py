@@ -1,0 +1,231 @@
+"""Why nothing can be learned: read off the signals of a step, told in plain words with what to change.
+
+`obstacles` is a pure function of what was measured; `Alarm` decides when it is said again. Left out: measuring
+(`signals.py`), and runs that learn something, however slowly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from align_echo.faults import BROKE
+from align_echo.train.config import TrainConfig
+from align_echo.train.signals import Signals
+
+NEARLY_ALL = 0.95
+"""The share of replies or of episodes that counts as all of them."""
+
+STEPS_IN_A_ROW = 2
+"""One step without any difference between rewards may be chance: so many in a row are said."""
+
+SAID_AGAIN_AFTER = 25
+"""Steps after which an obstacle that is still there is said once more."""
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """`fact` is what was measured and `advice` what to change, in words. A `certain` one is no chance of one step.
+
+    `kind` is the same for the same obstacle, whatever its figures are.
+    """
+
+    kind: str
+    fact: str
+    advice: str
+    certain: bool = False
+
+
+def obstacles(step: int, signals: Signals, config: TrainConfig) -> list[Obstacle]:
+    """Why a step taught nothing; none if it taught something. The first causes are told, not what follows from them."""
+    checks = (_broken(signals, config), _unreadable_replies(signals, config), _unreadable_critiques(signals, config))
+    first_causes = [obstacle for obstacle in checks if obstacle is not None]
+    if first_causes:
+        return first_causes
+    without_rows = _without_rows(signals, config)
+    if without_rows:
+        return [without_rows]
+    if nothing_differs(signals):
+        return [_equal_rewards(signals, config)]
+    return _without_gradient(step, signals, config)
+
+
+def nothing_differs(signals: Signals) -> bool:
+    """Whether every group of rewards is all the same, or a single one; False where rewards are not compared."""
+    groups = signals.get("groups", 0)
+    equal = round(signals.get("zero_variance_share", 0) * groups)
+    return groups > 0 and equal + signals.get("singleton_groups", 0) >= groups
+
+
+class Alarm:
+    """What is said of the obstacles of a run. Each is said once, and again after `SAID_AGAIN_AFTER` steps. It is said,
+    too, when there is something to learn again.
+    """
+
+    def __init__(self, config: TrainConfig) -> None:
+        self._config = config
+        self._patience = min(STEPS_IN_A_ROW, config.steps)
+        self._in_a_row = 0
+        self._said: dict[str, int] = {}
+        self._facts: dict[str, str] = {}
+
+    def lines(self, step: int, signals: Signals) -> list[str]:
+        """What is to be said after a step with these signals."""
+        met = obstacles(step, signals, self._config)
+        if not met:
+            return self._ended(step)
+        self._in_a_row += 1
+        due = [obstacle for obstacle in met if self._is_due(step, obstacle)]
+        for obstacle in due:
+            self._said[obstacle.kind] = step
+            self._facts[obstacle.kind] = obstacle.fact
+        return [f"warning: step {step}: nothing can be learned: {known.fact}: {known.advice}" for known in due]
+
+    def _is_due(self, step: int, obstacle: Obstacle) -> bool:
+        if not obstacle.certain and self._in_a_row < self._patience:
+            return False
+        return step - self._said.get(obstacle.kind, -SAID_AGAIN_AFTER) >= SAID_AGAIN_AFTER
+
+    def _ended(self, step: int) -> list[str]:
+        over = "; ".join(self._facts.values())
+        self._in_a_row = 0
+        self._said.clear()
+        self._facts.clear()
+        return [f"step {step}: there is something to learn again (before: {over})"] if over else []
+
+
+# ---------------------------------------------------------------- first causes
+
+
+def _broken(signals: Signals, config: TrainConfig) -> Obstacle | None:
+    """All episodes ended in a fault."""
+    by_source = {source: signals.get(f"count/{source}_faults", 0) for source in BROKE}
+    episodes = signals.get("episodes", 0)
+    if not episodes or sum(by_source.values()) < episodes:
+        return None
+    source = max(by_source, key=lambda name: by_source[name])
+    see = "rollouts/ holds what it said (`fault`)" if config.rollouts.episodes else "set rollouts.episodes to see it"
+    fact = f"all {episodes:g} episodes broke ({BROKE[source]})"
+    return Obstacle("broken", fact, f"{see}, and align-echo doctor what is missing", certain=True)
+
+
+def _unreadable_replies(signals: Signals, config: TrainConfig) -> Obstacle | None:
+    """Nearly no reply of the policy held an action."""
+    share = signals.get("policy/no_action_share", 0)
+    if share < NEARLY_ALL:
+        return None
+    fact = f"{share:.0%} of the policy's replies held no action"
+    if signals.get("policy/cut_share", 0) >= NEARLY_ALL:
+        fact += ", as they were cut off"
+        return Obstacle("unreadable", fact, f"raise {_now(config, 'reply_tokens')}", certain=True)
+    start = "take a --model that knows the action format, or teach it one first (--method sft)"
+    return Obstacle("unreadable", fact, f"{start}; {_now(config, 'reply_tokens')} may be too few", certain=True)
+
+
+def _unreadable_critiques(signals: Signals, config: TrainConfig) -> Obstacle | None:
+    """No reply of the critic could be read, and the policy has no other attempt to learn from."""
+    outcomes = ("lost", "won")
+    asked = sum(signals.get(f"count/critiques_of_{outcome}_attempts", 0) for outcome in outcomes)
+    unread = sum(signals.get(f"count/unread_critiques_of_{outcome}_attempts", 0) for outcome in outcomes)
+    cut = sum(signals.get(f"count/cut_critiques_of_{outcome}_attempts", 0) for outcome in outcomes)
+    verdicts = signals.get("count/unread_verdicts", 0)
+    room = f"raise {_now(config, 'critique_tokens')}"
+    if verdicts and verdicts >= signals.get("rows", 0):
+        advice = f"teach the critic its form first (align-echo critic train --reasoning), or {room}"
+        return Obstacle("unread verdicts", "no verdict of the critic could be read", advice, certain=True)
+    policy_learns = "policy" in config.trained and "policy/reward" in signals
+    if not asked or unread < asked or policy_learns:
+        return None
+    fact = f"none of {asked:g} critiques could be read"
+    if cut >= NEARLY_ALL * asked:
+        return Obstacle("unread critiques", f"{fact}, as they were cut off", room, certain=True)
+    advice = f"take a critic that knows its form (critic: FOLDER, or another --model), or {room}"
+    return Obstacle("unread critiques", fact, advice, certain=True)
+
+
+def _without_rows(signals: Signals, config: TrainConfig) -> Obstacle | None:
+    """Nothing came of the step that a trained role could learn from."""
+    if any(f"{role}/reward" in signals for role in config.trained):
+        return None
+    turns = _now(config, "turns")
+    if signals.get("count/failed_lessons", 0):
+        return Obstacle("no rows", "the environment's expert won none of the tasks", f"raise {turns}", certain=True)
+    if signals.get("policy/context_limit_share", 0) >= NEARLY_ALL:
+        advice = "take a --model with a longer context, or an --interface with fewer rules"
+        return Obstacle("no rows", "no task fits into the model's context", advice, certain=True)
+    advice = "the counts in signals.jsonl (count/...) tell what could not be used"
+    return Obstacle("no rows", "there was no episode or reply to learn from", advice, certain=True)
+
+
+# ---------------------------------------------------------------- equal rewards, and no gradient
+
+
+def _equal_rewards(signals: Signals, config: TrainConfig) -> Obstacle:
+    """All samples of a task earned the same, whatever they did."""
+    roles = [role for role in config.trained if f"{role}/reward" in signals]
+    role = roles[0]
+    reward = signals[f"{role}/reward"]
+    constant = all(signals.get(f"{name}/reward_std", 0) == 0 for name in roles)
+    cut_short = _cut_short(signals, config)
+    facts, advice = [fact for fact, _ in cut_short], [change for _, change in cut_short if change]
+    if constant and role == "policy" and reward >= 1:
+        harder = "take harder tasks (task_types, split), or end the run"
+        return Obstacle("all won", "every task was won by every sample", harder)
+    samples = f"more samples a task ({_now(config, 'samples')})"
+    if constant and role == "policy" and reward == 0:
+        fact = "every task was lost by every sample"
+        ways = ["easier tasks (task_types)", "a stronger start (--model, or what --method sft trained)"]
+        ways += ["an --interface"] if config.interface == "none" else []
+        return Obstacle("all lost", _joined([fact, *facts]), _either([*advice, _choice([*ways, samples])]))
+    fact = f"every reward of the {role} was {reward:.3g}" if constant else "all samples of a task earned the same"
+    ways = [samples, f"more tasks a step ({_now(config, 'queries')})"]
+    ways += [f"more varied replies ({_now(config, 'temperature')})"]
+    return Obstacle("constant" if constant else "equal", _joined([fact, *facts]), _either([*advice, _choice(ways)]))
+
+
+def _cut_short(signals: Signals, config: TrainConfig) -> list[tuple[str, str]]:
+    """What ended nearly all episodes or replies before their time, and what to change about it, if anything."""
+    turns = config.collecting.turns
+    limit = f"their limit of {turns} turns" if turns else "the environment's limit of turns"
+    raised = f"raise {_now(config, 'turns')}" if turns else ""
+    outgrown = "take a --model with a longer context"
+    outgrown += f", or fewer turns ({_now(config, 'turns')})" if turns else ", or set collecting.turns"
+    told = {
+        "policy/turn_limit_share": (f"nearly all episodes ended at {limit}", raised),
+        "policy/context_limit_share": ("nearly all episodes outgrew the model's context", outgrown),
+        "policy/cut_share": ("nearly all replies were cut off", f"raise {_now(config, 'reply_tokens')}"),
+    }
+    return [words for name, words in told.items() if signals.get(name, 0) >= NEARLY_ALL]
+
+
+def _without_gradient(step: int, signals: Signals, config: TrainConfig) -> list[Obstacle]:
+    """Rewards differ, and yet the weights of a role that learns now do not move."""
+    updates = config.step.updates
+    waiting = "policy" if (step - 1) // updates * updates < config.step.critic_warmup else ""
+    norms = {role: signals.get(f"{role}/grad_norm") for role in config.trained if role != waiting}
+    still = [role for role, norm in norms.items() if norm == 0]
+    if not still or any(norms.values()):
+        return []
+    fact = f"the gradient of the {' and of the '.join(still)} is 0 although rewards differ"
+    if any(signals.get(f"{role}/clip_share", 0) >= NEARLY_ALL for role in still):
+        advice = "lower step.updates or the rate (optimising.lr), or widen step.objective.clip_low and clip_high"
+        return [Obstacle("no gradient", f"{fact}, as every ratio is clipped", advice)]
+    return [Obstacle("no gradient", fact, "look at trained and at step.objective: no token counts")]
+
+
+def _now(config: TrainConfig, name: str) -> str:
+    """A key of `collecting` with its value."""
+    value = getattr(config.collecting, name)
+    return f"collecting.{name}, now {'not set' if value is None else format(value, 'g')}"
+
+
+def _joined(facts: Sequence[str]) -> str:
+    return ", and ".join(facts)
+
+
+def _choice(ways: Sequence[str]) -> str:
+    return f"take {', '.join(ways[:-1])} or {ways[-1]}"
+
+
+def _either(advice: Sequence[str]) -> str:
+    return "; or ".join(advice)

@@ -1,0 +1,123 @@
+"""What a run of training says of itself in lines: what will be done, what it costs at most, and how each step went.
+
+Left out: warnings that nothing can be learned (`obstacles.py`), and where the lines are shown (the command line).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from align_echo.train.config import TrainConfig
+from align_echo.train.estimate import Cost, estimate
+from align_echo.train.method import METHODS
+from align_echo.train.rollouts import CRITIQUES, ROLLOUTS
+from align_echo.train.run import Run
+from align_echo.train.signals import Signals
+
+SHOWN = (
+    *("policy/reward", "critic/reward", "policy/loss", "gain/all", "zero_variance_share", "policy/entropy", "log_w_t"),
+)
+LOST = (
+    "count/agent_faults",
+    *("count/broken_rollouts", "count/broken_critiques", "count/broken_verdicts"),
+    *("count/unread_critiques_of_lost_attempts", "count/unread_critiques_of_won_attempts"),
+    *("count/cut_critiques_of_lost_attempts", "count/cut_critiques_of_won_attempts"),
+    *("count/unread_verdicts", "count/failed_lessons"),
+    "count/interface_failures",
+)
+"""What could not be used or did not work, shown where there is any."""
+
+WEIGHTS = {"shared": "one model for both", "adapters": "an adapter each on one model", "models": "a model each"}
+"""Where policy and critic have their weights."""
+
+
+def announced(run: Run) -> list[str]:
+    """What a run will do, before it does anything: who learns what by which method, its bounds, what it writes."""
+    if run.is_finished:
+        return [f"the run in {run.folder} is finished: nothing is left to do"]
+    config, cost = run.config, estimate(run.config)
+    whose = f"environment {config.env} (split {run.on_record['split']}, {len(run.tasks):,} tasks)"
+    model = f"model {config.model}" + (f", critic {config.critic}" if config.critic else "")
+    return [
+        f"training by {config.collecting.recipe}: {model}, {whose}, interface {run.on_record['interface']}",
+        f"{_learners(config)}; {cost.parameters:,} parameters in all",
+        *([f"going on after step {run.begun_at}"] if run.begun_at else []),
+        *_budget(config, cost),
+        *_held_out_tasks(run, cost),
+        f"to be written to {run.folder}: {', '.join(_written(config))}",
+    ]
+
+
+def memory_of(config: TrainConfig) -> list[str]:
+    """How much memory the run takes, by what takes it."""
+    cost = estimate(config)
+    head = f"memory for {cost.parameters:,} parameters, without activations and caches:"
+    return [head, *(f"  {size / 2**20:10,.0f} MiB  {what}" for what, size in cost.memory.items())]
+
+
+def step_line(step: int, steps: int, signals: Signals) -> str:
+    """How a step went."""
+    shown = [f"{name} {signals[name]:.3f}" for name in SHOWN if name in signals]
+    lost = [f"{name.removeprefix('count/').replace('_', ' ')} {signals[name]:g}" for name in LOST if signals.get(name)]
+    took = signals["seconds/harvest"] + signals["seconds/learn"]
+    return f"step {step}/{steps}: {', '.join([*shown, *lost])}, {took:.1f} s"
+
+
+def held_out_line(step: int, figures: dict[str, Any]) -> str:
+    """How held-out tasks went after so many steps."""
+    (low, high), score = figures["score"]["ci95"], figures["score"]["value"]
+    won = figures["success"]["value"]
+    return f"held-out tasks after {step} steps: score {score:.3f} [{low:.2f}, {high:.2f}], won {won:.1f}%"
+
+
+def _learners(config: TrainConfig) -> str:
+    """Which roles learn, and which of those that the method could train stay as they were."""
+    roles = METHODS.get(config.collecting.recipe).roles
+    learning = [role for role in roles if role in config.trained]
+    frozen = "".join(f", the {role} stays as it was" for role in roles if role not in learning)
+    weights = f", {WEIGHTS[config.weights]}" if len(roles) > 1 else ""
+    return f"{' and '.join(learning)} learn{'' if len(learning) > 1 else 's'}{frozen}{weights}"
+
+
+def _budget(config: TrainConfig, cost: Cost) -> list[str]:
+    """Bounds of a harvest, and of all of them."""
+    collecting = config.collecting
+    until = f", or until {config.environment_steps:,} turns are played" if config.environment_steps else ""
+    played = f"{cost.episodes:,} episodes of {config.env}"
+    played += f" and {cost.lessons:,} of the expert" if cost.lessons else ""
+    each = f"  {collecting.queries:,} tasks, {collecting.samples:,} samples of each: "
+    lines = [
+        f"{config.steps:,} steps from {cost.harvests:,} harvests{until}; at most, in each harvest:",
+        f"{each}{played}, {cost.most_turns:,} turns, {cost.critiques:,} critiques",
+    ]
+    if cost.verdicts:
+        lines.append(f"  {cost.replies:,} candidates for actions, {cost.verdicts:,} verdicts on them")
+    rows = ", ".join(f"{count:,} of the {role}" for role, count in cost.rows.items())
+    in_all = (cost.episodes + cost.lessons) * cost.harvests
+    return [*lines, f"  rows to learn from: {rows}", f"in all harvests at most {in_all:,} episodes"]
+
+
+def _held_out_tasks(run: Run, cost: Cost) -> list[str]:
+    if not cost.evaluations:
+        return []
+    when = f"every {run.config.evaluating.every} steps, {cost.evaluations} times at most"
+    return [f"held-out tasks: {cost.held_out} episodes of split {run.on_record['held_out']} {when}"]
+
+
+def _written(config: TrainConfig) -> list[str]:
+    """The files and folders of the run, in the order in which they appear."""
+    method = METHODS.get(config.collecting.recipe)
+    criticises = method.refines and method.bounds(config.collecting).critiques > 0
+    roles = config.trained[:1] if config.weights == "shared" else config.trained
+    return [
+        "config.json",
+        *(["held_out.jsonl"] if config.evaluating.every else []),
+        "signals.jsonl",
+        *(["refinements.jsonl"] if method.refines else []),
+        *([f"{ROLLOUTS}/"] if config.rollouts.episodes else []),
+        *([f"{CRITIQUES}/"] if config.rollouts.episodes and criticises else []),
+        "checkpoints/",
+        *(f"{role}/" for role in roles),
+        *(["last/"] if config.evaluating.every else []),
+        "summary.json",
+    ]
