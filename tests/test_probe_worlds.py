@@ -222,9 +222,10 @@ def test_a_world_with_numbered_names_listed_actions_and_one_refusal_is_learned()
 
 def test_worlds_that_were_shared_out_make_one_table(tmp_path):
     won = {"obedient": {"without": 1, "placebo": 1, "with": 4}, "ordinary": {"without": 0, "placebo": 2, "with": 2}}
-    counts = {"there": {"needs": 2}, "learned": {"needs": 1}}
+    there, learned = {"needs": 2}, {"needs": 1}
     worlds = [
-        Measured(make_world(seed), **counts, claimed=1, false=(), refused="", tasks=12, won=won) for seed in (7, 8)
+        Measured(make_world(seed), there, learned, claimed=1, false=(), refused="", tasks=12, won=won)
+        for seed in (7, 8)
     ]
     for number, measured in enumerate(worlds):
         (tmp_path / f"{number}.json").write_text(json.dumps(summary([measured])))
