@@ -73,9 +73,9 @@ def _tensorboard(folder: Path, begun_at: int) -> Any:
     """A callback that writes events to the run's folder, where those of steps that are made again no longer count."""
     board: Any = import_module("torch.utils.tensorboard")
     integrations: Any = import_module("transformers.integrations")
-    place = str(folder / TENSORBOARD)
-    callback = integrations.TensorBoardCallback(board.SummaryWriter(place, purge_step=begun_at + 1))
-    callback.logging_dir = place
+    events = str(folder / TENSORBOARD)
+    callback = integrations.TensorBoardCallback(board.SummaryWriter(events, purge_step=begun_at + 1))
+    callback.logging_dir = events
     return callback
 
 

@@ -48,21 +48,21 @@ def find_episodes(paths: Sequence[Path]) -> list[EpisodeFile]:
 
     Raises `UsageError` for a path that is not there, and for one that holds none.
     """
-    found: dict[Path, EpisodeFile] = {}
+    by_file: dict[Path, EpisodeFile] = {}
     names: dict[Path, str] = {}
     for path in paths:
         here = path.resolve()
-        parts = [_placed(file) for file in _files_of(path, here)]
+        parts = [_part_of(file) for file in _files_of(path, here)]
         if not parts:
             raise UsageError(f"{path} holds no episodes: name the folder of a run, or a .jsonl file of episodes")
         for part in parts:
-            found.setdefault(part.file, part)
+            by_file.setdefault(part.file, part)
             names.setdefault(part.folder, _name(part.folder, here))
     unique = _told_apart(names)
     order = {folder: number for number, folder in enumerate(names)}
-    placed = [replace(part, run=unique[part.folder]) for part in found.values()]
+    named = [replace(part, run=unique[part.folder]) for part in by_file.values()]
     variants = {folder: _variants(folder) for folder in names}
-    return sorted(placed, key=lambda part: (order[part.folder], _place(part.part, variants[part.folder])))
+    return sorted(named, key=lambda part: (order[part.folder], _sort_key(part.part, variants[part.folder])))
 
 
 def of_part(parts: Sequence[EpisodeFile], name: str | None) -> list[EpisodeFile]:
@@ -94,7 +94,7 @@ def _walk(top: Path) -> Iterator[Path]:
             yield Path(folder, f"{EPISODES}.jsonl")
 
 
-def _placed(file: Path) -> EpisodeFile:
+def _part_of(file: Path) -> EpisodeFile:
     """A file with its run and part, as the folders that it lies in tell."""
     for above in file.parents:
         if above.name in CRITIQUES:
@@ -138,7 +138,7 @@ def _variants(folder: Path) -> list[str]:
     return list(variants) if isinstance(variants, dict) else []
 
 
-def _place(part: str, variants: Sequence[str]) -> tuple[int, list[tuple[int, str]]]:
+def _sort_key(part: str, variants: Sequence[str]) -> tuple[int, list[tuple[int, str]]]:
     """What parts are sorted by: the order of the variants, then their names, numbers in them as numbers."""
     known = variants.index(part) if part in variants else len(variants)
     pieces = re.findall(r"\d+|\D+", part)

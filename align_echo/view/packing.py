@@ -117,14 +117,14 @@ def _chunks(
     """The episodes as JSON lists of a size that is read at once; fills the index."""
     held: list[str] = []
     size = number = 0
-    for place, part in enumerate(parts):
+    for part_number, part in enumerate(parts):
         for trajectory in episodes_of(part.file, damaged):
             heard = said.of(part, trajectory.task_id, trajectory.sample, trajectory.critique)
             episode = _json(_episode(trajectory, heard, labels.of(part, trajectory)))
             if held and (size + len(episode) > CHUNK or len(held) == MOST_IN_CHUNK):
                 yield f"[{','.join(held)}]"
                 held, size, number = [], 0, number + 1
-            index.rows.append(_row(trajectory, heard, index, place, (number, len(held))))
+            index.rows.append(_row(trajectory, heard, index, part_number, (number, len(held))))
             held.append(episode)
             size += len(episode)
     if held:

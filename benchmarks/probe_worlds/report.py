@@ -76,12 +76,11 @@ def _success(group: Sequence[Measured], arm: str) -> dict[str, float]:
     return {agent: 100 * sum(measured.won[agent][arm] for measured in group) / tasks for agent in agents}
 
 
-def over_placebo(worlds: Sequence[Measured], agent: str) -> Estimate | None:
-    """Points of success that the interfaces add to their placebos, for an agent, with worlds as clusters."""
-    if not worlds:
-        return None
-    gains = [100.0 * (measured.won[agent]["with"] - measured.won[agent]["placebo"]) for measured in worlds]
-    return ratio(gains, [float(measured.tasks) for measured in worlds])
+def over_placebo(worlds: Sequence[Measured], agent: str) -> Estimate:
+    """Points of success that the interfaces add to their placebos, for an agent, with worlds as clusters. Raises
+    `UsageError` for no world."""
+    added = [100.0 * (measured.won[agent]["with"] - measured.won[agent]["placebo"]) for measured in worlds]
+    return ratio(added, [float(measured.tasks) for measured in worlds])
 
 
 def gains(worlds: Sequence[Measured]) -> str:
@@ -91,9 +90,8 @@ def gains(worlds: Sequence[Measured]) -> str:
         group = [measured for measured in worlds if measured.world.features.misaligned is err]
         for agent in group[0].won if group else ():
             gain = over_placebo(group, agent)
-            if gain is not None:
-                interval = f"{gain.value:+.1f} points [{gain.low:.1f}, {gain.high:.1f}]"
-                lines.append(f"{agent} agent over placebo where agents {name}: {interval}, {gain.n} worlds")
+            interval = f"{gain.value:+.1f} points [{gain.low:.1f}, {gain.high:.1f}]"
+            lines.append(f"{agent} agent over placebo where agents {name}: {interval}, {gain.n} worlds")
     return "\n".join(lines)
 
 

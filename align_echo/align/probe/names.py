@@ -67,13 +67,13 @@ def names_of(actions: Iterable[str]) -> set[str]:
             groups[words[0]].add(words[1:])
     joined = {first: _joining_word(rests) for first, rests in groups.items()}
     order = sorted(groups, key=lambda first: (-joined[first][1], first))
-    found: dict[str, set[Words]] = {first: set() for first in order}
+    by_first: dict[str, set[Words]] = {first: set() for first in order}
     for _ in range(2):
         for first in order:
-            known = {name for other in order if other != first for name in found[other]}
-            found[first] = _names_in(groups[first], joined[first][0], known, _others(groups, first))
+            known = {name for other in order if other != first for name in by_first[other]}
+            by_first[first] = _names_in(groups[first], joined[first][0], known, _others(groups, first))
     homes: dict[Words, set[str]] = defaultdict(set)
-    for first, names in found.items():
+    for first, names in by_first.items():
         for name in names:
             homes[name].add(first)
     return {" ".join(name) for name in _single(homes)}
