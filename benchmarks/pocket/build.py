@@ -54,6 +54,11 @@ SECOND = LaterStage(
     training=READING.model_copy(update={"seed": 2}),
 )
 """The model is taught to tell words with content from words without."""
+THIRD = LaterStage(
+    parts={"remarks": 10, "critics": 1, "shopping": 1, "shopping-critics": 1},
+    training=READING.model_copy(update={"seed": 3}),
+)
+"""The same on more rooms and words: how surely idle words change nothing counts where replies are drawn."""
 
 
 class PocketSettings(Frozen):
@@ -74,7 +79,7 @@ class PocketSettings(Frozen):
     feed_forward: int = 640
     norm_start: float = 1.5
     training: SftSettings = SftSettings(seed=1, muon_lr=0.01, adamw_lr=1.5e-3, tokens_per_batch=4000)
-    later: tuple[LaterStage, ...] = (SECOND,)
+    later: tuple[LaterStage, ...] = (SECOND, THIRD)
 
 
 def new_model(settings: PocketSettings, vocabulary: int) -> Qwen3ForCausalLM:
