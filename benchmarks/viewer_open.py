@@ -166,7 +166,7 @@ def main() -> None:
         with TemporaryDirectory() as folder:
             figures = measure(browser, Path(folder), given.episodes, max(1, given.rounds))
     except EngineError as error:
-        raise SystemExit(f"{error}; half a minute is all that a page is given: try again with less beside it") from error
+        raise SystemExit(f"{error}; a page is given half a minute: try again with less beside it") from error
     finally:
         browser.close()
     print(f"{'':12} {'list, s':>9} {'episode, s':>11} {'MB':>9}")
