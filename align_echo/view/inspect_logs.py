@@ -73,7 +73,9 @@ def write_logs(paths: Sequence[Path], out: Path) -> tuple[list[Path], list[Damag
         names = sorted(file.name for file in unfinished.iterdir())
         if not names:
             raise UsageError("; ".join(["no episode can be read", *told(damaged)[:1]]))
-        return [Path(os.replace(unfinished / name, out / name) or out / name) for name in names], damaged
+        for name in names:
+            os.replace(unfinished / name, out / name)
+        return [out / name for name in names], damaged
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
         if is_new and not any(out.iterdir()):

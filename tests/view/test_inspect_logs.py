@@ -20,7 +20,7 @@ def read(file: Path):
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory) -> Path:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose settings name a model, of two parts, that has ended; a critic spoke of its first episode."""
     folder = tmp_path_factory.mktemp("run") / "first"
     none = [lost("x/1", rules="Doors are sealed.", critique="Look first."), broken("x/2"), episode("x/3", score=0.5)]
@@ -32,7 +32,7 @@ def run(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def logs(run, tmp_path_factory) -> dict[str, Path]:
+def logs(run: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     files, damaged = write_logs([run], tmp_path_factory.mktemp("logs") / "new/logs")
     assert damaged == []
     return {read(file).eval.metadata["part"]: file for file in files}
