@@ -14,7 +14,7 @@ import typer
 from align_echo.align.audit.report import audit_interface, default_speakers
 from align_echo.align.sharing import command_for, export_interface, import_interface, read_shared
 from align_echo.cli import options
-from align_echo.cli.console import Display, cost, leave, new_folder, note, print_whole, resumable, run_folder, stdout
+from align_echo.cli.console import Display, cost, leave, new_folder, note, resumable, run_folder, stdout
 from align_echo.errors import UsageError
 from align_echo.evaluate.ablation import ablate
 from align_echo.evaluate.ablation_tables import ablation_lines, ablation_table, conducts_of
@@ -133,7 +133,7 @@ def ablate_rules(
     with resumable(path), Display() as display:
         result = ablate(plan, path, seeds=seeds, groups=groups, resume=resume, progress=display)
     conducts = conducts_of(result)
-    print_whole(ablation_table(result))
+    stdout().print(ablation_table(result))
     print(*ablation_lines(result), *tell(conducts), sep="\n")
     cost(result.usage)
     print(f"written: {path / 'summary.json'} and the trajectories beside it")

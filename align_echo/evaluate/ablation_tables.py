@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rich.table import Table
 from rich.text import Text
 
+from align_echo.align.hybrid.hypotheses import with_letters
 from align_echo.evaluate.ablation import Ablation, RuleWorth
 from align_echo.evaluate.tables import cell, failed_on, plain_table
 from align_echo.sandbox.session import printable
@@ -100,4 +101,4 @@ def conducts_of(ablation: Ablation) -> dict[str, Conduct]:
 def _named(rule: RuleWorth) -> str:
     if len(rule.rules) == 1:
         return printable(rule.rules[0])
-    return printable(f"all {len(rule.rules)} rules about `{rule.action}`")
+    return printable(f"all {len(rule.rules)} rules about `{with_letters(rule.action) or 'anything'}`")

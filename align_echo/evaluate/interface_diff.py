@@ -26,7 +26,8 @@ FACTS = ("backend", "agent", "models", "seed", "iterations", "engine_steps", "un
 
 class InterfaceDiff(Frozen):
     """What differs; empty where nothing does. `told` and `source` are unified diffs, `facts` lines about the making and
-    the record of hints, `changed` pairs of (before, after) of rules in the same words. `not_told` says why what is told
+    the record of hints, `changed` pairs of (before, after) of rules in the same words; `one_sided`: only one of the two
+    has rules on record (a file that was edited, or written by hand, has none). `not_told` says why what is told
     up front was not compared, "" if it was."""
 
     before: str
@@ -37,7 +38,13 @@ class InterfaceDiff(Frozen):
     only_before: tuple[RuleRecord, ...] = ()
     only_after: tuple[RuleRecord, ...] = ()
     changed: tuple[tuple[RuleRecord, RuleRecord], ...] = ()
+    one_sided: bool = False
     source: tuple[str, ...] = ()
+
+    @property
+    def without_record(self) -> str:
+        """The one that has no rules on record at all, where the other has some; "" otherwise."""
+        return "" if not self.one_sided else self.before if self.only_after else self.after
 
     @property
     def is_empty(self) -> bool:
@@ -65,6 +72,7 @@ def diff_interfaces(
         only_before=tuple(rule for text, rule in old.items() if text not in new),
         only_after=tuple(rule for text, rule in new.items() if text not in old),
         changed=tuple((rule, new[text]) for text, rule in old.items() if text in new and rule != new[text]),
+        one_sided=bool(old) != bool(new),
         source=_unified(before.source, after.source, *names),
     )
 
@@ -79,6 +87,8 @@ def diff_lines(diff: InterfaceDiff) -> Iterator[str]:
     yield from _section("told up front", diff.told)
     rules = [f"- {counted(rule)}" for rule in diff.only_before] + [f"+ {counted(rule)}" for rule in diff.only_after]
     rules += [f"~ {counted(old)} -> {evidence(new)}" for old, new in diff.changed]
+    if diff.without_record:
+        rules = [f"{diff.without_record} has no rules on record, the other {len(rules)}: nothing to compare one by one"]
     yield from _section("rules on record: -, + in one only, ~ other evidence", [visible(line) for line in rules])
     yield from _section("making and record of hints", diff.facts)
     yield from _section("source", diff.source)
