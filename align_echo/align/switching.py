@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import pprint
 from collections.abc import Callable, Collection, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from align_echo.align.hybrid import source as hybrid
@@ -76,6 +76,7 @@ def without_rules(interface: Interface, rules: Collection[str], name: str) -> In
 # ---------------------------------------------------------------- the tables
 
 
+@lru_cache(maxsize=8)
 def _tables(source: str) -> list[RuleTable]:
     contents = {name: content for name, content in _literals(source) if name in (RULES_TABLE, HYPOTHESES_TABLE)}
     return [table for name, content in contents.items() if (table := _table(name, content)) is not None]

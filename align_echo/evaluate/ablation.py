@@ -171,6 +171,8 @@ def ablate(
     if len(set(seeds)) < len(seeds):
         raise UsageError("a seed is there twice: name each --seed once")
     seeds = tuple(seeds) or (plan.seed,)
+    if switches_of(interface):
+        progress.status("taking rules out of the interface")
     arms = arms_of(interface, groups=groups)
     variants = {**variants_of(interface), **{arm.name: arm.interface for arm in arms}}
     kept = {name: variants[name] for name in (WHOLE, PLACEBO, *(arm.name for arm in arms))}

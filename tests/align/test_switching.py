@@ -11,7 +11,7 @@ from align_echo.align.hybrid.hypotheses import Instead, Needs
 from align_echo.align.hybrid.source import extended_source
 from align_echo.align.switching import switches_of, without_rules
 from align_echo.errors import InterfaceError, UsageError
-from align_echo.interface import Interface, Provenance, identity, load_interface
+from align_echo.interface import Interface, identity, load_interface
 from tests.room_env import CONTRACT
 
 GO = "Before `take X from Y` you need to `go to Y`, when `look` shows nothing that has a name"
@@ -55,7 +55,7 @@ def test_rules_that_a_model_proposed_are_switched_off_too():
     left = without_rules(interface, [first], "less")
     assert list(switches_of(left)) == [second]
     assert "- " + needs["up_front"].replace("{0}", "X") not in left.source
-    assert "You" not in without_rules(interface, [first, second], "less").name
+    assert switches_of(without_rules(interface, [first, second], "less")) == {}
 
 
 def test_rules_that_are_code_cannot_be_switched_off():
@@ -71,5 +71,4 @@ def test_what_was_changed_by_hand_up_front_is_refused():
     changed = interface.model_copy(update={"source": interface.source.replace("Learned by experiment in", "Seen in")})
     with pytest.raises(InterfaceError, match="it was changed by hand"):
         without_rules(changed, [WRITE], "less")
-    assert Provenance.model_fields  # the record itself is not touched by a refusal
     assert GO in switches_of(changed)
