@@ -59,10 +59,13 @@ def diff_interfaces(
     names = before.label, after.label
     old = {rule.text: rule for rule in before.provenance.rules}
     new = {rule.text: rule for rule in after.provenance.rules}
+    told: tuple[str, ...] = ()
+    not_told = ""
     try:
-        told, not_told = _unified(*_told_by(spec, (before, after), data_root), *names), ""
+        first, second = _told_by(spec, (before, after), data_root)
+        told = _unified(first, second, *names)
     except AlignEchoError as error:
-        told, not_told = (), str(error)
+        not_told = str(error)
     return InterfaceDiff(
         before=names[0],
         after=names[1],
@@ -143,8 +146,8 @@ def _told(env: gym.Env[str, str], interface: Interface, task: str) -> str:
     except InterfaceError as error:
         return f"(it does not load: {error})"
     _, info = wrapped.reset(seed=0, options={"task": task})
-    error = str(info["interface_error"])
-    return f"(InferRules failed: {error})" if error else str(info["rules"])
+    failure = str(info["interface_error"])
+    return f"(InferRules failed: {failure})" if failure else str(info["rules"])
 
 
 def _made(interface: Interface) -> dict[str, Any]:

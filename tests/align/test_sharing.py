@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +29,7 @@ def shared(tmp_path):
     return file
 
 
-def altered(file, change, *, hashed=True):
+def altered(file: Path, change: Callable[[dict[str, Any]], object], *, hashed: bool = True) -> Path:
     record = json.loads(file.read_text())
     change(record["content"])
     if hashed:

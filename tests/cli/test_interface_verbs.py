@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
+from align_echo.agents.spec import AgentSetting
 from align_echo.align.switching import switches_of, without_rules
 from align_echo.evaluate.ablation import arms_of, replays_of
 from align_echo.evaluate.comparison import run_variant
 from align_echo.evaluate.plan import plan_evaluation
 from align_echo.interface import load_interface, save_interface
 from align_echo.jsonl import JsonlFile
-from align_echo.rollout import run_tasks
 from align_echo.types import Trajectory
 from tests.play import source
 
@@ -30,7 +31,7 @@ def few(tmp_path):
     return load_interface(save_interface(without_rules(shipped, dropped, "few"), tmp_path, "few"))
 
 
-def worth(tmp_path) -> dict[str, dict[str, object]]:
+def worth(tmp_path) -> dict[str, dict[str, Any]]:
     rules = json.loads((tmp_path / "run" / "summary.json").read_text())["rules"]
     return {rule["rules"][0]: rule for rule in rules}
 
@@ -44,7 +45,8 @@ def test_a_rule_is_worth_what_is_lost_without_it(run, few, tmp_path):
     rules = worth(tmp_path)
     assert len(rules) == 3
     go, silent = rules[GO], next(rule for text, rule in rules.items() if text.startswith("`use X`"))
-    assert go["fired"] > 0 and go["played"] == 3
+    assert go["fired"] > 0
+    assert go["played"] == 3
     assert (silent["fired"], silent["played"], silent["worth"]["value"]) == (0, 0, 0)
     assert "1 of 3 never spoke in these episodes, so they are worth nothing here and were not played" in out
     assert "as its placebo; the whole is worth" in out
@@ -58,25 +60,17 @@ def test_a_rule_is_worth_what_is_lost_without_it(run, few, tmp_path):
 
 def test_an_episode_that_is_not_played_anew_would_have_gone_just_so(few):
     plan = plan_evaluation("alfworld", agent="novice", interface="few.py", tasks=2)
-    agent = plan.player.agent.build(setting_of(plan))
+    agent = plan.player.agent.build(AgentSetting(plan.spec, plan.split, None, 0, None, None, None))
     whole = run_variant(plan.spec, agent, few, plan.episodes, split=plan.split)
     skipped = 0
     for arm in arms_of(few):
-        anew = run_tasks(
-            lambda arm=arm: plan.spec.make(plan.split, interface=arm.interface), agent, plan.episodes, split=plan.split
-        )
+        anew = run_variant(plan.spec, agent, arm.interface, plan.episodes, split=plan.split)
         for replayed, before, after in zip(replays_of(plan, arm, whole), whole, anew, strict=True):
             if not replayed.is_other:
                 skipped += 1
                 assert [step.observation for step in after.steps] == [step.observation for step in before.steps]
                 assert (after.won, after.score, after.rules) == (before.won, before.score, before.rules)
     assert skipped > 0
-
-
-def setting_of(plan):
-    from align_echo.agents.spec import AgentSetting
-
-    return AgentSetting(plan.spec, plan.split, plan.data_root, plan.seed, None, None, None)
 
 
 def test_one_that_was_stopped_goes_on_where_it_was(run, few, tmp_path, stop_after_first_episode):
@@ -95,7 +89,9 @@ def test_one_that_was_stopped_goes_on_where_it_was(run, few, tmp_path, stop_afte
 
 def test_rules_about_one_action_are_switched_off_together(few):
     arms = arms_of(few, groups=True)
-    assert [(arm.action, len(arm.rules)) for arm in arms] == [("examine {0}", 1), ("move {0} to {1}", 1), ("use {0}", 1)]
+    assert [(arm.action, len(arm.rules)) for arm in arms] == [
+        ("examine {0}", 1), ("move {0} to {1}", 1), ("use {0}", 1)
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
