@@ -32,7 +32,7 @@ from align_echo.types import ChoiceCounts
 from align_echo.wrappers.gui.steps import GuiStep
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 
 
 def words_in_code(page: Path) -> set[str]:
@@ -48,7 +48,7 @@ def test_the_example_of_an_agent_of_ones_own_runs(capsys):
     assert re.fullmatch(r"\d+ won; \d+\.\d+ % in invalid runs\n", capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_between_pages_lead_somewhere(page):
     targets = re.findall(r"\]\((?!https?://)([^)#]+)", page.read_text())
     assert [target for target in targets if not (page.parent / target).exists()] == []
@@ -60,7 +60,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_to_a_section_lead_to_one_that_there_is(page):
     targets = re.findall(r"\]\((?!https?://)([^)#]*)#([^)]+)\)", page.read_text())
     missing = [name for file, name in targets if name not in anchors(page.parent / file if file else page)]
