@@ -123,7 +123,7 @@ def command_line() -> str:
     lines = [
         *("# Commands and options", "", NOTE, ""),
         "Every verb with its arguments and options, as `--help` tells them. An option without a default is off, or is",
-        "what its meaning says. What the verbs write, the keys of their summaries and their exit statuses: [the command",
+        "what its meaning says. What the verbs write, the keys of their summaries and how they end: [the command",
         "line](../cli.md).",
     ]
     for name, command in verbs(get_command(app)):
