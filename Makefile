@@ -56,7 +56,7 @@ bench: setup
 
 docs: setup
 	$(VENV)/bin/python docs/generate.py
-	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict
 	@echo "build/site/index.html is the first page; python -m http.server --directory build/site serves it, with a search"
 
 # vLLM's CPU build brings its own torch, which torchvision, torchaudio and torchcodec do not fit.

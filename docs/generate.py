@@ -13,7 +13,7 @@ import json
 import re
 import textwrap
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -35,7 +35,7 @@ def cell(text: object) -> str:
     return " ".join(str(text).split()).replace("|", "&#124;")
 
 
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     """The lines of a Markdown table."""
     lines = [head, tuple("---" for _ in head), *rows]
     return [f"| {' | '.join(cell(part) for part in line)} |".replace("|  |", "| |") for line in lines]

@@ -168,7 +168,8 @@ RUN_HERE = [block for block in python_blocks() if block.page not in {*NOT_RUN, *
 def test_python_runs(block: Block, folder: Path, capsys: pytest.CaptureFixture[str]):
     if "align_echo.train" in block.text:
         pytest.importorskip("peft")
-    BEFORE.get(block.page, lambda folder: None)(folder)
+    if block.page in BEFORE:
+        BEFORE[block.page](folder)
     variables: dict[str, Any] = {"__name__": "page"}
     with contextlib.ExitStack() as stack:
         exec(compile(block.text, block.name, "exec"), variables)
