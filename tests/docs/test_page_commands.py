@@ -31,6 +31,7 @@ OTHERS = {
     "export": "sets a variable",
     "apt-get": "installs Chromium, as root",
     "alfworld-download": "downloads ALFWorld's own games",
+    "inspect": "shows logs of inspect_ai, which another package reads",
     "vllm": "serves a model on a GPU",
     "vllm.entrypoints.openai.api_server": "serves a model with vLLM's CPU build",
 }
