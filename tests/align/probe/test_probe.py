@@ -12,7 +12,7 @@ from align_echo.align.probe.backend import ProbeBackend
 from align_echo.align.probe.emit import read_spec, rules_text, source
 from align_echo.interface import check_source, identity
 from align_echo.rollout import run_tasks
-from align_echo.types import AgentReply, AgentView
+from align_echo.types import AgentReply, AgentView, Trajectory
 from tests.station_env import CONTRACT, TASK_IDS, StationEnv
 
 
@@ -136,7 +136,7 @@ def test_a_later_look_is_at_the_forms_of_which_the_interface_did_not_speak(learn
 def test_failures_in_which_the_interface_spoke_truly_of_every_refusal_teach_nothing(learned):
     failed, backend, _, interface = learned
 
-    def sealing(episode):
+    def sealing(episode: Trajectory) -> Trajectory:
         boarded = [step for step in episode.steps if (step.action or "").startswith("board")][:1]
         seals = [step for step in episode.steps if (step.action or "").startswith("seal")]
         return episode.model_copy(update={"steps": (*boarded, *seals)})
