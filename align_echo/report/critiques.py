@@ -35,8 +35,9 @@ def lengths(material: Material) -> Drawn | str:
         return "no training run among these asked a critic about an attempt"
     words = {group: _words(material, group) for group in asked}
     words = {group: by_phase for group, by_phase in words.items() if by_phase}
-    panels = [Panel("words of a critique", partial(_length_boxes, words), "words by phase; in the table")] if words else []
-    panels.append(Panel("critiques that could be read", partial(_readable, asked), "share by phase; in the table"))
+    panels = [Panel("critiques that could be read", partial(_readable, asked), "share by phase; in the table")]
+    if words:
+        panels.insert(0, Panel("words of a critique", partial(_length_boxes, words), "words by phase; in the table"))
     rows = [
         (group.label, group.setting, phase, str(counts[0]), figure(_share(counts[0] - counts[1], counts[0])),
          figure(_share(counts[2], counts[0])), _middle(words.get(group, {}).get(phase, ())))
@@ -47,8 +48,8 @@ def lengths(material: Material) -> Drawn | str:
     return Drawn(
         n=f"{sum(counts[0] for by_phase in asked.values() for counts in by_phase.values()):,} critiques asked for, "
         f"{kept:,} of them kept; intervals over critiques, which are too narrow, as those of a task are alike",
-        control="A critic that stays as it was (echo-frozen-critic), trained with all else the same: what changes there "
-        "is the policy's attempts, not the critic."
+        control="A critic that stays as it was (echo-frozen-critic), trained with all else the same: what changes "
+        "there is the policy's attempts, not the critic."
         + ("" if any("frozen-critic" in group.label for group in asked) else " It is not among these runs."),
         commands=commands_of(run for group in asked for run in group.runs),
         panels=tuple(panels),

@@ -34,12 +34,15 @@ LAST_DRAWN = 0x530
 
 @dataclass(frozen=True)
 class Palette:
-    """Colours of one theme. `series` tell methods and rules apart; the others have a meaning each."""
+    """Colours of one theme. `series` tell methods and rules apart, `faint` is the first of them where there is little;
+    the others have a meaning each.
+    """
 
     back: str
     ink: str
     quiet: str
     line: str
+    faint: str
     good: str
     bad: str
     series: tuple[str, ...]
@@ -54,6 +57,7 @@ LIGHT = Palette(
     ink="#1c2128",
     quiet="#6b7480",
     line="#d9dde3",
+    faint="#b9cdf3",
     good="#1a7f4b",
     bad="#b3261e",
     series=("#1556c0", "#c25700", "#1a7f4b", "#8a3ffc", "#b3261e", "#00727a", "#7a5200", "#5f6875"),
@@ -63,6 +67,7 @@ DARK = Palette(
     ink="#dfe3e9",
     quiet="#98a2b0",
     line="#323842",
+    faint="#34538a",
     good="#74d79b",
     bad="#ff9b92",
     series=("#86b3ff", "#ffb27a", "#74d79b", "#c9a6ff", "#ff9b92", "#5fd3dc", "#e6c27a", "#98a2b0"),
@@ -91,7 +96,7 @@ def picture(panel: Panel, palette: Palette) -> bytes:
     axes.set_axisbelow(True)
     panel.draw(axes, palette)
     _tint(axes, palette)
-    axes.set_title(plain(panel.title, 60), color=palette.ink, fontsize=TEXT + 0.5, loc="left", pad=7)
+    figure.suptitle(plain(panel.title, 60), x=0.015, ha="left", color=palette.ink, fontsize=TEXT + 0.5)
     out = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a layout that is too small for its texts, and signs that a font lacks
@@ -128,6 +133,14 @@ def name_rows(axes: Axes, names: Sequence[str], longest: int = 24) -> None:
     axes.set_yticks(range(len(names)), [plain(name, longest) for name in names])
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.grid(visible=False, axis="y")
+
+
+def number_steps(axes: Axes, what: str) -> None:
+    """Whole numbers, of steps, rounds or candidates, along a picture."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel(what)
 
 
 def whisker(axes: Axes, at: float, ends: tuple[float, float], colour: str) -> None:

@@ -92,16 +92,16 @@ def drift(material: Material) -> Drawn | str:
     ]  # fmt: skip
     return Drawn(
         n=f"{sum(len(of.diagnoses) for of in maps.values()):,} diagnoses of kept critiques (those of one task a step)",
-        control="The same measure with the steps of training in another order: if the nearest diagnosis of another step "
-        "is no more often of the same third than that, no drift is shown, whatever the map looks like. Steps differ in "
-        "their tasks too.",
+        control="The same measure with the steps of training in another order: if the nearest diagnosis of another "
+        "step is no more often of the same third than that, no drift is shown, whatever the map looks like. Steps "
+        "differ in their tasks too.",
         commands=commands_of(run for group in maps for run in group.runs),
         panels=panels,
         table=PlotTable(
             ("method", "where", "phase", "diagnoses", "nearest is of the same third, %", "with steps shuffled, %",
              "one of them"),
             tuple(rows),
-        ),  # fmt: skip
+        ),
         notes=(
             "Embedded by words (TF-IDF) and drawn by t-SNE: nearness is shared words, not meaning.",
             *([f"Too few for a map: {'; '.join(few)}; {least}."] if few else []),
@@ -170,7 +170,7 @@ def _nearest(of: DriftMap) -> tuple[str, str]:
 
 def _told(of: DriftMap) -> str:
     same, chance = _nearest(of)
-    return f"diagnoses as points, by third of training; the nearest is of the same third for {same}%, by chance {chance}"
+    return f"diagnoses as points, by third of training; nearest of the same third: {same}%, by chance {chance}"
 
 
 def _quote(diagnoses: Sequence[Diagnosis], phase: str) -> str:

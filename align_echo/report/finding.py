@@ -136,20 +136,21 @@ def _options(run: RecordedRun) -> list[str]:
         return [str(summary.get("name", "FILE.yaml"))]
     words = []
     for option, key in _OPTIONS[run.verb]:
-        for value in _values(key, run.config.get(key)):
+        for value in _values(run.verb, key, run.config.get(key)):
             words += [option, value]
     interfaces = run.config.get("interfaces")
     several = isinstance(interfaces, Mapping) and len(interfaces) > 2
     return [*words, *(["--compare"] if run.verb == "evaluate" and several else [])]
 
 
-def _values(key: str, value: object) -> list[str]:
-    """A setting as words of a command line; none where it is not set."""
-    if value is None:
+def _values(verb: str, key: str, value: object) -> list[str]:
+    """A setting as words of a command line; none where it is not set, or is as it would be without the option."""
+    if value is None or (key, value) == ("episodes_per_task", 1):
         return []
     if key == "interfaces" and isinstance(value, Mapping):
         labels = [str(label).partition("@")[0] for label in value.values()]
-        return [label for label in labels if label != "none"][:1]
+        names = [label.rpartition("/")[2] if verb == "grid" else label for label in labels]
+        return [name for name in names if name != "none"][:1]
     if key == "tasks" and isinstance(value, Mapping):
         return [str(max((len(ids) for ids in value.values()), default=0))]
     if key == "tasks" and isinstance(value, list):

@@ -5,6 +5,7 @@ Left out: how they were asked and measured (`align_echo.gaia`, `align_echo.criti
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +15,7 @@ from align_echo.critic.calibration import Bin, Calibration, CriticReport
 from align_echo.gaia.figures import CEILING, Success, Trial
 from align_echo.gaia.fit.intuitive import Fitted
 from align_echo.intervals import wilson
-from align_echo.report.drawing import Palette, plain
+from align_echo.report.drawing import Palette, number_steps, plain
 from align_echo.report.finding import RecordedRun
 from align_echo.report.material import Material
 from align_echo.report.plots import Drawn, Panel, Plot, PlotTable, commands_of, figure, first_panels
@@ -49,10 +50,10 @@ def selection(material: Material) -> Drawn | str:
     states = sum(trial.states for trial in trials.values())
     tasks = max(trial.curve[0].success.n for trial in trials.values())
     return Drawn(
-        n=f"{states:,} states in {len(trials)} {'trial' if len(trials) == 1 else 'trials'}, of up to {tasks} tasks each; "
-        "intervals over tasks",
-        control="The placebo: one of the distinct candidates at random, a judge who knows nothing. pass is what a critic "
-        "that never errs would reach. logprob, where it is there, costs nothing.",
+        n=f"{states:,} states in {len(trials)} {'trial' if len(trials) == 1 else 'trials'}, of up to {tasks} tasks "
+        "each; intervals over tasks",
+        control="The placebo: one of the distinct candidates at random, a judge who knows nothing. pass is what a "
+        "critic that never errs would reach. logprob, where it is there, costs nothing.",
         commands=commands_of(trials),
         panels=kept,
         table=PlotTable(("trial", "rule", "candidates", "right, %", "over a single draw, points"), tuple(rows)),
@@ -67,7 +68,7 @@ def _order(point: Success) -> tuple[int, int]:
 def _told(trial: Trial) -> str:
     most = max(point.candidates for point in trial.curve)
     ends = [f"{point.rule} {figure(point.success)}" for point in trial.curve if point.candidates == most]
-    return f"percent of states in which the action taken is right, by number of candidates; of {most}: {'; '.join(ends)}"
+    return f"percent of states with the right action, by number of candidates; of {most}: {'; '.join(ends)}"
 
 
 def _curve(trial: Trial, axes: Axes, palette: Palette) -> None:
@@ -82,8 +83,7 @@ def _curve(trial: Trial, axes: Axes, palette: Palette) -> None:
                               color=colour, alpha=0.15, linewidth=0)  # fmt: skip
         label = "pass@N" if rule == CEILING else plain(rule)
         axes.plot(at, [point.success.value for point in points], style, color=colour, marker=".", label=label)
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set_xlabel("candidates, N")
+    number_steps(axes, "candidates, N")
     axes.set_ylabel("states with the right action, %")
     axes.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=4, columnspacing=0.9, handlelength=1.3)
 
@@ -106,7 +106,8 @@ def _round_of(run: RecordedRun) -> int | None:
 
 
 def _rounds(rounds: Sequence[tuple[int, Trial]], axes: Axes, palette: Palette) -> None:
-    for rule, colour, style in (("critic", palette.of(0), "-"), ("placebo", palette.quiet, "--"), (CEILING, palette.ink, "-")):
+    rules = (("critic", palette.of(0), "-"), ("placebo", palette.quiet, "--"), (CEILING, palette.ink, "-"))
+    for rule, colour, style in rules:
         points = [(number, _of_all(trial, rule)) for number, trial in rounds]
         known = [(number, point) for number, point in points if point is not None]
         label = "pass@N" if rule == CEILING else rule
@@ -114,8 +115,7 @@ def _rounds(rounds: Sequence[tuple[int, Trial]], axes: Axes, palette: Palette) -
                   color=colour, markersize=4, label=label)  # fmt: skip
         for number, point in known if rule == "critic" else ():
             axes.vlines(number, *point.success.ci95, color=colour, linewidth=1.6)
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set_xlabel("round")
+    number_steps(axes, "round")
     axes.set_ylabel("states with the right action, %")
     axes.legend(loc="best")
 
@@ -153,7 +153,7 @@ def reliability(material: Material) -> Drawn | str:
             "no finished trial or training among these is of a critic that gives probabilities"
         )
     panels = [
-        Panel(f"{each.run.name} ({each.where})", partial(_diagram, each.calibrations), _told_reliability(each), height=4.0)
+        Panel(f"{each.run.name} ({each.where})", partial(_diagram, each.calibrations), _told_errors(each), height=4.0)
         for each in shown
     ]
     rows = [
@@ -164,8 +164,8 @@ def reliability(material: Material) -> Drawn | str:
     ]  # fmt: skip
     kept, left = first_panels(panels)
     return Drawn(
-        n=f"{sum(each.report.with_logit for each in shown):,} judged actions with probabilities in {len(shown)} reports; "
-        "intervals over actions, which are too narrow, as those of a task are alike",
+        n=f"{sum(each.report.with_logit for each in shown):,} judged actions with probabilities in {len(shown)} "
+        "reports; intervals over actions, which are too narrow, as those of a task are alike",
         control="The diagonal is an honest critic; the better constant answer is one that reads nothing. Temperatures "
         "were fitted on the held-out tasks of the training: there the diagram after it is no test, in a trial it is.",
         commands=commands_of(each.run for each in shown),
@@ -174,7 +174,7 @@ def reliability(material: Material) -> Drawn | str:
             ("run", "on", "actions", "judged right, %", "constant answer, %", "AUROC", "ECE at temperature 1",
              "ECE at the critic's", "temperature"),
             tuple(rows),
-        ),  # fmt: skip
+        ),
         notes=left,
     )
 
@@ -191,7 +191,7 @@ def _calibrations(report: CriticReport) -> tuple[tuple[str, Calibration], ...]:
     return ("temperature 1", report.before), (f"temperature {report.temperature:.2f}", report.after)
 
 
-def _told_reliability(each: _Measured) -> str:
+def _told_errors(each: _Measured) -> str:
     errors = "; ".join(f"{name}: calibration error {of.ece:.3f}" for name, of in each.calibrations)
     return f"share of actions that are correct by the critic's probability of it; {errors}"
 
@@ -216,7 +216,7 @@ def _diagram(calibrations: Sequence[tuple[str, Calibration]], axes: Axes, palett
 
 def _size(inside: Bin, bins: Sequence[Bin]) -> float:
     """Of a mark: its area grows with the actions behind it."""
-    return 3 + 6 * float(inside.actions / max(each.actions for each in bins)) ** 0.5
+    return 3 + 6 * math.sqrt(inside.actions / max(each.actions for each in bins))
 
 
 PLOTS = (

@@ -16,7 +16,7 @@ import numpy as np
 
 from align_echo.evaluate.refinement import Refinement
 from align_echo.intervals import Estimate, ratio
-from align_echo.report.drawing import Palette, plain
+from align_echo.report.drawing import Palette, number_steps, plain
 from align_echo.report.finding import RecordedRun
 from align_echo.report.material import PHASES, Material
 from align_echo.report.plots import Drawn, Panel, Plot, PlotTable, commands_of, figure, first_panels
@@ -47,8 +47,7 @@ def refined_groups(material: Material) -> dict[TrainedGroup, dict[str, list[Pair
         phases: dict[str, list[Pairs]] = defaultdict(list)
         for run in group.runs:
             for line in material.refinements(run):
-                pairs = [(before, after) for before, after in line.scores if 0 <= min(before, after)]
-                pairs = [pair for pair in pairs if max(pair) <= 1]
+                pairs = [pair for pair in line.scores if min(pair) >= 0 and max(pair) <= 1]
                 phases[material.phase(run, line.step)] += [pairs] if pairs else []
         if any(phases.values()):
             by_group[group] = phases
@@ -107,7 +106,8 @@ def _moves(pairs: Pairs) -> tuple[str, ...]:
 
 def _moved(pairs: Pairs) -> str:
     n, better, same, worse, change, square = _moves(pairs)
-    return f"of {n} pairs {better}% better, {same}% as before, {worse}% worse, {change} on average; {square}% in the square"
+    moved = f"{better}% better, {same}% as before, {worse}% worse, {change} on average"
+    return f"of {n} pairs {moved}; {square}% in the square"
 
 
 def _density(pairs: Pairs, axes: Axes, palette: Palette) -> None:
@@ -117,7 +117,7 @@ def _density(pairs: Pairs, axes: Axes, palette: Palette) -> None:
     before, after = zip(*pairs, strict=True)
     counts, edges, _ = np.histogram2d(before, after, bins=BINS, range=((0, 1), (0, 1)))
     shown = np.ma.masked_equal(np.log1p(counts.T), 0)
-    colours = LinearSegmentedColormap.from_list("density", [palette.line, palette.of(0), palette.ink])
+    colours = LinearSegmentedColormap.from_list("density", [palette.faint, palette.of(0), palette.ink])
     axes.pcolormesh(edges, edges, shown, cmap=colours)
     at = np.linspace(0, 1, 41)
     gain = np.asarray([[saturation_gain(float(low), float(high)) for low in at] for high in at])
@@ -148,7 +148,8 @@ def gains(material: Material) -> Drawn | str:
         for setting, together in by_setting(list(groups)).items()
     ]  # fmt: skip
     if rounds:
-        panels.append(Panel("at test time, by round", partial(_round_curves, rounds), "percent won by round; in the table"))
+        draw = partial(_round_curves, rounds)
+        panels.append(Panel("at test time, by round", draw, "percent won by round; in the table"))
     rows = [
         (group.label, group.setting, phase, str(n), figure(change, 3, signed=True))
         for group, by_phase in groups.items()
@@ -229,8 +230,7 @@ def _round_curves(rounds: Mapping[RecordedRun, Refinement], axes: Axes, palette:
         axes.plot(at, [rate.value for rate in rates], "-o", color=colour, markersize=4, label=label)
         for x, rate in zip(at, rates, strict=True):
             axes.vlines(x, *rate.ci95, color=colour, linewidth=1.4)
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set_xlabel("round (0: first attempt)")
+    number_steps(axes, "round (0: first attempt)")
     axes.set_ylabel("won, %")
     axes.set_ylim(-3, 103)
     axes.legend(loc="best")
@@ -263,7 +263,7 @@ def weights(material: Material) -> Drawn | str:
         for phase in PHASES
         if phase in phases
     ]
-    old = [group.label for group, phases in found.items() if not any(map(_has_quantiles, sum(phases.values(), [])))]
+    old = [group.label for group, phases in found.items() if not any(map(_quantiles, phases.values()))]
     kept, left = first_panels(panels)
     return Drawn(
         n=f"{sum(len(lines) for phases in found.values() for lines in phases.values())} steps with tokens of revisions "
@@ -316,9 +316,9 @@ PLOTS = (
     Plot(
         "density",
         "Scores before and after",
-        "Where attempts went: the score of an attempt, s_o, and of the one after it, s_r. Thin lines join pairs to which "
-        f"ECHO gives one gain, ln((1 - s_o + {ETA}) / (1 - s_r + {ETA})); the square marks where both are at least "
-        f"{SATURATED} and a point counts for {1 / (1 - SATURATED + ETA):.1f} times a point or more.",
+        "Where attempts went: the score of an attempt, s_o, and of the one after it, s_r. Thin lines join pairs to "
+        f"which ECHO gives one gain, ln((1 - s_o + {ETA}) / (1 - s_r + {ETA})); the square marks where both are at "
+        f"least {SATURATED} and a point counts for {1 / (1 - SATURATED + ETA):.1f} times a point or more.",
         MADE_BY,
         density,
     ),
@@ -332,7 +332,8 @@ PLOTS = (
     Plot(
         "weights",
         "Weights of revisions, log w_t",
-        "How much likelier a token of a won revision is without its critique than it was with it, by third of training.",
+        "How much likelier a token of a won revision is without its critique than it was with it, by third of "
+        "training.",
         "align-echo train --method icrl --env alfworld --model pocket --out runs/icrl",
         weights,
     ),

@@ -13,7 +13,7 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from align_echo.report.drawing import Palette, name_rows, plain
+from align_echo.report.drawing import Palette, name_rows, number_steps, plain
 from align_echo.report.finding import RecordedRun, method_of
 from align_echo.report.material import HeldOutFigures, Material
 from align_echo.report.plots import Drawn, Panel, Plot, PlotTable, commands_of, first_panels
@@ -199,8 +199,7 @@ def _curves(
         means, lows, highs = zip(*points.values(), strict=True)
         axes.fill_between(steps, lows, highs, color=palette.of(number), alpha=0.18, linewidth=0)
         axes.plot(steps, means, "-", marker=".", color=palette.of(number), label=plain(f"{group.label}, {group.seeds}"))
-    axes.set_xlabel("step")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    number_steps(axes, "step")
     axes.legend(loc="best")
 
 

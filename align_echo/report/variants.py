@@ -250,7 +250,7 @@ def hints(material: Material) -> Drawn | str:
             ("rule", "what it says", "shown", "followed", "came true", "did not", "true, %", "silenced in",
              "placebo: followed of shown"),
             tuple(rows),
-        ),  # fmt: skip
+        ),
         notes=left,
     )
 
@@ -297,11 +297,12 @@ def _followed(
 ) -> None:
     name_rows(axes, [f"R{number}" for number in range(1, len(counts) + 1)])
     for row, count in enumerate(counts):
-        for of, colour, mark in ((chance.get(count.rule), palette.quiet, "D"), (count, palette.of(0), "o")):
+        both = ((chance.get(count.rule), 0.14, palette.quiet, "D"), (count, -0.14, palette.of(0), "o"))
+        for of, beside, colour, mark in both:
             share = _share_followed(of) if of else None
             if share is not None:
-                whisker(axes, row, share.ci95, colour)
-                axes.plot(share.value, row, mark, color=colour, markersize=5)
+                whisker(axes, row + beside, share.ci95, colour)
+                axes.plot(share.value, row + beside, mark, color=colour, markersize=5)
     axes.set_xlim(-4, 104)
     axes.set_xlabel("followed, % (95% intervals over hints)")
 
@@ -328,7 +329,8 @@ PLOTS = (
     Plot(
         "success",
         "Success without and with the interface",
-        "Percent of episodes won in each variant: no interface, its placebo, its rules alone, its feedback alone, both.",
+        "Percent of episodes won in each variant: no interface, its placebo, its rules alone, its feedback alone, "
+        "both.",
         MADE_BY,
         success,
     ),

@@ -157,7 +157,7 @@ def _page(
                 {"alt": each.alt, "light": _data(each.light), "dark": _data(each.dark),
                  "file": f"{folder}/{plot.key}-{number}.png"}
                 for number, each in enumerate(pictures.get(plot.key, ()), start=1)
-            ],  # fmt: skip
+            ],
         }
         for plot in PLOTS
     ]

@@ -139,8 +139,8 @@ class Losses:
             self._largest[name] = max(self._largest.get(name, 0.0), float(values.max()))
 
     def read(self) -> Signals:
-        """Losses are sums over the batches, `most` is the largest, `log_w_t/p05` and the like are quantiles over tokens,
-        all else are means over tokens.
+        """Losses are sums over the batches, `most` is the largest, `log_w_t/p05` and the like are quantiles over
+        tokens, all else are means over tokens.
         """
         means = {name: self._sums[name] / self._counts[name] for name in sorted(self._sums)}
         return means | self._largest | self._spread()
