@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from align_echo.align.audit.report import Audit, AuditRow, SpeakerAudit
 from align_echo.align.run_folder import IterationRecord, RunSummary
 from align_echo.cli.main import main
-from align_echo.critic.calibration import Calibration, Confusion, CriticReport
+from align_echo.critic.calibration import Bin, Calibration, Confusion, CriticReport
 from align_echo.critic.scoring import Calibrated
 from align_echo.evaluate.comparison import Comparison, Difference, VariantResult
 from align_echo.evaluate.grid import Cell, Change, Grid, Side
@@ -69,7 +69,7 @@ def test_links_to_a_section_lead_to_one_that_there_is(page):
 
 VERBS = [
     *("generate-interface", "evaluate", "grid", "study", "train", "doctor", "envs", "retrieval-server"),
-    *("interface show", "interface audit", "show", "view"),
+    *("interface show", "interface audit", "show", "view", "report"),
     *("critic collect", "critic train", "critic evaluate", "critic gui-record", "critic gui-steps", "critic flywheel"),
 ]
 
@@ -95,7 +95,7 @@ def test_every_key_of_a_summary_is_documented(record: type[BaseModel]):
 
 OF_CRITICS = (
     *(Example, Collected, Shares, Fitted, Calibrated, Trial, Success),
-    *(CriticReport, Calibration, Confusion, Flywheel, Turned),
+    *(CriticReport, Calibration, Bin, Confusion, Flywheel, Turned),
 )
 
 

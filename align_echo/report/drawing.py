@@ -81,7 +81,7 @@ def require_drawing() -> None:
     except ImportError as error:
         if (error.name or "").split(".")[0] != "matplotlib":
             raise
-        raise MissingExtraError("a report's pictures", "report") from None
+        raise MissingExtraError("a report", "report") from None
 
 
 def picture(panel: Panel, palette: Palette) -> bytes:

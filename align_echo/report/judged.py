@@ -116,8 +116,9 @@ def _rounds(rounds: Sequence[tuple[int, Trial]], axes: Axes, palette: Palette) -
         for number, point in known if rule == "critic" else ():
             axes.vlines(number, *point.success.ci95, color=colour, linewidth=1.6)
     number_steps(axes, "round")
+    axes.margins(x=0.12)
     axes.set_ylabel("states with the right action, %")
-    axes.legend(loc="best")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=3)
 
 
 def _of_all(trial: Trial, rule: str) -> Success | None:

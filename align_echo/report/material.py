@@ -20,6 +20,7 @@ from align_echo.intervals import Estimate
 from align_echo.reading import json_object
 from align_echo.report.finding import RecordedRun
 from align_echo.runs import SUMMARY
+from align_echo.sandbox.session import printable
 from align_echo.train.rollouts import CRITIQUES, ReviewedAttempt
 from align_echo.view.reading import DamagedLine, records_of, told
 
@@ -72,7 +73,7 @@ class Material:
 
     def told(self) -> list[str]:
         """What was damaged or missing, in lines."""
-        return [*told(self.damaged), *dict.fromkeys(self.notes)]
+        return [*told(self.damaged), *map(printable, dict.fromkeys(self.notes))]
 
     def summary(self, run: RecordedRun, kind: type[Kind]) -> Kind | None:
         """What a run's `summary.json` holds; None, and a note, where it is not there yet or cannot be read as this."""

@@ -43,7 +43,12 @@ class TrainedGroup:
     @property
     def seeds(self) -> str:
         """How many, in words."""
-        return "1 seed" if len(self.runs) == 1 else f"{len(self.runs)} seeds"
+        return "1 seed" if self.different == 1 else f"{self.different} seeds"
+
+    @property
+    def different(self) -> int:
+        """How many seeds the runs have."""
+        return len({str(settings_of(run).get("seed")) for run in self.runs})
 
 
 def groups_of(material: Material) -> list[TrainedGroup]:
@@ -111,6 +116,8 @@ def learning(material: Material) -> Drawn | str:
     runs = [run for group in groups for run in group.runs]
     alone = [group.label for group in groups if len(group.runs) == 1]
     notes = (f"One seed alone, whose band is the interval over held-out tasks: {', '.join(alone)}.",) if alone else ()
+    twice = [group.label for group in groups if group.different < len(group.runs)]
+    notes += (f"Trained twice under one seed: {', '.join(twice)}.",) if twice else ()
     open_ = [run.name for run in runs if not (run.folder / "summary.json").is_file()]
     unfinished = (f"Not finished yet: {', '.join(open_)}.",) if open_ else ()
     return Drawn(
@@ -220,7 +227,7 @@ def _row(material: Material, group: TrainedGroup) -> tuple[str, ...]:
         start = [line.score.value for run in group.runs for line in material.held_out(run) if line.step == 0]
         first = f"{fmean(start):.3f}" if start else "-"
         cells = [first, f"{best:.3f} (step {best_step:g})", f"{last:.3f} (step {last_step:g})"]
-    return group.label, group.setting, str(len(group.runs)), f"{turns:,.0f}", *(cells or ["-", "-", "-"])
+    return group.label, group.setting, str(group.different), f"{turns:,.0f}", *(cells or ["-", "-", "-"])
 
 
 # ---------------------------------------------------------------- stages
