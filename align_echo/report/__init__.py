@@ -3,7 +3,8 @@
     finding.py      which folders hold runs, of which verb each is, and the command that made it
     material.py     what their files hold: summaries, signals, refinements, critiques; damage is told of
     plots.py        what a plot is: its pictures, its table, its n, its control, or why it cannot be drawn
-    drawing.py      pictures by matplotlib, light and dark
+    palette.py      colours, light and dark
+    drawing.py      pictures by matplotlib
     variants.py     success, invalid actions and hints, beside the placebo
     trained.py      training runs over seeds: learning curves, stage times
     refined.py      what critiques changed: scores before and after, refining against sampling again, log w_t

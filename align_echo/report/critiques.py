@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align_echo.intervals import Estimate, wilson
-from align_echo.report.drawing import Palette, plain
+from align_echo.report.drawing import plain
 from align_echo.report.material import PHASES, Material
-from align_echo.report.plots import Drawn, Panel, Plot, PlotTable, commands_of, figure
+from align_echo.report.palette import Palette
+from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, figure
 from align_echo.report.trained import MADE_BY, TrainedGroup, groups_of
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ QUANTILES = (5, 25, 50, 75, 95)
 ByPhase = Mapping[str, Sequence[int]]
 
 
-def lengths(material: Material) -> Drawn | str:
+def lengths(material: Material) -> DrawnPlot | str:
     """Plot 9."""
     asked = {group: _asked(material, group) for group in groups_of(material)}
     asked = {group: by_phase for group, by_phase in asked.items() if by_phase}
@@ -45,7 +46,7 @@ def lengths(material: Material) -> Drawn | str:
         for phase, counts in by_phase.items()
     ]  # fmt: skip
     kept = sum(len(of) for by_phase in words.values() for of in by_phase.values())
-    return Drawn(
+    return DrawnPlot(
         n=f"{sum(counts[0] for by_phase in asked.values() for counts in by_phase.values()):,} critiques asked for, "
         f"{kept:,} of them kept; intervals over critiques, which are too narrow, as those of a task are alike",
         control="A critic that stays as it was (echo-frozen-critic), trained with all else the same: what changes "

@@ -9,10 +9,10 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from align_echo.errors import MissingExtraError
+from align_echo.report.palette import Palette
 from align_echo.report.plots import Panel
 from align_echo.sandbox.session import printable
 
@@ -30,48 +30,6 @@ LONGEST = 34
 
 LAST_DRAWN = 0x530
 """Letters up to this one, which are Latin, Greek and Cyrillic, are in the font that comes with matplotlib."""
-
-
-@dataclass(frozen=True)
-class Palette:
-    """Colours of one theme. `series` tell methods and rules apart, `faint` is the first of them where there is little;
-    the others have a meaning each.
-    """
-
-    back: str
-    ink: str
-    quiet: str
-    line: str
-    faint: str
-    good: str
-    bad: str
-    series: tuple[str, ...]
-
-    def of(self, number: int) -> str:
-        """The colour of a series by its number."""
-        return self.series[number % len(self.series)]
-
-
-LIGHT = Palette(
-    back="#ffffff",
-    ink="#1c2128",
-    quiet="#6b7480",
-    line="#d9dde3",
-    faint="#b9cdf3",
-    good="#1a7f4b",
-    bad="#b3261e",
-    series=("#1556c0", "#c25700", "#1a7f4b", "#8a3ffc", "#b3261e", "#00727a", "#7a5200", "#5f6875"),
-)
-DARK = Palette(
-    back="#15181d",
-    ink="#dfe3e9",
-    quiet="#98a2b0",
-    line="#323842",
-    faint="#34538a",
-    good="#74d79b",
-    bad="#ff9b92",
-    series=("#86b3ff", "#ffb27a", "#74d79b", "#c9a6ff", "#ff9b92", "#5fd3dc", "#e6c27a", "#98a2b0"),
-)
 
 
 def require_drawing() -> None:

@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from align_echo.errors import MissingExtraError
 from align_echo.intervals import Floats
-from align_echo.report.drawing import Palette
 from align_echo.report.finding import RecordedRun
 from align_echo.report.material import PHASES, Material
-from align_echo.report.plots import Drawn, Panel, Plot, PlotTable, commands_of, first_panels
+from align_echo.report.palette import Palette
+from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, first_panels
 from align_echo.report.trained import MADE_BY, TrainedGroup, groups_of
 from align_echo.sandbox.session import printable
 
@@ -60,7 +60,7 @@ class DriftMap:
     by_chance: tuple[float, float, float]
 
 
-def drift(material: Material) -> Drawn | str:
+def drift(material: Material) -> DrawnPlot | str:
     """Plot 10."""
     maps: dict[TrainedGroup, DriftMap] = {}
     few: list[str] = []
@@ -90,7 +90,7 @@ def drift(material: Material) -> Drawn | str:
         for phase in PHASES
         if any(each.phase == phase for each in of.diagnoses)
     ]  # fmt: skip
-    return Drawn(
+    return DrawnPlot(
         n=f"{sum(len(of.diagnoses) for of in maps.values()):,} diagnoses of kept critiques (those of one task a step)",
         control="The same measure with the steps of training in another order: if the nearest diagnosis of another "
         "step is no more often of the same third than that, no drift is shown, whatever the map looks like. Steps "

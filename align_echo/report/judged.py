@@ -15,10 +15,11 @@ from align_echo.critic.calibration import Bin, Calibration, CriticReport
 from align_echo.gaia.figures import CEILING, Success, Trial
 from align_echo.gaia.fit.intuitive import Fitted
 from align_echo.intervals import wilson
-from align_echo.report.drawing import Palette, number_steps, plain
+from align_echo.report.drawing import number_steps, plain
 from align_echo.report.finding import RecordedRun
 from align_echo.report.material import Material
-from align_echo.report.plots import Drawn, Panel, Plot, PlotTable, commands_of, figure, first_panels
+from align_echo.report.palette import Palette
+from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, figure, first_panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +32,7 @@ SHOWN = ("critic", CEILING, "placebo", "random", "majority", "logprob", "tilted"
 """Rules of selection in the order of a legend."""
 
 
-def selection(material: Material) -> Drawn | str:
+def selection(material: Material) -> DrawnPlot | str:
     """Plot 11."""
     trials = {run: trial for run in material.of_verb("critic evaluate") if (trial := material.summary(run, Trial))}
     if not trials:
@@ -49,7 +50,7 @@ def selection(material: Material) -> Drawn | str:
     kept, left = first_panels([*_by_round(material, trials), *panels])
     states = sum(trial.states for trial in trials.values())
     tasks = max(trial.curve[0].success.n for trial in trials.values())
-    return Drawn(
+    return DrawnPlot(
         n=f"{states:,} states in {len(trials)} {'trial' if len(trials) == 1 else 'trials'}, of up to {tasks} tasks "
         "each; intervals over tasks",
         control="The placebo: one of the distinct candidates at random, a judge who knows nothing. pass is what a "
@@ -139,7 +140,7 @@ class _Measured:
     calibrations: tuple[tuple[str, Calibration], ...]
 
 
-def reliability(material: Material) -> Drawn | str:
+def reliability(material: Material) -> DrawnPlot | str:
     """Plot 12."""
     reports = [(run, "trial", trial.critic) for run in material.of_verb("critic evaluate")
                if (trial := material.summary(run, Trial))]  # fmt: skip
@@ -164,7 +165,7 @@ def reliability(material: Material) -> Drawn | str:
         for each in shown
     ]  # fmt: skip
     kept, left = first_panels(panels)
-    return Drawn(
+    return DrawnPlot(
         n=f"{sum(each.report.with_logit for each in shown):,} judged actions with probabilities in {len(shown)} "
         "reports; intervals over actions, which are too narrow, as those of a task are alike",
         control="The diagonal is an honest critic; the better constant answer is one that reads nothing. Temperatures "

@@ -17,7 +17,7 @@ from align_echo.report.material import Material
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from align_echo.report.drawing import Palette
+    from align_echo.report.palette import Palette
 
 MOST_PANELS = 12
 """Pictures of one plot; what is beyond them is in its table."""
@@ -44,7 +44,7 @@ class PlotTable:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnPlot:
     """A plot that could be drawn. `n` says how much is behind it, `control` beside what it is to be read; `commands`
     made the data.
     """
@@ -67,7 +67,7 @@ class Plot:
     title: str
     shows: str
     command: str
-    draw: Callable[[Material], Drawn | str]
+    draw: Callable[[Material], DrawnPlot | str]
 
 
 def commands_of(runs: Iterable[RecordedRun]) -> tuple[str, ...]:

@@ -16,10 +16,11 @@ import numpy as np
 
 from align_echo.evaluate.refinement import Refinement
 from align_echo.intervals import Estimate, ratio
-from align_echo.report.drawing import Palette, number_steps, plain
+from align_echo.report.drawing import number_steps, plain
 from align_echo.report.finding import RecordedRun
 from align_echo.report.material import PHASES, Material
-from align_echo.report.plots import Drawn, Panel, Plot, PlotTable, commands_of, figure, first_panels
+from align_echo.report.palette import Palette
+from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, figure, first_panels
 from align_echo.report.trained import MADE_BY, TrainedGroup, by_setting, groups_of, settings_of
 from align_echo.runs import flat
 from align_echo.train.rewards import ETA, saturation_gain
@@ -67,7 +68,7 @@ def _lacking(groups: Mapping[TrainedGroup, object], command: str = CONTROL_MADE_
 # ---------------------------------------------------------------- density
 
 
-def density(material: Material) -> Drawn | str:
+def density(material: Material) -> DrawnPlot | str:
     """Plot 6."""
     groups = refined_groups(material)
     pairs = {group: [pair for of in phases.values() for harvest in of for pair in harvest]
@@ -80,7 +81,7 @@ def density(material: Material) -> Drawn | str:
     ]
     kept, left = first_panels(panels)
     headings = ("method", "where", "pairs", "better, %", "as before, %", "worse, %", "mean change", "in the square, %")
-    return Drawn(
+    return DrawnPlot(
         n=f"{sum(map(len, pairs.values())):,} pairs of attempts, of {sum(len(group.runs) for group in pairs)} runs; "
         "those of one task share their first attempt",
         control="Fresh attempts in place of refined ones (echo-no-critic): what lies above the diagonal there is what "
@@ -135,7 +136,7 @@ def _density(pairs: Pairs, axes: Axes, palette: Palette) -> None:
 # ---------------------------------------------------------------- gain by phase
 
 
-def gains(material: Material) -> Drawn | str:
+def gains(material: Material) -> DrawnPlot | str:
     """Plot 7."""
     groups = {group: _gains(phases) for group, phases in refined_groups(material).items()}
     groups = {group: by_phase for group, by_phase in groups.items() if by_phase}
@@ -163,7 +164,7 @@ def gains(material: Material) -> Drawn | str:
     ]  # fmt: skip
     kept, left = first_panels(panels)
     pairs = sum(n for by_phase in groups.values() for _, n in by_phase.values())
-    return Drawn(
+    return DrawnPlot(
         n=f"{pairs:,} pairs in training whose first score was below 1 (intervals over harvests), {len(rounds)} "
         "evaluations in rounds (intervals over tasks)",
         control="As many fresh attempts without a critique: echo-no-critic in training, --critic none at test time. An "
@@ -239,7 +240,7 @@ def _round_curves(rounds: Mapping[RecordedRun, Refinement], axes: Axes, palette:
 # ---------------------------------------------------------------- log w_t
 
 
-def weights(material: Material) -> Drawn | str:
+def weights(material: Material) -> DrawnPlot | str:
     """Plot 8."""
     found: dict[TrainedGroup, dict[str, list[Mapping[str, float]]]] = {}
     for group in groups_of(material):
@@ -265,7 +266,7 @@ def weights(material: Material) -> Drawn | str:
     ]
     old = [group.label for group, phases in found.items() if not any(map(_quantiles, phases.values()))]
     kept, left = first_panels(panels)
-    return Drawn(
+    return DrawnPlot(
         n=f"{sum(len(lines) for phases in found.values() for lines in phases.values())} steps with tokens of revisions "
         "that were won; boxes are means of the steps' quantiles over tokens",
         control="0, where a token is as likely without the critique as it was with it: there w_t changes nothing "

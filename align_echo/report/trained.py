@@ -13,10 +13,11 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from align_echo.report.drawing import Palette, name_rows, number_steps, plain
+from align_echo.report.drawing import name_rows, number_steps, plain
 from align_echo.report.finding import RecordedRun, method_of
 from align_echo.report.material import HeldOutFigures, Material
-from align_echo.report.plots import Drawn, Panel, Plot, PlotTable, commands_of, first_panels
+from align_echo.report.palette import Palette
+from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, first_panels
 from align_echo.runs import flat
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def by_setting(groups: Sequence[TrainedGroup]) -> dict[str, list[TrainedGroup]]:
 # ---------------------------------------------------------------- learning curves
 
 
-def learning(material: Material) -> Drawn | str:
+def learning(material: Material) -> DrawnPlot | str:
     """Plot 4."""
     groups = [group for group in groups_of(material) if any(material.signals(run) for run in group.runs)]
     if not groups:
@@ -120,7 +121,7 @@ def learning(material: Material) -> Drawn | str:
     notes += (f"Trained twice under one seed: {', '.join(twice)}.",) if twice else ()
     open_ = [run.name for run in runs if not (run.folder / "summary.json").is_file()]
     unfinished = (f"Not finished yet: {', '.join(open_)}.",) if open_ else ()
-    return Drawn(
+    return DrawnPlot(
         n=f"{len(runs)} runs of {len(groups)} {'config' if len(groups) == 1 else 'configs'}; lines are means over "
         "seeds at steps that all have reached, bands go from the lowest to the highest seed",
         control="The weights before training (step 0). The best checkpoint (a star) was chosen by these very tasks and "
@@ -233,7 +234,7 @@ def _row(material: Material, group: TrainedGroup) -> tuple[str, ...]:
 # ---------------------------------------------------------------- stages
 
 
-def stages(material: Material) -> Drawn | str:
+def stages(material: Material) -> DrawnPlot | str:
     """Plot 5."""
     timed = {group: _stage_seconds(material, group) for group in groups_of(material)}
     timed = {group: seconds for group, seconds in timed.items() if any(seconds)}
@@ -250,7 +251,7 @@ def stages(material: Material) -> Drawn | str:
         "mean seconds of a training step, by stage; in the table",
         height=1.5 + 0.42 * len(timed),
     )
-    return Drawn(
+    return DrawnPlot(
         n=f"{sum(_steps(material, group) for group in timed)} steps of {len(timed)} "
         f"{'config' if len(timed) == 1 else 'configs'}",
         control="None: these are seconds by the clock of the machine that trained. Compare methods that trained on one "

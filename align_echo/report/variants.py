@@ -16,10 +16,11 @@ from align_echo.evaluate.study import Study
 from align_echo.evaluate.tables import NAMES, failed_on
 from align_echo.hints import HintCount, count_hints, merged
 from align_echo.intervals import Estimate, wilson
-from align_echo.report.drawing import Palette, name_rows, whisker
+from align_echo.report.drawing import name_rows, whisker
 from align_echo.report.finding import GENERATE, RecordedRun
 from align_echo.report.material import Material
-from align_echo.report.plots import Drawn, Panel, Plot, PlotTable, commands_of, figure, first_panels
+from align_echo.report.palette import Palette
+from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, figure, first_panels
 from align_echo.types import Trajectory
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def _order(name: str) -> int:
 # ---------------------------------------------------------------- success, invalid actions
 
 
-def success(material: Material) -> Drawn | str:
+def success(material: Material) -> DrawnPlot | str:
     """Plot 1."""
     done = evaluations(material)
     if not done:
@@ -145,7 +146,7 @@ def success(material: Material) -> Drawn | str:
     return _drawn(done, "won, %", lambda arm: (arm.success, None), PlotTable(headings, tuple(rows)), ())
 
 
-def invalid(material: Material) -> Drawn | str:
+def invalid(material: Material) -> DrawnPlot | str:
     """Plot 2."""
     done = evaluations(material)
     defined = [each for each in done if any(arm.invalid is not None for arm in each.arms.values())]
@@ -174,13 +175,13 @@ def _drawn(
     figures: Callable[[Arm], tuple[Estimate | None, Estimate | None]],
     table: PlotTable,
     notes: tuple[str, ...],
-) -> Drawn:
+) -> DrawnPlot:
     panels, left = first_panels([_arms_panel(each, axis, figures) for each in done])
     tasks = sum(max((arm.success.n for arm in each.arms.values() if arm.success), default=0) for each in done)
     controlled = [each for each in done if PLACEBO in each.arms]
     without = [each.label for each in done if each not in controlled and len(each.arms) > 1]
     bare = (f"Without a placebo: {', '.join(without)}.",) if without else ()
-    return Drawn(
+    return DrawnPlot(
         n=f"{tasks} tasks in {len(done)} {'evaluation' if len(done) == 1 else 'evaluations'}; "
         "lines are 95% intervals over tasks",
         control=CONTROL if controlled else NO_CONTROL,
@@ -221,7 +222,7 @@ def _arms_panel(
 # ---------------------------------------------------------------- hints
 
 
-def hints(material: Material) -> Drawn | str:
+def hints(material: Material) -> DrawnPlot | str:
     """Plot 3."""
     told = _hints_told(material)
     if not told:
@@ -240,7 +241,7 @@ def hints(material: Material) -> Drawn | str:
             rows.append((f"{label} R{number}", count.rule, *_counts(count), _by_chance(chance.get(count.rule))))
     kept, left = first_panels(panels)
     fired = sum(count.fired for _, counts, _, _ in told for count in counts)
-    return Drawn(
+    return DrawnPlot(
         n=f"{fired:,} hints shown in {len(told)} {'interface' if len(told) == 1 else 'interfaces'} as played",
         control="The placebo of the same interface: its hints were not shown, so they were followed by chance alone. "
         "Hints that were never followed show nothing about truth: align-echo interface audit tries those.",

@@ -24,10 +24,11 @@ from align_echo.errors import UsageError
 from align_echo.files import write_atomically
 from align_echo.redaction import without_secrets
 from align_echo.report import critiques, drift, judged, refined, trained, variants
-from align_echo.report.drawing import DARK, LIGHT, picture, require_drawing
+from align_echo.report.drawing import picture, require_drawing
 from align_echo.report.finding import find_runs
 from align_echo.report.material import Material
-from align_echo.report.plots import Drawn, Panel, Plot
+from align_echo.report.palette import DARK, LIGHT
+from align_echo.report.plots import DrawnPlot, Panel, Plot
 from align_echo.sandbox.session import printable
 from align_echo.view.packing import hash_source
 
@@ -80,7 +81,7 @@ def write_report(paths: Sequence[Path], out: Path = OUT) -> Report:
     require_drawing()
     material = Material(find_runs(paths))
     results = {plot.key: plot.draw(material) for plot in PLOTS}
-    drawn = {key: result for key, result in results.items() if isinstance(result, Drawn)}
+    drawn = {key: result for key, result in results.items() if isinstance(result, DrawnPlot)}
     undrawn = {key: result for key, result in results.items() if isinstance(result, str)}
     told = material.told()
     if not drawn:
@@ -134,7 +135,7 @@ def _write_figures(folder: Path, files: dict[str, bytes]) -> None:
 
 def _page(
     material: Material,
-    drawn: dict[str, Drawn],
+    drawn: dict[str, DrawnPlot],
     undrawn: dict[str, str],
     pictures: dict[str, list[_Picture]],
     folder: str,

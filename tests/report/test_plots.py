@@ -18,7 +18,7 @@ from align_echo.gaia.figures import JudgedState, Trial, measured
 from align_echo.report import critiques, drift, judged, refined, trained, variants
 from align_echo.report.finding import find_runs, method_of
 from align_echo.report.material import Material
-from align_echo.report.plots import Drawn
+from align_echo.report.plots import DrawnPlot
 from align_echo.train.config import checked_config, method, methods
 from align_echo.types import Candidate
 from tests.report import folders
@@ -29,8 +29,8 @@ def material(*paths: Path) -> Material:
     return Material(find_runs(paths))
 
 
-def rows(plot: Drawn | str) -> list[tuple[str, ...]]:
-    assert isinstance(plot, Drawn), plot
+def rows(plot: DrawnPlot | str) -> list[tuple[str, ...]]:
+    assert isinstance(plot, DrawnPlot), plot
     return list(plot.table.rows)
 
 
@@ -49,7 +49,7 @@ def test_variants_stand_in_their_order_with_what_they_are_worth_over_the_placebo
         ("placebo", "25.0 [5.0, 45.0]", "-"),
         ("both", "75.0 [55.0, 95.0]", "+50.0 [+20.0, +80.0]"),
     ]
-    assert isinstance(drawn, Drawn)
+    assert isinstance(drawn, DrawnPlot)
     assert drawn.control.startswith("The placebo")
     command = "align-echo evaluate --env station --agent novice --interface mine --tasks 2 --seed 0 --compare"
     assert drawn.commands == (command,)
@@ -58,7 +58,7 @@ def test_variants_stand_in_their_order_with_what_they_are_worth_over_the_placebo
 def test_no_effect_is_shown_without_saying_that_its_placebo_is_missing(tmp_path):
     run = evaluated(tmp_path / "first", variants={"none": variant(0.0), "full": variant(50.0)}, over_placebo={})
     drawn = variants.success(material(run))
-    assert isinstance(drawn, Drawn)
+    assert isinstance(drawn, DrawnPlot)
     assert "None was played here" in drawn.control
     assert drawn.notes == ("Without a placebo: first: station, novice.",)
 
@@ -96,7 +96,7 @@ def test_runs_that_differ_in_their_seed_alone_are_one_line(tmp_path):
         ("echo", "webshop, pocket, interface none", "2", "40", "0.200", "0.700 (step 3)", "0.600 (step 4)"),
         ("icrl", "webshop, pocket, interface none", "1", "10", "-", "-", "-"),
     ]
-    assert isinstance(drawn, Drawn)
+    assert isinstance(drawn, DrawnPlot)
     assert drawn.panels[0].alt.endswith("echo: 0.200 at step 0, 0.600 at step 4")
     assert drawn.panels[1].alt == (
         "policy: reward in training by step. echo: 0.150 at step 1, 0.150 at step 4; icrl: 1.000 at step 1, 1.000 at "
@@ -109,7 +109,7 @@ def test_one_seed_twice_is_not_taken_for_two(tmp_path):
         folders.trained(tmp_path / name, signals=[{"policy/reward": 1.0}])
     drawn = trained.learning(material(tmp_path))
     assert rows(drawn)[0][2] == "1"
-    assert isinstance(drawn, Drawn)
+    assert isinstance(drawn, DrawnPlot)
     assert "Trained twice under one seed: echo." in drawn.notes
 
 
@@ -126,7 +126,7 @@ def test_changes_are_counted_by_third_beside_the_control(tmp_path):
     assert "The control was not trained" in str(refined.gains(material(tmp_path)))
     folders.trained(tmp_path / "again", "echo-no-critic", scores=[up] * 3)
     drawn = refined.gains(material(tmp_path))
-    assert isinstance(drawn, Drawn)
+    assert isinstance(drawn, DrawnPlot)
     assert drawn.notes == ()
     told = [(row[0], row[2], row[3], row[4].partition(" ")[0]) for row in rows(drawn)]
     assert sorted(told) == [
@@ -152,7 +152,7 @@ def test_runs_that_kept_means_of_log_w_alone_are_drawn_and_named(tmp_path):
         "icrl": ("-1.00", "-", "-", "-", "-", "-", "50.0"),
         "icrl-joint": ("-1.00", "-4.00", "-2.00", "-1.00", "0.00", "1.00", "50.0"),
     }
-    assert isinstance(drawn, Drawn)
+    assert isinstance(drawn, DrawnPlot)
     assert drawn.notes == ("Trained by a version that kept means alone: icrl.",)
 
 
@@ -240,7 +240,7 @@ def test_the_rounds_of_a_flywheel_are_one_picture(tmp_path, tried):
     for number in (1, 2):
         trial_in(tmp_path / "wheel" / f"round-{number}" / "trial", tried)
     drawn = judged.selection(material(tmp_path / "wheel"))
-    assert isinstance(drawn, Drawn)
+    assert isinstance(drawn, DrawnPlot)
     assert drawn.panels[0].title == "wheel, by round"
     assert drawn.commands == ("align-echo critic flywheel --env webshop --rounds 2",)
 
@@ -263,7 +263,7 @@ def test_a_trial_of_an_older_version_is_read_and_said_to_hold_no_bins(tmp_path, 
         del summary["critic"][part]["bins"]
     old = material(trial_in(tmp_path / "trial", json.dumps(summary)))
     assert judged.reliability(old) == "measured by a version that kept no bins, measure again: trial"
-    assert isinstance(judged.selection(old), Drawn)
+    assert isinstance(judged.selection(old), DrawnPlot)
 
 
 def test_many_rules_are_all_in_the_table_and_the_most_shown_in_the_picture(tmp_path):
