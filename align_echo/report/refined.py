@@ -122,7 +122,7 @@ def _density(pairs: Pairs, axes: Axes, palette: Palette) -> None:
     axes.pcolormesh(edges, edges, shown, cmap=colours)
     at = np.linspace(0, 1, 41)
     gain = np.asarray([[saturation_gain(float(low), float(high)) for low in at] for high in at])
-    lines = axes.contour(at, at, gain, levels=LEVELS, colors=palette.quiet, linewidths=0.7)
+    lines = axes.contour(at, at, gain, levels=LEVELS, colors=palette.ink, linewidths=0.6, alpha=0.7)
     axes.clabel(lines, fontsize=6.5, fmt="%g")
     side = 1 - SATURATED
     axes.add_patch(Rectangle((SATURATED, SATURATED), side, side, fill=False, edgecolor=palette.bad, linewidth=1.6))

@@ -174,8 +174,9 @@ BLAMED = (
 
 
 def diagnoses(third: int, step: int) -> list[str]:
-    """Three that differ from those of other steps, in a way that is not nearer between neighbours."""
-    return [f"{text}{' again' * (step * 4 % 9)}" for text in BLAMED[third]]
+    """Three that have a word of their step's own, and differ from others in a way that is not nearer between neighbours.
+    """
+    return [f"{text}{' again' * (step * 4 % 9)} room{step} room{step}" for text in BLAMED[third]]
 
 
 def test_diagnoses_that_change_are_told_from_those_that_do_not(tmp_path):
