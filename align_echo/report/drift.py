@@ -139,7 +139,7 @@ def _mapped(diagnoses: Sequence[Diagnosis]) -> DriftMap:
     moment_M = np.asarray([moments.index(diagnosis.moment) for diagnosis in diagnoses])
     phase_of = {diagnosis.moment: PHASES.index(diagnosis.phase) for diagnosis in diagnoses}
     phase_S = np.asarray([phase_of[moment] for moment in moments])
-    nearest_M = _nearest_of_another_step(rows, moment_M)
+    nearest_M = nearest_of_another_step(rows, moment_M)
 
     def same(phases: npt.NDArray[np.int64]) -> float:
         return float(100 * np.mean(phases[moment_M] == phases[moment_M[nearest_M]]))
@@ -155,7 +155,7 @@ def _mapped(diagnoses: Sequence[Diagnosis]) -> DriftMap:
     )
 
 
-def _nearest_of_another_step(rows: Floats, moment_M: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def nearest_of_another_step(rows: Floats, moment_M: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """For each row [M, W] of length 1 the number of the one that is nearest by its angle, of other steps than its own.
     """
     alike = rows @ rows.T

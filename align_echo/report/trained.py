@@ -116,11 +116,11 @@ def learning(material: Material) -> DrawnPlot | str:
     kept, left = first_panels(panels)
     runs = [run for group in groups for run in group.runs]
     alone = [group.label for group in groups if len(group.runs) == 1]
-    notes = (f"One seed alone, whose band is the interval over held-out tasks: {', '.join(alone)}.",) if alone else ()
+    notes = [f"One seed alone, whose band is the interval over held-out tasks: {', '.join(alone)}."] if alone else []
     twice = [group.label for group in groups if group.different < len(group.runs)]
-    notes += (f"Trained twice under one seed: {', '.join(twice)}.",) if twice else ()
-    open_ = [run.name for run in runs if not (run.folder / "summary.json").is_file()]
-    unfinished = (f"Not finished yet: {', '.join(open_)}.",) if open_ else ()
+    notes += [f"Trained twice under one seed: {', '.join(twice)}."] if twice else []
+    unfinished = [run.name for run in runs if not (run.folder / "summary.json").is_file()]
+    notes += [f"Not finished yet: {', '.join(unfinished)}."] if unfinished else []
     return DrawnPlot(
         n=f"{len(runs)} runs of {len(groups)} {'config' if len(groups) == 1 else 'configs'}; lines are means over "
         "seeds at steps that all have reached, bands go from the lowest to the highest seed",
@@ -132,7 +132,7 @@ def learning(material: Material) -> DrawnPlot | str:
             ("method", "where", "seeds", "turns played", "start", "best checkpoint", "last checkpoint"),
             tuple(_row(material, group) for group in groups),
         ),
-        notes=(*notes, *unfinished, *left),
+        notes=(*notes, *left),
     )
 
 
