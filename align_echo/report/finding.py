@@ -26,6 +26,9 @@ VERBS = {
     *("evaluate", "grid", "study", GENERATE, "train"),
     *("critic collect", "critic train", "critic evaluate", "critic flywheel"),
 }
+WHOLES = {"grid", "study", "critic flywheel"}
+"""Those of which a run holds whole runs of others. What a user put into the folder of any other is by itself."""
+
 DEEPEST = 8
 """Folders below the one that was named in which runs are looked for."""
 
@@ -73,7 +76,8 @@ def find_runs(paths: Sequence[Path]) -> list[RecordedRun]:
     unique = told_apart(names)
     runs: dict[Path, RecordedRun] = {}
     for folder in sorted(configs, key=lambda folder: len(folder.parts)):
-        above = next((runs[parent] for parent in folder.parents if parent in runs), None)
+        inside = (runs[parent] for parent in folder.parents if parent in runs)
+        above = next((whole for whole in inside if whole.verb in WHOLES), None)
         runs[folder] = RecordedRun(folder, unique[folder], _verb(configs[folder]), configs[folder], above)
     return [runs[folder] for folder in configs]
 
@@ -106,7 +110,8 @@ _OPTIONS: dict[str, tuple[tuple[str, str], ...]] = {
     "evaluate": (
         *_PLAYED,
         *(("--interface", "interfaces"), ("--tasks", "tasks"), ("--episodes-per-task", "episodes_per_task")),
-        *(("--refine-rounds", "refine_rounds"), ("--critic", "critic"), ("--seed", "seed")),
+        *(("--temperature", "agent_details.temperature"), ("--best-of", "agent_details.best_of")),
+        *(("--refine-rounds", "refine_rounds"), ("--critic", "critic_details.model.critic"), ("--seed", "seed")),
     ),
     "grid": (
         *(("--env", "environments"), ("--agent", "agents"), ("--model", "model"), ("--interface", "interfaces")),
@@ -117,7 +122,7 @@ _OPTIONS: dict[str, tuple[tuple[str, str], ...]] = {
         *(("--env", "environment"), ("--agent", "agent"), ("--backend", "backend"), ("--iterations", "iterations")),
         *(("--tasks-per-iteration", "tasks_per_iteration"), ("--seed", "seed")),
     ),
-    "critic collect": (*_PLAYED, ("--tasks", "tasks"), ("--candidates", "best_of"), ("--seed", "seed")),
+    "critic collect": (*_PLAYED, ("--tasks", "tasks"), ("--candidates", "agent_details.best_of"), ("--seed", "seed")),
     "critic train": (("--examples", "collections"), ("--model", "model"), ("--rule", "rule")),
     "critic evaluate": (("--rule", "rule"), ("--seed", "seed")),
     "critic flywheel": (
@@ -125,7 +130,7 @@ _OPTIONS: dict[str, tuple[tuple[str, str], ...]] = {
         *(("--test-tasks", "test_tasks"), ("--candidates", "candidates"), ("--states", "states"), ("--seed", "seed")),
     ),
 }
-"""By verb the options that a command is told with, and the setting that each is in `config.json`."""
+"""By verb the options that a command is told with, and the setting that each is in `config.json`, by dotted names."""
 
 
 def _options(run: RecordedRun) -> list[str]:
@@ -135,9 +140,12 @@ def _options(run: RecordedRun) -> list[str]:
         summary = json_object(run.folder / "summary.json") or {}
         return [str(summary.get("name", "FILE.yaml"))]
     words = []
+    settings = {**flat(run.config), **run.config}
     for option, key in _OPTIONS[run.verb]:
-        for value in _values(run.verb, key, run.config.get(key)):
+        for value in _values(run.verb, key, settings.get(key)):
             words += [option, value]
+    if "refine_rounds" in settings and settings.get("critic_details") is None:
+        words += ["--critic", "none"]
     interfaces = run.config.get("interfaces")
     several = isinstance(interfaces, Mapping) and len(interfaces) > 2
     return [*words, *(["--compare"] if run.verb == "evaluate" and several else [])]

@@ -40,6 +40,18 @@ def test_a_run_is_called_by_the_method_that_it_was_trained_by(name):
     assert method_of(checked_config(method(name), name).model_dump(mode="json")) == name
 
 
+def test_the_command_of_an_evaluation_in_rounds_tells_its_critic_from_its_control(tmp_path):
+    shared = {"command": "evaluate", "environment": "webshop", "refine_rounds": 2, "seed": 0}
+    details = {"critic_details": {"model.critic": "pocket"}, "agent_details": {"temperature": "0.7"}}
+    folders.write_json(tmp_path / "a" / "config.json", {**shared, **details})
+    folders.write_json(tmp_path / "a" / "b" / "config.json", {**shared, "critic_details": None})
+    commands = [run.command for run in find_runs([tmp_path])]
+    assert commands == [
+        "align-echo evaluate --env webshop --temperature 0.7 --refine-rounds 2 --critic pocket --seed 0",
+        "align-echo evaluate --env webshop --refine-rounds 2 --seed 0 --critic none",
+    ]
+
+
 # ---------------------------------------------------------------- variants
 
 
