@@ -4,6 +4,7 @@
 #   make check    linter and type checker
 #   make parity   the slow tests
 #   make bench    every benchmark
+#   make docs     the generated pages of docs/reference, and the documentation as a site in build/site
 #   make vllm-check  the vLLM engines on vLLM's CPU build, in an environment of its own (about 2 GB of downloads)
 # Variables: PYTHON (the interpreter that makes .venv), DEMO (where the demo writes), DEMO_TASKS, WORKERS (processes that
 # the tests run in: logical is one a core, up to eight; 0 runs them in this one).
@@ -18,7 +19,7 @@ DEMO_TASKS ?= 12
 DEMO_ITERATIONS ?= 1
 WORKERS ?= logical
 
-.PHONY: setup demo test check parity bench vllm-check clean
+.PHONY: setup demo test check parity bench docs vllm-check clean
 
 setup: $(STAMP)
 
@@ -52,6 +53,11 @@ parity: setup
 
 bench: setup
 	@set -e; for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(VENV)/bin/python -m benchmarks.$$(basename $$file .py); done
+
+docs: setup
+	$(VENV)/bin/python docs/generate.py
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict
+	@echo "build/site/index.html is the first page; python -m http.server --directory build/site serves it, with a search"
 
 # vLLM's CPU build brings its own torch, which torchvision, torchaudio and torchcodec do not fit.
 $(VLLM_STAMP): pyproject.toml

@@ -60,7 +60,8 @@ class Finding(NamedTuple):
 def look_around() -> list[Finding]:
     """All findings, in the order of the report."""
     settings = [_setting(name) for name in SETTINGS]  # before the engine is loaded: it sets some of its own
-    extras = (*_java(), *_browser(), _extra("math-verify", "math", "only for math"))
+    small = (_extra("math-verify", "math", "only for math"), _extra("inspect-ai", "inspect", "only for logs of it"))
+    extras = (*_java(), *_browser(), *small)
     return [*_installed(), *extras, *_local_models(), *_keys(), *settings, *_data(), *_of_others()]
 
 

@@ -104,18 +104,10 @@ def collect(
     player = choose_player(agent, model, (spec.name,))
     drawing = Drawing(candidates, temperature, top_k, top_p, model_named(judge, player) if judge else None, states)
     plan = plan_collection(
-        spec,
-        player,
-        drawing,
-        split=split,
+        spec, player, drawing, split=split, samples=episodes_per_task, interface=interface, base_url=base_url,
         task_ids=pick_tasks(spec.tasks(split, data_root), tasks, task_type=spec.task_type, seed=seed),
-        samples=episodes_per_task,
-        interface=interface,
-        base_url=base_url,
-        seed=seed,
-        workers=workers,
-        data_root=data_root,
-    )
+        seed=seed, workers=workers, data_root=data_root,
+    )  # fmt: skip
     with resumable(path), Display() as display:
         collected = collecting.collect(plan, drawing, path, resume=resume, progress=display)
     show_collected(collected)
@@ -178,16 +170,9 @@ def train(
 
 
 def _train(
-    path: Path,
-    examples: list[Path],
-    model: ModelName,
-    rule: Rule | None,
-    config: Path | None,
-    changes: Changes,
-    share: float,
-    least: int,
-    resume: bool,
-) -> None:
+    path: Path, examples: list[Path], model: ModelName, rule: Rule | None, config: Path | None, changes: Changes,
+    share: float, least: int, resume: bool,
+) -> None:  # fmt: skip
     from align_echo.train.crew import source_of
 
     named = config is not None or any(value is not None for value in changes.values())
@@ -202,16 +187,9 @@ def _train(
 
 
 def _train_to_reason(
-    path: Path,
-    examples: list[Path],
-    model: ModelName,
-    rule: Rule | None,
-    config: Path | None,
-    changes: Changes,
-    share: float,
-    least: int,
-    resume: bool,
-) -> None:
+    path: Path, examples: list[Path], model: ModelName, rule: Rule | None, config: Path | None, changes: Changes,
+    share: float, least: int, resume: bool,
+) -> None:  # fmt: skip
     from align_echo.gaia.fit.reasoning_steps import ReasoningSettings
 
     settings = read_settings(ReasoningSettings, config, changes)
@@ -228,16 +206,9 @@ def _train_to_reason(
 
 
 def _train_on_screens(
-    path: Path,
-    recording: Path,
-    predictions: list[Path],
-    model: ModelName,
-    config: Path | None,
-    changes: Changes,
-    share: float,
-    least: int,
-    resume: bool,
-) -> None:
+    path: Path, recording: Path, predictions: list[Path], model: ModelName, config: Path | None, changes: Changes,
+    share: float, least: int, resume: bool,
+) -> None:  # fmt: skip
     from align_echo.gui.learning import VisionSettings
 
     settings = read_settings(VisionSettings, config, changes)
@@ -270,16 +241,9 @@ def evaluate(
     path = run_folder(out, resume, "trial", "critic")
     with resumable(path), Display() as display:
         result = trial(
-            judge,
-            examples,
-            path,
-            rule=rule,
-            base_url=base_url,
-            seed=seed,
-            votes=(votes or 1) if reasoning else None,
-            resume=resume,
-            progress=display,
-        )
+            judge, examples, path, rule=rule, base_url=base_url, seed=seed, votes=(votes or 1) if reasoning else None,
+            resume=resume, progress=display,
+        )  # fmt: skip
     show_trial(result)
     print(f"written: {path / 'summary.json'}")
 
@@ -319,15 +283,9 @@ def gui_steps(
     path = run_folder(out, resume, "gui-steps", folder.name)
     with resumable(path), Display() as display:
         result = trial_on_screens(
-            folder,
-            path,
-            predictions=predictions,
-            judge=judge,
-            candidates=candidates,
-            seed=seed,
-            resume=resume,
+            folder, path, predictions=predictions, judge=judge, candidates=candidates, seed=seed, resume=resume,
             progress=display,
-        )
+        )  # fmt: skip
     show_screens(result)
     print(f"written: {path / 'summary.json'}")
 

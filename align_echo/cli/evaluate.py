@@ -82,7 +82,7 @@ def evaluate(
     else:
         conducts = {rounds.interface: rounds.conduct}
         _show_rounds(plan, path, rounds)
-    print(f"written: {path / 'summary.json'} and the trajectories beside it")
+    print(f"written: {path / 'summary.json'} and the trajectories beside it; to read them: align-echo view {path}")
     leave(agent_broke=display.agent_broke, trouble=verdict(conducts), warning=overstepped(conducts))
 
 

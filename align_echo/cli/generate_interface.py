@@ -43,21 +43,11 @@ def generate_interface(
 ) -> None:
     """Find misalignments in failed episodes by experiment and write the interface that resolves them."""
     plan = plan_generation(
-        env,
-        backend=backend,
-        model=model,
-        analyzer_model=analyzer_model,
-        optimizer_model=optimizer_model,
-        base_url=base_url,
-        max_tokens=max_tokens,
-        agent=agent,
-        iterations=iterations,
-        tasks_per_iteration=tasks_per_iteration,
-        seed=seed,
-        workers=workers,
-        data_root=data_root,
+        env, backend=backend, model=model, analyzer_model=analyzer_model, optimizer_model=optimizer_model,
+        base_url=base_url, max_tokens=max_tokens, agent=agent, iterations=iterations,
+        tasks_per_iteration=tasks_per_iteration, seed=seed, workers=workers, data_root=data_root,
         allow_untested=allow_untested,
-    )
+    )  # fmt: skip
     path = run_folder(out, resume, "generate", plan.world.spec.name)
     with resumable(path), Display() as display:
         result = generation.generate_interface(plan, path, resume=resume, progress=display)

@@ -40,18 +40,9 @@ def grid(
 ) -> None:
     """Play environments x agents, without and with an interface, and print one table."""
     axes = read_axes(
-        env,
-        agent,
-        interface,
-        tasks=tasks,
-        model=model,
-        base_url=base_url,
-        seed=seed,
-        temperature=temperature,
-        placebo=placebo,
-        max_tokens=max_tokens,
-        workers=workers,
-    )
+        env, agent, interface, tasks=tasks, model=model, base_url=base_url, seed=seed, temperature=temperature,
+        placebo=placebo, max_tokens=max_tokens, workers=workers,
+    )  # fmt: skip
     path = run_folder(out, resume, "grid", "-".join(axes.interfaces))
     with resumable(path), Display() as display:
         summary, played_by = play_grid(axes, path, resume=resume, progress=display)

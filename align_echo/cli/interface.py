@@ -1,6 +1,7 @@
-"""`align-echo interface show` and `audit`: what an interface's rules rest on, and whether its messages are true.
+"""`align-echo interface`: what rules rest on and are worth, whether messages are true, two compared, one handed on.
 
-Left out: the work (`align_echo/evaluate/hint_record.py`, `align_echo/align/audit`).
+Left out: the work (`align_echo/evaluate`: `hint_record.py`, `interface_diff.py`, `ablation.py`; `align_echo/align`:
+`audit`, `sharing.py`).
 """
 
 from __future__ import annotations
@@ -10,20 +11,26 @@ from typing import Annotated
 
 import typer
 
-from align_echo.align.audit.report import Audit, audit_interface, default_speakers
+from align_echo.align.audit.report import audit_interface, default_speakers
+from align_echo.align.sharing import command_for, export_interface, import_interface, read_shared
 from align_echo.cli import options
-from align_echo.cli.console import Display, leave, stdout
+from align_echo.cli.console import Display, cost, leave, new_folder, note, resumable, run_folder, stdout
 from align_echo.errors import UsageError
+from align_echo.evaluate.ablation import ablate
+from align_echo.evaluate.ablation_tables import ablation_lines, ablation_table, conducts_of
 from align_echo.evaluate.hint_record import keep_record, record_of_run
+from align_echo.evaluate.interface_diff import diff_interfaces, diff_lines
+from align_echo.evaluate.plan import plan_evaluation
 from align_echo.evaluate.refusals import refusal_test
-from align_echo.evaluate.tables import audit_table, hints_table, rules_table
+from align_echo.evaluate.tables import audit_lines, audit_table, hints_table, provenance_lines, rules_table
 from align_echo.files import write_atomically
 from align_echo.hints import silenced_by
 from align_echo.interface import Interface
 from align_echo.sandbox.session import printable
+from align_echo.trouble import overstepped, tell, verdict
 from align_echo.wrappers.catalogue import environment
 
-interface = typer.Typer(name="interface", help="Look at an interface: its rules, and whether what it says is true.")
+interface = typer.Typer(name="interface", help="Look at interfaces: their rules, what those are worth; hand one on.")
 Name = Annotated[str, typer.Argument(help="A shipped name or a .py file.")]
 
 
@@ -42,7 +49,7 @@ def show(
     if keep and run is None:
         raise UsageError("--keep keeps what a run counted: name its folder with --run DIR")
     shown = _named(name, env)
-    print(f"{shown.name}@{shown.content_hash}, made by {printable(shown.provenance.backend)}")
+    print(printable("\n".join(provenance_lines(shown))))
     if shown.provenance.rules:
         stdout().print(rules_table(shown.provenance.rules))
     for unresolved in shown.provenance.unresolved:
@@ -84,22 +91,79 @@ def audit(
         )  # fmt: skip
     if out is not None:
         write_atomically(out, result.model_dump_json(indent=2) + "\n")
-    _show_audit(result)
+    print(f"{result.interface} on {result.environment} {result.split}, {result.turns} turns a game, seed {result.seed}")
+    stdout().print(audit_table(result))
+    print(*audit_lines(result), sep="\n")
     leave(agent_broke=False, trouble=f"{result.untrue} claims did not hold when they were tried" * (result.untrue > 0))
 
 
-def _show_audit(result: Audit) -> None:
-    print(f"{result.interface} on {result.environment} {result.split}, {result.turns} turns a game, seed {result.seed}")
-    stdout().print(audit_table(result))
-    for spoken in result.speakers:
-        said = f"{spoken.utterances:,} things said, {spoken.refusals:,} refused, {spoken.messages:,} messages"
-        print(f"{spoken.speaker}: {spoken.games} games, {said};")
-        print(f"  {sum(spoken.chains.values()):,} orders obeyed, {spoken.circles:,} in a circle or in vain;", end="")
-        print(f" the interface failed on {spoken.broken:,} turns")
-        for example in spoken.examples[:5]:
-            print(f"  did not hold: {printable(example)}")
-    if result.stopped:
-        print("stopped: this is what was found until then")
+@interface.command("diff")
+def diff(first: Name, second: Name, env: options.Env, data_root: options.DataRoot = None) -> None:
+    """Show what two interfaces differ in: what they tell up front, their rules and evidence, their source."""
+    for line in diff_lines(diff_interfaces(environment(env), _named(first, env), _named(second, env), data_root)):
+        print(line)
+
+
+@interface.command("ablate")
+def ablate_rules(
+    name: Name,
+    env: options.Env,
+    agent: options.Agent = None,
+    model: options.Model = None,
+    base_url: options.BaseUrl = None,
+    temperature: options.Temperature = None,
+    split: Annotated[str | None, typer.Option("--split", help="Default: the environment's test split.")] = None,
+    tasks: Annotated[int | None, typer.Option("--tasks", help="How many; default: all of the split.")] = None,
+    seed: Annotated[
+        list[int] | None, typer.Option("--seed", min=0, help="Of every draw; repeat it for more, on the same tasks.")
+    ] = None,
+    groups: Annotated[bool, typer.Option("--groups", help="All rules about one form of action at once.")] = False,
+    workers: options.Workers = None,
+    out: options.Out = None,
+    resume: options.Resume = False,
+    data_root: options.DataRoot = None,
+) -> None:
+    """Play an interface without one rule at a time, beside the whole and its placebo: what is each rule worth?"""
+    seeds = seed or [0]
+    plan = plan_evaluation(
+        env, agent=agent, interface=name, split=split, tasks=tasks, model=model, base_url=base_url,
+        temperature=temperature, seed=seeds[0], workers=workers, data_root=data_root,
+    )  # fmt: skip
+    path = run_folder(out, resume, "ablate", plan.spec.name)
+    with resumable(path), Display() as display:
+        result = ablate(plan, path, seeds=seeds, groups=groups, resume=resume, progress=display)
+    conducts = conducts_of(result)
+    stdout().print(ablation_table(result))
+    print(*ablation_lines(result), *tell(conducts), sep="\n")
+    cost(result.usage)
+    print(f"written: {path / 'summary.json'} and the trajectories beside it")
+    leave(agent_broke=display.agent_broke, trouble=verdict(conducts), warning=overstepped(conducts))
+
+
+@interface.command("export")
+def export(
+    name: Name,
+    env: options.Env,
+    out: Annotated[Path, typer.Option("--out", help="The file to write.")],
+    data_root: options.DataRoot = None,
+) -> None:
+    """Write an interface into one file to hand on: source, provenance, evidence and record, with a hash over all."""
+    exported = _named(name, env)
+    if export_interface(exported, out, games=environment(env).games(data_root)):
+        note("the source held a key or a password: it is taken out, and the hash is another one")
+    print(f"written: {out}, with {exported.name}@{read_shared(out).content_hash}; align-echo interface import reads it")
+
+
+@interface.command("import")
+def import_file(
+    file: Annotated[Path, typer.Argument(help="What align-echo interface export wrote.")], out: options.Out = None
+) -> None:
+    """Check the hash of such a file, show where it came from, and write what evaluate --interface takes."""
+    imported = read_shared(file)
+    written = import_interface(imported, out or new_folder("import", imported.contract.environment))
+    print(printable("\n".join(provenance_lines(imported))))
+    print("the hash is right: the file is whole; who made it, and whether it is true, it does not tell")
+    print(f"written: {written}; next: {printable(command_for(imported, written))}")
 
 
 def _named(name: str, env: str) -> Interface:

@@ -1,4 +1,4 @@
-"""`align-echo view`: the episodes of runs as one HTML file, or on a port of this machine."""
+"""`align-echo view`: the episodes of runs as one HTML file, on a port of this machine, or as logs of inspect_ai."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from align_echo.cli.console import note
+from align_echo.view.inspect_logs import write_logs
 from align_echo.view.packing import write_page
 from align_echo.view.reading import told
 from align_echo.view.serving import make_viewer
@@ -19,9 +20,15 @@ def view(
     out: Annotated[Path | None, typer.Option("--out", help="The .html file; default: RUN.html here.")] = None,
     serve: Annotated[bool, typer.Option("--serve", help="Serve the page to this machine instead.")] = False,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of --serve; 0 takes a free one.")] = 8090,
+    logs: Annotated[Path | None, typer.Option("--eval", help="Write logs of inspect_ai to this folder.")] = None,
 ) -> None:
-    """Write all episodes of runs into one HTML file, to read, filter and compare in a browser."""
-    if out is not None or not serve:
+    """Write all episodes of runs into one HTML file, to read, filter and compare in a browser; or as logs."""
+    if logs is not None:
+        files, damaged = write_logs(paths, logs)
+        for line in told(damaged) if out is None else ():
+            note(line)
+        print(f"{logs}: {len(files):,} .eval; look at them with `inspect view --log-dir {logs}`")
+    if out is not None or not (serve or logs):
         file, packed = write_page(paths, out)
         for line in told(packed.damaged):
             note(line)

@@ -85,26 +85,46 @@ AtLeastOne = Field(min_length=1)
 
 
 class StudyFile(Frozen, allow_inf_nan=False, strict=True):
-    """A study as it was asked for; docs/cli.md has a table of the keys."""
+    """A study as it was asked for; docs/reference/config.md has a table of the keys."""
 
     environments: Annotated[tuple[str, ...], AtLeastOne, AsList]
+    """Names, or `module:Name`."""
     agents: Annotated[tuple[Named, ...], AtLeastOne, AsList]
+    """Names as for `--agent`, or `{agent: NAME, model: NAME}` with a model as for `--model`."""
     interface: str
+    """A shipped name or a `.py` file, looked up in each environment; or `generate`: each agent learns one in each."""
     tasks: int = Field(default=20, ge=1)
+    """Of each environment's test split, spread evenly over its task types."""
     seed: int = Field(default=0, ge=0)
+    """Of every draw."""
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], AtLeastOne, AsList] | None = None
+    """In place of `seed`: each has tables of its own, and no mean is taken over them."""
     placebo: bool = True
+    """Whether the placebo is played too."""
     ablations: Annotated[tuple[Literal["rules", "feedback", "verification"], ...], AsList] = ()
+    """Without WrapStep (`rules`), without InferRules (`feedback`), or learned without experiments (`verification`, with
+    `backend: llm` alone)."""
     transfer: Annotated[tuple[Pair, ...], AsList] = ()
+    """Pairs `[A, B]` of the agents: what A learned is played by B, on the same episodes without an interface; needs
+    `interface: generate`."""
     backend: BackendName = "probe"
+    """How interfaces are learned."""
     analyzer_model: str | None = None
+    """The Analyzer's; null: the agent's."""
     optimizer_model: str | None = None
+    """The Optimizer's; null: the agent's."""
     iterations: int = Field(default=ITERATIONS, ge=1)
+    """At most so many."""
     tasks_per_iteration: int | None = Field(default=None, ge=1)
+    """Null: the paper's number."""
     base_url: str | None = None
+    """The endpoint of the models; it may differ when a study is resumed."""
     temperature: Annotated[float, Field(ge=0, strict=False), BeforeValidator(_number)] | None = None
+    """Of agents that ask a model; null: each agent's own."""
     max_tokens: int | None = Field(default=None, ge=256)
+    """Of one reply of such an agent; null: 512."""
     workers: int | None = Field(default=None, ge=1, le=MOST_WORKERS)
+    """Episodes at once; it may differ when a study is resumed."""
 
     @property
     def all_seeds(self) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ own. Leaves out every figure's making.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from rich.table import Table
 from rich.text import Text
@@ -14,8 +14,9 @@ from rich.text import Text
 from align_echo.align.audit.report import Audit
 from align_echo.evaluate.comparison import PLACEBO, Comparison, Difference, VariantResult
 from align_echo.hints import HintCount
-from align_echo.interface import RuleRecord
+from align_echo.interface import Interface, RuleRecord
 from align_echo.intervals import Estimate
+from align_echo.sandbox.session import printable
 from align_echo.trouble import Conduct
 from align_echo.types import ChoiceCounts
 
@@ -58,14 +59,55 @@ def tables(comparison: Comparison) -> list[Table]:
 
 def rules_table(rules: Iterable[RuleRecord]) -> Table:
     """The rules of an interface, with the experiments for and against each and the tasks that they were made on."""
-    table = plain_table("Rules and the experiments behind them")
+    table = plain_table("Rules and the experiments behind them: for, against, and on how many tasks")
+    table.add_column("#", justify="right")
     table.add_column("rule", overflow="fold")
     for heading in ("for", "against", "tasks"):
         table.add_column(heading, justify="right")
-    for rule in rules:
+    for number, rule in enumerate(rules, start=1):
         counts = rule.evidence.support, rule.evidence.refuted, rule.evidence.tasks
-        table.add_row(Text(f"(not tested) {rule.text}" if rule.untested else rule.text), *map(str, counts))
+        said = f"(not tested) {rule.text}" if rule.untested else rule.text
+        said += f" (against it: {rule.evidence.counterexample})" if rule.evidence.counterexample else ""
+        table.add_row(str(number), Text(printable(said)), *map(str, counts))
     return table
+
+
+def provenance_lines(interface: Interface) -> Iterator[str]:
+    """Where an interface came from, in lines: what it is for, who made it from what, and what is known of its rules."""
+    made, rules = interface.provenance, interface.provenance.rules
+    yield f"{interface.name}@{interface.content_hash}, for {made.environment}, made by {made.backend}"
+    facts = [f"agent {made.agent}"] * bool(made.agent)
+    facts += [f"{role} {name}" for role, name in made.models.items()]
+    facts += [f"seed {made.seed}, {made.iterations} iterations, {len(made.training_tasks)} training tasks"] * (
+        made.iterations > 0
+    )
+    facts += [f"{made.engine_steps:,} engine steps"] * bool(made.engine_steps)
+    if facts:
+        yield f"made with: {'; '.join(facts)}"
+    if made.versions:
+        yield f"versions: {', '.join(f'{name} {version}' for name, version in made.versions.items() if version)}"
+    if rules:
+        yield (
+            f"rules on record: {len(rules)}, {sum(rule.untested for rule in rules)} of them not tested; "
+            f"{sum(rule.evidence.support for rule in rules):,} experiments for them, "
+            f"{sum(rule.evidence.refuted for rule in rules):,} against"
+        )
+    else:
+        yield "rules on record: none, so nothing is known of what they rest on"
+
+
+def audit_lines(audit: Audit) -> Iterator[str]:
+    """What an audit's table does not say: how much each speaker said, and the first claims that did not hold."""
+    for spoken in audit.speakers:
+        said = f"{spoken.utterances:,} things said, {spoken.refusals:,} refused, {spoken.messages:,} messages"
+        yield f"{spoken.speaker}: {spoken.games} games, {said};"
+        yield (
+            f"  {sum(spoken.chains.values()):,} orders obeyed, {spoken.circles:,} in a circle or in vain; "
+            f"the interface failed on {spoken.broken:,} turns"
+        )
+        yield from (f"  did not hold: {printable(example)}" for example in spoken.examples[:5])
+    if audit.stopped:
+        yield "stopped: this is what was found until then"
 
 
 def audit_table(audit: Audit) -> Table:

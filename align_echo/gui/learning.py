@@ -31,11 +31,10 @@ from align_echo.wrappers.gui.steps import GuiStep, screenshot_of
 
 
 class VisionSettings(LearningSettings):
-    """The settings of critics that look. A step learns from `batch_size` actions, and `at_once` of them are in memory
-    together.
-    """
+    """The settings of critics that look."""
 
     at_once: int = Field(default=4, ge=1)
+    """Actions in memory at once."""
 
 
 @dataclass(frozen=True)

@@ -33,66 +33,92 @@ class Lora(Frozen, allow_inf_nan=False):
     """Low-rank adapters as in PEFT, on all linear layers."""
 
     rank: int = Field(default=8, ge=1)
+    """Rank of the adapters."""
     alpha: int = Field(default=32, ge=1)
+    """Their scale is alpha / rank."""
 
 
 class Optimising(Frozen, allow_inf_nan=False):
-    """AdamW with a rate for each role; `critic_lr` only where the critic has weights of its own."""
+    """AdamW with a rate for each role."""
 
     lr: float = Field(default=1e-6, gt=0)
+    """The policy's rate, and that of shared weights."""
     critic_lr: float | None = Field(default=None, gt=0)
+    """The critic's rate, where it has weights of its own; null: as `lr`."""
     weight_decay: float = Field(default=0.0, ge=0)
+    """Of AdamW."""
     betas: tuple[Momentum, Momentum] = (0.9, 0.999)
+    """AdamW's momenta."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """How the rate goes on after the warm-up."""
     warmup_steps: int = Field(default=0, ge=0)
+    """Steps in which the rate rises."""
     max_grad_norm: float = Field(default=1.0, gt=0)
+    """Gradients are clipped to this norm, for each set of weights apart."""
 
 
 class Evaluating(Frozen, allow_inf_nan=False):
-    """How often held-out tasks are played: after `every` so many steps, 0 for never. The best checkpoint has the best
-    `score`.
-    """
+    """Held-out tasks, which are played without critiques. The best checkpoint is the one with the best `score`."""
 
     every: int = Field(default=0, ge=0)
+    """Held-out tasks are played after so many steps; 0: never."""
     tasks: int = Field(default=64, ge=1)
+    """How many of them."""
     split: str | None = None
+    """Whose tasks; null: the environment's test split."""
     temperature: float = Field(default=1.0, ge=0)
+    """Of the policy's replies; 0 is greedy."""
     patience: int = Field(default=0, ge=0)
+    """Ends the run after so many evaluations without a better one; 0: never."""
 
 
 class TrainConfig(Frozen, allow_inf_nan=False):
-    """A run, complete. `trained` roles learn; the other role's weights stay as they are.
-
-    Tasks of `task_types` are trained on (None: of all); held-out tasks are of every type.
-
-    `critic` is the model that the critic begins as, where the roles have a model each (None: as `model`).
-
-    It ends after `steps` steps, or earlier once `environment_steps` turns were played in environments (None: no such
-    end). `save_every` None is every evaluation, or every 10 steps where there is none.
-    """
+    """A run, complete."""
 
     env: str = "alfworld"
+    """An environment by name, or `module:NAME`."""
     split: str | None = None
+    """Whose tasks are trained on; null: the environment's training split."""
     task_types: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    """Only tasks of these types are trained on; held-out tasks are of every type. Null: all."""
     interface: str = "none"
+    """`none`, a shipped name, or a `.py` file."""
     model: str = "pocket"
+    """What both roles begin as: `pocket`, a folder, or `transformers:HUB`."""
     critic: str | None = None
+    """What the critic begins as, with `weights: models`; null: as `model`."""
     weights: Weights = "shared"
+    """One model for both roles, an adapter for each on one model, or a model each."""
     trained: tuple[Role, ...] = ("policy", "critic")
+    """The roles that learn; the other stays as it was."""
     collecting: Collecting
+    """How rows are played: see below."""
     step: StepSettings = StepSettings()
+    """How a harvest becomes steps: see below."""
     optimising: Optimising = Optimising()
+    """The optimizer: see below."""
     evaluating: Evaluating = Evaluating()
+    """Held-out tasks: see below."""
     lora: Lora = Lora()
+    """Adapters, with `weights: adapters`: see below."""
     rollouts: Rollouts = Rollouts()
+    """Episodes that are kept to be read: see below."""
     steps: int = Field(default=100, ge=1)
+    """Steps of the optimizer."""
     environment_steps: int | None = Field(default=None, ge=1)
+    """Ends the run once so many turns were played; null: no such end."""
     save_every: int | None = Field(default=None, ge=1)
+    """Steps between checkpoints; null: every evaluation, or 10 where there is none."""
     bf16: bool = False
+    """Mixed precision (bfloat16)."""
     gradient_checkpointing: bool = False
+    """Computes activations twice, to save memory; shares no prefixes."""
     threads: int = Field(default=2, ge=1)
+    """Threads of the CPU."""
     seed: int = Field(default=0, ge=0, lt=2**32)
+    """Of every draw."""
     report_to: tuple[str, ...] = ()
+    """Trackers that are told the signals."""
 
     @property
     def steps_a_checkpoint(self) -> int:

@@ -29,21 +29,26 @@ from align_echo.types import Frozen
 
 
 class Objective(Frozen):
-    """Which loss. `most_weight` bounds ICRL's weights of moved rows; 1 for all of them without `reweigh`.
-
-    An expert's tokens count by their `shaped` probability (LUFFY, with `gamma`), or by their log-`likelihood`
-    (supervised training: the loss is the cross-entropy).
-    """
+    """Which loss."""
 
     clip_low: float = Field(default=0.2, ge=0, le=1)
+    """The ratio is clipped to 1 - clip_low from below ..."""
     clip_high: float = Field(default=0.2, ge=0)
+    """... and to 1 + clip_high from above."""
     ratio: RatioLevel = "token"
+    """Of each token, or of the whole sequence (GSPO)."""
     beta: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Weight of the KL term; 0 leaves it out."""
     kl: KlEstimator = "k3"
+    """Its estimator."""
     reweigh: bool = True
+    """Whether w_t weighs tokens that were drawn under a critique (ICRL)."""
     most_weight: float = Field(default=MOST_WEIGHT, gt=0)
+    """Upper bound of w_t."""
     expert: Literal["shaped", "likelihood"] = "shaped"
+    """How an expert's tokens count: by their shaped probability (LUFFY) or their log-likelihood."""
     gamma: float = Field(default=LUFFY_GAMMA, gt=0, allow_inf_nan=False)
+    """Of the shaping p / (p + gamma)."""
 
 
 @dataclass(frozen=True)

@@ -33,25 +33,34 @@ def _known_form(name: str) -> str:
 
 
 class Collecting(Frozen, allow_inf_nan=False):
-    """How a step's rows are played: `queries` tasks, `samples` of each (episodes, refinements, sessions or verdicts).
-
-    `recipe` names the `Method`. `rounds` is ICRL's, `states` how many actions of a query RCM's critic judges. Of
-    `best_of` candidates for an action the policy's own verdict chooses one.
-    """
+    """How the rows of a harvest are played."""
 
     recipe: Annotated[str, AfterValidator(_known)]
+    """The method: a name, or `module:NAME`."""
     queries: int = Field(default=4, ge=1)
+    """Tasks a harvest."""
     samples: int = Field(default=8, ge=1)
+    """Of each task: episodes, refined attempts, sessions or verdicts."""
     rounds: int = Field(default=2, ge=1)
+    """ICRL: attempts of a session at most."""
     states: int = Field(default=2, ge=1)
+    """RCM: actions of a task that its critic judges."""
     critic_reward: RewardName = "saturation"
+    """What a critique earns by the scores before and after it."""
     form: Annotated[str, AfterValidator(_known_form)] = "echo"
+    """What the critic is asked: a name, or `module:NAME`."""
     temperature: float = Field(default=1.0, gt=0)
+    """Of both roles."""
     best_of: int = Field(default=1, ge=1)
+    """Candidates for an action, of which the policy's own verdict takes one."""
     turns: int | None = Field(default=None, ge=1)
+    """Turns of an episode at most; null: the environment's limit."""
     reply_tokens: int = Field(default=64, ge=1)
+    """Of one reply of the policy."""
     critique_tokens: int = Field(default=160, ge=1)
+    """Of one critique or verdict."""
     workers: int = Field(default=32, ge=1)
+    """Episodes at once."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,9 @@ class Rollouts(Frozen, allow_inf_nan=False):
     """What is kept: at most so many `episodes` a step (0: none at all), and at most `mebibytes` in all."""
 
     episodes: int = Field(default=16, ge=0)
+    """Of a harvest, at most; 0: none."""
     mebibytes: float = Field(default=64.0, gt=0)
+    """Of the whole run, at most."""
 
 
 class ReviewedAttempt(Frozen):

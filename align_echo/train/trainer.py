@@ -40,24 +40,28 @@ Evaluation = Callable[[], Signals]
 
 
 class StepSettings(Frozen):
-    """How a harvest becomes steps. `updates` is how many steps one harvest serves.
-
-    In the first `critic_warmup` steps the critic learns alone, up to the end of a harvest.
-    An `advantage` is a reward compared within its group, or the reward itself (rows that are imitated).
-    With `joint` advantages both roles of a query are one group (an ablation of ICRL). With `share_prefixes` what rows
-    begin with alike is computed once, where the model can do so and where it saves enough.
-    """
+    """How a harvest becomes steps."""
 
     objective: Objective = Objective()
+    """The loss: see below."""
     advantage: Literal["group", "reward"] = "group"
+    """A reward compared within its group, or the reward itself (imitation)."""
     normalisation: Normalisation = "token"
+    """What counts the same in the mean: every token, or every row."""
     joint: bool = False
+    """Both roles of a task are one group (an ablation of ICRL)."""
     scaled: bool = True
+    """Whether an advantage is divided by its group's standard deviation."""
     updates: int = Field(default=1, ge=1)
+    """Steps that learn from one harvest."""
     critic_warmup: int = Field(default=0, ge=0)
+    """Steps at the beginning in which the critic learns alone."""
     tokens_per_batch: int = Field(default=8192, ge=1)
+    """Computed at once, padding too."""
     most_loss: float = Field(default=1e4, gt=0)
+    """A loss beyond this ends the run."""
     share_prefixes: bool = True
+    """What rows begin with alike is computed once, where that saves enough."""
 
 
 @dataclass

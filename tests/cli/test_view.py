@@ -7,11 +7,13 @@ import re
 import signal
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import httpx
 import pytest
 
+from align_echo.view import inspect_logs
 from tests.view.episodes import episode, hostile, lost, write
 from tests.view.test_packing import episodes, stored
 
@@ -35,6 +37,25 @@ def test_a_damaged_line_is_said_and_the_rest_is_written(run):
     status, out, err = run("view", "run", "--out", "here.html")
     assert (status, out.partition(",")[0]) == (0, "here.html: 9 episodes")
     assert err == f"{file.resolve()} line 10 is damaged and left out: environment: Field required\n"
+
+
+def test_runs_become_logs_of_inspect_ai(run, tmp_path):
+    pytest.importorskip("inspect_ai", reason="the extra inspect is not installed")
+    file = hostile("run/trajectories/none.jsonl")
+    status, out, err = run("view", "run", "--eval", "logs")
+    assert (status, out) == (0, "logs: 1 .eval; look at them with `inspect view --log-dir logs`\n")
+    assert err == f"{file.resolve()} line 10 is damaged and left out: environment: Field required\n"
+    assert [file.suffix for file in Path("logs").iterdir()] == [".eval"]
+    assert not list(tmp_path.glob("*.html"))
+
+
+def test_logs_of_inspect_ai_need_it(run, monkeypatch):
+    write("run/trajectories/none.jsonl", [episode()])
+    monkeypatch.setattr(inspect_logs, "find_spec", lambda name: None)
+    status, out, err = run("view", "run", "--eval", "logs")
+    needed = "writing logs for inspect_ai needs an extra: pip install '.[inspect]' in a checkout of align-echo"
+    assert (status, out, err) == (2, "", f"align-echo: {needed}\n")
+    assert not Path("logs").exists()
 
 
 @pytest.mark.parametrize(
@@ -61,8 +82,10 @@ def test_bad_input_is_refused_in_one_line(run, arguments, refused):
 def test_the_commands_and_the_code_of_the_page_on_viewing(run, capsys):
     page = (ROOT / "docs" / "viewing.md").read_text(encoding="utf-8")
     commands = re.findall(r"^    align-echo (.+)$", page, flags=re.MULTILINE)
-    outputs = [run(*command.split()) for command in commands]
-    assert [status for status, _, _ in outputs] == [0] * 4, outputs
+    there = [command for command in commands if "--eval" not in command or find_spec("inspect_ai")]
+    outputs = [run(*command.split()) for command in there]
+    assert [status for status, _, _ in outputs] == [0] * len(there), outputs
+    assert len(commands) == 5
     assert " turns; agent novice, interface none" in outputs[2][1]
     (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     exec(compile(code, "viewing.md", "exec"), {"__name__": "viewing"})

@@ -11,7 +11,7 @@ from align_echo.errors import MissingDataError
 from align_echo.wrappers.miniwob.chromium import Browser, find_chromium, find_fonts
 
 DESKTOP, PHONE = (1280, 900), (390, 844)
-CODES = {"Escape": 27, "Enter": 13}
+CODES = {"Escape": 27, "Enter": 13, "Tab": 9, "ArrowUp": 38, "ArrowDown": 40, "End": 35, " ": 32}
 AT_START = """
     window.wrong = [];
     addEventListener("securitypolicyviolation", (event) => window.wrong.push(event.violatedDirective));
@@ -62,7 +62,7 @@ class Page:
     def press(self, *keys: str) -> None:
         for key in keys:
             event = {"key": key, "windowsVirtualKeyCode": CODES.get(key, 0)}
-            text = key if len(key) == 1 else ""
+            text = "\r" if key == "Enter" else key if len(key) == 1 else ""
             self.browser.command("Input.dispatchKeyEvent", {**event, "type": "keyDown", "text": text})
             self.browser.command("Input.dispatchKeyEvent", {**event, "type": "keyUp"})
 
@@ -82,6 +82,19 @@ class Page:
         script = """return [...document.querySelectorAll(arguments[0])]
             .some((each) => each.textContent.includes(arguments[1]))"""
         self.until(script, selector, text)
+
+    @property
+    def focused(self) -> str:
+        """The text of the element that has the keys, or its id where it has one."""
+        return str(self.browser.run("const it = document.activeElement; return it.id || it.innerText || it.tagName"))
+
+    def reach(self, begin: str) -> None:
+        """Press Tab until an element has the keys whose text or id begins so."""
+        for _ in range(60):
+            if self.focused.startswith(begin):
+                return
+            self.press("Tab")
+        raise AssertionError(f"Tab does not come to {begin}")
 
     def seen(self, selector: str) -> bool:
         script = "return document.querySelector(arguments[0])?.checkVisibility() || false"

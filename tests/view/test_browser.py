@@ -29,7 +29,7 @@ LOW_CONTRAST = """
         return own === "rgba(0, 0, 0, 0)" ? back(element.parentElement) : own;
     };
     const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    return [...document.querySelectorAll("main *, aside *")]
+    return [...document.querySelectorAll("main *")]
         .filter((each) => each.innerText && each.checkVisibility())
         .filter((each) => ratio(light(getComputedStyle(each).color), light(back(each))) < 4.5)
         .map((each) => each.className || each.tagName);

@@ -79,7 +79,8 @@ def _without_docstring(source: str) -> str:
     return source
 
 
-def _up_front(rules: Sequence[Rule]) -> str:
+def up_front(rules: Sequence[Rule]) -> str:
+    """What agents are told of the rules before they begin, a line each."""
     return "\n".join(f"- {UNTESTED if rule['untested'] else ''}{with_letters(rule['up_front'])}" for rule in rules)
 
 
@@ -90,7 +91,7 @@ def _functions(contract: InterfaceContract, rules: Sequence[Rule]) -> str:
     return f"""\
 def InferRules({infer}):
     before = rules_before({infer})
-    return (before or {HEADING!r}) + '\\n' + {_up_front(rules)!r}
+    return (before or {HEADING!r}) + '\\n' + {up_front(rules)!r}
 
 
 def WrapStep({wrap}):

@@ -14,7 +14,7 @@ def merged(before: dict[str, Any] | None, now: dict[str, Any]) -> dict[str, Any]
     if before is None:
         return now
     old_pairs = [pair[:2] for pair in before["pairs"]]
-    before = {**before, "needs": before.get("needs", {}), "pairs": [_with_order(pair) for pair in before["pairs"]]}
+    before = current(before)
     return {
         **before,
         "templates": {**now["templates"], **before["templates"]},
@@ -30,6 +30,11 @@ def merged(before: dict[str, Any] | None, now: dict[str, Any]) -> dict[str, Any]
         "pairs": [*before["pairs"], *(pair for pair in now["pairs"] if pair[:2] not in old_pairs)],
         "uninformative": sorted({*before["uninformative"], *now["uninformative"]}),
     }
+
+
+def current(spec: dict[str, Any]) -> dict[str, Any]:
+    """A spec that an older version wrote, as they are written now."""
+    return {**spec, "needs": spec.get("needs", {}), "pairs": [_with_order(pair) for pair in spec["pairs"]]}
 
 
 def _with_order(pair: list[Any]) -> list[Any]:

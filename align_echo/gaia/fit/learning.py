@@ -35,15 +35,19 @@ from align_echo.train.trees import Tree, trees
 
 class FitSettings(LearningSettings):
     """The settings of critics that read. A step learns from whole episodes, and takes as many as give it `batch_size`
-    examples (the paper: 16, of any episodes). `tokens_per_tree` bounds what is in memory at once; `longest` is the
-    longest conversation in tokens that is learned from. `balance` "dropped" is the paper's; "weighed" learns from every
-    action of states that have right and wrong ones, and so to tell candidates apart rather than states.
+    examples (the paper: 16, of any episodes). `balance` "dropped" is the paper's; "weighed" learns from every action of
+    states that have right and wrong ones, and so to tell candidates apart rather than states.
     """
 
     batch_size: int = Field(default=64, ge=1)
+    """Actions a step: it takes whole episodes until they hold so many."""
     tokens_per_tree: int = Field(default=6000, ge=1)
+    """Bounds what is in memory at once."""
     longest: int = Field(default=4096, ge=1)
+    """Tokens of the longest conversation; the model's context, if that is shorter."""
     balance: Balance = "dropped"
+    """`dropped`: of the class that has more actions some are left out; `weighed`: all are learned from, and in every
+    state right and wrong ones count the same."""
 
 
 @dataclass(frozen=True)

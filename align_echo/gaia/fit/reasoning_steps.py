@@ -45,28 +45,40 @@ Watch = Callable[[int, Signals], None]
 
 
 class ReasoningSettings(Frozen, allow_inf_nan=False):
-    """A warm start on `warm_examples` actions (0: none), `warm_batch` a step, and then `steps` steps of GRPO.
-
-    A step judges `states` actions, half of them correct, `samples` times each, in at most `reply_tokens`. LoRA on all
-    linear layers; with `weights` "full" all weights learn. `longest` is the longest conversation in tokens.
-    """
+    """A warm start that imitates templated replies, and then GRPO."""
 
     weights: Literal["lora", "full"] = "lora"
+    """LoRA on all linear layers, or all weights."""
     rank: int = Field(default=8, ge=1)
+    """Of LoRA."""
     alpha: int = Field(default=32, ge=1)
+    """Of LoRA: its scale is alpha / rank."""
     warm_examples: int = Field(default=400, ge=0)
+    """Actions that are imitated first, once each; 0: none."""
     warm_batch: int = Field(default=16, ge=1)
+    """Of them a step."""
     warm_lr: float = Field(default=1e-3, gt=0)
+    """The warm start's rate."""
     steps: int = Field(default=40, ge=1)
+    """Of GRPO."""
     states: int = Field(default=16, ge=2)
+    """Actions a step, half of them correct."""
     samples: int = Field(default=8, ge=2)
+    """Replies about each of them."""
     lr: float = Field(default=1e-4, gt=0)
+    """GRPO's rate."""
     reply_tokens: int = Field(default=64, ge=1)
+    """Of a reply; one that is cut off cannot be read, and longer ones are not imitated."""
     tokens_per_batch: int = Field(default=8192, ge=1)
+    """Computed at once, padding too."""
     longest: int = Field(default=4096, ge=1)
+    """Tokens of the longest conversation, with its reply."""
     bf16: bool = False
+    """Mixed precision (bfloat16)."""
     seed: int = Field(default=0, ge=0)
+    """Of every draw."""
     save_every: int = Field(default=10, ge=1)
+    """Steps between checkpoints."""
 
 
 def crew_config(model: str, settings: ReasoningSettings) -> TrainConfig:

@@ -29,22 +29,30 @@ MOST_BETWEEN = 50
 
 
 class LearningSettings(Frozen, allow_inf_nan=False):
-    """What every training of a critic decides: GAIA's settings are the defaults. LoRA on all linear layers, or with
-    `weights` "full" all weights; AdamW, a rate that rises over the share `warmup` of the steps and falls linearly.
-    There is a checkpoint every `save_every` steps; None for four in the whole course, or one every 50 steps.
-    """
+    """What every training of a critic decides: GAIA's settings are the defaults."""
 
     weights: Literal["lora", "full"] = "lora"
+    """LoRA on all linear layers, or all weights."""
     rank: int = Field(default=8, ge=1)
+    """Of LoRA."""
     alpha: int = Field(default=32, ge=1)
+    """Of LoRA: its scale is alpha / rank."""
     lr: float = Field(default=1e-4, gt=0)
+    """AdamW's rate."""
     warmup: float = Field(default=0.05, ge=0, lt=1)
+    """Share of the steps in which the rate rises; then it falls linearly."""
     weight_decay: float = Field(default=0.0, ge=0)
+    """Of AdamW."""
     epochs: int = Field(default=1, ge=1)
+    """Times that all examples are learned from."""
     batch_size: int = Field(default=16, ge=1)
+    """Actions a step."""
     bf16: bool = False
+    """Mixed precision (bfloat16)."""
     seed: int = 0
+    """Of the order and of fresh adapters."""
     save_every: int | None = Field(default=None, ge=1)
+    """Steps between checkpoints; null: four in all, at most 50 steps apart."""
 
 
 @dataclass(frozen=True)

@@ -168,11 +168,8 @@ function comparing(row, other) {
     option.selected = each === other;
     chosen.append(option);
   }
-  chosen.addEventListener("change", () => {
-    location.hash = address(row, {
-      other: chosen.value === "" ? null : index.rows[Number(chosen.value)],
-      turn: state.turn,
-    });
+  onChoice(chosen, (value) => {
+    location.hash = address(row, { other: value === "" ? null : index.rows[Number(value)], turn: state.turn });
   });
   return chosen;
 }
@@ -189,20 +186,24 @@ function toolbar() {
       {
         type: "button",
         class: "back",
+        id: "back",
         onclick: () => {
           location.hash = "";
         },
       },
       "\u2190 list",
     ),
-    el("button", { type: "button", title: "previous episode ( p )", onclick: () => nextEpisode(-1) }, "\u2191 p"),
-    el("button", { type: "button", title: "next episode ( n )", onclick: () => nextEpisode(1) }, "\u2193 n"),
+    tool("previous", "previous episode ( p )", "\u2191 p", () => nextEpisode(-1)),
+    tool("next", "next episode ( n )", "\u2193 n", () => nextEpisode(1)),
     comparing(state.row, state.other),
     view,
-    el("button", { type: "button", title: "help ( ? )", onclick: help }, "?"),
+    tool("keys", "help ( ? )", "?", help),
   ];
-  return el("nav", { class: "bar" }, steps.filter(Boolean));
+  return el("div", { class: "bar", role: "group", "aria-label": "Moving and comparing" }, steps.filter(Boolean));
 }
+
+const tool = (id, title, sign, onclick) =>
+  el("button", { type: "button", id, title, "aria-label": title, onclick }, sign);
 
 // The whole right side of the page, for one loaded episode or two.
 function shownEpisodes(loaded) {
@@ -271,9 +272,9 @@ function overview() {
   return el(
     "div",
     { class: "overview" },
-    el("h1", {}, document.title.replace(/ - align-echo$/, "")),
+    el("h2", {}, document.title.replace(/ - align-echo$/, "")),
     el("p", { class: "quiet" }, "Choose an episode, or press n. ? lists all keys."),
-    el("div", { class: "wide" }, el("table", {}, el("thead", {}, el("tr", {}, heads)), el("tbody", {}, cells))),
+    wide("parts", heads, cells),
     index.damaged.map((line) => el("div", { class: "trouble" }, line)),
   );
 }

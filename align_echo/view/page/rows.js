@@ -51,12 +51,34 @@ function relist(progress = 1) {
   draw();
 }
 
-function draw() {
+function focusedRow() {
+  const { activeElement } = document;
+  return document.getElementById("rows").contains(activeElement) ? index.rows[activeElement.dataset.number] : null;
+}
+
+// The list is one stop of the Tab key, the row that was read last; arrow keys move within it.
+function draw(focused = focusedRow()) {
   const list = document.getElementById("list");
   const first = Math.max(0, Math.floor(list.scrollTop / ROW) - 4);
   const last = Math.min(listed.length, first + Math.ceil((list.clientHeight || 800) / ROW) + 8);
-  const rows = listed.slice(first, last).map((row, place) => drawn(row, first + place));
+  const inside = listed.slice(first, last);
+  const rows = inside.map((row, place) => drawn(row, first + place));
   document.getElementById("rows").replaceChildren(...rows);
+  if (!rows.length) return;
+  const stop = rows[inside.indexOf([focused, state.last].find((row) => inside.includes(row)) || inside[0])];
+  stop.tabIndex = 0;
+  if (focused) stop.focus({ preventScroll: true });
+}
+
+function onListKey(event) {
+  const focused = focusedRow();
+  const at = listed.indexOf(focused);
+  const places = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: listed.length - 1 };
+  const row = listed[places[event.key]];
+  if (at < 0 || !row) return;
+  event.preventDefault();
+  scrollTo(row);
+  draw(row);
 }
 
 function drawn(row, place) {
@@ -69,7 +91,14 @@ function drawn(row, place) {
   ];
   const made = el(
     "a",
-    { class: "row", href: address(row), title: plain(row.task), "aria-current": state.row === row ? "true" : null },
+    {
+      class: "row",
+      href: address(row),
+      title: plain(row.task),
+      tabindex: -1,
+      "data-number": row.number,
+      "aria-current": state.row === row ? "true" : null,
+    },
     el(
       "span",
       { class: "first" },
@@ -103,9 +132,8 @@ function scrollTo(row) {
 function chooser(label, name, options) {
   const made = el("select", { "aria-label": label, id: `ask-${name}` });
   for (const [value, text] of options) made.append(el("option", { value }, text.slice(0, 120)));
-  made.addEventListener("change", () => {
-    asked[name] = made.value;
-    made.blur(); // so that the keys move through the list again
+  onChoice(made, (value) => {
+    asked[name] = value;
     document.getElementById("list").scrollTop = 0;
     relist();
   });

@@ -34,6 +34,8 @@ function passage(text, kind = "text") {
   const box = el(tag, { class: kind }, text.slice(0, LONGEST), " ");
   const all = () => {
     box.replaceChildren(document.createTextNode(plain(text)));
+    box.tabIndex = -1;
+    box.focus({ preventScroll: true }); // the button that had it is gone
   };
   box.append(el("button", { type: "button", onclick: all }, `... all ${count(text.length, "character")}`));
   return box;
@@ -41,6 +43,28 @@ function passage(text, kind = "text") {
 
 function folded(title, kind, ...children) {
   return el("details", { class: kind }, el("summary", {}, title), ...children);
+}
+
+// A table that is wider than the page is scrolled by keys too.
+function wide(label, head, rows) {
+  const table = el("table", {}, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows));
+  return el("div", { class: "wide", tabindex: 0, role: "group", "aria-label": label }, table);
+}
+
+// What is to be done once a choice was made. A choice by pointer gives the keys back to the page; one by arrow keys may
+// still go on.
+function onChoice(box, action) {
+  let isByKey = false;
+  box.addEventListener("keydown", () => {
+    isByKey = true;
+  });
+  box.addEventListener("pointerdown", () => {
+    isByKey = false;
+  });
+  box.addEventListener("change", () => {
+    if (!isByKey) box.blur();
+    action(box.value);
+  });
 }
 
 function chip(text, kind = "") {

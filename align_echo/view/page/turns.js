@@ -7,7 +7,7 @@ function turn({ row, episode }, number, isCompared) {
   const before = number ? episode.steps[number - 1] : {};
   return el(
     "section",
-    { class: `turn${row === state.row ? "" : " other"}`, "data-turn": number + 1 },
+    { class: `turn${row === state.row ? "" : " other"}`, "data-turn": number + 1, tabindex: -1 },
     el(
       "header",
       {},
@@ -103,22 +103,16 @@ function candidates({ choice, labels }) {
       labels ? el("td", { class: "oracle" }, labels[each.action] || "-") : null,
     ),
   );
-  const heads = ["", "candidate", "verdict", "p(correct)", "log p", ...(labels ? ["oracle"] : [])].map((head) =>
-    el("th", {}, head),
-  );
+  const names = ["candidate", "verdict", "p(correct)", "log p", ...(labels ? ["oracle"] : [])];
+  const heads = [el("th", {}, el("span", { class: "unseen" }, "taken")), names.map((name) => el("th", {}, name))];
   const taken = choice.taken === undefined || choice.taken === null ? " (another's action was carried out)" : "";
-  const table = el(
-    "div",
-    { class: "wide" },
-    el("table", {}, el("thead", {}, el("tr", {}, heads)), el("tbody", {}, rows)),
-  );
-  const box = folded(`${count(rows.length, "candidate")}${taken}`, "candidates", table);
+  const box = folded(`${count(rows.length, "candidate")}${taken}`, "candidates", wide("candidates", heads, rows));
   box.open = true;
   return box;
 }
 
 function bar(value) {
-  const meter = el("meter", { min: 0, max: 1, value: Math.min(1, Math.max(0, value)) });
+  const meter = el("meter", { "aria-label": "p(correct)", min: 0, max: 1, value: Math.min(1, Math.max(0, value)) });
   return [meter, ` ${value.toFixed(2)}`];
 }
 

@@ -1,6 +1,6 @@
 // The page at work: which episode and turn the address names, and the keys.
 
-const state = { row: null, other: null, turn: 0, view: "changes", shown: 0 };
+const state = { row: null, last: null, other: null, turn: 0, view: "changes", shown: 0 };
 
 const KEYS = [
   ["j / k", "next and previous turn"],
@@ -9,6 +9,7 @@ const KEYS = [
   ["d", "of a changed observation: the changes, what was shown, what the environment said"],
   ["/", "search tasks and texts"],
   ["Esc", "leave the search, the comparison, the episode"],
+  ["\u2191 / \u2193", "in the list, which Tab leads to: episode before and after; Enter opens it"],
   ["?", "this help"],
 ];
 
@@ -52,7 +53,7 @@ async function follow() {
   const other = row && rowNamed(query, "with.");
   const number = Math.max(0, Number(query.get("turn")) || 0);
   const isNew = row !== state.row || other !== state.other;
-  Object.assign(state, { row, other, turn: number });
+  Object.assign(state, { row, other, turn: number, last: row || state.row || state.last });
   document.body.classList.toggle("reading", Boolean(row));
   draw();
   if (row) scrollTo(row);
@@ -65,26 +66,40 @@ async function show(isUnknown = false) {
   const mine = state.shown;
   const main = document.getElementById("main");
   if (!state.row) {
+    const isHere = isReading();
+    main.setAttribute("aria-label", "Overview");
     main.replaceChildren(
       ...(isUnknown ? [el("div", { class: "trouble" }, "this page has no such episode")] : []),
       overview(),
     );
+    if (isHere && state.last) document.querySelector("#rows [tabindex='0']")?.focus();
     return;
   }
   const rows = [state.row, state.other].filter(Boolean);
   const episodes = await Promise.all(rows.map(readEpisode));
   if (mine !== state.shown) return;
+  const [isHere, held] = [isReading(), document.activeElement.id];
+  main.setAttribute("aria-label", `Episode ${plain(state.row.task)}`);
   main.replaceChildren(...shownEpisodes(rows.map((row, number) => ({ row, episode: episodes[number] }))));
   main.scrollTop = 0;
+  if (isHere) (document.getElementById(held) || main).focus({ preventScroll: true });
+}
+
+// Whether the focus is where it would be lost with what is shown: it then goes to what is shown next.
+function isReading() {
+  const { activeElement, body } = document;
+  return activeElement === body || document.getElementById("main").contains(activeElement) || focusedRow() !== null;
 }
 
 // ---------------------------------------------------------------- moving
 
+// Marks the turn that the address names, and gives its element.
 function markTurn(block) {
   for (const marked of document.querySelectorAll(".turn.current")) marked.classList.remove("current");
   const turns = document.querySelectorAll(`.turn[data-turn="${state.turn}"]`);
   for (const each of turns) each.classList.add("current");
   if (turns.length) turns[0].scrollIntoView({ block });
+  return turns[0];
 }
 
 function nextTurn(by) {
@@ -93,8 +108,9 @@ function nextTurn(by) {
   const number = Math.min(last, Math.max(0, state.turn + by));
   history.replaceState(null, "", address(state.row, { other: state.other, turn: number }));
   state.turn = number;
-  markTurn("nearest");
-  if (!number) document.getElementById("main").scrollTop = 0;
+  const main = document.getElementById("main");
+  (markTurn("nearest") || main).focus({ preventScroll: true });
+  if (!number) main.scrollTop = 0;
 }
 
 function nextEpisode(by) {
@@ -179,8 +195,9 @@ async function begin() {
   document.getElementById("search").addEventListener("keydown", (event) => {
     if (event.key === "Enter") event.target.blur();
   });
-  document.getElementById("list").addEventListener("scroll", () => requestAnimationFrame(draw), { passive: true });
-  addEventListener("resize", draw);
+  document.getElementById("list").addEventListener("scroll", () => requestAnimationFrame(() => draw()), { passive: true });
+  document.getElementById("list").addEventListener("keydown", onListKey);
+  addEventListener("resize", () => draw());
   addEventListener("hashchange", follow);
   addEventListener("keydown", onKey);
   await follow();

@@ -1,0 +1,272 @@
+"""Episodes as logs of inspect_ai, one `.eval` file for each part of a run: `inspect view` and its API read them.
+
+    logs, damaged = write_logs([Path("runs/first")], Path("logs"))
+
+An episode is a sample: its id is the task's, its epoch the episode's sample, counted from 1. Its messages are the rules
+told up front (system), goal, critique and observations (user) and replies (assistant), one after the other; the exact
+prompt is the agent's own and on no record. What else is known of a turn is the metadata of its observation: the action
+where the reply says more, the raw observation where it differs, candidates, rules, violations, errors. "success" is C
+or I, "score" a number; an episode that broke has its fault as error, and no score. A run without a summary is
+"cancelled": it was stopped, or is not over. Times are those of the run's files, since an episode keeps none. Keys and
+passwords are taken out, and out of ids what a file's name cannot have.
+
+One part is held in memory at a time. Left out: token ids, the rules on record behind a message (`evidence.py`), and
+reading logs of inspect_ai.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel
+
+from align_echo.errors import MissingExtraError, UsageError
+from align_echo.intervals import Estimate, mean_score, scored, success_rate
+from align_echo.reading import json_object
+from align_echo.redaction import without_secrets
+from align_echo.runs import CONFIG, SUMMARY
+from align_echo.sandbox.session import printable
+from align_echo.types import NO_REPLY, Step, Trajectory, Usage
+from align_echo.view.critiques import Critiques, PlacedReview
+from align_echo.view.finding import EpisodeFile, find_episodes
+from align_echo.view.labels import Labels, OracleLabels
+from align_echo.view.reading import DamagedLine, episodes_of, told
+
+if TYPE_CHECKING:
+    from inspect_ai.log import EvalLog, EvalMetric, EvalResults, EvalSample, EvalSpec
+    from inspect_ai.model import ChatMessage, ModelUsage
+
+LONGEST_ID = 200
+"""Characters of a sample's id, which inspect_ai makes a file's name of; a longer one ends on a hash instead."""
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def write_logs(paths: Sequence[Path], out: Path) -> tuple[list[Path], list[DamagedLine]]:
+    """Write a log for each part of these runs into the folder `out`; one of the same part that is there is replaced.
+
+    Raises `MissingExtraError` without inspect_ai, and `UsageError` for paths without episodes or an `out` that is a
+    file. All logs appear or none.
+    """
+    if find_spec("inspect_ai") is None:
+        raise MissingExtraError("writing logs for inspect_ai", "inspect")
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is a file: --eval names a folder")
+    parts = find_episodes(paths)
+    damaged: list[DamagedLine] = []
+    said, labels = Critiques(parts, damaged), OracleLabels(parts, damaged)
+    is_new = not out.exists()
+    out.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(mkdtemp(prefix=".", dir=out))
+    try:
+        for part in parts:
+            _write_log(part, said, labels, damaged, unfinished)
+        names = sorted(file.name for file in unfinished.iterdir())
+        if not names:
+            raise UsageError("; ".join(["no episode can be read", *told(damaged)[:1]]))
+        for name in names:
+            os.replace(unfinished / name, out / name)
+        return [out / name for name in names], damaged
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        if is_new and not any(out.iterdir()):
+            out.rmdir()
+
+
+def _write_log(
+    part: EpisodeFile, said: Critiques, labels: OracleLabels, damaged: list[DamagedLine], folder: Path
+) -> None:
+    """Write the log of a part; none for one without episodes."""
+    from inspect_ai.log import write_eval_log
+
+    before = len(damaged)
+    episodes = list(episodes_of(part.file, damaged))
+    if episodes:
+        log = _log(part, episodes, said, labels, told(damaged[before:]))
+        time, task = log.eval.created[:19].replace(":", "-"), re.sub(r"[^\w.-]+|_", "-", log.eval.task)[:100]
+        write_eval_log(log, str(folder / f"{time}_{task}_{log.eval.task_id}.eval"), format="eval")
+
+
+def _log(
+    part: EpisodeFile, episodes: Sequence[Trajectory], said: Critiques, labels: OracleLabels, damaged: list[str]
+) -> EvalLog:
+    from inspect_ai.log import EvalLog, EvalStats
+
+    config = json_object(part.folder / CONFIG) or {}
+    names = _names(episodes)
+    spec = _without_secrets(_spec(part, episodes[0], config, names, damaged))
+    samples = []
+    for played, name in zip(episodes, names, strict=True):
+        heard = said.of(part, played.task_id, played.sample, played.critique)
+        samples.append(_without_secrets(_sample(played, name, heard, labels.of(part, played), spec.model)))
+    spent = sum((played.usage for played in episodes), Usage())
+    ended = _time(part.file)
+    stats = EvalStats(started_at=spec.created, completed_at=ended, model_usage={spec.model: _usage(spent)})
+    has_ended = (part.folder / SUMMARY).is_file() or not (part.folder / CONFIG).is_file()
+    status = "success" if has_ended else "cancelled"
+    return EvalLog(status=status, eval=spec, samples=samples, results=_results(episodes), stats=stats)
+
+
+def _spec(
+    part: EpisodeFile, first: Trajectory, config: dict[str, Any], names: Sequence[tuple[str, int]], damaged: list[str]
+) -> EvalSpec:
+    """What was played: task is run and part, model the agent's, or the agent's name where no model is on record."""
+    from inspect_ai.log import EvalConfig, EvalDataset, EvalSpec
+
+    task = f"{part.run}: {part.part}"
+    model = config.get("model")
+    made = part.folder / CONFIG
+    ids = list(dict.fromkeys(sample_id for sample_id, _ in names))
+    settings = {"environment": first.environment, "split": first.split, "interface": first.interface}
+    return EvalSpec(
+        eval_id=_name_of(f"{task}\n{part.file}"),
+        run_id=_name_of(part.run),
+        task_id=_name_of(str(part.file)),
+        created=_time(made if made.is_file() else part.file),
+        task=task,
+        task_args={**settings, "seed": first.seed},
+        solver=first.agent,
+        model=model if isinstance(model, str) and model else first.agent,
+        dataset=EvalDataset(name=first.environment, location=first.split, samples=len(ids), sample_ids=ids),
+        config=EvalConfig(epochs=max(epoch for _, epoch in names), fail_on_error=False),
+        packages={"align_echo": str(config["align_echo"])} if "align_echo" in config else {},
+        metadata={"run": part.run, "part": part.part, "config": config, **({"damaged": damaged} if damaged else {})},
+    )
+
+
+def _names(episodes: Sequence[Trajectory]) -> list[tuple[str, int]]:
+    """Id and epoch of the sample of each episode, which no two share: a copy takes the next free epoch."""
+    names: dict[tuple[str, int], None] = {}
+    for played in episodes:
+        sample_id, epoch = _sample_id(played.task_id), max(0, played.sample) + 1
+        while (sample_id, epoch) in names:
+            epoch += 1
+        names[sample_id, epoch] = None
+    return list(names)
+
+
+def _sample_id(task_id: str) -> str:
+    plain = " ".join(printable(without_secrets(task_id)).split())[:LONGEST_ID]
+    return plain if plain == task_id else f"{plain[: LONGEST_ID - 23]}-{_name_of(task_id)}"
+
+
+# ---------------------------------------------------------------- one episode
+
+
+def _sample(
+    played: Trajectory, name: tuple[str, int], heard: Sequence[PlacedReview], labels: Sequence[Labels], model: str
+) -> EvalSample:
+    from inspect_ai.log import EvalError, EvalSample, EvalSampleLimit
+    from inspect_ai.model import ModelOutput
+    from inspect_ai.scorer import CORRECT, INCORRECT, Score
+
+    usage = {model: _usage(played.usage)}
+    output = ModelOutput.from_content(model, played.steps[-1].reply) if played.steps else ModelOutput()
+    error = scores = limit = None
+    if played.fault is not None:
+        fault = played.fault
+        text = f"the {fault.source} broke: {fault.error}: {fault.message}"
+        error = EvalError(message=text, traceback=fault.traceback or text, traceback_ansi=fault.traceback or text)
+    else:
+        scores = {"success": Score(value=CORRECT if played.won else INCORRECT), "score": Score(value=played.score)}
+    if played.steps and played.steps[-1].truncated:
+        limit = EvalSampleLimit(type="turn", limit=len(played.steps))
+    apart = {"steps", "score", "won", "rules", "goal", "initial_observation", "fault", "sample"}
+    about = played.model_dump(mode="json", exclude_defaults=True, exclude=apart)
+    reviews = [each.review.model_dump(mode="json", exclude_defaults=True, exclude={"tokens"}) for each in heard]
+    return EvalSample(
+        id=name[0],
+        epoch=name[1],
+        input=played.goal,
+        target="",
+        messages=list(_messages(played, labels, model)),
+        output=output.model_copy(update={"usage": usage[model]}),
+        scores=scores,
+        metadata={**about, **({"reviews": reviews} if reviews else {})},
+        model_usage=usage,
+        error=error,
+        limit=limit,
+        turn_count=len(played.steps),
+    )
+
+
+def _messages(played: Trajectory, labels: Sequence[Labels], model: str) -> Iterator[ChatMessage]:
+    from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageUser
+
+    if played.rules:
+        yield ChatMessageSystem(content=played.rules, source="input")
+    for text in filter(None, (played.goal, played.critique, played.initial_observation)):
+        yield ChatMessageUser(content=text, source="input")
+    for number, (step, of_turn) in enumerate(zip(played.steps, labels, strict=True), start=1):
+        yield ChatMessageAssistant(content=step.reply or NO_REPLY, source="generate", model=model)
+        yield ChatMessageUser(content=step.observation, metadata=_turn(number, step, of_turn))
+
+
+def _turn(number: int, step: Step, labels: Labels) -> dict[str, Any]:
+    """What is known of a turn beside the reply and the observation."""
+    turn = step.model_dump(mode="json", exclude_defaults=True, exclude={"reply", "observation", "tokens"})
+    if step.action == step.reply:
+        del turn["action"]
+    if step.raw_observation == step.observation:
+        del turn["raw_observation"]
+    return {"turn": number, **turn, **({"labels": labels} if labels else {})}
+
+
+# ---------------------------------------------------------------- figures and names
+
+
+def _results(episodes: Sequence[Trajectory]) -> EvalResults:
+    """Success and mean score of the episodes without a fault, each with the ends of its 95% interval, in [0, 1]."""
+    from inspect_ai.log import EvalResults, EvalScore
+
+    rated = scored(episodes)
+    counts = {"scored_samples": len(rated), "unscored_samples": len(episodes) - len(rated)}
+    figures = []
+    if rated:
+        rate, mean = success_rate(rated), mean_score(rated)
+        figures = [
+            EvalScore(name="success", scorer="success", metrics=_metrics("accuracy", rate, 0.01), **counts),
+            EvalScore(name="score", scorer="score", metrics=_metrics("mean", mean, 1.0), **counts),
+        ]
+    return EvalResults(total_samples=len(episodes), completed_samples=len(rated), scores=figures)
+
+
+def _metrics(name: str, estimate: Estimate, scale: float) -> dict[str, EvalMetric]:
+    from inspect_ai.log import EvalMetric
+
+    low, high = estimate.ci95
+    values = {name: estimate.value, "ci95_low": low, "ci95_high": high}
+    return {each: EvalMetric(name=each, value=scale * value) for each, value in values.items()}
+
+
+def _usage(spent: Usage) -> ModelUsage:
+    from inspect_ai.model import ModelUsage
+
+    read, written = spent.prompt_tokens, spent.completion_tokens
+    cost = spent.cost_usd or None
+    return ModelUsage(input_tokens=read, output_tokens=written, total_tokens=read + written, total_cost=cost)
+
+
+def _time(file: Path) -> str:
+    """When a file was last written, in UTC."""
+    return datetime.fromtimestamp(int(file.stat().st_mtime), UTC).isoformat()
+
+
+def _name_of(text: str) -> str:
+    """22 signs that tell a text apart, as inspect_ai's ids have."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:22]
+
+
+def _without_secrets(model: Model) -> Model:
+    text = model.model_dump_json()
+    cleaned = without_secrets(text)
+    return model if cleaned == text else type(model).model_validate_json(cleaned)
