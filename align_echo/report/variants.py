@@ -37,7 +37,7 @@ MOST_RULES = 10
 
 
 @dataclass(frozen=True)
-class Arm:
+class ShownVariant:
     """One variant of one evaluation: percent with intervals, None for what is not defined; `trouble` says that its
     interface did not work, so that no figure is its own.
     """
@@ -56,7 +56,7 @@ class Evaluated:
 
     run: RecordedRun
     label: str
-    arms: dict[str, Arm]
+    arms: dict[str, ShownVariant]
     worth: dict[str, Estimate]
     worth_invalid: dict[str, Estimate | None]
 
@@ -87,7 +87,7 @@ def _cells(material: Material, run: RecordedRun) -> list[tuple[str, Cell]]:
 
 def _of_comparison(run: RecordedRun, comparison: Comparison) -> Evaluated:
     arms = {
-        name: Arm(
+        name: ShownVariant(
             result.episodes,
             result.success_rate,
             result.consecutive_invalid,
@@ -119,9 +119,9 @@ def _of_cell(run: RecordedRun, part: str, cell: Cell) -> Evaluated:
     )
 
 
-def _of_side(side: Side) -> Arm:
+def _of_side(side: Side) -> ShownVariant:
     trouble = "" if side.conduct.works else failed_on(side.conduct)
-    return Arm(side.episodes, side.success, side.consecutive_invalid, side.consecutive_invalid_shown, trouble)
+    return ShownVariant(side.episodes, side.success, side.consecutive_invalid, side.consecutive_invalid_shown, trouble)
 
 
 def _order(name: str) -> int:
@@ -172,7 +172,7 @@ def invalid(material: Material) -> DrawnPlot | str:
 def _drawn(
     done: Sequence[Evaluated],
     axis: str,
-    figures: Callable[[Arm], tuple[Estimate | None, Estimate | None]],
+    figures: Callable[[ShownVariant], tuple[Estimate | None, Estimate | None]],
     table: PlotTable,
     notes: tuple[str, ...],
 ) -> DrawnPlot:
@@ -193,7 +193,7 @@ def _drawn(
 
 
 def _arms_panel(
-    each: Evaluated, axis: str, figures: Callable[[Arm], tuple[Estimate | None, Estimate | None]]
+    each: Evaluated, axis: str, figures: Callable[[ShownVariant], tuple[Estimate | None, Estimate | None]]
 ) -> Panel:
     shown = {name: (arm, *figures(arm)) for name, arm in each.arms.items()}
 
