@@ -76,8 +76,8 @@ def find_runs(paths: Sequence[Path]) -> list[RecordedRun]:
     unique = told_apart(names)
     runs: dict[Path, RecordedRun] = {}
     for folder in sorted(configs, key=lambda folder: len(folder.parts)):
-        inside = (runs[parent] for parent in folder.parents if parent in runs)
-        above = next((whole for whole in inside if whole.verb in WHOLES), None)
+        around = (runs[parent] for parent in folder.parents if parent in runs)
+        above = next((whole for whole in around if whole.verb in WHOLES), None)
         runs[folder] = RecordedRun(folder, unique[folder], _verb(configs[folder]), configs[folder], above)
     return [runs[folder] for folder in configs]
 
