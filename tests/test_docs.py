@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from align_echo.align.audit.report import Audit, AuditRow, SpeakerAudit
 from align_echo.align.run_folder import IterationRecord, RunSummary
-from align_echo.critic.calibration import Calibration, Confusion, CriticReport
+from align_echo.critic.calibration import Bin, Calibration, Confusion, CriticReport
 from align_echo.critic.scoring import Calibrated
 from align_echo.evaluate.comparison import Comparison, Difference, VariantResult
 from align_echo.evaluate.grid import Cell, Change, Grid, Side
@@ -73,7 +73,7 @@ def test_every_key_of_a_summary_is_documented(record: type[BaseModel]):
 
 OF_CRITICS = (
     *(Example, Collected, Shares, Fitted, Calibrated, Trial, Success),
-    *(CriticReport, Calibration, Confusion, Flywheel, Turned),
+    *(CriticReport, Calibration, Bin, Confusion, Flywheel, Turned),
 )
 
 

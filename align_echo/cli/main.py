@@ -18,6 +18,7 @@ from align_echo.cli.generate_interface import generate_interface
 from align_echo.cli.grid import grid
 from align_echo.cli.interface import interface
 from align_echo.cli.output import redacted_output
+from align_echo.cli.report import report
 from align_echo.cli.retrieval_server import retrieval_server
 from align_echo.cli.shop import shop
 from align_echo.cli.show import show
@@ -50,6 +51,7 @@ app.command("study")(study)
 app.command("train")(train)
 app.command("show")(show)
 app.command("view")(view)
+app.command("report")(report)
 app.add_typer(critic, name="critic")
 app.add_typer(interface, name="interface")
 app.command("doctor")(doctor)

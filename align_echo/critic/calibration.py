@@ -29,6 +29,9 @@ BISECTIONS = 60
 RESAMPLES = 1000
 """Of the interval of the area under the ROC curve, each of which sorts all actions."""
 
+BINS = 15
+"""Of equal width, in which probabilities are held against what is true."""
+
 OTHER = "other"
 _TYPE = re.compile(r"([a-z][a-z0-9_]{0,15})(?: (to|up|down|at|in|on|around))?(?![^ \[(])")
 
@@ -87,18 +90,46 @@ def negative_log_likelihood(logits_M: npt.ArrayLike, labels_M: npt.ArrayLike, te
     return float(np.mean(np.logaddexp(0, -signed_M / _positive(temperature))))
 
 
-def expected_calibration_error(p_M: npt.ArrayLike, labels_M: npt.ArrayLike, bins: int = 15) -> float:
+def expected_calibration_error(p_M: npt.ArrayLike, labels_M: npt.ArrayLike, bins: int = BINS) -> float:
     """By how much P(correct) misses the share of correct actions, in [0, 1], over bins of equal width.
 
     The mean over actions of |mean label - mean p| of their bin; a bin holds its upper edge, the first one 0 too
     (Naeini et al., AAAI 2015). Raises `UsageError` for no action, fewer than one bin, arrays that do not match, a
     probability outside [0, 1], or a label other than 0 and 1.
     """
+    p_M, labels_M, bin_M = _binned(p_M, labels_M, bins)
+    return float(np.abs(np.bincount(bin_M, weights=labels_M - p_M)).sum() / len(p_M))
+
+
+class Bin(Frozen):
+    """Some of the actions, by P(correct): how many, how many of them are correct, and the mean P(correct) of them."""
+
+    actions: int
+    correct: int
+    p_correct: float
+
+
+def reliability(p_M: npt.ArrayLike, labels_M: npt.ArrayLike, bins: int = BINS) -> tuple[Bin, ...]:
+    """The bins of `expected_calibration_error` that hold any action, by rising P(correct). Raises as that does."""
+    p_M, labels_M, bin_M = _binned(p_M, labels_M, bins)
+    return tuple(
+        Bin(
+            actions=int(inside.sum()),
+            correct=int(labels_M[inside].sum()),
+            p_correct=float(p_M[inside].mean()),
+        )
+        for inside in (bin_M == number for number in np.unique(bin_M))
+    )
+
+
+def _binned(
+    p_M: npt.ArrayLike, labels_M: npt.ArrayLike, bins: int
+) -> tuple[Floats, Floats, npt.NDArray[np.int64]]:
+    """Probabilities and labels, checked, and the number of the bin of each."""
     p_M, labels_M = _checked(p_M, labels_M)
     if bins < 1 or p_M.min() < 0 or p_M.max() > 1:
         raise UsageError("a calibration error needs at least one bin, and probabilities in [0, 1]")
-    bin_M = np.maximum(np.ceil(p_M * bins).astype(np.int64) - 1, 0)
-    return float(np.abs(np.bincount(bin_M, weights=labels_M - p_M)).sum() / len(p_M))
+    return p_M, labels_M, np.maximum(np.ceil(p_M * bins).astype(np.int64) - 1, 0)
 
 
 def _held(logits_M: npt.ArrayLike) -> Floats:
@@ -157,10 +188,14 @@ class Confusion(Frozen):
 
 
 class Calibration(Frozen):
-    """The expected calibration error in [0, 1] and the negative log-likelihood in nats."""
+    """The expected calibration error in [0, 1] and the negative log-likelihood in nats.
+
+    `bins` are those of the error; summaries of older versions have none.
+    """
 
     ece: float
     nll: float
+    bins: tuple[Bin, ...] = ()
 
 
 class CriticReport(Frozen):
@@ -217,9 +252,11 @@ def report(rows: Sequence[LabelledVerdict], temperature: float, *, seed: int = 0
 
 def calibration(logits_M: npt.ArrayLike, labels_M: npt.ArrayLike, temperature: float = 1.0) -> Calibration:
     """How honest sigmoid(z / T) is. Raises `UsageError` as `negative_log_likelihood` does."""
+    p_M = calibrated(logits_M, temperature)
     return Calibration(
-        ece=expected_calibration_error(calibrated(logits_M, temperature), labels_M),
+        ece=expected_calibration_error(p_M, labels_M),
         nll=negative_log_likelihood(logits_M, labels_M, temperature),
+        bins=reliability(p_M, labels_M),
     )
 
 

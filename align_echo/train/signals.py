@@ -26,6 +26,9 @@ BANDS = ((0.0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))
 
 LOG_HALF = math.log(0.5)
 
+QUANTILES = {"p05": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
+"""What is told of how log w_t is spread over the tokens of a step, by the end of the signal's name."""
+
 TURNS = (0, 1, 5, 10, 20)
 """Where the spans of turns begin over which the mismatch of log-probabilities is shown."""
 
@@ -105,6 +108,7 @@ class Losses:
         self._sums: dict[str, float] = defaultdict(float)
         self._counts: Counter[str] = Counter()
         self._largest: dict[str, float] = {}
+        self._revised: list[torch.Tensor] = []
 
     def add(self, batch: Batch, loss: BatchLoss, entropies: torch.Tensor) -> None:
         """Take in one batch; `entropies` [B, T-1] in nats."""
@@ -119,6 +123,7 @@ class Losses:
         revised = loss.log_weights[counted & batch.moved & batch.won & ~batch.expert]
         self._mean("log_w_t", revised)
         self._mean("w_t_below_half", (revised < LOG_HALF).float())
+        self._revised += [revised.detach().float().cpu()] if revised.numel() else []
         sampled = counted & ~batch.moved & ~batch.expert
         for first, end in zip(TURNS, (*TURNS[1:], math.inf), strict=True):
             of_turns = sampled & (batch.turn >= first) & (batch.turn < end)
@@ -134,5 +139,16 @@ class Losses:
             self._largest[name] = max(self._largest.get(name, 0.0), float(values.max()))
 
     def read(self) -> Signals:
-        """Losses are sums over the batches, `most` is the largest, all else are means over tokens."""
-        return {name: self._sums[name] / self._counts[name] for name in sorted(self._sums)} | self._largest
+        """Losses are sums over the batches, `most` is the largest, `log_w_t/p05` and the like are quantiles over
+        tokens, all else are means over tokens.
+        """
+        means = {name: self._sums[name] / self._counts[name] for name in sorted(self._sums)}
+        return means | self._largest | self._spread()
+
+    def _spread(self) -> Signals:
+        """The quantiles of log w_t; nothing where there were no revised tokens."""
+        if not self._revised:
+            return {}
+        values = torch.cat(self._revised).sort().values
+        last = len(values) - 1
+        return {f"log_w_t/{name}": float(values[round(share * last)]) for name, share in QUANTILES.items()}

@@ -57,8 +57,8 @@ def find_episodes(paths: Sequence[Path]) -> list[EpisodeFile]:
             raise UsageError(f"{path} holds no episodes: name the folder of a run, or a .jsonl file of episodes")
         for part in parts:
             by_file.setdefault(part.file, part)
-            names.setdefault(part.folder, _name(part.folder, here))
-    unique = _told_apart(names)
+            names.setdefault(part.folder, run_name(part.folder, here))
+    unique = told_apart(names)
     order = {folder: number for number, folder in enumerate(names)}
     named = [replace(part, run=unique[part.folder]) for part in by_file.values()]
     variants = {folder: _variants(folder) for folder in names}
@@ -112,14 +112,14 @@ def _part_of(file: Path) -> EpisodeFile:
     return EpisodeFile(file, folder=file.parent, part=file.stem)
 
 
-def _name(folder: Path, searched: Path) -> str:
+def run_name(folder: Path, searched: Path) -> str:
     """How a run is called: by its folder, below the path that was searched."""
     if folder == searched or not folder.is_relative_to(searched):
         return folder.name or str(folder)
     return f"{searched.name}/{folder.relative_to(searched).as_posix()}"
 
 
-def _told_apart(names: Mapping[Path, str]) -> dict[Path, str]:
+def told_apart(names: Mapping[Path, str]) -> dict[Path, str]:
     """Names of which no two are the same."""
     told: dict[Path, str] = {}
     for folder, name in names.items():

@@ -247,14 +247,15 @@ def _page(title: str, data: str) -> str:
     style = page.joinpath("viewer.css").read_text(encoding="utf-8")
     pieces = (page.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS)
     script = '"use strict";\n(() => {\n' + "\n".join(pieces) + "})();\n"
-    policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:"
+    policy = f"default-src 'none'; script-src {hash_source(script)}; style-src {hash_source(style)}; img-src data:"
     policy += "; base-uri 'none'; form-action 'none'"
     template = Template(page.joinpath("template.html").read_text(encoding="utf-8"))
     named = html.escape(without_secrets(_plain(title)))
     return template.substitute(title=named, policy=policy, style=style, script=script, data=data)
 
 
-def _hash(text: str) -> str:
+def hash_source(text: str) -> str:
+    """How a content security policy names a script or a style that stands in the page."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 

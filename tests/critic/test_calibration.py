@@ -31,6 +31,7 @@ from align_echo.critic.calibration import (
     expected_calibration_error,
     fit_temperature,
     negative_log_likelihood,
+    reliability,
     report,
 )
 from align_echo.errors import MissingExtraError, UsageError
@@ -224,6 +225,16 @@ ROWS = [
 ]
 
 
+def test_the_bins_of_a_diagram_hold_their_upper_edge_and_make_the_calibration_error():
+    p_M, labels_M = [0.0, 0.1, 0.5, 0.9, 1.0], [0, 1, 1, 0, 1]
+    bins = reliability(p_M, labels_M, 2)
+    assert [(inside.actions, inside.correct) for inside in bins] == [(3, 2), (2, 1)]
+    assert [inside.p_correct for inside in bins] == pytest.approx([0.2, 0.95])
+    missed = sum(abs(inside.correct - inside.actions * inside.p_correct) for inside in bins)
+    assert missed / 5 == pytest.approx(expected_calibration_error(p_M, labels_M, 2))
+    assert [inside.actions for inside in reliability([0.2, 0.95], [1, 1])] == [1, 1], "empty bins are left out"
+
+
 def test_the_report_by_hand():
     found = report(ROWS, temperature=2.0)
     assert (found.n, found.unreadable, found.with_logit, found.temperature) == (6, 2, 5, 2.0)
@@ -235,8 +246,9 @@ def test_the_report_by_hand():
     assert found.auroc.n == 2  # the third task has no logit
     rated = [2.0, 1.0, -3.0, 0.0, -1.0], [1, 0, 0, 1, 1]
     for part, temperature in ((found.before, 1.0), (found.after, 2.0)):
-        ece = expected_calibration_error(calibrated(rated[0], temperature), rated[1])
-        assert part == Calibration(ece=ece, nll=negative_log_likelihood(*rated, temperature))
+        p_M = calibrated(rated[0], temperature)
+        ece, bins = expected_calibration_error(p_M, rated[1]), reliability(p_M, rated[1])
+        assert part == Calibration(ece=ece, nll=negative_log_likelihood(*rated, temperature), bins=bins)
     assert found.confusion == {
         "go to": Confusion(
             correct_as_correct=1, correct_as_wrong=1, wrong_as_correct=1, wrong_as_wrong=0, no_verdict=0

@@ -26,6 +26,7 @@ from align_echo.critic.selection import RULES
 from align_echo.evaluate.study_file import StudyFile, checked_study
 from align_echo.jsonl import JsonlFile
 from tests.docs.pages import INDENTED, ROOT, Block, blocks, blocks_of, in_backquotes, own_modules
+from tests.report.folders import evaluated
 from tests.view.episodes import episode
 
 KINDS = {"python", "yaml", "toml", "json", "sh", "bash", "text", INDENTED}
@@ -141,8 +142,14 @@ def the_greenhouse(folder: Path) -> None:
     (folder / "greenhouse.py").write_text((ROOT / "examples" / "greenhouse" / "greenhouse.py").read_text())
 
 
+def an_evaluation(folder: Path) -> None:
+    """A finished run of `align-echo evaluate`."""
+    evaluated(folder / "runs" / "first")
+
+
 BEFORE: dict[str, Callable[[Path], None]] = {
     "docs/interfaces.md": an_interface,
+    "docs/report.md": an_evaluation,
     "docs/training.md": a_rollout,
     "examples/greenhouse/README.md": the_greenhouse,
 }

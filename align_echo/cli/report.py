@@ -1,0 +1,22 @@
+"""`align-echo report`: figures of runs as one HTML file, with the pictures beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from align_echo.cli.console import note
+from align_echo.report.writing import OUT, write_report
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs' folders, or folders of runs.")],
+    out: Annotated[Path, typer.Option("--out", help="The .html file.")] = OUT,
+) -> None:
+    """Draw what runs measured into one HTML file: effects beside their controls, learning, critics."""
+    written = write_report(runs, out)
+    for line in written.damaged:
+        note(line)
+    print("\n".join([*written.lines, f"{written.file}: open it in a browser; pictures in {written.figures}"]))

@@ -1,0 +1,147 @@
+"""Critiques of training runs by phase: how long they are, and how many could be read.
+
+Lengths are of the critiques that a run keeps (those of one task a step), shares of all that were asked for. Left out:
+what they say (`drift.py`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align_echo.intervals import Estimate, wilson
+from align_echo.report.drawing import plain
+from align_echo.report.material import PHASES, Material
+from align_echo.report.palette import Palette
+from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, figure
+from align_echo.report.trained import MADE_BY, TrainedGroup, groups_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+OUTCOMES = ("lost", "won")
+QUANTILES = (5, 25, 50, 75, 95)
+ByPhase = Mapping[str, Sequence[int]]
+
+
+def lengths(material: Material) -> DrawnPlot | str:
+    """Plot 9."""
+    asked = {group: _asked(material, group) for group in groups_of(material)}
+    asked = {group: by_phase for group, by_phase in asked.items() if by_phase}
+    if not asked:
+        return "no training run among these asked a critic about an attempt"
+    words = {group: _words(material, group) for group in asked}
+    words = {group: by_phase for group, by_phase in words.items() if by_phase}
+    panels = [Panel("critiques that could be read", partial(_readable, asked), "share by phase; in the table")]
+    if words:
+        panels.insert(0, Panel("words of a critique", partial(_length_boxes, words), "words by phase; in the table"))
+    rows = [
+        (group.label, group.setting, phase, str(counts[0]), figure(_share(counts[0] - counts[1], counts[0])),
+         figure(_share(counts[2], counts[0])), _middle(words.get(group, {}).get(phase, ())))
+        for group, by_phase in asked.items()
+        for phase, counts in by_phase.items()
+    ]  # fmt: skip
+    kept = sum(len(of) for by_phase in words.values() for of in by_phase.values())
+    return DrawnPlot(
+        n=f"{sum(counts[0] for by_phase in asked.values() for counts in by_phase.values()):,} critiques asked for, "
+        f"{kept:,} of them kept; intervals over critiques, which are too narrow, as those of a task are alike",
+        control="A critic that stays as it was (echo-frozen-critic), trained with all else the same: what changes "
+        "there is the policy's attempts, not the critic."
+        + ("" if any("frozen-critic" in group.label for group in asked) else " It is not among these runs."),
+        commands=commands_of(run for group in asked for run in group.runs),
+        panels=tuple(panels),
+        table=PlotTable(
+            ("method", "where", "phase", "asked for", "could be read, %", "cut off, %", "words: median (5% to 95%)"),
+            tuple(rows),
+        ),
+        notes=() if words else ("No critique was kept (rollouts: {episodes: 0}): there are no lengths.",),
+    )
+
+
+def _asked(material: Material, group: TrainedGroup) -> dict[str, tuple[int, int, int]]:
+    """By phase: critiques asked for, those that could not be read, and those that were cut off."""
+    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    for run in group.runs:
+        for line in material.signals(run):
+            phase = material.phase(run, line.step)
+            for place, kind in enumerate(("", "unread_", "cut_")):
+                names = [f"count/{kind}critiques_of_{outcome}_attempts" for outcome in OUTCOMES]
+                sums[phase][place] += sum(line.values.get(name, 0.0) for name in names)
+    counts = {phase: tuple(int(count) for count in sums[phase]) for phase in PHASES if phase in sums}
+    return {phase: (asked, unread, cut) for phase, (asked, unread, cut) in counts.items() if asked}
+
+
+def _words(material: Material, group: TrainedGroup) -> dict[str, list[int]]:
+    by_phase: dict[str, list[int]] = defaultdict(list)
+    for run in group.runs:
+        for step, review in material.critiques(run):
+            if review.fault is None:
+                by_phase[material.phase(run, step)].append(len(review.reply.split()))
+    return {phase: by_phase[phase] for phase in PHASES if phase in by_phase}
+
+
+def _share(count: int, of: int) -> Estimate | None:
+    return wilson(min(max(count, 0), of), of) if of else None
+
+
+def _middle(words: Sequence[int]) -> str:
+    if not words:
+        return "-"
+    low, _, middle, _, high = np.percentile(words, QUANTILES)
+    return f"{middle:.0f} ({low:.0f} to {high:.0f})"
+
+
+def _beside(number: int, several: int) -> float:
+    """How far from a phase's place the mark of one of several groups stands."""
+    return (number - (several - 1) / 2) * 0.7 / several
+
+
+def _length_boxes(words: Mapping[TrainedGroup, ByPhase], axes: Axes, palette: Palette) -> None:
+    for number, (group, by_phase) in enumerate(words.items()):
+        colour = palette.of(number)
+        for phase, of in by_phase.items():
+            at = PHASES.index(phase) + _beside(number, len(words))
+            low, left, middle, right, high = np.percentile(of, QUANTILES)
+            axes.vlines(at, low, high, color=colour, linewidth=1.4)
+            axes.vlines(at, left, right, color=colour, linewidth=8)
+            axes.plot(at, middle, "_", color=palette.back, markersize=10, markeredgewidth=2)
+        axes.plot([], [], "s", color=colour, label=plain(group.label))
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel("words (5, 25, 50, 75, 95%)")
+    _label_phases(axes)
+
+
+def _readable(
+    asked: Mapping[TrainedGroup, Mapping[str, tuple[int, int, int]]], axes: Axes, palette: Palette
+) -> None:
+    for number, (group, by_phase) in enumerate(asked.items()):
+        at = [PHASES.index(phase) + _beside(number, len(asked)) for phase in by_phase]
+        shares = [wilson(count - unread, count) for count, unread, _ in by_phase.values()]
+        axes.plot(at, [share.value for share in shares], "-o", color=palette.of(number), label=plain(group.label))
+        for x, share in zip(at, shares, strict=True):
+            axes.vlines(x, *share.ci95, color=palette.of(number), linewidth=1.6)
+    axes.set_ylim(-3, 103)
+    axes.set_ylabel("%")
+    _label_phases(axes)
+
+
+def _label_phases(axes: Axes) -> None:
+    axes.set_xticks(range(len(PHASES)), [f"{phase} third" for phase in PHASES])
+    axes.set_xlim(-0.55, len(PHASES) - 0.45)
+    axes.legend(loc="best")
+
+
+PLOTS = (
+    Plot(
+        "critiques",
+        "Length and readability of critiques",
+        "Words of a critique, and percent of the critiques that could be read by the form that was asked for, by third "
+        "of training.",
+        MADE_BY,
+        lengths,
+    ),
+)

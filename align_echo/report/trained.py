@@ -1,0 +1,310 @@
+"""Training runs, those that differ in nothing but the seed together: learning curves, and the time of a step's stages.
+
+Left out: what critiques changed (`refined.py`), and what they say (`critiques.py`, `drift.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from align_echo.report.drawing import name_rows, number_steps, plain
+from align_echo.report.finding import RecordedRun, method_of
+from align_echo.report.material import HeldOutFigures, Material
+from align_echo.report.palette import Palette
+from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, first_panels
+from align_echo.runs import flat
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MADE_BY = "align-echo train --method echo --env webshop --model pocket --seed 1 --out runs/echo-1"
+OF_NO_METHOD = {"seed", "threads", "report_to", "rollouts.episodes", "rollouts.mebibytes", "save_every", "steps"}
+"""Settings that runs of one group may differ in."""
+
+REWARDS = {"policy": "policy/reward", "critic": "critic/reward"}
+STAGES = ("play", "critic", "oracle", "rest of the harvest", "learn")
+Points = dict[int, list[float]]
+"""Values by step, one of each run."""
+
+
+@dataclass(frozen=True)
+class TrainedGroup:
+    """Runs of one config under other seeds. `setting` says where they trained: groups of one setting are compared."""
+
+    label: str
+    setting: str
+    runs: tuple[RecordedRun, ...]
+
+    @property
+    def seeds(self) -> str:
+        """How many, in words."""
+        return "1 seed" if self.different == 1 else f"{self.different} seeds"
+
+    @property
+    def different(self) -> int:
+        """How many seeds the runs have."""
+        return len({str(settings_of(run).get("seed")) for run in self.runs})
+
+
+def groups_of(material: Material) -> list[TrainedGroup]:
+    """The training runs by config, in order. A label has its run's name where two groups have one method."""
+    by_config: dict[str, list[RecordedRun]] = defaultdict(list)
+    for run in material.of_verb("train"):
+        by_config[_identity(run)].append(run)
+    made = [(method_of(settings_of(runs[0])), _setting(runs[0]), runs) for runs in by_config.values()]
+    names = [(method, setting) for method, setting, _ in made]
+    return [
+        TrainedGroup(
+            f"{method} ({runs[0].name})" if names.count((method, setting)) > 1 else method, setting, tuple(runs)
+        )
+        for method, setting, runs in made
+    ]
+
+
+def settings_of(run: RecordedRun) -> Mapping[str, Any]:
+    """The config that a run trained by."""
+    config = run.config.get("config")
+    return config if isinstance(config, Mapping) else {}
+
+
+def _identity(run: RecordedRun) -> str:
+    settings = {key: value for key, value in flat(settings_of(run)).items() if key not in OF_NO_METHOD}
+    rest = {key: run.config.get(key) for key in ("split", "held_out", "interface", "weights", "prompts")}
+    return json.dumps([settings, rest], sort_keys=True)
+
+
+def _setting(run: RecordedRun) -> str:
+    settings = settings_of(run)
+    return f"{settings.get('env', '?')}, {settings.get('model', '?')}, interface {run.config.get('interface', 'none')}"
+
+
+def by_setting(groups: Sequence[TrainedGroup]) -> dict[str, list[TrainedGroup]]:
+    """The groups that may be compared with each other."""
+    together: dict[str, list[TrainedGroup]] = defaultdict(list)
+    for group in groups:
+        together[group.setting].append(group)
+    return together
+
+
+# ---------------------------------------------------------------- learning curves
+
+
+def learning(material: Material) -> DrawnPlot | str:
+    """Plot 4."""
+    groups = [group for group in groups_of(material) if any(material.signals(run) for run in group.runs)]
+    if not groups:
+        return "no training run with a step is among these runs"
+    panels: list[Panel] = []
+    for setting, together in by_setting(groups).items():
+        scores = {group: _held_out(material, group) for group in together}
+        held = {group: found for group, found in scores.items() if found}
+        if held:
+            draw = partial(_score_curves, held, {group: _ends(material, group) for group in held})
+            panels.append(Panel(f"held-out score: {setting}", draw, _told(held, "held-out score"), height=3.1))
+        for role, name in REWARDS.items():
+            curves = {group: _signal(material, group, name) for group in together}
+            curves = {group: found for group, found in curves.items() if found}
+            if curves:
+                title = f"{role}: reward in training"
+                panels.append(Panel(title, partial(_reward_curves, curves), _told(curves, title), height=3.1))
+    kept, left = first_panels(panels)
+    runs = [run for group in groups for run in group.runs]
+    alone = [group.label for group in groups if len(group.runs) == 1]
+    notes = [f"One seed alone, whose band is the interval over held-out tasks: {', '.join(alone)}."] if alone else []
+    twice = [group.label for group in groups if group.different < len(group.runs)]
+    notes += [f"Trained twice under one seed: {', '.join(twice)}."] if twice else []
+    unfinished = [run.name for run in runs if not (run.folder / "summary.json").is_file()]
+    notes += [f"Not finished yet: {', '.join(unfinished)}."] if unfinished else []
+    return DrawnPlot(
+        n=f"{len(runs)} runs of {len(groups)} {'config' if len(groups) == 1 else 'configs'}; lines are means over "
+        "seeds at steps that all have reached, bands go from the lowest to the highest seed",
+        control="The weights before training (step 0). The best checkpoint (a star) was chosen by these very tasks and "
+        "flatters; the last one (a square) was not. A method is compared with another at equal turns, in the table.",
+        commands=commands_of(runs),
+        panels=kept,
+        table=PlotTable(
+            ("method", "where", "seeds", "turns played", "start", "best checkpoint", "last checkpoint"),
+            tuple(_row(material, group) for group in groups),
+        ),
+        notes=(*notes, *left),
+    )
+
+
+def _complete(points: Points, runs: int) -> Points:
+    return {step: values for step, values in sorted(points.items()) if len(values) == runs}
+
+
+def _held_out(material: Material, group: TrainedGroup) -> dict[int, tuple[float, float, float]]:
+    """Score by step: mean, and the ends of its band; those of the interval over tasks where there is one run."""
+    found: dict[int, list[HeldOutFigures]] = defaultdict(list)
+    for run in group.runs:
+        for line in material.held_out(run):
+            found[line.step].append(line)
+    whole = {step: lines for step, lines in sorted(found.items()) if len(lines) == len(group.runs)}
+    if len(group.runs) == 1:
+        return {step: (lines[0].score.value, *lines[0].score.ci95) for step, lines in whole.items()}
+    return {step: _band([line.score.value for line in lines]) for step, lines in whole.items()}
+
+
+def _signal(material: Material, group: TrainedGroup, name: str) -> dict[int, tuple[float, float, float]]:
+    points: Points = defaultdict(list)
+    for run in group.runs:
+        for line in material.signals(run):
+            if name in line.values:
+                points[line.step].append(line.values[name])
+    return {step: _band(values) for step, values in _complete(points, len(group.runs)).items()}
+
+
+def _band(values: Sequence[float]) -> tuple[float, float, float]:
+    return fmean(values), min(values), max(values)
+
+
+def _ends(material: Material, group: TrainedGroup) -> tuple[tuple[float, float], tuple[float, float]]:
+    """(step, score) of the best and of the last checkpoint, means over seeds."""
+    best = [max(material.held_out(run), key=lambda line: line.score.value) for run in group.runs]
+    last = [max(material.held_out(run), key=lambda line: line.step) for run in group.runs]
+
+    def mean(lines: Sequence[HeldOutFigures]) -> tuple[float, float]:
+        return fmean(line.step for line in lines), fmean(line.score.value for line in lines)
+
+    return mean(best), mean(last)
+
+
+def _score_curves(
+    curves: Mapping[TrainedGroup, dict[int, tuple[float, float, float]]],
+    ends: Mapping[TrainedGroup, tuple[tuple[float, float], tuple[float, float]]],
+    axes: Axes,
+    palette: Palette,
+) -> None:
+    _curves(curves, axes, palette)
+    for number, (best, last) in enumerate(ends.values()):
+        axes.plot(*last, "s", color=palette.of(number), markersize=6)
+        axes.plot(*best, "*", color=palette.of(number), markersize=11, markeredgecolor=palette.ink, markeredgewidth=0.5)
+    start = [points[0][0] for points in curves.values() if 0 in points]
+    if start:
+        axes.axhline(fmean(start), color=palette.quiet, linewidth=1, linestyle="--")
+    axes.set_ylabel("mean score, 0 to 1")
+
+
+def _reward_curves(
+    curves: Mapping[TrainedGroup, dict[int, tuple[float, float, float]]], axes: Axes, palette: Palette
+) -> None:
+    _curves(curves, axes, palette)
+    axes.set_ylabel("mean reward")
+
+
+def _curves(
+    curves: Mapping[TrainedGroup, dict[int, tuple[float, float, float]]], axes: Axes, palette: Palette
+) -> None:
+    for number, (group, points) in enumerate(curves.items()):
+        steps = list(points)
+        means, lows, highs = zip(*points.values(), strict=True)
+        axes.fill_between(steps, lows, highs, color=palette.of(number), alpha=0.18, linewidth=0)
+        axes.plot(steps, means, "-", marker=".", color=palette.of(number), label=plain(f"{group.label}, {group.seeds}"))
+    number_steps(axes, "step")
+    axes.legend(loc="best")
+
+
+def _told(curves: Mapping[TrainedGroup, dict[int, tuple[float, float, float]]], what: str) -> str:
+    ends = [
+        f"{group.label}: {points[min(points)][0]:.3f} at step {min(points)}, {points[max(points)][0]:.3f} at step "
+        f"{max(points)}"
+        for group, points in curves.items()
+    ]
+    return f"{what} by step. {'; '.join(ends)}"
+
+
+def _row(material: Material, group: TrainedGroup) -> tuple[str, ...]:
+    turns = fmean(sum(line.values.get("environment_steps", 0) for line in material.signals(run)) for run in group.runs)
+    cells: list[str] = []
+    if all(material.held_out(run) for run in group.runs):
+        (best_step, best), (last_step, last) = _ends(material, group)
+        start = [line.score.value for run in group.runs for line in material.held_out(run) if line.step == 0]
+        first = f"{fmean(start):.3f}" if start else "-"
+        cells = [first, f"{best:.3f} (step {best_step:g})", f"{last:.3f} (step {last_step:g})"]
+    return group.label, group.setting, str(group.different), f"{turns:,.0f}", *(cells or ["-", "-", "-"])
+
+
+# ---------------------------------------------------------------- stages
+
+
+def stages(material: Material) -> DrawnPlot | str:
+    """Plot 5."""
+    timed = {group: _stage_seconds(material, group) for group in groups_of(material)}
+    timed = {group: seconds for group, seconds in timed.items() if any(seconds)}
+    if not timed:
+        return "no training run with a timed step is among these runs"
+    rows = tuple(
+        (group.label, group.setting, str(_steps(material, group)), *(_with_share(part, seconds) for part in seconds),
+         f"{sum(seconds):.1f}")
+        for group, seconds in timed.items()
+    )  # fmt: skip
+    panel = Panel(
+        "mean seconds of a step",
+        partial(_stage_bars, timed),
+        "mean seconds of a training step, by stage; in the table",
+        height=1.5 + 0.42 * len(timed),
+    )
+    return DrawnPlot(
+        n=f"{sum(_steps(material, group) for group in timed)} steps of {len(timed)} "
+        f"{'config' if len(timed) == 1 else 'configs'}",
+        control="None: these are seconds by the clock of the machine that trained. Compare methods that trained on one "
+        "machine with nothing else on it; the optimizer's own step and evaluations are not in them.",
+        commands=commands_of(run for group in timed for run in group.runs),
+        panels=(panel,),
+        table=PlotTable(
+            ("method", "where", "steps", *(f"{stage}, s (share)" for stage in STAGES), "all, s"), rows
+        ),
+    )
+
+
+def _steps(material: Material, group: TrainedGroup) -> int:
+    return sum(len(material.signals(run)) for run in group.runs)
+
+
+def _stage_seconds(material: Material, group: TrainedGroup) -> list[float]:
+    """Mean seconds of a step in each of `STAGES`. A harvest that several steps learn from is told with the first."""
+    lines = [line.values for run in group.runs for line in material.signals(run)]
+    if not lines:
+        return []
+    whole, learn, *parts = (
+        fmean(line.get(f"seconds/{name}", 0.0) for line in lines)
+        for name in ("harvest", "learn", "play", "critic", "oracle")
+    )
+    return [*parts, max(whole - sum(parts), 0.0), learn]
+
+
+def _with_share(part: float, seconds: Sequence[float]) -> str:
+    return f"{part:.1f} ({100 * part / sum(seconds):.0f}%)"
+
+
+def _stage_bars(timed: Mapping[TrainedGroup, Sequence[float]], axes: Axes, palette: Palette) -> None:
+    name_rows(axes, [group.label for group in timed], longest=18)
+    left = [0.0] * len(timed)
+    for number, stage in enumerate(STAGES):
+        widths = [seconds[number] for seconds in timed.values()]
+        if any(widths):
+            axes.barh(range(len(timed)), widths, left=left, height=0.6, color=palette.of(number), label=stage)
+        left = [before + width for before, width in zip(left, widths, strict=True)]
+    axes.set_xlabel("seconds")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=3, columnspacing=0.9, handlelength=0.9)
+
+
+PLOTS = (
+    Plot(
+        "learning",
+        "Learning curves",
+        "Held-out score and the reward of each role, by step of training; runs that differ in their seed alone are one "
+        "line.",
+        f"{MADE_BY} (again with --seed 2 and 3; evaluating: {{every: 10}} in a --config plays held-out tasks)",
+        learning,
+    ),
+    Plot("stages", "Where the time of a step goes", "Mean seconds of a step of training by stage.", MADE_BY, stages),
+)
+

@@ -1,0 +1,353 @@
+"""Evaluations, grids and studies: success, consecutive invalid actions and hints of each variant, beside the placebo.
+
+Left out: how they were measured (`align_echo.evaluate`), and refinement in rounds (`refined.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from align_echo.evaluate.comparison import BASELINE, PLACEBO, VARIANTS, Comparison
+from align_echo.evaluate.grid import WITH, Cell, Grid, Side
+from align_echo.evaluate.study import Study
+from align_echo.evaluate.tables import NAMES, failed_on
+from align_echo.hints import HintCount, count_hints, merged
+from align_echo.intervals import Estimate, wilson
+from align_echo.report.drawing import name_rows, whisker
+from align_echo.report.finding import GENERATE, RecordedRun
+from align_echo.report.material import Material
+from align_echo.report.palette import Palette
+from align_echo.report.plots import DrawnPlot, Panel, Plot, PlotTable, commands_of, figure, first_panels
+from align_echo.types import Trajectory
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MADE_BY = "align-echo evaluate --env alfworld --agent novice --interface probe --compare"
+CONTROL = (
+    "The placebo: the same interface, in which neutral sentences stand for its own. What an interface is worth is what "
+    "it adds to its placebo, not what it adds to nothing."
+)
+NO_CONTROL = "None was played here: add --compare (without --no-placebo), or no effect can be told from a placebo's."
+MOST_RULES = 10
+"""Rules of one interface in a picture, those that were shown most often."""
+
+
+@dataclass(frozen=True)
+class ShownVariant:
+    """One variant of one evaluation: percent with intervals, None for what is not defined; `trouble` says that its
+    interface did not work, so that no figure is its own.
+    """
+
+    episodes: int
+    success: Estimate | None
+    invalid: Estimate | None
+    invalid_shown: Estimate | None
+    trouble: str = ""
+    hints: tuple[HintCount, ...] = ()
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """One agent in one environment, variant by variant. `worth` is success over the placebo, paired, in points."""
+
+    run: RecordedRun
+    label: str
+    arms: dict[str, ShownVariant]
+    worth: dict[str, Estimate]
+    worth_invalid: dict[str, Estimate | None]
+
+
+def evaluations(material: Material) -> list[Evaluated]:
+    """All comparisons that were finished; cells of grids and studies whose own folder is not there count too."""
+    done = []
+    for run in material.of_verb("evaluate"):
+        summary = material.summary_object(run)
+        if summary is not None and "variants" in summary:
+            comparison = material.summary(run, Comparison)
+            done += [_of_comparison(run, comparison)] if comparison else []
+    known = {each.run.folder for each in done}
+    for run in material.of_verb("grid", "study"):
+        for part, cell in _cells(material, run):
+            if (run.folder / cell.folder).resolve() not in known:
+                done.append(_of_cell(run, part, cell))
+    return done
+
+
+def _cells(material: Material, run: RecordedRun) -> list[tuple[str, Cell]]:
+    if run.verb == "grid":
+        grid = material.summary(run, Grid)
+        return [("", cell) for cell in grid.cells] if grid else []
+    study = material.summary(run, Study)
+    return [(f", {part}", cell) for part, grid in study.parts.items() for cell in grid.cells] if study else []
+
+
+def _of_comparison(run: RecordedRun, comparison: Comparison) -> Evaluated:
+    arms = {
+        name: ShownVariant(
+            result.episodes,
+            result.success_rate,
+            result.consecutive_invalid,
+            result.consecutive_invalid_shown,
+            "" if result.conduct.works else failed_on(result.conduct),
+            result.hints,
+        )
+        for name, result in sorted(comparison.variants.items(), key=lambda variant: _order(variant[0]))
+    }
+    over = comparison.over_placebo if PLACEBO not in arms or not arms[PLACEBO].trouble else {}
+    return Evaluated(
+        run,
+        f"{run.name}: {comparison.environment}, {comparison.agent}",
+        arms,
+        {name: difference.success_points for name, difference in over.items() if not arms[name].trouble},
+        {name: difference.invalid_points for name, difference in over.items() if not arms[name].trouble},
+    )
+
+
+def _of_cell(run: RecordedRun, part: str, cell: Cell) -> Evaluated:
+    sides = {BASELINE: cell.without, PLACEBO: cell.placebo, WITH: cell.with_interface}
+    over = cell.over_placebo
+    return Evaluated(
+        run,
+        f"{run.name}{part}: {cell.environment}, {cell.agent}",
+        {name: _of_side(side) for name, side in sides.items() if side is not None},
+        {WITH: over.success} if over else {},
+        {WITH: over.consecutive_invalid} if over else {},
+    )
+
+
+def _of_side(side: Side) -> ShownVariant:
+    trouble = "" if side.conduct.works else failed_on(side.conduct)
+    return ShownVariant(side.episodes, side.success, side.consecutive_invalid, side.consecutive_invalid_shown, trouble)
+
+
+def _order(name: str) -> int:
+    return VARIANTS.index(name) if name in VARIANTS else len(VARIANTS)
+
+
+# ---------------------------------------------------------------- success, invalid actions
+
+
+def success(material: Material) -> DrawnPlot | str:
+    """Plot 1."""
+    done = evaluations(material)
+    if not done:
+        return "no finished evaluation, grid or study is among these runs"
+    rows = [
+        (each.label, NAMES.get(name, name), str(arm.episodes), arm.trouble or figure(arm.success),
+         figure(each.worth.get(name), signed=True))
+        for each in done
+        for name, arm in each.arms.items()
+    ]  # fmt: skip
+    headings = ("evaluation", "interface", "episodes", "won, %", "over the placebo, points")
+    return _drawn(done, "won, %", lambda arm: (arm.success, None), PlotTable(headings, tuple(rows)), ())
+
+
+def invalid(material: Material) -> DrawnPlot | str:
+    """Plot 2."""
+    done = evaluations(material)
+    defined = [each for each in done if any(arm.invalid is not None for arm in each.arms.values())]
+    if not defined:
+        silent = ", ".join(each.label for each in done)
+        return f"the texts of these environments tell no refusal: {silent}" if done else (
+            "no finished evaluation, grid or study is among these runs"
+        )
+    rows = [
+        (each.label, NAMES.get(name, name), str(arm.episodes), arm.trouble or figure(arm.invalid),
+         "-" if arm.trouble else figure(arm.invalid_shown), figure(each.worth_invalid.get(name), signed=True))
+        for each in defined
+        for name, arm in each.arms.items()
+    ]  # fmt: skip
+    headings = ("evaluation", "interface", "episodes", "by replay, %", "as shown, %", "over the placebo, points")
+    left = [each.label for each in done if each not in defined]
+    notes = (f"Not defined, as the environment's texts tell no refusal: {', '.join(left)}.",) if left else ()
+    table = PlotTable(headings, tuple(rows))
+    drawn = _drawn(defined, "actions in invalid runs, %", lambda arm: (arm.invalid, arm.invalid_shown), table, notes)
+    return drawn
+
+
+def _drawn(
+    done: Sequence[Evaluated],
+    axis: str,
+    figures: Callable[[ShownVariant], tuple[Estimate | None, Estimate | None]],
+    table: PlotTable,
+    notes: tuple[str, ...],
+) -> DrawnPlot:
+    panels, left = first_panels([_arms_panel(each, axis, figures) for each in done])
+    tasks = sum(max((arm.success.n for arm in each.arms.values() if arm.success), default=0) for each in done)
+    controlled = [each for each in done if PLACEBO in each.arms]
+    without = [each.label for each in done if each not in controlled and len(each.arms) > 1]
+    bare = (f"Without a placebo: {', '.join(without)}.",) if without else ()
+    return DrawnPlot(
+        n=f"{tasks} tasks in {len(done)} {'evaluation' if len(done) == 1 else 'evaluations'}; "
+        "lines are 95% intervals over tasks",
+        control=CONTROL if controlled else NO_CONTROL,
+        commands=commands_of(each.run for each in done),
+        panels=panels,
+        table=table,
+        notes=(*notes, *bare, *left),
+    )
+
+
+def _arms_panel(
+    each: Evaluated, axis: str, figures: Callable[[ShownVariant], tuple[Estimate | None, Estimate | None]]
+) -> Panel:
+    shown = {name: (arm, *figures(arm)) for name, arm in each.arms.items()}
+
+    def draw(axes: Axes, palette: Palette) -> None:
+        name_rows(axes, [NAMES.get(name, name) for name in shown])
+        for row, (name, (arm, main, second)) in enumerate(shown.items()):
+            if arm.trouble or main is None:
+                axes.text(50, row, "did not work" if arm.trouble else "not defined", color=palette.quiet, fontsize=7.5,
+                          ha="center", va="center")  # fmt: skip
+                continue
+            colour = palette.quiet if name in (BASELINE, PLACEBO) else palette.of(0)
+            if second is not None:
+                axes.plot(second.value, row, "o", color=palette.back, markeredgecolor=colour, markersize=7)
+            if main.n > 1:
+                whisker(axes, row, main.ci95, colour)
+            axes.plot(main.value, row, "D" if name == PLACEBO else "o", color=colour, markersize=5)
+            axes.annotate(f"{main.value:.1f}", (main.value, row), (0, 6), textcoords="offset points", ha="center",
+                          fontsize=7.5, color=palette.ink)  # fmt: skip
+        axes.set_xlim(-4, 104)
+        axes.set_xlabel(axis)
+
+    told = "; ".join(f"{NAMES.get(name, name)} {figure(main)}" for name, (_, main, _) in shown.items())
+    return Panel(each.label, draw, f"{each.label}: {axis}: {told}", height=1.0 + 0.38 * len(shown))
+
+
+# ---------------------------------------------------------------- hints
+
+
+def hints(material: Material) -> DrawnPlot | str:
+    """Plot 3."""
+    told = _hints_told(material)
+    if not told:
+        return "no hint of an interface is on record in these runs (rules told up front are none)"
+    panels: list[Panel] = []
+    rows: list[tuple[str, ...]] = []
+    for label, counts, placebo, _ in told:
+        chance = {count.rule: count for count in placebo}
+        most = counts[:MOST_RULES]
+        panels.append(Panel(label, partial(_fates, most), f"{label}: what became of each rule's hints; in the table",
+                            height=1.3 + 0.3 * len(most)))  # fmt: skip
+        panels.append(Panel("followed, % of shown; diamond: placebo", partial(_followed, most, chance),
+                            f"{label}: share of hints that were followed; in the table",
+                            height=1.3 + 0.3 * len(most)))  # fmt: skip
+        for number, count in enumerate(counts, start=1):
+            rows.append((f"{label} R{number}", count.rule, *_counts(count), _by_chance(chance.get(count.rule))))
+    kept, left = first_panels(panels)
+    fired = sum(count.fired for _, counts, _, _ in told for count in counts)
+    return DrawnPlot(
+        n=f"{fired:,} hints shown in {len(told)} {'interface' if len(told) == 1 else 'interfaces'} as played",
+        control="The placebo of the same interface: its hints were not shown, so they were followed by chance alone. "
+        "Hints that were never followed show nothing about truth: align-echo interface audit tries those.",
+        commands=commands_of(run for *_, run in told),
+        panels=kept,
+        table=PlotTable(
+            ("rule", "what it says", "shown", "followed", "came true", "did not", "true, %", "silenced in",
+             "placebo: followed of shown"),
+            tuple(rows),
+        ),
+        notes=left,
+    )
+
+
+Told = tuple[str, tuple[HintCount, ...], tuple[HintCount, ...], RecordedRun]
+"""A name, what became of hints, what became of the same in the placebo, and the run."""
+
+
+def _hints_told(material: Material) -> list[Told]:
+    told: list[Told] = []
+    for each in evaluations(material):
+        name = next((name for name in ("full", "feedback") if name in each.arms and each.arms[name].hints), "")
+        if name and not each.arms[name].trouble:
+            placebo = each.arms[PLACEBO].hints if PLACEBO in each.arms else ()
+            told.append((each.label, each.arms[name].hints, placebo, each.run))
+    for run in material.of_verb(GENERATE):
+        files = sorted(run.folder.glob("iterations/*/trajectories.jsonl"))
+        counts = [count_hints(material.lines(file, Trajectory)) for file in files]
+        total = merged(*counts)
+        if total:
+            told.append((f"{run.name}: while learning", total, (), run))
+    return told
+
+
+def _fates(counts: Sequence[HintCount], axes: Axes, palette: Palette) -> None:
+    """Bars: of the times that each rule was shown, what came of it."""
+    name_rows(axes, [f"R{number}" for number in range(1, len(counts) + 1)])
+    kinds = (
+        ("came true", palette.good, [count.came_true for count in counts]),
+        ("did not", palette.bad, [count.failed for count in counts]),
+        ("followed, not settled", palette.of(0), [_open(count) for count in counts]),
+        ("not followed", palette.line, [max(count.fired - count.followed, 0) for count in counts]),
+    )
+    left = [0] * len(counts)
+    for name, colour, widths in kinds:
+        axes.barh(range(len(counts)), widths, left=left, color=colour, height=0.62, label=name)
+        left = [before + width for before, width in zip(left, widths, strict=True)]
+    axes.set_xlabel("hints")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=4, columnspacing=0.9, handlelength=0.9)
+
+
+def _followed(
+    counts: Sequence[HintCount], chance: dict[str, HintCount], axes: Axes, palette: Palette
+) -> None:
+    name_rows(axes, [f"R{number}" for number in range(1, len(counts) + 1)])
+    for row, count in enumerate(counts):
+        both = ((chance.get(count.rule), 0.14, palette.quiet, "D"), (count, -0.14, palette.of(0), "o"))
+        for of, beside, colour, mark in both:
+            share = _share_followed(of) if of else None
+            if share is not None:
+                whisker(axes, row + beside, share.ci95, colour)
+                axes.plot(share.value, row + beside, mark, color=colour, markersize=5)
+    axes.set_xlim(-4, 104)
+    axes.set_xlabel("followed, % (95% intervals over hints)")
+
+
+def _open(count: HintCount) -> int:
+    return max(count.followed - count.came_true - count.failed, 0)
+
+
+def _share_followed(count: HintCount) -> Estimate | None:
+    return wilson(min(count.followed, count.fired), count.fired) if count.fired else None
+
+
+def _counts(count: HintCount) -> tuple[str, ...]:
+    settled = count.came_true + count.failed
+    true = figure(wilson(count.came_true, settled)) if settled else "-"
+    return str(count.fired), str(count.followed), str(count.came_true), str(count.failed), true, str(count.silenced)
+
+
+def _by_chance(count: HintCount | None) -> str:
+    return f"{count.followed} of {count.fired}" if count else "-"
+
+
+PLOTS = (
+    Plot(
+        "success",
+        "Success without and with the interface",
+        "Percent of episodes won in each variant: no interface, its placebo, its rules alone, its feedback alone, "
+        "both.",
+        MADE_BY,
+        success,
+    ),
+    Plot(
+        "invalid",
+        "Consecutive invalid actions",
+        "Percent of the agent's actions that stand in a row of two or more refused ones: dots by replay in the plain "
+        "environment, rings as the agent was shown it.",
+        MADE_BY,
+        invalid,
+    ),
+    Plot(
+        "hints",
+        "What became of each rule's hints",
+        "By rule of the interface: how often a hint was shown, followed, and did what it had promised.",
+        MADE_BY,
+        hints,
+    ),
+)

@@ -1,0 +1,177 @@
+"""`align-echo report`: all plots of some runs as one HTML page, and its pictures as PNG files beside it.
+
+    report = write_report([Path("runs/first")], Path("report.html"))
+
+The page holds each picture twice, for a light and a dark system, needs nothing else, and runs no script: its policy
+lets nothing in from outside and takes its one style by its hash. Texts of runs are escaped by Jinja. Left out: what is
+in the plots.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+from align_echo.errors import UsageError
+from align_echo.files import write_atomically
+from align_echo.redaction import without_secrets
+from align_echo.report import critiques, drift, judged, refined, trained, variants
+from align_echo.report.drawing import picture, require_drawing
+from align_echo.report.finding import find_runs
+from align_echo.report.material import Material
+from align_echo.report.palette import DARK, LIGHT
+from align_echo.report.plots import DrawnPlot, Panel, Plot
+from align_echo.sandbox.session import printable
+from align_echo.view.packing import hash_source
+
+PLOTS: tuple[Plot, ...] = (
+    *variants.PLOTS,
+    *trained.PLOTS,
+    *refined.PLOTS,
+    *critiques.PLOTS,
+    *drift.PLOTS,
+    *judged.PLOTS,
+)
+"""All kinds of plots, in the order of the page."""
+
+OUT = Path("report.html")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written: the page, the folder of its pictures, by the key of each plot how many pictures it has or why
+    it has none, and what was damaged or missing in the runs.
+    """
+
+    file: Path
+    figures: Path
+    drawn: dict[str, int]
+    undrawn: dict[str, str]
+    damaged: list[str]
+
+    @property
+    def lines(self) -> list[str]:
+        """What a terminal tells of it: a line for each plot."""
+        told = []
+        for plot in PLOTS:
+            if plot.key in self.drawn:
+                pictures = self.drawn[plot.key]
+                told.append(f"drawn      {plot.key}: {pictures} {'picture' if pictures == 1 else 'pictures'}")
+            else:
+                told.append(f"not drawn  {plot.key}: {self.undrawn[plot.key]}")
+        return [printable(line) for line in told]
+
+
+def write_report(paths: Sequence[Path], out: Path = OUT) -> Report:
+    """Write the page to `out`, and the pictures into the folder of its name with `-figures`, which they have anew.
+
+    Raises `UsageError` for paths that hold no run or nothing to draw, for an `out` that cannot be such a file, and for
+    a folder of that name which holds anything else; `MissingExtraError` without matplotlib.
+    """
+    figures = out.with_name(f"{out.stem}-figures")
+    _check(out, figures)
+    require_drawing()
+    material = Material(find_runs(paths))
+    results = {plot.key: plot.draw(material) for plot in PLOTS}
+    drawn = {key: result for key, result in results.items() if isinstance(result, DrawnPlot)}
+    undrawn = {key: result for key, result in results.items() if isinstance(result, str)}
+    told = material.told()
+    if not drawn:
+        why = told[0] if told else "these runs hold nothing that is drawn"
+        raise UsageError(f"there is nothing to draw in {', '.join(map(str, paths))}: {why}")
+    pictures = {key: [_Picture(panel) for panel in result.panels] for key, result in drawn.items()}
+    _write_figures(figures, {f"{key}-{number}.png": each.light
+                             for key, of in pictures.items() for number, each in enumerate(of, start=1)})  # fmt: skip
+    write_atomically(out, _page(material, drawn, undrawn, pictures, figures.name, told))
+    return Report(out, figures, {key: len(of) for key, of in pictures.items()}, undrawn, told)
+
+
+class _Picture:
+    """A panel, drawn for both themes."""
+
+    def __init__(self, panel: Panel) -> None:
+        self.alt = panel.alt
+        self.light = picture(panel, LIGHT)
+        self.dark = picture(panel, DARK)
+
+
+def _check(out: Path, figures: Path) -> None:
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"--out names an .html file, not {out}")
+    if out.is_dir():
+        raise UsageError(f"{out} is a folder: name another file with --out")
+    if not out.parent.is_dir():
+        raise UsageError(f"there is no folder {out.parent} for {out.name}: make it, or name another --out")
+    if figures.exists() and not figures.is_dir():
+        raise UsageError(f"{figures} is a file, where the pictures' folder would be: name another --out")
+    if figures.is_dir() and any(entry.suffix != ".png" or entry.is_dir() for entry in figures.iterdir()):
+        raise UsageError(f"{figures} holds other files than pictures: name another --out")
+
+
+def _write_figures(folder: Path, files: dict[str, bytes]) -> None:
+    """Put a folder of these files in the place of the one that is there."""
+    new = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}")
+    try:
+        new.mkdir()
+        for name, content in files.items():
+            (new / name).write_bytes(content)
+        shutil.rmtree(folder, ignore_errors=True)
+        new.rename(folder)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+
+
+# ---------------------------------------------------------------- the page
+
+
+def _page(
+    material: Material,
+    drawn: dict[str, DrawnPlot],
+    undrawn: dict[str, str],
+    pictures: dict[str, list[_Picture]],
+    folder: str,
+    told: Sequence[str],
+) -> str:
+    page = resources.files("align_echo.report").joinpath("page")
+    style = page.joinpath("report.css").read_text(encoding="utf-8")
+    policy = f"default-src 'none'; style-src {hash_source(style)}; img-src data:; base-uri 'none'; form-action 'none'"
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
+    )
+    template = environment.from_string(page.joinpath("template.html").read_text(encoding="utf-8"))
+    runs = [run for run in material.runs if run.made_by is None]
+    sections: list[dict[str, Any]] = [
+        {
+            "plot": plot,
+            "drawn": drawn.get(plot.key),
+            "why": undrawn.get(plot.key, ""),
+            "pictures": [
+                {"alt": each.alt, "light": _data(each.light), "dark": _data(each.dark),
+                 "file": f"{folder}/{plot.key}-{number}.png"}
+                for number, each in enumerate(pictures.get(plot.key, ()), start=1)
+            ],
+        }
+        for plot in PLOTS
+    ]
+    title = runs[0].name if len(runs) == 1 else f"{runs[0].name} and {len(runs) - 1} more"
+    return without_secrets(
+        template.render(title=title, policy=policy, style=style, runs=runs, sections=sections, told=told)
+    )
+
+
+def _shown(value: object) -> object:
+    """A text of a run as a page can show it: nothing in it turns text round or steers a terminal."""
+    return printable(value) if type(value) is str else value
+
+
+def _data(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
