@@ -1,8 +1,11 @@
-"""What is a name in the actions that an engine lists, and what belongs to the form: induced from the lists alone.
+"""What is a name in the actions that an engine lists, and what belongs to the form: induced from the lists.
 
 An action begins with a word of its form. What follows is a name, or two around a word that joins many to many ("stow X
 with Y"), or a name behind words that stand in front of many names ("hop onto X"). A name is known by that: it takes
 part in several actions. Nothing is known of how names look, except that a number in one may be another number.
+
+Lists do not tell "VERB lamp chest" from "VERB red lamp" where no action has any of the words alone: that is read off what
+the engine prints, which speaks of a lamp without a chest, but not of red without a lamp.
 
 Left out: forms whose first word is a name, forms of three names, and engines that list nothing.
 """
@@ -53,13 +56,15 @@ def is_numbered(actions: Collection[str]) -> bool:
     return 2 * named >= len(actions) and len(forms) <= FEW_FORMS and 2 * len(forms) <= len(actions)
 
 
-def name_pattern(actions: Collection[str]) -> str:
-    """A regular expression, without groups, of the names in the actions that an engine lists."""
-    return NUMBERED if is_numbered(actions) else pattern_of(names_of(actions))
+def name_pattern(actions: Collection[str], texts: Iterable[str] = ()) -> str:
+    """A regular expression, without groups, of the names in the actions that an engine lists. `texts` are what it
+    prints."""
+    return NUMBERED if is_numbered(actions) else pattern_of(names_of(actions, texts))
 
 
-def names_of(actions: Iterable[str]) -> set[str]:
-    """The names in actions; those of a form are looked for once more when those of the others are known."""
+def names_of(actions: Iterable[str], texts: Iterable[str] = ()) -> set[str]:
+    """The names in actions; those of a form are looked for once more when those of the others are known. `texts` are
+    what the engine prints: it tells two names from one where the actions do not."""
     groups: dict[str, set[Words]] = defaultdict(set)
     for action in actions:
         words = tuple(action.split())
@@ -67,11 +72,12 @@ def names_of(actions: Iterable[str]) -> set[str]:
             groups[words[0]].add(words[1:])
     joined = {first: _joining_word(rests) for first, rests in groups.items()}
     order = sorted(groups, key=lambda first: (-joined[first][1], first))
+    printed = _printed(groups, texts)
     by_first: dict[str, set[Words]] = {first: set() for first in order}
     for _ in range(2):
         for first in order:
             known = {name for other in order if other != first for name in by_first[other]}
-            by_first[first] = _names_in(groups[first], joined[first][0], known, _others(groups, first))
+            by_first[first] = _names_in(groups[first], joined[first][0], known, _others(groups, first), printed)
     homes: dict[Words, set[str]] = defaultdict(set)
     for first, names in by_first.items():
         for name in names:
@@ -151,9 +157,11 @@ def _ends_names(word: str, rests: Collection[Words], before: set[Words], after: 
     return len(others) >= LEFTS and not any(other[:-1] in before for other in others)
 
 
-def _names_in(rests: set[Words], word: str, known: set[Words], others: set[Words]) -> set[Words]:
+def _names_in(
+    rests: set[Words], word: str, known: set[Words], others: set[Words], printed: Collection[Words]
+) -> set[Words]:
     """The names of the actions that begin with one word. `known` are the names of other forms so far, `others` all that
-    stands behind the first words of other actions."""
+    stands behind the first words of other actions, `printed` what of all that the engine prints."""
     whole = set(rests)
     names: set[Words] = set()
     split = {rest: rest.index(word, 1) for rest in rests if word in rest[1:-1]} if word else {}
@@ -161,7 +169,7 @@ def _names_in(rests: set[Words], word: str, known: set[Words], others: set[Words
         for rest, index in split.items():
             names |= {rest[:index], rest[index + 1 :]}
         whole -= set(split)
-    beside = _beside(whole, known | others | names)
+    beside = _beside(whole, known | others | names) or _apart(whole, printed)
     names |= {name for pair in beside.values() for name in pair}
     whole -= set(beside)
     behind = _behind(whole, known | others | names)
@@ -214,6 +222,43 @@ def _beside(rests: set[Words], elsewhere: set[Words]) -> dict[Words, tuple[Words
         if ways:
             return max(ways, key=len)
     return {}
+
+
+def _printed(groups: Mapping[str, set[Words]], texts: Iterable[str]) -> set[Words]:
+    """What the engine prints of that which follows first words, and of its beginnings and ends, in small letters: the
+    longest of them wherever one stands. An action that is printed whole tells nothing."""
+    lines = {line.lower() for text in texts for line in text.splitlines()}
+    if not lines:
+        return set()
+    rows = {rest for rests in groups.values() for rest in rests if len(rest) > 1}
+    parts = {part for rest in rows for size in range(1, len(rest)) for part in (rest[:size], rest[size:])}
+    actions = {(first, *rest) for first, rests in groups.items() for rest in rests}
+    pattern = re.compile(pattern_of(" ".join(words).lower() for words in rows | parts | actions))
+    return {tuple(part.split()) for line in lines for part in pattern.findall(line)}
+
+
+def _apart(rests: set[Words], printed: Collection[Words]) -> dict[Words, tuple[Words, Words]]:
+    """Of what follows a first word, two names in a row of which nothing is known: both are printed apart from each other
+    and hardly any row is, and each stands in several rows."""
+    after: dict[Words, set[Words]] = defaultdict(set)
+    before: dict[Words, set[Words]] = defaultdict(set)
+    for rest in rests:
+        for size in range(1, len(rest)):
+            after[rest[:size]].add(rest[size:])
+            before[rest[size:]].add(rest[:size])
+    splits: dict[Words, tuple[Words, Words]] = {}
+    for rest in rests:
+        ways = [(rest[:size], rest[size:]) for size in range(1, len(rest))]
+        fit = [pair for pair in ways if all(_small(part) in printed for part in pair)]
+        if fit and _small(rest) not in printed:
+            splits[rest] = max(fit, key=lambda pair: min(len(after[pair[0]]), len(before[pair[1]])))
+    sides = [len({pair[side] for pair in splits.values()}) for side in (0, 1)]
+    names = min(sides) > MOST_FRONTS and 2 * max(sides) <= len(splits)
+    return splits if names and len(splits) >= ALL_ROWS * len(rests) else {}
+
+
+def _small(words: Words) -> Words:
+    return tuple(word.lower() for word in words)
 
 
 def _others(groups: dict[str, set[Words]], first: str) -> set[Words]:
