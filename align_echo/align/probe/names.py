@@ -163,13 +163,13 @@ def _names_in(
     """The names of the actions that begin with one word. `known` are the names of other forms so far, `others` all that
     stands behind the first words of other actions, `printed` what of all that the engine prints."""
     whole = set(rests)
-    names: set[Words] = set()
-    split = {rest: rest.index(word, 1) for rest in rests if word in rest[1:-1]} if word else {}
-    if split and 2 * sum(rest in known for rest in split) < len(split):
-        for rest, index in split.items():
-            names |= {rest[:index], rest[index + 1 :]}
-        whole -= set(split)
-    beside = _beside(whole, known | others | names) or _apart(whole, printed)
+    joined = {rest: (rest[: rest.index(word, 1)], rest[rest.index(word, 1) + 1 :]) for rest in rests if word in rest[1:-1]}
+    apart = {} if _are_printed(joined.values(), printed) else _apart(rests, printed)
+    if apart or 2 * sum(rest in known for rest in joined) >= len(joined):
+        joined = {}
+    names = {name for pair in joined.values() for name in pair}
+    whole -= set(joined)
+    beside = apart or _beside(whole, known | others | names)
     names |= {name for pair in beside.values() for name in pair}
     whole -= set(beside)
     behind = _behind(whole, known | others | names)
@@ -255,6 +255,11 @@ def _apart(rests: set[Words], printed: Collection[Words]) -> dict[Words, tuple[W
     sides = [len({pair[side] for pair in splits.values()}) for side in (0, 1)]
     names = min(sides) > MOST_FRONTS and 2 * max(sides) <= len(splits)
     return splits if names and len(splits) >= ALL_ROWS * len(rests) else {}
+
+
+def _are_printed(pairs: Collection[tuple[Words, Words]], printed: Collection[Words]) -> bool:
+    """Whether there are pairs of names, nearly all of them names that are printed."""
+    return 0 < ALL_ROWS * len(pairs) <= sum(all(_small(name) in printed for name in pair) for pair in pairs)
 
 
 def _small(words: Words) -> Words:
