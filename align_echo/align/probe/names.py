@@ -39,6 +39,9 @@ DENSE = 0.8
 MOST_FRONTS = 4
 """More different words than these in front of the same names are names themselves."""
 
+LONGEST = 200
+"""A name, or an action that is looked for in texts, has at most so many letters: agents say anything."""
+
 Words = tuple[str, ...]
 
 
@@ -104,9 +107,10 @@ def _single(names: Mapping[Words, Collection[str]]) -> set[Words]:
 
 
 def pattern_of(names: Iterable[str]) -> str:
-    """A regular expression, without groups, that finds the longest of these names at a word's beginning."""
+    """A regular expression, without groups, that finds the longest of these names at a word's beginning, endless ones
+    left out."""
     letters: dict[str, Any] = {}
-    for name in names:
+    for name in (name for name in names if len(name) <= LONGEST):
         node = letters
         for part in re.findall(r"\d+|\D", name):
             node = node.setdefault(r"\d+" if part.isdigit() else re.escape(part), {})
@@ -241,13 +245,14 @@ def _beside(rests: set[Words], elsewhere: set[Words]) -> dict[Words, tuple[Words
 
 def _printed(groups: Mapping[str, set[Words]], texts: Iterable[str]) -> set[Words]:
     """What the engine prints of that which follows first words, and of its beginnings and ends, in small letters: the
-    longest of them wherever one stands. An action that is printed whole tells nothing."""
+    longest of them wherever one stands. An action that is printed whole tells nothing, nor does one of many letters."""
     lines = {line.lower() for text in texts for line in text.splitlines()}
     if not lines:
         return set()
-    rows = {rest for rests in groups.values() for rest in rests if len(rest) > 1}
-    parts = {part for rest in rows for size in range(1, len(rest)) for part in (rest[:size], rest[size:])}
     actions = {(first, *rest) for first, rests in groups.items() for rest in rests}
+    actions = {action for action in actions if len(" ".join(action)) <= LONGEST}
+    rows = {action[1:] for action in actions if len(action) > 2}
+    parts = {part for rest in rows for size in range(1, len(rest)) for part in (rest[:size], rest[size:])}
     pattern = re.compile(pattern_of(" ".join(words).lower() for words in rows | parts | actions))
     return {tuple(part.split()) for line in lines for part in pattern.findall(line)}
 
