@@ -42,7 +42,7 @@ from align_echo.align.probe.refusals import (
 from align_echo.align.probe.runtime import SAME
 from align_echo.align.probe.sayings import Sayings, heard_sayings
 from align_echo.align.probe.spec import merged, resolved
-from align_echo.align.probe.trials import refine
+from align_echo.align.probe.trials import doubted_forms, refine
 from align_echo.align.probe.vocabulary import Need, Vocabulary, spelling_needed, try_spelling
 from align_echo.interface import Interface, Provenance
 from align_echo.rollout import failed as lost_of
@@ -217,13 +217,18 @@ class ProbeBackend:
     def _analyze(self, failed: Sequence[Trajectory], before: Spec | None, rng: random.Random) -> list[Misalignment]:
         refusals = self.lab.refusals
         tasks = list(dict.fromkeys(trajectory.task_id for trajectory in failed))
+        complete = self.lab.lists or self.lab.env.offered() is not None
+        doubted = doubted_forms(self.lab, before, failed) if before and complete else None
+        if doubted == set():
+            return []
         spec, slots, enabled = self._vocabulary(tasks, refusals, before, rng)
+        if before and doubted is not None:
+            slots = {form: kinds for form, kinds in slots.items() if form in doubted or form not in before["templates"]}
         if len(spec["templates"]) > MOST_FORMS:
             self._note(too_many_forms(len(spec["templates"]), len({*tasks, *self._fresh})))
             return []
         cases, utterances, worded = self._cases(spec, slots, failed, tasks, rng)
         self._say(f"{len(cases)} refused actions studied ({self.lab.steps} engine steps so far)")
-        complete = self.lab.lists or self.lab.env.offered() is not None
         read = learn_forms(utterances, worded, complete=complete)
         forms = {form: reading for form, reading in read.items() if form not in spec["forms"]}
         untouched = [task_id for task_id in self._fresh if task_id not in tasks]
@@ -314,6 +319,8 @@ class ProbeBackend:
         offers = list(proposals(walk(self.lab, vocabulary, task_id, rng), vocabulary, slots, rng))
         rng.shuffle(offers)
         for why, state, action in offers:
+            if vocabulary.form(action) not in slots:
+                continue
             kind = (why, vocabulary.form(action))
             counts[kind] += 1
             if counts[kind] <= CASES_PER_KIND:

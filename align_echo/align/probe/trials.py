@@ -11,18 +11,28 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from align_echo.align.probe import runtime
-from align_echo.align.probe.cases import Case, Slots, history_of, is_so, proposals, situation, try_case, walk
+from align_echo.align.probe.cases import (
+    Case,
+    Slots,
+    history_of,
+    is_so,
+    proposals,
+    replayed,
+    situation,
+    try_case,
+    walk,
+)
 from align_echo.align.probe.lab import Lab, LabState
 from align_echo.align.probe.names import skeleton
 from align_echo.align.probe.rules import learn
 from align_echo.align.probe.spec import Row, extended, identity, without
 from align_echo.align.probe.vocabulary import Vocabulary
-from align_echo.types import Evidence
+from align_echo.types import Evidence, Trajectory
 
 CYCLES = 3
 ROUNDS = 1
@@ -191,6 +201,25 @@ def decided(spec: dict[str, Any], template: str, decision: tuple[int, str]) -> R
     return row
 
 
+def doubted_forms(lab: Lab, spec: dict[str, Any], failed: Iterable[Trajectory]) -> set[str]:
+    """The forms of refused actions in failed episodes of which `spec` says what is not so, or nothing though something
+    would have helped; and the forms that it does not know. Of all others it spoke truly where that was needed."""
+    doubted: set[str] = set()
+    for state, action, refused in replayed(lab, failed):
+        form = skeleton(action, lab.name)[0]
+        if not refused or form in doubted or form in spec["forms"]:
+            continue
+        if form not in spec["templates"]:
+            doubted.add(form)
+            continue
+        verdict = obey(lab, spec, state, action)
+        case = try_case(lab, spec, state, action)
+        if verdict.wrong if verdict else case.already or case.steps:
+            doubted.add(form)
+    lab.forget()
+    return doubted
+
+
 def refine(
     lab: Lab,
     spec: dict[str, Any],
@@ -331,14 +360,16 @@ def _tested(
 def _questions(
     states: Sequence[LabState], vocabulary: Vocabulary, slots: Slots, rng: random.Random
 ) -> Iterator[tuple[LabState, str, bool]]:
-    """(state, action, whether it counts as said in other words): refused actions in both ways, allowed ones in one."""
+    """(state, action, whether it counts as said in other words): refused actions in both ways, allowed ones in one; of
+    the forms in `slots` only."""
     for _, state, action in proposals(states, vocabulary, slots, rng):
-        yield state, action, False
-        yield state, action, True
+        if vocabulary.form(action) in slots:
+            yield state, action, False
+            yield state, action, True
     for state in states:
         by_template: dict[str, list[str]] = defaultdict(list)
         for action in sorted(state.admissible):
-            if vocabulary.names(action):
+            if vocabulary.form(action) in slots:
                 by_template[vocabulary.form(action)].append(action)
         for options in by_template.values():
             yield state, rng.choice(options), True

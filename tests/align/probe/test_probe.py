@@ -113,13 +113,37 @@ def test_a_refusal_met_with_one_kind_of_action_only_is_tried_with_others():
     assert "Denied." in backend.analyze(failed, [], identity(CONTRACT))[0].rule
 
 
-def test_a_template_that_the_interface_lacks_is_reported_without_an_example(learned):
+def test_a_form_that_the_interface_lacks_is_reported_once_it_was_refused(learned):
     failed, backend, _, interface = learned
     spec = read_spec(interface.source) or {}
-    del spec["templates"]["scan"]
+    del spec["templates"]["seal {0}"]
     poorer = interface.model_copy(update={"source": source(spec, CONTRACT)})
-    quiet = [trajectory.model_copy(update={"steps": trajectory.steps[:0]}) for trajectory in failed]
-    assert any("forms of action" in misalignment.rule for misalignment in backend.analyze(quiet, [], poorer))
+    assert any("forms of action" in misalignment.rule for misalignment in backend.analyze(failed, [], poorer))
+
+
+def test_a_later_look_is_at_the_forms_of_which_the_interface_did_not_speak(learned):
+    failed, backend, _, interface = learned
+    spec = read_spec(interface.source) or {}
+    spec["templates"]["fetch {0} out {1}"] = []
+    poorer = interface.model_copy(update={"source": source(spec, CONTRACT)})
+    before, backend = backend.lab.steps, ProbeBackend(backend._make_lab_env, TASK_IDS[6:], seed=4)
+    more = backend.analyze(failed, [], poorer)
+    assert any(misalignment.rule.startswith("Before `fetch X out Y` you need to") for misalignment in more)
+    assert {misalignment.action_type for misalignment in more} == {"fetch {0} out {1}"}
+    assert backend.lab.steps < before / 2
+
+
+def test_failures_in_which_the_interface_spoke_truly_of_every_refusal_teach_nothing(learned):
+    failed, backend, _, interface = learned
+
+    def sealing(episode):
+        boarded = [step for step in episode.steps if (step.action or "").startswith("board")][:1]
+        seals = [step for step in episode.steps if (step.action or "").startswith("seal")]
+        return episode.model_copy(update={"steps": (*boarded, *seals)})
+
+    before = backend.lab.steps
+    assert backend.analyze([sealing(episode) for episode in failed], [], interface) == []
+    assert backend.lab.steps - before < 1_000
 
 
 def test_actions_whose_names_cannot_be_told_from_words_teach_nothing(learned, monkeypatch):
