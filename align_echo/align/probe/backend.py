@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from align_echo.align.probe import emit
-from align_echo.align.probe.cases import Case, Slots, proposals, replayed, stroll, strolled, try_case, walk
+from align_echo.align.probe.cases import Case, Slots, proposals, replayed, strolled, try_case, walk
 from align_echo.align.probe.findings import (
     about_form,
     about_needs,
@@ -244,13 +244,16 @@ class ProbeBackend:
         """What finds names in this engine's actions: of the tasks' first states if they have numbers, else of walks."""
         tasks = list(dict.fromkeys([*(trajectory.task_id for trajectory in failed), *self._fresh]))
         listed = {action for task_id in tasks for action in self.lab.start(task_id).admissible}
+        shown: set[str] = set()
         if not is_numbered(listed):
             rng = random.Random(f"{self._seed}/names")
             for number, task_id in enumerate(tasks, 1):
                 self._say(f"learning what a name is: task {number} of {len(tasks)}")
-                listed |= stroll(self.lab, task_id, rng)
+                for state in strolled(self.lab, task_id, rng):
+                    listed |= state.admissible
+                    shown |= {state.opening, state.observation}
         self.lab.forget()
-        return name_pattern(listed)
+        return name_pattern(listed, shown)
 
     def _vocabulary(
         self, tasks: Sequence[str], refusals: Sequence[str], before: dict[str, Any] | None, rng: random.Random

@@ -229,11 +229,6 @@ def walk(
     return states
 
 
-def stroll(lab: Lab, task_id: str, rng: random.Random) -> set[str]:
-    """All that the engine listed on a walk of any actions: what is a name in them need not be known yet."""
-    return {action for state in strolled(lab, task_id, rng) for action in state.admissible}
-
-
 def strolled(lab: Lab, task_id: str, rng: random.Random, length: int = WALK_LENGTH) -> Iterator[LabState]:
     """The states of a walk of any actions."""
     state = lab.start(task_id)

@@ -1,8 +1,11 @@
-"""What is a name in the actions that an engine lists, and what belongs to the form: induced from the lists alone.
+"""What is a name in the actions that an engine lists, and what belongs to the form: induced from the lists.
 
 An action begins with a word of its form. What follows is a name, or two around a word that joins many to many ("stow X
 with Y"), or a name behind words that stand in front of many names ("hop onto X"). A name is known by that: it takes
 part in several actions. Nothing is known of how names look, except that a number in one may be another number.
+
+Lists do not tell "VERB lamp chest" from "VERB red lamp" where no action has any of the words alone: that is read off
+what the engine prints, which speaks of a lamp without a chest, but not of red without a lamp.
 
 Left out: forms whose first word is a name, forms of three names, and engines that list nothing.
 """
@@ -11,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -30,8 +33,14 @@ BEHIND = 3
 ALL_ROWS = 0.9
 """So much of what follows a first word is two names in a row, if it follows other first words too."""
 
+DENSE = 0.8
+"""Two names in a row of which nothing is known: so many of all rows that could be made of their parts are there."""
+
 MOST_FRONTS = 4
 """More different words than these in front of the same names are names themselves."""
+
+LONGEST = 200
+"""A name, or an action that is looked for in texts, has at most so many letters: agents say anything."""
 
 Words = tuple[str, ...]
 
@@ -53,25 +62,28 @@ def is_numbered(actions: Collection[str]) -> bool:
     return 2 * named >= len(actions) and len(forms) <= FEW_FORMS and 2 * len(forms) <= len(actions)
 
 
-def name_pattern(actions: Collection[str]) -> str:
-    """A regular expression, without groups, of the names in the actions that an engine lists."""
-    return NUMBERED if is_numbered(actions) else pattern_of(names_of(actions))
+def name_pattern(actions: Collection[str], texts: Iterable[str] = ()) -> str:
+    """A regular expression, without groups, of the names in the actions that an engine lists. `texts` are what it
+    prints."""
+    return NUMBERED if is_numbered(actions) else pattern_of(names_of(actions, texts))
 
 
-def names_of(actions: Iterable[str]) -> set[str]:
-    """The names in actions; those of a form are looked for once more when those of the others are known."""
+def names_of(actions: Iterable[str], texts: Iterable[str] = ()) -> set[str]:
+    """The names in actions; those of a form are looked for once more when those of the others are known. `texts` are
+    what the engine prints: it tells two names from one where the actions do not."""
     groups: dict[str, set[Words]] = defaultdict(set)
     for action in actions:
         words = tuple(action.split())
         if len(words) > 1:
             groups[words[0]].add(words[1:])
-    joined = {first: _joining_word(rests) for first, rests in groups.items()}
+    printed = _printed(groups, texts)
+    joined = {first: _joining_word(rests, printed) for first, rests in groups.items()}
     order = sorted(groups, key=lambda first: (-joined[first][1], first))
     by_first: dict[str, set[Words]] = {first: set() for first in order}
     for _ in range(2):
         for first in order:
             known = {name for other in order if other != first for name in by_first[other]}
-            by_first[first] = _names_in(groups[first], joined[first][0], known, _others(groups, first))
+            by_first[first] = _names_in(groups[first], joined[first][0], known, _others(groups, first), printed)
     homes: dict[Words, set[str]] = defaultdict(set)
     for first, names in by_first.items():
         for name in names:
@@ -95,9 +107,10 @@ def _single(names: Mapping[Words, Collection[str]]) -> set[Words]:
 
 
 def pattern_of(names: Iterable[str]) -> str:
-    """A regular expression, without groups, that finds the longest of these names at a word's beginning."""
+    """A regular expression, without groups, that finds the longest of these names at a word's beginning, endless ones
+    left out."""
     letters: dict[str, Any] = {}
-    for name in names:
+    for name in (name for name in names if len(name) <= LONGEST):
         node = letters
         for part in re.findall(r"\d+|\D", name):
             node = node.setdefault(r"\d+" if part.isdigit() else re.escape(part), {})
@@ -114,8 +127,9 @@ def _written(letters: dict[str, Any]) -> str:
     return f"(?:{inner}(?!\\w)|)" if "" in letters else inner
 
 
-def _joining_word(rests: Collection[Words]) -> tuple[str, int]:
-    """The word that joins two names in most ways, with the smaller number of different ones on a side; ("", 0).
+def _joining_word(rests: Collection[Words], printed: Collection[Words]) -> tuple[str, int]:
+    """The word that joins two names in most ways, with the smaller number of different ones on a side; ("", 0). One
+    that joins names that are printed goes before all that do not.
 
     The last word of many names has as many ways as the word between two names where few names stand behind: of these
     the word between has more in all.
@@ -134,8 +148,19 @@ def _joining_word(rests: Collection[Words]) -> tuple[str, int]:
         and len(after[word]) >= RIGHTS
         and not _ends_names(word, rests, before[word], after[word])
     ]
-    best = max(sorted(fit), key=lambda word: (ways[word], len(before[word]) + len(after[word])), default="")
+
+    def merit(word: str) -> tuple[bool, int, int]:
+        joins_names = _are_printed(_joined(rests, word).values(), printed)
+        return joins_names, ways[word], len(before[word]) + len(after[word])
+
+    best = max(sorted(fit), key=merit, default="")
     return best, ways.get(best, 0)
+
+
+def _joined(rests: Iterable[Words], word: str) -> dict[Words, tuple[Words, Words]]:
+    """The rests that a word parts, in what stands before it and what behind."""
+    places = {rest: rest.index(word, 1) for rest in rests if word in rest[1:-1]}
+    return {rest: (rest[:index], rest[index + 1 :]) for rest, index in places.items()}
 
 
 def _ends_names(word: str, rests: Collection[Words], before: set[Words], after: set[Words]) -> bool:
@@ -151,17 +176,19 @@ def _ends_names(word: str, rests: Collection[Words], before: set[Words], after: 
     return len(others) >= LEFTS and not any(other[:-1] in before for other in others)
 
 
-def _names_in(rests: set[Words], word: str, known: set[Words], others: set[Words]) -> set[Words]:
+def _names_in(
+    rests: set[Words], word: str, known: set[Words], others: set[Words], printed: Collection[Words]
+) -> set[Words]:
     """The names of the actions that begin with one word. `known` are the names of other forms so far, `others` all that
-    stands behind the first words of other actions."""
+    stands behind the first words of other actions, `printed` what of all that the engine prints."""
     whole = set(rests)
-    names: set[Words] = set()
-    split = {rest: rest.index(word, 1) for rest in rests if word in rest[1:-1]} if word else {}
-    if split and 2 * sum(rest in known for rest in split) < len(split):
-        for rest, index in split.items():
-            names |= {rest[:index], rest[index + 1 :]}
-        whole -= set(split)
-    beside = _beside(whole, known | others | names)
+    joined = _joined(rests, word)
+    apart = {} if _are_printed(joined.values(), printed) else _apart(rests, printed)
+    if apart or 2 * sum(rest in known for rest in joined) >= len(joined):
+        joined = {}
+    names = {name for pair in joined.values() for name in pair}
+    whole -= set(joined)
+    beside = apart or _beside(whole, known | others | names) or _crossed(whole - known - names, printed)
     names |= {name for pair in beside.values() for name in pair}
     whole -= set(beside)
     behind = _behind(whole, known | others | names)
@@ -214,6 +241,62 @@ def _beside(rests: set[Words], elsewhere: set[Words]) -> dict[Words, tuple[Words
         if ways:
             return max(ways, key=len)
     return {}
+
+
+def _printed(groups: Mapping[str, set[Words]], texts: Iterable[str]) -> set[Words]:
+    """What the engine prints of that which follows first words, and of its beginnings and ends, in small letters: the
+    longest of them wherever one stands. An action that is printed whole tells nothing, nor does one of many letters."""
+    lines = {line.lower() for text in texts for line in text.splitlines()}
+    if not lines:
+        return set()
+    actions = {(first, *rest) for first, rests in groups.items() for rest in rests}
+    actions = {action for action in actions if len(" ".join(action)) <= LONGEST}
+    rows = {action[1:] for action in actions if len(action) > 2}
+    parts = {part for rest in rows for size in range(1, len(rest)) for part in (rest[:size], rest[size:])}
+    pattern = re.compile(pattern_of(" ".join(words).lower() for words in rows | parts | actions))
+    return {tuple(part.split()) for line in lines for part in pattern.findall(line)}
+
+
+def _apart(rests: set[Words], printed: Collection[Words]) -> dict[Words, tuple[Words, Words]]:
+    """Of what follows a first word, two names in a row: both are printed apart, and hardly any row is printed."""
+    splits = _evenly(rests, lambda rest, pair: rest not in printed and all(part in printed for part in pair))
+    return splits if len(splits) >= ALL_ROWS * len(rests) else {}
+
+
+def _crossed(rests: set[Words], printed: Collection[Words]) -> dict[Words, tuple[Words, Words]]:
+    """Of what follows a first word and of which nothing is known or printed, two names in a row: nearly each of the
+    first is in a row with each of the second. If these are the words of one name after all, what is said of both
+    together is said of that name."""
+    splits = _evenly(rests, lambda rest, pair: not any(part in printed for part in (rest, *pair)))
+    sides = [{pair[side] for pair in splits.values()} for side in (0, 1)]
+    return splits if splits and len(splits) >= max(ALL_ROWS * len(rests), DENSE * len(sides[0]) * len(sides[1])) else {}
+
+
+def _evenly(rests: set[Words], fits: Callable[[Words, tuple[Words, Words]], bool]) -> dict[Words, tuple[Words, Words]]:
+    """Rests in two parts, cut where most different ones stand before and behind, of the ways that fit (given in small
+    letters); none unless there are many parts on both sides, each in several rows."""
+    after: dict[Words, set[Words]] = defaultdict(set)
+    before: dict[Words, set[Words]] = defaultdict(set)
+    pairs = {rest: [(rest[:size], rest[size:]) for size in range(1, len(rest))] for rest in rests}
+    for front, back in (pair for ways in pairs.values() for pair in ways):
+        after[front].add(back)
+        before[back].add(front)
+    splits: dict[Words, tuple[Words, Words]] = {}
+    for rest, ways in pairs.items():
+        fit = [pair for pair in ways if fits(_small(rest), (_small(pair[0]), _small(pair[1])))]
+        if fit:
+            splits[rest] = max(fit, key=lambda pair: min(len(after[pair[0]]), len(before[pair[1]])))
+    sides = [len({pair[side] for pair in splits.values()}) for side in (0, 1)]
+    return splits if min(sides) > MOST_FRONTS and 2 * max(sides) <= len(splits) else {}
+
+
+def _are_printed(pairs: Collection[tuple[Words, Words]], printed: Collection[Words]) -> bool:
+    """Whether there are pairs of names, nearly all of them names that are printed."""
+    return 0 < ALL_ROWS * len(pairs) <= sum(all(_small(name) in printed for name in pair) for pair in pairs)
+
+
+def _small(words: Words) -> Words:
+    return tuple(word.lower() for word in words)
 
 
 def _others(groups: dict[str, set[Words]], first: str) -> set[Words]:

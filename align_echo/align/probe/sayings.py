@@ -72,7 +72,7 @@ def heard_sayings(taken: Collection[str], said: Collection[str], texts: Sequence
     """Forms and names from what was said; names also from rows in `texts` that hold such. What the engine took counts
     as it is; of what it refused a form counts that was said of several names, and a name that the engine printed."""
     printed = "\n".join(texts)
-    known = {name for name in names_of(said) if name in printed} | names_of(taken)
+    known = {name for name in names_of(said, texts) if name in printed} | names_of(taken, texts)
     name = NUMBERED if is_numbered(taken or said) else pattern_of(with_neighbours(known, texts))
     forms = Counter(skeleton(action, name)[0] for action in sorted({*said}))
     sure = {skeleton(action, name)[0] for action in taken}

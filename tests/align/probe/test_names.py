@@ -107,3 +107,60 @@ def test_two_words_that_join_the_same_names_both_do():
 def test_names_behind_words_of_their_form_tell_names_in_a_row_of_a_form_that_comes_before():
     in_a_row = {f"bring {key} {place}" for key in KEYS for place in BINS}
     assert names_of({*in_a_row, *(f"hop onto {place}" for place in BINS)}) == {*KEYS, *BINS}
+
+
+# ---------------------------------------------------------------- told apart by what is printed
+
+LAMPS = ("lamp", "red lamp", "coat hanger", "Old Map", "ball of wool", "tin cup")
+CRATES = ("crate", "oak chest", "shelf", "tall bin", "wide old bin")
+PRINTED = [f"You hold the {lamp}. The {crate} is open: nothing." for lamp, crate in product(LAMPS, CRATES)]
+IN_A_ROW = [f"{verb} {lamp} {crate}" for verb in ("stow", "fetch") for lamp, crate in product(LAMPS, CRATES)]
+SHAPES = ("cup", "mug", "jar", "pot", "vat")
+COLOURED = [f"{colour} {shape}" for colour in ("red", "blue", "pink", "grey", "dark") for shape in SHAPES]
+
+
+def test_two_names_that_stand_alone_in_no_action_are_told_apart_by_what_is_printed():
+    echoes = [f"> {action}" for action in IN_A_ROW]
+    assert names_of(IN_A_ROW, [*PRINTED, *echoes]) == {*LAMPS, *CRATES}
+
+
+def test_one_name_of_two_words_is_printed_as_it_stands_in_actions():
+    listed = [f"{verb} {name}" for verb in ("lift", "drop") for name in COLOURED]
+    apart = [f"Nothing is {name.replace(' ', ' but a ')}." for name in COLOURED]
+    assert names_of(listed, [*apart, *(f"A {name} is here." for name in COLOURED)]) == {*COLOURED}
+
+
+def test_the_last_word_of_many_printed_names_joins_none_and_is_no_name():
+    boxes = [f"{wood} {box}" for wood in ("oak", "elm", "fir") for box in ("box", "bin", "tub")]
+    listed = [f"{verb} {name} {box}" for verb in ("stow", "fetch") for name, box in product(COLOURED, boxes)]
+    assert names_of(listed, [f"In the {box}: {name}, nothing else." for name, box in product(COLOURED, boxes)]) == {
+        *COLOURED,
+        *boxes,
+    }
+
+
+def test_a_word_between_printed_names_belongs_to_the_form():
+    listed = [f"stow {lamp} with {crate}" for lamp, crate in product(LAMPS, CRATES)]
+    pattern = name_pattern(listed, [*PRINTED, *(f"Come with {crate}." for crate in CRATES)])
+    assert forms(listed, pattern) == {"stow {0} with {1}"}
+
+
+def test_of_two_words_that_may_join_names_one_does_whose_names_are_printed():
+    boxes = ("oak box", "old tin box", "elm box")
+    listed = [f"stow {box} with {lamp}" for box, lamp in product(boxes, LAMPS)]
+    printed = [f"The {box} holds a {lamp}." for box, lamp in product(boxes, LAMPS)]
+    assert names_of(listed, printed) == {*boxes, *LAMPS}
+
+
+def test_where_nothing_is_printed_rows_of_each_word_with_each_are_two_names():
+    listed = [f"{verb} {name}" for verb in ("lift", "drop") for name in COLOURED]
+    assert forms(listed, name_pattern(listed)) == {"lift {0} {1}", "drop {0} {1}"}
+    some = [action for number, action in enumerate(listed) if number % 3]
+    assert forms(some, name_pattern(some)) == {"lift {0}", "drop {0}"}
+
+
+def test_an_endless_action_that_an_agent_said_is_no_name():
+    endless = [f"stow {word * 1000} here" for word in ("so", "on")]
+    names = names_of([*IN_A_ROW, *endless], [*PRINTED, *endless])
+    assert {*LAMPS, *CRATES} <= names
+    assert forms(["stow lamp crate"], pattern_of(names)) == {"stow {0} {1}"}
