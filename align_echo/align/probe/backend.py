@@ -26,7 +26,7 @@ from align_echo.align.probe.findings import (
     too_many_forms,
 )
 from align_echo.align.probe.forms import Utterance, learn_forms, try_form
-from align_echo.align.probe.lab import Lab, LabState
+from align_echo.align.probe.lab import Lab, LabState, rarely_collected
 from align_echo.align.probe.names import is_numbered, name_pattern, pattern_of, skeleton
 from align_echo.align.probe.offered import emit as offered_emit
 from align_echo.align.probe.offered import learner
@@ -123,6 +123,12 @@ class ProbeBackend:
         self, played: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
     ) -> list[Misalignment]:
         """Rules that hold on fresh tasks and are not in the interface yet. Empty if no feedback is uninformative."""
+        with rarely_collected():
+            return self._found(played, known, interface)
+
+    def _found(
+        self, played: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
+    ) -> list[Misalignment]:
         self.lab.forget()
         failed = lost_of(played)
         rng = random.Random(f"{self._seed}/{interface.provenance.iterations}")
