@@ -27,6 +27,9 @@ RECENT = 4
 PUT_OFF = 3
 """So many actions of a walk's next step may be put off since they lead back to where it was."""
 
+AIMLESS = 0.25
+"""Share of a walk's steps that are any allowed action."""
+
 
 Slots = dict[str, list[list[str]]]
 """For each template, the kinds of things seen in each of its places."""
@@ -197,7 +200,8 @@ def walk(
     """A walk that prefers what it did least: first the kind of action, then the kinds of things, then the things.
 
     An action that leads back to where the walk has been is put off for another, `PUT_OFF` times at most: a walk that
-    puts down at once what it took never sees how things are elsewhere with that thing in its hand.
+    puts down at once what it took never sees how things are elsewhere with that thing in its hand. Now and then it does
+    anything: one that always does what is new never leaves a thing undone, and what holds after that is not seen.
     """
     done: Counter[str] = Counter()
     state = lab.start(task_id)
@@ -213,9 +217,11 @@ def walk(
         def novelty(action: str) -> tuple[int, int, int]:
             return done[skeleton(action, lab.name)[0]], done[_kinds(lab, action)], done[action]
 
-        options = sorted(options, key=novelty)[: 1 + PUT_OFF]
-        leading_on = (action for action in options if lab.key(lab.after(state, action)) not in been)
-        action = next(leading_on, options[0])
+        action = options[0]
+        if rng.random() >= AIMLESS:
+            options = sorted(options, key=novelty)[: 1 + PUT_OFF]
+            leading_on = (action for action in options if lab.key(lab.after(state, action)) not in been)
+            action = next(leading_on, options[0])
         done.update((skeleton(action, lab.name)[0], _kinds(lab, action), action))
         following = lab.after(state, action)
         if following.over:

@@ -392,6 +392,8 @@ def last_seen(spec: dict[str, Any], history: dict[str, Any], names: list[str]) -
     """Where the first name that is not here was seen last, if the way there is certain; "" otherwise."""
     for name in names:
         for mover, place in history["at"].get(name, {}).items():
+            if "{1}" in mover:
+                continue
             away = place != history["last"].get(mover, [""])[0] and place != name
             decision = decide(spec, history, mover, [place], True) if away and place else None
             if decision is not None and decision[1] == "now":
