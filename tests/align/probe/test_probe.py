@@ -5,11 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+from itertools import pairwise
 
 import pytest
 
 from align_echo.align.probe.backend import ProbeBackend
+from align_echo.align.probe.cases import walk
 from align_echo.align.probe.emit import read_spec, rules_text, source
+from align_echo.align.probe.lab import Lab
+from align_echo.align.probe.vocabulary import Vocabulary
 from align_echo.interface import check_source, identity
 from align_echo.rollout import run_tasks
 from align_echo.types import AgentReply, AgentView, Trajectory
@@ -92,6 +96,16 @@ def test_a_second_look_adds_to_the_interface_and_repeats_nothing(learned):
     added = backend.optimize(more, interface) if more else interface
     check_source(added.source, CONTRACT)
     assert list((read_spec(added.source) or {})["templates"]) == list((read_spec(interface.source) or {})["templates"])
+
+
+def test_walks_also_leave_undone_what_could_be_done():
+    lab = Lab(StationEnv(step_limit=10**6))
+    states = walk(lab, Vocabulary(lab.name), TASK_IDS[0], random.Random(1))
+    assert any(
+        before.actions[-1:] and {before.actions[-1][:5], after.actions[-1][:5]} == {"board"}
+        and f"unseal pod {before.actions[-1][-1]}" in before.admissible
+        for before, after in pairwise(states)
+    )
 
 
 def test_rules_told_up_front_are_short_and_carry_no_conditions(learned):

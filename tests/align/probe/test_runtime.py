@@ -146,6 +146,16 @@ def test_where_a_thing_was_seen_is_told_if_the_way_there_is_certain():
     assert runtime.advise(SPEC, history_after(*turns[:1]), "grab cup 3 off rock 1") == ""
 
 
+def test_where_a_thing_was_seen_is_not_told_by_an_action_on_two_things():
+    lay = "lay {0} on {1}"
+    row = {"if": [], "sure": True, "then": ["walk to {0}", [["name", 1]], False]}
+    spec = {**SPEC, "pairs": [], "movers": [lay], "templates": {**SPEC["templates"], lay: [row]}}
+    history = runtime.new_history(spec, "You see a rock 1, a rock 2, and a pole 7.")
+    runtime.record(spec, history, "lay cup 1 on rock 1", "Beside it lies a cup 3.")
+    runtime.record(spec, history, "lay cup 2 on rock 2", "It lies there.")
+    assert runtime.advise(spec, history, "peer at cup 3") == ""
+
+
 def test_nothing_is_said_once_the_views_do_not_answer():
     history = history_after(("walk to rock 1", "You are at rock 1."))
     runtime.look_at(history, {"pockets": "No.", "peer at rock 1": "No."})
