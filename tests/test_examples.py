@@ -151,7 +151,18 @@ def test_an_installed_package_is_found_by_its_names(example: Place, tmp_path: Pa
     assert "agent gardener: of greenhouse 1.0" in doctor
 
 
-@pytest.mark.parametrize("example", ["raft", "veto"], indirect=True)
+@pytest.mark.slow
+@in_example("archive")
+def test_the_tutorial_goes_through_as_it_stands(example: Place):
+    page = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    for line in re.findall(r"^align-echo .+$", page, flags=re.MULTILINE):
+        done = example.run(line)
+        assert done.returncode == 0, (line, done.stderr[-2000:])
+    report = (example.folder / "report.html").read_text(encoding="utf-8")
+    assert report.count("<img") + report.count("<picture") >= 4
+
+
+@pytest.mark.parametrize("example", ["archive", "raft", "veto"], indirect=True)
 def test_the_commands_of_a_page_run(example: Place):
     for line in example.commands():
         done = example.run(line)

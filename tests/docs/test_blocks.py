@@ -142,6 +142,11 @@ def the_greenhouse(folder: Path) -> None:
     (folder / "greenhouse.py").write_text((ROOT / "examples" / "greenhouse" / "greenhouse.py").read_text())
 
 
+def the_archive(folder: Path) -> None:
+    """The environment of the tutorial."""
+    (folder / "archive.py").write_text((ROOT / "examples" / "archive" / "archive.py").read_text())
+
+
 def an_evaluation(folder: Path) -> None:
     """A finished run of `align-echo evaluate`."""
     evaluated(folder / "runs" / "first")
@@ -151,6 +156,7 @@ BEFORE: dict[str, Callable[[Path], None]] = {
     "docs/interfaces.md": an_interface,
     "docs/report.md": an_evaluation,
     "docs/training.md": a_rollout,
+    "docs/tutorial.md": the_archive,
     "examples/greenhouse/README.md": the_greenhouse,
 }
 """What is in the folder before the Python of a page runs there."""

@@ -28,6 +28,7 @@ from tests.docs.pages import INDENTED, ROOT, blocks, in_backquotes, own_modules
 
 OTHERS = {
     ".": "makes the environment active",
+    "cd": "goes to a folder",
     "export": "sets a variable",
     "apt-get": "installs Chromium, as root",
     "alfworld-download": "downloads ALFWorld's own games",
