@@ -1,7 +1,8 @@
 """The archive with what align-echo cannot know of it: how long an episode is, what refuses, who knows the way."""
 
-import align_echo
 from archive import REFUSED, Archive
+
+import align_echo
 
 
 def next_step(env):
