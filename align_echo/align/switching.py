@@ -48,9 +48,9 @@ class RuleTable(NamedTuple):
 def switches_of(interface: Interface) -> dict[str, str]:
     """The rules of an interface that can be switched off one by one, in the order of its record: their words, and the
     form of action that each speaks of. Empty where it holds none as data."""
-    found = {switch.rule: switch.action for table in _tables(interface.source) for switch in table.switches}
-    recorded = [rule.text for rule in interface.provenance.rules if rule.text in found]
-    return {rule: found[rule] for rule in dict.fromkeys((*recorded, *found))}
+    switched = {switch.rule: switch.action for table in _tables(interface.source) for switch in table.switches}
+    recorded = [rule.text for rule in interface.provenance.rules if rule.text in switched]
+    return {rule: switched[rule] for rule in dict.fromkeys((*recorded, *switched))}
 
 
 def without_rules(interface: Interface, rules: Collection[str], name: str) -> Interface:

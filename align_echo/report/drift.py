@@ -65,15 +65,15 @@ def drift(material: Material) -> DrawnPlot | str:
     maps: dict[TrainedGroup, DriftMap] = {}
     few: list[str] = []
     for group in groups_of(material):
-        found = _diagnoses(material, group)
-        steps = len({diagnosis.moment for diagnosis in found})
-        if len({diagnosis.text for diagnosis in found}) >= LEAST and steps >= LEAST_STEPS:
+        diagnoses = _diagnoses(material, group)
+        steps = len({diagnosis.moment for diagnosis in diagnoses})
+        if len({diagnosis.text for diagnosis in diagnoses}) >= LEAST and steps >= LEAST_STEPS:
             try:
-                maps[group] = _mapped(found)
+                maps[group] = _mapped(diagnoses)
             except MissingExtraError as error:
                 return str(error)
-        elif found:
-            few.append(f"{group.label}: {len({each.text for each in found})} different diagnoses of {steps} steps")
+        elif diagnoses:
+            few.append(f"{group.label}: {len({each.text for each in diagnoses})} different diagnoses of {steps} steps")
     least = f"a map needs {LEAST} different ones of {LEAST_STEPS} steps"
     if not maps:
         return f"too few diagnoses: {'; '.join(few)}; {least}" if few else (
@@ -111,8 +111,8 @@ def drift(material: Material) -> DrawnPlot | str:
 
 
 def _diagnoses(material: Material, group: TrainedGroup) -> list[Diagnosis]:
-    found = [each for run in group.runs for each in _of_run(material, run)]
-    return found[:: max(-(-len(found) // MOST), 1)]
+    diagnoses = [each for run in group.runs for each in _of_run(material, run)]
+    return diagnoses[:: max(-(-len(diagnoses) // MOST), 1)]
 
 
 def _of_run(material: Material, run: RecordedRun) -> list[Diagnosis]:

@@ -83,14 +83,14 @@ def find_runs(paths: Sequence[Path]) -> list[RecordedRun]:
 
 
 def _runs_below(top: Path) -> dict[Path, dict[str, Any]]:
-    found: dict[Path, dict[str, Any]] = {}
+    configs: dict[Path, dict[str, Any]] = {}
     for folder, inner, names in os.walk(top):
         depth = len(Path(folder).relative_to(top).parts)
         inner[:] = [] if depth >= DEEPEST else sorted(name for name in inner if _is_searched(name))
         config = json_object(Path(folder) / CONFIG) if CONFIG in names else None
         if config is not None and _verb(config) in VERBS:
-            found[Path(folder)] = config
-    return found
+            configs[Path(folder)] = config
+    return configs
 
 
 def _is_searched(name: str) -> bool:

@@ -242,7 +242,7 @@ def _round_curves(rounds: Mapping[RecordedRun, Refinement], axes: Axes, palette:
 
 def weights(material: Material) -> DrawnPlot | str:
     """Plot 8."""
-    found: dict[TrainedGroup, dict[str, list[Mapping[str, float]]]] = {}
+    held: dict[TrainedGroup, dict[str, list[Mapping[str, float]]]] = {}
     for group in groups_of(material):
         phases: dict[str, list[Mapping[str, float]]] = defaultdict(list)
         for run in group.runs:
@@ -250,28 +250,28 @@ def weights(material: Material) -> DrawnPlot | str:
                 if "log_w_t" in line.values:
                     phases[material.phase(run, line.step)].append(line.values)
         if phases:
-            found[group] = phases
-    if not found:
+            held[group] = phases
+    if not held:
         return "no training run among these learned from a revision that was won after a critique (icrl does)"
     panels = [
         Panel(f"{group.label}: {group.setting}", partial(_weight_boxes, phases),
               f"log w_t of {group.label} by phase of training; in the table")
-        for group, phases in found.items()
+        for group, phases in held.items()
     ]  # fmt: skip
     rows = [
         (group.label, group.setting, phase, str(len(phases[phase])), *_weight_cells(phases[phase]))
-        for group, phases in found.items()
+        for group, phases in held.items()
         for phase in PHASES
         if phase in phases
     ]
-    old = [group.label for group, phases in found.items() if not any(map(_quantiles, phases.values()))]
+    old = [group.label for group, phases in held.items() if not any(map(_quantiles, phases.values()))]
     kept, left = first_panels(panels)
     return DrawnPlot(
-        n=f"{sum(len(lines) for phases in found.values() for lines in phases.values())} steps with tokens of revisions "
+        n=f"{sum(len(lines) for phases in held.values() for lines in phases.values())} steps with tokens of revisions "
         "that were won; boxes are means of the steps' quantiles over tokens",
         control="0, where a token is as likely without the critique as it was with it: there w_t changes nothing "
         "(icrl-unweighted has w_t = 1 for every token).",
-        commands=commands_of(run for group in found for run in group.runs),
+        commands=commands_of(run for group in held for run in group.runs),
         panels=kept,
         table=PlotTable(
             ("method", "where", "phase", "steps", "mean", "5%", "25%", "median", "75%", "95%", "w_t below 0.5, %"),

@@ -103,16 +103,17 @@ def learning(material: Material) -> DrawnPlot | str:
     panels: list[Panel] = []
     for setting, together in by_setting(groups).items():
         scores = {group: _held_out(material, group) for group in together}
-        held = {group: found for group, found in scores.items() if found}
+        held = {group: points for group, points in scores.items() if points}
         if held:
             draw = partial(_score_curves, held, {group: _ends(material, group) for group in held})
             panels.append(Panel(f"held-out score: {setting}", draw, _told(held, "held-out score"), height=3.1))
         for role, name in REWARDS.items():
             curves = {group: _signal(material, group, name) for group in together}
-            curves = {group: found for group, found in curves.items() if found}
+            curves = {group: points for group, points in curves.items() if points}
             if curves:
                 title = f"{role}: reward in training"
-                panels.append(Panel(title, partial(_reward_curves, curves), _told(curves, title), height=3.1))
+                draw = partial(_reward_curves, curves)
+                panels.append(Panel(f"{title}: {setting}", draw, _told(curves, title), height=3.1))
     kept, left = first_panels(panels)
     runs = [run for group in groups for run in group.runs]
     alone = [group.label for group in groups if len(group.runs) == 1]
@@ -142,11 +143,11 @@ def _complete(points: Points, runs: int) -> Points:
 
 def _held_out(material: Material, group: TrainedGroup) -> dict[int, tuple[float, float, float]]:
     """Score by step: mean, and the ends of its band; those of the interval over tasks where there is one run."""
-    found: dict[int, list[HeldOutFigures]] = defaultdict(list)
+    lines_at: dict[int, list[HeldOutFigures]] = defaultdict(list)
     for run in group.runs:
         for line in material.held_out(run):
-            found[line.step].append(line)
-    whole = {step: lines for step, lines in sorted(found.items()) if len(lines) == len(group.runs)}
+            lines_at[line.step].append(line)
+    whole = {step: lines for step, lines in sorted(lines_at.items()) if len(lines) == len(group.runs)}
     if len(group.runs) == 1:
         return {step: (lines[0].score.value, *lines[0].score.ci95) for step, lines in whole.items()}
     return {step: _band([line.score.value for line in lines]) for step, lines in whole.items()}
