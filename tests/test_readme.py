@@ -138,10 +138,12 @@ def test_its_figures_are_those_of_the_results():
 
 
 def scripted_model(request: dict[str, Any]) -> str:
-    """An agent that only looks, and an Analyzer that finds nothing."""
+    """An agent that only looks, one who proposes nothing, and an Analyzer that finds nothing."""
     messages = str(request["messages"])
     if "<choice>" in messages:
         return "<choice>1</choice>"
+    if "<hypotheses>" in messages:
+        return "<hypotheses>[]</hypotheses>"
     return "<misalignments>none</misalignments>" if "<misalignments>" in messages else "look"
 
 

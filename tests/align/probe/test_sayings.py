@@ -46,7 +46,7 @@ def world() -> World:
 
 
 def test_what_worked_in_won_episodes_is_learned_from(world: World):
-    interface, _ = learn(world, Size(fresh=5))
+    interface, _ = learn(world, Size(fresh=10))
     claims = claims_of(read_spec(interface.source))
     assert not false_claims(world, claims)
     true_rules = true_claims(world, claims)
