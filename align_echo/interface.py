@@ -147,8 +147,8 @@ class Interface(Frozen):
 
     @property
     def content_hash(self) -> str:
-        """SHA-256 of the source, first 16 hex digits: two interfaces with the same hash run the same code."""
-        return hashlib.sha256(self.source.encode()).hexdigest()[:16]
+        """The hash of its source: two interfaces with the same run the same code."""
+        return hash_of_source(self.source)
 
     @property
     def label(self) -> str:
@@ -160,6 +160,11 @@ class Interface(Frozen):
         off += f"-{silenced}-silenced" if silenced else ""
         off += "-placebo" if self.placebo else ""
         return f"{self.name}@{self.content_hash}{off}"
+
+
+def hash_of_source(source: str) -> str:
+    """SHA-256 of an interface's source, first 16 hex digits."""
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
 
 
 def identity_source(contract: InterfaceContract) -> str:

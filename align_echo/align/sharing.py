@@ -26,6 +26,7 @@ from align_echo.interface import (
     InterfaceContract,
     Provenance,
     check_source,
+    hash_of_source,
     save_interface,
 )
 from align_echo.reading import first_wrong, parse_json
@@ -84,7 +85,7 @@ def export_interface(interface: Interface, file: Path, *, games: str = "") -> bo
         games=games,
         source=source,
         contract=interface.contract,
-        provenance=interface.provenance.model_copy(update={"content_hash": _hash_of_source(source)}),
+        provenance=interface.provenance.model_copy(update={"content_hash": hash_of_source(source)}),
         hints=interface.record,
         versions=versions(),
     )
@@ -169,13 +170,9 @@ def _checked(file: Path, parsed: Any) -> SharedFile:
         raise UsageError(f"{file} has an interface of the name {content.name[:80]!r}, which cannot be a file's")
     if {content.contract.environment, content.provenance.environment} != {content.environment}:
         raise UsageError(f"{file} names several environments: it was put together by hand")
-    if content.provenance.content_hash != _hash_of_source(content.source):
+    if content.provenance.content_hash != hash_of_source(content.source):
         raise UsageError(f"{file} has a record of another source: it was put together by hand")
     return shared
-
-
-def _hash_of_source(source: str) -> str:
-    return hashlib.sha256(source.encode()).hexdigest()[:16]
 
 
 def _without_keys(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 Each seed makes a text world with its own words, names, refusals and rules, which are known (`worlds.py`). The probe
 learns it from an erring agent's failures; its rules are compared with the true ones by form, and two agents play test
-tasks without the interface, with its placebo and with it. Seeds below 2600 may be tuned on; from there on they are
+tasks without the interface, with its placebo and with it. Seeds below 3000 may be tuned on; from there on they are
 for reports: whoever changes the probe looks at none of those. A world on which the probe refuses to work or finds
 nothing counts with recall 0, and as right where there is nothing to find. Worlds that neither list nor offer anything
 are played more (`measure.HEARD_ONLY`). Half a minute for a world on one core, those two minutes; Ctrl-C ends it with

@@ -124,9 +124,9 @@ class ProbeBackend:
     ) -> list[Misalignment]:
         """Rules that hold on fresh tasks and are not in the interface yet. Empty if no feedback is uninformative."""
         with rarely_collected():
-            return self._found(played, known, interface)
+            return self._learned_from(played, known, interface)
 
-    def _found(
+    def _learned_from(
         self, played: Sequence[Trajectory], known: Sequence[Misalignment], interface: Interface
     ) -> list[Misalignment]:
         self.lab.forget()

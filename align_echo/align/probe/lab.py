@@ -240,7 +240,7 @@ class Lab:
 @contextmanager
 def rarely_collected() -> Iterator[None]:
     """Let Python look for cycles a hundred times less often while trees are grown: there are very many objects, nearly
-    all are alive, and going through them took a third of the time."""
+    all are alive, and going through them took a quarter of the time. More memory is held in between."""
     thresholds = gc.get_threshold()
     gc.set_threshold(100_000, 20, 50)
     try:

@@ -213,11 +213,16 @@ def doubted_forms(lab: Lab, spec: dict[str, Any], failed: Iterable[Trajectory]) 
             doubted.add(form)
             continue
         verdict = obey(lab, spec, state, action)
-        case = try_case(lab, spec, state, action)
-        if verdict.wrong if verdict else case.already or case.steps:
+        if verdict.wrong if verdict else _could_be_helped(lab, spec, state, action):
             doubted.add(form)
     lab.forget()
     return doubted
+
+
+def _could_be_helped(lab: Lab, spec: dict[str, Any], state: LabState, action: str) -> bool:
+    """Whether there was something to say of a refused action: steps that make it possible, or that it is already so."""
+    case = try_case(lab, spec, state, action)
+    return case.already or bool(case.steps)
 
 
 def refine(
