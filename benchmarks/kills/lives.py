@@ -54,7 +54,7 @@ class Place:
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
-                start_new_session=True,
+                process_group=0,
             )
             try:
                 status: int | None = process.wait(timeout=kill_after)
