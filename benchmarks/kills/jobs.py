@@ -31,7 +31,7 @@ class Job:
 _ECHO = """\
 base: echo
 steps: 3
-collecting: {queries: 2, samples: 2, turns: 6, reply_tokens: 12, critique_tokens: 110}
+collecting: {queries: 2, samples: 2, turns: 6, reply_tokens: 12, critique_tokens: 90}
 save_every: 1
 threads: 1
 """
@@ -39,7 +39,7 @@ _SFT = """\
 base: sft
 steps: 3
 collecting: {queries: 4, turns: 12, reply_tokens: 16}
-evaluating: {every: 1, tasks: 2}
+save_every: 1
 threads: 1
 """
 
@@ -59,8 +59,8 @@ _ALL = (
     _job("train-sft", "train --config job.yaml --env archive_task:ARCHIVE --model pocket", {"job.yaml": _SFT}),
     _job(
         "flywheel",
-        "critic flywheel --env alfworld --model pocket --rounds 2 --tasks 2 --test-tasks 1 --candidates 2"
-        " --test-candidates 2 --epochs 1 --held-out 0 --config small",
+        "critic flywheel --env alfworld --model novice --states expert --rounds 2 --tasks 1 --test-tasks 1"
+        " --candidates 2 --test-candidates 2 --epochs 1 --held-out 0 --config small",
     ),
 )
 JOBS = {job.name: job for job in _ALL}

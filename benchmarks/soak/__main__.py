@@ -6,11 +6,11 @@ hostile interfaces; endpoints with each fault of `benchmarks.hostile_endpoint`; 
 must end as it should: what is broken is said in a line, and no exception gets out. Between two of them, about every
 half minute, memory (resident, of this process), handles, threads, processes and temporary files are counted.
 
-Each kind of load runs once before the first sample. Prints the samples, a table of what is held (medians of the first
-and of the last tenth of the samples, and the rise in an hour with its 95% interval, block bootstrap, over all samples and
-over the second half of them, when what is loaded once is there), what every load did, and one JSON line: `value` is the
-rise of the resident memory in MiB an hour over the second half, `unexpected` counts loads that did not end as they
-should. Leaves with 1 if there are any.
+Each kind of load runs once before the first sample. Prints a table of what is held (medians of the first and of the
+last tenth of the samples, and the rise in an hour with its 95% interval, block bootstrap, over all samples and over the
+second half of them, when what is loaded once is there), what every load did, and one JSON line: `value` is the rise of
+the resident memory in MiB an hour over the second half, `unexpected` counts loads that did not end as they should.
+Leaves with 1 if there are any.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def pocket_model(folder: Path, dice: random.Random) -> str:
 
 
 def damaged_folder(folder: Path, dice: random.Random) -> str:
-    """A finished run whose files are cut off or garbled at random is resumed, shown and packed: one line, or it works."""
+    """A finished run, a file of which is cut off or garbled, is shown, packed and resumed: that works, or it is one line."""
     run("evaluate", "--env", "alfworld", "--agent", "random", "--tasks", "2", "--out", f"{folder}/run")
     file = dice.choice(sorted(path for path in (folder / "run").rglob("*") if path.is_file()))
     data = bytearray(file.read_bytes())
