@@ -6,6 +6,7 @@ is wrong with it, "" if nothing is.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import tempfile
@@ -42,7 +43,7 @@ from align_echo.models.retry import PassingFault
 from align_echo.plain_yaml import read_plain
 from align_echo.reading import braced, json_lines, json_object, parse_json
 from align_echo.redaction import conceal, redacted
-from align_echo.sandbox.session import printable
+from align_echo.sandbox.session import EngineReply, Sandbox, printable
 from align_echo.sandbox.source import prepare
 from align_echo.train.config import TrainConfig
 from align_echo.types import AgentView, Trajectory
@@ -202,6 +203,33 @@ def _config(text: str) -> Any:
         raise UsageError(str(error)[:200]) from error
 
 
+def _through(text: str) -> str:
+    """What comes out of the sandbox where a text goes in as observation, action and the engine's answer."""
+    with contextlib.closing(_SMALL.open(prepare(_ECHOING, CONTRACT), CONTRACT, text, text, _answered)) as session:
+        rules, returned = session.infer_rules(), session.wrap_step(text)
+        session.take_log(0)
+    return rules if rules == returned.observation else f"{rules}{returned.observation}"
+
+
+def _answered(action: str) -> EngineReply:
+    return EngineReply(action, 0.0, False, False, 0.0)
+
+
+def _same(text: str, result: str) -> str:
+    return "" if result == text[: _SMALL.text] else f"another text comes out: {result[:80]!r}"
+
+
+_SMALL = Sandbox(seconds=1.0, memory=16 * 2**20)
+_ECHOING = """\
+def InferRules(init_obs, task):
+    return init_obs
+
+
+def WrapStep(env, init_obs, task, agent_action, logger):
+    logger.info(agent_action)
+    obs, reward, done, info = env.step([agent_action])
+    return obs[0], False, False
+"""
 _SOURCE = identity(CONTRACT).source
 _TRAJECTORY = Trajectory(
     environment="alfworld", split="train", task_id="train/1", task_type="pick", agent="novice", interface="none", seed=0,
@@ -345,6 +373,10 @@ _ALL = (
     Target("interface's record", _with_record, (_RECORD,), (InterfaceError,)),
     Target("archive", _archive, (_SHARED,), (UsageError, InterfaceError)),
     Target("interface's source", lambda text: prepare(text, CONTRACT), _INTERFACE_CODE, (InterfaceError,)),
+    Target("code in the sandbox", lambda text: _SMALL.check(text, CONTRACT), (*_INTERFACE_CODE, _ECHOING),
+           (InterfaceError,)),
+    Target("text through the sandbox", _through, ("go to \u00e9 \U0001f600", "a\x1b[2J\x00\x1e\x1f\r\n"),
+           (InterfaceError,), _same),
     Target("for the terminal", printable, ("a\x1b[2Jb\u202ec\x00\r\n\td\u2028",), (), _harmless),
     Target("without keys", _redacted, _SECRETS, (), _without_key),
 )  # fmt: skip

@@ -22,6 +22,12 @@ from align_echo.types import Frozen
 MOST_HYPOTHESES = 40
 """So many of one reply are tried; of the others it is only reported how many there are."""
 
+MOST_UNREADABLE = 1000
+"""After so many brackets of a reply that begin nothing, no more are looked at."""
+
+LONGEST_NOTHING = 200
+"""Characters in which a reply says that there are none."""
+
 LONGEST_PROBLEM = 200
 """Characters of what is wrong with one hypothesis."""
 
@@ -80,7 +86,7 @@ def parse_hypotheses(reply: str, task_ids: Collection[str], shown: str = "") -> 
     examples = [*_objects(shown)]
     objects = [written for written in _objects(text) if written not in examples]
     if not objects:
-        if _NOTHING.fullmatch(text.strip()):
+        if len(text.strip()) <= LONGEST_NOTHING and _NOTHING.fullmatch(text.strip()):
             return Proposals()
         raise ReplyFormatError("it holds no hypotheses: write a JSON list of them in <hypotheses>, or [] for none")
     hypotheses: list[Hypothesis] = []
@@ -102,10 +108,11 @@ def json_values(text: str) -> list[Any]:
     """The JSON objects of a text, those of lists too; what begins like a hypothesis and breaks is a string."""
     values: list[Any] = []
     repaired = re.sub(r",(\s*[\]}])", r" \1", text)
-    start = 0
-    while (match := _OPENING.search(text, start)) is not None:
+    start = unreadable = 0
+    while unreadable < MOST_UNREADABLE and (match := _OPENING.search(text, start)) is not None:
         start = match.start()
         value, end = _decoded((text, repaired), start)
+        unreadable += value is None
         if value is not None:
             values += _flat(value)
         elif _BROKEN.match(text, start):
