@@ -16,6 +16,7 @@ from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from align_echo.errors import UsageError
+from align_echo.files import clear
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.loading import encoder_of, files_of, pocket_folder
 from align_echo.models.local.transformers_engine import TransformersEngine
@@ -37,7 +38,9 @@ class Crew:
     tokenizers: Mapping[Role, PreTrainedTokenizerBase]
 
     def save(self, folder: Path) -> None:
-        """Every trained role in a folder of its own, as a model (or an adapter) to be named by its path."""
+        """Every trained role in a folder of its own, as a model (or an adapter) to be named by its path. What was there
+        is removed first: a process may have been killed while it wrote."""
+        clear(folder, self.backbone.kept)
         for role in self.backbone.kept:
             self.backbone.save(role, folder / role)
             self.tokenizers[role].save_pretrained(folder / role)

@@ -82,23 +82,24 @@ def undisturbed(job: Job, folder: Path, *, forked: bool) -> Undisturbed:
     life = place.live(kill_after=None, group=True)
     if life.status not in (0, 1):
         raise SystemExit(f"{job.name} does not run at all: {life.said}")
-    return Undisturbed(contents(place.out), life.status, life.cpu)
+    held = contents(place.out)
+    shutil.rmtree(folder)
+    return Undisturbed(held, life.status, life.cpu)
 
 
 def kill(job: Job, times: int, seed: int, *, forked: bool) -> Tally:
     """All runs of a job until it was killed so often."""
     dice = random.Random(f"{job.name} {seed}")
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        first = undisturbed(job, folder / "first", forked=forked)
-        again = undisturbed(job, folder / "second", forked=forked)
+        folder = Path(name) / "run"  # the same for all: some files hold their own path
+        first = undisturbed(job, folder, forked=forked)
+        again = undisturbed(job, folder, forked=forked)
         tally = Tally(job.name, first.cpu, control=first.contents == again.contents)
         different = differing(first.contents, again.contents) + left_over(first.contents, again.contents)
         tally.wrong.update(f"control: {path}" for path in different)
         while tally.kills < times:
-            place = Place(job, folder / f"run-{tally.runs}", forked=forked)
-            _one_run(place, first, dice, tally)
-            shutil.rmtree(place.folder)
+            _one_run(Place(job, folder, forked=forked), first, dice, tally)
+            shutil.rmtree(folder)
             print(f"{job.name}: {tally.kills} kills, {tally.equal} of {tally.runs} runs equal", file=sys.stderr)
     return tally
 
@@ -127,6 +128,7 @@ def _one_run(place: Place, first: Undisturbed, dice: random.Random, tally: Tally
     tally.equal += not wrong
     tally.clean += not remains
     tally.wrong.update(wrong + remains)
+    print("".join(f"{line}\n" for line in wrong + remains), end="", file=sys.stderr, flush=True)
 
 
 def main() -> int:
