@@ -13,8 +13,9 @@ MAY_DIFFER = {
 }
 """Files that are not compared, and why."""
 
-KEYS_THAT_MAY_DIFFER = re.compile(r"seconds(?:[/_].*)?|tokens_per_second|time|created")
-"""Keys of JSON, at any depth, that are not compared: what a clock said."""
+KEYS_THAT_MAY_DIFFER = re.compile(r"seconds(?:[/_].*)?|tokens_per_second|time|engine_steps")
+"""Keys of JSON, at any depth, that are not compared: what a clock said, and the steps that an analysis took, which the
+next process does not know of one that was killed right after it."""
 
 
 def contents(folder: Path) -> dict[str, str]:

@@ -6,11 +6,11 @@ hostile interfaces; endpoints with each fault of `benchmarks.hostile_endpoint`; 
 must end as it should: what is broken is said in a line, and no exception gets out. Between two of them, about every
 half minute, memory (resident, of this process), handles, threads, processes and temporary files are counted.
 
-Each kind of load runs once before the first sample. Prints a table of what is held (medians of the first and of the
-last tenth of the samples, and the rise in an hour with its 95% interval, block bootstrap, over all samples and over the
-second half of them, when what is loaded once is there), what every load did, and one JSON line: `value` is the rise of
-the resident memory in MiB an hour over the second half, `unexpected` counts loads that did not end as they should.
-Leaves with 1 if there are any.
+Every environment and each kind of load runs before the first sample. Prints a table of what is held (medians of the
+first and of the last tenth of the samples, and the rise in an hour with its 95% interval, block bootstrap, over all
+samples and over the second half of them), what every load did, and one JSON line: `value` is the rise of the resident
+memory in MiB an hour over the second half, `unexpected` counts loads that did not end as they should. Leaves with 1 if
+there are any.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pathlib import Path
 from align_echo.halting import pause
 from align_echo.models.retry import RetryPolicy
 from benchmarks.soak.holding import FIGURES, Held, below, held_now, slope
-from benchmarks.soak.loads import LOADS
+from benchmarks.soak.loads import LOADS, Load, warm_up
 
 EVERY = 30.0
 """Seconds between samples."""
@@ -43,11 +43,11 @@ class Soak:
         self.unexpected: list[str] = []
         self._dice = random.Random(seed)
 
-    def once(self, name: str) -> None:
-        """One load of this kind, in a folder that is removed after it."""
+    def once(self, name: str, load: Load) -> None:
+        """One load, in a folder that is removed after it."""
         with tempfile.TemporaryDirectory() as folder:
             try:
-                did = LOADS[name][0](Path(folder), self._dice)
+                did = load(Path(folder), self._dice)
             except Exception as error:  # whatever gets out is what is looked for
                 did = "unexpected"
                 self.unexpected.append(f"{name}: {type(error).__name__}: {str(error)[:500]}")
@@ -56,14 +56,16 @@ class Soak:
 
     def any(self) -> None:
         """One load of a kind that is drawn."""
-        self.once(self._dice.choices(list(LOADS), [weight for _, weight in LOADS.values()])[0])
+        name = self._dice.choices(list(LOADS), [weight for _, weight in LOADS.values()])[0]
+        self.once(name, LOADS[name][0])
 
 
 def soak(minutes: float, rest: float, seed: int) -> tuple[Soak, list[Held]]:
     """Run loads for so long, with a pause of `rest` times its own length after each; samples as they were taken."""
     running = Soak(seed)
-    for name in LOADS:
-        running.once(name)
+    running.once("warm-up", warm_up)
+    for name, (load, _) in LOADS.items():
+        running.once(name, load)
     begun = time.monotonic()
     samples = [held_now(0.0)]
     while (now := time.monotonic() - begun) < 60 * minutes:

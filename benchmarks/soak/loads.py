@@ -46,6 +46,12 @@ _INTERFACE = (
 )
 
 
+ENGINES = {"scienceworld": "java", "miniwob": "chrom"}
+"""How the programs begin that are killed, by environment."""
+
+ENVIRONMENTS = ("alfworld", "webshop", "textworldexpress", "m3tooleval", "searchqa", "math")
+
+
 class UnexpectedError(Exception):
     """A load did not end as it should."""
 
@@ -63,10 +69,14 @@ def run(*words: str, allowed: tuple[int, ...] = (0,)) -> str:
 
 def episodes(folder: Path, dice: random.Random) -> str:
     """A few episodes of some environment, raw or in the interface that ships, and the page of them."""
-    name = dice.choice(["alfworld", "webshop", "textworldexpress", "m3tooleval", "searchqa", "math"])
+    return episodes_in(dice.choice(ENVIRONMENTS), folder, dice)
+
+
+def episodes_in(name: str, folder: Path, dice: random.Random) -> str:
+    """The same in one environment."""
     ships = name in ("alfworld", "webshop", "textworldexpress")
     wrapped = ["--interface", "probe", *dice.choice([[], ["--compare"]])] if ships and dice.random() < 0.6 else []
-    agent = dice.choice(["random", "novice"] if name != "math" else ["random"])
+    agent = "expert" if name == "math" else dice.choice(["random", "novice"])
     seed = str(dice.randrange(1000))
     words = ["--env", name, "--agent", agent, "--tasks", "2", "--seed", seed, "--workers", dice.choice("12")]
     run("evaluate", *words, *wrapped, "--out", f"{folder}/run")
@@ -101,10 +111,14 @@ def broken_endpoint(folder: Path, dice: random.Random) -> str:
 
 
 def broken_engine(folder: Path, dice: random.Random) -> str:
-    """An engine in a process of its own is killed or frozen in mid-episode: a typed fault, and the next reset works."""
-    name, program = dice.choice([("scienceworld", "java"), ("miniwob", "chrom")])
+    """An engine in a process of its own is killed in mid-episode: a typed fault, and the next reset works."""
+    return engine_killed(dice.choice(list(ENGINES)), dice)
+
+
+def engine_killed(name: str, dice: random.Random) -> str:
+    """The same in one environment."""
+    program = ENGINES[name]
     env = align_echo.make(name, split="test")
-    before = below(os.getpid())
     try:
         task = align_echo.tasks(name, split="test")[dice.randrange(20)]
         env.reset(options={"task": task})
@@ -117,7 +131,7 @@ def broken_engine(folder: Path, dice: random.Random) -> str:
         except EngineError:
             env.reset(options={"task": task})
             return f"{name} killed"
-        raise UnexpectedError(f"{name} went on without its engine ({len(before)} before, {sorted(started.values())})")
+        raise UnexpectedError(f"{name} went on without its engine ({sorted(started.values())})")
     finally:
         env.close()
 
@@ -139,7 +153,7 @@ def pocket_model(folder: Path, dice: random.Random) -> str:
 
 
 def damaged_folder(folder: Path, dice: random.Random) -> str:
-    """A finished run, a file of which is cut off or garbled, is shown, packed and resumed: that works, or it is one line."""
+    """A finished run with a damaged file is shown, packed and resumed: that works, or it is one line."""
     run("evaluate", "--env", "alfworld", "--agent", "random", "--tasks", "2", "--out", f"{folder}/run")
     file = dice.choice(sorted(path for path in (folder / "run").rglob("*") if path.is_file()))
     data = bytearray(file.read_bytes())
@@ -151,6 +165,14 @@ def damaged_folder(folder: Path, dice: random.Random) -> str:
         run(*command, allowed=(0, 2))
     run("evaluate", *words, allowed=(0, 2))
     return file.name
+
+
+def warm_up(folder: Path, dice: random.Random) -> str:
+    """Everything that is loaded once and kept: every environment, every engine, all that they pool."""
+    for number in range(3):
+        for name in ENVIRONMENTS:
+            episodes_in(name, folder / f"{name}-{number}", dice)
+    return ", ".join(engine_killed(name, dice) for name in ENGINES)
 
 
 LOADS: dict[str, tuple[Load, int]] = {
