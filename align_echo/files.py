@@ -14,7 +14,6 @@ from pathlib import Path
 
 from align_echo.redaction import without_secrets
 
-
 _BESIDE = re.compile(r"\..+\.[0-9a-f]{16}")
 """The name of a file that `write_atomically` has not finished."""
 

@@ -15,7 +15,7 @@ from benchmarks.fuzz.targets import Target
 LENGTHS = (25_000, 50_000, 100_000)
 """Characters: the longest is what a model may write at 8,192 tokens of 12."""
 
-SLOW = 0.5
+SLOW = 2.0
 """Seconds at the longest text under which no growth matters."""
 
 STEEP = 3.0
@@ -42,7 +42,7 @@ def steep(target: Target, fragment: str) -> str:
     worry anybody."""
     for before in ("", target.seeds[0], target.seeds[0][: len(target.seeds[0]) // 2]):
         shortest, longest = LENGTHS[0], LENGTHS[-1]
-        if _seconds(target, before + fragment * (shortest // len(fragment))) < SLOW / 16:
+        if _seconds(target, before + fragment * (shortest // len(fragment))) < SLOW / 32:
             continue
         times = [_seconds(target, before + fragment * (length // len(fragment))) for length in LENGTHS]
         if times[-1] > SLOW and (times[-1] > STEEP * times[-2] or times[-1] >= TOO_LONG):

@@ -7,10 +7,13 @@ import re
 from collections.abc import Sequence
 
 ODD = (
-    *("", "\x00", "\x1b[2J", "\u202e", "\ud800", "\ufeff", "\u2028", "\x85", "\u00a0", "\U0001f600", "\u0130", "\u017f", "\u212a"),
-    *("<think>", "</think>", "<action>", "</action>", "<|im_end|>", "```", "~~~", "**", "Action:", "Observation:", "none"),
-    *("{", "}", "[", "]", "(", ")", '"', "'", "`", "\\", "\\boxed{", "<", ">", "&", "|", ":", ",", ".", "-", "#", "*", "_"),
-    *("\n", "\r", "\t", " ", "0", "-1", "1e999", "NaN", "Infinity", "9" * 30, "9" * 5000, "null", "true", "{}", "[]", "\u0661"),
+    *("", "\x00", "\x1b[2J", "\u202e", "\ud800", "\ufeff", "\u2028", "\x85", "\u00a0"),
+    *("\U0001f600", "\u0130", "\u017f", "\u212a", "\u0661"),
+    *("<think>", "</think>", "<action>", "</action>", "<|im_end|>", "```", "~~~", "**"),
+    *("Action:", "Observation:", "none"),
+    *("{", "}", "[", "]", "(", ")", '"', "'", "`", "\\", "\\boxed{", "<", ">", "&", "|", ":", ",", "."),
+    *("-", "#", "*", "_", "\n", "\r", "\t", " "),
+    *("0", "-1", "1e999", "NaN", "Infinity", "9" * 30, "9" * 5000, "null", "true", "{}", "[]"),
 )
 """What is put in: signs that end or begin something, and letters that are several, none, or turn into others."""
 

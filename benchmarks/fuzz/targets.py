@@ -232,8 +232,8 @@ def WrapStep(env, init_obs, task, agent_action, logger):
 """
 _SOURCE = identity(CONTRACT).source
 _TRAJECTORY = Trajectory(
-    environment="alfworld", split="train", task_id="train/1", task_type="pick", agent="novice", interface="none", seed=0,
-    goal="put", initial_observation="You are here.",
+    environment="alfworld", split="train", task_id="train/1", task_type="pick", agent="novice", interface="none",
+    seed=0, goal="put", initial_observation="You are here.",
 ).model_dump_json()  # fmt: skip
 _SHARED = json.dumps(
     {
@@ -308,11 +308,14 @@ _BODY = json.dumps(
         "usage": {"prompt_tokens": 3, "completion_tokens": "4"},
     }
 )
-_YAML = ("base: grpo\nsteps: 3\ncollecting: {queries: 2, recipe: grpo}\nlist: [1, 2.5, yes, ~]\n", "a: &x {b: 1}\nc: *x\n")
+_YAML = (
+    "base: grpo\nsteps: 3\ncollecting: {queries: 2, recipe: grpo}\nlist: [1, 2.5, yes, ~]\n",
+    "a: &x {b: 1}\nc: *x\n",
+)
 _INTERFACE_CODE = (
     _SOURCE,
-    "import json\nclass A(object):\n    @staticmethod\n    def f(x):\n        yield x\n\n\ndef InferRules(init_obs, task):\n"
-    "    return ''\n\n\ndef WrapStep(env, init_obs, task, agent_action, logger):\n    InferRules.n = 1\n    del task\n"
+    "import json\nclass A(object):\n    @staticmethod\n    def f(x):\n        return x\n\n\n"
+    "def InferRules(init_obs, task):\n    return ''\n\n\ndef WrapStep(env, init_obs, task, agent_action, logger):\n    InferRules.n = 1\n    del task\n"
     "    raise ValueError('a', 1)\n",
 )
 _SECRETS = (

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from align_echo.agents.parsing import parse_reasoned_action
 from align_echo.align.hybrid.reading import MOST_HYPOTHESES, parse_hypotheses
+from align_echo.commands import sentences_of
 from align_echo.critic.language import parse_critique
 from align_echo.errors import ReplyFormatError
 from benchmarks.fuzz.mutate import ODD, mutated
@@ -67,6 +68,13 @@ def test_hypotheses_beyond_the_most_that_are_read_are_counted_in_one_line() -> N
     assert len(read.hypotheses) == 1
     assert len(read.unread) == MOST_HYPOTHESES
     assert read.unread[-1] == f"{501 - MOST_HYPOTHESES} more: at most {MOST_HYPOTHESES} are read at once"
+
+
+def test_a_message_of_many_labels_is_one_sentence_and_is_read_at_once() -> None:
+    message = "\nAction:" * (LONG // 8)
+    assert "".join(sentences_of(message)) == message
+    quotes = '"a" b. ' * (LONG // 7)
+    assert "".join(sentences_of(quotes)) == quotes
 
 
 def test_a_critique_of_many_half_blocks_is_refused_at_once() -> None:

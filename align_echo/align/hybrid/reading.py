@@ -142,7 +142,7 @@ def _objects(text: str) -> list[Any]:
 
 
 def _decoded(spellings: Sequence[str], start: int) -> tuple[Any, int]:
-    """A JSON value and where it ends, in the first spelling of a text that has one there; (None, 0) for what is none."""
+    """A JSON value and where it ends, in the first spelling of a text that has one there; (None, 0) without one."""
     for written in spellings:
         try:
             return json.JSONDecoder().raw_decode(written, start)
