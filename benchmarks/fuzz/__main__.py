@@ -83,12 +83,12 @@ def main() -> int:
     slow = grown(targets, given.fragments, given.seed)
     print("| reader | texts | faults | steep |\n|---|---|---|---|")
     for target in targets:
-        wrong = sum(name == target.name for name, _ in faults)
-        print(f"| {target.name} | {counts[target.name]:,} | {wrong} | {len(slow.get(target.name, []))} |")
+        count = sum(name == target.name for name, _ in faults)
+        print(f"| {target.name} | {counts[target.name]:,} | {count} | {len(slow.get(target.name, []))} |")
     for (name, wrong), text in faults.items():
         print(f"- {name}: {wrong}: {text[:300]!r}")
-    for name, shown in slow.items():
-        for line in shown:
+    for name, lines in slow.items():
+        for line in lines:
             print(f"- {name}: steep: {line}")
     value = len(faults) + len(slow)
     print(json.dumps({"benchmark": "fuzz", "value": value, "n": counts.total(), "readers": len(targets)}))

@@ -293,7 +293,8 @@ _ECHO = (
 _ICRL = ("Mistake: it never looked\nNext time: look\nNext time: **open** it", "Mistake: x\nNext time: none")
 _MESSAGES = (
     "Nothing happens. `take apple 1 from shelf 1` does not work yet: you need to `go to shelf 1` first.",
-    'You must "open the drawer" before that; try: open drawer 1 instead, e.g. with **use key**. Do not <action>look</action>',
+    'You must "open the drawer" before that; try: open drawer 1 instead, e.g. with **use key**.',
+    "Do not <action>look</action>, say __open it__ instead.",
     "Hint: you should first take the lamp, then use it. It is 'already' closed (see \u201copen X\u201d).",
 )
 _BODY = json.dumps(
@@ -315,7 +316,8 @@ _YAML = (
 _INTERFACE_CODE = (
     _SOURCE,
     "import json\nclass A(object):\n    @staticmethod\n    def f(x):\n        return x\n\n\n"
-    "def InferRules(init_obs, task):\n    return ''\n\n\ndef WrapStep(env, init_obs, task, agent_action, logger):\n    InferRules.n = 1\n    del task\n"
+    "def InferRules(init_obs, task):\n    return ''\n\n\n"
+    "def WrapStep(env, init_obs, task, agent_action, logger):\n    InferRules.n = 1\n    del task\n"
     "    raise ValueError('a', 1)\n",
 )
 _SECRETS = (
@@ -371,7 +373,8 @@ _ALL = (
            (f"{_TRAJECTORY}\n{_TRAJECTORY}\n",), _FILE),
     Target("lines of objects", partial(_in_file, "o.jsonl", json_lines), ('{"a": 1}\n{"b": [2]}\n',), _FILE),
     Target("an object", partial(_in_file, "c.json", json_object), ('{"command": "evaluate", "tasks": ["a"]}',)),
-    Target("damaged episodes", partial(_in_file, "e.jsonl", _damaged), (f"{_TRAJECTORY}\n{_TRAJECTORY}\n",), (), _harmless),
+    Target("damaged episodes", partial(_in_file, "e.jsonl", _damaged), (f"{_TRAJECTORY}\n{_TRAJECTORY}\n",), (),
+           _harmless),
     Target("calibration", _calibration, ('{"temperature": 1.5, "before": 0.2}',), (UsageError, MissingDataError)),
     Target("interface's record", _with_record, (_RECORD,), (InterfaceError,)),
     Target("archive", _archive, (_SHARED,), (UsageError, InterfaceError)),
