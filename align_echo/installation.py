@@ -79,6 +79,8 @@ def _small() -> Iterator[Finding]:
     yield _extra("thefuzz", "webshop", "only for WebShop")
     yield _extra("bm25s", "searchqa", "only for SearchQA without a retrieval server, and WebShop")
     yield _extra("math-verify", "math", "only for math")
+    yield _extra("matplotlib", "report", "only for figures of runs")
+    yield _extra("pillow", "gui", "only for screenshots", module="PIL")
     yield _extra("inspect-ai", "inspect", "only for logs of it")
 
 
@@ -119,8 +121,9 @@ def _local_models() -> Iterator[Finding]:
     yield Finding("pocket model", f"not usable: {lacks}; {by_default}" if lacks else f"ready; {by_default}", not lacks)
 
 
-def _extra(package: str, extra: str, what_for: str) -> Finding:
-    if find_spec(package.replace("-", "_")) is None:
+def _extra(package: str, extra: str, what_for: str, *, module: str = "") -> Finding:
+    """`module` is what a package is imported as, where that is not its name."""
+    if find_spec(module or package.replace("-", "_")) is None:
         return Finding(package, "not installed", False, f"{what_for}: {install_line(extra)}")
     return Finding(package, _version(package))
 
