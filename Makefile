@@ -23,7 +23,7 @@ WORKERS ?= logical
 
 setup: $(STAMP)
 
-# fast-downward-textworld is built from source and its CMakeLists asks for less than CMake 4 accepts.
+# The planner of the extra alfworld, fast-downward-textworld, is built from source and its CMakeLists asks for less than CMake 4 accepts.
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 	    "align-echo needs Python 3.11 or newer: make PYTHON=python3.12 setup")'

@@ -15,6 +15,7 @@ import pytest
 from packaging.metadata import Metadata
 from packaging.requirements import Requirement
 
+Done = subprocess.CompletedProcess[str]
 ROOT = Path(__file__).parents[1]
 SOURCES = {"align_echo": "align_echo", "wrappers": "align_echo/wrappers", "interfaces": "align_echo/interfaces"} | {
     "prompts": "align_echo/prompts"
@@ -80,7 +81,7 @@ def project() -> dict[str, Any]:
     return read
 
 
-def with_the_base_install(installed: Path, base: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+def with_the_base_install(installed: Path, base: Path, folder: Path, *arguments: str) -> Done:
     """The command line of the installed wheel, with the packages of the base install and no other."""
     [monty] = [str(file.locate()) for file in metadata.files("pydantic-monty-runtime") or () if file.stem == "monty"]
     code = (
