@@ -1,0 +1,137 @@
+"""What loops that hold the model themselves share: which tasks, how an agent asks and reads, and how an episode ended.
+
+    panel = Panel.of("alfworld", tasks=6, interface="probe")
+    with panel.open() as session:
+        session.reset(panel.tasks[0])
+        while not session.over:
+            messages = panel.messages(session.view)                     # for the loop's own model
+            session.act(panel.reply(session.view, "go to shelf 1"))     # what it answered
+
+The agent is one of align-echo's: its prompt, and its way to find the action in a reply. Left out: the model, which is
+the loop's, and agents that ask theirs several times a turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from align_echo.agents.catalogue import agent_spec
+from align_echo.agents.conversation import ChatAgent
+from align_echo.agents.spec import AgentSetting
+from align_echo.agents.vanilla import Vanilla
+from align_echo.errors import UsageError, did_you_mean
+from align_echo.evaluate.selection import pick_tasks
+from align_echo.interface import Interface
+from align_echo.models.scripted import ScriptedModel
+from align_echo.session import Session
+from align_echo.types import AgentReply, AgentView, Completion, Message, Trajectory
+from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.environment import EnvironmentSpec
+
+End = Literal["won", "lost", "truncated", "broken"]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Tasks of one split of one environment, under one interface or none, and the agent that speaks for the model."""
+
+    spec: EnvironmentSpec
+    split: str
+    tasks: tuple[str, ...]
+    interface: Interface | None
+    agent: ChatAgent
+    data_root: Path | None = None
+    step_limit: int | None = None
+    seed: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        env: str | EnvironmentSpec,
+        *,
+        split: str | None = None,
+        tasks: int | str | Sequence[str] | None = None,
+        interface: str | Path | Interface | None = None,
+        agent: str = Vanilla.kind,
+        data_root: str | Path | None = None,
+        step_limit: int | None = None,
+        seed: int = 0,
+    ) -> Panel:
+        """A panel by names. `split` None is the test split; `tasks` is how many to spread evenly over the task types
+        (the same ones for the same seed, as `align-echo evaluate` picks them), their ids, or None for all.
+
+        Raises `UsageError`, `MissingDataError` or `InterfaceError`, each one line.
+        """
+        spec = environment(env)
+        split = spec.check_split(split or spec.test_split)
+        root = Path(data_root) if data_root is not None else None
+        chosen = pick(spec, spec.tasks(split, root), tasks, seed=seed)
+        speaker = chat_agent(agent, AgentSetting(spec, split, root, seed, ScriptedModel((), name="the loop's model")))
+        return cls(spec, split, tuple(chosen), spec.interface(interface), speaker, root, step_limit, seed)
+
+    def open(self, *, agent: str = "") -> Session:
+        """A session for one episode after another; `agent` is how trajectories name who decides."""
+        return Session.open(
+            self.spec,
+            agent=agent or self.agent.kind,
+            split=self.split,
+            interface=self.interface,
+            data_root=self.data_root,
+            step_limit=self.step_limit,
+            seed=self.seed,
+        )
+
+    def messages(self, view: AgentView) -> list[Message]:
+        """The conversation that the agent would send its model; ends with a user message."""
+        return self.agent.conversation(view)
+
+    def reply(self, view: AgentView, text: str, *, cut_off: bool = False) -> AgentReply:
+        """A model's answer to `messages(view)` as the agent reads it; `cut_off`: its limit of tokens ended it."""
+        return self.agent.understood(Completion(text=text, finish_reason="length" if cut_off else "stop"), view)
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What is played, for another library's record."""
+        label = self.interface.label if self.interface else "none"
+        about = {"environment": self.spec.name, "split": self.split, "interface": label, "agent": self.agent.kind}
+        return {**about, "seed": str(self.seed), "games": self.spec.games(self.data_root)}
+
+
+def pick(
+    spec: EnvironmentSpec, task_ids: Sequence[str], tasks: int | str | Sequence[str] | None, *, seed: int
+) -> list[str]:
+    """Those of `task_ids` that are meant. Raises `UsageError` for a task that is not there."""
+    if tasks is None or isinstance(tasks, int):
+        return pick_tasks(task_ids, tasks, task_type=spec.task_type, seed=seed)
+    named = [tasks] if isinstance(tasks, str) else list(tasks)
+    unknown = next((task for task in named if task not in set(task_ids)), None)
+    if unknown is not None:
+        raise UsageError(
+            f"{spec.name} has no task {unknown!r} in this split; {did_you_mean(unknown, task_ids)}"
+            f"align_echo.tasks({spec.name!r}, split=...) lists them"
+        )
+    return named
+
+
+def chat_agent(name: str, setting: AgentSetting) -> ChatAgent:
+    """The agent of a name that asks its model once a turn. Raises `UsageError` for any other."""
+    spec = agent_spec(name)
+    made = spec.build(setting) if spec.asks_model else None
+    if not isinstance(made, ChatAgent) or not made.asks_once:
+        raise UsageError(
+            f"the agent {name} does not ask a chat model just once a turn, which this loop needs: vanilla, react and "
+            "planning do"
+        )
+    return made
+
+
+def end_of(played: Trajectory) -> End:
+    """How an episode ended. One that was stopped before the environment ended it counts as truncated."""
+    if played.fault is not None:
+        return "broken"
+    if played.won:
+        return "won"
+    return "lost" if played.terminated else "truncated"
