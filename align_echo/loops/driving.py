@@ -1,4 +1,4 @@
-"""What loops that hold the model themselves share: which tasks, how an agent asks and reads, and how an episode ended.
+"""What the loops share: which tasks are played, how an agent asks and reads, and how an episode ended.
 
     panel = Panel.of("alfworld", tasks=6, interface="probe")
     with panel.open() as session:
@@ -7,8 +7,8 @@
             messages = panel.messages(session.view)                     # for the loop's own model
             session.act(panel.reply(session.view, "go to shelf 1"))     # what it answered
 
-The agent is one of align-echo's: its prompt, and its way to find the action in a reply. Left out: the model, which is
-the loop's, and agents that ask theirs several times a turn.
+The agent gives its prompt and its way to find the action in a reply. Left out: the model, which is the loop's, and
+agents that ask theirs several times a turn.
 """
 
 from __future__ import annotations
@@ -18,20 +18,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import gymnasium as gym
+
 from align_echo.agents.catalogue import agent_spec
 from align_echo.agents.conversation import ChatAgent
-from align_echo.agents.spec import AgentSetting
+from align_echo.agents.spec import AgentSetting, AgentSpec
 from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import UsageError, did_you_mean
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.interface import Interface
 from align_echo.models.scripted import ScriptedModel
 from align_echo.session import Session
-from align_echo.types import AgentReply, AgentView, Completion, Message, Trajectory
+from align_echo.types import AgentReply, AgentView, ChatModel, Completion, Message, Trajectory
 from align_echo.wrappers.catalogue import environment
-from align_echo.wrappers.environment import EnvironmentSpec
+from align_echo.wrappers.environment import EnvironmentSpec, as_path
 
 End = Literal["won", "lost", "truncated", "broken"]
+
+NOBODY = ScriptedModel((), name="the loop's own model")
+"""Stands where an agent's model would: it is never asked."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,7 @@ class Panel:
     split: str
     tasks: tuple[str, ...]
     interface: Interface | None
-    agent: ChatAgent
+    agent: AgentSpec
     data_root: Path | None = None
     step_limit: int | None = None
     seed: int = 0
@@ -67,36 +72,52 @@ class Panel:
         """
         spec = environment(env)
         split = spec.check_split(split or spec.test_split)
-        root = Path(data_root) if data_root is not None else None
-        chosen = pick(spec, spec.tasks(split, root), tasks, seed=seed)
-        speaker = chat_agent(agent, AgentSetting(spec, split, root, seed, ScriptedModel((), name="the loop's model")))
-        return cls(spec, split, tuple(chosen), spec.interface(interface), speaker, root, step_limit, seed)
+        root = as_path(data_root)
+        chosen = tuple(pick(spec, spec.tasks(split, root), tasks, seed=seed))
+        panel = cls(spec, split, chosen, spec.interface(interface), agent_spec(agent), root, step_limit, seed)
+        panel.asking(NOBODY)
+        return panel
+
+    def make(self) -> gym.Env[str, str]:
+        """An environment of the panel."""
+        return self.spec.make(
+            self.split, interface=self.interface, data_root=self.data_root, step_limit=self.step_limit
+        )
 
     def open(self, *, agent: str = "") -> Session:
-        """A session for one episode after another; `agent` is how trajectories name who decides."""
-        return Session.open(
-            self.spec,
-            agent=agent or self.agent.kind,
-            split=self.split,
-            interface=self.interface,
-            data_root=self.data_root,
-            step_limit=self.step_limit,
-            seed=self.seed,
+        """A session in an environment of its own; `agent` is how trajectories name who decides."""
+        about = agent or self.agent.name
+        return Session(
+            self.make(), agent=about, split=self.split, action_format=self.spec.action_format, seed=self.seed
         )
+
+    def asking(
+        self, model: ChatModel, *, temperature: float | None = None, max_tokens: int | None = None
+    ) -> ChatAgent:
+        """The agent, which asks this model. Raises `UsageError` unless it is one that asks just once a turn."""
+        setting = AgentSetting(self.spec, self.split, self.data_root, self.seed, model, temperature, max_tokens)
+        made = self.agent.build(setting) if self.agent.asks_model else None
+        if not isinstance(made, ChatAgent) or not made.asks_once:
+            raise UsageError(
+                f"the agent {self.agent.name} does not ask a chat model just once a turn, which this loop needs: "
+                "vanilla, react and planning do"
+            )
+        return made
 
     def messages(self, view: AgentView) -> list[Message]:
         """The conversation that the agent would send its model; ends with a user message."""
-        return self.agent.conversation(view)
+        return self.asking(NOBODY).conversation(view)
 
     def reply(self, view: AgentView, text: str, *, cut_off: bool = False) -> AgentReply:
         """A model's answer to `messages(view)` as the agent reads it; `cut_off`: its limit of tokens ended it."""
-        return self.agent.understood(Completion(text=text, finish_reason="length" if cut_off else "stop"), view)
+        answer = Completion(text=text, finish_reason="length" if cut_off else "stop")
+        return self.asking(NOBODY).understood(answer, view)
 
     @property
     def about(self) -> dict[str, str]:
         """What is played, for another library's record."""
         label = self.interface.label if self.interface else "none"
-        about = {"environment": self.spec.name, "split": self.split, "interface": label, "agent": self.agent.kind}
+        about = {"environment": self.spec.name, "split": self.split, "interface": label, "agent": self.agent.name}
         return {**about, "seed": str(self.seed), "games": self.spec.games(self.data_root)}
 
 
@@ -114,18 +135,6 @@ def pick(
             f"align_echo.tasks({spec.name!r}, split=...) lists them"
         )
     return named
-
-
-def chat_agent(name: str, setting: AgentSetting) -> ChatAgent:
-    """The agent of a name that asks its model once a turn. Raises `UsageError` for any other."""
-    spec = agent_spec(name)
-    made = spec.build(setting) if spec.asks_model else None
-    if not isinstance(made, ChatAgent) or not made.asks_once:
-        raise UsageError(
-            f"the agent {name} does not ask a chat model just once a turn, which this loop needs: vanilla, react and "
-            "planning do"
-        )
-    return made
 
 
 def end_of(played: Trajectory) -> End:

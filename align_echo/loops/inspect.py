@@ -1,13 +1,13 @@
 """Episodes as a task of inspect_ai: its models play, its logs keep what was said, the environment says what it earned.
 
-    import inspect_ai
-    from align_echo.loops.inspect import task
+    from inspect_ai import task
+    from align_echo.loops.inspect import episodes
 
-    @inspect_ai.task
+    @task
     def alfworld():
-        return task("alfworld", tasks=6, interface="probe")
+        return episodes("alfworld", tasks=6, interface="probe")
 
-`inspect eval` of a file with these lines plays them, and `inspect eval align_echo/task -T env=alfworld` without
+`inspect eval` of a file with these lines plays them, and `inspect eval align_echo/episodes -T env=alfworld` without
 one. A sample is a task, its epoch an episode on it; its prompt and the reading of replies are those of an agent of
 align-echo. Scored are "success" (0 or 1), "score" (the environment's own) and "truncated" (0 or 1: the step limit, the
 model's context or a limit of inspect ended it). An episode that broke is an error of its sample and has no score;
@@ -33,8 +33,8 @@ from align_echo.types import Message, Trajectory
 from align_echo.wrappers.environment import EnvironmentSpec
 
 try:
-    from anyio.to_thread import run_sync
     import inspect_ai
+    from anyio.to_thread import run_sync
     from inspect_ai import Task
     from inspect_ai.dataset import MemoryDataset, Sample
     from inspect_ai.model import (
@@ -60,7 +60,7 @@ FIGURES = ("success", "score", "truncated")
 
 
 @inspect_ai.task
-def task(
+def episodes(
     env: str | EnvironmentSpec,
     split: str | None = None,
     tasks: int | str | Sequence[str] | None = None,
@@ -85,7 +85,7 @@ def task(
         step_limit=step_limit,
         seed=seed,
     )
-    samples = [Sample(id=each, input=each, metadata={"task_type": panel.spec.task_type(each)}) for each in panel.tasks]
+    samples = [Sample(id=task, input=task, metadata={"task_type": panel.spec.task_type(task)}) for task in panel.tasks]
     return Task(
         dataset=MemoryDataset(samples, name=panel.spec.name, location=panel.split),
         solver=play(panel),
@@ -104,7 +104,7 @@ def play(panel: Panel) -> Solver:
     """Plays a sample's task to its end with the model of the evaluation."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        session = await run_sync(partial(panel.open, agent=f"{panel.agent.kind}({state.model})"))
+        session = await run_sync(partial(panel.open, agent=f"{panel.agent.name}({state.model})"))
         try:
             await _drive(panel, session, state, generate)
         finally:
@@ -127,6 +127,9 @@ async def _drive(panel: Panel, session: Session, state: TaskState, generate: Gen
             cut_off = state.output.stop_reason == "max_tokens"
             reply = panel.reply(session.view, _said(state.output), cut_off=cut_off)
             await run_sync(session.act, reply)
+    except ModelError as error:
+        session.fail(error)
+        raise
     except (AlignEchoError, LimitExceededError):
         raise
     except Exception as error:
