@@ -1,6 +1,6 @@
 """What the loops share: which tasks are played, how an agent asks and reads, and how an episode ended.
 
-    panel = Panel.of("alfworld", tasks=6, interface="probe")
+    panel = TaskPanel.of("alfworld", tasks=6, interface="probe")
     with panel.open() as session:
         session.reset(panel.tasks[0])
         while not session.over:
@@ -40,7 +40,7 @@ NOBODY = ScriptedModel((), name="the loop's own model")
 
 
 @dataclass(frozen=True)
-class Panel:
+class TaskPanel:
     """Tasks of one split of one environment, under one interface or none, and the agent that speaks for the model."""
 
     spec: EnvironmentSpec
@@ -64,7 +64,7 @@ class Panel:
         data_root: str | Path | None = None,
         step_limit: int | None = None,
         seed: int = 0,
-    ) -> Panel:
+    ) -> TaskPanel:
         """A panel by names. `split` None is the test split; `tasks` is how many to spread evenly over the task types
         (the same ones for the same seed, as `align-echo evaluate` picks them), their ids, or None for all.
 

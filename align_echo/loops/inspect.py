@@ -27,7 +27,7 @@ from align_echo import __version__
 from align_echo.agents.conversation import MAX_TOKENS
 from align_echo.errors import AlignEchoError, MissingExtraError, ModelError, ReplyWithheldError, first_line
 from align_echo.interface import Interface
-from align_echo.loops.driving import Panel, end_of
+from align_echo.loops.driving import TaskPanel, end_of
 from align_echo.session import Episode, Session
 from align_echo.types import Message, Trajectory
 from align_echo.wrappers.environment import EnvironmentSpec
@@ -70,12 +70,12 @@ def episodes(
     step_limit: int | None = None,
     seed: int = 0,
 ) -> Task:
-    """A task of inspect_ai over tasks of an environment; the arguments are those of `Panel.of`.
+    """A task of inspect_ai over tasks of an environment; the arguments are those of `TaskPanel.of`.
 
     Temperature 0 and `MAX_TOKENS` a reply, as in `align-echo evaluate`, unless `inspect eval` is told otherwise. Raises
     `UsageError`, `MissingDataError` or `InterfaceError`, each one line.
     """
-    panel = Panel.of(
+    panel = TaskPanel.of(
         env,
         split=split,
         tasks=tasks,
@@ -100,7 +100,7 @@ def episodes(
 
 
 @solver
-def play(panel: Panel) -> Solver:
+def play(panel: TaskPanel) -> Solver:
     """Plays a sample's task to its end with the model of the evaluation."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
@@ -114,7 +114,7 @@ def play(panel: Panel) -> Solver:
     return solve
 
 
-async def _drive(panel: Panel, session: Session, state: TaskState, generate: Generate) -> None:
+async def _drive(panel: TaskPanel, session: Session, state: TaskState, generate: Generate) -> None:
     """Play an episode. What breaks is raised; whatever happens, the store holds the episode so far."""
     try:
         await run_sync(session.reset, Episode(str(state.sample_id), sample=state.epoch - 1))

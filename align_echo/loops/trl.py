@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from align_echo.errors import MissingExtraError, UsageError
 from align_echo.interface import Interface
-from align_echo.loops.driving import Panel, end_of
+from align_echo.loops.driving import TaskPanel, end_of
 from align_echo.rollout import run_tasks
 from align_echo.session import Episode
 from align_echo.tokens import token_sequence
@@ -64,7 +64,7 @@ POLICY = "policy"
 class Rollouts:
     """A `rollout_func`: plays one episode for each prompt. `played` are those of the last call, in its order.
 
-    The arguments up to `seed` are those of `Panel.of`; `split` None is the training split. `max_tokens` bounds one reply
+    The arguments up to `seed` are those of `TaskPanel.of`; `split` None is the training split. `max_tokens` bounds one reply
     (None: the agent's own), `context` the whole conversation (0: the model's). `workers` episodes are played at once.
     Temperature, top-k and top-p are the trainer's. `model` is where to draw instead of in this process: an engine that
     reads the published weights from a folder below the trainer's `output_dir`.
@@ -88,7 +88,7 @@ class Rollouts:
     ) -> None:
         """Raises `UsageError`, `MissingDataError` or `InterfaceError`, each one line."""
         spec = environment(env)
-        self.panel = Panel.of(
+        self.panel = TaskPanel.of(
             spec,
             split=split or spec.train_split,
             tasks=tasks,
