@@ -64,10 +64,10 @@ POLICY = "policy"
 class Rollouts:
     """A `rollout_func`: plays one episode for each prompt. `played` are those of the last call, in its order.
 
-    The arguments up to `seed` are those of `TaskPanel.of`; `split` None is the training split. `max_tokens` bounds one reply
-    (None: the agent's own), `context` the whole conversation (0: the model's). `workers` episodes are played at once.
-    Temperature, top-k and top-p are the trainer's. `model` is where to draw instead of in this process: an engine that
-    reads the published weights from a folder below the trainer's `output_dir`.
+    The arguments up to `seed` are those of `TaskPanel.of`; `split` None is the training split. `max_tokens` bounds one
+    reply (None: the agent's own), `context` the whole conversation (0: the model's). `workers` episodes are played at
+    once. Temperature, top-k and top-p are the trainer's. `model` is where to draw instead of in this process: its
+    engine reads the published weights from a folder below the trainer's `output_dir`.
     """
 
     def __init__(

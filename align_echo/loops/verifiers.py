@@ -11,9 +11,9 @@ and is played by its name, on this machine and without an upload:
     vf-eval games --env.taskset.env alfworld --env.taskset.interface probe -n 6 --no-push -m MODEL --client.base-url URL
 
 The prompt and the reading of replies are those of an agent of align-echo. The reward "score" is the environment's own;
-"won", "lost" and "truncated" are metrics, and the trace's `info` has the end and the whole `Trajectory`. An episode that
-broke is an error of its trace and has no reward. The seat is called `player`; its harness asks the model within this
-process (verifiers' own start one a turn, by `uv`), and its runtime is `subprocess`, where nothing is run.
+"won", "lost" and "truncated" are metrics, and `info` of the trace has the end and the whole `Trajectory`. An episode
+that broke is an error of its trace and has no reward. The seat is called `player`; its harness asks the model within
+this process (verifiers' own start one a turn, by `uv`), and its runtime is `subprocess`, where nothing is run.
 
 Left out: token ids, which are there where verifiers' own client for training draws, tools, and sandboxes.
 """
@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from align_echo.errors import MissingExtraError, UsageError
+from align_echo.errors import EngineError, MissingExtraError, ModelError, UsageError
 from align_echo.loops.driving import TaskPanel, end_of
 from align_echo.session import Episode, Session
 
@@ -146,8 +146,12 @@ class EpisodesEnv(vf.Env[EpisodesEnvConfig]):
             system, start = panel.messages(session.view)
             prompted = task.with_data(system_prompt=system.content, prompt=start.content)
             async with agents.player.interaction(prompted) as exchange:
-                await self._exchange(exchange, session)
-            record(exchange.trace, session)
+                try:
+                    await self._exchange(exchange, session)
+                except EngineError:
+                    record(exchange.trace, session)
+                    raise
+                record(exchange.trace, session)
         finally:
             await asyncio.to_thread(session.close)
 
@@ -161,15 +165,18 @@ class EpisodesEnv(vf.Env[EpisodesEnvConfig]):
             if session.over:
                 return
             segment = await exchange.turn(step.observation)
-        session.overflow()
+        trace = exchange.trace
+        if trace.errors:
+            session.fail(ModelError(trace.errors[-1].message))
+        elif trace.stop_condition is None:
+            session.overflow()
 
 
 def record(trace: vf.Trace, session: Session) -> None:
-    """Put what the environment said on the trace. Nothing is recorded of an episode that broke."""
+    """Put the episode on the trace, and what it earned; an episode that broke earned nothing that could be counted."""
     played = session.trajectory()
-    if trace.errors:
-        return
     end = end_of(played)
-    trace.record_reward("score", played.score)
-    trace.record_metrics({name: float(end == name) for name in ENDS})
     trace.info.update(end=end, trajectory=played.model_dump(mode="json"))
+    if played.fault is None:
+        trace.record_reward("score", played.score)
+        trace.record_metrics({name: float(end == name) for name in ENDS})
