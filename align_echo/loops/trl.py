@@ -1,6 +1,6 @@
 """Episodes as the `rollout_func` of TRL's `GRPOTrainer`: token ids, log-probabilities and masks as they were sampled.
 
-    rollouts = Rollouts("alfworld", interface="probe", tasks=64)
+    rollouts = EpisodeRollouts("alfworld", interface="probe", tasks=64)
     trainer = GRPOTrainer(
         "path/to/model",
         args=GRPOConfig(num_generations=8, max_completion_length=2048),
@@ -55,13 +55,13 @@ except ModuleNotFoundError as error:
     raise MissingExtraError("a rollout function for TRL", "train") from None
 
 if TYPE_CHECKING:
-    from trl import GRPOTrainer
+    from trl.trainer.grpo_trainer import GRPOTrainer
 
 POLICY = "policy"
 """What the engine calls the trainer's adapter."""
 
 
-class Rollouts:
+class EpisodeRollouts:
     """A `rollout_func`: plays one episode for each prompt. `played` are those of the last call, in its order.
 
     The arguments up to `seed` are those of `TaskPanel.of`; `split` None is the training split. `max_tokens` bounds one
@@ -168,7 +168,7 @@ class Rollouts:
             raise UsageError("an adapter is served by the engine of this process alone: leave `model` out")
         else:
             if trainer.accelerator.is_main_process:
-                publish(self._elsewhere, policy, Path(trainer.args.output_dir))
+                publish(self._elsewhere, policy, Path(trainer.args.output_dir or "."))
             trainer.accelerator.wait_for_everyone()
         return replace(
             self._model,
@@ -185,9 +185,10 @@ class Rollouts:
 
 def started(policy: Any, tokenizer: Any, *, slots: int) -> LocalModel:
     """An engine on a model like the policy, which shares no tensor with it and has its weights but for adapters."""
-    base = policy.get_base_model() if isinstance(policy, PeftModel) else policy
+    base: Any = policy.get_base_model() if isinstance(policy, PeftModel) else policy
+    kind: Any = AutoModelForCausalLM
     with base.device:
-        model = AutoModelForCausalLM.from_config(copy.deepcopy(base.config), dtype=base.dtype)
+        model = kind.from_config(copy.deepcopy(base.config), dtype=base.dtype)
     ends = base.generation_config.eos_token_id
     encoder = ChatEncoder(tokenizer, stop_ids=[ends] if isinstance(ends, int) else ends or ())
     state = base.state_dict().items()

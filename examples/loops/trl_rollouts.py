@@ -3,10 +3,10 @@
 
 from trl import GRPOConfig, GRPOTrainer
 
-from align_echo.loops.trl import Rollouts
+from align_echo.loops.trl import EpisodeRollouts
 from align_echo.models.local.loading import pocket_folder
 
-rollouts = Rollouts("alfworld", tasks=2, step_limit=8, max_tokens=16)
+rollouts = EpisodeRollouts("alfworld", tasks=2, step_limit=8, max_tokens=16)
 trainer = GRPOTrainer(
     str(pocket_folder()),
     args=GRPOConfig(

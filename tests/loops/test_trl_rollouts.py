@@ -12,12 +12,13 @@ pytest.importorskip("trl")
 
 import torch
 from peft import LoraConfig
-from trl import GRPOConfig, GRPOTrainer
+from trl.trainer.grpo_config import GRPOConfig
+from trl.trainer.grpo_trainer import GRPOTrainer
 
 from align_echo.agents.catalogue import AGENTS
 from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import EngineError, UsageError
-from align_echo.loops.trl import Rollouts
+from align_echo.loops.trl import EpisodeRollouts
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.tokens import token_sequence
@@ -72,12 +73,12 @@ def unbroken() -> None:
     Graded.broken, Graded.resets = frozenset(), 0
 
 
-def rollouts(env: type[RoomEnv] = Graded, **options: Any) -> Rollouts:
+def rollouts(env: type[RoomEnv] = Graded, **options: Any) -> EpisodeRollouts:
     settings = {"tasks": MUG, "agent": "babbling", "step_limit": 2, "max_tokens": 5, "workers": 1, **options}
-    return Rollouts(instead_of(environment("alfworld"), env), **settings)
+    return EpisodeRollouts(instead_of(environment("alfworld"), env), **settings)
 
 
-def trainer_of(played: Rollouts, out: Path, *, model: Any = None, steps: int = 1, **options: Any) -> Any:
+def trainer_of(played: EpisodeRollouts, out: Path, *, model: Any = None, steps: int = 1, **options: Any) -> Any:
     arguments = GRPOConfig(
         str(out),
         use_cpu=True,
@@ -92,7 +93,8 @@ def trainer_of(played: Rollouts, out: Path, *, model: Any = None, steps: int = 1
         max_steps=steps,
         logging_steps=1,
     )
-    return GRPOTrainer(
+    make: Any = GRPOTrainer
+    return make(
         model=model or tiny_model(context=4096),
         args=arguments,
         train_dataset=played.dataset,
@@ -107,7 +109,7 @@ def gap(row: dict[str, Any], model: Any) -> float:
     """How far the log-probabilities of a row are from those that a model gives its tokens."""
     exact = logprobs_of(model, (*row["prompt_ids"], *row["completion_ids"]), TEMPERATURE)[-len(row["logprobs"]) :]
     told = zip(exact.tolist(), row["logprobs"], row["env_mask"], strict=True)
-    return max(abs(ours - theirs) for ours, theirs, mask in told if mask)
+    return float(max(abs(ours - theirs) for ours, theirs, mask in told if mask))
 
 
 def rows_of(output: dict[str, list[Any]]) -> list[dict[str, Any]]:
