@@ -1,12 +1,12 @@
 # needs: align-echo[train]
-"""Two steps of TRL's GRPOTrainer on two games of ALFWorld, with the pocket model. Half a minute on a CPU, no GPU."""
+"""Two steps of TRL's GRPOTrainer on a game of ALFWorld, with the pocket model. Half a minute on a CPU, no GPU."""
 
 from trl import GRPOConfig, GRPOTrainer
 
 from align_echo.loops.trl import EpisodeRollouts
 from align_echo.models.local.loading import pocket_folder
 
-rollouts = EpisodeRollouts("alfworld", tasks=2, step_limit=8, max_tokens=16)
+rollouts = EpisodeRollouts("alfworld", tasks=1, step_limit=8, max_tokens=16)
 trainer = GRPOTrainer(
     str(pocket_folder()),
     args=GRPOConfig(
