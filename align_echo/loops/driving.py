@@ -124,7 +124,7 @@ class TaskPanel:
 def pick(
     spec: EnvironmentSpec, task_ids: Sequence[str], tasks: int | str | Sequence[str] | None, *, seed: int
 ) -> list[str]:
-    """Those of `task_ids` that are meant. Raises `UsageError` for a task that is not there."""
+    """Those of `task_ids` that are meant. Raises `UsageError` for a task that is not there or is named twice."""
     if tasks is None or isinstance(tasks, int):
         return pick_tasks(task_ids, tasks, task_type=spec.task_type, seed=seed)
     named = [tasks] if isinstance(tasks, str) else list(tasks)
@@ -134,6 +134,8 @@ def pick(
             f"{spec.name} has no task {unknown!r} in this split; {did_you_mean(unknown, task_ids)}"
             f"align_echo.tasks({spec.name!r}, split=...) lists them"
         )
+    if not named or len({*named}) < len(named):
+        raise UsageError("name at least one task, and each of them once")
     return named
 
 

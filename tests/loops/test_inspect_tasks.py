@@ -169,6 +169,8 @@ def test_a_task_is_found_in_a_file_of_a_few_lines(tmp_path, monkeypatch):
     ("options", "message"),
     [
         ({"tasks": ["room/mug-to-studio"]}, "did you mean room/mug-to-study"),
+        ({"tasks": [MUG, BOOK, MUG]}, "each of them once"),
+        ({"tasks": []}, "at least one task"),
         ({"tasks": 3}, "ask for 1 to 2"),
         ({"split": "tests"}, "no split 'tests'"),
         ({"agent": "self-refine"}, "just once a turn"),
