@@ -6,6 +6,7 @@ import sys
 import zipfile
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,9 +74,11 @@ def test_an_embedded_game_is_won_without_the_packages(tmp_path, monkeypatch):
     monkeypatch.setenv("ALIGN_ECHO_CACHE", str(tmp_path))
     env = align_echo.make("alfworld", split="train")
     _, info = env.reset(options={"task": listed().ids("train")[7]})
-    oracle = base_env(env).oracle()
-    for action in oracle.route():
-        assert oracle.distance() > 0
+    oracle: Any = base_env(env).oracle()
+    route = oracle.route()
+    assert route
+    assert oracle.distance() == len(route)
+    for action in route:
         _, _, _, _, info = env.step(action)
     assert info["won"]
     assert "textworld" not in {name for name, module in sys.modules.items() if module}
