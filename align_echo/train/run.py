@@ -21,6 +21,7 @@ import math
 import platform
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
@@ -211,13 +212,13 @@ class Run:
             lock = self._begin_folder()
             self._evaluation = self._held_out_tasks(crew, evaluated) if self.config.evaluating.every else None
             with tracking(self.config.report_to, self.folder, self.begun_at) as trackers:
-                trainer = self._trainer(crew, watch)
-                for callback in (*trackers, *([self._evaluation] if self._evaluation else [])):
-                    trainer.add_callback(callback)
-                before = self._before(trainer)
-                trainer.train(resume_from_checkpoint=self._resume or None)
-                trainer.remove_callback(HeldOut)
-                after = self._figures(trainer)
+                with closing(self._trainer(crew, watch)) as trainer:
+                    for callback in (*trackers, *([self._evaluation] if self._evaluation else [])):
+                        trainer.add_callback(callback)
+                    before = self._before(trainer)
+                    trainer.train(resume_from_checkpoint=self._resume or None)
+                    trainer.remove_callback(HeldOut)
+                    after = self._figures(trainer)
             crew.save(self.folder)
         finally:
             crew.close()
@@ -276,13 +277,14 @@ class Run:
         is_invalid = self._spec.is_invalid
 
         def recipe(harvest: int) -> Harvest:
-            step = harvest * config.step.updates + 1
             queries = queries_at(harvest, self.tasks, config.collecting.queries, config.seed)
-            harvested = harvest_with(config.collecting, queries, stage.at_step(harvest), is_invalid)
+            return harvest_with(config.collecting, queries, stage.at_step(harvest), is_invalid)
+
+        def keep(harvest: int, harvested: Harvest) -> None:
+            step = harvest * config.step.updates + 1
             if harvested.refinements:
                 append(self.folder / "refinements.jsonl", {"step": step, "scores": harvested.refinements})
             self._rollouts.keep(step, harvested)
-            return harvested
 
         alarm = Alarm(config)
         budget = Budget(config.environment_steps or 0, self._played)
@@ -318,6 +320,7 @@ class Run:
                 *([budget] if config.environment_steps else []),
             ],
             last=self.folder / LAST,
+            keep=keep,
         )
 
     @property
