@@ -1,4 +1,4 @@
-"""Harvests that are played while the trainer learns: with which weights, what is kept, and that they can be given up."""
+"""Harvests that are played while the trainer learns: by which weights, what is kept, and that they can be given up."""
 
 from __future__ import annotations
 
@@ -21,9 +21,20 @@ from align_echo.train.rows import Harvest
 from align_echo.train.run import Run
 from align_echo.train.signals import Signals
 from align_echo.train.trainer import RoleTrainer
-from tests.train.test_run import config_of, model, trained  # noqa: F401
-from tests.train.test_trainer import StopAt, adapters, differing, liking, liking_of, pair, settings_of, shared, trainer
-from tests.train.test_trainer import weights_of
+from tests.models.local.tiny import tiny_model, tiny_tokenizer
+from tests.train.test_run import config_of, trained
+from tests.train.test_trainer import (
+    StopAt,
+    adapters,
+    differing,
+    liking,
+    liking_of,
+    pair,
+    settings_of,
+    shared,
+    trainer,
+    weights_of,
+)
 
 
 class Published:
@@ -92,7 +103,8 @@ def test_rows_of_the_weights_of_now_are_learned_from_as_without_it(tmp_path):
         backbone = shared()
         harvest = of_now(backbone)
         settings = settings_of(ahead=ahead)
-        trainer(tmp_path / str(ahead), backbone, lambda number, rows=harvest: rows, settings, steps=1, seen=seen).train()
+        recipe = {0: harvest}.__getitem__
+        trainer(tmp_path / str(ahead), backbone, recipe, settings, steps=1, seen=seen).train()
         losses.append([seen[0][1][name] for name in ("policy/loss", "critic/loss", "policy/grad_norm")])
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
 
@@ -138,7 +150,10 @@ def test_a_harvest_under_way_is_given_up_at_once():
     assert time.monotonic() - begun < 2
 
 
-def test_a_run_that_plays_ahead_resumes_to_the_same_weights_and_files(model, tmp_path):  # noqa: F811
+def test_a_run_that_plays_ahead_resumes_to_the_same_weights_and_files(tmp_path):
+    model = str(tmp_path / "model")
+    tiny_model(context=4096).save_pretrained(model)
+    tiny_tokenizer().save_pretrained(model)
     config = config_of("icrl", model, steps=4, save_every=2, step={"ahead": True})
     whole = trained(config, tmp_path / "whole")
     cut = Run(config, tmp_path / "cut")
@@ -159,4 +174,5 @@ def test_a_run_that_plays_ahead_resumes_to_the_same_weights_and_files(model, tmp
     for run in ("whole", "cut"):
         lines = (tmp_path / run / "signals.jsonl").read_text().splitlines()
         assert [json.loads(line)["step"] for line in lines] == [1, 2, 3, 4]
-        assert {file.name for file in (tmp_path / run / "rollouts").iterdir()} == {f"{step}.jsonl" for step in (1, 2, 3, 4)}
+        kept = sorted(file.name for file in (tmp_path / run / "rollouts").iterdir())
+        assert kept == [f"{step}.jsonl" for step in (1, 2, 3, 4)]

@@ -104,7 +104,8 @@ def reference(
         ratio = (own - own.detach() - shift).exp()
         if objective.ratio == "sequence":
             ratio = (own - own.detach() - shift).mean().exp().expand(len(places))
-        since = torch.tensor([float(one) + shift - row.tokens.logprobs[at] for at, one in zip(places, own.detach())])
+        sampled = torch.tensor([row.tokens.logprobs[position] for position in places])
+        since = own.detach() + shift - sampled
         if objective.ratio == "sequence":
             since = since.mean().expand(len(places))
         for position, logprob, each, moved in zip(places, own, ratio, since.exp(), strict=True):
@@ -157,7 +158,8 @@ def test_rows_that_earlier_weights_sampled_count_by_how_much_likelier_they_becam
     wanted, wanted_gradients = reference(model, STALE[name], scaling, 0.15, stale=True)
     loss, found_gradients = gradients(model, STALE[name], 1000, True, scaling, 0.15, stale=True)
     assert loss == pytest.approx(wanted, abs=1e-6)
-    assert all(float((one - other).abs().max()) <= 1e-6 for one, other in zip(found_gradients, wanted_gradients))
+    for found_gradient, other in zip(found_gradients, wanted_gradients, strict=True):
+        assert float((found_gradient - other).abs().max()) <= 1e-6
     fresh, _ = gradients(model, STALE[name], 1000, True, scaling, 0.15)
     assert (fresh == loss) == (name == "uncorrected")
 
