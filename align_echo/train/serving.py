@@ -49,6 +49,8 @@ def served_by(addresses: Sequence[str], source: str, backbone: Backbone) -> Engi
             except ModelError as error:
                 server.close()
                 raise UsageError(f"the server at {address} serves another model than {source}: {error}") from error
+            finally:
+                backbone.activate("policy")  # PEFT leaves adapters frozen that were switched off
         return server
 
     return Fleet(addresses, connect)
