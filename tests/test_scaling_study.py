@@ -9,7 +9,7 @@ import pytest
 
 from align_echo.errors import UsageError
 from benchmarks.scaling.figures import Figures, Setup, read_figures
-from benchmarks.scaling.report import FILES, table
+from benchmarks.scaling.report import FILES, capacities, setups, table
 from benchmarks.scaling.simulate import RESOURCES, bound, harvest, publication, simulate
 
 NOTHING: dict[str, Any] = {
@@ -98,7 +98,7 @@ def test_littles_law():
     assert 15 < played.in_play <= 16 + 1e-9
 
 
-@pytest.mark.parametrize(("environments", "engines", "cores"), itertools.product((1, 8, 64), (1, 4), (1, 16)))
+@pytest.mark.parametrize(("environments", "engines", "cores"), list(itertools.product((1, 8, 64), (1, 4), (1, 16))))
 def test_no_harvest_is_faster_than_its_scarcest_resource_and_shares_are_shares(environments, engines, cores):
     mixed = figures(
         turns=(3, 8, 20), step_seconds=0.05, reset_seconds=0.2, opening_tokens=300, observation_tokens=30,
@@ -129,6 +129,23 @@ def test_weights_go_to_every_engine_and_nowhere_where_it_learns_too():
     assert publication(sized, setup(engines=4, colocated=True)) == (0, 0)
 
 
+def test_a_units_capacity_is_what_a_simulation_of_it_alone_comes_to():
+    slow = figures(reply_tokens=20, observation_tokens=10, decoding={1: 10, 8: 40}, reading=100, learning=60)
+    assert capacities(slow)["engines"] == pytest.approx(1 / (20 / 40 + 10 / 100))
+    assert capacities(slow)["learners"] == pytest.approx(60 / 30)
+    played = harvest(slow, setup(episodes=2000))
+    assert played.turns / played.seconds == pytest.approx(capacities(slow)["engines"], rel=0.02)
+
+
+def test_gpus_are_divided_as_their_work_is():
+    even = figures(reply_tokens=100, decoding={1: 10, 64: 1000}, learning=1000)
+    named = setups(even, 8, environments=512, cores=64, episodes=4096)
+    assert [(setup.engines, setup.learners) for setup in named.values()] == [(8, 8), (4, 4), (4, 4)]
+    slower_learner = figures(reply_tokens=100, decoding={1: 10, 64: 1000}, learning=333)
+    ahead = setups(slower_learner, 8, environments=512, cores=64, episodes=4096)["8 GPUs, divided, ahead"]
+    assert (ahead.engines, ahead.learners) == (2, 6)
+
+
 @pytest.mark.parametrize("file", FILES.values())
 def test_every_figure_that_comes_along_says_where_it_comes_from(file):
     read = read_figures(file)
@@ -144,8 +161,8 @@ def test_every_figure_that_comes_along_says_where_it_comes_from(file):
         ("steps: {value: 1, source: measured}", "no figure 'steps'"),
         ("turns: [1]", "value: ..., source"),
         ("base: nowhere.yaml", "cannot read"),
-        ("step_seconds: {value: -1, source: measured}", "step_seconds"),
-        ("decoding: {value: {1: 5, 2: 3}, source: measured}", "do not fall"),
+        (f"base: {FILES['gpu']}\nstep_seconds: {{value: -1, source: measured}}", "step_seconds"),
+        (f"base: {FILES['gpu']}\ndecoding: {{value: {{1: 5, 2: 3}}, source: measured}}", "do not fall"),
     ],
 )
 def test_figures_that_cannot_be_are_refused(text, message, tmp_path):

@@ -1,8 +1,9 @@
-"""What saturates first on many machines: `python -m benchmarks.scaling [here|gpu|scienceworld|FILE] [--set NAME=VALUE]`.
+"""What saturates first on many machines: `python -m benchmarks.scaling [here|gpu|scienceworld|FILE]`.
 
 Simulates steps of training (`simulate.py`) by the figures of single machines and prints a table for one machine, for 8
 GPUs and for 64 with 10,000 environments: how long a step takes, which share of it each resource works, what goes over
-the network, what a million turns cost. Every figure says whether it was measured or assumed; `--figures` prints them.
+the network, what a million turns cost. Before it there is what one unit of each could do alone. Every figure says
+whether it was measured or assumed; `--show` prints them, `--set NAME=VALUE` changes one.
 
 `--measure FILE` measures those that this machine can tell, in CPU seconds on one thread, with the pocket model on
 ALFWorld, and writes the file. GPU figures are not among them.
@@ -18,7 +19,7 @@ import yaml
 
 from align_echo.errors import UsageError
 from benchmarks.scaling.figures import Figures, Setup, read_figures
-from benchmarks.scaling.report import FILES, SIZES, setups, table
+from benchmarks.scaling.report import FILES, SIZES, capacity_table, setups, table
 
 
 def changes(pairs: list[str]) -> dict[str, Any]:
@@ -61,6 +62,7 @@ def main() -> None:
             for name, source in figures.sources.items():
                 print(f"{name}: {getattr(figures, name)}; {source}")
             return
+        print(capacity_table(figures), end="\n\n")
         print(table(figures, named_setups(figures, given.figures), steps=given.steps, seed=given.seed))
     except UsageError as error:
         raise SystemExit(str(error)) from None

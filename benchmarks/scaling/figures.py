@@ -7,6 +7,7 @@ takes what is not said from another file beside it. Left out: measuring them (`m
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -76,7 +77,7 @@ class Figures(Frozen):
         counts = list(self.decoding)
         if requests <= counts[0]:
             return self.decoding[counts[0]] * requests / counts[0]
-        for low, high in zip(counts, counts[1:], strict=False):
+        for low, high in pairwise(counts):
             if requests <= high:
                 share = (requests - low) / (high - low)
                 return self.decoding[low] + share * (self.decoding[high] - self.decoding[low])

@@ -33,6 +33,8 @@ from align_echo.train.run import harvest_with, local_stage, queries_at
 from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import environment
 from benchmarks.rollout_arms.setting import pocket_model
+from benchmarks.scaling.figures import Figures, Setup
+from benchmarks.scaling.simulate import harvest
 
 PLAYED = {
     "env": "alfworld",
@@ -70,7 +72,7 @@ def measured(seed: int) -> dict[str, dict[str, Any]]:
     """Every figure as a file holds it. Prints each part as it is done."""
     torch.set_num_threads(1)
     config = checked_config(merged(method("grpo"), {**PLAYED, "seed": seed}), "grpo")
-    episodes = _episodes(config)
+    episodes, playing = _episodes(config)
     values = {
         **_environment(config, episodes),
         **_conversation(episodes),
@@ -82,22 +84,34 @@ def measured(seed: int) -> dict[str, dict[str, Any]]:
     turns = sum(len(episode.steps) for episode in episodes)
     about = f"{SOURCE}: one core, pocket model, ALFWorld; {len(episodes)} episodes, {turns} turns"
     record = {name: {"value": value, "source": about} for name, value in values.items()}
+    _checked(Figures(**values, **{name: value for name, (value, _) in ASSUMED.items()}), config, playing)
     return record | {name: {"value": value, "source": source} for name, (value, source) in ASSUMED.items()}
+
+
+def _checked(figures: Figures, config: TrainConfig, playing: float) -> None:
+    """Print what the simulation makes of the harvest that was played, beside what it took."""
+    count = config.collecting.queries * config.collecting.samples
+    workers = config.collecting.workers
+    played = harvest(figures, Setup(environments=workers, cores=1, engines=1, learners=1, episodes=count))
+    simulated = played.busy["cores"] + played.busy["engines"]
+    print(f"the harvest took {playing:.1f} CPU s; the simulation of one like it says {simulated:.1f}")
 
 
 def written(file: Path, record: dict[str, dict[str, Any]]) -> None:
     """Write the file of figures."""
-    write_atomically(file, yaml.safe_dump(record, sort_keys=False, width=120))
+    write_atomically(file, yaml.safe_dump(record, sort_keys=False, width=120, default_flow_style=None))
     print(f"written: {file}")
 
 
-def _episodes(config: TrainConfig) -> list[Trajectory]:
+def _episodes(config: TrainConfig) -> tuple[list[Trajectory], float]:
+    """The episodes of a harvest, and the CPU seconds that they took."""
     crew = gather(config, sources_of(config))
     stage = local_stage(config, environment(config.env), crew, "train", 1.0)
     try:
         tasks = align_echo.tasks(config.env, split="train")
         queries = queries_at(0, tasks, config.collecting.queries, config.seed)
-        return list(harvest_with(config.collecting, queries, stage.at_step(0)).episodes)
+        with cpu_seconds() as spent:
+            return list(harvest_with(config.collecting, queries, stage.at_step(0)).episodes), spent()
     finally:
         crew.close()
 

@@ -40,6 +40,29 @@ def setups(figures: Figures, gpus: int, environments: int, cores: int, episodes:
     return {f"{gpus} GPUs, {name}": setup for name, setup in {"in turn": in_turn, **divided}.items()}
 
 
+def capacities(figures: Figures) -> dict[str, float]:
+    """Turns a second that one unit of each resource could do if it had nothing to wait for."""
+    turns = sum(figures.turns) / len(figures.turns)
+    context = figures.opening_tokens / turns + figures.observation_tokens
+    seconds = {
+        "cores": figures.reset_seconds / turns + figures.step_seconds,
+        "engines": figures.reply_tokens / figures.best_rate + context / figures.reading,
+        "learners": (context + figures.reply_tokens) / figures.learning,
+        "driver": figures.driver_seconds / turns,
+        "link": figures.turn_bytes / figures.link_bytes,
+    }
+    return {name: 1 / second if second else float("inf") for name, second in seconds.items()}
+
+
+def capacity_table(figures: Figures) -> str:
+    """Markdown: what one unit does, and how many of it keep up with 64 GPUs that are divided evenly by their work."""
+    each = capacities(figures)
+    whole = 64 / (1 / each["engines"] + 1 / each["learners"])
+    lines = [f"| resource | turns/s of one | of it for {whole:,.0f} turns/s |", "|---|---|---|"]
+    lines += [f"| {name} | {each[name]:,.0f} | {whole / each[name]:,.2f} |" for name in RESOURCES]
+    return "\n".join(lines)
+
+
 def step_seconds(figures: Figures, setup: Setup) -> float:
     """Seconds of a step without a simulation, by the work of its scarcest resource: to choose between set-ups."""
     turns = sum(figures.turns) / len(figures.turns)
