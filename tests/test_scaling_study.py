@@ -37,13 +37,15 @@ def test_only_the_engine_is_slow():
     for engines in (1, 4):
         step = simulate(slow, setup(engines=engines))
         assert step.turns_a_second == pytest.approx(engines * 40 / 20, rel=0.01)
-        assert (step.scarcest, step.busy["engines"]) == ("engines", pytest.approx(1.0, rel=0.01))
+        assert step.scarcest == "engines"
+        assert step.busy["engines"] == pytest.approx(1.0, rel=0.01)
 
 
 def test_only_environments_are_slow():
     step = simulate(figures(step_seconds=0.5), setup(cores=8))
     assert step.turns_a_second == pytest.approx(8 / 0.5, rel=0.01)
-    assert (step.scarcest, step.busy["cores"]) == ("cores", pytest.approx(1.0, rel=0.01))
+    assert step.scarcest == "cores"
+    assert step.busy["cores"] == pytest.approx(1.0, rel=0.01)
 
 
 def test_only_the_learner_is_slow():
@@ -54,7 +56,8 @@ def test_only_the_learner_is_slow():
 def test_only_the_driver_or_its_link_is_slow():
     assert simulate(figures(driver_seconds=0.1), setup()).turns_a_second == pytest.approx(10 / 0.1, rel=0.01)
     link = simulate(figures(turn_bytes=100, link_bytes=1000), setup())
-    assert (link.turns_a_second, link.scarcest) == (pytest.approx(10, rel=0.01), "link")
+    assert link.scarcest == "link"
+    assert link.turns_a_second == pytest.approx(10, rel=0.01)
     assert link.bytes_in == 256 * 10 * 100
 
 
@@ -81,7 +84,7 @@ def test_two_environments_on_one_core_and_one_engine_by_hand():
     by_hand = figures(turns=(1,), reset_seconds=1, step_seconds=1, reply_tokens=10, decoding={1: 10, 2: 10})
     played = harvest(by_hand, setup(environments=2, cores=1, episodes=2))
     assert played.seconds == pytest.approx(4)
-    assert (played.busy["cores"], played.busy["engines"]) == (pytest.approx(4), pytest.approx(2))
+    assert [played.busy["cores"], played.busy["engines"]] == pytest.approx([4, 2])
 
 
 def test_requests_share_an_engine_by_hand():

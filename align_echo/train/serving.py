@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def served_by(addresses: Sequence[str], source: str, backbone: Backbone) -> Engi
         if isinstance(backbone, Adapters):
             try:
                 with backbone.reference("policy") as bare:
-                    check_weights(lambda ids: logprobs_of(bare, ids), server.submit(VERIFICATION).result())
+                    check_weights(partial(logprobs_of, bare), server.submit(VERIFICATION).result())
             except ModelError as error:
                 server.close()
                 raise UsageError(f"the server at {address} serves another model than {source}: {error}") from error
@@ -89,8 +90,7 @@ class ServedWeights:
             if by_adapter:
                 engine.load_adapter(role, str(version))
             else:
-                model = backbone.activate(role)
-                engine.publish_weights(str(version), lambda ids, model=model: logprobs_of(model, ids))
+                engine.publish_weights(str(version), partial(logprobs_of, backbone.activate(role)))
             self._forget(role, version)
 
     def _forget(self, role: Role, version: Path) -> None:

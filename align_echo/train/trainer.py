@@ -184,8 +184,8 @@ class RoleTrainer(Trainer):
         with self.compute_loss_context_manager():
             logprobs, entropies = self._forward(role_model, batch)
             reference = self._reference(batch) if self._settings.objective.beta else None
-            old, stale = kept.old[index], self._settings.ahead
-            loss = batch_loss(batch, logprobs, self._settings.objective, old=old, reference=reference, stale=stale)
+            objective, stale = self._settings.objective, self._settings.ahead
+            loss = batch_loss(batch, logprobs, objective, old=kept.old[index], reference=reference, stale=stale)
         if not math.isfinite(float(loss.loss.detach())) or abs(float(loss.loss.detach())) > self._settings.most_loss:
             self._give_up(batch, logprobs)
         self.accelerator.backward(loss.loss)

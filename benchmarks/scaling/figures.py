@@ -104,6 +104,11 @@ def read_figures(file: Path, changes: Mapping[str, Any] | None = None) -> Figure
     entries = _entries(file)
     for name, value in (changes or {}).items():
         entries[name] = {"value": value, "source": "given on the command line"}
+    return figures_of(entries, str(file))
+
+
+def figures_of(entries: Mapping[str, Any], file: str) -> Figures:
+    """The figures of what a file holds. Raises `UsageError` that names it."""
     unknown = sorted(set(entries) - set(Figures.model_fields))
     if unknown:
         raise UsageError(f"{file}: there is no figure {unknown[0]!r}")

@@ -6,21 +6,21 @@ changes them. Left out: links, prices, and everything of a GPU.
 
 from __future__ import annotations
 
+import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 import yaml
 from peft import get_peft_model
 
 import align_echo
 from align_echo.files import write_atomically
+from align_echo.models.local.encoding import ChatEncoder
 from align_echo.models.local.engine import Request, Sampling
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.tokens import TokenSequence
@@ -33,7 +33,7 @@ from align_echo.train.run import harvest_with, local_stage, queries_at
 from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import environment
 from benchmarks.rollout_arms.setting import pocket_model
-from benchmarks.scaling.figures import Figures, Setup
+from benchmarks.scaling.figures import Figures, Setup, figures_of
 from benchmarks.scaling.simulate import harvest
 
 PLAYED = {
@@ -56,16 +56,9 @@ ASSUMED = {
 }
 
 
-@contextmanager
-def cpu_seconds() -> Iterator[Callable[[], float]]:
-    """CPU seconds that this process and those below it have spent since the block began."""
-
-    def spent() -> float:
-        processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
-        return sum(sum(process.cpu_times()[:2]) for process in processes)
-
-    begun = spent()
-    yield lambda: spent() - begun
+def cpu_seconds() -> float:
+    """Of this process and of those below it that have ended."""
+    return sum(os.times()[:4])
 
 
 def measured(seed: int) -> dict[str, dict[str, Any]]:
@@ -84,8 +77,9 @@ def measured(seed: int) -> dict[str, dict[str, Any]]:
     turns = sum(len(episode.steps) for episode in episodes)
     about = f"{SOURCE}: one core, pocket model, ALFWorld; {len(episodes)} episodes, {turns} turns"
     record = {name: {"value": value, "source": about} for name, value in values.items()}
-    _checked(Figures(**values, **{name: value for name, (value, _) in ASSUMED.items()}), config, playing)
-    return record | {name: {"value": value, "source": source} for name, (value, source) in ASSUMED.items()}
+    record |= {name: {"value": value, "source": source} for name, (value, source) in ASSUMED.items()}
+    _checked(figures_of(record, "what was measured"), config, playing)
+    return record
 
 
 def _checked(figures: Figures, config: TrainConfig, playing: float) -> None:
@@ -110,35 +104,36 @@ def _episodes(config: TrainConfig) -> tuple[list[Trajectory], float]:
     try:
         tasks = align_echo.tasks(config.env, split="train")
         queries = queries_at(0, tasks, config.collecting.queries, config.seed)
-        with cpu_seconds() as spent:
-            return list(harvest_with(config.collecting, queries, stage.at_step(0)).episodes), spent()
+        begun = cpu_seconds()
+        return list(harvest_with(config.collecting, queries, stage.at_step(0)).episodes), cpu_seconds() - begun
     finally:
         crew.close()
 
 
 def _environment(config: TrainConfig, episodes: Sequence[Trajectory]) -> dict[str, Any]:
-    """The same actions once more, with nobody to wait for: by seconds of resets alone, and of whole episodes."""
+    """The same actions once more, with nobody to wait for: what resets take, and what steps take beyond them."""
     spec = environment(config.env)
-    env = spec.make("train", interface=spec.interface(config.interface), step_limit=config.collecting.turns)
     sound = [episode for episode in episodes if episode.fault is None]
-    try:
-        env.reset(options={"task": sound[0].task_id})  # what is loaded once
-        with cpu_seconds() as spent:
-            for episode in sound:
-                env.reset(options={"task": episode.task_id})
-            resets = spent()
-            for episode in sound:
-                env.reset(options={"task": episode.task_id})
-                for step in episode.steps:
-                    env.step(step.action or "")
-            steps = spent() - 2 * resets
-    finally:
-        env.close()
     turns = sum(len(episode.steps) for episode in sound)
-    print(f"environment: {max(steps, 0) / turns * 1e3:.2f} ms a step, {resets / len(sound) * 1e3:.2f} ms a reset")
+
+    def again(played: Sequence[Trajectory], *, steps: bool) -> float:
+        """CPU seconds of these episodes in an environment of their own, to its end."""
+        begun = cpu_seconds()
+        env = spec.make("train", interface=spec.interface(config.interface), step_limit=config.collecting.turns)
+        for episode in played:
+            env.reset(options={"task": episode.task_id})
+            for step in episode.steps if steps else ():
+                env.step(step.action or "")
+        env.close()
+        return cpu_seconds() - begun
+
+    first, resets, whole = again(sound[:1], steps=False), again(sound, steps=False), again(sound, steps=True)
+    reset = max(0.0, resets - first) / (len(sound) - 1)
+    step = max(0.0, whole - resets) / turns
+    print(f"environment: {step * 1e3:.2f} ms a step, {reset * 1e3:.2f} ms a reset")
     return {
-        "step_seconds": round(max(steps, 0) / turns, 6),
-        "reset_seconds": round(resets / len(sound), 6),
+        "step_seconds": round(step, 6),
+        "reset_seconds": round(reset, 6),
         "turns": [len(episode.steps) for episode in sound if episode.steps],
         "broken_share": round(1 - len(sound) / len(episodes), 4),
     }
@@ -175,7 +170,7 @@ def _driver(episodes: Sequence[Trajectory]) -> dict[str, float]:
 
 def _engine() -> dict[str, Any]:
     model, tokenizer = pocket_model()
-    engine = TransformersEngine(model, name="pocket", decode=lambda ids: tokenizer.decode(list(ids)), slots=64)
+    engine = TransformersEngine(model, name="pocket", decode=ChatEncoder(tokenizer).text, slots=64)
     dice = torch.Generator().manual_seed(0)
 
     def timed(count: int, length: int, drawn: int) -> float:

@@ -26,13 +26,19 @@ def setups(figures: Figures, gpus: int, environments: int, cores: int, episodes:
 
     How they are divided is what `step_seconds` finds fastest.
     """
-    common = {"environments": environments, "cores": cores, "episodes": episodes}
-    in_turn = Setup(**common, engines=gpus, learners=gpus, colocated=True)
+    in_turn = Setup(
+        environments=environments, cores=cores, episodes=episodes, engines=gpus, learners=gpus, colocated=True
+    )
     if gpus == 1:
         return {"1 GPU, in turn": in_turn}
     divided = {
         name: min(
-            (Setup(**common, engines=count, learners=gpus - count, ahead=ahead) for count in range(1, gpus)),
+            (
+                in_turn.model_copy(
+                    update={"engines": count, "learners": gpus - count, "ahead": ahead, "colocated": False}
+                )
+                for count in range(1, gpus)
+            ),
             key=lambda setup: step_seconds(figures, setup),
         )
         for name, ahead in (("divided", False), ("divided, ahead", True))

@@ -17,6 +17,7 @@ from align_echo.errors import ModelError
 from align_echo.halting import pause
 from align_echo.train.ahead import Ahead
 from align_echo.train.backbone import Backbone, WholeModels
+from align_echo.train.loss import Objective
 from align_echo.train.rows import Harvest
 from align_echo.train.run import Run
 from align_echo.train.signals import Signals
@@ -90,7 +91,7 @@ def test_a_resumed_run_plays_by_the_weights_of_one_that_was_not_disturbed(make, 
 def test_what_is_played_while_held_out_tasks_are_is_played_by_its_own_weights(tmp_path):
     plain, evaluated = shared(), shared()
     wanted = run_ahead(tmp_path / "plain", plain)
-    options = {"eval_strategy": "steps", "eval_steps": 1}
+    options: dict[str, Any] = {"eval_strategy": "steps", "eval_steps": 1}
     played = run_ahead(tmp_path / "evaluated", evaluated, evaluation=lambda: {"score": 0.5}, **options)
     assert played.of_harvest == wanted.of_harvest
     assert differing(weights_of(plain), weights_of(evaluated)) == set()
@@ -176,3 +177,15 @@ def test_a_run_that_plays_ahead_resumes_to_the_same_weights_and_files(tmp_path):
         assert [json.loads(line)["step"] for line in lines] == [1, 2, 3, 4]
         kept = sorted(file.name for file in (tmp_path / run / "rollouts").iterdir())
         assert kept == [f"{step}.jsonl" for step in (1, 2, 3, 4)]
+
+
+def test_rows_that_earlier_weights_sampled_are_weighed_by_the_trainer(tmp_path):
+    losses = []
+    for name, ahead, corrected in (("fresh", False, True), ("uncorrected", True, False), ("corrected", True, True)):
+        seen: list[tuple[int, Signals]] = []
+        settings = settings_of(Objective(corrected=corrected), ahead=ahead)
+        made = trainer(tmp_path / name, shared(), liking, settings, steps=1, seen=seen)
+        made.train()
+        made.close()
+        losses.append(seen[0][1]["policy/loss"])
+    assert losses[0] == losses[1] != losses[2]

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from align_echo.models.local.loading import pocket_folder
-from align_echo.train.run import Run
-from align_echo.train.signals import Signals
 from tests.models.local.test_vllm_live import running_server
+from tests.train.test_run import trained
 from tests.train.test_serving import SAME, served
 
 pytestmark = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed: make vllm-check")
@@ -31,9 +30,8 @@ def urls(tmp_path_factory) -> Iterator[list[str]]:
 
 def test_log_probabilities_of_one_server_and_of_two_are_the_trainers_step_after_step(urls, tmp_path):
     for count in (1, 2):
-        steps: list[Signals] = []
         config = served("pocket", urls[:count])
-        Run(config, tmp_path / str(count)).train(lambda step, signals, steps=steps: steps.append(signals))
+        steps = [signals for _, signals in trained(config, tmp_path / str(count))]
         shown = [{name: value for name, value in step.items() if "/mismatch/" in name} for step in steps]
         print(f"{count} server(s), mean |log-probability of the server - of the trainer|: {shown}")
         assert {name.split("/")[0] for step in shown for name in step} == {"policy", "critic"}
@@ -41,9 +39,8 @@ def test_log_probabilities_of_one_server_and_of_two_are_the_trainers_step_after_
 
 
 def test_adapters_one_step_old_would_be_seen(urls, tmp_path):
-    steps: list[Signals] = []
     config = served("pocket", urls, steps=3, step={"ahead": True})
-    Run(config, tmp_path / "run").train(lambda step, signals: steps.append(signals))
+    steps = [signals for _, signals in trained(config, tmp_path / "run")]
     away = [step["policy/stale/log_ratio"] for step in steps if "policy/stale/log_ratio" in step]
     print(f"ahead: mean |log ratio| by step: {away}")
     assert [step["staleness"] for step in steps] == [0, 1, 1]

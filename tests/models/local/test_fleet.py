@@ -65,7 +65,8 @@ def test_threads_are_divided_over_the_servers_and_keep_theirs(two):
     servers, fleet = two
 
     def turns(number: int) -> Reply:
-        return [fleet.submit(request(10 * number + turn)).result(60) for turn in range(3)][-1]
+        replies: list[Reply] = [fleet.submit(request(10 * number + turn)).result(60) for turn in range(3)]
+        return replies[-1]
 
     on_threads_at_once(turns, 4)
     seeds = [{asked["seed"] // 10 for asked in server.requests} for server in servers]
