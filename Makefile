@@ -68,7 +68,7 @@ $(VLLM_STAMP): pyproject.toml
 	touch $@
 
 vllm-check: $(VLLM_STAMP)
-	$(VLLM)/bin/python -m pytest tests/models/local/test_vllm_live.py
+	$(VLLM)/bin/python -m pytest tests/models/local/test_vllm_live.py tests/train/test_serving_live.py
 
 clean:
 	rm -rf $(VENV) $(VLLM) build dist runs/demo
