@@ -107,6 +107,14 @@ def test_importing_the_library_loads_no_engine_and_no_model_client():
     assert done.stdout.strip() == "[]"
 
 
+def test_the_command_line_starts_on_the_base_install(tmp_path):
+    extras = ["torch", "transformers", "tokenizers", "trl", "peft", "accelerate", "sklearn", "matplotlib", "PIL"]
+    extras += ["selenium", "miniwob", "inspect_ai", "openenv", "mcp", "vllm"]
+    code = f"import sys; sys.modules |= dict.fromkeys({extras}); import align_echo.cli.main as m; m.main(['envs'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert "alfworld" in done.stdout, done.stderr[-2000:]
+
+
 def test_the_base_install_asks_for_no_torch():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     names = {re.split(r"[\s\[<>=!~;]", requirement, maxsplit=1)[0].lower() for requirement in project["dependencies"]}

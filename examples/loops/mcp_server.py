@@ -1,4 +1,5 @@
-"""A client of the Model Context Protocol plays ALFWorld: pip install '.[mcp]' in a checkout of align-echo.
+# needs: align-echo[mcp]
+"""A client of the Model Context Protocol plays ALFWorld.
 
 It starts `align-echo serve mcp` as a coding agent does, lists the tasks, and plays one to its end. A script stands
 where the agent's model would choose.
@@ -34,7 +35,8 @@ async def play() -> None:
             answer = await call("act", action=action)
         assert answer.endswith("The episode is over: it was won; its score is 1 of 1.")
         refused = await client.call_tool("act", {"action": "look"})
-        assert refused.is_error and "call reset(task)" in refused.content[0].text
+        assert refused.is_error
+        assert "call reset(task)" in refused.content[0].text
 
 
 asyncio.run(play())

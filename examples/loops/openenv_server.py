@@ -1,4 +1,5 @@
-"""Two clients of an OpenEnv server play ALFWorld at once: pip install '.[openenv]' in a checkout of align-echo.
+# needs: align-echo[openenv]
+"""Two clients of an OpenEnv server play ALFWorld at once.
 
 It starts `align-echo serve openenv` on a free port. One client wins a task by a script, which stands where a policy
 would choose; the other looks around until the last turn is taken.
@@ -10,7 +11,8 @@ from pathlib import Path
 
 from align_echo.loops.openenv import EpisodeClient, TextAction
 
-COMMAND = [str(Path(sys.executable).with_name("align-echo")), "serve", "openenv", "--env", "alfworld"]
+COMMAND = str(Path(sys.executable).with_name("align-echo"))
+SERVER = [COMMAND, "serve", "openenv", "--env", "alfworld", "--split", "valid_unseen", "--port", "0"]
 TASK = "valid_unseen/look_at_obj_in_light-Newspaper-None-DeskLamp-215/trial_G1_001"
 SCRIPT = ["go to sidetable 1", "take newspaper 2 from sidetable 1", "use desklamp 1"]
 
@@ -33,7 +35,7 @@ def play(url: str) -> None:
         print(f"the other client was stopped after {idler.state().step_count} turns")
 
 
-with subprocess.Popen([*COMMAND, "--split", "valid_unseen", "--port", "0"], stdout=subprocess.PIPE, text=True) as server:
+with subprocess.Popen(SERVER, stdout=subprocess.PIPE, text=True) as server:
     try:
         line = server.stdout.readline()  # "134 valid_unseen tasks of alfworld: http://127.0.0.1:PORT; Ctrl-C ends it"
         play(line.partition(": ")[2].partition(";")[0])

@@ -1,4 +1,5 @@
-"""A model at an OpenAI-compatible endpoint plays ALFWorld by tool calls: pip install . in a checkout of align-echo.
+# needs: align-echo
+"""A model at an OpenAI-compatible endpoint plays ALFWorld by tool calls.
 
 The client is the `openai` package's own. Its endpoint is a script here, which answers as a model would: for a real one
 leave `http_client` out, and give `base_url` and a key.
@@ -40,4 +41,4 @@ for message in messages:
     print(f"{message['role']}: {message.get('content')}\n")
 assert (trajectory.won, trajectory.score, trajectory.terminated) == (True, 1.0, True)
 assert [step.action for step in trajectory.steps] == [None, *SCRIPT]
-assert messages[-1]["role"] == "tool" and "it was won" in messages[-1]["content"]
+assert "it was won" in messages[-1]["content"]
