@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 from align_echo import __version__
 from align_echo.errors import AlignEchoError, MissingExtraError
-from align_echo.loops.visits import Offer, Visit, ending, opening
+from align_echo.loops.guests import Guest, Offer, ending, opening
 
 try:
     from mcp.server.mcpserver import MCPServer
@@ -32,14 +32,14 @@ MOST_TASKS = 100
 
 def make_server(offer: Offer) -> MCPServer:
     """A server of these tasks. What was played is closed when it ends."""
-    visit = offer.visit("mcp")
+    guest = offer.guest("mcp")
 
     @asynccontextmanager
     async def lifespan(server: MCPServer) -> AsyncIterator[None]:
         try:
             yield
         finally:
-            visit.close()
+            guest.close()
 
     spec = offer.spec
     server = MCPServer(
@@ -49,12 +49,12 @@ def make_server(offer: Offer) -> MCPServer:
         log_level="WARNING",
         lifespan=lifespan,
     )
-    for tool in _tools(offer, visit):
+    for tool in _tools(offer, guest):
         server.tool(structured_output=False)(tool)
     return server
 
 
-def _tools(offer: Offer, visit: Visit) -> tuple[Callable[..., str], ...]:
+def _tools(offer: Offer, guest: Guest) -> tuple[Callable[..., str], ...]:
     """The tools; their docstrings are what the client is told of them."""
 
     def list_tasks(start: int = 0, count: int = 20) -> str:
@@ -66,13 +66,13 @@ def _tools(offer: Offer, visit: Visit) -> tuple[Callable[..., str], ...]:
     def reset(task: str) -> str:
         """Begin a task: its rules, its goal and the first observation. An episode that is under way is left."""
         with _in_words():
-            return opening(visit.reset(task))
+            return opening(guest.reset(task))
 
     def act(action: str) -> str:
         """Take one action and read what comes of it. The episode is over when the answer says so."""
         with _in_words():
-            step = visit.act(action)
-            end = ending(step, visit.won) if step.terminated or step.truncated else ""
+            step = guest.act(action)
+            end = ending(step, guest.won) if step.terminated or step.truncated else ""
             return "\n".join(filter(None, (step.observation, end)))
 
     return list_tasks, reset, act

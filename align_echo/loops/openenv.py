@@ -28,7 +28,7 @@ from pydantic import Field, WithJsonSchema
 from align_echo import __version__
 from align_echo.dice import Dice
 from align_echo.errors import AlignEchoError, MissingExtraError, UsageError
-from align_echo.loops.visits import Offer, kind_of
+from align_echo.loops.guests import Offer, kind_of
 from align_echo.types import AgentView, Step
 
 try:
@@ -88,7 +88,7 @@ class EpisodeEnvironment(Environment[TextAction, TextObservation, TextState]):  
     def __init__(self, offer: Offer) -> None:
         super().__init__()
         self._offer = offer
-        self._visit = offer.visit("openenv")
+        self._guest = offer.guest("openenv")
         label = offer.interface.label if offer.interface else "none"
         self._state = TextState(environment=offer.spec.name, split=offer.split, interface=label)
 
@@ -109,7 +109,7 @@ class EpisodeEnvironment(Environment[TextAction, TextObservation, TextState]):  
         if unknown:
             raise UsageError(f"reset takes seed, episode_id, task, index and split, not {sorted(unknown)[0][:100]}")
         self._check_split(split)
-        view = self._visit.reset(self._chosen(task, index, seed))
+        view = self._guest.reset(self._chosen(task, index, seed))
         self._state = self._state.model_copy(
             update={"episode_id": episode_id, "step_count": 0, "task_id": view.task_id, "score": 0.0}
         )
@@ -119,11 +119,11 @@ class EpisodeEnvironment(Environment[TextAction, TextObservation, TextState]):  
         """Take one turn. Raises `UsageError` and `EngineError`."""
         if not self._state.task_id:
             raise UsageError("no episode was begun: call reset first, over the same WebSocket (/ws)")
-        step = self._visit.act(action.action)
+        step = self._guest.act(action.action)
         done = step.terminated or step.truncated
         count = self._state.step_count + 1
         self._state = self._state.model_copy(update={"step_count": count, "score": step.score})
-        return _answer(step, self._state.task_id, won=done and self._visit.won)
+        return _answer(step, self._state.task_id, won=done and self._guest.won)
 
     @property
     def state(self) -> TextState:
@@ -137,7 +137,7 @@ class EpisodeEnvironment(Environment[TextAction, TextObservation, TextState]):  
 
     def close(self) -> None:
         """The client has gone."""
-        self._visit.close()
+        self._guest.close()
 
     # ------------------------------------------------------------ OpenEnv's questions about tasks
 
@@ -231,7 +231,7 @@ class EpisodeClient(EnvClient[TextAction, TextObservation, TextState]):  # type:
         return StepResult(observation=observation, **ending)
 
     def _parse_state(self, payload: dict[str, Any]) -> TextState:
-        return TextState.model_validate(payload)
+        return TextState(**payload)
 
 
 # ---------------------------------------------------------------- server

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from align_echo.loops.visits import Offer
+from align_echo.loops.guests import Offer
 from align_echo.session import try_reset
 from align_echo.wrappers.serving import usable
 

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from align_echo.errors import UsageError
-from align_echo.loops.visits import checked_action, ending, opening
+from align_echo.loops.guests import checked_action, ending, opening
 from align_echo.session import Session
 from align_echo.types import AgentReply
 from align_echo.wrappers.text_env import MAX_TEXT
@@ -60,7 +60,7 @@ def answered(session: Session, message: Mapping[str, Any] | Dumped) -> list[dict
     if not isinstance(calls, list) or not calls:
         step = session.act(_no_action(words, f"call the tool {ACT} with an action"))
         return [said, {"role": "user", "content": step.observation}]
-    answers = []
+    answers: list[dict[str, Any]] = []
     for call in calls:
         known = call if isinstance(call, Mapping) else {}
         answer = NOT_DONE if session.over and answers else _turn(session, known, words)

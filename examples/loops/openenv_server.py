@@ -38,6 +38,7 @@ def play(url: str) -> None:
 with subprocess.Popen(SERVER, stdout=subprocess.PIPE, text=True) as server:
     try:
         line = server.stdout.readline()  # "134 valid_unseen tasks of alfworld: http://127.0.0.1:PORT; Ctrl-C ends it"
+        assert "http" in line, "the server did not start"
         play(line.partition(": ")[2].partition(";")[0])
     finally:
         server.terminate()

@@ -31,7 +31,7 @@ def marked(example: Path) -> Any:
     return pytest.param(example, id=example.stem, marks=[pytest.mark.slow] if trains else [])
 
 
-@pytest.mark.parametrize("example", map(marked, sorted(EXAMPLES.glob("*.py"))))
+@pytest.mark.parametrize("example", [marked(file) for file in sorted(EXAMPLES.glob("*.py"))])
 def test_an_example_plays_to_its_end(example: Path, tmp_path: Path):
     if absent := missing(extra_of(example.read_text(encoding="utf-8"))):
         pytest.skip(f"not installed: {', '.join(absent)}")

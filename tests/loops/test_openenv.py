@@ -24,8 +24,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from align_echo.jsonl import JsonlFile
+from align_echo.loops.guests import LEFT, Offer
 from align_echo.loops.openenv import LOCAL, MOST_BYTES, EpisodeClient, TextAction, make_app
-from align_echo.loops.visits import LEFT, Offer
 from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import environment
 from tests.play import WINNING

@@ -8,7 +8,7 @@ import pytest
 
 from align_echo.errors import EngineError, UsageError
 from align_echo.jsonl import JsonlFile
-from align_echo.loops.visits import LEFT, Offer, Visit, ending, opening
+from align_echo.loops.guests import LEFT, Guest, Offer, ending, opening
 from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import environment
 from tests.play import WINNING
@@ -26,8 +26,8 @@ class Brittle(RoomEnv):
         return super()._act(action)
 
 
-def visit(record: Path | None = None, kind: type[RoomEnv] = RoomEnv) -> Visit:
-    return Offer.of(instead_of(environment("alfworld"), kind), record=record).visit("somebody")
+def guest(record: Path | None = None, kind: type[RoomEnv] = RoomEnv) -> Guest:
+    return Offer.of(instead_of(environment("alfworld"), kind), record=record).guest("somebody")
 
 
 def recorded(file: Path) -> list[Trajectory]:
@@ -36,44 +36,43 @@ def recorded(file: Path) -> list[Trajectory]:
 
 def test_an_episode_is_played_to_its_end_and_recorded_once(tmp_path):
     file = tmp_path / "played.jsonl"
-    visitor = visit(file)
-    assert "bring the mug 1 to the study" in opening(visitor.reset(MUG))
-    steps = [visitor.act(action) for action in WINNING]
+    somebody = guest(file)
+    assert "bring the mug 1 to the study" in opening(somebody.reset(MUG))
+    steps = [somebody.act(action) for action in WINNING]
     assert [step.reward for step in steps] == [0.0, 0.0, 1.0]
-    assert [ending(step, visitor.won) for step in steps[:2]] == ["", ""]
-    assert ending(steps[2], visitor.won) == "The episode is over: it was won; its score is 1 of 1."
+    assert [ending(step, somebody.won) for step in steps[:2]] == ["", ""]
+    assert ending(steps[2], somebody.won) == "The episode is over: it was won; its score is 1 of 1."
     with pytest.raises(UsageError, match="over"):
-        visitor.act("look")
-    visitor.close()
-    visitor.close()
+        somebody.act("look")
+    somebody.close()
+    somebody.close()
     (episode,) = recorded(file)
     assert (episode.agent, episode.task_id, episode.won, episode.fault) == ("somebody", MUG, True, None)
 
 
 def test_an_episode_that_is_left_has_no_score(tmp_path):
     file = tmp_path / "played.jsonl"
-    visitor = visit(file)
-    visitor.reset(MUG)
-    visitor.reset(MUG)  # nothing was done in the one before
-    visitor.act("look")
-    visitor.reset(BOOK)
-    visitor.act("take mug 1")
-    visitor.close()
+    somebody = guest(file)
+    somebody.reset(MUG)  # read, and left at once
+    somebody.reset(MUG)
+    somebody.act("look")
+    somebody.reset(BOOK)
+    somebody.act("take mug 1")
+    somebody.close()
     faults = [episode.fault for episode in recorded(file)]
-    assert [fault and (fault.source, fault.message) for fault in faults] == [("agent", LEFT)] * 2
+    assert [fault and (fault.source, fault.message) for fault in faults] == [("agent", LEFT)] * 3
     with pytest.raises(UsageError, match="closed"):
-        visitor.reset(MUG)
+        somebody.reset(MUG)
 
 
 def test_an_environment_that_breaks_is_no_loss(tmp_path):
     file = tmp_path / "played.jsonl"
-    visitor = visit(file, Brittle)
-    visitor.reset(MUG)
-    visitor.act("look")
+    somebody = guest(file, Brittle)
+    somebody.reset(MUG)
+    somebody.act("look")
     with pytest.raises(EngineError, match="pipe closed"):
-        visitor.act("look")
-    visitor.reset(MUG)
-    visitor.close()
+        somebody.act("look")
+    somebody.close()
     (episode,) = recorded(file)
     assert episode.fault
     assert (episode.fault.source, len(episode.steps)) == ("environment", 1)
@@ -91,19 +90,19 @@ def test_an_environment_that_breaks_is_no_loss(tmp_path):
     ],
 )
 def test_what_is_no_action_is_refused_in_words_and_costs_no_turn(action, said):
-    visitor = visit()
+    somebody = guest()
     with pytest.raises(UsageError, match="reset"):
-        visitor.act("look")
-    visitor.reset(MUG)
+        somebody.act("look")
+    somebody.reset(MUG)
     with pytest.raises(UsageError, match=said):
-        visitor.act(action)
-    assert [visitor.act(action).reward for action in WINNING] == [0.0, 0.0, 1.0]
+        somebody.act(action)
+    assert [somebody.act(action).reward for action in WINNING] == [0.0, 0.0, 1.0]
 
 
 @pytest.mark.parametrize("task", ["room/none", "", 3, None, "x" * 10**6])
 def test_an_unknown_task_is_refused_in_a_short_line_that_shows_one(task):
     with pytest.raises(UsageError) as refused:
-        visit().reset(task)
+        guest().reset(task)
     assert len(str(refused.value)) < 400
     assert MUG in str(refused.value) or "by its id" in str(refused.value)
 

@@ -1,17 +1,16 @@
 """What a loop that is not ours is given of an environment: one client's episodes, one after another.
 
     offer = Offer.of("alfworld", split="valid_unseen", interface="probe")
-    visit = offer.visit("my loop")
-    view = visit.reset(offer.tasks[0])
-    step = visit.act("go to desk 1")
-    visit.close()
+    guest = offer.guest("my loop")
+    view = guest.reset(offer.tasks[0])
+    step = guest.act("go to desk 1")
+    guest.close()
 
 A client is a stranger. What it sends is refused in one line that says what to do: an action that is no text, is too
 long or cannot be written as UTF-8, an unknown task, a turn after the end. Such a call costs no turn. With `record`,
 every episode that was begun is appended to a file that `align-echo view` and `show` read; one that the client left
-before its end has a `Fault` and no score, so that leaving is no way to lose less often. What is left before its first
-turn is not on record. Left out: how a client is spoken to (one file for each loop), and token ids, which are the
-client's own.
+before its end has a `Fault` and no score, so that leaving is no way to lose less often. Left out: how a client is
+spoken to (one file for each loop), and token ids, which are the client's own.
 """
 
 from __future__ import annotations
@@ -76,12 +75,12 @@ class Offer:
             raise UsageError(f"{self.spec.name} has no {self.split} task {asked!r}; its first is {self.tasks[0]!r}")
         return task
 
-    def visit(self, agent: str) -> Visit:
+    def guest(self, agent: str) -> Guest:
         """A client's own place to play in. The environment is made at its first reset."""
-        return Visit(self, agent)
+        return Guest(self, agent)
 
 
-class Visit:
+class Guest:
     """The episodes of one client. Its methods may be called from several threads: each waits for the one before."""
 
     def __init__(self, offer: Offer, agent: str) -> None:
@@ -147,7 +146,7 @@ class Visit:
         session = self._session
         if session is None or self._kept:
             return
-        if not session.over and session.view.turns:
+        if not session.over:
             session.fail(AgentError(LEFT))
         if session.trajectory().fault:
             self._keep(session.trajectory())
