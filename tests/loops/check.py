@@ -3,9 +3,9 @@
 The wheel is built once, from a copy of the sources. Each examples/loops/NAME.py gets an environment of its own in
 .venv-loops/NAME, where the wheel is installed from a file with the extra that the example's first line names
 (`# needs: align-echo[EXTRA]`), and is run there as a copy that lies alone in an empty folder: the checkout cannot be
-imported. NAME begins with the name of its loop; tests/loops/test_LOOP.py runs in the same environment, on the checkout.
-One table is printed; the exit status is 1 if anything failed. Environments are kept, and brought up to date by the next
-run.
+imported. NAME begins with the name of its loop; tests/loops/test_LOOP.py and test_NAME.py run in the same environment,
+on the checkout. One table is printed; the exit status is 1 if anything failed. Environments are kept, and brought up to
+date by the next run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = ROOT / "examples" / "loops"
+EXAMPLES, TESTS = ROOT / "examples" / "loops", ROOT / "tests" / "loops"
 VENVS = ROOT / ".venv-loops"
 SOURCES = ("align_echo", "wrappers", "interfaces", "prompts")
 FILES = ("align_echo_command.py", "pyproject.toml", "README.md", "LICENSE")
@@ -133,10 +133,8 @@ def check(example: Path, wheel: Path) -> Checked:
         alone.write_text(source, encoding="utf-8")
         ended = judged(run([str(python), str(alone)], Path(folder)))
     ran = time.monotonic() - start
-    tests = ROOT / "tests" / "loops" / f"test_{name.partition('_')[0]}.py"
-    tested = "none"
-    if tests.exists():
-        tested = judged(run([str(python), "-m", "pytest", "-p", "no:cacheprovider", str(tests)], ROOT))
+    tests = [str(file) for loop in (name, name.partition("_")[0]) if (file := TESTS / f"test_{loop}.py").exists()]
+    tested = judged(run([str(python), "-m", "pytest", "-p", "no:cacheprovider", *tests], ROOT)) if tests else "none"
     return Checked(name, extra, lines, seconds, ran, ended, tested)
 
 
