@@ -1,8 +1,8 @@
 """What a loop that is not ours is given of an environment: one client's episodes, one after another.
 
-    offer = Offer.of("alfworld", split="valid_unseen", interface="probe")
-    guest = offer.guest("my loop")
-    view = guest.reset(offer.tasks[0])
+    panel = TaskPanel.of("alfworld", split="valid_unseen", interface="probe")
+    guest = Guest(panel, "my loop")
+    view = guest.reset(panel.tasks[0])
     step = guest.act("go to desk 1")
     guest.close()
 
@@ -16,17 +16,12 @@ spoken to (one file for each loop), and token ids, which are the client's own.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Self
 
 from align_echo.errors import AgentError, UsageError
-from align_echo.interface import Interface
 from align_echo.jsonl import JsonlFile
+from align_echo.loops.driving import TaskPanel
 from align_echo.session import Session
 from align_echo.types import AgentView, Step, Trajectory
-from align_echo.wrappers.catalogue import environment
-from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.text_env import MAX_TEXT
 
 LEFT = "the client left this episode before its end"
@@ -35,58 +30,14 @@ LONGEST_NAME = 200
 """Characters of a strange name that an error repeats."""
 
 
-@dataclass(frozen=True)
-class Offer:
-    """What clients may play: the tasks of one split of an environment, under an interface or raw."""
-
-    spec: EnvironmentSpec
-    split: str
-    tasks: tuple[str, ...]
-    interface: Interface | None = None
-    record: JsonlFile | None = None
-
-    @classmethod
-    def of(
-        cls,
-        env: str | EnvironmentSpec,
-        *,
-        split: str | None = None,
-        interface: str | Path | Interface | None = None,
-        record: Path | None = None,
-    ) -> Self:
-        """An offer by name; `split` None is the training split.
-
-        Raises `UsageError`, `MissingDataError` or `InterfaceError`, each one line.
-        """
-        spec = environment(env)
-        split = spec.check_split(split or spec.train_split)
-        tasks = tuple(spec.tasks(split))
-        if not tasks:
-            raise UsageError(f"the split {split} of {spec.name} has no tasks to play")
-        kept = None if record is None else JsonlFile(record)
-        return cls(spec, split, tasks, spec.interface(interface), kept)
-
-    def check_task(self, task: object) -> str:
-        """The task, if it is one of these. Raises `UsageError` otherwise."""
-        if not isinstance(task, str):
-            raise UsageError(f"a task is named by its id, a text, not by {kind_of(task)}")
-        if task not in self.tasks:
-            asked = task if len(task) <= LONGEST_NAME else f"{task[:LONGEST_NAME]}..."
-            raise UsageError(f"{self.spec.name} has no {self.split} task {asked!r}; its first is {self.tasks[0]!r}")
-        return task
-
-    def guest(self, agent: str) -> Guest:
-        """A client's own place to play in. The environment is made at its first reset."""
-        return Guest(self, agent)
-
-
 class Guest:
     """The episodes of one client. Its methods may be called from several threads: each waits for the one before."""
 
-    def __init__(self, offer: Offer, agent: str) -> None:
-        """`agent` is how trajectories name the client."""
-        self._offer = offer
+    def __init__(self, panel: TaskPanel, agent: str, record: JsonlFile | None = None) -> None:
+        """`agent` is how trajectories name the client. The environment is made at its first reset."""
+        self._panel = panel
         self._agent = agent
+        self._record = record
         self._lock = threading.Lock()
         self._session: Session | None = None
         self._closed = False
@@ -97,11 +48,10 @@ class Guest:
         environment raises."""
         with self._lock:
             self._check_open()
-            name = self._offer.check_task(task)
+            name = self._known(task)
             self._leave()
             if self._session is None:
-                spec, split, interface = self._offer.spec, self._offer.split, self._offer.interface
-                self._session = Session.open(spec, agent=self._agent, split=split, interface=interface)
+                self._session = self._panel.open(agent=self._agent)
             self._kept = False
             return self._session.reset(name)
 
@@ -141,6 +91,16 @@ class Guest:
         if self._closed:
             raise UsageError("this session is closed, as it was idle for too long or its client had left: begin anew")
 
+    def _known(self, task: object) -> str:
+        """The task, if it is one of the panel's. Raises `UsageError` otherwise."""
+        if not isinstance(task, str):
+            raise UsageError(f"a task is named by its id, a text, not by {kind_of(task)}")
+        panel = self._panel
+        if task not in panel.tasks:
+            asked = task if len(task) <= LONGEST_NAME else f"{task[:LONGEST_NAME]}..."
+            raise UsageError(f"{panel.spec.name} has no {panel.split} task {asked!r}; its first is {panel.tasks[0]!r}")
+        return task
+
     def _leave(self) -> None:
         """Put on record what the client leaves before its end."""
         session = self._session
@@ -152,8 +112,8 @@ class Guest:
             self._keep(session.trajectory())
 
     def _keep(self, trajectory: Trajectory) -> None:
-        if not self._kept and self._offer.record is not None:
-            self._offer.record.append(trajectory)
+        if not self._kept and self._record is not None:
+            self._record.append(trajectory)
         self._kept = True
 
 

@@ -1,6 +1,6 @@
 """Episodes for whoever speaks the Model Context Protocol, such as a coding agent. Needs the extra `mcp`.
 
-    server = make_server(Offer.of("alfworld", split="valid_unseen"))
+    server = make_server(TaskPanel.of("alfworld", split="valid_unseen"))
     server.run("stdio")
 
 Three tools: `list_tasks`, `reset` and `act`. One process serves one client and holds one episode at a time; calls that
@@ -16,7 +16,9 @@ from contextlib import asynccontextmanager, contextmanager
 
 from align_echo import __version__
 from align_echo.errors import AlignEchoError, MissingExtraError
-from align_echo.loops.guests import Guest, Offer, ending, opening
+from align_echo.jsonl import JsonlFile
+from align_echo.loops.driving import TaskPanel
+from align_echo.loops.guests import Guest, ending, opening
 
 try:
     from mcp.server.mcpserver import MCPServer
@@ -30,9 +32,9 @@ MOST_TASKS = 100
 """Tasks that one call lists."""
 
 
-def make_server(offer: Offer) -> MCPServer:
+def make_server(panel: TaskPanel, record: JsonlFile | None = None) -> MCPServer:
     """A server of these tasks. What was played is closed when it ends."""
-    guest = offer.guest("mcp")
+    guest = Guest(panel, "mcp", record)
 
     @asynccontextmanager
     async def lifespan(server: MCPServer) -> AsyncIterator[None]:
@@ -41,7 +43,7 @@ def make_server(offer: Offer) -> MCPServer:
         finally:
             guest.close()
 
-    spec = offer.spec
+    spec = panel.spec
     server = MCPServer(
         "align-echo",
         instructions=f"{spec.summary}\n{HOW}\n{spec.action_format}",
@@ -49,19 +51,19 @@ def make_server(offer: Offer) -> MCPServer:
         log_level="WARNING",
         lifespan=lifespan,
     )
-    for tool in _tools(offer, guest):
+    for tool in _tools(panel, guest):
         server.tool(structured_output=False)(tool)
     return server
 
 
-def _tools(offer: Offer, guest: Guest) -> tuple[Callable[..., str], ...]:
+def _tools(panel: TaskPanel, guest: Guest) -> tuple[Callable[..., str], ...]:
     """The tools; their docstrings are what the client is told of them."""
 
     def list_tasks(start: int = 0, count: int = 20) -> str:
         """The ids of the tasks, `count` of them (at most 100) from number `start` on, which is counted from 0."""
         first = max(start, 0)
-        ids = offer.tasks[first : first + min(max(count, 1), MOST_TASKS)]
-        return "\n".join([f"{len(offer.tasks)} tasks; from number {first} on:", *ids])
+        ids = panel.tasks[first : first + min(max(count, 1), MOST_TASKS)]
+        return "\n".join([f"{len(panel.tasks)} tasks; from number {first} on:", *ids])
 
     def reset(task: str) -> str:
         """Begin a task: its rules, its goal and the first observation. An episode that is under way is left."""

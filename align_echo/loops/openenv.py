@@ -1,6 +1,6 @@
 """An environment as an OpenEnv server, and a client of it. Needs the extra `openenv`.
 
-    app = make_app(Offer.of("alfworld", split="valid_unseen"), sessions=16)     # serving.py runs it
+    app = make_app(TaskPanel.of("alfworld", split="valid_unseen"), sessions=16)     # serving.py runs it
 
     with EpisodeClient(base_url="http://127.0.0.1:8000").sync() as client:
         result = client.reset(task=task)
@@ -28,7 +28,9 @@ from pydantic import Field, WithJsonSchema
 from align_echo import __version__
 from align_echo.dice import Dice
 from align_echo.errors import AlignEchoError, MissingExtraError, UsageError
-from align_echo.loops.guests import Offer, kind_of
+from align_echo.jsonl import JsonlFile
+from align_echo.loops.driving import TaskPanel
+from align_echo.loops.guests import Guest, kind_of
 from align_echo.types import AgentView, Step
 
 try:
@@ -85,12 +87,12 @@ class EpisodeEnvironment(Environment[TextAction, TextObservation, TextState]):  
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
-    def __init__(self, offer: Offer) -> None:
+    def __init__(self, panel: TaskPanel, record: JsonlFile | None) -> None:
         super().__init__()
-        self._offer = offer
-        self._guest = offer.guest("openenv")
-        label = offer.interface.label if offer.interface else "none"
-        self._state = TextState(environment=offer.spec.name, split=offer.split, interface=label)
+        self._panel = panel
+        self._guest = Guest(panel, "openenv", record)
+        label = panel.interface.label if panel.interface else "none"
+        self._state = TextState(environment=panel.spec.name, split=panel.split, interface=label)
 
     def reset(
         self,
@@ -132,7 +134,7 @@ class EpisodeEnvironment(Environment[TextAction, TextObservation, TextState]):  
 
     def get_metadata(self) -> EnvironmentMetadata:
         """What is served, in words."""
-        spec = self._offer.spec
+        spec = self._panel.spec
         return EnvironmentMetadata(name=spec.name, description=spec.summary, version=__version__)
 
     def close(self) -> None:
@@ -143,12 +145,12 @@ class EpisodeEnvironment(Environment[TextAction, TextObservation, TextState]):  
 
     def list_splits(self) -> list[str]:
         """The one split that is served."""
-        return [self._offer.split]
+        return [self._panel.split]
 
     def num_tasks(self, split: str) -> int:
         """How many tasks it has. Raises `UsageError` for another split."""
         self._check_split(split)
-        return len(self._offer.tasks)
+        return len(self._panel.tasks)
 
     def list_tasks(self, split: str) -> list[dict[str, Any]]:
         """All tasks. Raises `UsageError` for another split."""
@@ -159,24 +161,24 @@ class EpisodeEnvironment(Environment[TextAction, TextObservation, TextState]):  
         self._check_split(split)
         if index < 0:
             raise IndexError(index)
-        return self._task(index, self._offer.tasks[index])
+        return self._task(index, self._panel.tasks[index])
 
     def get_task_range(self, split: str, start: int | None = None, stop: int | None = None) -> list[dict[str, Any]]:
         """The tasks from `start` to before `stop`. Raises `UsageError` for another split."""
         self._check_split(split)
-        return [self._task(index, task) for index, task in [*enumerate(self._offer.tasks)][start:stop]]
+        return [self._task(index, task) for index, task in [*enumerate(self._panel.tasks)][start:stop]]
 
     def _task(self, index: int, task: str) -> dict[str, Any]:
-        return {"id": task, "index": index, "task_type": self._offer.spec.task_type(task)}
+        return {"id": task, "index": index, "task_type": self._panel.spec.task_type(task)}
 
     # ------------------------------------------------------------ what a client asked for
 
     def _check_split(self, split: object) -> None:
-        if split is not None and split != self._offer.split:
-            raise UsageError(f"this server has the split {self._offer.split} of {self._offer.spec.name} and no other")
+        if split is not None and split != self._panel.split:
+            raise UsageError(f"this server has the split {self._panel.split} of {self._panel.spec.name} and no other")
 
     def _chosen(self, task: object, index: object, seed: object) -> object:
-        tasks = self._offer.tasks
+        tasks = self._panel.tasks
         if task is not None:
             return task
         if index is not None:
@@ -240,16 +242,18 @@ Scope = MutableMapping[str, Any]
 Exchange = Callable[..., Awaitable[Any]]
 
 
-def make_app(offer: Offer, *, sessions: int, hosts: Sequence[str] = ()) -> FastAPI:
+def make_app(
+    panel: TaskPanel, *, sessions: int, hosts: Sequence[str] = (), record: JsonlFile | None = None
+) -> FastAPI:
     """OpenEnv's application over these tasks: at most `sessions` connections at once.
 
     `hosts`: the names that it answers to, where a stranger's page could send a browser to it; () for all.
     """
     app = create_app(
-        partial(EpisodeEnvironment, offer),
+        partial(EpisodeEnvironment, panel, record),
         TextAction,
         TextObservation,
-        env_name=offer.spec.name,
+        env_name=panel.spec.name,
         concurrency_config=ConcurrencyConfig(max_concurrent_envs=sessions, session_timeout=IDLE),
         state_cls=TextState,
     )

@@ -10,8 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from align_echo.loops.guests import Offer
+from align_echo.errors import UsageError
+from align_echo.jsonl import JsonlFile
+from align_echo.loops.driving import TaskPanel
 from align_echo.session import try_reset
+from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.serving import usable
 
 Loop = Literal["openenv", "mcp"]
@@ -30,34 +33,38 @@ def serve(
 ) -> None:
     """Serve the tasks of a split until it is stopped, or until the client of `mcp` goes.
 
-    `host`, `port` and `sessions` are of OpenEnv, whose address `say` is told. Raises `MissingExtraError`, and as
-    `Offer.of` and a first reset do, before anything is served.
+    `split` None is the training split. `host`, `port` and `sessions` are of OpenEnv, whose address `say` is told.
+    Raises `MissingExtraError`, and as `TaskPanel.of` and a first reset do, before anything is served.
     """
+    kept = None if record is None else JsonlFile(record)
     if loop == "mcp":
         from align_echo.loops.mcp import make_server
 
-        make_server(_offered(env, split, interface, record)).run("stdio")
+        make_server(_panel(env, split, interface), kept).run("stdio")
         return
     from align_echo.loops.openenv import LOCAL, MOST_BYTES, make_app
 
-    offer = _offered(env, split, interface, record)
+    panel = _panel(env, split, interface)
     with _listening(host, port) as listener:
         import uvicorn
 
-        app = make_app(offer, sessions=sessions, hosts=LOCAL if host in LOCAL else ())
+        app = make_app(panel, sessions=sessions, hosts=LOCAL if host in LOCAL else (), record=kept)
         address = f"[{host}]" if ":" in host else host
-        under = f" under {offer.interface.label}" if offer.interface else ""
+        under = f" under {panel.interface.label}" if panel.interface else ""
         url = f"http://{address}:{listener.getsockname()[1]}"
-        say(f"{len(offer.tasks):,} {offer.split} tasks of {env}{under}: {url}; Ctrl-C ends it")
+        say(f"{len(panel.tasks):,} {panel.split} tasks of {env}{under}: {url}; Ctrl-C ends it")
         config = uvicorn.Config(app, log_level="warning", ws_max_size=MOST_BYTES, timeout_graceful_shutdown=2)
         uvicorn.Server(config).run(sockets=[listener])
 
 
-def _offered(env: str, split: str | None, interface: str | Path | None, record: Path | None) -> Offer:
+def _panel(env: str, split: str | None, interface: str | Path | None) -> TaskPanel:
     """What is served, once a first task of it has been started: what is missing is said before a client comes."""
-    offer = Offer.of(env, split=split, interface=interface, record=record)
-    try_reset(offer.spec, offer.tasks[0], split=offer.split, data_root=None)
-    return offer
+    spec = environment(env)
+    panel = TaskPanel.of(spec, split=split or spec.train_split, interface=interface)
+    if not panel.tasks:
+        raise UsageError(f"the split {panel.split} of {spec.name} has no tasks to play")
+    try_reset(spec, panel.tasks[0], split=panel.split, data_root=None)
+    return panel
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -8,7 +8,8 @@ import pytest
 
 from align_echo.errors import EngineError, UsageError
 from align_echo.jsonl import JsonlFile
-from align_echo.loops.guests import LEFT, Guest, Offer, ending, opening
+from align_echo.loops.driving import TaskPanel
+from align_echo.loops.guests import LEFT, Guest, ending, opening
 from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import environment
 from tests.play import WINNING
@@ -27,7 +28,8 @@ class Brittle(RoomEnv):
 
 
 def guest(record: Path | None = None, kind: type[RoomEnv] = RoomEnv) -> Guest:
-    return Offer.of(instead_of(environment("alfworld"), kind), record=record).guest("somebody")
+    panel = TaskPanel.of(instead_of(environment("alfworld"), kind))
+    return Guest(panel, "somebody", None if record is None else JsonlFile(record))
 
 
 def recorded(file: Path) -> list[Trajectory]:
@@ -105,10 +107,3 @@ def test_an_unknown_task_is_refused_in_a_short_line_that_shows_one(task):
         guest().reset(task)
     assert len(str(refused.value)) < 400
     assert MUG in str(refused.value) or "by its id" in str(refused.value)
-
-
-def test_what_cannot_be_offered_is_said_before_anybody_comes():
-    with pytest.raises(UsageError, match="no split"):
-        Offer.of("alfworld", split="tets")
-    with pytest.raises(UsageError, match="alfword"):
-        Offer.of("alfword")

@@ -16,7 +16,8 @@ pytest.importorskip("mcp.server.mcpserver", reason="the extra mcp is not install
 from mcp import Client
 
 from align_echo.jsonl import JsonlFile
-from align_echo.loops.guests import LEFT, Offer
+from align_echo.loops.driving import TaskPanel
+from align_echo.loops.guests import LEFT
 from align_echo.loops.mcp import make_server
 from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import environment
@@ -42,7 +43,7 @@ class Rooms(RoomEnv):
 
 def answers(*calls: tuple[str, dict[str, object]], record: Path | None = None) -> list[tuple[bool, str]]:
     """What a client is answered, call by call: whether it is an error, and the text."""
-    server = make_server(Offer.of(instead_of(environment("alfworld"), Rooms), record=record))
+    server = make_server(TaskPanel.of(instead_of(environment("alfworld"), Rooms)), record and JsonlFile(record))
 
     async def asked() -> list[tuple[bool, str]]:
         async with Client(server) as client:
@@ -134,7 +135,7 @@ class Narrow(RoomEnv):
 
 
 def test_calls_at_once_are_carried_out_one_after_the_other():
-    server = make_server(Offer.of(instead_of(environment("alfworld"), Narrow)))
+    server = make_server(TaskPanel.of(instead_of(environment("alfworld"), Narrow)))
 
     async def asked() -> list[str]:
         async with Client(server) as client:

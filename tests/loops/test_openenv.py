@@ -24,7 +24,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from align_echo.jsonl import JsonlFile
-from align_echo.loops.guests import LEFT, Offer
+from align_echo.loops.driving import TaskPanel
+from align_echo.loops.guests import LEFT
 from align_echo.loops.openenv import LOCAL, MOST_BYTES, EpisodeClient, TextAction, make_app
 from align_echo.types import Trajectory
 from align_echo.wrappers.catalogue import environment
@@ -53,9 +54,9 @@ class Rooms(RoomEnv):
 @contextmanager
 def serving(sessions: int = 4, record: Path | None = None) -> Iterator[str]:
     """A server of the two rooms on a free port; its address."""
-    offer = Offer.of(instead_of(environment("alfworld"), Rooms), split="valid_unseen", record=record)
+    panel = TaskPanel.of(instead_of(environment("alfworld"), Rooms), split="valid_unseen")
     listener = socket.create_server(("127.0.0.1", 0))
-    app = make_app(offer, sessions=sessions, hosts=LOCAL)
+    app = make_app(panel, sessions=sessions, hosts=LOCAL, record=record and JsonlFile(record))
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws_max_size=MOST_BYTES))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
@@ -230,8 +231,7 @@ def test_a_strangers_page_opens_no_connection(url):
 
 
 def test_the_idle_are_looked_for():
-    offer = Offer.of(instead_of(environment("alfworld")))
-    app = make_app(offer, sessions=1)
+    app = make_app(TaskPanel.of(instead_of(environment("alfworld"))), sessions=1)
     names = [getattr(handler, "__name__", "") for handler in app.router.on_startup]
     assert "_start_session_reaper" in names
 
