@@ -215,6 +215,14 @@ def test_the_base_install_stays_small(base):
     assert len(names) <= 40
 
 
+def test_the_command_line_starts_on_the_base_install(tmp_path):
+    extras = ["torch", "transformers", "tokenizers", "trl", "peft", "accelerate", "sklearn", "matplotlib", "PIL"]
+    extras += ["selenium", "miniwob", "inspect_ai", "openenv", "mcp", "vllm"]
+    code = f"import sys; sys.modules |= dict.fromkeys({extras}); import align_echo.cli.main as m; m.main(['envs'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert "alfworld" in done.stdout, done.stderr[-2000:]
+
+
 def test_one_version_everywhere():
     import align_echo
 

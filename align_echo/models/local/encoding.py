@@ -50,6 +50,8 @@ class ChatEncoder:
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, *, stop_ids: Iterable[int] = ()) -> None:
+        from tokenizers import Tokenizer
+
         self._tokenizer = tokenizer
         self._name = tokenizer.name_or_path or type(tokenizer).__name__
         self._template = _usable_template(tokenizer, self._name)
