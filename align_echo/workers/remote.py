@@ -12,7 +12,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any, Literal, Protocol, Self
@@ -185,7 +185,8 @@ class EpisodeActor:
 
     def __init__(self) -> None:
         self._channel = _Channel()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="episode")
+        self._jobs: SimpleQueue[Callable[[], Ready | Trajectory]] = SimpleQueue()
+        threading.Thread(target=self._run, name="episodes", daemon=True).start()
         self._work: Work | None = None
         self._env: Any = None
 
@@ -206,22 +207,22 @@ class EpisodeActor:
         self._channel.answered(answers)
         return self._channel.next()
 
-    def close(self) -> None:
-        """Close the environment."""
-        self._thread.submit(self._close).result()
+    def _on_thread(self, job: Callable[[], Ready | Trajectory]) -> Event:
+        self._jobs.put(job)
+        return self._channel.next()
 
-    def _on_thread(self, work: Callable[[], Ready | Trajectory]) -> Event:
-        def tell() -> None:
+    def _run(self) -> None:
+        while True:
+            job = self._jobs.get()
             try:
-                self._channel.events.put(work())
+                self._channel.events.put(job())
             except BaseException as error:
                 self._channel.events.put(Raised(portable(error)))
 
-        self._thread.submit(tell)
-        return self._channel.next()
-
     def _prepare(self, packed: bytes) -> Ready:
-        self._close()
+        if self._env is not None:
+            self._env.close()
+        self._env = None
         self._work = unpack(packed, lambda facts: DistantModel(facts, self._channel))
         self._env = self._work.make_env()
         return Ready(base_env(self._env).contract.environment, interface_label(self._env))
@@ -232,11 +233,6 @@ class EpisodeActor:
         return run_episode(
             self._env, work.agent, episode, split=work.split, action_format=work.action_format, seed=work.seed
         )
-
-    def _close(self) -> None:
-        env, self._env, self._work = self._env, None, None
-        if env is not None:
-            env.close()
 
 
 def portable(error: BaseException) -> Exception:
