@@ -113,6 +113,7 @@ def test_what_an_actor_refuses_is_one_line(cluster):
         play_tasks(RayActors("", ACTORS), no_data, Looker(), EPISODES, split="test")
 
 
+@pytest.mark.slow
 def test_a_node_that_is_killed_in_mid_run_changes_no_figure(cluster, tmp_path):
     """All actors are amid their first episodes when one of the two nodes goes, with its two."""
     everybody, node_is_gone = threading.Barrier(ACTORS, timeout=60), threading.Event()
@@ -132,7 +133,6 @@ def test_a_node_that_is_killed_in_mid_run_changes_no_figure(cluster, tmp_path):
     played = play(RayActors("", ACTORS), Vanilla(recorded(model, tmp_path)), disturbed, said)
     assert played == expected
     assert on_file(disturbed) == on_file(undisturbed)
-    assert len(said) == 2, said
-    assert all("is played again on another" in line for line in said)
+    assert sum("is played again on another" in line for line in said) == 2, said
     assert [trajectory.fault for trajectory in played] == [None] * len(EPISODES)
     assert sum(trajectory.won for trajectory in played) == 4

@@ -22,6 +22,7 @@ from align_echo.models import Call, RecordingModel, ReplyCache
 from align_echo.rollout import run_batch, run_tasks
 from align_echo.session import Episode
 from align_echo.types import Agent, AgentReply, AgentView, ChatModel, Completion, Message, Trajectory
+from align_echo.workers import remote
 from align_echo.workers.choice import RayActors, Threads, read_workers
 from align_echo.workers.remote import LOSSES, EpisodeActor, LostError, RemoteHost
 from align_echo.workers.shipping import Work, pack, unpack
@@ -148,9 +149,24 @@ def test_an_episode_that_goes_on_losing_workers_is_a_fault_and_the_others_are_pl
     assert len(said) == LOSSES - 1
 
 
-def test_workers_that_never_begin_end_the_batch():
-    with pytest.raises(EngineError, match=f"{LOSSES} workers were lost before their environment was made"):
+def test_workers_that_never_begin_end_the_batch(monkeypatch):
+    monkeypatch.setattr(remote, "PAUSES", (0.0, 0.0))
+    with pytest.raises(EngineError, match="3 workers in a row were lost before they could play: the machine is gone"):
         played_elsewhere(Vanilla(Knowing()), lambda lost: Wire(lambda method: method == "prepare"))
+
+
+def test_workers_that_are_lost_as_they_begin_cost_no_episode(monkeypatch):
+    """As on a machine that is gone, of which nobody knows yet."""
+    monkeypatch.setattr(remote, "PAUSES", (0.0,) * (LOSSES + 1))
+    gone, said = iter(range(LOSSES + 1)), list[str]()
+    played = played_elsewhere(
+        Vanilla(Knowing()),
+        lambda lost: Wire(lambda method: method == "prepare" and next(gone, None) is not None),
+        said=said,
+        workers=1,
+    )
+    assert played == played_here(Vanilla(Knowing()))
+    assert len(said) == LOSSES + 1
 
 
 class Failing(Knowing):

@@ -20,7 +20,7 @@ from typing import Any, Literal, Protocol, Self
 from align_echo import __version__
 from align_echo.errors import AlignEchoError, EngineError, UsageError, first_line
 from align_echo.faults import fault_of
-from align_echo.halting import check_halt, on_threads
+from align_echo.halting import check_halt, on_threads, pause
 from align_echo.models.choosing import choose
 from align_echo.models.drawing import draw_each, sample_of
 from align_echo.rollout import run_episode
@@ -30,6 +30,10 @@ from align_echo.workers.shipping import ModelFacts, Work, unpack
 
 LOSSES = 3
 """How many actors an episode may lose before that is its end, as a fault of the environment."""
+
+PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+"""Seconds before a host tries anew to begin with an actor, where one is lost before it can play. For a while new ones
+may still be placed on a machine that is gone."""
 
 AT_ONCE = 8
 """How many questions of one episode are asked at once."""
@@ -286,8 +290,9 @@ class RemoteHost:
         """The episode, by the first actor that lives to its end. Raises `EngineError` if none lives to begin one."""
         episode = Episode(task) if isinstance(task, str) else task
         for loss in range(1, LOSSES + 1):
+            link, ready = self._prepared()
             try:
-                trajectory = self._drive(self._prepared(), "begin", episode)
+                trajectory = self._drive(link, "begin", episode)
                 assert isinstance(trajectory, Trajectory)
                 return trajectory
             except LostError as error:
@@ -295,9 +300,7 @@ class RemoteHost:
                 what = first_line(error)
                 if loss < LOSSES:
                     self._say(f"a worker was lost, and {episode.task_id} is played again on another: {what}")
-        if self._ready is None:
-            raise EngineError(f"{LOSSES} workers were lost before their environment was made: {what}")
-        return self._broken(self._ready, episode, what)
+        return self._broken(ready, episode, what)
 
     def close(self) -> None:
         """Let the actor go; one that is amid an episode is ended."""
@@ -305,14 +308,26 @@ class RemoteHost:
         if link is not None:
             link.close(reusable=True)
 
-    def _prepared(self) -> Link:
-        if self._link is None:
-            link = self._connect(self._lost)
-            self._link = link
-            ready = self._drive(link, "prepare", self._packed)
-            assert isinstance(ready, Ready)
-            self._ready = ready
-        return self._link
+    def _prepared(self) -> tuple[Link, Ready]:
+        """An actor that has its environment. Raises `EngineError` if all that begin are lost."""
+        for seconds in (*PAUSES, None):
+            if self._link is not None and self._ready is not None:
+                break
+            try:
+                self._link = self._connect(self._lost)
+                ready = self._drive(self._link, "prepare", self._packed)
+                assert isinstance(ready, Ready)
+                self._ready = ready
+            except LostError as error:
+                self._drop()
+                if seconds is None:
+                    raise EngineError(
+                        f"{len(PAUSES) + 1} workers in a row were lost before they could play: {first_line(error)}"
+                    ) from error
+                self._say(f"a worker was lost as it began, and another is started: {first_line(error)}")
+                pause(seconds)
+        assert self._link is not None and self._ready is not None
+        return self._link, self._ready
 
     def _drive(self, link: Link, method: str, *arguments: object) -> Ready | Trajectory:
         """Call an actor and answer what it asks, until it is done. What is raised ends the actor."""
@@ -332,7 +347,7 @@ class RemoteHost:
             raise
 
     def _drop(self) -> None:
-        link, self._link = self._link, None
+        link, self._link, self._ready = self._link, None, None
         self._lost += 1
         if link is not None:
             link.close(reusable=False)
