@@ -60,7 +60,11 @@ class Finding(NamedTuple):
 def look_around() -> list[Finding]:
     """All findings, in the order of the report."""
     settings = [_setting(name) for name in SETTINGS]  # before the engine is loaded: it sets some of its own
-    small = (_extra("math-verify", "math", "only for math"), _extra("inspect-ai", "inspect", "only for logs of it"))
+    small = (
+        _extra("math-verify", "math", "only for math"),
+        _extra("inspect-ai", "inspect", "only for logs of it"),
+        _extra("ray", "ray", "only for --workers ray"),
+    )
     extras = (*_java(), *_browser(), *small)
     return [*_installed(), *extras, *_local_models(), *_keys(), *settings, *_data(), *_of_others()]
 

@@ -95,7 +95,8 @@ def on_file(file: JsonlFile) -> list[str]:
 
 
 def recorded(model: ChatModel, folder: Path) -> ChatModel:
-    return RecordingModel(model, role="agent", cache=ReplyCache(folder / "cache"), log=JsonlFile(folder / "calls.jsonl"))
+    cache, log = ReplyCache(folder / "cache"), JsonlFile(folder / "calls.jsonl")
+    return RecordingModel(model, role="agent", cache=cache, log=log)
 
 
 @pytest.mark.parametrize("makes", [lambda: Vanilla(Knowing()), Looker], ids=["model", "script"])
@@ -109,7 +110,7 @@ def test_what_an_actor_refuses_is_one_line(cluster):
     def no_data() -> RoomEnv:
         raise UsageError("there are no games on this machine")
 
-    with pytest.raises(UsageError, match="^there are no games on this machine$"):
+    with pytest.raises(UsageError, match=r"^there are no games on this machine$"):
         play_tasks(RayActors("", ACTORS), no_data, Looker(), EPISODES, split="test")
 
 

@@ -91,7 +91,8 @@ def played_here(agent: Agent) -> list[Trajectory]:
 
 
 def recorded(model: ChatModel, folder: Path) -> RecordingModel:
-    return RecordingModel(model, role="agent", cache=ReplyCache(folder / "cache"), log=JsonlFile(folder / "calls.jsonl"))
+    cache, log = ReplyCache(folder / "cache"), JsonlFile(folder / "calls.jsonl")
+    return RecordingModel(model, role="agent", cache=cache, log=log)
 
 
 def calls(folder: Path) -> list[str]:
@@ -101,7 +102,8 @@ def calls(folder: Path) -> list[str]:
 def test_trajectories_and_records_are_those_of_threads(tmp_path):
     here, elsewhere = Knowing(), Knowing()
     expected = played_here(Vanilla(recorded(here, tmp_path / "here"), temperature=1.0))
-    played = played_elsewhere(Vanilla(recorded(elsewhere, tmp_path / "elsewhere"), temperature=1.0), lambda lost: Wire())
+    agent = Vanilla(recorded(elsewhere, tmp_path / "elsewhere"), temperature=1.0)
+    played = played_elsewhere(agent, lambda lost: Wire())
     assert played == expected
     assert [trajectory.won for trajectory in played] == [True] * 3 + [False] * 3
     assert elsewhere.asked == here.asked
@@ -201,9 +203,9 @@ def not_ours() -> RoomEnv:
 
 
 def test_what_an_environment_raises_as_it_is_made_comes_here():
-    with pytest.raises(UsageError, match="^there are no games here$"):
+    with pytest.raises(UsageError, match=r"^there are no games here$"):
         played_elsewhere(Vanilla(Knowing()), lambda lost: Wire(), make=no_data)
-    with pytest.raises(RuntimeError, match="Stubborn: out of"):
+    with pytest.raises(RuntimeError, match=r"Stubborn: out of"):
         played_elsewhere(Vanilla(Knowing()), lambda lost: Wire(), make=not_ours)
 
 
@@ -262,7 +264,7 @@ def test_an_agent_may_ask_from_several_threads():
 def test_what_cannot_be_sent_is_refused_in_one_line():
     agent = Counting(Knowing())
     agent.lock = threading.Lock()  # type: ignore[attr-defined]
-    with pytest.raises(UsageError, match="counting and its environment cannot be sent .*play on threads, --workers N"):
+    with pytest.raises(UsageError, match=r"counting and its environment cannot be sent .*play on threads, --workers N"):
         pack(Work(make_env, agent, "test", "", 0))
 
 

@@ -326,7 +326,8 @@ class RemoteHost:
                     ) from error
                 self._say(f"a worker was lost as it began, and another is started: {first_line(error)}")
                 pause(seconds)
-        assert self._link is not None and self._ready is not None
+        assert self._link is not None
+        assert self._ready is not None
         return self._link, self._ready
 
     def _drive(self, link: Link, method: str, *arguments: object) -> Ready | Trajectory:

@@ -92,7 +92,7 @@ def _packed(work: Work, by_value: Sequence[ModuleType]) -> tuple[bytes, list[Cha
     return buffer.getvalue(), pickler.models
 
 
-class _Pickler(cloudpickle.Pickler):
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Leaves the chat models out, and keeps them in `models`."""
 
     def __init__(self, buffer: io.BytesIO) -> None:
