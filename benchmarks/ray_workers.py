@@ -17,12 +17,14 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from align_echo.agents.novice_model import NoviceModel
 from align_echo.agents.players import build_agent, choose_player
 from align_echo.agents.spec import AgentSetting
 from align_echo.agents.vanilla import Vanilla
+from align_echo.errors import install_line
 from align_echo.evaluate.comparison import compare, run_variant
 from align_echo.evaluate.selection import pick_tasks
 from align_echo.halting import pause
@@ -150,6 +152,9 @@ def main() -> None:
     parser.add_argument("--wait", type=float, default=0.05, help="seconds of the slow model's reply (default 0.05)")
     given = parser.parse_args()
     os.environ["RAY_worker_niceness"] = "0"  # Ray gives its workers a low priority, which threads have not
+    if find_spec("ray") is None:
+        print(f"skipped, it needs an extra: {install_line('ray')}")
+        return
     import ray
     from ray.cluster_utils import Cluster
 
