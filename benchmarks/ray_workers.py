@@ -3,9 +3,10 @@
 Needs the extra `ray`. Starts a cluster on this machine (a head without CPUs, two nodes with two each) and plays tasks
 of ALFWorld under its probe interface, in alternating rounds, on 1, 2 and 4 threads and actors: with the scripted
 novice, which only computes, and with a chat agent whose scripted model takes a while for each reply. Actors are warm:
-each has played before, and they run at the threads' priority. Then one of the nodes is killed in mid-run, and the figures and every trajectory are compared
-with those of an undisturbed run. Prints tables, then one JSON line: `value` is episodes a second of the novice on 4
-actors, `baseline` on 4 threads, `ratio` their quotient; `killed_node` tells of the second part.
+each has played before, and they run at the threads' priority. Then one of the nodes is killed in mid-run, and the
+figures and every trajectory are compared with those of an undisturbed run. Prints tables, then one JSON line: `value`
+is episodes a second of the novice on 4 actors, `baseline` on 4 threads, `ratio` their quotient; `killed_node` tells of
+the second part.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ SPEC = environment("alfworld")
 SPLIT = "valid_unseen"
 INTERFACE = SPEC.interface("probe")
 COUNTS = (1, 2, 4)
+
+NICENESS = "RAY_worker_niceness"
+"""Ray gives its workers a low priority otherwise, which threads have not."""
 
 
 class SlowModel:
@@ -100,11 +104,17 @@ def throughput(title: str, agent: Agent, tasks: list[str], rounds: int) -> dict[
                 play(workers, agent, tasks)
                 seconds.setdefault((kind, count), []).append(time.perf_counter() - start)
     rates = {key: len(tasks) / statistics.median(times) for key, times in seconds.items()}
-    print(f"\n{title}: episodes a second, {len(tasks)} episodes, median of {rounds} rounds")
-    print(f"{'at once':>8} {'threads':>9} {'actors':>9} {'ratio':>7}")
+    print(f"\n{title}: episodes a second, {len(tasks)} episodes, median [slowest, fastest] of {rounds} rounds")
+    print(f"{'at once':>8} {'threads':>22} {'actors':>22} {'ratio':>7}")
     for count in COUNTS:
-        threads, actors = rates["threads", count], rates["actors", count]
-        print(f"{count:>8} {threads:9.2f} {actors:9.2f} {actors / threads:7.2f}")
+        shown = [
+            f"{rates[kind, count]:.2f} [{len(tasks) / max(times):.2f}, {len(tasks) / min(times):.2f}]"
+            for kind in ("threads", "actors")
+            for times in (seconds[kind, count],)
+        ]
+        ratio = rates["actors", count] / rates["threads", count]
+        print(f"{count:>8} {shown[0]:>22} {shown[1]:>22} {ratio:7.2f}")
+    print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     return rates
 
 
@@ -151,7 +161,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="rounds, of which the median counts (default 3)")
     parser.add_argument("--wait", type=float, default=0.05, help="seconds of the slow model's reply (default 0.05)")
     given = parser.parse_args()
-    os.environ["RAY_worker_niceness"] = "0"  # Ray gives its workers a low priority, which threads have not
+    os.environ[NICENESS] = "0"
     if find_spec("ray") is None:
         print(f"skipped, it needs an extra: {install_line('ray')}")
         return
