@@ -15,7 +15,7 @@ LAYERS = (
     *("prompts", "models", "runs"),
     *("faults", "progress", "agents", "session", "rollout", "workers"),
     *("align", "critic", "train", "evaluate", "gaia", "gui"),
-    *("view", "report", "installation", "cli"),
+    *("loops", "view", "report", "installation", "cli"),
 )
 """From the bottom to the top."""
 
