@@ -72,7 +72,7 @@ class Wire:
 
 def played_elsewhere(
     agent: Agent,
-    connect: Callable[[int], Wire],
+    connect: Callable[[], Wire],
     episodes: Sequence[Episode] = EPISODES,
     make: Callable[[], Any] = make_env,
     said: list[str] | None = None,
@@ -103,7 +103,7 @@ def test_trajectories_and_records_are_those_of_threads(tmp_path):
     here, elsewhere = Knowing(), Knowing()
     expected = played_here(Vanilla(recorded(here, tmp_path / "here"), temperature=1.0))
     agent = Vanilla(recorded(elsewhere, tmp_path / "elsewhere"), temperature=1.0)
-    played = played_elsewhere(agent, lambda lost: Wire())
+    played = played_elsewhere(agent, lambda: Wire())
     assert played == expected
     assert [trajectory.won for trajectory in played] == [True] * 3 + [False] * 3
     assert elsewhere.asked == here.asked
@@ -117,7 +117,7 @@ def test_a_lost_worker_s_episode_is_played_again_and_counts_once(tmp_path):
     dies = {4, 9, 17}
     played = played_elsewhere(
         Vanilla(recorded(model, tmp_path)),
-        lambda lost: Wire(lambda method: method == "answer" and next(passed) in dies),
+        lambda: Wire(lambda method: method == "answer" and next(passed) in dies),
         said=said,
         workers=1,
     )
@@ -135,7 +135,7 @@ def test_an_episode_that_goes_on_losing_workers_is_a_fault_and_the_others_are_pl
         return method == "begin" and 2 <= sum(begun) < 2 + LOSSES  # all attempts at the second episode
 
     said: list[str] = []
-    played = played_elsewhere(Vanilla(Knowing()), lambda lost: Wire(dies), said=said, workers=1)
+    played = played_elsewhere(Vanilla(Knowing()), lambda: Wire(dies), said=said, workers=1)
     assert [trajectory.fault is None for trajectory in played] == [True, False, True, True, True, True]
     fault = played[1]
     assert fault.fault is not None
@@ -154,7 +154,7 @@ def test_an_episode_that_goes_on_losing_workers_is_a_fault_and_the_others_are_pl
 def test_workers_that_never_begin_end_the_batch(monkeypatch):
     monkeypatch.setattr(remote, "PAUSES", (0.0, 0.0))
     with pytest.raises(EngineError, match="3 workers in a row were lost before they could play: the machine is gone"):
-        played_elsewhere(Vanilla(Knowing()), lambda lost: Wire(lambda method: method == "prepare"))
+        played_elsewhere(Vanilla(Knowing()), lambda: Wire(lambda method: method == "prepare"))
 
 
 def test_workers_that_are_lost_as_they_begin_cost_no_episode(monkeypatch):
@@ -163,7 +163,7 @@ def test_workers_that_are_lost_as_they_begin_cost_no_episode(monkeypatch):
     gone, said = iter(range(LOSSES + 1)), list[str]()
     played = played_elsewhere(
         Vanilla(Knowing()),
-        lambda lost: Wire(lambda method: method == "prepare" and next(gone, None) is not None),
+        lambda: Wire(lambda method: method == "prepare" and next(gone, None) is not None),
         said=said,
         workers=1,
     )
@@ -181,7 +181,7 @@ class Failing(Knowing):
 
 
 def test_a_model_that_breaks_is_a_fault_of_its_episode():
-    (trajectory,) = played_elsewhere(Vanilla(Failing()), lambda lost: Wire(), EPISODES[:1])
+    (trajectory,) = played_elsewhere(Vanilla(Failing()), lambda: Wire(), EPISODES[:1])
     assert trajectory.fault is not None
     assert (trajectory.fault.source, trajectory.fault.message) == ("model", "the endpoint is down")
     assert len(trajectory.steps) == 1
@@ -204,15 +204,15 @@ def not_ours() -> RoomEnv:
 
 def test_what_an_environment_raises_as_it_is_made_comes_here():
     with pytest.raises(UsageError, match=r"^there are no games here$"):
-        played_elsewhere(Vanilla(Knowing()), lambda lost: Wire(), make=no_data)
+        played_elsewhere(Vanilla(Knowing()), lambda: Wire(), make=no_data)
     with pytest.raises(RuntimeError, match=r"Stubborn: out of"):
-        played_elsewhere(Vanilla(Knowing()), lambda lost: Wire(), make=not_ours)
+        played_elsewhere(Vanilla(Knowing()), lambda: Wire(), make=not_ours)
 
 
 def test_workers_are_kept_where_the_batch_ended_well_and_ended_where_it_was_given_up():
     wires: list[Wire] = []
 
-    def connect(lost: int) -> Wire:
+    def connect() -> Wire:
         wires.append(Wire())
         return wires[-1]
 
@@ -253,7 +253,7 @@ class Counting:
 
 def test_an_agent_may_ask_from_several_threads():
     model = Knowing()
-    (trajectory,) = played_elsewhere(Counting(model), lambda lost: Wire(), EPISODES[:1])
+    (trajectory,) = played_elsewhere(Counting(model), lambda: Wire(), EPISODES[:1])
     assert trajectory.steps[0].reply == " ".join([PLAN[0]] * 5)
     assert model.asked == 5 * len(trajectory.steps)
 

@@ -74,6 +74,7 @@ class _Crew:
         self.ray = ray
         self.count = 0
         self._share = 0.0
+        self._room = True
         self._lock = threading.Lock()
         self._free: list[Any] = []
 
@@ -83,33 +84,43 @@ class _Crew:
         wanted = count or max(1, int(cpus))
         if wanted != self.count:
             self.close()
+            self._room = True
         self.count, self._share = wanted, round(min(1.0, cpus / wanted), 4)
 
-    def link(self, lost: int) -> _RayLink:
-        """A way to a free actor, or to a new one. One in the place of a lost one reserves no CPU: after the loss of a
-        node there may be none to reserve, and it must not wait for it. Raises `LostError`.
+    def link(self) -> _RayLink:
+        """A way to a free actor that lives, or to a new one. Raises `LostError`, and `UsageError` where there is no
+        room, or another version of align-echo.
         """
-        with self._lock:
-            free = self._free.pop() if self._free else None
-        if free is not None:
-            return _RayLink(self, free)
-        made = self.ray.remote(EpisodeActor).options(
-            num_cpus=0 if lost else self._share, scheduling_strategy="SPREAD", max_restarts=0
-        )
-        link = _RayLink(self, made.remote())
-        try:
-            version = link.call("version", patience=PATIENCE)
-            if version == __version__:
+        while True:
+            with self._lock:
+                free = self._free.pop() if self._free else None
+            link = _RayLink(self, self._made() if free is None else free)
+            try:
+                version = link.call("version", patience=PATIENCE)
+                if version != __version__:
+                    raise UsageError(f"a node of Ray has align-echo {version}, not {__version__}: install the same")
                 return link
-        except BaseException:
-            link.close(reusable=False)
-            raise
-        link.close(reusable=False)
-        raise UsageError(f"a node of Ray has align-echo {version}, this machine {__version__}: install the same")
+            except BaseException as error:
+                link.close(reusable=False)
+                if free is None or not isinstance(error, LostError):
+                    raise
+
+    def _made(self) -> Any:
+        """A new actor. Once one is lost, others reserve no CPU: there may be none left, and they must not wait for it.
+        """
+        actor = self.ray.remote(EpisodeActor).options(
+            num_cpus=self._share if self._room else 0, scheduling_strategy="SPREAD", max_restarts=0
+        )
+        return actor.remote()
 
     def give_back(self, actor: Any) -> None:
         with self._lock:
             self._free.append(actor)
+
+    def end(self, actor: Any) -> None:
+        """End an actor that is lost, or amid an episode."""
+        self._room = False
+        self.ray.kill(actor)
 
     def close(self) -> None:
         """End the actors that are free."""
@@ -151,7 +162,7 @@ class _RayLink:
         if reusable:
             self._crew.give_back(self._actor)
         else:
-            self._crew.ray.kill(self._actor)
+            self._crew.end(self._actor)
 
 
 # ---------------------------------------------------------------- starting

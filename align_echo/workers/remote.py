@@ -265,8 +265,8 @@ class Link(Protocol):
 class RemoteHost:
     """Plays episodes on actors, one at a time; a new one takes the place of one that is lost.
 
-    `connect` gives a way to an actor that is free; told how many this host has lost. `models` are those that stayed
-    here when the work was packed. `say` is told of a loss.
+    `connect` gives a way to an actor that is free. `models` are those that stayed here when the work was packed. `say`
+    is told of a loss.
     """
 
     def __init__(
@@ -274,7 +274,7 @@ class RemoteHost:
         work: Work,
         packed: bytes,
         models: Sequence[ChatModel],
-        connect: Callable[[int], Link],
+        connect: Callable[[], Link],
         say: Callable[[str], None],
     ) -> None:
         self._work = work
@@ -284,7 +284,6 @@ class RemoteHost:
         self._say = say
         self._link: Link | None = None
         self._ready: Ready | None = None
-        self._lost = 0
 
     def play(self, task: str | Episode) -> Trajectory:
         """The episode, by the first actor that lives to its end. Raises `EngineError` if none lives to begin one."""
@@ -314,7 +313,7 @@ class RemoteHost:
             if self._link is not None and self._ready is not None:
                 break
             try:
-                self._link = self._connect(self._lost)
+                self._link = self._connect()
                 ready = self._drive(self._link, "prepare", self._packed)
                 assert isinstance(ready, Ready)
                 self._ready = ready
@@ -349,7 +348,6 @@ class RemoteHost:
 
     def _drop(self) -> None:
         link, self._link, self._ready = self._link, None, None
-        self._lost += 1
         if link is not None:
             link.close(reusable=False)
 
