@@ -82,6 +82,7 @@ def _small() -> Iterator[Finding]:
     yield _extra("matplotlib", "report", "only for figures of runs")
     yield _extra("pillow", "gui", "only for screenshots", module="PIL")
     yield _extra("inspect-ai", "inspect", "only for logs of it")
+    yield _extra("ray", "ray", "only for --workers ray")
 
 
 def _java() -> Iterator[Finding]:
