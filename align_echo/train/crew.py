@@ -122,7 +122,9 @@ def gather(config: TrainConfig, sources: Mapping[Role, str], folder: Path = Path
         )
         for role, served in zip(ROLES, (policy, critic), strict=True)
     }
-    tokenizers = {role: AutoTokenizer.from_pretrained(source) for role, source in sources.items()}
+    tokenizers = {
+        role: AutoTokenizer.from_pretrained(source, trust_remote_code=False) for role, source in sources.items()
+    }
     return Crew(backbone, {"policy": policy, "critic": critic}, models, tokenizers, ServedWeights(folder / PUBLISHED))
 
 
