@@ -43,7 +43,8 @@ class Rooms(RoomEnv):
 
 def answers(*calls: tuple[str, dict[str, object]], record: Path | None = None) -> list[tuple[bool, str]]:
     """What a client is answered, call by call: whether it is an error, and the text."""
-    server = make_server(TaskPanel.of(instead_of(environment("alfworld"), Rooms)), record and JsonlFile(record))
+    panel = TaskPanel.of(instead_of(environment("alfworld"), Rooms))
+    server = make_server(panel, JsonlFile(record) if record else None)
 
     async def asked() -> list[tuple[bool, str]]:
         async with Client(server) as client:

@@ -56,7 +56,7 @@ def serving(sessions: int = 4, record: Path | None = None) -> Iterator[str]:
     """A server of the two rooms on a free port; its address."""
     panel = TaskPanel.of(instead_of(environment("alfworld"), Rooms), split="valid_unseen")
     listener = socket.create_server(("127.0.0.1", 0))
-    app = make_app(panel, sessions=sessions, hosts=LOCAL, record=record and JsonlFile(record))
+    app = make_app(panel, sessions=sessions, hosts=LOCAL, record=JsonlFile(record) if record else None)
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws_max_size=MOST_BYTES))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
