@@ -232,6 +232,14 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
             config.step.critic_warmup > 0 and (shared or not both),
             "step.critic_warmup: needs both roles trained, with weights: models or adapters",
         ),
+        (
+            bool(config.collecting.servers) and config.weights == "models",
+            "collecting.servers: servers of one model play: take weights: adapters, or shared",
+        ),
+        (
+            len(set(config.collecting.servers)) < len(config.collecting.servers),
+            "collecting.servers: name each server once",
+        ),
         (config.evaluating.patience > 0 and every == 0, "evaluating.patience: needs evaluating.every"),
         *((True, f"report_to: {why}") for why in why_unusable(config.report_to)),
         (
