@@ -41,6 +41,7 @@ from align_echo.locking import FolderLock
 from align_echo.models.local.loading import content_hash
 from align_echo.prompts import prompt_hash
 from align_echo.runs import begin_run, step_of
+from align_echo.train import processes
 from align_echo.train.budget import Budget, played_before
 from align_echo.train.config import TrainConfig
 from align_echo.train.crew import Crew, gather, sources_of
@@ -48,9 +49,10 @@ from align_echo.train.held_out import HeldOut
 from align_echo.train.method import METHODS, Collecting
 from align_echo.train.observed import ObservedStage
 from align_echo.train.obstacles import Alarm
+from align_echo.train.processes import SharedStage
 from align_echo.train.rollouts import RolloutFiles
 from align_echo.train.rows import Harvest, Role
-from align_echo.train.run_folder import append, check_run_folder, keep_before, made_nothing, steps_in
+from align_echo.train.run_folder import append, check_run_folder, compared, keep_before, made_nothing, steps_in
 from align_echo.train.signals import Signals
 from align_echo.train.stage import LocalStage, Stage
 from align_echo.train.threads import computing_with
@@ -100,7 +102,7 @@ def harvest_with(
     collecting: Collecting, queries: Sequence[str], stage: Stage, is_invalid: Callable[[str], bool] | None = None
 ) -> Harvest:
     """Play a config's recipe, observed. `is_invalid` tells a refusal in the engine's words; None where nothing does."""
-    observed = ObservedStage(stage)
+    observed = ObservedStage(SharedStage(stage))
     harvest = METHODS.get(collecting.recipe).harvest(queries, observed, collecting)
     episodes = (*observed.played, *observed.shown)
     return replace(
@@ -129,13 +131,17 @@ def local_stage(
 
 
 class Run:
-    """A run whose every input was checked. `train` may be called once; it goes on where a killed one stopped."""
+    """A run whose every input was checked. `train` may be called once; it goes on where a killed one stopped.
+
+    Where a launcher started several processes each has a run, and they are one: the first writes what there is.
+    """
 
     def __init__(self, config: TrainConfig, folder: Path, *, resume: bool = False) -> None:
         """Raises `UsageError` or `MissingDataError` for what is not known, and for a folder that holds something else.
         """
+        processes.join()
         self.config = config
-        self.folder = folder
+        self.folder = processes.of_first(lambda: folder)
         self._spec = environment(config.env)
         self._split = self._spec.check_split(config.split or self._spec.train_split)
         self._held_out = self._spec.check_split(config.evaluating.split or self._spec.test_split)
@@ -144,8 +150,8 @@ class Run:
         self.tasks = of_types(config.task_types, self._spec.tasks(self._split), self._spec.task_type)
         queries_at(0, self.tasks, config.collecting.queries, config.seed)
         self._resuming = resume
-        self._resume = check_run_folder(folder, self.on_record, resume=resume)
-        self._rollouts = RolloutFiles(folder, config.rollouts, config.steps)
+        self._resume = processes.of_first(lambda: check_run_folder(self.folder, self.on_record, resume=resume))
+        self._rollouts = RolloutFiles(self.folder, config.rollouts, config.steps)
         self._evaluation: HeldOut | None = None
         self._say: Callable[[str], None] = _unsaid
 
@@ -166,6 +172,7 @@ class Run:
             "command": "train",
             "align_echo": __version__,
             "python": platform.python_version(),
+            "processes": processes.count(),
             "packages": {name: metadata.version(name) for name in PACKAGES},
             "split": self._split,
             "held_out": self._held_out,
@@ -207,10 +214,12 @@ class Run:
     ) -> Path:
         begun = time.monotonic()
         crew = gather(self.config, self._sources)
+        locks: list[FolderLock] = []
         try:
-            lock = self._begin_folder()
+            processes.of_first(lambda: locks.append(self._begin_folder()))
             self._evaluation = self._held_out_tasks(crew, evaluated) if self.config.evaluating.every else None
-            with tracking(self.config.report_to, self.folder, self.begun_at) as trackers:
+            told = self.config.report_to if processes.is_first() else ()
+            with tracking(told, self.folder, self.begun_at) as trackers:
                 trainer = self._trainer(crew, watch)
                 for callback in (*trackers, *([self._evaluation] if self._evaluation else [])):
                     trainer.add_callback(callback)
@@ -218,28 +227,34 @@ class Run:
                 trainer.train(resume_from_checkpoint=self._resume or None)
                 trainer.remove_callback(HeldOut)
                 after = self._figures(trainer)
-            crew.save(self.folder)
+            figures = {"before": before, "after": after}
+            return processes.of_first(lambda: self._end(crew, trainer, figures, time.monotonic() - begun))
         finally:
             crew.close()
+            for lock in locks:
+                lock.close()
+
+    def _end(self, crew: Crew, trainer: RoleTrainer, figures: dict[str, Any], seconds: float) -> Path:
+        """Write what came of it."""
+        crew.save(self.folder)
         summary = {
             "recipe": self.config.collecting.recipe,
             "steps": trainer.state.global_step,
             "best_step": trainer.state.best_global_step if self._evaluation else None,
             "environment_steps": self._played,
-            "before": before,
-            "after": after,
-            "seconds": round(time.monotonic() - begun, 1),
+            **figures,
+            "seconds": round(seconds, 1),
         }
-        written = write_atomically(self.folder / "summary.json", json.dumps(summary, indent=2) + "\n")
-        lock.close()
-        return written
+        return write_atomically(self.folder / "summary.json", json.dumps(summary, indent=2) + "\n")
 
     def _begin_folder(self) -> FolderLock:
         """Write what was asked for; drop what is of steps that will be made again. Raises `UsageError` if another
         process works in the folder, or has since it was checked.
         """
         left = [TENSORBOARD]
-        lock = begin_run(self.folder, self.on_record, resume=self._resuming, left=left, unmade=made_nothing)
+        lock = begin_run(
+            self.folder, self.on_record, resume=self._resuming, left=left, unmade=made_nothing, compared=compared
+        )
         if check_run_folder(self.folder, self.on_record, resume=True) != self._resume:
             raise UsageError(f"another process has worked in {self.folder} just now: repeat the command")
         begun = self.begun_at + 1 if self._resume else 0
@@ -267,7 +282,7 @@ class Run:
         shown = self._spec.tasks(self._held_out)
         chosen = Dice(f"held-out tasks {config.seed}").shuffled(shown)[: config.evaluating.tasks]
         stage = self._stage(crew, self._held_out, config.evaluating.temperature)
-        return HeldOut(stage, chosen, config.seed, self.folder / HELD_OUT, evaluated)
+        return HeldOut(SharedStage(stage), chosen, config.seed, self.folder / HELD_OUT, evaluated)
 
     def _trainer(self, crew: Crew, watch: Callable[[int, Signals], None]) -> RoleTrainer:
         config = self.config
@@ -279,6 +294,8 @@ class Run:
             step = harvest * config.step.updates + 1
             queries = queries_at(harvest, self.tasks, config.collecting.queries, config.seed)
             harvested = harvest_with(config.collecting, queries, stage.at_step(harvest), is_invalid)
+            if not processes.is_first():
+                return harvested
             if harvested.refinements:
                 append(self.folder / "refinements.jsonl", {"step": step, "scores": harvested.refinements})
             self._rollouts.keep(step, harvested)
@@ -290,6 +307,8 @@ class Run:
         def observe(step: int, signals: Signals) -> None:
             if (step - 1) % config.step.updates == 0:
                 budget.add(int(signals["environment_steps"]))
+            if not processes.is_first():
+                return
             append(self.folder / "signals.jsonl", {"step": step, **signals})
             watch(step, signals)
             for line in alarm.lines(step, signals):

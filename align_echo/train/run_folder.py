@@ -22,8 +22,13 @@ def check_run_folder(folder: Path, settings: Mapping[str, Any], *, resume: bool)
     """The checkpoint to go on from, "" for none. Raises `UsageError` for a folder that holds something else, and for
     one that another process works in. A run without a checkpoint is begun anew.
     """
-    check_run(folder, settings, resume=resume, unmade=made_nothing)
+    check_run(folder, settings, resume=resume, unmade=made_nothing, compared=compared)
     return newest_checkpoint(folder / CHECKPOINTS) if resume else ""
+
+
+def compared(setting: str) -> bool:
+    """Whether a resumed run must have it as it was. How many processes there are changes nothing but rounding."""
+    return setting != "processes"
 
 
 def on_record(folder: Path) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 On `transformers.Trainer`, which keeps the optimizer, the schedule, checkpoints, resuming, evaluation, early stopping
 and logging. A step's batches differ in number and size from step to step, so they are accumulated inside
-`training_step`. Left out: more than one process.
+`training_step`. Several processes hold the same weights, learn a part of the batches each, and sum their gradients
+(`processes.py`). Left out: weights that are divided among processes (`trl_trainer.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -24,13 +25,14 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from transformers import PreTrainedTokenizerBase, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from align_echo.errors import TrainingError
+from align_echo.train import processes
 from align_echo.train.advantages import Advantages, group_advantages, uncompared
 from align_echo.train.backbone import Backbone
 from align_echo.train.batching import Batch, Normalisation, batches, scales
 from align_echo.train.forward import CHECKED_IDS, token_logprobs, why_not_shared
 from align_echo.train.loss import Objective, batch_loss
 from align_echo.train.rows import Harvest, Role, Row
-from align_echo.train.signals import Losses, Signals, of_harvest
+from align_echo.train.signals import LOSSES, Losses, Signals, of_harvest
 from align_echo.types import Frozen
 
 Recipe = Callable[[int], Harvest]
@@ -138,25 +140,34 @@ class RoleTrainer(Trainer):
             self._kept = self._harvest((step - 1) // updates)
         kept, harvested = self._kept, time.perf_counter()
         model.train()
-        losses, total = Losses(), torch.zeros((), device=self.args.device)
-        for index, batch in enumerate(kept.batches):
-            total += self._learn(kept, index, batch, losses)
+        losses = Losses.of(processes.gathered(lambda: self._learn_part(kept))).read()
+        processes.sum_gradients([weights for role in self._backbone.kept for weights in self._backbone.weights(role)])
         ended = time.perf_counter()
         tokens = sum(batch.computed for batch in kept.batches)
         times = {"seconds/harvest": harvested - begun, "seconds/learn": ended - harvested}
         self._norms = self._gradient_norms()
         norms = {f"{role}/grad_norm": float(norm) for role, norm in self._norms.items()}
-        self._signals = {**kept.signals, **losses.read(), **norms, **times, "trained_tokens": tokens}
+        self._signals = {**kept.signals, **losses, **norms, **times, "trained_tokens": tokens}
         self._watch(step, self._signals)
         kept.signals = {name: value for name, value in kept.signals.items() if not name.startswith("seconds/")}
-        return total
+        whole = sum(loss for name, loss in losses.items() if name in LOSSES)
+        return torch.tensor(whole, device=self.args.device)
 
     @property
     def _step(self) -> int:
         """The number of the step that is being made."""
         return int(self.state.global_step) + 1
 
-    def _learn(self, kept: _Kept, index: int, batch: Batch, losses: Losses) -> torch.Tensor:
+    def _learn_part(self, kept: _Kept) -> Losses:
+        """Accumulate the gradients of the batches that are this process's."""
+        takers = processes.fair_shares([batch.computed for batch in kept.batches], processes.count())
+        losses = Losses()
+        for index, batch in enumerate(kept.batches):
+            if takers[index] == processes.index():
+                self._learn(kept, index, batch, losses)
+        return losses
+
+    def _learn(self, kept: _Kept, index: int, batch: Batch, losses: Losses) -> None:
         batch = batch.to(self.args.device)
         role_model = self._backbone.activate(batch.role)
         with self.compute_loss_context_manager():
@@ -169,7 +180,6 @@ class RoleTrainer(Trainer):
         losses.add(batch, loss, entropies)
         if self._settings.updates > 1 and kept.old[index] is None:
             kept.old[index] = logprobs.detach()
-        return loss.loss.detach()
 
     def _gradient_norms(self) -> dict[Role, torch.Tensor]:
         """Norms before clipping, by role; roles that share weights have one. Raises `TrainingError` for no number."""
@@ -247,6 +257,11 @@ class RoleTrainer(Trainer):
 
     # ------------------------------------------------------------ what Trainer asks for
 
+    def create_accelerator_and_postprocess(self) -> None:
+        """Without a wrapper that sums gradients of its own: it knows neither two models nor which adapter is active."""
+        super().create_accelerator_and_postprocess()
+        self.accelerator.prepare_model = partial(self.accelerator.prepare_model, evaluation_mode=True)
+
     def _clip_grad_norm(self, model: nn.Module) -> torch.Tensor:
         for role, norm in self._norms.items():
             clip_grads_with_norm_(self._backbone.weights(role), self.args.max_grad_norm, norm)
@@ -267,7 +282,13 @@ class RoleTrainer(Trainer):
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
 
+    def _save_rng_state(self, output_dir: str) -> None:
+        if processes.is_first():  # draws are seeded one by one, and those of all processes are alike
+            super()._save_rng_state(output_dir)
+
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        if not processes.is_first():
+            return
         for role in self._backbone.kept:
             folder = (Path(output_dir) if output_dir else self._folder) / role
             self._backbone.save(role, folder)
