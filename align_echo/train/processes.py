@@ -9,6 +9,8 @@ among processes (`trl_trainer.py`, with FSDP or ZeRO).
 from __future__ import annotations
 
 import hashlib
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -21,7 +23,7 @@ from torch import distributed, nn
 from align_echo.critic.reasoned_verdict import Judgement
 from align_echo.critic.review import Review
 from align_echo.critic.verdict import Verdict
-from align_echo.errors import AlignEchoError, TrainingError, first_line
+from align_echo.errors import AlignEchoError, TrainingError
 from align_echo.session import Episode
 from align_echo.train.launched import how_many
 from align_echo.train.stage import Proposal, ReviewRequest, Stage
@@ -31,6 +33,8 @@ LONGEST_WAIT = timedelta(hours=3)
 """How long a process waits for another: one may play that much longer than the others. One that ended is noticed at
 once."""
 
+GO_ON = "what is finished is kept: repeat the command with --resume"
+
 Made = TypeVar("Made")
 Asked = TypeVar("Asked")
 
@@ -38,6 +42,8 @@ Asked = TypeVar("Asked")
 def join() -> None:
     """Meet the other processes that the launcher started, if there are any. Safe to call again."""
     if how_many() > 1 and not distributed.is_initialized():
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, _told_to_end)
         with _others():
             PartialState(cpu=not torch.cuda.is_available(), timeout=LONGEST_WAIT)
 
@@ -171,6 +177,12 @@ def _shared(do: Callable[[Sequence[Asked]], list[Made]], asked: Sequence[Asked])
     return [answer for _, answers in parts for answer in answers]
 
 
+def _told_to_end(*_: object) -> None:
+    raise TrainingError(
+        f"process {index()} was told to end, as a launcher does where another process has ended; {GO_ON}"
+    )
+
+
 @contextmanager
 def _others() -> Iterator[None]:
     """What torch says where another process has ended, as one line."""
@@ -180,6 +192,5 @@ def _others() -> Iterator[None]:
         raise
     except RuntimeError as error:
         raise TrainingError(
-            f"process {index()}: another process of this run has ended or cannot be reached ({first_line(error)}); "
-            "what is finished is kept: repeat the command with --resume"
+            f"process {index()}: another process of this run has ended or cannot be reached; {GO_ON}"
         ) from error

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from align_echo.train import processes
 from align_echo.train.config import TrainConfig
 from align_echo.train.estimate import Cost, estimate
 from align_echo.train.method import METHODS
@@ -41,6 +42,7 @@ def announced(run: Run) -> list[str]:
     return [
         f"training by {config.collecting.recipe}: {model}, {whose}, interface {run.on_record['interface']}",
         f"{_learners(config)}; {cost.parameters:,} parameters in all",
+        *([f"{processes.count()} processes, which share playing and learning"] if processes.count() > 1 else []),
         *([f"going on after step {run.begun_at}"] if run.begun_at else []),
         *_budget(config, cost),
         *_held_out_tasks(run, cost),
