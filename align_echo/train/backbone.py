@@ -15,10 +15,12 @@ from typing import Any
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from torch import nn
+from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
 from align_echo.errors import UsageError
 from align_echo.models.local.weights import load_state, read_model
+from align_echo.train import processes
 from align_echo.train.rows import Role
 
 ROLES: tuple[Role, ...] = ("policy", "critic")
@@ -63,12 +65,14 @@ class WholeModels:
         return nullcontext(kept)
 
     def state(self, role: Role) -> Mapping[str, torch.Tensor]:
-        """The model's weights, with which an engine draws as this role."""
-        return self._models[role].state_dict()
+        """The model's weights, with which an engine draws as this role. Every process must ask."""
+        return whole(self._models[role].state_dict())
 
     def save(self, role: Role, folder: Path) -> None:
-        """As `transformers` does."""
-        self._models[role].save_pretrained(folder)
+        """As `transformers` does; the first process writes. Every process must ask."""
+        state = self.state(role)
+        if processes.is_first():
+            self._models[role].save_pretrained(folder, state_dict=dict(state))
 
     def load(self, role: Role, folder: Path) -> None:
         """Copied into the model that is there."""
@@ -116,13 +120,17 @@ class Adapters:
         return _without_adapters(self._model)
 
     def state(self, role: Role) -> Mapping[str, torch.Tensor]:
-        """The adapter's weights by PEFT's names, with which an engine draws as this role."""
-        weights: Mapping[str, torch.Tensor] = get_peft_model_state_dict(self._model, adapter_name=role)
-        return weights
+        """The adapter's weights by PEFT's names, with which an engine draws as this role. Every process must ask."""
+        weights: dict[str, torch.Tensor] = get_peft_model_state_dict(self._model, adapter_name=role)
+        return whole(weights)
 
     def save(self, role: Role, folder: Path) -> None:
-        """As PEFT does, in the folder itself."""
-        self._model.save_pretrained(str(folder), selected_adapters=[role])
+        """As PEFT does, in the folder itself; the first process writes. Every process must ask."""
+        named = {name: tensor for name, tensor in self._model.state_dict().items() if f".{role}." in name}
+        state = whole(named)
+        if not processes.is_first():
+            return
+        self._model.save_pretrained(str(folder), selected_adapters=[role], state_dict=state)
         for file in (folder / role).iterdir():
             file.replace(folder / file.name)
         (folder / role).rmdir()
@@ -139,6 +147,11 @@ Backbone = WholeModels | Adapters
 weights of their own; of roles that share weights, the first. What `activate` gives must stay active until the backward
 pass has ended.
 """
+
+
+def whole(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The weights, those gathered that are divided among processes (FSDP)."""
+    return {name: tensor.full_tensor() if isinstance(tensor, DTensor) else tensor for name, tensor in weights.items()}
 
 
 def name_layers_in_order(model: Any) -> Any:

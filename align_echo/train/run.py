@@ -22,11 +22,11 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
 from transformers import EarlyStoppingCallback, TrainingArguments
 
 from align_echo import __version__
@@ -42,6 +42,7 @@ from align_echo.models.local.loading import content_hash
 from align_echo.prompts import prompt_hash
 from align_echo.runs import begin_run, step_of
 from align_echo.train import processes
+from align_echo.train.arguments import run_settings
 from align_echo.train.budget import Budget, played_before
 from align_echo.train.config import TrainConfig
 from align_echo.train.crew import Crew, gather, sources_of
@@ -50,13 +51,14 @@ from align_echo.train.method import METHODS, Collecting
 from align_echo.train.observed import ObservedStage
 from align_echo.train.obstacles import Alarm
 from align_echo.train.processes import SharedStage
+from align_echo.train.role_checkpoints import RoleCheckpoints
 from align_echo.train.rollouts import RolloutFiles
 from align_echo.train.rows import Harvest, Role
 from align_echo.train.run_folder import append, check_run_folder, compared, keep_before, made_nothing, steps_in
 from align_echo.train.signals import Signals
 from align_echo.train.stage import LocalStage, Stage
 from align_echo.train.threads import computing_with
-from align_echo.train.trackers import PROJECT, TENSORBOARD, reported_by_name, tracking
+from align_echo.train.trackers import TENSORBOARD, tracking
 from align_echo.train.trainer import RoleTrainer, optimizer_of
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
@@ -227,23 +229,22 @@ class Run:
                 trainer.train(resume_from_checkpoint=self._resume or None)
                 trainer.remove_callback(HeldOut)
                 after = self._figures(trainer)
-            figures = {"before": before, "after": after}
-            return processes.of_first(lambda: self._end(crew, trainer, figures, time.monotonic() - begun))
+            crew.save(self.folder)
+            figures = {"before": before, "after": after, "seconds": round(time.monotonic() - begun, 1)}
+            return processes.of_first(lambda: self._end(trainer, figures))
         finally:
             crew.close()
             for lock in locks:
                 lock.close()
 
-    def _end(self, crew: Crew, trainer: RoleTrainer, figures: dict[str, Any], seconds: float) -> Path:
+    def _end(self, trainer: RoleCheckpoints, figures: dict[str, Any]) -> Path:
         """Write what came of it."""
-        crew.save(self.folder)
         summary = {
             "recipe": self.config.collecting.recipe,
             "steps": trainer.state.global_step,
             "best_step": trainer.state.best_global_step if self._evaluation else None,
             "environment_steps": self._played,
             **figures,
-            "seconds": round(seconds, 1),
         }
         return write_atomically(self.folder / "summary.json", json.dumps(summary, indent=2) + "\n")
 
@@ -263,14 +264,14 @@ class Run:
         self._rollouts.drop_from(begun)
         return lock
 
-    def _figures(self, trainer: RoleTrainer) -> dict[str, Any] | None:
+    def _figures(self, trainer: RoleCheckpoints) -> dict[str, Any] | None:
         """What the weights of now score on held-out tasks; None where none are played."""
         if self._evaluation is None:
             return None
         trainer.evaluate()
         return self._evaluation.figures
 
-    def _before(self, trainer: RoleTrainer) -> dict[str, Any] | None:
+    def _before(self, trainer: RoleCheckpoints) -> dict[str, Any] | None:
         """The figures of the weights that the run began with: one that goes on reads what was measured then."""
         if not self._resume:
             return self._figures(trainer)
@@ -284,7 +285,7 @@ class Run:
         stage = self._stage(crew, self._held_out, config.evaluating.temperature)
         return HeldOut(SharedStage(stage), chosen, config.seed, self.folder / HELD_OUT, evaluated)
 
-    def _trainer(self, crew: Crew, watch: Callable[[int, Signals], None]) -> RoleTrainer:
+    def _trainer(self, crew: Crew, watch: Callable[[int, Signals], None]) -> RoleCheckpoints:
         config = self.config
         plain = self._stage(crew, self._split, config.collecting.temperature)
         stage = replace(plain, best_of=config.collecting.best_of)
@@ -318,12 +319,12 @@ class Run:
             "policy": config.optimising.lr,
             "critic": config.optimising.critic_lr or config.optimising.lr,
         }
-        patience = config.evaluating.patience
-        return RoleTrainer(
+        kind, arguments = self._engine()
+        trainer: RoleCheckpoints = kind(
             crew.backbone,
             recipe,
             config.step,
-            self._arguments(),
+            arguments,
             optimizer=optimizer_of(
                 crew.backbone, rates, weight_decay=config.optimising.weight_decay, betas=config.optimising.betas
             ),
@@ -333,11 +334,22 @@ class Run:
             evaluation=self._evaluation,
             tokenizers=crew.tokenizers,
             callbacks=[
-                *([EarlyStoppingCallback(patience)] if patience else []),
+                *([EarlyStoppingCallback(config.evaluating.patience)] if config.evaluating.patience else []),
                 *([budget] if config.environment_steps else []),
             ],
             last=self.folder / LAST,
         )
+        return trainer
+
+    def _engine(self) -> tuple[Callable[..., RoleCheckpoints], TrainingArguments]:
+        """The trainer that the config names, and its arguments."""
+        settings = run_settings(self.config, self.folder, self._last_step)
+        if self.config.backend == "own":
+            return RoleTrainer, TrainingArguments(**settings)
+        from align_echo.train.trl_trainer import TrlTrainer, grpo_arguments, plan_of
+
+        plan = plan_of(self.config)
+        return partial(TrlTrainer, plan=plan), grpo_arguments(self.config, plan, settings)
 
     @property
     def _played(self) -> int:
@@ -352,34 +364,3 @@ class Run:
 
     def _stage(self, crew: Crew, split: str, temperature: float) -> LocalStage:
         return local_stage(self.config, self._spec, crew, split, temperature)
-
-    def _arguments(self) -> TrainingArguments:
-        config, every = self.config, self.config.evaluating.every
-        plan = config.optimising.schedule
-        return TrainingArguments(
-            output_dir=str(self.folder / "checkpoints"),
-            max_steps=self._last_step,
-            learning_rate=config.optimising.lr,
-            lr_scheduler_type="constant_with_warmup" if plan == "constant" else plan,
-            warmup_steps=config.optimising.warmup_steps,
-            max_grad_norm=config.optimising.max_grad_norm,
-            bf16=config.bf16,
-            use_cpu=not torch.cuda.is_available(),
-            seed=config.seed,
-            save_steps=config.steps_a_checkpoint,
-            save_total_limit=2,
-            logging_steps=1,
-            eval_strategy="steps" if every else "no",
-            eval_steps=every or None,
-            load_best_model_at_end=bool(every),
-            metric_for_best_model="eval_score" if every else None,
-            greater_is_better=True,
-            restore_callback_states_from_checkpoint=True,
-            report_to=reported_by_name(config.report_to),
-            run_name=str(self.folder),
-            project=PROJECT,
-            disable_tqdm=True,
-            remove_unused_columns=False,
-            logging_nan_inf_filter=False,
-            dataloader_pin_memory=False,
-        )

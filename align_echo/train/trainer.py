@@ -22,7 +22,7 @@ import torch
 from pydantic import Field
 from torch import nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
-from transformers import PreTrainedTokenizerBase, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback, TrainingArguments
 
 from align_echo.errors import TrainingError
 from align_echo.train import processes
@@ -31,14 +31,13 @@ from align_echo.train.backbone import Backbone
 from align_echo.train.batching import Batch, Normalisation, batches, scales
 from align_echo.train.forward import CHECKED_IDS, token_logprobs, why_not_shared
 from align_echo.train.loss import Objective, batch_loss
+from align_echo.train.role_checkpoints import Evaluation, RoleCheckpoints
 from align_echo.train.rows import Harvest, Role, Row
 from align_echo.train.signals import LOSSES, Losses, Signals, of_harvest
 from align_echo.types import Frozen
 
 Recipe = Callable[[int], Harvest]
 """From a harvest's number, counted from 0, to what was brought home with the weights of that time."""
-
-Evaluation = Callable[[], Signals]
 
 
 class StepSettings(Frozen):
@@ -78,7 +77,7 @@ class _Kept:
     signals: Signals = field(default_factory=dict)
 
 
-class RoleTrainer(Trainer):
+class RoleTrainer(RoleCheckpoints):
     """`publish` is called before each harvest: engines must draw with the weights of that time, at `temperature`.
 
     `watch` is given the signals of every step, which are counted from 1; trackers are given them too. Gradients are
@@ -205,11 +204,11 @@ class RoleTrainer(Trainer):
         self._publish()
         harvest = self._recipe(number)
         rows = [row for row in harvest.rows if row.role in self._backbone.trained]
-        advantages = self._advantages(rows)
+        advantages = advantages_of(rows, self._settings)
         together = len(self._backbone.kept) < len(self._backbone.trained)
         scale = scales(rows, self._settings.normalisation, together=together)
         divided = batches(
-            *self._useful(rows, advantages.values, scale, self._learning(number)),
+            *useful(rows, advantages.values, scale, self._settings, learning(self._backbone, self._settings, number)),
             tokens_per_batch=self._settings.tokens_per_batch,
             share=self._shares,
         )
@@ -226,25 +225,6 @@ class RoleTrainer(Trainer):
             warnings.warn(f"rows do not share what they begin with alike: {why}", stacklevel=3)
             return False
         return True
-
-    def _advantages(self, rows: Sequence[Row]) -> Advantages:
-        rewards = [row.reward for row in rows]
-        if self._settings.advantage == "reward":
-            return uncompared(rewards)
-        keys = [row.group if self._settings.joint else (row.role, row.group) for row in rows]
-        return group_advantages(rewards, keys, scaled=self._settings.scaled)
-
-    def _learning(self, harvest: int) -> tuple[Role, ...]:
-        warming_up = harvest * self._settings.updates < self._settings.critic_warmup
-        return ("critic",) if warming_up else self._backbone.trained
-
-    def _useful(
-        self, rows: Sequence[Row], advantages: Sequence[float], scale: Sequence[float], learning: Sequence[Role]
-    ) -> tuple[list[Row], list[float], list[float]]:
-        """Rows of the roles that learn now whose loss has a gradient: without a KL term, those with an advantage."""
-        useful = [bool(advantage or self._settings.objective.beta) for advantage in advantages]
-        kept = [index for index, row in enumerate(rows) if useful[index] and row.role in learning]
-        return [rows[index] for index in kept], [advantages[index] for index in kept], [scale[index] for index in kept]
 
     def _give_up(self, batch: Batch, logprobs: torch.Tensor) -> None:
         file = self._folder / "post-mortem.pt"
@@ -272,38 +252,32 @@ class RoleTrainer(Trainer):
         """To trackers; with what `Trainer` says of a step go its signals."""
         super().log({**logs, **self._signals} if "learning_rate" in logs else logs, start_time)
 
-    def evaluate(self, *_: Any, metric_key_prefix: str = "eval", **__: Any) -> dict[str, float]:
-        """Play the held-out tasks with the weights as they are."""
-        if self._evaluation is None:
-            return {}
-        self._publish()
-        metrics = {f"{metric_key_prefix}_{name}": value for name, value in self._evaluation().items()}
-        self.log(metrics)
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
-        return metrics
+def advantages_of(rows: Sequence[Row], settings: StepSettings) -> Advantages:
+    """How much better each row did than those that it is compared with."""
+    rewards = [row.reward for row in rows]
+    if settings.advantage == "reward":
+        return uncompared(rewards)
+    keys = [row.group if settings.joint else (row.role, row.group) for row in rows]
+    return group_advantages(rewards, keys, scaled=settings.scaled)
 
-    def _save_rng_state(self, output_dir: str) -> None:
-        if processes.is_first():  # draws are seeded one by one, and those of all processes are alike
-            super()._save_rng_state(output_dir)
 
-    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        if not processes.is_first():
-            return
-        for role in self._backbone.kept:
-            folder = (Path(output_dir) if output_dir else self._folder) / role
-            self._backbone.save(role, folder)
-            if role in self._tokenizers:
-                self._tokenizers[role].save_pretrained(folder)
+def learning(backbone: Backbone, settings: StepSettings, harvest: int) -> tuple[Role, ...]:
+    """The roles that learn from a harvest, counted from 0."""
+    warming_up = harvest * settings.updates < settings.critic_warmup
+    return ("critic",) if warming_up else backbone.trained
 
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        for role in self._backbone.kept:
-            self._backbone.load(role, Path(resume_from_checkpoint) / role)
 
-    def _load_best_model(self) -> None:
-        if self._last is not None:
-            self._save(str(self._last))
-        if self.state.best_model_checkpoint is not None:
-            self._load_from_checkpoint(self.state.best_model_checkpoint)
+def useful(
+    rows: Sequence[Row],
+    advantages: Sequence[float],
+    scale: Sequence[float],
+    settings: StepSettings,
+    roles: Sequence[Role],
+) -> tuple[list[Row], list[float], list[float]]:
+    """Rows of the roles that learn now whose loss has a gradient: without a KL term, those with an advantage."""
+    taught = [bool(advantage or settings.objective.beta) for advantage in advantages]
+    kept = [index for index, row in enumerate(rows) if taught[index] and row.role in roles]
+    return [rows[index] for index in kept], [advantages[index] for index in kept], [scale[index] for index in kept]
 
 
 def optimizer_of(

@@ -18,9 +18,10 @@ from align_echo.tokens import TokenSequence
 from align_echo.train.advantages import DELTA
 from align_echo.train.backbone import ROLES, Adapters, Backbone, WholeModels
 from align_echo.train.loss import Objective
+from align_echo.train.role_checkpoints import Evaluation
 from align_echo.train.rows import Harvest, Role, Row
 from align_echo.train.signals import Signals
-from align_echo.train.trainer import Evaluation, Recipe, RoleTrainer, StepSettings, optimizer_of
+from align_echo.train.trainer import Recipe, RoleTrainer, StepSettings, optimizer_of
 from tests.models.local.tiny import tiny_model
 
 LIKED, OTHER = 40, 41
