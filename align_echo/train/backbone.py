@@ -20,7 +20,6 @@ from transformers import PreTrainedModel
 
 from align_echo.errors import UsageError
 from align_echo.models.local.weights import load_state, read_model
-from align_echo.train import processes
 from align_echo.train.rows import Role
 
 ROLES: tuple[Role, ...] = ("policy", "critic")
@@ -66,12 +65,14 @@ class WholeModels:
 
     def state(self, role: Role) -> Mapping[str, torch.Tensor]:
         """The model's weights, with which an engine draws as this role. Every process must ask."""
-        return whole(self._models[role].state_dict())
+        model = self._models[role]
+        state = whole(model.state_dict())
+        return state | {name: state[first] for name, first in model.all_tied_weights_keys.items()}
 
-    def save(self, role: Role, folder: Path) -> None:
-        """As `transformers` does; the first process writes. Every process must ask."""
+    def save(self, role: Role, folder: Path, *, writes: bool = True) -> None:
+        """As `transformers` does. Every process must ask; those that do not write help to gather the weights."""
         state = self.state(role)
-        if processes.is_first():
+        if writes:
             self._models[role].save_pretrained(folder, state_dict=dict(state))
 
     def load(self, role: Role, folder: Path) -> None:
@@ -124,11 +125,11 @@ class Adapters:
         weights: dict[str, torch.Tensor] = get_peft_model_state_dict(self._model, adapter_name=role)
         return whole(weights)
 
-    def save(self, role: Role, folder: Path) -> None:
-        """As PEFT does, in the folder itself; the first process writes. Every process must ask."""
+    def save(self, role: Role, folder: Path, *, writes: bool = True) -> None:
+        """As PEFT does, in the folder itself. Every process must ask; those that do not write help to gather."""
         named = {name: tensor for name, tensor in self._model.state_dict().items() if f".{role}." in name}
         state = whole(named)
-        if not processes.is_first():
+        if not writes:
             return
         self._model.save_pretrained(str(folder), selected_adapters=[role], state_dict=state)
         for file in (folder / role).iterdir():

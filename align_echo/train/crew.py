@@ -42,7 +42,7 @@ class Crew:
         process writes; every process must ask.
         """
         for role in self.backbone.kept:
-            self.backbone.save(role, folder / role)
+            self.backbone.save(role, folder / role, writes=processes.is_first())
             if processes.is_first():
                 self.tokenizers[role].save_pretrained(folder / role)
 

@@ -48,7 +48,7 @@ class RoleCheckpoints(Trainer):
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         for role in self._backbone.kept:
             folder = Path(output_dir or str(self.args.output_dir)) / role
-            self._backbone.save(role, folder)
+            self._backbone.save(role, folder, writes=processes.is_first())
             if role in self._tokenizers and processes.is_first():
                 self._tokenizers[role].save_pretrained(folder)
 

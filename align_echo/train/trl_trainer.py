@@ -92,7 +92,7 @@ def grpo_arguments(config: TrainConfig, plan: Plan, settings: Mapping[str, Any])
         use_bias_correction_kl=False,
         gradient_checkpointing=False,  # switched on where the models are loaded, if it is asked for
         shuffle_dataset=False,
-        ddp_find_unused_parameters=True,
+        ddp_find_unused_parameters=config.weights == "adapters",  # a micro-batch uses one of them
     )
 
 
@@ -130,16 +130,20 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
             eval_dataset=nothing if evaluation else None,
             processing_class=tokenizers[backbone.kept[0]],
             callbacks=list(callbacks),
-            optimizers=(optimizer, None),
         )
         self.remove_callback(PrinterCallback)
         self.beta = settings.objective.beta  # set late: with it TRL would load a reference of its own
         self._backbone, self._recipe, self._settings, self._plan = backbone, recipe, settings, plan
-        self._publish, self._watch, self._evaluation = publish, watch, evaluation
+        self._optimizer, self._publish, self._watch, self._evaluation = optimizer, publish, watch, evaluation
         self._tokenizers, self._last = tokenizers, last
         self._parts: list[_Part] = []
         self._signals: Signals = {}
         self._learning_since = 0.0
+
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+        """The one that was given: `Trainer` takes none together with FSDP."""
+        self.optimizer = self._optimizer
+        return self.optimizer
 
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, torch.Tensor]:
         """The next micro-batch; before the first one of a harvest, the recipe is played."""
