@@ -245,7 +245,7 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
         ),
         (config.evaluating.patience > 0 and every == 0, "evaluating.patience: needs evaluating.every"),
         *((True, f"report_to: {why}") for why in why_unusable(config.report_to)),
-        *((config.backend == "trl" and wrong, f"backend: trl {why}: take backend: own") for wrong, why in _untold(config)),
+        *((config.backend == "trl" and wrong, f"backend: trl {why}: take own") for wrong, why in _not_trl(config)),
         (
             config.steps_a_checkpoint % config.step.updates != 0,
             "save_every: a checkpoint ends a harvest: take a multiple of step.updates",
@@ -257,7 +257,7 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
     ]
 
 
-def _untold(config: TrainConfig) -> list[tuple[bool, str]]:
+def _not_trl(config: TrainConfig) -> list[tuple[bool, str]]:
     """What TRL's trainer or its loss cannot express."""
     method, objective = METHODS.get(config.collecting.recipe), config.step.objective
     learning = set(method.roles) & set(config.trained)

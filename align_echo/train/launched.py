@@ -15,6 +15,12 @@ def how_many() -> int:
     return int(os.environ.get("WORLD_SIZE") or 1)
 
 
+def divides_weights() -> bool:
+    """Whether `accelerate launch` was told to divide the weights among processes (FSDP, DeepSpeed)."""
+    asked = (os.environ.get(f"ACCELERATE_USE_{engine}", "") for engine in ("FSDP", "DEEPSPEED"))
+    return any(value.lower() == "true" for value in asked)
+
+
 @contextmanager
 def first_alone_prints() -> Iterator[None]:
     """What is printed goes nowhere in all processes but the first. What is raised is printed by whoever catches it."""

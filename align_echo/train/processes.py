@@ -9,6 +9,7 @@ among processes (`trl_trainer.py`, with FSDP or ZeRO).
 from __future__ import annotations
 
 import hashlib
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,6 @@ from datetime import timedelta
 from typing import TypeVar, cast
 
 import torch
-from accelerate import PartialState
 from torch import distributed, nn
 
 from align_echo.critic.reasoned_verdict import Judgement
@@ -44,8 +44,11 @@ def join() -> None:
     if how_many() > 1 and not distributed.is_initialized():
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, _told_to_end)
+        on_gpu = torch.cuda.is_available()
+        if on_gpu:
+            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK") or 0))
         with _others():
-            PartialState(cpu=not torch.cuda.is_available(), timeout=LONGEST_WAIT)
+            distributed.init_process_group("cuda:nccl,cpu:gloo" if on_gpu else "gloo", timeout=LONGEST_WAIT)
 
 
 def count() -> int:

@@ -41,13 +41,14 @@ from align_echo.locking import FolderLock
 from align_echo.models.local.loading import content_hash
 from align_echo.prompts import prompt_hash
 from align_echo.runs import begin_run, step_of
-from align_echo.train import processes
+from align_echo.train import launched, processes
 from align_echo.train.arguments import run_settings
 from align_echo.train.budget import Budget, played_before
 from align_echo.train.config import TrainConfig
 from align_echo.train.crew import Crew, gather, sources_of
 from align_echo.train.held_out import HeldOut
 from align_echo.train.method import METHODS, Collecting
+from align_echo.train.needs import require_trl
 from align_echo.train.observed import ObservedStage
 from align_echo.train.obstacles import Alarm
 from align_echo.train.processes import SharedStage
@@ -143,6 +144,7 @@ class Run:
         """
         processes.join()
         self.config = config
+        processes.of_first(self._check_backend)
         self.folder = processes.of_first(lambda: folder)
         self._spec = environment(config.env)
         self._split = self._spec.check_split(config.split or self._spec.train_split)
@@ -156,6 +158,12 @@ class Run:
         self._rollouts = RolloutFiles(self.folder, config.rollouts, config.steps)
         self._evaluation: HeldOut | None = None
         self._say: Callable[[str], None] = _unsaid
+
+    def _check_backend(self) -> None:
+        if self.config.backend == "trl":
+            require_trl()
+        elif launched.divides_weights():
+            raise UsageError("our own trainer divides no weights (FSDP, DeepSpeed): take backend: trl")
 
     @property
     def begun_at(self) -> int:
@@ -346,7 +354,8 @@ class Run:
         settings = run_settings(self.config, self.folder, self._last_step)
         if self.config.backend == "own":
             return RoleTrainer, TrainingArguments(**settings)
-        from align_echo.train.trl_trainer import TrlTrainer, grpo_arguments, plan_of
+        from align_echo.train.trl_plan import grpo_arguments, plan_of
+        from align_echo.train.trl_trainer import TrlTrainer
 
         plan = plan_of(self.config)
         return partial(TrlTrainer, plan=plan), grpo_arguments(self.config, plan, settings)

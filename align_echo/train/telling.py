@@ -16,7 +16,8 @@ from align_echo.train.run import Run
 from align_echo.train.signals import Signals
 
 SHOWN = (
-    *("policy/reward", "critic/reward", "policy/loss", "gain/all", "zero_variance_share", "policy/entropy", "log_w_t"),
+    *("policy/reward", "critic/reward", "policy/loss", "loss", "gain/all", "zero_variance_share", "policy/entropy"),
+    "log_w_t",
 )
 LOST = (
     "count/agent_faults",

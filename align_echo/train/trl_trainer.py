@@ -1,9 +1,9 @@
 """TRL's `GRPOTrainer` on the rows of our recipes: our rewards, advantages and weights, TRL's loss and everything else.
 
 TRL takes advantages of single tokens, so what our loss multiplies by is folded in: the advantage A, ICRL's w_t, and
-what one token counts. Its sum over tokens over `num_items_in_batch` then is our loss to rounding. Each micro-batch is of
-one role, whose adapter is active until its backward pass has ended. A step has a fixed number of micro-batches, and
-each as many rows in every process: what is missing are rows that count nothing.
+what one token counts. Its sum over tokens over `num_items_in_batch` then is our loss, up to rounding. Each micro-batch
+is of one role, whose adapter is active until its backward pass has ended. A step has a fixed number of micro-batches,
+and each as many rows in every process (`trl_plan.py`): what is missing are rows that count nothing.
 
 Accelerate wraps the model, in DDP, FSDP or DeepSpeed. Left out: two whole models, rows of an expert, ZeRO stage 3.
 """
@@ -23,37 +23,20 @@ from datasets import Dataset
 from torch import nn
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
-from transformers.integrations import is_deepspeed_zero3_enabled
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from align_echo.errors import TrainingError, UsageError
-from align_echo.tokens import TokenSequence
-from align_echo.train import processes
+from align_echo.train import launched, processes
 from align_echo.train.backbone import Adapters, Backbone
 from align_echo.train.batching import Batch, batch_of, scales
-from align_echo.train.config import TrainConfig
 from align_echo.train.forward import token_logprobs
-from align_echo.train.method import METHODS
 from align_echo.train.objective import calibration_weights
 from align_echo.train.role_checkpoints import Evaluation, RoleCheckpoints
-from align_echo.train.rows import Role, Row
+from align_echo.train.rows import Role
 from align_echo.train.signals import Signals, of_harvest
 from align_echo.train.trainer import Recipe, StepSettings, advantages_of, useful
-
-NOTHING = TokenSequence(ids=(0, 0), mask=(0, 0), logprobs=(0.0, 0.0), turns=())
-"""The tokens of a row that counts nothing."""
-
-Weighed = tuple[Row, float, float]
-"""A row, its advantage, and what one of its tokens counts."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A step's micro-batches: how many there are of each role in every process, of at most so many `rows`."""
-
-    rows: int
-    counts: Mapping[Role, int]
+from align_echo.train.trl_plan import Plan, divided
 
 
 @dataclass
@@ -62,38 +45,6 @@ class _Part:
 
     role: Role
     inputs: dict[str, torch.Tensor]
-
-
-def plan_of(config: TrainConfig) -> Plan:
-    """Micro-batches for as many rows as the method makes at most."""
-    method, rows = METHODS.get(config.collecting.recipe), config.trl.rows
-    bounds = method.bounds(config.collecting)
-    most: dict[Role, int] = {"policy": bounds.rows, "critic": bounds.critiques}
-    roles = [role for role in config.trained if role in method.roles]
-    return Plan(rows, {role: max(1, math.ceil(most[role] / (rows * processes.count()))) for role in roles})
-
-
-def grpo_arguments(config: TrainConfig, plan: Plan, settings: Mapping[str, Any]) -> GRPOConfig:
-    """TRL's arguments for a run of `settings`, in which every step is one generation of all micro-batches."""
-    objective, parts = config.step.objective, sum(plan.counts.values())
-    a_batch = max(2, plan.rows)
-    return GRPOConfig(
-        **settings,
-        per_device_train_batch_size=a_batch,
-        gradient_accumulation_steps=parts,
-        num_generations=a_batch * parts * processes.count(),
-        per_device_eval_batch_size=2,
-        num_generations_eval=2,
-        num_iterations=config.step.updates,
-        loss_type="dapo",
-        importance_sampling_level=objective.ratio,
-        epsilon=objective.clip_low,
-        epsilon_high=objective.clip_high,
-        use_bias_correction_kl=False,
-        gradient_checkpointing=False,  # switched on where the models are loaded, if it is asked for
-        shuffle_dataset=False,
-        ddp_find_unused_parameters=config.weights == "adapters",  # a micro-batch uses one of them
-    )
 
 
 class TrlTrainer(RoleCheckpoints, GRPOTrainer):
@@ -116,21 +67,23 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
         callbacks: Iterable[TrainerCallback] = (),
         last: Path | None = None,
     ) -> None:
-        """Raises `UsageError` with DeepSpeed's ZeRO stage 3, whose weights engines cannot be given."""
-        if is_deepspeed_zero3_enabled():
-            raise UsageError("ZeRO stage 3 divides the weights, which engines need whole: take stage 2, or FSDP")
+        """Raises `UsageError` for weights that would be divided in a way in which engines cannot be given them, or that
+        were to be divided and are not.
+        """
         arguments.temperature = temperature
-        learner = backbone.module if isinstance(backbone, Adapters) else backbone.activate(backbone.kept[0])
+        learner: Any = backbone.module if isinstance(backbone, Adapters) else backbone.activate(backbone.kept[0])
+        rewards: Any = _unasked
         nothing = Dataset.from_dict({"prompt": [""] * math.ceil(max(1, arguments.max_steps) / settings.updates)})
         super().__init__(
             model=learner,
-            reward_funcs=_unasked,
+            reward_funcs=rewards,
             args=arguments,
             train_dataset=nothing,
             eval_dataset=nothing if evaluation else None,
             processing_class=tokenizers[backbone.kept[0]],
             callbacks=list(callbacks),
         )
+        processes.of_first(self._check_division)
         self.remove_callback(PrinterCallback)
         self.beta = settings.objective.beta  # set late: with it TRL would load a reference of its own
         self._backbone, self._recipe, self._settings, self._plan = backbone, recipe, settings, plan
@@ -139,6 +92,12 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
         self._parts: list[_Part] = []
         self._signals: Signals = {}
         self._learning_since = 0.0
+
+    def _check_division(self) -> None:
+        if launched.divides_weights() and not (self.is_fsdp_enabled or self.is_deepspeed_enabled):
+            raise UsageError("accelerate divides no weights on a CPU: launch without FSDP and DeepSpeed, or on GPUs")
+        if self.is_deepspeed_enabled and self.accelerator.state.deepspeed_plugin.zero_stage == 3:
+            raise UsageError("ZeRO stage 3 divides the weights, which engines need whole: take stage 2, or FSDP")
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """The one that was given: `Trainer` takes none together with FSDP."""
@@ -174,9 +133,9 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
             self._settings.objective.reweigh and any(row.moved for row, _, _ in taught)
         )
         return [
-            self._part(batch_of(*map(list, zip(*part, strict=True))), needs_old)
-            for role, count in self._plan.counts.items()
-            for part in _divided([each for each in taught if each[0].role == role], role, self._plan.rows, count)
+            self._part(batch_of([row for row, _, _ in part], [a for _, a, _ in part], [s for _, _, s in part]), needs_old)
+            for role in self._plan.counts
+            for part in divided([each for each in taught if each[0].role == role], role, self._plan)
         ]
 
     @torch.no_grad()
@@ -221,14 +180,16 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
     def _clip_grad_norm(self, model: nn.Module) -> torch.Tensor:
         """Roles with weights of their own are clipped apart."""
         if len(self._backbone.kept) == 1 or self.is_deepspeed_enabled:
-            return super()._clip_grad_norm(model)
+            clip: Any = super()._clip_grad_norm
+            joint: torch.Tensor = clip(model)
+            return joint
         norms = [
             self.accelerator.clip_grad_norm_(self._backbone.weights(role), self.args.max_grad_norm)
             for role in self._backbone.kept
         ]
-        return torch.linalg.vector_norm(
-            torch.stack([norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms])
-        )
+        known = [norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms]
+        whole: torch.Tensor = torch.linalg.vector_norm(torch.stack(known))
+        return whole
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """To trackers; after a step its signals are told too. Raises `TrainingError` for a loss that is no number."""
@@ -243,24 +204,6 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
         signals = {**self._signals, "loss": loss, "grad_norm": float(logs["grad_norm"]), **own}
         super().log({**logs, **self._signals}, start_time)
         self._watch(int(self.state.global_step), signals)
-
-
-def _divided(taught: Sequence[Weighed], role: Role, rows: int, count: int) -> list[list[Weighed]]:
-    """This process's micro-batches of a role: rows of like length, as many in every process. Raises `TrainingError`
-    where there are more rows than the method said.
-    """
-    many, mine = processes.count(), processes.index()
-    if len(taught) > rows * many * count:
-        raise TrainingError(f"{len(taught)} rows of the {role}: the method's bounds say at most {rows * many * count}")
-    ordered = sorted(taught, key=lambda each: -len(each[0].tokens.ids))
-    nothing: Weighed = (Row(NOTHING, role, "", 0.0), 0.0, 0.0)
-    parts = []
-    for start in range(0, rows * many * count, rows * many):
-        together = ordered[start : start + rows * many]
-        size = max(1, math.ceil(len(together) / many))
-        own = together[mine::many]
-        parts.append([*own, *[nothing] * (size - len(own))])
-    return parts
 
 
 def _unasked(completions: Sequence[Any], **_: Any) -> list[float]:
