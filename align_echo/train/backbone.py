@@ -116,9 +116,12 @@ class Adapters:
             if f".{role}." in name and parameter.requires_grad
         ]
 
-    def reference(self, role: Role) -> AbstractContextManager[Any]:
-        """The model without adapters."""
-        return _without_adapters(self._model)
+    @contextmanager
+    def reference(self, role: Role) -> Iterator[Any]:
+        """The model without adapters. PEFT freezes all but one when they are switched on again: all are freed."""
+        with self._model.disable_adapter():
+            yield self._model
+        self.activate(role)
 
     def state(self, role: Role) -> Mapping[str, torch.Tensor]:
         """The adapter's weights by PEFT's names, with which an engine draws as this role. Every process must ask."""
@@ -163,12 +166,6 @@ def name_layers_in_order(model: Any) -> Any:
         if isinstance(config.target_modules, set):
             config.target_modules = sorted(config.target_modules)
     return model
-
-
-@contextmanager
-def _without_adapters(model: PeftModel) -> Iterator[Any]:
-    with model.disable_adapter():
-        yield model
 
 
 def checked(trained: Sequence[Role]) -> tuple[Role, ...]:

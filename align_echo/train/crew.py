@@ -1,6 +1,6 @@
 """The models of a run: what the trainer learns with, and engines of their own that draw with the same weights.
 
-Left out: engines on vLLM (they take weights by the same two calls), and more than one device.
+Left out: engines on vLLM (they take weights by the same two calls), and more than one device a process.
 """
 
 from __future__ import annotations

@@ -83,3 +83,8 @@ def divided(taught: Sequence[Weighed], role: Role, plan: Plan) -> list[list[Weig
         own = together[mine::many]
         parts.append([*own, *[nothing] * (size - len(own))])
     return parts
+
+
+def columns(part: Sequence[Weighed]) -> tuple[list[Row], list[float], list[float]]:
+    """The rows of a micro-batch, their advantages, and what their tokens count."""
+    return [row for row, _, _ in part], [advantage for _, advantage, _ in part], [scale for _, _, scale in part]

@@ -36,7 +36,7 @@ from align_echo.train.role_checkpoints import Evaluation, RoleCheckpoints
 from align_echo.train.rows import Role
 from align_echo.train.signals import Signals, of_harvest
 from align_echo.train.trainer import Recipe, StepSettings, advantages_of, useful
-from align_echo.train.trl_plan import Plan, divided
+from align_echo.train.trl_plan import Plan, columns, divided
 
 
 @dataclass
@@ -133,7 +133,7 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
             self._settings.objective.reweigh and any(row.moved for row, _, _ in taught)
         )
         return [
-            self._part(batch_of([row for row, _, _ in part], [a for _, a, _ in part], [s for _, _, s in part]), needs_old)
+            self._part(batch_of(*columns(part)), needs_old)
             for role in self._plan.counts
             for part in divided([each for each in taught if each[0].role == role], role, self._plan)
         ]

@@ -138,6 +138,12 @@ def test_a_frozen_role_keeps_its_weights_to_the_bit(make, role, tmp_path):
     assert all(f"{role}." in name for name in changed)
 
 
+def test_a_kl_term_leaves_both_adapters_their_gradients_to_be_clipped(tmp_path):
+    seen: list[tuple[int, Signals]] = []
+    trainer(tmp_path, adapters(), settings=settings_of(Objective(beta=0.1)), steps=1, seen=seen).train()
+    assert all(seen[0][1][f"{role}/grad_norm"] > 0 for role in ROLES)
+
+
 @pytest.mark.parametrize("make", [pair, adapters])
 def test_a_critic_learns_alone_while_it_warms_up(make, tmp_path):
     backbone, warming = make(), settings_of(critic_warmup=2)
