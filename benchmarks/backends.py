@@ -87,10 +87,10 @@ def played(method: str, weights: str, backend: str, processes: int, model: str, 
         "save_every": steps,
         "threads": 1,
         "optimising": {"lr": 1e-3, "critic_lr": None},
-        "step": {"tokens_per_batch": 2048},
+        "step": {"tokens_per_batch": 512},
         "collecting": {
-            **{"recipe": f"{GRADED}:{method.upper()}", "queries": 4, "samples": 4, "turns": 3},
-            **{"reply_tokens": 8, "critique_tokens": 16, "workers": 1},
+            **{"recipe": f"{GRADED}:{method.upper()}", "queries": 2, "samples": 4, "turns": 2},
+            **{"reply_tokens": 6, "critique_tokens": 8, "workers": 1},
         },
     }
     config = folder.with_suffix(".yaml")
