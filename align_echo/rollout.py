@@ -20,7 +20,7 @@ import gymnasium as gym
 
 from align_echo.errors import AgentError, ContextOverflowError, EngineError, ModelError
 from align_echo.faults import agent_of, ask, check_agent, stop_if_hopeless
-from align_echo.halting import Halt, check_halt, under
+from align_echo.halting import Halt, check_halt, ended_with_around, under
 from align_echo.session import Episode, Session, extend
 from align_echo.types import Agent, AgentReply, AgentView, Step, Trajectory
 
@@ -118,7 +118,8 @@ def run_tasks(
     in one batch. `on_trajectory` is called as each one ends, one at a time. Environments are closed when all is done.
     Raises `ModelError` if the first `HOPELESS` episodes were all broken by the model, `AgentError` if all were by the
     agent's own code, and `UsageError` for what is no agent. What is raised, Ctrl-C too, ends
-    the other episodes at their next turn; replies of a local model that are under way are not drawn to their end.
+    the other episodes at their next turn, and so does a halt around the call (`halting.py`); replies of a local model
+    that are under way are not drawn to their end.
     """
     check_agent(agent)
     report = threading.Lock()
@@ -141,9 +142,9 @@ def run_tasks(
         return trajectory
 
     try:
-        if workers <= 1:
-            return [play(task) for task in tasks]
-        with ThreadPoolExecutor(max_workers=workers) as pool:
+        with ended_with_around(halt), ThreadPoolExecutor(max(workers, 1)) as pool:
+            if workers <= 1:
+                return [play(task) for task in tasks]
             futures = [pool.submit(play, task) for task in tasks]
             try:
                 ended, _ = wait(futures, return_when=FIRST_EXCEPTION)

@@ -14,7 +14,7 @@ LAYERS = (
     *("halting", "tokens", "intervals", "invalid", "hints", "interface", "jsonl", "sandbox", "wrappers", "trouble"),
     *("prompts", "models", "runs"),
     *("faults", "progress", "agents", "session", "rollout", "align", "critic", "train", "evaluate", "gaia", "gui"),
-    *("view", "report", "installation", "cli"),
+    *("loops", "view", "report", "installation", "cli"),
 )
 """From the bottom to the top."""
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
+from safetensors.torch import load_file
 from torch import nn
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
@@ -78,7 +79,11 @@ class WholeModels:
     def load(self, role: Role, folder: Path) -> None:
         """Copied into the model that is there."""
         model = self._models[role]
-        load_state(model, read_model(type(model), str(folder), model.dtype).state_dict())
+        self.restore(role, read_model(type(model), str(folder), model.dtype).state_dict())
+
+    def restore(self, role: Role, state: Mapping[str, torch.Tensor]) -> None:
+        """Copy what `state` gave into the model that is there."""
+        load_state(self._models[role], state)
 
 
 class Adapters:
@@ -141,9 +146,11 @@ class Adapters:
 
     def load(self, role: Role, folder: Path) -> None:
         """Copied into the adapter that is there."""
-        from safetensors.torch import load_file
+        self.restore(role, load_file(folder / "adapter_model.safetensors"))
 
-        set_peft_model_state_dict(self._model, load_file(folder / "adapter_model.safetensors"), adapter_name=role)
+    def restore(self, role: Role, state: Mapping[str, torch.Tensor]) -> None:
+        """Copy what `state` gave into the adapter that is there."""
+        set_peft_model_state_dict(self._model, dict(state), adapter_name=role)
 
 
 Backbone = WholeModels | Adapters

@@ -243,6 +243,14 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
             config.step.critic_warmup > 0 and (shared or not both),
             "step.critic_warmup: needs both roles trained, with weights: models or adapters",
         ),
+        (
+            bool(config.collecting.servers) and config.weights == "models",
+            "collecting.servers: servers of one model play: take weights: adapters, or shared",
+        ),
+        (
+            len(set(config.collecting.servers)) < len(config.collecting.servers),
+            "collecting.servers: name each server once",
+        ),
         (config.evaluating.patience > 0 and every == 0, "evaluating.patience: needs evaluating.every"),
         *((True, f"report_to: {why}") for why in why_unusable(config.report_to)),
         *((config.backend == "trl" and wrong, f"backend: trl {why}: take own") for wrong, why in _not_trl(config)),
@@ -266,6 +274,7 @@ def _not_trl(config: TrainConfig) -> list[tuple[bool, str]]:
         (config.weights == "models" and len(learning) > 1, "learns one model, or adapters on one (weights: adapters)"),
         (method.imitates, "has no likelihood of an expert's tokens"),
         (method.needs == "expert", "has no shaped loss for an expert's tokens"),
+        (config.step.ahead, "plays no harvest ahead (step.ahead)"),
         (config.step.critic_warmup > 0, "moves both roles in every step (step.critic_warmup)"),
         (objective.beta > 0 and uneven, "weighs the KL term by tokens and estimates it by k3 (step.objective.beta)"),
     ]

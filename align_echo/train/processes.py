@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import cache
 from typing import TypeVar, cast
 
 import torch
@@ -49,6 +50,7 @@ def join() -> None:
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK") or 0))
         with _others():
             distributed.init_process_group("cuda:nccl,cpu:gloo" if on_gpu else "gloo", timeout=LONGEST_WAIT)
+            players()
 
 
 def count() -> int:
@@ -66,9 +68,15 @@ def is_first() -> bool:
     return index() == 0
 
 
-def gathered(make: Callable[[], Made]) -> list[Made]:
+@cache
+def players() -> distributed.ProcessGroup | None:
+    """Who is asked while a harvest is played: a group of its own, as gradients may be summed meanwhile."""
+    return distributed.new_group(backend="gloo", timeout=LONGEST_WAIT) if how_many() > 1 else None
+
+
+def gathered(make: Callable[[], Made], *, group: distributed.ProcessGroup | None = None) -> list[Made]:
     """What `make` gives in each process, in all of them. What it raises in one ends all: that process raises it, the
-    others leave without a word.
+    others leave without a word. What is gathered at the same time on different threads needs a `group` each.
 
     Raises `TrainingError` where another process has ended.
     """
@@ -82,7 +90,7 @@ def gathered(make: Callable[[], Made]) -> list[Made]:
         failed = error
     everything: list[tuple[bool, Made | None]] = [(False, None)] * count()
     with _others():
-        distributed.all_gather_object(everything, (failed is not None, made))
+        distributed.all_gather_object(everything, (failed is not None, made), group)
     broken = [number for number, (is_broken, _) in enumerate(everything) if is_broken]
     if broken:
         raise failed if failed is not None and broken[0] == index() else SystemExit(2)
@@ -171,7 +179,7 @@ def _shared(do: Callable[[Sequence[Asked]], list[Made]], asked: Sequence[Asked])
         known = hashlib.sha256(repr(asked).encode()).hexdigest()
         return known, do(asked[first:end]) if first < end else []
 
-    parts = gathered(part)
+    parts = gathered(part, group=players())
     if len({known for known, _ in parts}) > 1:
         raise TrainingError(
             "the processes of this run do not ask for the same: a method that draws must draw alike in all of them "

@@ -31,6 +31,9 @@ class RoleCheckpoints(Trainer):
     _publish: Callable[[], None]
     _last: Path | None
 
+    def close(self) -> None:
+        """Give up what is under way: nothing, where a harvest is played before it is learned from."""
+
     def evaluate(self, *_: Any, metric_key_prefix: str = "eval", **__: Any) -> dict[str, float]:
         """Play the held-out tasks with the weights as they are."""
         if self._evaluation is None:
@@ -53,11 +56,14 @@ class RoleCheckpoints(Trainer):
                 self._tokenizers[role].save_pretrained(folder)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        self._load_roles(resume_from_checkpoint, model)
+
+    def _load_roles(self, checkpoint: str, model: Any) -> None:
         if self.is_fsdp_enabled or self.is_deepspeed_enabled:
-            super()._load_from_checkpoint(resume_from_checkpoint, model)
+            super()._load_from_checkpoint(checkpoint, model)
             return
         for role in self._backbone.kept:
-            self._backbone.load(role, Path(resume_from_checkpoint) / role)
+            self._backbone.load(role, Path(checkpoint) / role)
 
     def _load_best_model(self) -> None:
         if self._last is not None:
@@ -65,4 +71,4 @@ class RoleCheckpoints(Trainer):
         if self.is_deepspeed_enabled:
             super()._load_best_model()
         elif self.state.best_model_checkpoint is not None:
-            self._load_from_checkpoint(self.state.best_model_checkpoint, self.model_wrapped)
+            self._load_roles(self.state.best_model_checkpoint, self.model_wrapped)

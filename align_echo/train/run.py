@@ -21,6 +21,7 @@ import math
 import platform
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from importlib import metadata
@@ -55,7 +56,7 @@ from align_echo.train.processes import SharedStage
 from align_echo.train.role_checkpoints import RoleCheckpoints
 from align_echo.train.rollouts import RolloutFiles
 from align_echo.train.rows import Harvest, Role
-from align_echo.train.run_folder import append, check_run_folder, compared, keep_before, made_nothing, steps_in
+from align_echo.train.run_folder import append, check_run_folder, keep_before, lasts, made_nothing, steps_in
 from align_echo.train.signals import Signals
 from align_echo.train.stage import LocalStage, Stage
 from align_echo.train.threads import computing_with
@@ -160,6 +161,8 @@ class Run:
         self._say: Callable[[str], None] = _unsaid
 
     def _check_backend(self) -> None:
+        if processes.count() > 1 and self.config.collecting.servers:
+            raise UsageError("several processes play with engines of their own: leave out collecting.servers")
         if self.config.backend == "trl":
             require_trl()
         elif launched.divides_weights():
@@ -223,14 +226,16 @@ class Run:
         self, watch: Callable[[int, Signals], None], evaluated: Callable[[int, dict[str, Any]], None]
     ) -> Path:
         begun = time.monotonic()
-        crew = gather(self.config, self._sources)
+        crew = gather(self.config, self._sources, self.folder)
         locks: list[FolderLock] = []
         try:
             processes.of_first(lambda: locks.append(self._begin_folder()))
             self._evaluation = self._held_out_tasks(crew, evaluated) if self.config.evaluating.every else None
             told = self.config.report_to if processes.is_first() else ()
-            with tracking(told, self.folder, self.begun_at) as trackers:
-                trainer = self._trainer(crew, watch)
+            with (
+                tracking(told, self.folder, self.begun_at) as trackers,
+                closing(self._trainer(crew, watch)) as trainer,
+            ):
                 for callback in (*trackers, *([self._evaluation] if self._evaluation else [])):
                     trainer.add_callback(callback)
                 before = self._before(trainer)
@@ -262,7 +267,7 @@ class Run:
         """
         left = [TENSORBOARD]
         lock = begin_run(
-            self.folder, self.on_record, resume=self._resuming, left=left, unmade=made_nothing, compared=compared
+            self.folder, self.on_record, resume=self._resuming, left=left, unmade=made_nothing, compared=lasts
         )
         if check_run_folder(self.folder, self.on_record, resume=True) != self._resume:
             raise UsageError(f"another process has worked in {self.folder} just now: repeat the command")
@@ -300,15 +305,16 @@ class Run:
         is_invalid = self._spec.is_invalid
 
         def recipe(harvest: int) -> Harvest:
-            step = harvest * config.step.updates + 1
             queries = queries_at(harvest, self.tasks, config.collecting.queries, config.seed)
-            harvested = harvest_with(config.collecting, queries, stage.at_step(harvest), is_invalid)
+            return harvest_with(config.collecting, queries, stage.at_step(harvest), is_invalid)
+
+        def keep(harvest: int, harvested: Harvest) -> None:
+            step = harvest * config.step.updates + 1
             if not processes.is_first():
-                return harvested
+                return
             if harvested.refinements:
                 append(self.folder / "refinements.jsonl", {"step": step, "scores": harvested.refinements})
             self._rollouts.keep(step, harvested)
-            return harvested
 
         alarm = Alarm(config)
         budget = Budget(config.environment_steps or 0, self._played)
@@ -346,6 +352,7 @@ class Run:
                 *([budget] if config.environment_steps else []),
             ],
             last=self.folder / LAST,
+            keep=keep,
         )
         return trainer
 

@@ -105,9 +105,10 @@ def band(score: float) -> str:
 
 
 class Losses:
-    """The losses of one step, batch by batch."""
+    """The losses of one step, batch by batch; of rows that were `stale` also how far the weights had moved since."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, stale: bool = False) -> None:
+        self._stale = stale
         self._sums: dict[str, float] = defaultdict(float)
         self._counts: Counter[str] = Counter()
         self._largest: dict[str, float] = {}
@@ -144,6 +145,9 @@ class Losses:
         for first, end in zip(TURNS, (*TURNS[1:], math.inf), strict=True):
             of_turns = sampled & (batch.turn >= first) & (batch.turn < end)
             self._mean(f"{batch.role}/mismatch/from_turn_{first}", loss.mismatch[of_turns])
+        if self._stale:
+            self._mean(f"{batch.role}/stale/log_ratio", loss.mismatch[sampled])
+            self._mean(f"{batch.role}/stale/cut_share", loss.cut[sampled].float())
 
     def _mean(self, name: str, values: torch.Tensor) -> None:
         if values.numel():

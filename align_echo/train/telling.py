@@ -61,6 +61,8 @@ def memory_of(config: TrainConfig) -> list[str]:
 def step_line(step: int, steps: int, signals: Signals) -> str:
     """How a step went."""
     shown = [f"{name} {signals[name]:.3f}" for name in SHOWN if name in signals]
+    if "staleness" in signals:
+        shown.append(f"stale by {signals['staleness']:g}")
     lost = [f"{name.removeprefix('count/').replace('_', ' ')} {signals[name]:g}" for name in LOST if signals.get(name)]
     took = signals["seconds/harvest"] + signals["seconds/learn"]
     return f"step {step}/{steps}: {', '.join([*shown, *lost])}, {took:.1f} s"

@@ -20,13 +20,16 @@ from typing import Any, Literal
 
 import torch
 from pydantic import Field
+from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback, TrainingArguments
 
 from align_echo.errors import TrainingError
+from align_echo.runs import step_of
 from align_echo.train import processes
 from align_echo.train.advantages import Advantages, group_advantages, uncompared
+from align_echo.train.ahead import Ahead
 from align_echo.train.backbone import Backbone
 from align_echo.train.batching import Batch, Normalisation, batches, scales
 from align_echo.train.forward import CHECKED_IDS, token_logprobs, why_not_shared
@@ -38,6 +41,9 @@ from align_echo.types import Frozen
 
 Recipe = Callable[[int], Harvest]
 """From a harvest's number, counted from 0, to what was brought home with the weights of that time."""
+
+PLAYED_BY = "-played-by.safetensors"
+"""How a checkpoint's file ends of the weights that play the harvest under way, behind the role's name."""
 
 
 class StepSettings(Frozen):
@@ -63,17 +69,21 @@ class StepSettings(Frozen):
     """A loss beyond this ends the run."""
     share_prefixes: bool = True
     """What rows begin with alike is computed once, where that saves enough."""
+    ahead: bool = False
+    """Whether the next harvest is played while this one is learned from, by the weights before it."""
 
 
 @dataclass
 class _Kept:
     """A harvest while it is learned from: its batches, and what earlier weights said of them.
 
-    `signals` are told with each of its steps; the seconds that it took with the first alone.
+    `steps` had made the weights that played it. `signals` are told with each of its steps; the seconds that it took
+    with the first alone.
     """
 
     batches: list[Batch]
     old: list[torch.Tensor | None]
+    steps: int
     signals: Signals = field(default_factory=dict)
 
 
@@ -100,10 +110,12 @@ class RoleTrainer(RoleCheckpoints):
         tokenizers: Mapping[Role, PreTrainedTokenizerBase] = MappingProxyType({}),
         callbacks: Iterable[TrainerCallback] = (),
         last: Path | None = None,
+        keep: Callable[[int, Harvest], None] = lambda number, harvest: None,
     ) -> None:
         """`tokenizers` are saved beside the weights of their roles: each is a model to be named by its folder.
 
-        `last` is the folder for the weights of the last step, where the best are loaded at the end.
+        `last` is the folder for the weights of the last step, where the best are loaded at the end. `keep` is given
+        each harvest, with its number, when it is about to be learned from.
         """
         super().__init__(
             model=backbone.module,
@@ -128,6 +140,15 @@ class RoleTrainer(RoleCheckpoints):
         self._signals: Signals = {}
         self._folder = Path(str(arguments.output_dir))
         self._last = last
+        self._keep = keep
+        self._ahead = Ahead(recipe) if settings.ahead else None
+        self._published: int | None = None  # steps behind the weights of a run that goes on, which the engines hold
+        self._played_by: dict[Role, Mapping[str, torch.Tensor]] = {}
+
+    def close(self) -> None:
+        """Give up a harvest under way."""
+        if self._ahead is not None:
+            self._ahead.close()
 
     # ------------------------------------------------------------ a step
 
@@ -146,7 +167,8 @@ class RoleTrainer(RoleCheckpoints):
         times = {"seconds/harvest": harvested - begun, "seconds/learn": ended - harvested}
         self._norms = self._gradient_norms()
         norms = {f"{role}/grad_norm": float(norm) for role, norm in self._norms.items()}
-        self._signals = {**kept.signals, **losses, **norms, **times, "trained_tokens": tokens}
+        stale = {"staleness": step - 1 - kept.steps} if self._settings.ahead else {}
+        self._signals = {**kept.signals, **losses, **norms, **times, **stale, "trained_tokens": tokens}
         self._watch(step, self._signals)
         kept.signals = {name: value for name, value in kept.signals.items() if not name.startswith("seconds/")}
         whole = sum(loss for name, loss in losses.items() if name in LOSSES)
@@ -160,7 +182,7 @@ class RoleTrainer(RoleCheckpoints):
     def _learn_part(self, kept: _Kept) -> Losses:
         """Accumulate the gradients of the batches that are this process's."""
         takers = processes.fair_shares([batch.computed for batch in kept.batches], processes.count())
-        losses = Losses()
+        losses = Losses(stale=self._settings.ahead)
         for index, batch in enumerate(kept.batches):
             if takers[index] == processes.index():
                 self._learn(kept, index, batch, losses)
@@ -172,7 +194,8 @@ class RoleTrainer(RoleCheckpoints):
         with self.compute_loss_context_manager():
             logprobs, entropies = self._forward(role_model, batch)
             reference = self._reference(batch) if self._settings.objective.beta else None
-            loss = batch_loss(batch, logprobs, self._settings.objective, old=kept.old[index], reference=reference)
+            objective, stale = self._settings.objective, self._settings.ahead
+            loss = batch_loss(batch, logprobs, objective, old=kept.old[index], reference=reference, stale=stale)
         if not math.isfinite(float(loss.loss.detach())) or abs(float(loss.loss.detach())) > self._settings.most_loss:
             self._give_up(batch, logprobs)
         self.accelerator.backward(loss.loss)
@@ -201,8 +224,10 @@ class RoleTrainer(RoleCheckpoints):
             return self._forward(model, batch)[0]
 
     def _harvest(self, number: int) -> _Kept:
-        self._publish()
-        harvest = self._recipe(number)
+        harvest, steps = self._played(number)
+        self._keep(number, harvest)
+        if self._ahead is not None and (number + 1) * self._settings.updates < self.args.max_steps:
+            self._play_ahead(self._ahead, number)
         rows = [row for row in harvest.rows if row.role in self._backbone.trained]
         advantages = advantages_of(rows, self._settings)
         together = len(self._backbone.kept) < len(self._backbone.trained)
@@ -212,7 +237,29 @@ class RoleTrainer(RoleCheckpoints):
             tokens_per_batch=self._settings.tokens_per_batch,
             share=self._shares,
         )
-        return _Kept(divided, [None] * len(divided), of_harvest(harvest, advantages))
+        return _Kept(divided, [None] * len(divided), steps, of_harvest(harvest, advantages))
+
+    def _played(self, number: int) -> tuple[Harvest, int]:
+        """The harvest, and how many steps had made the weights that played it."""
+        begun = self._ahead.take(number) if self._ahead is not None else None
+        if begun is not None:
+            return begun
+        steps, self._published = self._published, None
+        if steps is None:
+            self._publish()
+        return self._recipe(number), self._step - 1 if steps is None else steps
+
+    def _play_ahead(self, ahead: Ahead, number: int) -> None:
+        """Begin the harvest after this one, with the weights of now; a checkpoint that comes meanwhile holds them."""
+        self._publish()
+        ends = (number + 1) * self._settings.updates
+        if ends % self.args.save_steps == 0:
+            states = {role: self._backbone.state(role) for role in self._backbone.kept}
+            self._played_by = {
+                role: {name: weights.detach().cpu().clone() for name, weights in state.items()}
+                for role, state in states.items()
+            }
+        ahead.begin(number + 1, self._step - 1)
 
     @cached_property
     def _shares(self) -> bool:
@@ -251,6 +298,29 @@ class RoleTrainer(RoleCheckpoints):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """To trackers; with what `Trainer` says of a step go its signals."""
         super().log({**logs, **self._signals} if "learning_rate" in logs else logs, start_time)
+
+    def evaluate(self, *_: Any, metric_key_prefix: str = "eval", **__: Any) -> dict[str, float]:
+        """Play the held-out tasks with the weights as they are."""
+        if self._ahead is not None and self._evaluation is not None:
+            self._ahead.settle()
+        return super().evaluate(metric_key_prefix=metric_key_prefix)
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        super()._save(output_dir, state_dict)
+        played_by, self._played_by = self._played_by, {}
+        for role, state in played_by.items() if processes.is_first() else ():
+            save_file(dict(state), Path(output_dir or self._folder) / f"{role}{PLAYED_BY}")
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        folder = Path(resume_from_checkpoint)
+        files = {role: folder / f"{role}{PLAYED_BY}" for role in self._backbone.kept}
+        if self._ahead is not None and all(file.is_file() for file in files.values()):
+            for role, file in files.items():
+                self._backbone.restore(role, load_file(file))
+            self._publish()
+            self._published = step_of(str(folder)) - self._settings.updates
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+
 
 def advantages_of(rows: Sequence[Row], settings: StepSettings) -> Advantages:
     """How much better each row did than those that it is compared with."""

@@ -33,7 +33,7 @@ from align_echo.train.batching import Batch, batch_of, scales
 from align_echo.train.forward import token_logprobs
 from align_echo.train.objective import calibration_weights
 from align_echo.train.role_checkpoints import Evaluation, RoleCheckpoints
-from align_echo.train.rows import Role
+from align_echo.train.rows import Harvest, Role
 from align_echo.train.signals import Signals, of_harvest
 from align_echo.train.trainer import Recipe, StepSettings, advantages_of, useful
 from align_echo.train.trl_plan import Plan, columns, divided
@@ -66,6 +66,7 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
         tokenizers: Mapping[Role, PreTrainedTokenizerBase] = MappingProxyType({}),
         callbacks: Iterable[TrainerCallback] = (),
         last: Path | None = None,
+        keep: Callable[[int, Harvest], None] = lambda number, harvest: None,
     ) -> None:
         """Raises `UsageError` for weights that would be divided in a way in which engines cannot be given them, or that
         were to be divided and are not.
@@ -88,7 +89,7 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
         self.beta = settings.objective.beta  # set late: with it TRL would load a reference of its own
         self._backbone, self._recipe, self._settings, self._plan = backbone, recipe, settings, plan
         self._optimizer, self._publish, self._watch, self._evaluation = optimizer, publish, watch, evaluation
-        self._tokenizers, self._last = tokenizers, last
+        self._tokenizers, self._last, self._keep = tokenizers, last, keep
         self._parts: list[_Part] = []
         self._signals: Signals = {}
         self._learning_since = 0.0
@@ -119,6 +120,7 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
     def _harvest(self, number: int) -> list[_Part]:
         self._publish()
         harvest = self._recipe(number)
+        self._keep(number, harvest)
         rows = [row for row in harvest.rows if row.role in self._backbone.trained]
         if any(row.expert for row in rows):
             raise UsageError("backend: trl has no loss for an expert's tokens: take backend: own")

@@ -171,7 +171,7 @@ class Two:
         monkeypatch.setattr(processes.distributed, "get_rank", lambda: 0)
         monkeypatch.setattr(processes.distributed, "all_gather_object", self.gather)
 
-    def gather(self, everything: list[object], mine: object) -> None:
+    def gather(self, everything: list[object], mine: object, group: object = None) -> None:
         everything[:] = [mine, self.answer]
 
 

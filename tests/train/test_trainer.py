@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,7 @@ def trainer(
     callbacks: Sequence[TrainerCallback] = (),
     seen: list[tuple[int, Signals]] | None = None,
     evaluation: Evaluation | None = None,
+    publish: Callable[[], None] = lambda: None,
     **changes: Any,
 ) -> RoleTrainer:
     arguments = TrainingArguments(
@@ -81,7 +82,7 @@ def trainer(
         settings or settings_of(),
         arguments,
         optimizer=optimizer_of(backbone, dict.fromkeys(ROLES, lr)),
-        publish=lambda: None,
+        publish=publish,
         watch=lambda step, signals: seen.append((step, signals)) if seen is not None else None,
         evaluation=evaluation,
         callbacks=callbacks,
