@@ -48,7 +48,7 @@ def join() -> None:
         on_gpu = torch.cuda.is_available()
         if on_gpu:
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK") or 0))
-        with _others():
+        with others_reached():
             distributed.init_process_group("cuda:nccl,cpu:gloo" if on_gpu else "gloo", timeout=LONGEST_WAIT)
             players()
 
@@ -89,7 +89,7 @@ def gathered(make: Callable[[], Made], *, group: distributed.ProcessGroup | None
     except AlignEchoError as error:
         failed = error
     everything: list[tuple[bool, Made | None]] = [(False, None)] * count()
-    with _others():
+    with others_reached():
         distributed.all_gather_object(everything, (failed is not None, made), group)
     broken = [number for number, (is_broken, _) in enumerate(everything) if is_broken]
     if broken:
@@ -112,7 +112,7 @@ def sum_gradients(weights: Sequence[nn.Parameter]) -> None:
         return
     present = torch.tensor([parameter.grad is not None for parameter in weights], dtype=torch.int32)
     present = present.to(weights[0].device)
-    with _others():
+    with others_reached():
         distributed.all_reduce(present, op=distributed.ReduceOp.MAX)
         under_way = []
         for parameter in (weights[number] for number in present.nonzero().flatten().tolist()):
@@ -189,19 +189,23 @@ def _shared(do: Callable[[Sequence[Asked]], list[Made]], asked: Sequence[Asked])
 
 
 def _told_to_end(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is on its way out
     raise TrainingError(
         f"process {index()} was told to end, as a launcher does where another process has ended; {GO_ON}"
     )
 
 
 @contextmanager
-def _others() -> Iterator[None]:
-    """What torch says where another process has ended, as one line."""
+def others_reached() -> Iterator[None]:
+    """What torch says where another process has ended, as one line: around all that processes do together."""
     try:
         yield
-    except AlignEchoError:
-        raise
     except RuntimeError as error:
+        lost = isinstance(error, distributed.DistError) or "gloo" in str(error)
+        if not lost or isinstance(error, AlignEchoError):
+            raise
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is on its way out
         raise TrainingError(
             f"process {index()}: another process of this run has ended or cannot be reached; {GO_ON}"
         ) from error

@@ -219,7 +219,7 @@ class Run:
         if self.is_finished:
             return self.folder / "summary.json"
         self._say = say
-        with computing_with(self.config.threads):
+        with computing_with(self.config.threads), processes.others_reached():
             return self._train_anew(watch, evaluated)
 
     def _train_anew(
