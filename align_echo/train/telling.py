@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from align_echo.train import processes
 from align_echo.train.config import TrainConfig
 from align_echo.train.estimate import Cost, estimate
 from align_echo.train.method import METHODS
@@ -15,7 +16,8 @@ from align_echo.train.run import Run
 from align_echo.train.signals import Signals
 
 SHOWN = (
-    *("policy/reward", "critic/reward", "policy/loss", "gain/all", "zero_variance_share", "policy/entropy", "log_w_t"),
+    *("policy/reward", "critic/reward", "policy/loss", "loss", "gain/all", "zero_variance_share", "policy/entropy"),
+    "log_w_t",
 )
 LOST = (
     "count/agent_faults",
@@ -41,6 +43,7 @@ def announced(run: Run) -> list[str]:
     return [
         f"training by {config.collecting.recipe}: {model}, {whose}, interface {run.on_record['interface']}",
         f"{_learners(config)}; {cost.parameters:,} parameters in all",
+        *([f"{processes.count()} processes, which share playing and learning"] if processes.count() > 1 else []),
         *([f"going on after step {run.begun_at}"] if run.begun_at else []),
         *_players(config),
         *_budget(config, cost),
