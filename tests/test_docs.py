@@ -30,7 +30,7 @@ from align_echo.types import ChoiceCounts
 from align_echo.wrappers.gui.steps import GuiStep
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")])
 
 
 def words_in_code(page: Path) -> set[str]:

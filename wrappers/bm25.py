@@ -10,10 +10,15 @@ import functools
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import bm25s
 import numpy as np
+
+if TYPE_CHECKING:
+    import bm25s
+
+NEEDS = ("bm25s", "nltk")
+"""What an index needs to be installed. Neither is imported before there is one."""
 
 LISTED = 50
 """Most results of `SearchIndex.find`."""
@@ -61,6 +66,8 @@ class SearchIndex:
     @classmethod
     def of(cls, documents: Iterable[str]) -> SearchIndex:
         """The index of documents, in memory."""
+        import bm25s
+
         vocabulary: dict[str, int] = {}
         ids = [[vocabulary.setdefault(word, len(vocabulary)) for word in words(document)] for document in documents]
         bm25 = bm25s.BM25(k1=_K1, b=_B, method="lucene")
@@ -70,6 +77,8 @@ class SearchIndex:
     @classmethod
     def load(cls, folder: Path) -> SearchIndex:
         """An index on disk. Many may be open on the same files, in one process or several; they share the memory."""
+        import bm25s
+
         return cls(bm25s.BM25.load(str(folder), mmap=True, show_progress=False))
 
     def save(self, folder: Path) -> None:

@@ -151,11 +151,12 @@ class VisionScorer:
 def read_vision(source: str, dtype: torch.dtype | str = torch.float32) -> tuple[Any, ScreenEncoder]:
     """The model of a folder or hub name, and its encoder. Raises `UsageError` or `MissingDataError` for another."""
     without_bars()
-    config = files_of(source, lambda: AutoConfig.from_pretrained(source))
+    config = files_of(source, lambda: AutoConfig.from_pretrained(source, trust_remote_code=False))
     if config.model_type != FAMILY:
         raise UsageError(f"{source} holds a {config.model_type}, which sees no screens: name a Qwen2.5-VL")
     pictures = files_of(source, lambda: Qwen2VLImageProcessorPil.from_pretrained(source))
-    encoder = ScreenEncoder(files_of(source, lambda: AutoTokenizer.from_pretrained(source)), pictures, config)
+    tokenizer = files_of(source, lambda: AutoTokenizer.from_pretrained(source, trust_remote_code=False))
+    encoder = ScreenEncoder(tokenizer, pictures, config)
     return files_of(source, lambda: read_model(Qwen2_5_VLForConditionalGeneration, source, dtype)), encoder
 
 

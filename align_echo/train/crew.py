@@ -1,6 +1,6 @@
 """The models of a run: what the trainer learns with, and engines of their own that draw with the same weights.
 
-Left out: engines on vLLM (they take weights by the same two calls), and more than one device.
+The engines are in this process, or on vLLM servers (`serving.py`). Left out: more than one device a process.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from align_echo.errors import UsageError
 from align_echo.files import clear
 from align_echo.models.local.chat import LocalModel
+from align_echo.models.local.engine import Engine
 from align_echo.models.local.loading import encoder_of, files_of, pocket_folder
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.models.local.weights import read_model, without_bars
 from align_echo.models.names import ADAPTER, POCKET, ModelName, read_name
+from align_echo.train import processes
 from align_echo.train.backbone import ROLES, Adapters, Backbone, WholeModels
 from align_echo.train.config import Lora, TrainConfig
 from align_echo.train.forward import CHECKED_IDS, check_parts
 from align_echo.train.rows import Role
+from align_echo.train.serving import PUBLISHED, ServedWeights, served_by
 
 
 @dataclass(frozen=True)
@@ -33,22 +36,29 @@ class Crew:
     """Both roles: the weights that learn, and the models that play with them once `publish` was called."""
 
     backbone: Backbone
-    engines: Mapping[Role, TransformersEngine]
+    engines: Mapping[Role, Engine]
     models: Mapping[Role, LocalModel]
     tokenizers: Mapping[Role, PreTrainedTokenizerBase]
+    served: ServedWeights
 
     def save(self, folder: Path) -> None:
-        """Every trained role in a folder of its own, as a model (or an adapter) to be named by its path. What was there
-        is removed first: a process may have been killed while it wrote."""
-        clear(folder, self.backbone.kept)
+        """Every trained role in a folder of its own, as a model (or an adapter) to be named by its path. The first
+        process writes, once what was there is removed: one may have been killed while it wrote. Every process must ask.
+        """
+        if processes.is_first():
+            clear(folder, self.backbone.kept)
         for role in self.backbone.kept:
-            self.backbone.save(role, folder / role)
-            self.tokenizers[role].save_pretrained(folder / role)
+            self.backbone.save(role, folder / role, writes=processes.is_first())
+            if processes.is_first():
+                self.tokenizers[role].save_pretrained(folder / role)
 
     def publish(self) -> None:
         """Give the engines the weights of now. Engines of roles that are not trained have theirs from the start."""
         by_adapter = isinstance(self.backbone, Adapters)
         for engine in dict.fromkeys(self.engines.values()):
+            if not isinstance(engine, TransformersEngine):
+                self.served.publish(engine, self.backbone)
+                continue
             roles = [role for role in ROLES if self.engines[role] is engine and role in self.backbone.trained]
             for role in roles if by_adapter else roles[:1]:
                 engine.load_weights(self.backbone.state(role), adapter=role if by_adapter else "")
@@ -57,6 +67,7 @@ class Crew:
         """Give the engines back."""
         for engine in dict.fromkeys(self.engines.values()):
             engine.close()
+        self.served.close()
 
 
 def source_of(name: ModelName, *, small: str = POCKET) -> str:
@@ -83,8 +94,11 @@ def sources_of(config: TrainConfig) -> dict[Role, str]:
     return {"policy": policy, "critic": source_of(read_name(config.critic)) if config.critic else policy}
 
 
-def gather(config: TrainConfig, sources: Mapping[Role, str]) -> Crew:
-    """Load everything; `sources` are those of `sources_of`. Raises `UsageError` for a model that cannot be used."""
+def gather(config: TrainConfig, sources: Mapping[Role, str], folder: Path = Path()) -> Crew:
+    """Load everything; `sources` are those of `sources_of`, `folder` the run's, where servers are given weights.
+
+    Raises `UsageError` for a model that cannot be used, and what `served_by` raises.
+    """
     without_bars()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     encoders = {role: encoder_of(source) for role, source in sources.items()}
@@ -94,7 +108,9 @@ def gather(config: TrainConfig, sources: Mapping[Role, str]) -> Crew:
         on_device: PreTrainedModel = model.to(device)
         return on_device
 
-    def engine(role: Role) -> TransformersEngine:
+    def engine(role: Role) -> Engine:
+        if config.collecting.servers:
+            return served_by(config.collecting.servers, sources[role], backbone)
         return TransformersEngine(load(role), name=role, decode=encoders[role].text, slots=config.collecting.workers)
 
     backbone = _backbone(config, load)
@@ -105,7 +121,7 @@ def gather(config: TrainConfig, sources: Mapping[Role, str]) -> Crew:
             backbone.activate(role).gradient_checkpointing_enable({"use_reentrant": False})
     policy = engine("policy")
     critic = engine("critic") if config.weights == "models" else policy
-    if isinstance(backbone, Adapters):
+    if isinstance(backbone, Adapters) and isinstance(policy, TransformersEngine):
         _give_adapters(policy, backbone)
     models: dict[Role, LocalModel] = {
         role: LocalModel(
@@ -113,8 +129,10 @@ def gather(config: TrainConfig, sources: Mapping[Role, str]) -> Crew:
         )
         for role, served in zip(ROLES, (policy, critic), strict=True)
     }
-    tokenizers = {role: AutoTokenizer.from_pretrained(source) for role, source in sources.items()}
-    return Crew(backbone, {"policy": policy, "critic": critic}, models, tokenizers)
+    tokenizers = {
+        role: AutoTokenizer.from_pretrained(source, trust_remote_code=False) for role, source in sources.items()
+    }
+    return Crew(backbone, {"policy": policy, "critic": critic}, models, tokenizers, ServedWeights(folder / PUBLISHED))
 
 
 def _backbone(config: TrainConfig, load: Callable[[Role], PreTrainedModel]) -> Backbone:

@@ -82,7 +82,7 @@ def _evaluations(config: TrainConfig) -> int:
 def parameters_of(source: str) -> int:
     """How many a causal language model has, of which only the configuration is read."""
     make = cast("Any", AutoModelForCausalLM)
-    config = files_of(source, lambda: AutoConfig.from_pretrained(source))
+    config = files_of(source, lambda: AutoConfig.from_pretrained(source, trust_remote_code=False))
     with torch.device("meta"):
         model = make.from_config(config)
     return sum(parameter.numel() for parameter in model.parameters())
@@ -100,5 +100,5 @@ def _memory(config: TrainConfig, sizes: Mapping[Role, int]) -> dict[str, int]:
         "weights that learn or are frozen": parameters * BYTES,
         "gradients and optimizer": 3 * trained * BYTES,
         "references": (trained if config.step.objective.beta > 0 else 0) * BYTES,
-        "engines": parameters * BYTES,
+        "engines": 0 if config.collecting.servers else parameters * BYTES,
     }

@@ -24,6 +24,7 @@ from align_echo.train.objective import (
     kl_terms,
     ratios,
     shaped,
+    stale_weights,
 )
 from align_echo.types import Frozen
 
@@ -44,7 +45,9 @@ class Objective(Frozen):
     reweigh: bool = True
     """Whether w_t weighs tokens that were drawn under a critique (ICRL)."""
     most_weight: float = Field(default=MOST_WEIGHT, gt=0)
-    """Upper bound of w_t."""
+    """Upper bound of w_t, and of what a stale token counts."""
+    corrected: bool = True
+    """Whether tokens that earlier weights sampled count by pi / pi at sampling (`step.ahead`)."""
     expert: Literal["shaped", "likelihood"] = "shaped"
     """How an expert's tokens count: by their shaped probability (LUFFY) or their log-likelihood."""
     gamma: float = Field(default=LUFFY_GAMMA, gt=0, allow_inf_nan=False)
@@ -56,7 +59,7 @@ class BatchLoss:
     """`loss` is the batch's share of the step's loss, a scalar with gradient. The rest is without gradient, [B, T-1]:
     `ratio` before clipping, tokens `outside` of its bounds, those of them that are `clipped` (left without gradient),
     `kl` estimates, `weights` w_t (1 where there are none), `log_weights` log w_t before its bound (0 where there are
-    none), `mismatch` |log pi - log pi at sampling|.
+    none), `mismatch` |log pi - log pi at sampling|, and which tokens the bound of that ratio has `cut`.
     """
 
     loss: torch.Tensor
@@ -67,6 +70,7 @@ class BatchLoss:
     weights: torch.Tensor
     log_weights: torch.Tensor
     mismatch: torch.Tensor
+    cut: torch.Tensor
 
 
 def batch_loss(
@@ -76,9 +80,11 @@ def batch_loss(
     *,
     old: torch.Tensor | None = None,
     reference: torch.Tensor | None = None,
+    stale: bool = False,
 ) -> BatchLoss:
-    """`logprobs` [B, T-1] with gradient; `old` those of the weights that rolled out (None: these are them), `reference`
-    those of the reference model, needed where beta is not 0.
+    """`logprobs` [B, T-1] with gradient; `old` those of the weights that rolled out, or began to learn from the rows
+    (None: these are them), `reference` those of the reference model, needed where beta is not 0. `stale` rows were
+    sampled by still earlier weights.
     """
     mask = batch.mask
     old = logprobs.detach() if old is None else old
@@ -86,10 +92,13 @@ def batch_loss(
     ratio = ratios(logprobs, old, mask, objective.ratio)
     terms = clipped_terms(ratio, batch.advantages, low, high)
     weights = torch.ones_like(mask)
+    if stale and objective.corrected:
+        since = stale_weights(old, batch.sampled, mask, objective.ratio, objective.most_weight)
+        weights = torch.where(batch.moved, weights, since)
     if objective.reweigh:
         calibrated = calibration_weights(old, batch.sampled, mask, objective.most_weight)
         weights = torch.where(batch.moved, calibrated, weights)
-        terms = terms * weights
+    terms = terms * weights
     if bool(batch.expert.any()):
         liked = logprobs if objective.expert == "likelihood" else shaped(logprobs.exp(), objective.gamma)
         terms = torch.where(batch.expert, -liked * batch.advantages, terms)
@@ -111,4 +120,5 @@ def batch_loss(
         weights=weights,
         log_weights=torch.where(compared & batch.moved, old - batch.sampled, 0.0).detach(),
         mismatch=torch.where(as_sampled, (old - batch.sampled).abs(), 0.0),
+        cut=as_sampled & (weights >= objective.most_weight) & stale,
     )

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field
 
 from align_echo.critic.language import FORMS
 from align_echo.errors import UsageError
+from align_echo.models.endpoint import resolve_base_url
 from align_echo.registry import Registry
 from align_echo.train.rewards import RewardName
 from align_echo.train.rows import Harvest, Role
@@ -30,6 +31,13 @@ def _known(name: str) -> str:
 def _known_form(name: str) -> str:
     FORMS.get(name)
     return name
+
+
+def _address(url: str) -> str:
+    if "@" in url:
+        raise UsageError("a server's URL holds no user and password: set ALIGN_ECHO_API_KEY to the key")
+    address = resolve_base_url(url)
+    return address if address.endswith("/v1") else f"{address}/v1"
 
 
 class Collecting(Frozen, allow_inf_nan=False):
@@ -61,6 +69,8 @@ class Collecting(Frozen, allow_inf_nan=False):
     """Of one critique or verdict."""
     workers: int = Field(default=32, ge=1)
     """Episodes at once."""
+    servers: tuple[Annotated[str, AfterValidator(_address)], ...] = ()
+    """Base URLs of the vLLM servers that play; none: engines in this process."""
 
 
 @dataclass(frozen=True)

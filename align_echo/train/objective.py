@@ -73,6 +73,34 @@ def kl_terms(
     return -d if estimator == "k1" else d.exp() - d - 1
 
 
+def stale_weights(
+    logprobs_BT: torch.Tensor,
+    sampled_BT: torch.Tensor,
+    mask_BT: torch.Tensor,
+    level: RatioLevel = "token",
+    most: float = MOST_WEIGHT,
+) -> torch.Tensor:
+    """min(pi_old / pi_b, most) [B, T], 1 outside the mask, never part of the gradient: what a token counts that was
+    sampled by earlier weights b (`sampled_BT`) than those that begin to learn from it (`logprobs_BT`, pi_old).
+
+    The ratio of a token to be learned, pi / pi_b, is the product of pi / pi_old and pi_old / pi_b. PPO clips the whole
+    product, which holds the policy near weights that are gone already: a token that the step between them moved by more
+    than the clip has no gradient. Here the first factor alone is clipped (`clipped_terms`), so that the bounds lie
+    around the weights of now, and the second is a weight, truncated from above so that a rare token cannot rule the
+    step. At the first update pi is pi_old, the first factor is 1, and the gradient is that of the policy's return up
+    to the truncation: E_b[(pi / pi_b) A grad log pi] = E_pi[A grad log pi]. The decoupled objective of Hilton et al.,
+    "Batch size-invariance for policy optimization" (2022, equation 4), with truncated weights.
+
+    A row that was moved needs none: its w_t (`calibration_weights`) is pi_old without the critique over pi_b with it,
+    as sampled, and so the same second factor, whichever weights b are. "sequence": as in `ratios`.
+    Raises `UsageError` if `most` is not above 0.
+    """
+    if not most > 0:
+        raise UsageError(f"the bound of the weights must be above 0, not {most}")
+    ratio_BT = ratios(logprobs_BT.detach(), sampled_BT, mask_BT, level)
+    return torch.where(mask_BT.bool(), ratio_BT.clamp(max=most), 1.0)
+
+
 def calibration_weights(
     free_BT: torch.Tensor, conditioned_BT: torch.Tensor, mask_BT: torch.Tensor, most: float = MOST_WEIGHT
 ) -> torch.Tensor:

@@ -15,6 +15,7 @@ from align_echo.files import entries, write_atomically
 from align_echo.reading import json_lines, json_object
 from align_echo.runs import CHECKPOINTS, CONFIG, check_run, newest_checkpoint, of_verb
 from align_echo.train.rollouts import CRITIQUES, ROLLOUTS
+from align_echo.train.serving import PUBLISHED
 from align_echo.train.trackers import TENSORBOARD, WANDB
 
 
@@ -22,8 +23,15 @@ def check_run_folder(folder: Path, settings: Mapping[str, Any], *, resume: bool)
     """The checkpoint to go on from, "" for none. Raises `UsageError` for a folder that holds something else, and for
     one that another process works in. A run without a checkpoint is begun anew.
     """
-    check_run(folder, settings, resume=resume, unmade=made_nothing)
+    check_run(folder, settings, resume=resume, unmade=made_nothing, compared=lasts)
     return newest_checkpoint(folder / CHECKPOINTS) if resume else ""
+
+
+def lasts(name: str) -> bool:
+    """Whether a run that goes on must ask for the same under this dotted name: servers may have moved, and processes
+    change nothing but rounding.
+    """
+    return name != "processes" and not name.startswith("config.collecting.servers")
 
 
 def on_record(folder: Path) -> dict[str, Any]:
@@ -60,6 +68,6 @@ def append(file: Path, record: dict[str, Any]) -> None:
 def made_nothing(folder: Path) -> bool:
     """Whether the folder is that of a run that left no checkpoint, and holds nothing else."""
     files = {CONFIG, "held_out.jsonl", "signals.jsonl", "refinements.jsonl"}
-    ours = files | {ROLLOUTS, CRITIQUES, TENSORBOARD, WANDB, CHECKPOINTS, "last"}
+    ours = files | {ROLLOUTS, CRITIQUES, TENSORBOARD, WANDB, CHECKPOINTS, PUBLISHED, "last"}
     left = {entry.name for entry in entries(folder)}
     return of_verb(folder, "train") and left <= ours and not any((folder / CHECKPOINTS).glob("*"))

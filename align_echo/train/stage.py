@@ -6,7 +6,6 @@ Left out: environments and models themselves (`LocalStage` is given both), and u
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -21,6 +20,7 @@ from align_echo.critic.reasoned_verdict import Judgement, judge
 from align_echo.critic.review import MAX_TOKENS, Review, review
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import EngineError
+from align_echo.halting import on_threads
 from align_echo.models.local.chat import LocalModel
 from align_echo.rollout import run_tasks, view_before
 from align_echo.session import Episode, base_env
@@ -130,8 +130,7 @@ class LocalStage:
                 max_tokens=self.critic_tokens,
             )
 
-        with ThreadPoolExecutor(max_workers=self.workers) as pool:
-            return list(pool.map(review_one, requests))
+        return on_threads(review_one, requests, self.workers)
 
     def labels(self, played: Sequence[Trajectory]) -> list[list[Verdict | None]]:
         """For each episode, by turn, whether the action was right; nothing is known of one that breaks the engine."""
@@ -161,8 +160,7 @@ class LocalStage:
                 max_tokens=self.critic_tokens,
             )
 
-        with ThreadPoolExecutor(max_workers=self.workers) as pool:
-            return list(pool.map(judge_one, proposals))
+        return on_threads(judge_one, proposals, self.workers)
 
     def lessons(self, queries: Sequence[str]) -> list[Trajectory]:
         """One episode of the environment's expert each."""

@@ -2,7 +2,8 @@
 
 On `transformers.Trainer`, which keeps the optimizer, the schedule, checkpoints, resuming, evaluation, early stopping
 and logging. A step's batches differ in number and size from step to step, so they are accumulated inside
-`training_step`. Left out: more than one process.
+`training_step`. Several processes hold the same weights, learn a part of the batches each, and sum their gradients
+(`processes.py`). Left out: weights that are divided among processes (`trl_trainer.py`).
 """
 
 from __future__ import annotations
@@ -12,31 +13,37 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
 from pydantic import Field
+from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
-from transformers import PreTrainedTokenizerBase, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback, TrainingArguments
 
 from align_echo.errors import TrainingError
+from align_echo.runs import step_of
+from align_echo.train import processes
 from align_echo.train.advantages import Advantages, group_advantages, uncompared
+from align_echo.train.ahead import Ahead
 from align_echo.train.backbone import Backbone
 from align_echo.train.batching import Batch, Normalisation, batches, scales
 from align_echo.train.forward import CHECKED_IDS, token_logprobs, why_not_shared
 from align_echo.train.loss import Objective, batch_loss
+from align_echo.train.role_checkpoints import Evaluation, RoleCheckpoints
 from align_echo.train.rows import Harvest, Role, Row
-from align_echo.train.signals import Losses, Signals, of_harvest
+from align_echo.train.signals import LOSSES, Losses, Signals, of_harvest
 from align_echo.types import Frozen
 
 Recipe = Callable[[int], Harvest]
 """From a harvest's number, counted from 0, to what was brought home with the weights of that time."""
 
-Evaluation = Callable[[], Signals]
+PLAYED_BY = "-played-by.safetensors"
+"""How a checkpoint's file ends of the weights that play the harvest under way, behind the role's name."""
 
 
 class StepSettings(Frozen):
@@ -62,21 +69,25 @@ class StepSettings(Frozen):
     """A loss beyond this ends the run."""
     share_prefixes: bool = True
     """What rows begin with alike is computed once, where that saves enough."""
+    ahead: bool = False
+    """Whether the next harvest is played while this one is learned from, by the weights before it."""
 
 
 @dataclass
 class _Kept:
     """A harvest while it is learned from: its batches, and what earlier weights said of them.
 
-    `signals` are told with each of its steps; the seconds that it took with the first alone.
+    `steps` had made the weights that played it. `signals` are told with each of its steps; the seconds that it took
+    with the first alone.
     """
 
     batches: list[Batch]
     old: list[torch.Tensor | None]
+    steps: int
     signals: Signals = field(default_factory=dict)
 
 
-class RoleTrainer(Trainer):
+class RoleTrainer(RoleCheckpoints):
     """`publish` is called before each harvest: engines must draw with the weights of that time, at `temperature`.
 
     `watch` is given the signals of every step, which are counted from 1; trackers are given them too. Gradients are
@@ -99,10 +110,12 @@ class RoleTrainer(Trainer):
         tokenizers: Mapping[Role, PreTrainedTokenizerBase] = MappingProxyType({}),
         callbacks: Iterable[TrainerCallback] = (),
         last: Path | None = None,
+        keep: Callable[[int, Harvest], None] = lambda number, harvest: None,
     ) -> None:
         """`tokenizers` are saved beside the weights of their roles: each is a model to be named by its folder.
 
-        `last` is the folder for the weights of the last step, where the best are loaded at the end.
+        `last` is the folder for the weights of the last step, where the best are loaded at the end. `keep` is given
+        each harvest, with its number, when it is about to be learned from.
         """
         super().__init__(
             model=backbone.module,
@@ -127,6 +140,15 @@ class RoleTrainer(Trainer):
         self._signals: Signals = {}
         self._folder = Path(str(arguments.output_dir))
         self._last = last
+        self._keep = keep
+        self._ahead = Ahead(recipe) if settings.ahead else None
+        self._published: int | None = None  # steps behind the weights of a run that goes on, which the engines hold
+        self._played_by: dict[Role, Mapping[str, torch.Tensor]] = {}
+
+    def close(self) -> None:
+        """Give up a harvest under way."""
+        if self._ahead is not None:
+            self._ahead.close()
 
     # ------------------------------------------------------------ a step
 
@@ -138,38 +160,48 @@ class RoleTrainer(Trainer):
             self._kept = self._harvest((step - 1) // updates)
         kept, harvested = self._kept, time.perf_counter()
         model.train()
-        losses, total = Losses(), torch.zeros((), device=self.args.device)
-        for index, batch in enumerate(kept.batches):
-            total += self._learn(kept, index, batch, losses)
+        losses = Losses.of(processes.gathered(lambda: self._learn_part(kept))).read()
+        processes.sum_gradients([weights for role in self._backbone.kept for weights in self._backbone.weights(role)])
         ended = time.perf_counter()
         tokens = sum(batch.computed for batch in kept.batches)
         times = {"seconds/harvest": harvested - begun, "seconds/learn": ended - harvested}
         self._norms = self._gradient_norms()
         norms = {f"{role}/grad_norm": float(norm) for role, norm in self._norms.items()}
-        self._signals = {**kept.signals, **losses.read(), **norms, **times, "trained_tokens": tokens}
+        stale = {"staleness": step - 1 - kept.steps} if self._settings.ahead else {}
+        self._signals = {**kept.signals, **losses, **norms, **times, **stale, "trained_tokens": tokens}
         self._watch(step, self._signals)
         kept.signals = {name: value for name, value in kept.signals.items() if not name.startswith("seconds/")}
-        return total
+        whole = sum(loss for name, loss in losses.items() if name in LOSSES)
+        return torch.tensor(whole, device=self.args.device)
 
     @property
     def _step(self) -> int:
         """The number of the step that is being made."""
         return int(self.state.global_step) + 1
 
-    def _learn(self, kept: _Kept, index: int, batch: Batch, losses: Losses) -> torch.Tensor:
+    def _learn_part(self, kept: _Kept) -> Losses:
+        """Accumulate the gradients of the batches that are this process's."""
+        takers = processes.fair_shares([batch.computed for batch in kept.batches], processes.count())
+        losses = Losses(stale=self._settings.ahead)
+        for index, batch in enumerate(kept.batches):
+            if takers[index] == processes.index():
+                self._learn(kept, index, batch, losses)
+        return losses
+
+    def _learn(self, kept: _Kept, index: int, batch: Batch, losses: Losses) -> None:
         batch = batch.to(self.args.device)
         role_model = self._backbone.activate(batch.role)
         with self.compute_loss_context_manager():
             logprobs, entropies = self._forward(role_model, batch)
             reference = self._reference(batch) if self._settings.objective.beta else None
-            loss = batch_loss(batch, logprobs, self._settings.objective, old=kept.old[index], reference=reference)
+            objective, stale = self._settings.objective, self._settings.ahead
+            loss = batch_loss(batch, logprobs, objective, old=kept.old[index], reference=reference, stale=stale)
         if not math.isfinite(float(loss.loss.detach())) or abs(float(loss.loss.detach())) > self._settings.most_loss:
             self._give_up(batch, logprobs)
         self.accelerator.backward(loss.loss)
         losses.add(batch, loss, entropies)
         if self._settings.updates > 1 and kept.old[index] is None:
             kept.old[index] = logprobs.detach()
-        return loss.loss.detach()
 
     def _gradient_norms(self) -> dict[Role, torch.Tensor]:
         """Norms before clipping, by role; roles that share weights have one. Raises `TrainingError` for no number."""
@@ -192,18 +224,42 @@ class RoleTrainer(Trainer):
             return self._forward(model, batch)[0]
 
     def _harvest(self, number: int) -> _Kept:
-        self._publish()
-        harvest = self._recipe(number)
+        harvest, steps = self._played(number)
+        self._keep(number, harvest)
+        if self._ahead is not None and (number + 1) * self._settings.updates < self.args.max_steps:
+            self._play_ahead(self._ahead, number)
         rows = [row for row in harvest.rows if row.role in self._backbone.trained]
-        advantages = self._advantages(rows)
+        advantages = advantages_of(rows, self._settings)
         together = len(self._backbone.kept) < len(self._backbone.trained)
         scale = scales(rows, self._settings.normalisation, together=together)
         divided = batches(
-            *self._useful(rows, advantages.values, scale, self._learning(number)),
+            *useful(rows, advantages.values, scale, self._settings, learning(self._backbone, self._settings, number)),
             tokens_per_batch=self._settings.tokens_per_batch,
             share=self._shares,
         )
-        return _Kept(divided, [None] * len(divided), of_harvest(harvest, advantages))
+        return _Kept(divided, [None] * len(divided), steps, of_harvest(harvest, advantages))
+
+    def _played(self, number: int) -> tuple[Harvest, int]:
+        """The harvest, and how many steps had made the weights that played it."""
+        begun = self._ahead.take(number) if self._ahead is not None else None
+        if begun is not None:
+            return begun
+        steps, self._published = self._published, None
+        if steps is None:
+            self._publish()
+        return self._recipe(number), self._step - 1 if steps is None else steps
+
+    def _play_ahead(self, ahead: Ahead, number: int) -> None:
+        """Begin the harvest after this one, with the weights of now; a checkpoint that comes meanwhile holds them."""
+        self._publish()
+        ends = (number + 1) * self._settings.updates
+        if ends % self.args.save_steps == 0:
+            states = {role: self._backbone.state(role) for role in self._backbone.kept}
+            self._played_by = {
+                role: {name: weights.detach().cpu().clone() for name, weights in state.items()}
+                for role, state in states.items()
+            }
+        ahead.begin(number + 1, self._step - 1)
 
     @cached_property
     def _shares(self) -> bool:
@@ -217,25 +273,6 @@ class RoleTrainer(Trainer):
             return False
         return True
 
-    def _advantages(self, rows: Sequence[Row]) -> Advantages:
-        rewards = [row.reward for row in rows]
-        if self._settings.advantage == "reward":
-            return uncompared(rewards)
-        keys = [row.group if self._settings.joint else (row.role, row.group) for row in rows]
-        return group_advantages(rewards, keys, scaled=self._settings.scaled)
-
-    def _learning(self, harvest: int) -> tuple[Role, ...]:
-        warming_up = harvest * self._settings.updates < self._settings.critic_warmup
-        return ("critic",) if warming_up else self._backbone.trained
-
-    def _useful(
-        self, rows: Sequence[Row], advantages: Sequence[float], scale: Sequence[float], learning: Sequence[Role]
-    ) -> tuple[list[Row], list[float], list[float]]:
-        """Rows of the roles that learn now whose loss has a gradient: without a KL term, those with an advantage."""
-        useful = [bool(advantage or self._settings.objective.beta) for advantage in advantages]
-        kept = [index for index, row in enumerate(rows) if useful[index] and row.role in learning]
-        return [rows[index] for index in kept], [advantages[index] for index in kept], [scale[index] for index in kept]
-
     def _give_up(self, batch: Batch, logprobs: torch.Tensor) -> None:
         file = self._folder / "post-mortem.pt"
         tensors = {name: value for name, value in vars(batch).items() if name != "tree"}
@@ -246,6 +283,11 @@ class RoleTrainer(Trainer):
         )
 
     # ------------------------------------------------------------ what Trainer asks for
+
+    def create_accelerator_and_postprocess(self) -> None:
+        """Without a wrapper that sums gradients of its own: it knows neither two models nor which adapter is active."""
+        super().create_accelerator_and_postprocess()
+        self.accelerator.prepare_model = partial(self.accelerator.prepare_model, evaluation_mode=True)
 
     def _clip_grad_norm(self, model: nn.Module) -> torch.Tensor:
         for role, norm in self._norms.items():
@@ -259,30 +301,53 @@ class RoleTrainer(Trainer):
 
     def evaluate(self, *_: Any, metric_key_prefix: str = "eval", **__: Any) -> dict[str, float]:
         """Play the held-out tasks with the weights as they are."""
-        if self._evaluation is None:
-            return {}
-        self._publish()
-        metrics = {f"{metric_key_prefix}_{name}": value for name, value in self._evaluation().items()}
-        self.log(metrics)
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
-        return metrics
+        if self._ahead is not None and self._evaluation is not None:
+            self._ahead.settle()
+        return super().evaluate(metric_key_prefix=metric_key_prefix)
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        for role in self._backbone.kept:
-            folder = (Path(output_dir) if output_dir else self._folder) / role
-            self._backbone.save(role, folder)
-            if role in self._tokenizers:
-                self._tokenizers[role].save_pretrained(folder)
+        super()._save(output_dir, state_dict)
+        played_by, self._played_by = self._played_by, {}
+        for role, state in played_by.items() if processes.is_first() else ():
+            save_file(dict(state), Path(output_dir or self._folder) / f"{role}{PLAYED_BY}")
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        for role in self._backbone.kept:
-            self._backbone.load(role, Path(resume_from_checkpoint) / role)
+        folder = Path(resume_from_checkpoint)
+        files = {role: folder / f"{role}{PLAYED_BY}" for role in self._backbone.kept}
+        if self._ahead is not None and all(file.is_file() for file in files.values()):
+            for role, file in files.items():
+                self._backbone.restore(role, load_file(file))
+            self._publish()
+            self._published = step_of(str(folder)) - self._settings.updates
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
 
-    def _load_best_model(self) -> None:
-        if self._last is not None:
-            self._save(str(self._last))
-        if self.state.best_model_checkpoint is not None:
-            self._load_from_checkpoint(self.state.best_model_checkpoint)
+
+def advantages_of(rows: Sequence[Row], settings: StepSettings) -> Advantages:
+    """How much better each row did than those that it is compared with."""
+    rewards = [row.reward for row in rows]
+    if settings.advantage == "reward":
+        return uncompared(rewards)
+    keys = [row.group if settings.joint else (row.role, row.group) for row in rows]
+    return group_advantages(rewards, keys, scaled=settings.scaled)
+
+
+def learning(backbone: Backbone, settings: StepSettings, harvest: int) -> tuple[Role, ...]:
+    """The roles that learn from a harvest, counted from 0."""
+    warming_up = harvest * settings.updates < settings.critic_warmup
+    return ("critic",) if warming_up else backbone.trained
+
+
+def useful(
+    rows: Sequence[Row],
+    advantages: Sequence[float],
+    scale: Sequence[float],
+    settings: StepSettings,
+    roles: Sequence[Role],
+) -> tuple[list[Row], list[float], list[float]]:
+    """Rows of the roles that learn now whose loss has a gradient: without a KL term, those with an advantage."""
+    taught = [bool(advantage or settings.objective.beta) for advantage in advantages]
+    kept = [index for index, row in enumerate(rows) if taught[index] and row.role in roles]
+    return [rows[index] for index in kept], [advantages[index] for index in kept], [scale[index] for index in kept]
 
 
 def optimizer_of(

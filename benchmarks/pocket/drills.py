@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from align_echo.dice import Dice
 from align_echo.train.demonstrations import Demonstration
 from align_echo.types import Message
-from align_echo.wrappers.alfworld import upstream
 from align_echo.wrappers.alfworld.floorplans import SEEN, floor_plan
+from align_echo.wrappers.alfworld.tables import tables
 
 ROUNDS = 8
 """Questions of a chat."""
@@ -163,4 +163,4 @@ def _places() -> tuple[str, ...]:
 @functools.cache
 def _things() -> tuple[str, ...]:
     """Kinds of things, in lower case."""
-    return tuple(sorted(kind.lower() for kind in upstream.constants().OBJECTS_SET))
+    return tuple(sorted(kind.lower() for kind in tables().objects))

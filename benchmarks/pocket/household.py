@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from align_echo.dice import Dice
 from align_echo.types import AgentReply, AgentView
-from align_echo.wrappers.alfworld import upstream
 from align_echo.wrappers.alfworld.household import APPLIANCES, Belief, name_of, read_goal
+from align_echo.wrappers.alfworld.tables import tables
 
 REFUSAL = "Nothing happens."
 GIVES_UP = "look"
@@ -273,12 +273,12 @@ class Teacher:
 @functools.cache
 def furniture() -> frozenset[str]:
     """Kinds of furniture, in lower case."""
-    return frozenset(name.lower() for name in upstream.constants().VAL_RECEPTACLE_OBJECTS)
+    return frozenset(name.lower() for name in tables().holds)
 
 
 @functools.cache
 def holdable(kind: str) -> frozenset[str]:
     """Kinds of things, in lower case, that furniture of a kind can hold."""
-    table = {name.lower(): things for name, things in upstream.constants().VAL_RECEPTACLE_OBJECTS.items()}
+    table = {name.lower(): things for name, things in tables().holds.items()}
     lamps = {"desklamp"} if kind in ("desk", "sidetable", "dresser", "diningtable", "coffeetable", "shelf") else set()
     return frozenset(thing.lower() for thing in table.get(kind, ())) | frozenset(lamps)

@@ -32,7 +32,8 @@ OTHERS = {
     "export": "sets a variable",
     "apt-get": "installs Chromium, as root",
     "alfworld-download": "downloads ALFWorld's own games",
-    "inspect": "shows logs of inspect_ai, which another package reads",
+    "inspect": "inspect_ai's own command, which plays tasks and shows logs",
+    "vf-eval": "verifiers' own command, which plays an environment",
     "vllm": "serves a model on a GPU",
     "vllm.entrypoints.openai.api_server": "serves a model with vLLM's CPU build",
 }

@@ -63,7 +63,7 @@ def some_rows(seed: int = 0) -> tuple[list[Row], list[float]]:
 
 
 def gradients(
-    model: Any, objective: Objective, size: int, sharing: bool, scaling: Scaling, shift: float
+    model: Any, objective: Objective, size: int, sharing: bool, scaling: Scaling, shift: float, stale: bool = False
 ) -> tuple[float, list[torch.Tensor]]:
     """Loss and gradient of a step, its rows in batches of a size, as trees or each by itself; `shift`
     moves the old log-probabilities.
@@ -77,7 +77,7 @@ def gradients(
     for batch in divided:
         logprobs, _ = token_logprobs(model, batch.ids, batch.mask, tree=batch.tree)
         old = logprobs.detach() + shift
-        loss = batch_loss(batch, logprobs, objective, old=old, reference=old - 0.3).loss
+        loss = batch_loss(batch, logprobs, objective, old=old, reference=old - 0.3, stale=stale).loss
         for mine, each in zip(summed, torch.autograd.grad(loss, list(model.parameters())), strict=True):
             mine += each
         total += float(loss.detach())
@@ -85,7 +85,7 @@ def gradients(
 
 
 def reference(
-    model: Any, objective: Objective, scaling: Scaling, shift: float
+    model: Any, objective: Objective, scaling: Scaling, shift: float, stale: bool = False
 ) -> tuple[float, list[torch.Tensor]]:
     """The same, row by row without padding, from the model's logits, every term written out."""
     rows, advantages = some_rows()
@@ -104,11 +104,17 @@ def reference(
         ratio = (own - own.detach() - shift).exp()
         if objective.ratio == "sequence":
             ratio = (own - own.detach() - shift).mean().exp().expand(len(places))
-        for position, logprob, each in zip(places, own, ratio, strict=True):
+        sampled = torch.tensor([row.tokens.logprobs[position] for position in places])
+        since = own.detach() + shift - sampled
+        if objective.ratio == "sequence":
+            since = since.mean().expand(len(places))
+        for position, logprob, each, moved in zip(places, own, ratio, since.exp(), strict=True):
             term = -min(each * advantage, each.clamp(low, high) * advantage)
             if row.moved and objective.reweigh:
                 weight = math.exp(float(logprob.detach()) + shift - row.tokens.logprobs[position])
                 term = term * min(objective.most_weight, weight)
+            if stale and objective.corrected and not row.moved:
+                term = term * min(objective.most_weight, float(moved))
             if row.expert:
                 term = -(logprob if objective.expert == "likelihood" else shaped(logprob.exp())) * advantage
             away = (logprob.detach() + shift - 0.3) - logprob
@@ -140,6 +146,27 @@ def test_batches_give_the_loss_and_gradient_of_rows_alone(name, shift, scaling):
         assert loss == pytest.approx(wanted, abs=1e-6)
         for found_gradient, other in zip(found_gradients, wanted_gradients, strict=True):
             assert float((found_gradient - other).abs().max()) <= 1e-6
+
+
+STALE = {
+    "grpo": Objective(),
+    "gspo": Objective(ratio="sequence"),
+    "not reweighed": Objective(reweigh=False),
+    "uncorrected": Objective(corrected=False),
+}
+
+
+@pytest.mark.parametrize("name", STALE)
+def test_rows_that_earlier_weights_sampled_count_by_how_much_likelier_they_became(name):
+    model = torch.nn.Module.to(tiny_model(), torch.float64)
+    scaling: Scaling = ("token", False)
+    wanted, wanted_gradients = reference(model, STALE[name], scaling, 0.15, stale=True)
+    loss, found_gradients = gradients(model, STALE[name], 1000, True, scaling, 0.15, stale=True)
+    assert loss == pytest.approx(wanted, abs=1e-6)
+    for found_gradient, other in zip(found_gradients, wanted_gradients, strict=True):
+        assert float((found_gradient - other).abs().max()) <= 1e-6
+    fresh, _ = gradients(model, STALE[name], 1000, True, scaling, 0.15)
+    assert (fresh == loss) == (name == "uncorrected")
 
 
 def test_only_sampled_tokens_are_learned_from():

@@ -102,6 +102,14 @@ MUTANTS = [
            "test_loss.py::test_batches_give_the_loss_and_gradient_of_rows_alone"),
     Mutant("loss", "torch.where(batch.moved, calibrated, weights)", "calibrated",
            "test_loss.py::test_batches_give_the_loss_and_gradient_of_rows_alone"),
+    Mutant("objective", "ratio_BT.clamp(max=most)", "ratio_BT",
+           "test_objective.py::test_the_weights_of_stale_tokens_by_hand"),
+    Mutant("loss", "if stale and objective.corrected:", "if stale:",
+           "test_loss.py::test_rows_that_earlier_weights_sampled_count_by_how_much_likelier_they_became"),
+    Mutant("loss", "torch.where(batch.moved, weights, since)", "since",
+           "test_loss.py::test_rows_that_earlier_weights_sampled_count_by_how_much_likelier_they_became"),
+    Mutant("trainer", "self._settings.ahead\n            loss", "False\n            loss",
+           "test_ahead.py::test_rows_that_earlier_weights_sampled_are_weighed_by_the_trainer"),
     Mutant("loss", "if objective.reweigh:", "if True:",
            "test_loss.py::test_batches_give_the_loss_and_gradient_of_rows_alone"),
     Mutant("loss", "= objective.clip_low, objective.clip_high", "= objective.clip_high, objective.clip_low",
@@ -127,7 +135,7 @@ MUTANTS = [
            "test_trainer.py::test_roles_that_share_weights_are_one_mean_and_others_one_each"),
     Mutant("trainer", "normalisation, together=together)", "normalisation, together=True)",
            "test_trainer.py::test_roles_that_share_weights_are_one_mean_and_others_one_each"),
-    Mutant("trainer", "old=kept.old[index], reference=reference)", "reference=reference)",
+    Mutant("trainer", "old=kept.old[index], reference=reference", "reference=reference",
            "test_trainer.py::test_a_second_update_uses_the_log_probabilities_of_the_first"),
 ]  # fmt: skip
 

@@ -18,6 +18,7 @@ from align_echo.train.objective import (
     kl_terms,
     ratios,
     shaped,
+    stale_weights,
 )
 
 LOW, HIGH = 0.2, 0.3
@@ -89,6 +90,27 @@ def test_calibration_weights_by_hand():
 def test_calibration_weights_carry_no_gradient():
     free = row(-1.0).requires_grad_()
     assert not calibration_weights(free, row(-1.5), row(1)).requires_grad
+
+
+def test_the_weights_of_stale_tokens_by_hand():
+    now, sampled, mask = row(-1.0, -2.0, -1.0, -1.0), row(-2.0, -1.0, -1.0, -9.0), row(1, 1, 1, 0)
+    assert stale_weights(now, sampled, mask).tolist() == [pytest.approx([2.0, math.exp(-1), 1.0, 1.0])]
+    whole = stale_weights(now, sampled, row(1, 1, 0, 0), "sequence", most=5.0)  # exp((1 - 1) / 2)
+    assert whole.tolist() == [pytest.approx([1.0, 1.0, 1.0, 1.0])]
+    assert not stale_weights(now.requires_grad_(), sampled, mask).requires_grad
+    with pytest.raises(UsageError, match="bound of the weights"):
+        stale_weights(now, sampled, mask, most=0.0)
+
+
+def test_stale_tokens_weighed_have_the_gradient_of_fresh_ones_in_the_mean():
+    """Over all tokens, by how likely the earlier weights sample each: nothing is truncated here."""
+    logits = row(0.3, -0.2, 0.1).requires_grad_()
+    earlier, advantages = row(0.0, 0.4, -0.1).log_softmax(-1), row(1.0, -2.0, 0.5)
+    wanted = gradient(-(logits.log_softmax(-1).exp() * advantages).sum(), logits)
+    logprobs, mask = logits.log_softmax(-1), row(1, 1, 1)
+    ratio = ratios(logprobs, logprobs.detach(), mask)
+    terms = clipped_terms(ratio, advantages, LOW, HIGH) * stale_weights(logprobs, earlier, mask)
+    assert torch.allclose(gradient((earlier.exp() * terms).sum(), logits), wanted)
 
 
 def test_luffys_shaping_lifts_what_is_unlikely():

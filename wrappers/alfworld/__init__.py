@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from align_echo.errors import install_line
 from align_echo.wrappers.alfworld.spec import ACTION_FORMAT, CONTRACT, STEP_LIMIT, TASK_TYPES, is_invalid, task_type
 from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.text_env import TextEnv
@@ -58,6 +59,14 @@ def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list
     return tasks
 
 
+def has_expert(task_id: str) -> bool:
+    """True: every task has one. Raises `MissingExtraError` where the package that holds it is not installed."""
+    from align_echo.wrappers.alfworld.upstream import require_packages
+
+    require_packages("ALFWorld's expert")
+    return True
+
+
 SPEC = EnvironmentSpec(
     name="alfworld",
     gym_id="align_echo/ALFWorld-v0",
@@ -75,4 +84,6 @@ SPEC = EnvironmentSpec(
     training_tasks=training_tasks,
     data_source=data_source,
     engines=("fast", "textworld"),
+    has_expert=has_expert,
+    install=f"{install_line('alfworld')}, for its expert, its own engine and official games",
 )

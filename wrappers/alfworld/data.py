@@ -38,7 +38,8 @@ def source(data_root: Path | None) -> Source:
     """The official games under `data_root` or `$ALFWORLD_DATA`; without either, the embedded ones.
 
     ALFWorld's own default folder without games in it counts as unset: the package itself exports it when imported.
-    Raises `MissingDataError` if the folder that was named holds no games.
+    Raises `MissingDataError` if the folder that was named holds no games, `MissingExtraError` where what they need is
+    not installed.
     """
     if data_root is not None:
         return _official(data_root, f"{data_root}", "leave data_root out")
@@ -52,8 +53,9 @@ def _official(root: Path, named: str, otherwise: str) -> OfficialGames:
     if not (root / FOLDER).is_dir():
         raise MissingDataError(
             f"no ALFWorld games under {named}: expected {root / FOLDER}/<split>/<task>/<trial>/{GAME} "
-            f"(alfworld-download makes it); {otherwise} to play the embedded games"
+            f"(alfworld-download of the extra alfworld makes it); {otherwise} to play the embedded games"
         )
+    upstream.require_packages(f"playing the ALFWorld games under {named} ({otherwise} to play the embedded ones)")
     return OfficialGames(root / FOLDER)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from align_echo.errors import UsageError
+from align_echo.wrappers.alfworld import upstream
 from align_echo.wrappers.alfworld.engine import GameEngine
 
 
@@ -19,6 +20,7 @@ def _fast() -> GameEngine:
 
 
 def _textworld() -> GameEngine:
+    upstream.require_packages("ALFWorld's engine textworld")
     from align_echo.wrappers.alfworld.reference import ReferenceEngine
 
     return ReferenceEngine()
@@ -28,7 +30,7 @@ _ENGINES: dict[str, Callable[[], GameEngine]] = {"fast": _fast, "textworld": _te
 
 
 def make_engine(name: str) -> GameEngine:
-    """An engine by name. Raises `UsageError` naming the known ones."""
+    """An engine by name. Raises `UsageError` naming the known ones, `MissingExtraError`."""
     if name not in _ENGINES:
         raise UsageError(f"ALFWorld has no engine {name!r}; it has {', '.join(_ENGINES)}")
     return _ENGINES[name]()

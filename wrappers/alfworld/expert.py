@@ -13,8 +13,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from textworld.logic import Proposition, Variable
-
 from align_echo.dice import Dice
 from align_echo.wrappers.alfworld import upstream
 from align_echo.wrappers.alfworld.engine import Fact
@@ -32,6 +30,8 @@ class HandcodedExpert:
     """One episode. Give it every step in order with `follow`; it answers with its next action or None."""
 
     def __init__(self, parameters: TaskParameters, intro: str) -> None:
+        """Raises `MissingExtraError` where ALFWorld's package is not installed."""
+        upstream.require_packages("ALFWorld's expert")
         self._policy = _policy_class(parameters.task_type)(asdict(parameters), max_steps=MOST_STEPS)
         self._policy.observe(intro)
         self._steps = 0
@@ -42,6 +42,8 @@ class HandcodedExpert:
         It is told the last action, the engine's answer to it, what can be done next, and the facts of `FACTS_READ`.
         """
         self._steps += 1
+        from textworld.logic import Proposition, Variable
+
         admissible = list(commands)
         state = {
             "feedback": feedback,

@@ -1,17 +1,16 @@
-"""The 120 AI2-THOR floor plans as the ALFWorld wheel lists them: which receptacles stand where, which objects occur.
+"""The 120 AI2-THOR floor plans as ALFWorld lists them: which receptacles stand where, which objects occur.
 
-The wheel gives positions for furniture that can be opened or stood at, and the kinds of all other things. Furniture
+It gives positions for furniture that can be opened or stood at, and the kinds of all other things. Furniture
 without a position (stove burners, coffee machine, towel holder, ...) gets one here, fixed by the plan's number.
 """
 
 from __future__ import annotations
 
 import functools
-import json
 from dataclasses import dataclass
 
 from align_echo.dice import Dice
-from align_echo.wrappers.alfworld import upstream
+from align_echo.wrappers.alfworld.tables import tables
 
 ROOMS = {
     "Kitchen": range(1, 31),
@@ -59,15 +58,13 @@ class FloorPlan:
 def floor_plan(number: int) -> FloorPlan:
     """The plan of a number (1-30 kitchens, 201-230 living rooms, 301-330 bedrooms, 401-430 bathrooms)."""
     room = next(name for name, numbers in ROOMS.items() if number in numbers)
-    folder = upstream.layouts_folder()
-    occurring = json.loads((folder / f"FloorPlan{number}-objects.json").read_text(encoding="utf-8"))
-    placed = json.loads((folder / f"FloorPlan{number}-openable.json").read_text(encoding="utf-8"))
-    receptacles = [Receptacle(id_, kind_of(id_), _location(point)) for id_, point in sorted(placed.items())]
+    layout = tables().layouts[number]
+    receptacles = [Receptacle(id_, kind_of(id_), _location(point)) for id_, point in sorted(layout.placed.items())]
     kinds = {receptacle.kind for receptacle in receptacles}
-    fixed = upstream.constants().RECEPTACLES - upstream.constants().MOVABLE_RECEPTACLES_SET
-    for kind in sorted(set(occurring) & fixed - kinds):
+    fixed = tables().receptacles - tables().movable
+    for kind in sorted(set(layout.occurring) & fixed - kinds):
         receptacles += _standing_anywhere(number, kind)
-    return FloorPlan(number, room, tuple(receptacles), tuple(sorted(set(occurring))))
+    return FloorPlan(number, room, tuple(receptacles), tuple(sorted(set(layout.occurring))))
 
 
 def kind_of(id_: str) -> str:

@@ -14,10 +14,11 @@ from collections.abc import Mapping
 
 from align_echo.dice import Dice
 from align_echo.errors import UsageError
-from align_echo.wrappers.alfworld import problem, upstream
+from align_echo.wrappers.alfworld import problem
 from align_echo.wrappers.alfworld.floorplans import FloorPlan, Receptacle, coordinates, floor_plan
 from align_echo.wrappers.alfworld.problem import Room, Thing
 from align_echo.wrappers.alfworld.spec import GAME, TASK_TYPES, TRAJECTORY
+from align_echo.wrappers.alfworld.tables import tables
 from align_echo.wrappers.alfworld.task import TaskParameters
 
 GENERATOR_VERSION = 1
@@ -67,8 +68,7 @@ def game_id(split: str, goal: TaskParameters, plan: int, number: int) -> str:
 
 def goals_for(plan: FloorPlan, task_type: str) -> list[TaskParameters]:
     """Every goal of a type that makes sense in a room, in a fixed order."""
-    tables = upstream.constants()
-    if plan.room not in tables.GOALS_VALID[task_type]:
+    if plan.room not in tables().rooms[task_type]:
         return []
     if APPLIANCE.get(task_type, "") not in ("", *plan.kinds()):
         return []
@@ -78,12 +78,12 @@ def goals_for(plan: FloorPlan, task_type: str) -> list[TaskParameters]:
             return []
         return [TaskParameters(task_type, kind, "", "DeskLamp") for kind in kinds]
     if task_type in ABILITY:
-        kinds = [kind for kind in kinds if kind in tables.VAL_ACTION_OBJECTS[ABILITY[task_type]]]
+        kinds = [kind for kind in kinds if kind in tables().able[ABILITY[task_type]]]
     return [
         TaskParameters(task_type, kind, target, "")
         for kind in kinds
         for target in plan.kinds()
-        if kind in tables.VAL_RECEPTACLE_OBJECTS.get(target, ())
+        if kind in tables().holds.get(target, ())
         and target not in NOT_A_TARGET.get(task_type, ())
         and set(_homes(plan, kind)) - {target}
         and not (task_type == "pick_two_obj_and_place" and CAPACITY.get(target) == 1)
@@ -112,8 +112,8 @@ def write_game(id_: str) -> Mapping[str, str]:
     room = _furnish(plan, goal, dice)
     stated = sentence(goal, dice)
     game = {
-        "pddl_domain": upstream.domain_text(),
-        "grammar": upstream.grammar_text().replace("UNKNOWN GOAL", stated),
+        "pddl_domain": tables().domain,
+        "grammar": tables().grammar.replace("UNKNOWN GOAL", stated),
         "pddl_problem": problem.problem_text(f"{plan.number}_{number}", room, goal),
         "solvable": True,
         "walkthrough": problem.walkthrough(room, goal),
@@ -141,8 +141,7 @@ def _trajectory(id_: str, plan: FloorPlan, goal: TaskParameters, stated: str) ->
 
 def sentence(goal: TaskParameters, dice: Dice) -> str:
     """The goal in one of ALFWorld's wordings."""
-    templates = upstream.goal_library()[goal.task_type]["templates"]
-    assert isinstance(templates, list)
+    templates = tables().goals[goal.task_type].sentences
     words = {"obj": goal.object_target, "recep": goal.parent_target, "toggle": goal.toggle_target}
     return dice.pick(templates).format(**{key: word.lower() for key, word in words.items()})
 
@@ -154,7 +153,7 @@ def _homes(plan: FloorPlan, kind: str) -> list[str]:
     """Kinds of furniture in this room that can hold a kind of thing."""
     if kind in SCENERY:
         return [place for place in plan.kinds() if place in SCENERY[kind]]
-    holds = upstream.constants().VAL_RECEPTACLE_OBJECTS
+    holds = tables().holds
     return [place for place in plan.kinds() if kind in holds.get(place, ())]
 
 

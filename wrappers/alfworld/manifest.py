@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import metadata, resources
+from importlib import resources
 from pathlib import Path
 
 from align_echo.errors import EngineError, UsageError
@@ -60,13 +60,14 @@ class EmbeddedGames:
 
     def _write(self, entry: ListedGame, folder: Path) -> None:
         from align_echo.wrappers.alfworld.games import GENERATOR_VERSION, write_game
+        from align_echo.wrappers.alfworld.tables import tables
 
         files = write_game(entry.task_id)
         if digest(files) != entry.digest:
             versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
             raise EngineError(
                 f"the embedded ALFWorld game {entry.task_id} came out different from the listed one: it was listed "
-                f"with {versions}; here are generator {GENERATOR_VERSION}, alfworld {metadata.version('alfworld')}"
+                f"with {versions}; here are generator {GENERATOR_VERSION}, tables of alfworld {tables().version}"
             )
         try:
             folder.mkdir(parents=True, exist_ok=True)

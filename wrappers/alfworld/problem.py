@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from align_echo.wrappers.alfworld import upstream
 from align_echo.wrappers.alfworld.floorplans import Receptacle
 from align_echo.wrappers.alfworld.routes import shortest_route
+from align_echo.wrappers.alfworld.tables import tables
 from align_echo.wrappers.alfworld.task import TaskParameters
 
 AGENT = "agent1"
@@ -61,9 +61,8 @@ def walkthrough(room: Room, goal: TaskParameters) -> list[str] | None:
 
 def problem_text(name: str, room: Room, goal: TaskParameters) -> str:
     """The PDDL problem, without `:metric`: before `:init` the engine's parser refuses it, and it changes nothing."""
-    library = upstream.goal_library()[goal.task_type]["pddl"]
-    assert isinstance(library, str)
-    goal_pddl = library.format(obj=goal.object_target, recep=goal.parent_target, toggle=goal.toggle_target)
+    template = tables().goals[goal.task_type].pddl
+    goal_pddl = template.format(obj=goal.object_target, recep=goal.parent_target, toggle=goal.toggle_target)
     text = (
         f"(define (problem plan_{name})\n(:domain alfred)\n(:objects\n{_lines(_objects(room))})\n"
         f"(:init\n{_lines([_written(fact) for fact in _facts(room, goal)])})\n"
@@ -95,7 +94,7 @@ def _objects(room: Room) -> list[str]:
 
 def _facts(room: Room, goal: TaskParameters) -> list[tuple[str, ...]]:
     facts: list[tuple[str, ...]] = [("atLocation", AGENT, room.start)]
-    openable = upstream.constants().OPENABLE_CLASS_SET
+    openable = tables().openable
     for r in room.receptacles:
         facts += [("receptacleType", r.id, f"{r.kind}Type"), ("receptacleAtLocation", r.id, r.location)]
         if r.kind in openable:
@@ -106,7 +105,6 @@ def _facts(room: Room, goal: TaskParameters) -> list[tuple[str, ...]]:
 
 
 def _facts_of(thing: Thing, goal: TaskParameters) -> list[tuple[str, ...]]:
-    tables = upstream.constants()
     facts: list[tuple[str, ...]] = [
         ("objectType", thing.id, f"{thing.kind}Type"),
         ("inReceptacle", thing.id, thing.place.id),
@@ -115,10 +113,10 @@ def _facts_of(thing: Thing, goal: TaskParameters) -> list[tuple[str, ...]]:
     ]
     if thing.kind in pickupable_kinds():
         facts.append(("pickupable", thing.id))
-    if thing.kind in tables.MOVABLE_RECEPTACLES_SET:
+    if thing.kind in tables().movable:
         facts.append(("isReceptacleObject", thing.id))
     for ability in ("Cleanable", "Heatable", "Coolable", "Sliceable"):
-        if thing.kind in tables.VAL_ACTION_OBJECTS[ability]:
+        if thing.kind in tables().able[ability]:
             facts.append((ability.lower(), thing.id))
     if thing.kind == goal.toggle_target:
         facts.append(("toggleable", thing.id))
@@ -128,7 +126,7 @@ def _facts_of(thing: Thing, goal: TaskParameters) -> list[tuple[str, ...]]:
 
 
 def _fits(room: Room) -> list[tuple[str, ...]]:
-    holds = upstream.constants().VAL_RECEPTACLE_OBJECTS
+    holds = tables().holds
     object_kinds = sorted({t.kind for t in room.things})
     return [
         ("canContain", f"{kind}Type", f"{thing}Type")
@@ -140,6 +138,4 @@ def _fits(room: Room) -> list[tuple[str, ...]]:
 
 def pickupable_kinds() -> frozenset[str]:
     """Kinds that can be picked up: those that some furniture can hold."""
-    tables = upstream.constants()
-    kinds = set().union(*(tables.VAL_RECEPTACLE_OBJECTS[kind] for kind in tables.VAL_RECEPTACLE_OBJECTS))
-    return frozenset(kind for kind in kinds if not kind.endswith("Sliced"))
+    return frozenset(kind for kinds in tables().holds.values() for kind in kinds if not kind.endswith("Sliced"))

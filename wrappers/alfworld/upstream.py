@@ -1,31 +1,41 @@
-"""What is taken from the ALFWorld wheel: tables, floor plans, domain and grammar. Nothing is changed there.
+"""Modules of ALFWorld's own package, which is an extra: its expert, its engine, and what compiling a game takes.
 
-ALFWorld's package creates `~/.cache/alfworld` and sets `$ALFWORLD_DATA` when it is imported; both would change what
-this package reads, so every import of it goes through `load()`, which puts the environment back.
+The package creates `~/.cache/alfworld` and sets `$ALFWORLD_DATA` when it is imported; both would change what is read
+here, so every import of it goes through `load()`, which puts the environment back. Left out: its tables and texts,
+which ship with this package (`tables.py`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
-import importlib.util
 import os
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 
-from align_echo.errors import EngineError
+from align_echo.errors import EngineError, install_line, require
+
+EXTRA = "alfworld"
+PACKAGES = ("alfworld", "textworld", "fast_downward")
+"""What the extra brings, by the names that are imported."""
+
+TOOLS = "it builds a planner from source: have a C++ compiler and cmake; for CMake 4, CMAKE_POLICY_VERSION_MINIMUM=3.5"
+"""What installing the extra takes: of the planner there are no wheels."""
 
 _LOCK = threading.RLock()
 _VARIABLE = "ALFWORLD_DATA"
 
 
+def require_packages(feature: str) -> None:
+    """Raises `MissingExtraError` for a feature where ALFWorld, TextWorld or their planner is not installed."""
+    require(feature, EXTRA, PACKAGES, TOOLS)
+
+
 def load(module: str) -> ModuleType:
-    """Import a module of ALFWorld without its side effects. Raises `EngineError` if it is not installed."""
+    """Import a module of ALFWorld without its side effects. Raises `EngineError` where it does not import."""
     with _LOCK:  # also to look: a module that another thread is still importing is listed, and half there
         if module in sys.modules:
             return sys.modules[module]
@@ -33,7 +43,7 @@ def load(module: str) -> ModuleType:
             try:
                 return importlib.import_module(module)
             except ImportError as error:
-                raise EngineError(f"ALFWorld does not import ({error}): pip install 'alfworld==0.4.2'") from error
+                raise EngineError(f"ALFWorld does not import ({error}): {install_line(EXTRA)}") from error
 
 
 @contextlib.contextmanager
@@ -55,40 +65,3 @@ def configured_data() -> str | None:
     """`$ALFWORLD_DATA` as the user set it, also while another thread imports ALFWorld."""
     with _LOCK:
         return os.environ.get(_VARIABLE)
-
-
-@functools.cache
-def package_folder() -> Path:
-    """Where the wheel is installed. Raises `EngineError` if it is not."""
-    spec = importlib.util.find_spec("alfworld")
-    if spec is None or spec.origin is None:
-        raise EngineError("ALFWorld is not installed: pip install 'alfworld==0.4.2'")
-    return Path(spec.origin).parent
-
-
-@functools.cache
-def domain_text() -> str:
-    """The PDDL domain."""
-    return (package_folder() / "data" / "alfred.pddl").read_text(encoding="utf-8")
-
-
-@functools.cache
-def grammar_text() -> str:
-    """The text grammar, with `UNKNOWN GOAL` where a game states its goal."""
-    return (package_folder() / "data" / "alfred.twl2").read_text(encoding="utf-8")
-
-
-def layouts_folder() -> Path:
-    """The folder of `FloorPlan<n>-objects.json` and `-openable.json`."""
-    return package_folder() / "gen" / "layouts"
-
-
-def constants() -> ModuleType:
-    """Which object goes where, and what can be opened, cleaned, heated, cooled, sliced, toggled."""
-    return load("alfworld.gen.constants")
-
-
-def goal_library() -> dict[str, dict[str, str | list[str]]]:
-    """Goal in PDDL and goal sentences, by task type."""
-    library: dict[str, dict[str, str | list[str]]] = load("alfworld.gen.goal_library").gdict
-    return library

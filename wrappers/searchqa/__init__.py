@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from align_echo.errors import install_line
 from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.searchqa.spec import (
     ACTION_FORMAT,
@@ -79,4 +80,5 @@ SPEC = EnvironmentSpec(
     data_source=data_source,
     engines=SCORES,
     has_expert=has_expert,
+    install=f"{install_line('searchqa')}, or a retrieval server in $SEARCHQA_URL",
 )

@@ -20,9 +20,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from align_echo.errors import MissingDataError, UsageError
+from align_echo.errors import MissingDataError, UsageError, require
 from align_echo.reading import parse_json
-from align_echo.wrappers.bm25 import SearchIndex, words
+from align_echo.wrappers.bm25 import NEEDS, SearchIndex, words
 from align_echo.wrappers.searchqa.answers import normalised, plain
 from align_echo.wrappers.searchqa.questions import PROVINCES, SearchTask, questions
 from align_echo.wrappers.searchqa.spec import SPLITS
@@ -64,8 +64,10 @@ def find_folder(data_root: Path | None) -> Path | None:
 def open_corpus(file: Path | None) -> Corpus:
     """The corpus of a file, or the embedded one: the same object in the whole process.
 
-    Raises `MissingDataError` where there is no such file, `UsageError` naming a line that is no document.
+    Raises `MissingDataError` where there is no such file, `UsageError` naming a line that is no document,
+    `MissingExtraError` where what searches is not installed.
     """
+    require("searching documents in this process", "searchqa", NEEDS)
     with _opening:
         return _corpus_of(file, _stamp(file)) if file is not None else _embedded_corpus()
 

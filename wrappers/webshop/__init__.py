@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from align_echo.errors import install_line, require
+from align_echo.wrappers.bm25 import NEEDS
 from align_echo.wrappers.environment import EnvironmentSpec
 from align_echo.wrappers.text_env import TextEnv
 from align_echo.wrappers.webshop.spec import ACTION_FORMAT, CONTRACT, MODES, SPLITS, STEP_LIMIT, task_type
+
+if TYPE_CHECKING:
+    from align_echo.wrappers.webshop.catalogue import Catalogue
 
 TRAINING_TASKS = 20
 """ALIGN trains each iteration on so many tasks of its training split (appendix C.1)."""
@@ -15,19 +21,18 @@ TRAINING_TASKS = 20
 def make_env(*, split: str, data_root: Path | None, step_limit: int | None, engine: str | None = None) -> TextEnv:
     """A WebShop environment; `engine` is how it shows pages, "text" (the default) or "text_rich".
 
-    Raises `MissingDataError` if `data_root` holds no catalogue, `UsageError` for another engine.
+    Raises `MissingDataError` if `data_root` holds no catalogue, `UsageError` for another engine, `MissingExtraError`.
     """
-    from align_echo.wrappers.webshop.catalogue import open_catalogue
+    catalogue = _catalogue(data_root)
     from align_echo.wrappers.webshop.env import WebShopEnv
 
-    return WebShopEnv(open_catalogue(data_root), split, step_limit, engine or MODES[0])
+    return WebShopEnv(catalogue, split, step_limit, engine or MODES[0])
 
 
 def task_ids(*, split: str, data_root: Path | None) -> list[str]:
-    """Task ids of a split by index. Raises `MissingDataError` if `data_root` holds no catalogue."""
-    from align_echo.wrappers.webshop.catalogue import open_catalogue
-
-    return list(open_catalogue(data_root).ids(split))
+    """Task ids of a split by index. Raises `MissingDataError` if `data_root` holds no catalogue; `MissingExtraError`.
+    """
+    return list(_catalogue(data_root).ids(split))
 
 
 def data_source(*, data_root: Path | None) -> str:
@@ -51,6 +56,13 @@ def training_tasks(*, data_root: Path | None, iteration: int, seed: int) -> list
     return drawn(ids, iteration=iteration, count=TRAINING_TASKS, seed=f"training tasks {seed}")
 
 
+def _catalogue(data_root: Path | None) -> Catalogue:
+    require("WebShop", "webshop", (*NEEDS, "textblob", "thefuzz"))
+    from align_echo.wrappers.webshop.catalogue import open_catalogue
+
+    return open_catalogue(data_root)
+
+
 SPEC = EnvironmentSpec(
     name="webshop",
     gym_id="align_echo/WebShop-v0",
@@ -69,4 +81,5 @@ SPEC = EnvironmentSpec(
     data_source=data_source,
     engines=MODES,
     partitions=(("test", "eval", "train"), ("align_test", "align_train")),
+    install=install_line("webshop"),
 )

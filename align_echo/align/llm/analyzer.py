@@ -18,7 +18,7 @@ from align_echo.align.llm.settings import LlmSettings
 from align_echo.align.llm.tags import KINDS
 from align_echo.align.llm.text import gold_text, interface_values, misalignments_text
 from align_echo.align.llm.verification import verify
-from align_echo.errors import EngineError, ModelError, NoAnswerError
+from align_echo.errors import EngineError, MissingExtraError, ModelError, NoAnswerError
 from align_echo.interface import Interface
 from align_echo.prompts import render
 from align_echo.types import ChatModel, Misalignment, Trajectory
@@ -104,7 +104,7 @@ class Analyzer:
     def _expert(self, task_id: str) -> Sequence[tuple[str, str]]:
         try:
             return self._gold(task_id)
-        except EngineError as error:
+        except (EngineError, MissingExtraError) as error:
             self._note(f"no expert play of {task_id}: {error}")
             return ()
 

@@ -9,7 +9,7 @@ from align_echo.align.llm import analyzer, optimizer
 from align_echo.align.llm.settings import LlmSettings
 from align_echo.align.llm.text import step_usage
 from align_echo.align.world import World
-from align_echo.errors import EngineError, InterfaceError
+from align_echo.errors import EngineError, InterfaceError, MissingExtraError
 from align_echo.interface import Interface
 from align_echo.models.endpoint import base_url_of
 from align_echo.models.recording import weights_of
@@ -156,10 +156,10 @@ def described_models(*, analyzer: ChatModel, optimizer: ChatModel) -> dict[str, 
 
 
 def _expert(env: TextEnv) -> tuple[str, ...]:
-    """The expert's next action; none where there is no expert or it breaks."""
+    """The expert's next action; none where there is no expert, or it breaks or is not installed."""
     try:
         action = env.oracle().expert_action()
-    except EngineError:
+    except (EngineError, MissingExtraError):
         return ()
     return () if action is None else (action,)
 

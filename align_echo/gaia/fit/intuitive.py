@@ -231,4 +231,4 @@ def save_critic(learner: Any, source: str, folder: Path) -> None:
 
     learner.config.use_cache = True
     learner.save_pretrained(str(folder))
-    AutoTokenizer.from_pretrained(source).save_pretrained(str(folder))
+    AutoTokenizer.from_pretrained(source, trust_remote_code=False).save_pretrained(str(folder))

@@ -18,13 +18,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from jinja2 import TemplateError
-from tokenizers import Tokenizer
 
 from align_echo.errors import UsageError
 from align_echo.tokens import TokenSequence
 from align_echo.types import Message
 
 if TYPE_CHECKING:
+    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase
 
 CHATML_TEMPLATE = (
@@ -54,6 +54,8 @@ class ChatEncoder:
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, *, stop_ids: Iterable[int] = ()) -> None:
+        from tokenizers import Tokenizer
+
         self._tokenizer = tokenizer
         self._name = tokenizer.name_or_path or type(tokenizer).__name__
         self._template = _usable_template(tokenizer, self._name)
@@ -217,6 +219,8 @@ def chatml_tokenizer(backend: Tokenizer) -> PreTrainedTokenizerBase:
 
 def _plain_copy(state: str, special: Iterable[str]) -> Tokenizer:
     """A tokenizer of its own, which no other thread reconfigures; added tokens named in `special` become special."""
+    from tokenizers import Tokenizer
+
     wanted = set(special)
     fields = json.loads(state)
     for token in fields["added_tokens"]:

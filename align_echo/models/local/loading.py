@@ -98,7 +98,7 @@ def encoder_of(source: str) -> ChatEncoder:
     if Path(source).is_dir() and not any((Path(source) / name).is_file() for name in _TOKENIZERS):
         advice = _model_within(source) or "save it there too (tokenizer.json)"
         raise MissingDataError(f"{source} holds no tokenizer: {advice}")
-    tokenizer = files_of(source, lambda: AutoTokenizer.from_pretrained(source))
+    tokenizer = files_of(source, lambda: AutoTokenizer.from_pretrained(source, trust_remote_code=False))
     return ChatEncoder(tokenizer, stop_ids=_end_tokens(source))
 
 

@@ -35,8 +35,8 @@ def model_folder(folder: str) -> str:
 
 
 def adapter_folder(folder: str) -> str:
-    """The folder's full path. Raises `MissingDataError` if it holds no adapter."""
+    """The folder's full path. Raises `MissingDataError` if it holds no adapter; one that is pickled counts as none."""
     path = Path(folder)
-    if not (path / "adapter_config.json").is_file():
+    if not all((path / name).is_file() for name in ("adapter_config.json", "adapter_model.safetensors")):
         raise MissingDataError(f"{folder} holds no adapter: save it there first (save_pretrained of a PEFT model)")
     return str(path.resolve())

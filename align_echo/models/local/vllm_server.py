@@ -2,7 +2,8 @@
 
 Asks `/v1/completions` with the context's ids, never with text, and with every sampling parameter spelt out, so that
 nothing comes from the server's or the model's own defaults. Left out: starting the server (docs/vllm.md), several
-servers, and moving weights over a GPU network (NCCL); weights are published through a folder both sides can read.
+servers (`fleet.py`), and moving weights over a GPU network (NCCL); weights are published through a folder both sides
+can read.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ class _Completion(BaseModel):
 
 
 class VllmServer:
-    """The model `model` on the vLLM server at `base_url` (default: `$OPENAI_BASE_URL`; ends with /v1).
+    """The model `model` on the vLLM server at `base_url` (default: `$OPENAI_BASE_URL`; ends with /v1); "" for the one
+    that it serves.
 
     At most `max_concurrency` requests are under way at once. `wait` replaces the pauses between attempts in tests.
     Raises `UsageError` when the server does not know the model or cannot give what token-exact rollouts need,
@@ -100,24 +102,26 @@ class VllmServer:
         retry: RetryPolicy | None = None,
         wait: Callable[[float], None] = pause,
     ) -> None:
-        self._model = model
         self._base_url = resolve_base_url(base_url)
         if self._base_url == DEFAULT_BASE_URL:
             raise UsageError(f"vllm-server:{model} needs the server's base URL, such as http://localhost:8000/v1")
-        self._where = f"{model} at {self._base_url}"
+        self._where = f"{model or 'the model'} at {self._base_url}"
         self._retry = retry or RetryPolicy()
         self._wait = wait
         self._client = Client(
             authorization=resolve_authorization(base_url, api_key), timeout=resolve_timeout(timeout)
         )
         served = self._models(RetryPolicy(attempts=3))
-        card = next((listed for listed in served if listed.id == model), None)
-        if card is None or card.max_model_len is None:
-            names = ", ".join(model.id for model in served if model.max_model_len) or "none"
-            raise UsageError(f"the server at {self._base_url} is no vLLM server of {model}; its models: {names}")
+        whole = [listed for listed in served if listed.max_model_len]
+        card = next((listed for listed in whole if listed.id == (model or whole[0].id)), None)
+        if card is None or card.max_model_len is None or (not model and len(whole) > 1):
+            names = ", ".join(listed.id for listed in whole) or "none"
+            wanted = model or "one model alone"
+            raise UsageError(f"the server at {self._base_url} is no vLLM server of {wanted}; its models: {names}")
+        self._model = card.id
         self._context = card.max_model_len
-        self._root = card.root or model
-        adapters = [listed.id for listed in served if listed.parent == model]
+        self._root = card.root or card.id
+        adapters = [listed.id for listed in served if listed.parent == card.id]
         self._adapters = PublishedAdapters(self._load, self._unload, adapters)
         self._broken = ""
         self._mode = self._probe()

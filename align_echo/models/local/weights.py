@@ -30,9 +30,12 @@ def without_bars() -> None:
 def read_model(kind: Any, source: str, dtype: torch.dtype | str) -> PreTrainedModel:
     """The model of a class of `transformers` from a folder or hub name, with every weight read.
 
-    Raises `UsageError` if some are not there: `transformers` would draw them at random. Else raises what it raises.
+    Only safetensors are read (a pickle can run code), and no code that lies beside them is run. Raises `UsageError` if
+    some are not there: `transformers` would draw them at random. Else raises what it raises.
     """
-    model, info = kind.from_pretrained(source, dtype=dtype, output_loading_info=True)
+    model, info = kind.from_pretrained(
+        source, dtype=dtype, output_loading_info=True, use_safetensors=True, trust_remote_code=False
+    )
     missing = sorted(info["missing_keys"])
     if missing:
         raise UsageError(f"the files of {source} lack {len(missing)} of the model's weights, such as {missing[0]}")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from peft import LoraConfig, PeftModel, PromptTuningConfig, TaskType, get_peft_model, get_peft_model_state_dict
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel, Qwen3ForCausalLM
 
 from align_echo.errors import MissingDataError, UsageError
@@ -128,6 +128,12 @@ def test_what_is_no_lora_adapter_is_refused_and_the_engine_goes_on(engine, refer
         engine.load_adapter("other", str(tmp_path / "prompt"))
     with pytest.raises(MissingDataError, match="holds no adapter"):
         engine.load_adapter("other", str(tmp_path))
+    pickled = tmp_path / "pickled"
+    get_peft_model(tiny_model(), LoraConfig(task_type=TaskType.CAUSAL_LM)).save_pretrained(str(pickled))
+    torch.save(load_file(pickled / "adapter_model.safetensors"), pickled / "adapter_model.bin")
+    (pickled / "adapter_model.safetensors").unlink()
+    with pytest.raises(MissingDataError, match="holds no adapter"):
+        engine.load_adapter("other", str(pickled))
     with pytest.raises(UsageError, match="no dot"):
         engine.load_adapter("a.b", str(references["critic"][1]))
     with pytest.raises(UsageError, match="do not fit the adapter 'policy'"):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
@@ -141,6 +144,27 @@ def test_a_file_that_was_cut_short_or_holds_something_else_is_told_in_one_line(f
     (folder / file).write_bytes(SPOILT[how]((folder / file).read_bytes()))
     with pytest.raises(UsageError, match="no model can be loaded from") as caught:
         run_transformers(str(folder), name="spoilt")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
+def test_code_beside_a_model_is_neither_run_nor_asked_about(file, folder, tmp_path, monkeypatch):
+    (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Evil: pass\n")
+    record = json.loads((folder / file).read_text())
+    record |= {"model_type": "evil"} if file == "config.json" else {"tokenizer_class": "Evil"}
+    kinds = {"AutoConfig": "evil.Evil", "AutoModelForCausalLM": "evil.Evil", "AutoTokenizer": ["evil.Evil"] * 2}
+    (folder / file).write_text(json.dumps({**record, "auto_map": kinds}))
+    monkeypatch.setattr("builtins.input", lambda prompt: "y")
+    with contextlib.suppress(UsageError):  # of a tokenizer the file alone will do
+        run_transformers(str(folder), name="evil")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_weights_that_are_pickled_are_not_read(folder):
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(UsageError, match="no model can be loaded from") as caught:
+        run_transformers(str(folder), name="pickled")
     assert "\n" not in str(caught.value)
 
 

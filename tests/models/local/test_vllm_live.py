@@ -123,13 +123,22 @@ def answers(engine: Engines, batch: list[Request]) -> list[Reply]:
 
 @contextmanager
 def server_of(model: Path, log: Path) -> Iterator[VllmServer]:
+    with running_server(model, log) as url:
+        engine = VllmServer("small", base_url=url)
+        yield engine
+        engine.close()
+
+
+@contextmanager
+def running_server(model: Path, log: Path, **more: str) -> Iterator[str]:
+    """vLLM on the model, with `more` options; its base URL."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     options = {
         "--model": str(model), "--served-model-name": "small", "--host": "127.0.0.1", "--port": str(port),
         "--dtype": "float32", "--max-num-seqs": "8", "--max-loras": "2", "--max-lora-rank": "8",
-        "--logprobs-mode": "processed_logprobs",
+        "--logprobs-mode": "processed_logprobs", **more,
     }  # fmt: skip
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--enable-lora", "--enforce-eager"]
     command.append("--no-enable-chunked-prefill")  # seeded draws of split contexts end vLLM's CPU build
@@ -151,9 +160,7 @@ def server_of(model: Path, log: Path) -> Iterator[VllmServer]:
     try:
         assert started.wait(300), "the server does not start"
         assert process.poll() is None, log.read_text()[-3000:]
-        engine = VllmServer("small", base_url=f"http://127.0.0.1:{port}/v1")
-        yield engine
-        engine.close()
+        yield f"http://127.0.0.1:{port}/v1"
     finally:
         process.terminate()
         process.wait(60)

@@ -40,6 +40,7 @@ class StandIn:
     """
 
     model: Qwen3ForCausalLM = field(default_factory=lambda: tiny_model(context=CONTEXT))
+    context: int = CONTEXT
     mode: str = "processed_logprobs"
     loads_adapters: bool = True
     development: bool = True
@@ -83,7 +84,7 @@ class StandIn:
         return routes[path](body)
 
     def models(self, body: dict[str, Any]) -> Any:
-        base = {"id": "tiny", "object": "model", "root": "/models/tiny", "parent": None, "max_model_len": CONTEXT}
+        base = {"id": "tiny", "object": "model", "root": "/models/tiny", "parent": None, "max_model_len": self.context}
         loras = [{"id": name, "root": "/x", "parent": "tiny", "max_model_len": None} for name in self.adapters]
         return {"object": "list", "data": [{**base, **self.listed}, *loras]}
 
@@ -93,7 +94,7 @@ class StandIn:
         name = body["lora_name"]
         if name in self.adapters:
             raise Refused(400, f"The lora adapter '{name}' has already been loaded.")
-        self.adapters[name] = PeftModel.from_pretrained(tiny_model(context=CONTEXT), body["lora_path"])
+        self.adapters[name] = PeftModel.from_pretrained(tiny_model(context=self.context), body["lora_path"])
         return f"Success: LoRA adapter '{name}' added successfully."
 
     def unload(self, body: dict[str, Any]) -> str:
@@ -125,8 +126,9 @@ class StandIn:
         if body["model"] == self.hold:
             self.waiting.release()
             assert self.let_go.wait(60)
-        if len(body["prompt"]) >= CONTEXT:
-            raise Refused(400, f"This model's maximum context length is {CONTEXT} tokens. However, your prompt ...")
+        if len(body["prompt"]) >= self.context:
+            limit = f"This model's maximum context length is {self.context} tokens."
+            raise Refused(400, f"{limit} However, your prompt ...")
         if not self.knows_token_ids:
             body.pop("logprob_token_ids", None)
         choice = Draw(model, body, self.mode).choice()

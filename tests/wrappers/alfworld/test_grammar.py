@@ -16,10 +16,10 @@ from textworld.generator.game import EntityInfo
 from textworld.logic import GameLogic, Placeholder, Proposition, State, Type, Variable
 
 from align_echo.errors import EngineError
-from align_echo.wrappers.alfworld import upstream
 from align_echo.wrappers.alfworld.fast.templates import plain, plain_rules
 from align_echo.wrappers.alfworld.fast.text import Entity, Speaker
 from align_echo.wrappers.alfworld.grammar import Grammar, read_grammar
+from align_echo.wrappers.alfworld.tables import tables
 
 TABLE = Variable("table", "r")
 CUPS = [Variable("cup1", "o"), Variable("cup2", "o"), Variable("cup3", "o")]
@@ -147,7 +147,7 @@ def rule_of(grammar: Grammar, name: str) -> str:
     ],
 )
 def test_the_goal_is_read_whatever_it_says(sentence):
-    source = upstream.grammar_text().replace("Your task is to: UNKNOWN GOAL.", sentence)
+    source = tables().grammar.replace("Your task is to: UNKNOWN GOAL.", sentence)
     assert rule_of(read_grammar(source), "task") == sentence.replace("#", "")
 
 

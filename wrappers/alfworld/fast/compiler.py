@@ -66,18 +66,21 @@ class _Compiler:
     # ------------------------------------------------------------ facts
 
     def _facts(self) -> tuple[dict[str, str], list[Fact]]:
-        """All facts that the text may look at, by signature; and those that hold at first."""
+        """All facts that the text may look at, by signature; and those that hold at first.
+
+        Both are sorted, as the translator's sets come in another order in every process.
+        """
         sas = self._sas
         changing = {fact: variable for variable, fact in enumerate(sas.facts) if variable not in sas.derived}
         holding = [fact for variable, fact in enumerate(sas.facts) if sas.initial[variable]]
-        initial = list(dict.fromkeys([*self._translation.facts, *holding]))
+        initial = sorted({*self._translation.facts, *holding})
         bits: dict[Fact, int] = {fact: -1 for fact in initial if fact not in changing}
         for (predicate, arguments), variable in changing.items():
             bits[predicate, arguments] = self._told[variable]
             if variable in self._denied:
                 bits[f"not_{predicate}", arguments] = self._denied[variable]
         facts: dict[str, list[tuple[tuple[str, ...], int]]] = defaultdict(list)
-        for (predicate, arguments), bit in bits.items():
+        for (predicate, arguments), bit in sorted(bits.items()):
             types = [self._translation.objects[name] for name in arguments]
             facts[" ".join([predicate, *types])].append((arguments, bit))
         return {signature: self._table(signature.split()[1:], rows) for signature, rows in facts.items()}, initial

@@ -1,7 +1,8 @@
-"""Compiled games kept on disk: compiling takes some tenths of a second, reading back some milliseconds.
+"""Compiled games: those that ship, and any other kept on disk once it was compiled.
 
-A file is named after what it was made from and begins with a checksum. Files are written to a temporary name and then
-renamed, so any number of processes may share a folder; one that is missing or damaged is made again.
+Compiling takes some tenths of a second and the extra `alfworld`; reading back takes milliseconds. A file is named
+after what it was made from and begins with a checksum. Files are written to a temporary name and then renamed, so any
+number of processes may share a folder; one that is missing or damaged is made again.
 """
 
 from __future__ import annotations
@@ -9,18 +10,15 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import json
 import zlib
-from dataclasses import asdict
 from importlib import metadata
 
 from align_echo.files import write_atomically
+from align_echo.wrappers.alfworld import upstream
 from align_echo.wrappers.alfworld.engine import Game
-from align_echo.wrappers.alfworld.fast.compiled import Compiled, Schema
+from align_echo.wrappers.alfworld.fast.compiled import Compiled
 from align_echo.wrappers.alfworld.fast.program import Program
-
-FORMAT = 1
-"""Raise it whenever the compiler makes something else of the same texts."""
+from align_echo.wrappers.alfworld.fast.shipped import FORMAT, as_json, from_json, shipped_form
 
 PROGRAMS = 64
 """Games kept in memory."""
@@ -28,12 +26,15 @@ PROGRAMS = 64
 
 @functools.lru_cache(PROGRAMS)
 def program_of(game: Game) -> Program:
-    """A game ready to be played, from its cache if it is there. Raises `EngineError` if it cannot be compiled."""
+    """A game ready to be played. Raises `EngineError` if it cannot be compiled, `MissingExtraError`."""
     return Program(compiled_game(game))
 
 
 def compiled_game(game: Game) -> Compiled:
-    """A compiled game, from its cache if it is there. Raises `EngineError` if it cannot be compiled."""
+    """A compiled game, as it ships or from its cache if it is there. Raises as `compile_game`; `MissingExtraError`."""
+    if (shipped := shipped_form(game)) is not None:
+        return shipped
+    upstream.require_packages("an ALFWorld game that does not come with align-echo")
     if game.cache is None:
         return _compile(game)
     file = game.cache / f"{_key(game)}.game"
@@ -62,7 +63,7 @@ def _key(game: Game) -> str:
 
 
 def _encode(compiled: Compiled) -> str:
-    body = base64.b64encode(zlib.compress(json.dumps(asdict(compiled)).encode(), 6)).decode("ascii")
+    body = base64.b64encode(zlib.compress(as_json(compiled).encode(), 6)).decode("ascii")
     return f"{_checksum(body)}\n{body}"
 
 
@@ -70,8 +71,7 @@ def _decode(text: str) -> Compiled:
     checksum, _, body = text.partition("\n")
     if checksum != _checksum(body):
         raise ValueError("a damaged file")
-    record = json.loads(zlib.decompress(base64.b64decode(body)))
-    return Compiled(**{**record, "schemas": [Schema(**schema) for schema in record["schemas"]]})
+    return from_json(zlib.decompress(base64.b64decode(body)))
 
 
 def _checksum(body: str) -> str:

@@ -1,0 +1,81 @@
+"""Build what ships of ALFWorld, with its own packages: `tables.json`, and `fast/compiled.zip` of the listed games.
+
+    python -m align_echo.wrappers.alfworld.build_data
+
+Needs the extra `alfworld`. Takes some minutes; `build_manifest.py`, which chooses the games, goes before it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from align_echo.files import write_atomically
+from align_echo.wrappers.alfworld import upstream
+from align_echo.wrappers.alfworld.engine import Game
+from align_echo.wrappers.alfworld.fast import shipped
+from align_echo.wrappers.alfworld.fast.compiler import compile_game
+from align_echo.wrappers.alfworld.floorplans import ROOMS
+from align_echo.wrappers.alfworld.games import write_game
+from align_echo.wrappers.alfworld.manifest import shipped as listed_games
+from align_echo.wrappers.alfworld.spec import GAME, TASK_TYPES
+from align_echo.wrappers.alfworld.tables import FILE
+
+
+def tables_text() -> str:
+    """`tables.json` as ALFWorld's wheel has it, the same in every process."""
+    spec = importlib.util.find_spec("alfworld")
+    assert spec is not None
+    assert spec.origin is not None
+    package = Path(spec.origin).parent
+    tables: Any = upstream.load("alfworld.gen.constants")
+    goals = upstream.load("alfworld.gen.goal_library").gdict
+    record = {
+        "version": metadata.version("alfworld"),
+        "domain": (package / "data" / "alfred.pddl").read_text(encoding="utf-8"),
+        "grammar": (package / "data" / "alfred.twl2").read_text(encoding="utf-8"),
+        "objects": sorted(tables.OBJECTS_SET),
+        "receptacles": sorted(tables.RECEPTACLES),
+        "movable": sorted(tables.MOVABLE_RECEPTACLES_SET),
+        "openable": sorted(tables.OPENABLE_CLASS_SET),
+        "holds": _by_kind(tables.VAL_RECEPTACLE_OBJECTS),
+        "able": _by_kind(tables.VAL_ACTION_OBJECTS),
+        "rooms": _by_kind({kind: tables.GOALS_VALID[kind] for kind in TASK_TYPES}),
+        "goals": {kind: (goals[kind]["pddl"], goals[kind]["templates"]) for kind in TASK_TYPES},
+        "layouts": {str(number): _layout(package, number) for numbers in ROOMS.values() for number in numbers},
+    }
+    return "{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(part)}" for name, part in record.items()) + "\n}\n"
+
+
+def _by_kind(table: dict[str, set[str]]) -> dict[str, list[str]]:
+    return {kind: sorted(kinds) for kind, kinds in sorted(table.items())}
+
+
+def _layout(package: Path, number: int) -> tuple[list[str], dict[str, list[float]]]:
+    folder = package / "gen" / "layouts"
+    occurring = json.loads((folder / f"FloorPlan{number}-objects.json").read_text(encoding="utf-8"))
+    placed = json.loads((folder / f"FloorPlan{number}-openable.json").read_text(encoding="utf-8"))
+    return sorted(set(occurring)), dict(sorted(placed.items()))
+
+
+def listed_game(task_id: str) -> Game:
+    """The texts of an embedded game, without its files."""
+    record = json.loads(write_game(task_id)[GAME])
+    return Game(record["pddl_domain"], record["grammar"], record["pddl_problem"])
+
+
+def main() -> None:
+    """Write both files, beside this one."""
+    folder = Path(__file__).parent
+    write_atomically(folder / FILE, tables_text())
+    games = [listed_game(task_id) for task_id in listed_games().entries]
+    made = {shipped.name_of(game): compile_game(game.domain, game.grammar, game.problem) for game in games}
+    shipped.write_archive(made, folder / "fast" / shipped.FILE)
+    print(f"{len(made)} games compiled: {folder / 'fast' / shipped.FILE}")
+
+
+if __name__ == "__main__":
+    main()

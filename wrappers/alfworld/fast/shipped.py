@@ -1,0 +1,61 @@
+"""Compiled forms of the embedded games, which ship: playing them needs none of the packages that compile a game.
+
+They are JSON in a ZIP archive, each under a name made of the game's texts; `build_data.py` makes the archive.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import zipfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib import resources
+from pathlib import Path
+
+from align_echo.errors import EngineError
+from align_echo.wrappers.alfworld.engine import Game
+from align_echo.wrappers.alfworld.fast.compiled import Compiled, Schema
+
+FILE = "compiled.zip"
+
+FORMAT = 2
+"""Raise it whenever the compiler makes something else of the same texts; then build the archive anew."""
+
+_DATE = (2020, 1, 1, 0, 0, 0)
+
+
+def shipped_form(game: Game) -> Compiled | None:
+    """The compiled form of a game that ships, None for any other game. Raises `EngineError` for a damaged archive."""
+    try:
+        with resources.files(__package__).joinpath(FILE).open("rb") as file, zipfile.ZipFile(file) as archive:
+            name = name_of(game)
+            return from_json(archive.read(name)) if name in archive.NameToInfo else None
+    except (OSError, ValueError, KeyError, TypeError, EOFError, lzma.LZMAError, zipfile.BadZipFile) as error:
+        raise EngineError(f"the compiled ALFWorld games are not readable ({error}): reinstall") from error
+
+
+def write_archive(games: Mapping[str, Compiled], target: Path) -> None:
+    """Write compiled games by their names (`name_of`); the same games give the same bytes."""
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_LZMA) as archive:
+        for name, compiled in sorted(games.items()):
+            info = zipfile.ZipInfo(name, _DATE)
+            info.compress_type = zipfile.ZIP_LZMA
+            archive.writestr(info, as_json(compiled))
+
+
+def name_of(game: Game) -> str:
+    """A game's name in the archive, from its texts."""
+    return hashlib.sha256("\0".join((str(FORMAT), game.domain, game.grammar, game.problem)).encode()).hexdigest()[:20]
+
+
+def as_json(compiled: Compiled) -> str:
+    """A compiled game as one line of JSON."""
+    return json.dumps(asdict(compiled), separators=(",", ":"))
+
+
+def from_json(text: str | bytes) -> Compiled:
+    """The reverse of `as_json`. Raises `ValueError`, `KeyError` or `TypeError` for anything else."""
+    record = json.loads(text)
+    return Compiled(**{**record, "schemas": [Schema(**schema) for schema in record["schemas"]]})
