@@ -13,9 +13,12 @@ MAY_DIFFER = {
 }
 """Files that are not compared, and why."""
 
-KEYS_THAT_MAY_DIFFER = re.compile(r"seconds(?:[/_].*)?|tokens_per_second|time|engine_steps")
+CALLS = "calls.jsonl"
+"""A log in which a process that goes on asks again what is in the cache: the distinct exchanges are compared."""
+
+KEYS_THAT_MAY_DIFFER = re.compile(r"seconds(?:[/_].*)?|tokens_per_second|time|engine_steps|cached")
 """Keys of JSON, at any depth, that are not compared: what a clock said, and the steps that an analysis took, which the
-next process does not know of one that was killed right after it."""
+next process does not know of one that was killed right after it, and whether a reply was asked for or in the cache."""
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -40,7 +43,8 @@ def _digest(file: Path) -> str:
     data = file.read_bytes()
     if file.suffix in (".json", ".jsonl"):
         lines = data.decode().splitlines() if file.suffix == ".jsonl" else [data.decode()]
-        data = "\n".join(json.dumps(_timeless(json.loads(line)), sort_keys=True) for line in lines).encode()
+        told = [json.dumps(_timeless(json.loads(line)), sort_keys=True) for line in lines]
+        data = "\n".join(sorted(set(told)) if file.name == CALLS else told).encode()
     return hashlib.sha256(data).hexdigest()
 
 
