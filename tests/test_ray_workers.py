@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -112,6 +115,17 @@ def test_what_an_actor_refuses_is_one_line(cluster):
 
     with pytest.raises(UsageError, match=r"^there are no games on this machine$"):
         play_tasks(RayActors("", ACTORS), no_data, Looker(), EPISODES, split="test")
+
+
+@pytest.mark.slow
+def test_a_ray_of_our_own_listens_on_the_loopback_alone():
+    begin = "from align_echo.workers.ray_cluster import _connected"
+    program = f"{begin}\nprint(_connected('', 1).util.get_node_ip_address())"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert ended.stdout.split() == ["127.0.0.1"]
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from align_echo.agents.players import MODEL_VARIABLE
 from align_echo.cli import options
 from align_echo.cli.console import note, resumable, run_folder
 from align_echo.errors import UsageError
+from align_echo.train.launched import first_alone_prints
 from align_echo.train.needs import require_training
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 DEFAULT_METHOD = "grpo"
 
 
+@first_alone_prints()
 def train(
     method: Annotated[
         str | None, typer.Option("--method", help="grpo, echo, icrl ... ; `--method list` lists them all.")

@@ -1,15 +1,18 @@
-"""The arguments of `transformers.Trainer` for trainings whose dataset holds ready steps, one item each.
-
-Left out: those of a run of both roles, which plays and is evaluated while it learns (`run.py`).
+"""The arguments of `transformers.Trainer`: for trainings whose dataset holds ready steps, one item each, and for a run
+of both roles, which plays and is evaluated while it learns.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from transformers import TrainingArguments
+
+from align_echo.train.config import TrainConfig
+from align_echo.train.processes import LONGEST_WAIT
+from align_echo.train.trackers import PROJECT, reported_by_name
 
 
 def arguments_of(
@@ -51,3 +54,36 @@ def arguments_of(
         logging_nan_inf_filter=False,
         dataloader_pin_memory=False,
     )
+
+
+def run_settings(config: TrainConfig, folder: Path, last_step: int) -> dict[str, Any]:
+    """The arguments of a run in `folder` by their names, for our trainer and for TRL's."""
+    every, plan = config.evaluating.every, config.optimising.schedule
+    return {
+        "output_dir": str(folder / "checkpoints"),
+        "max_steps": last_step,
+        "learning_rate": config.optimising.lr,
+        "lr_scheduler_type": "constant_with_warmup" if plan == "constant" else plan,
+        "warmup_steps": config.optimising.warmup_steps,
+        "max_grad_norm": config.optimising.max_grad_norm,
+        "bf16": config.bf16,
+        "use_cpu": not torch.cuda.is_available(),
+        "seed": config.seed,
+        "save_steps": config.steps_a_checkpoint,
+        "save_total_limit": 2,
+        "logging_steps": 1,
+        "eval_strategy": "steps" if every else "no",
+        "eval_steps": every or None,
+        "load_best_model_at_end": bool(every),
+        "metric_for_best_model": "eval_score" if every else None,
+        "greater_is_better": True,
+        "restore_callback_states_from_checkpoint": True,
+        "report_to": reported_by_name(config.report_to),
+        "run_name": str(folder),
+        "project": PROJECT,
+        "disable_tqdm": True,
+        "remove_unused_columns": False,
+        "logging_nan_inf_filter": False,
+        "dataloader_pin_memory": False,
+        "ddp_timeout": int(LONGEST_WAIT.total_seconds()),
+    }

@@ -16,6 +16,7 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file
 from torch import nn
+from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
 from align_echo.errors import UsageError
@@ -64,12 +65,16 @@ class WholeModels:
         return nullcontext(kept)
 
     def state(self, role: Role) -> Mapping[str, torch.Tensor]:
-        """The model's weights, with which an engine draws as this role."""
-        return self._models[role].state_dict()
+        """The model's weights, with which an engine draws as this role. Every process must ask."""
+        model = self._models[role]
+        state = whole(model.state_dict())
+        return state | {name: state[first] for name, first in model.all_tied_weights_keys.items()}
 
-    def save(self, role: Role, folder: Path) -> None:
-        """As `transformers` does."""
-        self._models[role].save_pretrained(folder)
+    def save(self, role: Role, folder: Path, *, writes: bool = True) -> None:
+        """As `transformers` does. Every process must ask; those that do not write help to gather the weights."""
+        state = self.state(role)
+        if writes:
+            self._models[role].save_pretrained(folder, state_dict=dict(state))
 
     def load(self, role: Role, folder: Path) -> None:
         """Copied into the model that is there."""
@@ -116,18 +121,25 @@ class Adapters:
             if f".{role}." in name and parameter.requires_grad
         ]
 
-    def reference(self, role: Role) -> AbstractContextManager[Any]:
-        """The model without adapters."""
-        return _without_adapters(self._model)
+    @contextmanager
+    def reference(self, role: Role) -> Iterator[Any]:
+        """The model without adapters. PEFT freezes all but one when they are switched on again: all are freed."""
+        with self._model.disable_adapter():
+            yield self._model
+        self.activate(role)
 
     def state(self, role: Role) -> Mapping[str, torch.Tensor]:
-        """The adapter's weights by PEFT's names, with which an engine draws as this role."""
-        weights: Mapping[str, torch.Tensor] = get_peft_model_state_dict(self._model, adapter_name=role)
-        return weights
+        """The adapter's weights by PEFT's names, with which an engine draws as this role. Every process must ask."""
+        weights: dict[str, torch.Tensor] = get_peft_model_state_dict(self._model, adapter_name=role)
+        return whole(weights)
 
-    def save(self, role: Role, folder: Path) -> None:
-        """As PEFT does, in the folder itself."""
-        self._model.save_pretrained(str(folder), selected_adapters=[role])
+    def save(self, role: Role, folder: Path, *, writes: bool = True) -> None:
+        """As PEFT does, in the folder itself. Every process must ask; those that do not write help to gather."""
+        named = {name: tensor for name, tensor in self._model.state_dict().items() if f".{role}." in name}
+        state = whole(named)
+        if not writes:
+            return
+        self._model.save_pretrained(str(folder), selected_adapters=[role], state_dict=state)
         for file in (folder / role).iterdir():
             file.replace(folder / file.name)
         (folder / role).rmdir()
@@ -148,6 +160,11 @@ pass has ended.
 """
 
 
+def whole(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The weights, those gathered that are divided among processes (FSDP)."""
+    return {name: tensor.full_tensor() if isinstance(tensor, DTensor) else tensor for name, tensor in weights.items()}
+
+
 def name_layers_in_order(model: Any) -> Any:
     """The model, whose adapters list their layers in one order: PEFT keeps them in a set, and the files of equal
     adapters would differ from one process to the next.
@@ -156,12 +173,6 @@ def name_layers_in_order(model: Any) -> Any:
         if isinstance(config.target_modules, set):
             config.target_modules = sorted(config.target_modules)
     return model
-
-
-@contextmanager
-def _without_adapters(model: PeftModel) -> Iterator[Any]:
-    with model.disable_adapter():
-        yield model
 
 
 def checked(trained: Sequence[Role]) -> tuple[Role, ...]:

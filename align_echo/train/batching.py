@@ -97,7 +97,7 @@ def batches(
     too, unless one row alone is longer. With `share`, rows are read as trees where that is `WORTHWHILE`.
     """
     return [
-        _batch(tree, [rows[row] for row in group], [advantages[row] for row in group], [scale[row] for row in group])
+        batch_of([rows[row] for row in group], [advantages[row] for row in group], [scale[row] for row in group], tree)
         for role in sorted({row.role for row in rows})
         for tree, group in _divided(
             {index: row.tokens.ids for index, row in enumerate(rows) if row.role == role}, tokens_per_batch, share
@@ -126,7 +126,10 @@ def _divided(
     return divided + [(None, group) for group in groups]
 
 
-def _batch(tree: Tree | None, rows: Sequence[Row], advantages: Sequence[float], scale: Sequence[float]) -> Batch:
+def batch_of(
+    rows: Sequence[Row], advantages: Sequence[float], scale: Sequence[float], tree: Tree | None = None
+) -> Batch:
+    """Rows of one role as tensors, in this order."""
     size, longest = len(rows), max(len(row.tokens.ids) for row in rows)
     ids = torch.zeros(size, longest, dtype=torch.long)
     mask, sampled = torch.zeros(size, longest), torch.zeros(size, longest)

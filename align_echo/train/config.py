@@ -57,6 +57,13 @@ class Optimising(Frozen, allow_inf_nan=False):
     """Gradients are clipped to this norm, for each set of weights apart."""
 
 
+class Trl(Frozen):
+    """TRL's trainer, with `backend: trl`."""
+
+    rows: int = Field(default=4, ge=1)
+    """Rows that a process computes at once; `step.tokens_per_batch` and `share_prefixes` are our own trainer's."""
+
+
 class Evaluating(Frozen, allow_inf_nan=False):
     """Held-out tasks, which are played without critiques. The best checkpoint is the one with the best `score`."""
 
@@ -101,6 +108,10 @@ class TrainConfig(Frozen, allow_inf_nan=False):
     """Held-out tasks: see below."""
     lora: Lora = Lora()
     """Adapters, with `weights: adapters`: see below."""
+    backend: Literal["own", "trl"] = "own"
+    """Who takes the steps: our own trainer, or TRL's GRPOTrainer on the same rows."""
+    trl: Trl = Trl()
+    """TRL's trainer: see below."""
     rollouts: Rollouts = Rollouts()
     """Episodes that are kept to be read: see below."""
     steps: int = Field(default=100, ge=1)
@@ -242,6 +253,7 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
         ),
         (config.evaluating.patience > 0 and every == 0, "evaluating.patience: needs evaluating.every"),
         *((True, f"report_to: {why}") for why in why_unusable(config.report_to)),
+        *((config.backend == "trl" and wrong, f"backend: trl {why}: take own") for wrong, why in _not_trl(config)),
         (
             config.steps_a_checkpoint % config.step.updates != 0,
             "save_every: a checkpoint ends a harvest: take a multiple of step.updates",
@@ -250,6 +262,21 @@ def _contradictions(config: TrainConfig) -> list[tuple[bool, str]]:
             every > 0 and config.steps_a_checkpoint != every,
             "save_every: the best checkpoint is one that was evaluated: leave it out, or take evaluating.every",
         ),
+    ]
+
+
+def _not_trl(config: TrainConfig) -> list[tuple[bool, str]]:
+    """What TRL's trainer or its loss cannot express."""
+    method, objective = METHODS.get(config.collecting.recipe), config.step.objective
+    learning = set(method.roles) & set(config.trained)
+    uneven = config.step.normalisation == "sequence" or objective.kl != "k3"
+    return [
+        (config.weights == "models" and len(learning) > 1, "learns one model, or adapters on one (weights: adapters)"),
+        (method.imitates, "has no likelihood of an expert's tokens"),
+        (method.needs == "expert", "has no shaped loss for an expert's tokens"),
+        (config.step.ahead, "plays no harvest ahead (step.ahead)"),
+        (config.step.critic_warmup > 0, "moves both roles in every step (step.critic_warmup)"),
+        (objective.beta > 0 and uneven, "weighs the KL term by tokens and estimates it by k3 (step.objective.beta)"),
     ]
 
 

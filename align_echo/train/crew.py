@@ -1,6 +1,6 @@
 """The models of a run: what the trainer learns with, and engines of their own that draw with the same weights.
 
-The engines are in this process, or on vLLM servers (`serving.py`). Left out: more than one device here.
+The engines are in this process, or on vLLM servers (`serving.py`). Left out: more than one device a process.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from align_echo.models.local.loading import encoder_of, files_of, pocket_folder
 from align_echo.models.local.transformers_engine import TransformersEngine
 from align_echo.models.local.weights import read_model, without_bars
 from align_echo.models.names import ADAPTER, POCKET, ModelName, read_name
+from align_echo.train import processes
 from align_echo.train.backbone import ROLES, Adapters, Backbone, WholeModels
 from align_echo.train.config import Lora, TrainConfig
 from align_echo.train.forward import CHECKED_IDS, check_parts
@@ -40,10 +41,13 @@ class Crew:
     served: ServedWeights
 
     def save(self, folder: Path) -> None:
-        """Every trained role in a folder of its own, as a model (or an adapter) to be named by its path."""
+        """Every trained role in a folder of its own, as a model (or an adapter) to be named by its path. The first
+        process writes; every process must ask.
+        """
         for role in self.backbone.kept:
-            self.backbone.save(role, folder / role)
-            self.tokenizers[role].save_pretrained(folder / role)
+            self.backbone.save(role, folder / role, writes=processes.is_first())
+            if processes.is_first():
+                self.tokenizers[role].save_pretrained(folder / role)
 
     def publish(self) -> None:
         """Give the engines the weights of now. Engines of roles that are not trained have theirs from the start."""

@@ -65,6 +65,6 @@ class HeldOut(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
         """As `transformers` asks after each evaluation."""
-        if self.figures is not None:
+        if self.figures is not None and state.is_world_process_zero:
             append(self._file, {"step": state.global_step, **self.figures})
             self._watch(state.global_step, self.figures)

@@ -15,6 +15,12 @@ def require_training() -> None:
         raise MissingExtraError("training", "train")
 
 
+def require_trl() -> None:
+    """Raises `MissingExtraError` where TRL is not installed."""
+    if find_spec("trl") is None:
+        raise MissingExtraError("backend: trl", "train")
+
+
 def require_reports() -> None:
     """Raises `MissingExtraError` where the package that rates a critic's verdicts is not installed."""
     if find_spec("sklearn") is None:

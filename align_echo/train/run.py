@@ -23,11 +23,11 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
 from transformers import EarlyStoppingCallback, TrainingArguments
 
 from align_echo import __version__
@@ -42,20 +42,25 @@ from align_echo.locking import FolderLock
 from align_echo.models.local.loading import content_hash
 from align_echo.prompts import prompt_hash
 from align_echo.runs import begin_run, step_of
+from align_echo.train import launched, processes
+from align_echo.train.arguments import run_settings
 from align_echo.train.budget import Budget, played_before
 from align_echo.train.config import TrainConfig
 from align_echo.train.crew import Crew, gather, sources_of
 from align_echo.train.held_out import HeldOut
 from align_echo.train.method import METHODS, Collecting
+from align_echo.train.needs import require_trl
 from align_echo.train.observed import ObservedStage
 from align_echo.train.obstacles import Alarm
+from align_echo.train.processes import SharedStage
+from align_echo.train.role_checkpoints import RoleCheckpoints
 from align_echo.train.rollouts import RolloutFiles
 from align_echo.train.rows import Harvest, Role
 from align_echo.train.run_folder import append, check_run_folder, keep_before, lasts, made_nothing, steps_in
 from align_echo.train.signals import Signals
 from align_echo.train.stage import LocalStage, Stage
 from align_echo.train.threads import computing_with
-from align_echo.train.trackers import PROJECT, TENSORBOARD, reported_by_name, tracking
+from align_echo.train.trackers import TENSORBOARD, tracking
 from align_echo.train.trainer import RoleTrainer, optimizer_of
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
@@ -101,7 +106,7 @@ def harvest_with(
     collecting: Collecting, queries: Sequence[str], stage: Stage, is_invalid: Callable[[str], bool] | None = None
 ) -> Harvest:
     """Play a config's recipe, observed. `is_invalid` tells a refusal in the engine's words; None where nothing does."""
-    observed = ObservedStage(stage)
+    observed = ObservedStage(SharedStage(stage))
     harvest = METHODS.get(collecting.recipe).harvest(queries, observed, collecting)
     episodes = (*observed.played, *observed.shown)
     return replace(
@@ -130,13 +135,18 @@ def local_stage(
 
 
 class Run:
-    """A run whose every input was checked. `train` may be called once; it goes on where a killed one stopped."""
+    """A run whose every input was checked. `train` may be called once; it goes on where a killed one stopped.
+
+    Where a launcher started several processes each has a run, and they are one: the first writes what there is.
+    """
 
     def __init__(self, config: TrainConfig, folder: Path, *, resume: bool = False) -> None:
         """Raises `UsageError` or `MissingDataError` for what is not known, and for a folder that holds something else.
         """
+        processes.join()
         self.config = config
-        self.folder = folder
+        processes.of_first(self._check_backend)
+        self.folder = processes.of_first(lambda: folder)
         self._spec = environment(config.env)
         self._split = self._spec.check_split(config.split or self._spec.train_split)
         self._held_out = self._spec.check_split(config.evaluating.split or self._spec.test_split)
@@ -145,10 +155,18 @@ class Run:
         self.tasks = of_types(config.task_types, self._spec.tasks(self._split), self._spec.task_type)
         queries_at(0, self.tasks, config.collecting.queries, config.seed)
         self._resuming = resume
-        self._resume = check_run_folder(folder, self.on_record, resume=resume)
-        self._rollouts = RolloutFiles(folder, config.rollouts, config.steps)
+        self._resume = processes.of_first(lambda: check_run_folder(self.folder, self.on_record, resume=resume))
+        self._rollouts = RolloutFiles(self.folder, config.rollouts, config.steps)
         self._evaluation: HeldOut | None = None
         self._say: Callable[[str], None] = _unsaid
+
+    def _check_backend(self) -> None:
+        if processes.count() > 1 and self.config.collecting.servers:
+            raise UsageError("several processes play with engines of their own: leave out collecting.servers")
+        if self.config.backend == "trl":
+            require_trl()
+        elif launched.divides_weights():
+            raise UsageError("our own trainer divides no weights (FSDP, DeepSpeed): take backend: trl")
 
     @property
     def begun_at(self) -> int:
@@ -167,6 +185,7 @@ class Run:
             "command": "train",
             "align_echo": __version__,
             "python": platform.python_version(),
+            "processes": processes.count(),
             "packages": {name: metadata.version(name) for name in PACKAGES},
             "split": self._split,
             "held_out": self._held_out,
@@ -200,7 +219,7 @@ class Run:
         if self.is_finished:
             return self.folder / "summary.json"
         self._say = say
-        with computing_with(self.config.threads):
+        with computing_with(self.config.threads), processes.others_reached():
             return self._train_anew(watch, evaluated)
 
     def _train_anew(
@@ -208,11 +227,13 @@ class Run:
     ) -> Path:
         begun = time.monotonic()
         crew = gather(self.config, self._sources, self.folder)
+        locks: list[FolderLock] = []
         try:
-            lock = self._begin_folder()
+            processes.of_first(lambda: locks.append(self._begin_folder()))
             self._evaluation = self._held_out_tasks(crew, evaluated) if self.config.evaluating.every else None
+            told = self.config.report_to if processes.is_first() else ()
             with (
-                tracking(self.config.report_to, self.folder, self.begun_at) as trackers,
+                tracking(told, self.folder, self.begun_at) as trackers,
                 closing(self._trainer(crew, watch)) as trainer,
             ):
                 for callback in (*trackers, *([self._evaluation] if self._evaluation else [])):
@@ -222,20 +243,23 @@ class Run:
                 trainer.remove_callback(HeldOut)
                 after = self._figures(trainer)
             crew.save(self.folder)
+            figures = {"before": before, "after": after, "seconds": round(time.monotonic() - begun, 1)}
+            return processes.of_first(lambda: self._end(trainer, figures))
         finally:
             crew.close()
+            for lock in locks:
+                lock.close()
+
+    def _end(self, trainer: RoleCheckpoints, figures: dict[str, Any]) -> Path:
+        """Write what came of it."""
         summary = {
             "recipe": self.config.collecting.recipe,
             "steps": trainer.state.global_step,
             "best_step": trainer.state.best_global_step if self._evaluation else None,
             "environment_steps": self._played,
-            "before": before,
-            "after": after,
-            "seconds": round(time.monotonic() - begun, 1),
+            **figures,
         }
-        written = write_atomically(self.folder / "summary.json", json.dumps(summary, indent=2) + "\n")
-        lock.close()
-        return written
+        return write_atomically(self.folder / "summary.json", json.dumps(summary, indent=2) + "\n")
 
     def _begin_folder(self) -> FolderLock:
         """Write what was asked for; drop what is of steps that will be made again. Raises `UsageError` if another
@@ -253,14 +277,14 @@ class Run:
         self._rollouts.drop_from(begun)
         return lock
 
-    def _figures(self, trainer: RoleTrainer) -> dict[str, Any] | None:
+    def _figures(self, trainer: RoleCheckpoints) -> dict[str, Any] | None:
         """What the weights of now score on held-out tasks; None where none are played."""
         if self._evaluation is None:
             return None
         trainer.evaluate()
         return self._evaluation.figures
 
-    def _before(self, trainer: RoleTrainer) -> dict[str, Any] | None:
+    def _before(self, trainer: RoleCheckpoints) -> dict[str, Any] | None:
         """The figures of the weights that the run began with: one that goes on reads what was measured then."""
         if not self._resume:
             return self._figures(trainer)
@@ -272,9 +296,9 @@ class Run:
         shown = self._spec.tasks(self._held_out)
         chosen = Dice(f"held-out tasks {config.seed}").shuffled(shown)[: config.evaluating.tasks]
         stage = self._stage(crew, self._held_out, config.evaluating.temperature)
-        return HeldOut(stage, chosen, config.seed, self.folder / HELD_OUT, evaluated)
+        return HeldOut(SharedStage(stage), chosen, config.seed, self.folder / HELD_OUT, evaluated)
 
-    def _trainer(self, crew: Crew, watch: Callable[[int, Signals], None]) -> RoleTrainer:
+    def _trainer(self, crew: Crew, watch: Callable[[int, Signals], None]) -> RoleCheckpoints:
         config = self.config
         plain = self._stage(crew, self._split, config.collecting.temperature)
         stage = replace(plain, best_of=config.collecting.best_of)
@@ -286,6 +310,8 @@ class Run:
 
         def keep(harvest: int, harvested: Harvest) -> None:
             step = harvest * config.step.updates + 1
+            if not processes.is_first():
+                return
             if harvested.refinements:
                 append(self.folder / "refinements.jsonl", {"step": step, "scores": harvested.refinements})
             self._rollouts.keep(step, harvested)
@@ -296,6 +322,8 @@ class Run:
         def observe(step: int, signals: Signals) -> None:
             if (step - 1) % config.step.updates == 0:
                 budget.add(int(signals["environment_steps"]))
+            if not processes.is_first():
+                return
             append(self.folder / "signals.jsonl", {"step": step, **signals})
             watch(step, signals)
             for line in alarm.lines(step, signals):
@@ -305,12 +333,12 @@ class Run:
             "policy": config.optimising.lr,
             "critic": config.optimising.critic_lr or config.optimising.lr,
         }
-        patience = config.evaluating.patience
-        return RoleTrainer(
+        kind, arguments = self._engine()
+        trainer: RoleCheckpoints = kind(
             crew.backbone,
             recipe,
             config.step,
-            self._arguments(),
+            arguments,
             optimizer=optimizer_of(
                 crew.backbone, rates, weight_decay=config.optimising.weight_decay, betas=config.optimising.betas
             ),
@@ -320,12 +348,24 @@ class Run:
             evaluation=self._evaluation,
             tokenizers=crew.tokenizers,
             callbacks=[
-                *([EarlyStoppingCallback(patience)] if patience else []),
+                *([EarlyStoppingCallback(config.evaluating.patience)] if config.evaluating.patience else []),
                 *([budget] if config.environment_steps else []),
             ],
             last=self.folder / LAST,
             keep=keep,
         )
+        return trainer
+
+    def _engine(self) -> tuple[Callable[..., RoleCheckpoints], TrainingArguments]:
+        """The trainer that the config names, and its arguments."""
+        settings = run_settings(self.config, self.folder, self._last_step)
+        if self.config.backend == "own":
+            return RoleTrainer, TrainingArguments(**settings)
+        from align_echo.train.trl_plan import grpo_arguments, plan_of
+        from align_echo.train.trl_trainer import TrlTrainer
+
+        plan = plan_of(self.config)
+        return partial(TrlTrainer, plan=plan), grpo_arguments(self.config, plan, settings)
 
     @property
     def _played(self) -> int:
@@ -340,34 +380,3 @@ class Run:
 
     def _stage(self, crew: Crew, split: str, temperature: float) -> LocalStage:
         return local_stage(self.config, self._spec, crew, split, temperature)
-
-    def _arguments(self) -> TrainingArguments:
-        config, every = self.config, self.config.evaluating.every
-        plan = config.optimising.schedule
-        return TrainingArguments(
-            output_dir=str(self.folder / "checkpoints"),
-            max_steps=self._last_step,
-            learning_rate=config.optimising.lr,
-            lr_scheduler_type="constant_with_warmup" if plan == "constant" else plan,
-            warmup_steps=config.optimising.warmup_steps,
-            max_grad_norm=config.optimising.max_grad_norm,
-            bf16=config.bf16,
-            use_cpu=not torch.cuda.is_available(),
-            seed=config.seed,
-            save_steps=config.steps_a_checkpoint,
-            save_total_limit=2,
-            logging_steps=1,
-            eval_strategy="steps" if every else "no",
-            eval_steps=every or None,
-            load_best_model_at_end=bool(every),
-            metric_for_best_model="eval_score" if every else None,
-            greater_is_better=True,
-            restore_callback_states_from_checkpoint=True,
-            report_to=reported_by_name(config.report_to),
-            run_name=str(self.folder),
-            project=PROJECT,
-            disable_tqdm=True,
-            remove_unused_columns=False,
-            logging_nan_inf_filter=False,
-            dataloader_pin_memory=False,
-        )

@@ -28,8 +28,10 @@ def check_run_folder(folder: Path, settings: Mapping[str, Any], *, resume: bool)
 
 
 def lasts(name: str) -> bool:
-    """Whether a run that goes on must ask for the same under this dotted name: servers may have moved."""
-    return not name.startswith("config.collecting.servers")
+    """Whether a run that goes on must ask for the same under this dotted name: servers may have moved, and processes
+    change nothing but rounding.
+    """
+    return name != "processes" and not name.startswith("config.collecting.servers")
 
 
 def on_record(folder: Path) -> dict[str, Any]:

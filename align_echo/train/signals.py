@@ -32,6 +32,9 @@ QUANTILES = {"p05": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
 TURNS = (0, 1, 5, 10, 20)
 """Where the spans of turns begin over which the mismatch of log-probabilities is shown."""
 
+LOSSES = ("policy/loss", "critic/loss")
+"""The roles' losses, which add up to the step's."""
+
 Signals = dict[str, float]
 
 
@@ -110,6 +113,19 @@ class Losses:
         self._counts: Counter[str] = Counter()
         self._largest: dict[str, float] = {}
         self._revised: list[torch.Tensor] = []
+
+    @classmethod
+    def of(cls, parts: Sequence[Losses]) -> Losses:
+        """Those of a step whose batches were learned in several parts."""
+        whole = cls()
+        for part in parts:
+            for name, value in part._sums.items():
+                whole._sums[name] += value
+                whole._counts[name] = 1 if name in LOSSES else whole._counts[name] + part._counts[name]
+            for name, value in part._largest.items():
+                whole._largest[name] = max(whole._largest.get(name, 0.0), value)
+            whole._revised += part._revised
+        return whole
 
     def add(self, batch: Batch, loss: BatchLoss, entropies: torch.Tensor) -> None:
         """Take in one batch; `entropies` [B, T-1] in nats."""

@@ -2,7 +2,8 @@
 
 On `transformers.Trainer`, which keeps the optimizer, the schedule, checkpoints, resuming, evaluation, early stopping
 and logging. A step's batches differ in number and size from step to step, so they are accumulated inside
-`training_step`. Left out: more than one process.
+`training_step`. Several processes hold the same weights, learn a part of the batches each, and sum their gradients
+(`processes.py`). Left out: weights that are divided among processes (`trl_trainer.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -22,24 +23,24 @@ from pydantic import Field
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
-from transformers import PreTrainedTokenizerBase, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback, TrainingArguments
 
 from align_echo.errors import TrainingError
 from align_echo.runs import step_of
+from align_echo.train import processes
 from align_echo.train.advantages import Advantages, group_advantages, uncompared
 from align_echo.train.ahead import Ahead
 from align_echo.train.backbone import Backbone
 from align_echo.train.batching import Batch, Normalisation, batches, scales
 from align_echo.train.forward import CHECKED_IDS, token_logprobs, why_not_shared
 from align_echo.train.loss import Objective, batch_loss
+from align_echo.train.role_checkpoints import Evaluation, RoleCheckpoints
 from align_echo.train.rows import Harvest, Role, Row
-from align_echo.train.signals import Losses, Signals, of_harvest
+from align_echo.train.signals import LOSSES, Losses, Signals, of_harvest
 from align_echo.types import Frozen
 
 Recipe = Callable[[int], Harvest]
 """From a harvest's number, counted from 0, to what was brought home with the weights of that time."""
-
-Evaluation = Callable[[], Signals]
 
 PLAYED_BY = "-played-by.safetensors"
 """How a checkpoint's file ends of the weights that play the harvest under way, behind the role's name."""
@@ -86,7 +87,7 @@ class _Kept:
     signals: Signals = field(default_factory=dict)
 
 
-class RoleTrainer(Trainer):
+class RoleTrainer(RoleCheckpoints):
     """`publish` is called before each harvest: engines must draw with the weights of that time, at `temperature`.
 
     `watch` is given the signals of every step, which are counted from 1; trackers are given them too. Gradients are
@@ -159,26 +160,35 @@ class RoleTrainer(Trainer):
             self._kept = self._harvest((step - 1) // updates)
         kept, harvested = self._kept, time.perf_counter()
         model.train()
-        losses, total = Losses(stale=self._settings.ahead), torch.zeros((), device=self.args.device)
-        for index, batch in enumerate(kept.batches):
-            total += self._learn(kept, index, batch, losses)
+        losses = Losses.of(processes.gathered(lambda: self._learn_part(kept))).read()
+        processes.sum_gradients([weights for role in self._backbone.kept for weights in self._backbone.weights(role)])
         ended = time.perf_counter()
         tokens = sum(batch.computed for batch in kept.batches)
         times = {"seconds/harvest": harvested - begun, "seconds/learn": ended - harvested}
         self._norms = self._gradient_norms()
         norms = {f"{role}/grad_norm": float(norm) for role, norm in self._norms.items()}
         stale = {"staleness": step - 1 - kept.steps} if self._settings.ahead else {}
-        self._signals = {**kept.signals, **losses.read(), **norms, **times, **stale, "trained_tokens": tokens}
+        self._signals = {**kept.signals, **losses, **norms, **times, **stale, "trained_tokens": tokens}
         self._watch(step, self._signals)
         kept.signals = {name: value for name, value in kept.signals.items() if not name.startswith("seconds/")}
-        return total
+        whole = sum(loss for name, loss in losses.items() if name in LOSSES)
+        return torch.tensor(whole, device=self.args.device)
 
     @property
     def _step(self) -> int:
         """The number of the step that is being made."""
         return int(self.state.global_step) + 1
 
-    def _learn(self, kept: _Kept, index: int, batch: Batch, losses: Losses) -> torch.Tensor:
+    def _learn_part(self, kept: _Kept) -> Losses:
+        """Accumulate the gradients of the batches that are this process's."""
+        takers = processes.fair_shares([batch.computed for batch in kept.batches], processes.count())
+        losses = Losses(stale=self._settings.ahead)
+        for index, batch in enumerate(kept.batches):
+            if takers[index] == processes.index():
+                self._learn(kept, index, batch, losses)
+        return losses
+
+    def _learn(self, kept: _Kept, index: int, batch: Batch, losses: Losses) -> None:
         batch = batch.to(self.args.device)
         role_model = self._backbone.activate(batch.role)
         with self.compute_loss_context_manager():
@@ -192,7 +202,6 @@ class RoleTrainer(Trainer):
         losses.add(batch, loss, entropies)
         if self._settings.updates > 1 and kept.old[index] is None:
             kept.old[index] = logprobs.detach()
-        return loss.loss.detach()
 
     def _gradient_norms(self) -> dict[Role, torch.Tensor]:
         """Norms before clipping, by role; roles that share weights have one. Raises `TrainingError` for no number."""
@@ -220,11 +229,11 @@ class RoleTrainer(Trainer):
         if self._ahead is not None and (number + 1) * self._settings.updates < self.args.max_steps:
             self._play_ahead(self._ahead, number)
         rows = [row for row in harvest.rows if row.role in self._backbone.trained]
-        advantages = self._advantages(rows)
+        advantages = advantages_of(rows, self._settings)
         together = len(self._backbone.kept) < len(self._backbone.trained)
         scale = scales(rows, self._settings.normalisation, together=together)
         divided = batches(
-            *self._useful(rows, advantages.values, scale, self._learning(number)),
+            *useful(rows, advantages.values, scale, self._settings, learning(self._backbone, self._settings, number)),
             tokens_per_batch=self._settings.tokens_per_batch,
             share=self._shares,
         )
@@ -264,25 +273,6 @@ class RoleTrainer(Trainer):
             return False
         return True
 
-    def _advantages(self, rows: Sequence[Row]) -> Advantages:
-        rewards = [row.reward for row in rows]
-        if self._settings.advantage == "reward":
-            return uncompared(rewards)
-        keys = [row.group if self._settings.joint else (row.role, row.group) for row in rows]
-        return group_advantages(rewards, keys, scaled=self._settings.scaled)
-
-    def _learning(self, harvest: int) -> tuple[Role, ...]:
-        warming_up = harvest * self._settings.updates < self._settings.critic_warmup
-        return ("critic",) if warming_up else self._backbone.trained
-
-    def _useful(
-        self, rows: Sequence[Row], advantages: Sequence[float], scale: Sequence[float], learning: Sequence[Role]
-    ) -> tuple[list[Row], list[float], list[float]]:
-        """Rows of the roles that learn now whose loss has a gradient: without a KL term, those with an advantage."""
-        useful = [bool(advantage or self._settings.objective.beta) for advantage in advantages]
-        kept = [index for index, row in enumerate(rows) if useful[index] and row.role in learning]
-        return [rows[index] for index in kept], [advantages[index] for index in kept], [scale[index] for index in kept]
-
     def _give_up(self, batch: Batch, logprobs: torch.Tensor) -> None:
         file = self._folder / "post-mortem.pt"
         tensors = {name: value for name, value in vars(batch).items() if name != "tree"}
@@ -293,6 +283,11 @@ class RoleTrainer(Trainer):
         )
 
     # ------------------------------------------------------------ what Trainer asks for
+
+    def create_accelerator_and_postprocess(self) -> None:
+        """Without a wrapper that sums gradients of its own: it knows neither two models nor which adapter is active."""
+        super().create_accelerator_and_postprocess()
+        self.accelerator.prepare_model = partial(self.accelerator.prepare_model, evaluation_mode=True)
 
     def _clip_grad_norm(self, model: nn.Module) -> torch.Tensor:
         for role, norm in self._norms.items():
@@ -306,24 +301,15 @@ class RoleTrainer(Trainer):
 
     def evaluate(self, *_: Any, metric_key_prefix: str = "eval", **__: Any) -> dict[str, float]:
         """Play the held-out tasks with the weights as they are."""
-        if self._evaluation is None:
-            return {}
-        if self._ahead is not None:
+        if self._ahead is not None and self._evaluation is not None:
             self._ahead.settle()
-        self._publish()
-        metrics = {f"{metric_key_prefix}_{name}": value for name, value in self._evaluation().items()}
-        self.log(metrics)
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
-        return metrics
+        return super().evaluate(metric_key_prefix=metric_key_prefix)
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        for role in self._backbone.kept:
-            folder = (Path(output_dir) if output_dir else self._folder) / role
-            self._backbone.save(role, folder)
-            if role in self._tokenizers:
-                self._tokenizers[role].save_pretrained(folder)
-            if role in self._played_by:
-                save_file(dict(self._played_by.pop(role)), folder.parent / f"{role}{PLAYED_BY}")
+        super()._save(output_dir, state_dict)
+        played_by, self._played_by = self._played_by, {}
+        for role, state in played_by.items() if processes.is_first() else ():
+            save_file(dict(state), Path(output_dir or self._folder) / f"{role}{PLAYED_BY}")
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         folder = Path(resume_from_checkpoint)
@@ -333,17 +319,35 @@ class RoleTrainer(Trainer):
                 self._backbone.restore(role, load_file(file))
             self._publish()
             self._published = step_of(str(folder)) - self._settings.updates
-        self._load_roles(folder)
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
 
-    def _load_roles(self, folder: Path) -> None:
-        for role in self._backbone.kept:
-            self._backbone.load(role, folder / role)
 
-    def _load_best_model(self) -> None:
-        if self._last is not None:
-            self._save(str(self._last))
-        if self.state.best_model_checkpoint is not None:
-            self._load_roles(Path(self.state.best_model_checkpoint))
+def advantages_of(rows: Sequence[Row], settings: StepSettings) -> Advantages:
+    """How much better each row did than those that it is compared with."""
+    rewards = [row.reward for row in rows]
+    if settings.advantage == "reward":
+        return uncompared(rewards)
+    keys = [row.group if settings.joint else (row.role, row.group) for row in rows]
+    return group_advantages(rewards, keys, scaled=settings.scaled)
+
+
+def learning(backbone: Backbone, settings: StepSettings, harvest: int) -> tuple[Role, ...]:
+    """The roles that learn from a harvest, counted from 0."""
+    warming_up = harvest * settings.updates < settings.critic_warmup
+    return ("critic",) if warming_up else backbone.trained
+
+
+def useful(
+    rows: Sequence[Row],
+    advantages: Sequence[float],
+    scale: Sequence[float],
+    settings: StepSettings,
+    roles: Sequence[Role],
+) -> tuple[list[Row], list[float], list[float]]:
+    """Rows of the roles that learn now whose loss has a gradient: without a KL term, those with an advantage."""
+    taught = [bool(advantage or settings.objective.beta) for advantage in advantages]
+    kept = [index for index, row in enumerate(rows) if taught[index] and row.role in roles]
+    return [rows[index] for index in kept], [advantages[index] for index in kept], [scale[index] for index in kept]
 
 
 def optimizer_of(

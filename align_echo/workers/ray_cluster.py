@@ -29,6 +29,10 @@ POLL = 0.2
 PATIENCE = 180.0
 """Seconds that an actor may take to begin: a cluster may have to make room for it."""
 
+LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Where this is 0 when Ray is imported, it takes 127.0.0.1 for its address and listens there alone, on every system. It
+takes the machine's own otherwise, even if it is told 127.0.0.1."""
+
 STORE = 100 * 2**20
 """Bytes of shared memory for results under way; they are small and few."""
 
@@ -191,7 +195,10 @@ def close_ray() -> None:
 
 def _connected(address: str, count: int | None) -> Any:
     """The module ray, connected. Raises `UsageError`, `MissingExtraError`."""
+    there = address or os.environ.get("RAY_ADDRESS", "")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # what is played here is nobody else's business
+    if not there:
+        os.environ.setdefault(LOOPBACK, "0")
     try:
         import ray
     except ImportError as error:
@@ -199,7 +206,6 @@ def _connected(address: str, count: int | None) -> Any:
     if ray.is_initialized():
         return ray
     quiet = {"logging_level": "ERROR", "log_to_driver": False}
-    there = address or os.environ.get("RAY_ADDRESS", "")
     try:
         if there:
             ray.init(there, **quiet)
@@ -209,7 +215,6 @@ def _connected(address: str, count: int | None) -> Any:
                 num_cpus=count,
                 object_store_memory=STORE,
                 include_dashboard=False,
-                _node_ip_address="127.0.0.1",
                 **quiet,
             )
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:

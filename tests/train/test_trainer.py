@@ -18,9 +18,10 @@ from align_echo.tokens import TokenSequence
 from align_echo.train.advantages import DELTA
 from align_echo.train.backbone import ROLES, Adapters, Backbone, WholeModels
 from align_echo.train.loss import Objective
+from align_echo.train.role_checkpoints import Evaluation
 from align_echo.train.rows import Harvest, Role, Row
 from align_echo.train.signals import Signals
-from align_echo.train.trainer import Evaluation, Recipe, RoleTrainer, StepSettings, optimizer_of
+from align_echo.train.trainer import Recipe, RoleTrainer, StepSettings, optimizer_of
 from tests.models.local.tiny import tiny_model
 
 LIKED, OTHER = 40, 41
@@ -136,6 +137,12 @@ def test_a_frozen_role_keeps_its_weights_to_the_bit(make, role, tmp_path):
     changed = differing(before, weights_of(backbone))
     assert changed
     assert all(f"{role}." in name for name in changed)
+
+
+def test_a_kl_term_leaves_both_adapters_their_gradients_to_be_clipped(tmp_path):
+    seen: list[tuple[int, Signals]] = []
+    trainer(tmp_path, adapters(), settings=settings_of(Objective(beta=0.1)), steps=1, seen=seen).train()
+    assert all(seen[0][1][f"{role}/grad_norm"] > 0 for role in ROLES)
 
 
 @pytest.mark.parametrize("make", [pair, adapters])

@@ -1,0 +1,213 @@
+"""TRL's `GRPOTrainer` on the rows of our recipes: our rewards, advantages and weights, TRL's loss and everything else.
+
+TRL takes advantages of single tokens, so what our loss multiplies by is folded in: the advantage A, ICRL's w_t, and
+what one token counts. Its sum over tokens over `num_items_in_batch` then is our loss, up to rounding. Each micro-batch
+is of one role, whose adapter is active until its backward pass has ended. A step has a fixed number of micro-batches,
+and each as many rows in every process (`trl_plan.py`): what is missing are rows that count nothing.
+
+Accelerate wraps the model, in DDP, FSDP or DeepSpeed. Left out: two whole models, rows of an expert, ZeRO stage 3.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from datasets import Dataset
+from torch import nn
+from torch.distributed.tensor import DTensor
+from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
+from trl.trainer.grpo_config import GRPOConfig
+from trl.trainer.grpo_trainer import GRPOTrainer
+
+from align_echo.errors import TrainingError, UsageError
+from align_echo.train import launched, processes
+from align_echo.train.backbone import Adapters, Backbone
+from align_echo.train.batching import Batch, batch_of, scales
+from align_echo.train.forward import token_logprobs
+from align_echo.train.objective import calibration_weights
+from align_echo.train.role_checkpoints import Evaluation, RoleCheckpoints
+from align_echo.train.rows import Harvest, Role
+from align_echo.train.signals import Signals, of_harvest
+from align_echo.train.trainer import Recipe, StepSettings, advantages_of, useful
+from align_echo.train.trl_plan import Plan, columns, divided
+
+
+@dataclass
+class _Part:
+    """A micro-batch: the role that it is of, and what TRL's loss is given."""
+
+    role: Role
+    inputs: dict[str, torch.Tensor]
+
+
+class TrlTrainer(RoleCheckpoints, GRPOTrainer):
+    """Takes what `RoleTrainer` does, and a `plan`. Signals are told after each step; TRL's own begin with `trl/`."""
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        recipe: Recipe,
+        settings: StepSettings,
+        arguments: GRPOConfig,
+        *,
+        plan: Plan,
+        optimizer: torch.optim.Optimizer,
+        publish: Callable[[], None],
+        watch: Callable[[int, Signals], None],
+        temperature: float = 1.0,
+        evaluation: Evaluation | None = None,
+        tokenizers: Mapping[Role, PreTrainedTokenizerBase] = MappingProxyType({}),
+        callbacks: Iterable[TrainerCallback] = (),
+        last: Path | None = None,
+        keep: Callable[[int, Harvest], None] = lambda number, harvest: None,
+    ) -> None:
+        """Raises `UsageError` for weights that would be divided in a way in which engines cannot be given them, or that
+        were to be divided and are not.
+        """
+        arguments.temperature = temperature
+        learner: Any = backbone.module if isinstance(backbone, Adapters) else backbone.activate(backbone.kept[0])
+        rewards: Any = _unasked
+        nothing = Dataset.from_dict({"prompt": [""] * math.ceil(max(1, arguments.max_steps) / settings.updates)})
+        super().__init__(
+            model=learner,
+            reward_funcs=rewards,
+            args=arguments,
+            train_dataset=nothing,
+            eval_dataset=nothing if evaluation else None,
+            processing_class=tokenizers[backbone.kept[0]],
+            callbacks=list(callbacks),
+        )
+        processes.of_first(self._check_division)
+        self.remove_callback(PrinterCallback)
+        self.beta = settings.objective.beta  # set late: with it TRL would load a reference of its own
+        self._backbone, self._recipe, self._settings, self._plan = backbone, recipe, settings, plan
+        self._optimizer, self._publish, self._watch, self._evaluation = optimizer, publish, watch, evaluation
+        self._tokenizers, self._last, self._keep = tokenizers, last, keep
+        self._parts: list[_Part] = []
+        self._signals: Signals = {}
+        self._learning_since = 0.0
+
+    def _check_division(self) -> None:
+        if launched.divides_weights() and not (self.is_fsdp_enabled or self.is_deepspeed_enabled):
+            raise UsageError("accelerate divides no weights on a CPU: launch without FSDP and DeepSpeed, or on GPUs")
+        if self.is_deepspeed_enabled and self.accelerator.state.deepspeed_plugin.zero_stage == 3:
+            raise UsageError("ZeRO stage 3 divides the weights, which engines need whole: take stage 2, or FSDP")
+
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+        """The one that was given: `Trainer` takes none together with FSDP."""
+        self.optimizer = self._optimizer
+        return self.optimizer
+
+    def _prepare_inputs(self, generation_batch: Any) -> dict[str, torch.Tensor]:
+        """The next micro-batch; before the first one of a harvest, the recipe is played."""
+        step, index = int(self.state.global_step), self._step % self.args.gradient_accumulation_steps
+        if index == 0 and (step % self.num_iterations == 0 or not self._parts):
+            begun = time.perf_counter()
+            self._parts = self._harvest(step // self.num_iterations)
+            self._signals["seconds/harvest"] = time.perf_counter() - begun
+        if index == 0:
+            self._learning_since = time.perf_counter()
+        self._backbone.activate(self._parts[index].role)
+        return self._parts[index].inputs
+
+    def _harvest(self, number: int) -> list[_Part]:
+        self._publish()
+        harvest = self._recipe(number)
+        self._keep(number, harvest)
+        rows = [row for row in harvest.rows if row.role in self._backbone.trained]
+        if any(row.expert for row in rows):
+            raise UsageError("backend: trl has no loss for an expert's tokens: take backend: own")
+        advantages = advantages_of(rows, self._settings)
+        together = len(self._backbone.kept) < len(self._backbone.trained)
+        scale = scales(rows, self._settings.normalisation, together=together)
+        self._signals = of_harvest(harvest, advantages)
+        taught = list(
+            zip(*useful(rows, advantages.values, scale, self._settings, self._backbone.trained), strict=True)
+        )
+        needs_old = self._settings.updates > 1 or (
+            self._settings.objective.reweigh and any(row.moved for row, _, _ in taught)
+        )
+        return [
+            self._part(batch_of(*columns(part)), needs_old)
+            for role in self._plan.counts
+            for part in divided([each for each in taught if each[0].role == role], role, self._plan)
+        ]
+
+    @torch.no_grad()
+    def _part(self, batch: Batch, needs_old: bool) -> _Part:
+        """A batch as TRL wants it. Padding is on the right only, where causal attention never sees it."""
+        batch = batch.to(self.args.device)
+        sampled_from = batch.mask.any(0).nonzero().flatten().tolist()
+        first = sampled_from[0] if sampled_from else 0
+        prompt, completion = batch.ids[:, : first + 1], batch.ids[:, first + 1 :]
+        mask = batch.mask[:, first:]
+        model = self._backbone.activate(batch.role)
+        read = (batch.ids, torch.ones_like(batch.ids), completion.shape[1])
+        weights = torch.ones_like(mask)
+        unit = float(batch.scale.max()) or 1.0
+        inputs = {
+            "prompt_ids": prompt,
+            "prompt_mask": torch.ones_like(prompt),
+            "completion_ids": completion,
+            "completion_mask": torch.ones_like(completion),
+            "tool_mask": mask,
+            "num_items_in_batch": torch.tensor(1 / unit, device=mask.device),
+        }
+        if needs_old:
+            old = self._get_per_token_logps_and_entropies(self.model, *read)[0].float()
+            if self._settings.objective.reweigh:
+                most = self._settings.objective.most_weight
+                calibrated = calibration_weights(old, batch.sampled[:, first:], mask, most)
+                weights = torch.where(batch.moved, calibrated, weights)
+            if self._settings.updates > 1:
+                inputs["old_per_token_logps"] = old
+        if self.beta:
+            with self._backbone.reference(batch.role) as reference:
+                if reference is model and isinstance(self._backbone, Adapters):
+                    known = self._get_per_token_logps_and_entropies(self.model, *read)[0]
+                else:
+                    whole, _ = token_logprobs(reference, batch.ids, batch.mask, temperature=self.temperature)
+                    known = whole[:, first:]
+            inputs["ref_per_token_logps"] = known
+        inputs["advantages"] = batch.advantages * weights * (batch.scale / unit)
+        return _Part(batch.role, inputs)
+
+    def _clip_grad_norm(self, model: nn.Module) -> torch.Tensor:
+        """Roles with weights of their own are clipped apart."""
+        if len(self._backbone.kept) == 1 or self.is_deepspeed_enabled:
+            clip: Any = super()._clip_grad_norm
+            joint: torch.Tensor = clip(model)
+            return joint
+        norms = [
+            self.accelerator.clip_grad_norm_(self._backbone.weights(role), self.args.max_grad_norm)
+            for role in self._backbone.kept
+        ]
+        known = [norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms]
+        whole: torch.Tensor = torch.linalg.vector_norm(torch.stack(known))
+        return whole
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """To trackers; after a step its signals are told too. Raises `TrainingError` for a loss that is no number."""
+        if "learning_rate" not in logs:
+            super().log(logs, start_time)
+            return
+        loss = logs["loss"]
+        if not math.isfinite(loss) or abs(loss) > self._settings.most_loss:
+            raise TrainingError(f"the loss of step {self.state.global_step} is {loss:g}: lower optimising.lr")
+        self._signals["seconds/learn"] = time.perf_counter() - self._learning_since
+        own = {f"trl/{name}": sum(values) / len(values) for name, values in self._metrics["train"].items() if values}
+        signals = {**self._signals, "loss": loss, "grad_norm": float(logs["grad_norm"]), **own}
+        super().log({**logs, **self._signals}, start_time)
+        self._watch(int(self.state.global_step), signals)
+
+
+def _unasked(completions: Sequence[Any], **_: Any) -> list[float]:
+    """TRL wants a function of rewards; ours come with the rows."""
+    raise TrainingError("TRL asked for rewards, which come with the rows")
