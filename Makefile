@@ -6,8 +6,9 @@
 #   make bench    every benchmark
 #   make docs     the generated pages of docs/reference, and the documentation as a site in build/site
 #   make vllm-check  the vLLM engines on vLLM's CPU build, in an environment of its own (about 2 GB of downloads)
+#   make loops-check  the examples of examples/loops, each with its extra from the built wheel in an environment of its own
 # Variables: PYTHON (the interpreter that makes .venv), DEMO (where the demo writes), DEMO_TASKS, WORKERS (processes that
-# the tests run in: logical is one a core, up to eight; 0 runs them in this one).
+# the tests run in: logical is one a core, up to eight; 0 runs them in this one), ONLY (the one example that loops-check runs).
 
 PYTHON ?= python3
 VENV := .venv
@@ -19,7 +20,7 @@ DEMO_TASKS ?= 12
 DEMO_ITERATIONS ?= 1
 WORKERS ?= logical
 
-.PHONY: setup demo test check parity bench docs vllm-check clean
+.PHONY: setup demo test check parity bench docs vllm-check loops-check clean
 
 setup: $(STAMP)
 
@@ -70,5 +71,8 @@ $(VLLM_STAMP): pyproject.toml
 vllm-check: $(VLLM_STAMP)
 	$(VLLM)/bin/python -m pytest tests/models/local/test_vllm_live.py tests/train/test_serving_live.py
 
+loops-check: setup
+	$(VENV)/bin/python tests/loops/check.py $(if $(ONLY),--only $(ONLY))
+
 clean:
-	rm -rf $(VENV) $(VLLM) build dist runs/demo
+	rm -rf $(VENV) $(VLLM) .venv-loops build dist runs/demo

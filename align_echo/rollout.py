@@ -14,7 +14,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import gymnasium as gym
 
@@ -122,17 +123,59 @@ def run_tasks(
     that are under way are not drawn to their end.
     """
     check_agent(agent)
+    return run_batch(
+        lambda: _EnvironmentHere(make_env(), agent, split, action_format, seed),
+        tasks,
+        workers=workers,
+        on_trajectory=on_trajectory,
+    )
+
+
+class Host(Protocol):
+    """Where episodes are played one after the other: an environment in this process, or one in another."""
+
+    def play(self, task: str | Episode) -> Trajectory: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class _EnvironmentHere:
+    env: gym.Env[str, str]
+    agent: Agent
+    split: str
+    action_format: str
+    seed: int
+
+    def play(self, task: str | Episode) -> Trajectory:
+        return run_episode(
+            self.env, self.agent, task, split=self.split, action_format=self.action_format, seed=self.seed
+        )
+
+    def close(self) -> None:
+        self.env.close()
+
+
+def run_batch(
+    make_host: Callable[[], Host],
+    tasks: Sequence[str | Episode],
+    *,
+    workers: int,
+    on_trajectory: Callable[[Trajectory], None] | None,
+) -> list[Trajectory]:
+    """As `run_tasks`, wherever the episodes are played: each of `workers` threads drives a host of its own, which plays
+    the next episode as soon as it has ended one.
+    """
     report = threading.Lock()
     halt = Halt()
     sources: list[str] = []
-    envs: dict[int, gym.Env[str, str]] = {}  # by the thread that plays in it
+    hosts: dict[int, Host] = {}  # by the thread that drives it
 
     def play(task: str | Episode) -> Trajectory:
         thread = threading.get_ident()
         with under(halt):
-            if thread not in envs:
-                envs[thread] = make_env()
-            trajectory = run_episode(envs[thread], agent, task, split=split, action_format=action_format, seed=seed)
+            if thread not in hosts:
+                hosts[thread] = make_host()
+            trajectory = hosts[thread].play(task)
         with report:
             if on_trajectory is not None:
                 on_trajectory(trajectory)
@@ -155,8 +198,8 @@ def run_tasks(
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
     finally:
-        for env in envs.values():
-            env.close()
+        for host in hosts.values():
+            host.close()
 
 
 def _raise_first(ended: Iterable[Future[Trajectory]]) -> None:

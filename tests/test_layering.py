@@ -13,7 +13,8 @@ LAYERS = (
     *("types", "redaction", "files", "errors", "dice", "registry", "plain_yaml", "reading", "locking", "commands"),
     *("halting", "tokens", "intervals", "invalid", "hints", "interface", "jsonl", "sandbox", "wrappers", "trouble"),
     *("prompts", "models", "runs"),
-    *("faults", "progress", "agents", "session", "rollout", "align", "critic", "train", "evaluate", "gaia", "gui"),
+    *("faults", "progress", "agents", "session", "rollout", "workers"),
+    *("align", "critic", "train", "evaluate", "gaia", "gui"),
     *("loops", "view", "report", "installation", "cli"),
 )
 """From the bottom to the top."""

@@ -4,12 +4,27 @@ away. Left out: what they serve."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from align_echo.errors import UsageError
 
 HOST = "127.0.0.1"
 """This machine only."""
+
+
+@contextmanager
+def usable(host: str, port: int) -> Iterator[None]:
+    """Around what begins to listen there. Raises `UsageError` if the address or the port cannot be used."""
+    if not host.strip():
+        raise UsageError("--host names no address: leave it out for this machine only, or write 0.0.0.0 for all")
+    try:
+        yield
+    except (OSError, OverflowError) as error:
+        where = f"port {port}" if host == HOST else f"port {port} of {host}"
+        reason = error.strerror if isinstance(error, OSError) else "ports are 0-65535"
+        raise UsageError(f"cannot serve on {where} ({reason}): take another one, 0 for any") from error
 
 
 class QuietServer(ThreadingHTTPServer):
@@ -20,12 +35,8 @@ class QuietServer(ThreadingHTTPServer):
 
     def __init__(self, handler: type[BaseHTTPRequestHandler], port: int, host: str = HOST) -> None:
         """Raises `UsageError` if the port cannot be used."""
-        try:
+        with usable(host, port):
             super().__init__((host, port), handler)
-        except (OSError, OverflowError) as error:
-            where = f"port {port}" if host == HOST else f"port {port} of {host}"
-            reason = error.strerror if isinstance(error, OSError) else "ports are 0-65535"
-            raise UsageError(f"cannot serve on {where} ({reason}): take another one, 0 for any") from error
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing of a client that went away; of all else, what Python says."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from align_echo.agents.spec import AgentSetting, AgentSpec
 from align_echo.errors import UsageError
@@ -33,6 +34,10 @@ class Privileged(threading.local):
         self._env: TextEnv | None = None
         self._task_id = ""
         self._actions: tuple[str | None, ...] = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process gets one that has played nothing."""
+        return type(self), (self.name, self._make_env, self._choose)
 
     def act(self, view: AgentView) -> AgentReply:
         """The next action. Raises `EngineError` if the engine breaks."""

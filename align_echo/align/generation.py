@@ -35,6 +35,7 @@ from align_echo.models.names import POCKET, ModelName, read_name
 from align_echo.progress import SILENT, Progress
 from align_echo.session import try_reset
 from align_echo.types import Agent, ChatModel
+from align_echo.workers.choice import ONE, Threads, Workers, read_workers
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
@@ -62,7 +63,7 @@ class Generation:
     tasks_per_iteration: int | None = None
     max_tokens: int | None = None
     seed: int = 0
-    workers: int = 1
+    workers: Workers = ONE
     verify: bool = True
     allow_untested: bool = False
 
@@ -89,7 +90,7 @@ def plan_generation(
     iterations: int = ITERATIONS,
     tasks_per_iteration: int | None = None,
     seed: int = 0,
-    workers: int | None = None,
+    workers: int | str | None = None,
     data_root: Path | None = None,
     verify: bool = True,
     allow_untested: bool = False,
@@ -136,7 +137,7 @@ def plan_generation(
         tasks_per_iteration=tasks_per_iteration,
         max_tokens=max_tokens,
         seed=seed,
-        workers=workers or workers_for(player),
+        workers=read_workers(workers) or Threads(workers_for(player)),
         verify=verify,
         allow_untested=allow_untested,
     )

@@ -37,6 +37,7 @@ from align_echo.interface import Interface, check_source, identity
 from align_echo.runs import versions
 from align_echo.trouble import conduct_of, tell
 from align_echo.types import Agent, Misalignment, Trajectory, Usage
+from align_echo.workers.choice import ONE, Workers, play_tasks
 from align_echo.wrappers.environment import EnvironmentSpec
 
 ITERATIONS = 8
@@ -60,7 +61,7 @@ def generate(
     iterations: int = ITERATIONS,
     tasks_per_iteration: int | None = None,
     data_root: Path | None = None,
-    workers: int = 1,
+    workers: Workers = ONE,
     resume: bool = False,
     on_event: OnEvent | None = None,
 ) -> Generated:
@@ -107,7 +108,7 @@ class _Run:
     seed: int
     iterations: int
     limit: int | None
-    workers: int
+    workers: Workers
     interface: Interface = field(init=False)
     misalignments: list[Misalignment] = field(default_factory=list)
     resolved: list[Misalignment] = field(default_factory=list)
@@ -210,15 +211,17 @@ class _Run:
             file.append(trajectory)
             self._say(_about_episode(trajectory, iteration, done, len(tasks)))
 
-        played = rollout.run_tasks(
-            lambda: self.world.env(self.interface),
+        world, interface = self.world, self.interface
+        played = play_tasks(
+            self.workers,
+            lambda: world.env(interface),
             self.agent,
             missing,
             split=self.world.split,
             action_format=self.world.spec.action_format,
             seed=self.seed,
-            workers=self.workers,
             on_trajectory=ended,
+            say=lambda line: self._say(Event(kind="note", message=line, iteration=iteration)),
         )
         by_task = {**finished, **{trajectory.task_id: trajectory for trajectory in played}}
         trajectories = [by_task[task] for task in tasks]

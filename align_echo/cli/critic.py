@@ -45,6 +45,7 @@ from align_echo.gui.trial import trial_on_screens
 from align_echo.models.names import POCKET, ModelName, read_name
 from align_echo.train.needs import require_training
 from align_echo.trouble import overstepped, tell, verdict
+from align_echo.workers.choice import read_workers
 from align_echo.wrappers.catalogue import environment
 
 Changes = Mapping[str, object]
@@ -106,7 +107,7 @@ def collect(
     plan = plan_collection(
         spec, player, drawing, split=split, samples=episodes_per_task, interface=interface, base_url=base_url,
         task_ids=pick_tasks(spec.tasks(split, data_root), tasks, task_type=spec.task_type, seed=seed),
-        seed=seed, workers=workers, data_root=data_root,
+        seed=seed, workers=read_workers(workers), data_root=data_root,
     )  # fmt: skip
     with resumable(path), Display() as display:
         collected = collecting.collect(plan, drawing, path, resume=resume, progress=display)
@@ -344,7 +345,8 @@ def flywheel(
         drawing=Drawing(candidates, temperature, top_k, top_p, None, states),
         test_candidates=test_candidates or candidates,
         share=held_out,
-        rounds=rounds, tasks=tasks, test_tasks=test_tasks, begin=begin, rule=rule, seed=seed, workers=workers,
+        rounds=rounds, tasks=tasks, test_tasks=test_tasks, begin=begin, rule=rule, seed=seed,
+        workers=read_workers(workers),
     )  # fmt: skip
     with resumable(path), Display() as display:
         turned = wheels.turn(wheel, path, resume=resume, progress=display, watch=show_part)

@@ -20,6 +20,7 @@ from align_echo.cli.interface import interface
 from align_echo.cli.output import redacted_output
 from align_echo.cli.report import report
 from align_echo.cli.retrieval_server import retrieval_server
+from align_echo.cli.serve import serve
 from align_echo.cli.shop import shop
 from align_echo.cli.show import show
 from align_echo.cli.study import study
@@ -44,20 +45,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("generate-interface")(generate_interface)
-app.command("evaluate")(evaluate)
-app.command("grid")(grid)
-app.command("study")(study)
-app.command("train")(train)
-app.command("show")(show)
-app.command("view")(view)
-app.command("report")(report)
+VERBS = (generate_interface, evaluate, grid, study, train, show, view, report, doctor, envs, serve, shop)
+for verb in (*VERBS, retrieval_server):
+    app.command()(verb)
 app.add_typer(critic, name="critic")
 app.add_typer(interface, name="interface")
-app.command("doctor")(doctor)
-app.command("envs")(envs)
-app.command("shop")(shop)
-app.command("retrieval-server")(retrieval_server)
 
 
 @app.callback(invoke_without_command=True)

@@ -107,6 +107,9 @@ DataRoot = Annotated[
     typer.Option("--data-root", help="The environment's data folder; default: its own variable, else embedded data."),
 ]
 Workers = Annotated[
-    int | None,
-    typer.Option("--workers", min=1, help="Episodes at once; default: 32 with a local model, 8 at an endpoint, else 1"),
+    str | None,
+    typer.Option(
+        "--workers",
+        help="Episodes at once (default: 32 with a local model, 8 at an endpoint, else 1), or ray, ray://HOST:PORT.",
+    ),
 ]

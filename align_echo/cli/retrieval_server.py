@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from align_echo.cli.console import note
-from align_echo.errors import UsageError
 
 
 def retrieval_server(
@@ -23,8 +22,6 @@ def retrieval_server(
     from align_echo.wrappers.searchqa.protocol import PATH
     from align_echo.wrappers.searchqa.server import make_server
 
-    if not host.strip():
-        raise UsageError("--host names no address: leave it out for this machine only, or write 0.0.0.0 for all")
     documents = open_corpus(corpus)
     with make_server(documents, port, host) as server:
         print(f"{len(documents.documents)} documents: http://{host}:{server.server_port}{PATH}", flush=True)

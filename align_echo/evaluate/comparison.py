@@ -36,10 +36,11 @@ from align_echo.intervals import (
     success_rate,
 )
 from align_echo.invalid import shown_invalid, steps_in_runs
-from align_echo.rollout import run_tasks
+from align_echo.progress import SILENT, Progress
 from align_echo.session import Episode
 from align_echo.trouble import Conduct, conduct_of
 from align_echo.types import Agent, ChoiceCounts, Frozen, Trajectory, Usage
+from align_echo.workers.choice import ONE, Workers, play_tasks
 from align_echo.wrappers.environment import EnvironmentSpec
 
 BASELINE = "none"
@@ -145,26 +146,28 @@ def run_variant(
     *,
     split: str,
     seed: int = 0,
-    workers: int = 1,
+    workers: Workers = ONE,
     data_root: str | Path | None = None,
     finished: Sequence[Trajectory] = (),
     on_trajectory: Callable[[Trajectory], None] | None = None,
+    progress: Progress = SILENT,
 ) -> list[Trajectory]:
     """Play episodes under one variant; those in `finished` (by task and sample) are kept and not played again.
 
-    Trajectories come in the order of `episodes`.
+    Trajectories come in the order of `episodes`. `progress` is told of workers that were lost.
     """
     known = {(trajectory.task_id, trajectory.sample): trajectory for trajectory in finished}
     missing = [episode for episode in episodes if (episode.task_id, episode.sample) not in known]
-    played = run_tasks(
+    played = play_tasks(
+        workers,
         lambda: spec.make(split, interface=interface, data_root=data_root),
         agent,
         missing,
         split=split,
         action_format=spec.action_format,
         seed=seed,
-        workers=workers,
         on_trajectory=on_trajectory,
+        say=progress.say,
     )
     known |= {(trajectory.task_id, trajectory.sample): trajectory for trajectory in played}
     return [known[episode.task_id, episode.sample] for episode in episodes]

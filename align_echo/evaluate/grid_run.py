@@ -27,6 +27,7 @@ from align_echo.models.names import ModelName, read_name
 from align_echo.progress import SILENT, Progress
 from align_echo.session import try_reset
 from align_echo.types import Agent, Trajectory
+from align_echo.workers.choice import Threads, Workers, read_workers
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
@@ -45,7 +46,7 @@ class Axes:
     temperature: float | None = None
     placebo: bool = True
     max_tokens: int | None = None
-    workers: int | None = None
+    workers: Workers | None = None
 
     @property
     def model(self) -> ModelName | None:
@@ -117,7 +118,7 @@ def read_axes(
     temperature: float | None = None,
     placebo: bool = True,
     max_tokens: int | None = None,
-    workers: int | None = None,
+    workers: int | str | None = None,
 ) -> Axes:
     """What was asked for, checked: every environment has the interface and the tasks, every agent its model.
 
@@ -143,7 +144,7 @@ def read_axes(
         temperature=temperature,
         placebo=placebo,
         max_tokens=max_tokens,
-        workers=workers,
+        workers=read_workers(workers),
     )
 
 
@@ -176,7 +177,7 @@ def _plan(axes: Axes, spec: EnvironmentSpec, player: Player) -> Plan:
         player=player,
         base_url=axes.base_url,
         seed=axes.seed,
-        workers=axes.workers or workers_for(player),
+        workers=axes.workers or Threads(workers_for(player)),
         data_root=None,
         temperature=axes.temperature if player.model else None,
         max_tokens=axes.max_tokens if player.model else None,

@@ -21,6 +21,7 @@ from align_echo.evaluate.selection import pick_tasks
 from align_echo.interface import Interface
 from align_echo.models.names import ModelName, read_name
 from align_echo.session import Episode
+from align_echo.workers.choice import ONE, Threads, Workers, read_workers
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
@@ -63,7 +64,7 @@ class Plan:
     player: Player
     base_url: str | None = None
     seed: int = 0
-    workers: int = 1
+    workers: Workers = ONE
     data_root: Path | None = None
     temperature: float | None = None
     max_tokens: int | None = None
@@ -137,7 +138,7 @@ def plan_evaluation(
     temperature: float | None = None,
     max_tokens: int | None = None,
     seed: int = 0,
-    workers: int | None = None,
+    workers: int | str | None = None,
     data_root: Path | None = None,
 ) -> Plan:
     """The plan of `align-echo evaluate` with options of these names, every name looked up and every option checked.
@@ -160,7 +161,7 @@ def plan_evaluation(
         split=split,
         task_ids=pick_tasks(spec.tasks(split, data_root), tasks, task_type=spec.task_type, seed=seed),
         player=player,
-        workers=workers or workers_for(player),
+        workers=read_workers(workers) or Threads(workers_for(player)),
         samples=episodes_per_task,
         judge=judged_by,
         pick=rule,

@@ -90,4 +90,5 @@ def play_part(
         data_root=plan.data_root,
         finished=finished,
         on_trajectory=ended,
+        progress=progress,
     )

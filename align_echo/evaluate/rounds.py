@@ -90,7 +90,7 @@ def _play_rounds(
 
     def criticise(number: int, attempts: Sequence[Trajectory]) -> list[Review]:
         assert critic is not None
-        reviews = _review(number, attempts, critic, refining.form, plan.workers, folder, progress)
+        reviews = _review(number, attempts, critic, refining.form, plan.workers.threads, folder, progress)
         critiques.extend(reviews)
         return reviews
 

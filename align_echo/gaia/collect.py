@@ -31,6 +31,7 @@ from align_echo.models.names import ModelName
 from align_echo.progress import SILENT, Progress
 from align_echo.session import try_reset
 from align_echo.types import Agent
+from align_echo.workers.choice import Threads, Workers
 from align_echo.wrappers.environment import EnvironmentSpec
 
 TOP_K, TOP_P = 30, 0.8
@@ -96,7 +97,7 @@ def plan_collection(
     interface: str = "none",
     base_url: str | None = None,
     seed: int = 0,
-    workers: int | None = None,
+    workers: Workers | None = None,
     data_root: Path | None = None,
 ) -> Plan:
     """What is played to collect from tasks of a split. Raises `UsageError` for what cannot be drawn, judged or labelled
@@ -120,7 +121,7 @@ def plan_collection(
         player=player,
         base_url=base_url,
         seed=seed,
-        workers=workers or workers_for(player),
+        workers=workers or Threads(workers_for(player)),
         data_root=data_root,
         temperature=drawing.temperature,
         samples=samples,

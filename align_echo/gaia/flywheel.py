@@ -40,6 +40,7 @@ from align_echo.models.names import ModelName, read_name
 from align_echo.progress import SILENT, Progress
 from align_echo.reading import json_object
 from align_echo.types import Frozen
+from align_echo.workers.choice import Workers
 from align_echo.wrappers.environment import EnvironmentSpec
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Wheel:
     rule: Rule | None = None
     share: float = 0.1
     seed: int = 0
-    workers: int | None = None
+    workers: Workers | None = None
 
     def on_record(self) -> dict[str, Any]:
         """What `config.json` holds."""

@@ -100,5 +100,5 @@ def _memory(config: TrainConfig, sizes: Mapping[Role, int]) -> dict[str, int]:
         "weights that learn or are frozen": parameters * BYTES,
         "gradients and optimizer": 3 * trained * BYTES,
         "references": (trained if config.step.objective.beta > 0 else 0) * BYTES,
-        "engines": parameters * BYTES,
+        "engines": 0 if config.collecting.servers else parameters * BYTES,
     }

@@ -45,6 +45,7 @@ def announced(run: Run) -> list[str]:
         f"{_learners(config)}; {cost.parameters:,} parameters in all",
         *([f"{processes.count()} processes, which share playing and learning"] if processes.count() > 1 else []),
         *([f"going on after step {run.begun_at}"] if run.begun_at else []),
+        *_players(config),
         *_budget(config, cost),
         *_held_out_tasks(run, cost),
         f"to be written to {run.folder}: {', '.join(_written(config))}",
@@ -82,6 +83,14 @@ def _learners(config: TrainConfig) -> str:
     frozen = "".join(f", the {role} stays as it was" for role in roles if role not in learning)
     weights = f", {WEIGHTS[config.weights]}" if len(roles) > 1 else ""
     return f"{' and '.join(learning)} learn{'' if len(learning) > 1 else 's'}{frozen}{weights}"
+
+
+def _players(config: TrainConfig) -> list[str]:
+    """Who plays, and when, where that is not as usual."""
+    servers = config.collecting.servers
+    where = f"played by the vLLM server{'s' if len(servers) > 1 else ''} at {', '.join(servers)}"
+    ahead = "each harvest after the first is played while the one before is learned from"
+    return [*([where] if servers else []), *([ahead] if config.step.ahead else [])]
 
 
 def _budget(config: TrainConfig, cost: Cost) -> list[str]:

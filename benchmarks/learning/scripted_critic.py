@@ -26,6 +26,7 @@ from align_echo.files import write_atomically
 from align_echo.models import load_model
 from align_echo.session import Episode
 from align_echo.types import Trajectory
+from align_echo.workers.choice import Threads
 from align_echo.wrappers.catalogue import environment, tasks
 from benchmarks.learning.report import interval
 from benchmarks.pocket.critiques import critique_demonstration
@@ -66,7 +67,7 @@ def main() -> None:
 
 
 def _play(agent: Vanilla, episodes: Sequence[Episode]) -> list[Trajectory]:
-    return run_variant(environment("webshop"), agent, None, episodes, split=SPLIT, seed=0, workers=WORKERS)
+    return run_variant(environment("webshop"), agent, None, episodes, split=SPLIT, seed=0, workers=Threads(WORKERS))
 
 
 def advice(attempt: Trajectory) -> str:

@@ -260,11 +260,11 @@ def test_several_episodes_of_a_task_are_one_task_in_intervals_and_differences():
 def test_episodes_that_are_finished_are_known_by_task_and_sample(monkeypatch):
     calls: list[tuple[str, int]] = []
 
-    def run_tasks(make_env, agent, episodes, **settings):
+    def play_tasks(workers, make_env, agent, episodes, **settings):
         calls.extend((wanted.task_id, wanted.sample) for wanted in episodes)
         return [changed(episode(wanted.task_id, [], won=False), sample=wanted.sample) for wanted in episodes]
 
-    monkeypatch.setattr(comparing, "run_tasks", run_tasks)
+    monkeypatch.setattr(comparing, "play_tasks", play_tasks)
     finished = [changed(BEFORE[0], sample=1)]
     episodes = [Episode(task, sample) for task in (MUG, BOOK) for sample in range(2)]
     played = comparing.run_variant(

@@ -15,7 +15,6 @@ from peft import LoraConfig
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
-from align_echo.agents.catalogue import AGENTS
 from align_echo.agents.vanilla import Vanilla
 from align_echo.errors import EngineError, UsageError
 from align_echo.loops.trl import EpisodeRollouts
@@ -63,18 +62,14 @@ class Graded(RoomEnv):
         return dataclasses.replace(super()._act(action), score=sum(map(ord, action)) % 7 / 6)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def babbling() -> None:
-    AGENTS.register("babbling", Babbling)
-
-
 @pytest.fixture(autouse=True)
 def unbroken() -> None:
     Graded.broken, Graded.resets = frozenset(), 0
 
 
 def rollouts(env: type[RoomEnv] = Graded, **options: Any) -> EpisodeRollouts:
-    settings = {"tasks": MUG, "agent": "babbling", "step_limit": 2, "max_tokens": 5, "workers": 1, **options}
+    usual = {"tasks": MUG, "agent": f"{__name__}:Babbling", "step_limit": 2, "max_tokens": 5, "workers": 1}
+    settings: dict[str, Any] = {**usual, **options}
     return EpisodeRollouts(instead_of(environment("alfworld"), env), **settings)
 
 

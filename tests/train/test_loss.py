@@ -148,7 +148,12 @@ def test_batches_give_the_loss_and_gradient_of_rows_alone(name, shift, scaling):
             assert float((found_gradient - other).abs().max()) <= 1e-6
 
 
-STALE = {"grpo": Objective(), "gspo": Objective(ratio="sequence"), "uncorrected": Objective(corrected=False)}
+STALE = {
+    "grpo": Objective(),
+    "gspo": Objective(ratio="sequence"),
+    "not reweighed": Objective(reweigh=False),
+    "uncorrected": Objective(corrected=False),
+}
 
 
 @pytest.mark.parametrize("name", STALE)

@@ -13,11 +13,13 @@ import pytest
 from align_echo.errors import ModelError, UsageError
 from align_echo.session import Episode
 from align_echo.train.config import TrainConfig
+from align_echo.train.estimate import estimate
 from align_echo.train.method import METHODS, Collecting
 from align_echo.train.rows import Harvest, critic_row, policy_row
 from align_echo.train.run import Run
 from align_echo.train.signals import Signals
 from align_echo.train.stage import ReviewRequest, Stage
+from align_echo.train.telling import announced
 from align_echo.wrappers.plain import TextEnvironment
 from tests.doors import Doors
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
@@ -79,7 +81,10 @@ def test_two_roles_learn_from_what_two_servers_play_with_the_adapters_of_now(mod
         assert {name.split("/")[0] for name in shown} == {"policy", "critic"}
         assert max(shown.values()) < SAME
 
-    Run(served(model, servers), tmp_path / "run").train(watch)
+    run = Run(served(model, servers), tmp_path / "run")
+    assert any(f"played by the vLLM servers at {servers[0].url}, {servers[1].url}" in line for line in announced(run))
+    assert estimate(run.config).memory["engines"] == 0
+    run.train(watch)
     assert published == [{"policy-1", "critic-2"}, {"policy-3", "critic-4"}]
     asked = [{request["model"] for request in server.requests} for server in servers]
     assert asked[0] | asked[1] == {"tiny", *published[0], *published[1]}

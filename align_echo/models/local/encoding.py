@@ -50,12 +50,12 @@ class ChatEncoder:
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, *, stop_ids: Iterable[int] = ()) -> None:
+        from tokenizers import Tokenizer
+
         self._tokenizer = tokenizer
         self._name = tokenizer.name_or_path or type(tokenizer).__name__
         self._template = _usable_template(tokenizer, self._name)
         self._pieces_of: dict[tuple[str, ...], tuple[tuple[int, ...], ...]] = {}
-        from tokenizers import Tokenizer
-
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if not isinstance(backend, Tokenizer):
             raise UsageError(f"{self._name} has no fast tokenizer (tokenizer.json): convert it with transformers first")

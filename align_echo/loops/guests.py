@@ -1,0 +1,150 @@
+"""What a loop that is not ours is given of an environment: one client's episodes, one after another.
+
+    panel = TaskPanel.of("alfworld", split="valid_unseen", interface="probe")
+    guest = Guest(panel, "my loop")
+    view = guest.reset(panel.tasks[0])
+    step = guest.act("go to desk 1")
+    guest.close()
+
+A client is a stranger. What it sends is refused in one line that says what to do: an action that is no text, is too
+long or cannot be written as UTF-8, an unknown task, a turn after the end. Such a call costs no turn. With `record`,
+every episode that was begun is appended to a file that `align-echo view` and `show` read; one that the client left
+before its end has a `Fault` and no score, so that leaving is no way to lose less often. Left out: how a client is
+spoken to (one file for each loop), and token ids, which are the client's own.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from align_echo.errors import AgentError, UsageError
+from align_echo.jsonl import JsonlFile
+from align_echo.loops.driving import TaskPanel
+from align_echo.session import Session
+from align_echo.types import AgentView, Step, Trajectory
+from align_echo.wrappers.text_env import MAX_TEXT
+
+LEFT = "the client left this episode before its end"
+
+LONGEST_NAME = 200
+"""Characters of a strange name that an error repeats."""
+
+
+class Guest:
+    """The episodes of one client. Its methods may be called from several threads: each waits for the one before."""
+
+    def __init__(self, panel: TaskPanel, agent: str, record: JsonlFile | None = None) -> None:
+        """`agent` is how trajectories name the client. The environment is made at its first reset."""
+        self._panel = panel
+        self._agent = agent
+        self._record = record
+        self._lock = threading.Lock()
+        self._session: Session | None = None
+        self._closed = False
+        self._kept = True
+
+    def reset(self, task: object) -> AgentView:
+        """Begin a task; an episode that is under way is left. Raises `UsageError`, `EngineError` or what making the
+        environment raises."""
+        with self._lock:
+            self._check_open()
+            name = self._known(task)
+            self._leave()
+            if self._session is None:
+                self._session = self._panel.open(agent=self._agent)
+            self._kept = False
+            return self._session.reset(name)
+
+    def act(self, action: object) -> Step:
+        """Take one turn. Raises `UsageError` for what is no action and where there is no turn to take, `EngineError`
+        if the environment breaks: the episode then has no score."""
+        with self._lock:
+            self._check_open()
+            if self._session is None:
+                raise UsageError("no episode was begun: reset to a task first")
+            text = checked_action(action)
+            try:
+                return self._session.step(text)
+            finally:
+                if self._session.over:
+                    self._keep(self._session.trajectory())
+
+    @property
+    def won(self) -> bool:
+        """Whether the episode so far is won."""
+        with self._lock:
+            return self._session is not None and self._session.trajectory().won
+
+    def close(self) -> None:
+        """Leave for good: the environment is closed. A second call changes nothing."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                self._leave()
+            finally:
+                if self._session is not None:
+                    self._session.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("this session is closed, as it was idle for too long or its client had left: begin anew")
+
+    def _known(self, task: object) -> str:
+        """The task, if it is one of the panel's. Raises `UsageError` otherwise."""
+        if not isinstance(task, str):
+            raise UsageError(f"a task is named by its id, a text, not by {kind_of(task)}")
+        panel = self._panel
+        if task not in panel.tasks:
+            asked = task if len(task) <= LONGEST_NAME else f"{task[:LONGEST_NAME]}..."
+            raise UsageError(f"{panel.spec.name} has no {panel.split} task {asked!r}; its first is {panel.tasks[0]!r}")
+        return task
+
+    def _leave(self) -> None:
+        """Put on record what the client leaves before its end."""
+        session = self._session
+        if session is None or self._kept:
+            return
+        if not session.over:
+            session.fail(AgentError(LEFT))
+        if session.trajectory().fault:
+            self._keep(session.trajectory())
+
+    def _keep(self, trajectory: Trajectory) -> None:
+        if not self._kept and self._record is not None:
+            self._record.append(trajectory)
+        self._kept = True
+
+
+def checked_action(action: object) -> str:
+    """The action, if it is one. Raises `UsageError` otherwise."""
+    if not isinstance(action, str):
+        raise UsageError(f"an action is a text, not {kind_of(action)}")
+    if len(action) > MAX_TEXT:
+        raise UsageError(f"the action has {len(action):,} characters; at most {MAX_TEXT:,} are taken")
+    try:
+        action.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError("the action holds half of a character, which UTF-8 cannot write") from error
+    return action
+
+
+def kind_of(value: object) -> str:
+    """What a value of JSON is, in a word."""
+    names = {type(None): "nothing", bool: "true or false", int: "a number", float: "a number", list: "a list"}
+    return {**names, dict: "an object"}.get(type(value), f"a {type(value).__name__}")
+
+
+def opening(view: AgentView) -> str:
+    """What a client may know before its first action, as one text for a model to read."""
+    parts = [view.action_format, view.rules, view.critique, f"Your task: {view.goal}", view.initial_observation]
+    return "\n\n".join(part.strip() for part in parts if part.strip())
+
+
+def ending(step: Step, won: bool) -> str:
+    """How an episode ended, in one line; "" while it goes on."""
+    if not (step.terminated or step.truncated):
+        return ""
+    how = "it was won" if won else "the last turn was taken" if step.truncated else "it was lost"
+    return f"The episode is over: {how}; its score is {step.score:g} of 1."

@@ -1,0 +1,295 @@
+"""An environment as an OpenEnv server, and a client of it. Needs the extra `openenv`.
+
+    app = make_app(TaskPanel.of("alfworld", split="valid_unseen"), sessions=16)     # serving.py runs it
+
+    with EpisodeClient(base_url="http://127.0.0.1:8000").sync() as client:
+        result = client.reset(task=task)
+        while not result.done:
+            result = client.step(TextAction(action=my_policy(result.observation)))
+        if result.observation.truncated: ...
+
+Each connection has an environment and episodes of its own; it is closed when the client goes, or has said nothing for
+`IDLE` seconds. `reset` takes `task`, or `index` in the split, or draws a task with `seed`. OpenEnv knows one end,
+`done`: `terminated` and `truncated` are fields of the observation here, beside `score` and `won`. A client whose
+environment broke gets an error, not a reward of 0. Left out: tokens, which stay with the client, and who may connect:
+whoever reaches the port, so it listens on this machine alone unless it is told otherwise.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from functools import partial
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import Field, WithJsonSchema
+
+from align_echo import __version__
+from align_echo.dice import Dice
+from align_echo.errors import AlignEchoError, MissingExtraError, UsageError
+from align_echo.jsonl import JsonlFile
+from align_echo.loops.driving import TaskPanel
+from align_echo.loops.guests import Guest, kind_of
+from align_echo.types import AgentView, Step
+
+try:
+    from fastapi import FastAPI, Request
+    from fastapi.responses import JSONResponse
+    from openenv.core import EnvClient
+    from openenv.core.client_types import StepResult
+    from openenv.core.env_server import Environment, create_app
+    from openenv.core.env_server.types import Action, ConcurrencyConfig, EnvironmentMetadata, Observation, State
+except ImportError as error:
+    raise MissingExtraError("a server or a client of OpenEnv", "openenv") from error
+
+IDLE = 3600.0
+"""Seconds after which a connection that says nothing loses its environment."""
+
+MOST_BYTES = 2_000_000
+"""Of one message: the longest action, each character written as JSON writes the strangest."""
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+class TextAction(Action):  # type: ignore[misc]
+    """One action. What it holds is checked when it is taken, so that a client is told in words what is wrong."""
+
+    action: Annotated[Any, WithJsonSchema({"type": "string"})] = Field(description="As the action format says.")
+
+
+class TextObservation(Observation):  # type: ignore[misc]
+    """What the agent is shown, and how the episode stands. `rules`, `goal` and `action_format` come with a reset."""
+
+    text: str
+    task_id: str = ""
+    goal: str = ""
+    rules: str = ""
+    action_format: str = ""
+    score: float = 0.0
+    won: bool = False
+    terminated: bool = False
+    truncated: bool = False
+
+
+class TextState(State):  # type: ignore[misc]
+    """Where a connection stands."""
+
+    environment: str
+    split: str
+    interface: str = "none"
+    task_id: str = ""
+    score: float = 0.0
+
+
+class EpisodeEnvironment(Environment[TextAction, TextObservation, TextState]):  # type: ignore[misc]
+    """The episodes of one connection. Nothing is loaded before its first reset: OpenEnv makes one for each question."""
+
+    SUPPORTS_CONCURRENT_SESSIONS = True
+
+    def __init__(self, panel: TaskPanel, record: JsonlFile | None) -> None:
+        super().__init__()
+        self._panel = panel
+        self._guest = Guest(panel, "openenv", record)
+        label = panel.interface.label if panel.interface else "none"
+        self._state = TextState(environment=panel.spec.name, split=panel.split, interface=label)
+
+    def reset(
+        self,
+        seed: object = None,
+        episode_id: str | None = None,
+        *,
+        task: object = None,
+        index: object = None,
+        split: object = None,
+        **unknown: object,
+    ) -> TextObservation:
+        """Begin a task: `task` by its id, number `index` of the split (counted from 0), or one drawn with `seed`.
+
+        Raises `UsageError`, `EngineError`, or what making the environment raises.
+        """
+        if unknown:
+            raise UsageError(f"reset takes seed, episode_id, task, index and split, not {sorted(unknown)[0][:100]}")
+        self._check_split(split)
+        view = self._guest.reset(self._chosen(task, index, seed))
+        self._state = self._state.model_copy(
+            update={"episode_id": episode_id, "step_count": 0, "task_id": view.task_id, "score": 0.0}
+        )
+        return _beginning(view)
+
+    def step(self, action: TextAction, timeout_s: float | None = None) -> TextObservation:
+        """Take one turn. Raises `UsageError` and `EngineError`."""
+        if not self._state.task_id:
+            raise UsageError("no episode was begun: call reset first, over the same WebSocket (/ws)")
+        step = self._guest.act(action.action)
+        done = step.terminated or step.truncated
+        count = self._state.step_count + 1
+        self._state = self._state.model_copy(update={"step_count": count, "score": step.score})
+        return _answer(step, self._state.task_id, won=done and self._guest.won)
+
+    @property
+    def state(self) -> TextState:
+        """Where the connection stands."""
+        return self._state
+
+    def get_metadata(self) -> EnvironmentMetadata:
+        """What is served, in words."""
+        spec = self._panel.spec
+        return EnvironmentMetadata(name=spec.name, description=spec.summary, version=__version__)
+
+    def close(self) -> None:
+        """The client has gone."""
+        self._guest.close()
+
+    # ------------------------------------------------------------ OpenEnv's questions about tasks
+
+    def list_splits(self) -> list[str]:
+        """The one split that is served."""
+        return [self._panel.split]
+
+    def num_tasks(self, split: str) -> int:
+        """How many tasks it has. Raises `UsageError` for another split."""
+        self._check_split(split)
+        return len(self._panel.tasks)
+
+    def list_tasks(self, split: str) -> list[dict[str, Any]]:
+        """All tasks. Raises `UsageError` for another split."""
+        return self.get_task_range(split)
+
+    def get_task(self, split: str, index: int) -> dict[str, Any]:
+        """One task. Raises `UsageError` for another split, `IndexError` where there is none."""
+        self._check_split(split)
+        if index < 0:
+            raise IndexError(index)
+        return self._task(index, self._panel.tasks[index])
+
+    def get_task_range(self, split: str, start: int | None = None, stop: int | None = None) -> list[dict[str, Any]]:
+        """The tasks from `start` to before `stop`. Raises `UsageError` for another split."""
+        self._check_split(split)
+        return [self._task(index, task) for index, task in [*enumerate(self._panel.tasks)][start:stop]]
+
+    def _task(self, index: int, task: str) -> dict[str, Any]:
+        return {"id": task, "index": index, "task_type": self._panel.spec.task_type(task)}
+
+    # ------------------------------------------------------------ what a client asked for
+
+    def _check_split(self, split: object) -> None:
+        if split is not None and split != self._panel.split:
+            raise UsageError(f"this server has the split {self._panel.split} of {self._panel.spec.name} and no other")
+
+    def _chosen(self, task: object, index: object, seed: object) -> object:
+        tasks = self._panel.tasks
+        if task is not None:
+            return task
+        if index is not None:
+            if type(index) is not int or not 0 <= index < len(tasks):
+                raise UsageError(f"index is a whole number from 0 to {len(tasks) - 1}, the number of a task")
+            return tasks[index]
+        if seed is None:
+            return random.SystemRandom().choice(tasks)
+        if type(seed) is not int:
+            raise UsageError(f"a seed is a whole number, not {kind_of(seed)}")
+        return Dice(f"task {seed}").pick(tasks)
+
+
+def _beginning(view: AgentView) -> TextObservation:
+    return TextObservation(
+        text=view.initial_observation,
+        task_id=view.task_id,
+        goal=view.goal,
+        rules=view.rules,
+        action_format=view.action_format,
+    )
+
+
+def _answer(step: Step, task_id: str, *, won: bool) -> TextObservation:
+    return TextObservation(
+        text=step.observation,
+        task_id=task_id,
+        reward=step.reward,
+        done=step.terminated or step.truncated,
+        score=step.score,
+        won=won,
+        terminated=step.terminated,
+        truncated=step.truncated,
+    )
+
+
+# ---------------------------------------------------------------- client
+
+
+class EpisodeClient(EnvClient[TextAction, TextObservation, TextState]):  # type: ignore[misc]
+    """A connection to such a server: `reset(task=...)`, `step(TextAction(action=...))`, `state()`; `.sync()` waits.
+
+    Without align-echo on the client's machine, OpenEnv's `GenericEnvClient` speaks to it as well, in dicts.
+    """
+
+    def _step_payload(self, action: TextAction) -> dict[str, Any]:
+        return {"action": action.action}
+
+    def _parse_result(self, payload: dict[str, Any]) -> StepResult[TextObservation]:
+        ending = {"reward": payload.get("reward"), "done": payload.get("done", False)}
+        observation = TextObservation.model_validate({**payload["observation"], **ending})
+        return StepResult(observation=observation, **ending)
+
+    def _parse_state(self, payload: dict[str, Any]) -> TextState:
+        return TextState(**payload)
+
+
+# ---------------------------------------------------------------- server
+
+Scope = MutableMapping[str, Any]
+Exchange = Callable[..., Awaitable[Any]]
+
+
+def make_app(
+    panel: TaskPanel, *, sessions: int, hosts: Sequence[str] = (), record: JsonlFile | None = None
+) -> FastAPI:
+    """OpenEnv's application over these tasks: at most `sessions` connections at once.
+
+    `hosts`: the names that it answers to, where a stranger's page could send a browser to it; () for all.
+    """
+    app = create_app(
+        partial(EpisodeEnvironment, panel, record),
+        TextAction,
+        TextObservation,
+        env_name=panel.spec.name,
+        concurrency_config=ConcurrencyConfig(max_concurrent_envs=sessions, session_timeout=IDLE),
+        state_cls=TextState,
+    )
+    app.add_exception_handler(AlignEchoError, _refused)
+    app.add_middleware(_Doorkeeper, hosts=tuple(hosts))
+    return app
+
+
+async def _refused(request: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"detail": str(error)}, status_code=400)
+
+
+class _Doorkeeper:
+    """Turns away what a stranger's web page sends, and bodies that are too long or do not say how long they are."""
+
+    def __init__(self, app: Exchange, hosts: tuple[str, ...]) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Exchange, send: Exchange) -> None:
+        problem = self._problem(scope) if scope["type"] in ("http", "websocket") else ""
+        if not problem:
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await JSONResponse({"detail": problem}, status_code=403)(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1008, "reason": problem})
+
+    def _problem(self, scope: Scope) -> str:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        host = headers.get("host", "")
+        if self._hosts and urlsplit(f"//{host}").hostname not in self._hosts:
+            return f"this server is called {self._hosts[0]}"
+        if "origin" in headers and urlsplit(headers["origin"]).netloc != host:
+            return "pages of other servers are not answered"
+        length = headers.get("content-length", "0")
+        if "transfer-encoding" in headers or not length.isdecimal() or int(length) > MOST_BYTES:
+            return f"a body says how long it is and has at most {MOST_BYTES:,} bytes"
+        return ""

@@ -1,0 +1,73 @@
+"""`align-echo serve`: an environment for loops in other processes. Each loop is loaded only where it is asked for.
+
+Left out: how a loop is spoken to (`openenv.py`, `mcp.py`).
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from align_echo.errors import UsageError
+from align_echo.jsonl import JsonlFile
+from align_echo.loops.driving import TaskPanel
+from align_echo.session import try_reset
+from align_echo.wrappers.catalogue import environment
+from align_echo.wrappers.serving import usable
+
+Loop = Literal["openenv", "mcp"]
+
+
+def serve(
+    loop: Loop,
+    env: str,
+    split: str | None,
+    interface: str | Path | None,
+    record: Path | None,
+    host: str,
+    port: int,
+    sessions: int,
+    say: Callable[[str], None],
+) -> None:
+    """Serve the tasks of a split until it is stopped, or until the client of `mcp` goes.
+
+    `split` None is the training split. `host`, `port` and `sessions` are of OpenEnv, whose address `say` is told.
+    Raises `MissingExtraError`, and as `TaskPanel.of` and a first reset do, before anything is served.
+    """
+    kept = None if record is None else JsonlFile(record)
+    if loop == "mcp":
+        from align_echo.loops.mcp import make_server
+
+        make_server(_panel(env, split, interface), kept).run("stdio")
+        return
+    from align_echo.loops.openenv import LOCAL, MOST_BYTES, make_app
+
+    panel = _panel(env, split, interface)
+    with _listening(host, port) as listener:
+        import uvicorn
+
+        app = make_app(panel, sessions=sessions, hosts=LOCAL if host in LOCAL else (), record=kept)
+        address = f"[{host}]" if ":" in host else host
+        under = f" under {panel.interface.label}" if panel.interface else ""
+        url = f"http://{address}:{listener.getsockname()[1]}"
+        say(f"{len(panel.tasks):,} {panel.split} tasks of {env}{under}: {url}; Ctrl-C ends it")
+        config = uvicorn.Config(app, log_level="warning", ws_max_size=MOST_BYTES, timeout_graceful_shutdown=2)
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _panel(env: str, split: str | None, interface: str | Path | None) -> TaskPanel:
+    """What is served, once a first task of it has been started: what is missing is said before a client comes."""
+    spec = environment(env)
+    panel = TaskPanel.of(spec, split=split or spec.train_split, interface=interface)
+    if not panel.tasks:
+        raise UsageError(f"the split {panel.split} of {spec.name} has no tasks to play")
+    try_reset(spec, panel.tasks[0], split=panel.split, data_root=None)
+    return panel
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that listens. Raises `UsageError` if the address or the port cannot be used."""
+    with usable(host, port):
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)

@@ -1,0 +1,102 @@
+"""Threads or Ray: what `--workers` names (`read_workers`), and the one place where it matters (`play_tasks`).
+
+Left out: playing on threads (`rollout.py`) and on Ray (`ray_cluster.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+import gymnasium as gym
+
+from align_echo.errors import MissingExtraError, UsageError
+from align_echo.rollout import run_tasks
+from align_echo.session import Episode
+from align_echo.types import Agent, Trajectory
+
+FORMS = "a number of threads, or ray, ray:ACTORS, ray://HOST:PORT or ray://HOST:PORT/ACTORS"
+_HERE = re.compile(r"ray(?::([1-9]\d*))?")
+_THERE = re.compile(r"(ray://(?:\[[^\]\s]+\]|[^\[\]/:\s]+):\d+)(?:/([1-9]\d*))?")
+
+
+@dataclass(frozen=True)
+class Threads:
+    """So many threads of this process."""
+
+    count: int = 1
+
+    @property
+    def threads(self) -> int:
+        """How many threads of this process work at once."""
+        return self.count
+
+
+@dataclass(frozen=True)
+class RayActors:
+    """Actors of Ray: at an address ("" for the cluster that `RAY_ADDRESS` names, else one of this machine's own).
+
+    `count` None: one for each CPU.
+    """
+
+    address: str = ""
+    count: int | None = None
+
+    @property
+    def threads(self) -> int:
+        """How many threads of this process work at once on what is not played on actors."""
+        return self.count or 8
+
+
+Workers = Threads | RayActors
+
+ONE = Threads()
+
+
+def read_workers(given: int | str | None) -> Workers | None:
+    """What a user says of workers; None for nothing said. Raises `UsageError`, and `MissingExtraError` without Ray."""
+    if given is None:
+        return None
+    text = str(given).strip()
+    if text.isdecimal() and int(text) > 0:
+        return Threads(int(text))
+    here, there = _HERE.fullmatch(text), _THERE.fullmatch(text)
+    if not (here or there):
+        raise UsageError(f"--workers is {FORMS}, not {text!r}")
+    if find_spec("ray") is None:
+        raise MissingExtraError(f"--workers {text}", "ray")
+    address, count = ("", here[1]) if here else (there[1], there[2]) if there else ("", None)
+    return RayActors(address, int(count) if count else None)
+
+
+def play_tasks(
+    workers: Workers,
+    make_env: Callable[[], gym.Env[str, str]],
+    agent: Agent,
+    tasks: Sequence[str | Episode],
+    *,
+    split: str,
+    action_format: str = "",
+    seed: int = 0,
+    on_trajectory: Callable[[Trajectory], None] | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> list[Trajectory]:
+    """As `rollout.run_tasks`, on whatever workers. `say` is told, on any thread, of workers that were lost."""
+    if isinstance(workers, Threads):
+        return run_tasks(
+            make_env,
+            agent,
+            tasks,
+            split=split,
+            action_format=action_format,
+            seed=seed,
+            workers=workers.count,
+            on_trajectory=on_trajectory,
+        )
+    from align_echo.workers.ray_cluster import run_on_ray
+    from align_echo.workers.shipping import Work
+
+    work = Work(make_env, agent, split, action_format, seed)
+    return run_on_ray(workers.address, workers.count, work, tasks, on_trajectory=on_trajectory, say=say)
