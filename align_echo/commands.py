@@ -61,11 +61,14 @@ def sentences_of(message: str) -> list[str]:
     """The sentences of a message, which make it up again when joined: none ends within a quotation, and what ends in a
     colon goes on in the next."""
     quoted = [match.span() for match in _QUOTES.finditer(message)]
-    pieces, start = [], 0
+    pieces, start, passed = [], 0, 0
     for match in _END.finditer(message):
         first_blank = match.end() - len(match.group().lstrip(")\"'"))
-        within = any(a <= first_blank < b for a, b in quoted)
-        if within or re.search(r"(?:\bi\.e\.|\be\.g\.|:)\s*$", message[start : match.start()]):
+        while passed < len(quoted) and quoted[passed][1] <= first_blank:
+            passed += 1
+        within = passed < len(quoted) and quoted[passed][0] <= first_blank
+        before = message[max(start, match.start() - LONGEST_COMMAND) : match.start()]
+        if within or re.search(r"(?:\bi\.e\.|\be\.g\.|:)\s*$", before):
             continue
         pieces.append(message[start : match.end()])
         start = match.end()

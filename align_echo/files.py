@@ -6,12 +6,16 @@ Left out: JSON (`reading.py`), lines of records (`jsonl.py`), and the folder of 
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Collection
 from pathlib import Path
 
 from align_echo.redaction import without_secrets
+
+_BESIDE = re.compile(r"\..+\.[0-9a-f]{16}")
+"""The name of a file that `write_atomically` has not finished."""
 
 
 def write_atomically(path: Path, text: str) -> Path:
@@ -26,6 +30,18 @@ def write_atomically(path: Path, text: str) -> Path:
         temporary.unlink(missing_ok=True)
         raise
     return path
+
+
+def entries(path: Path) -> list[Path]:
+    """What is in a folder, but for files that a killed process had not finished."""
+    return [entry for entry in path.iterdir() if not _BESIDE.fullmatch(entry.name)]
+
+
+def drop_half_written(path: Path) -> None:
+    """Remove, anywhere in a folder, the files that a killed process had not finished."""
+    for file in path.rglob(".*"):
+        if _BESIDE.fullmatch(file.name) and file.is_file():
+            file.unlink()
 
 
 def clear(path: Path, names: Collection[str]) -> None:

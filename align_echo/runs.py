@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from align_echo.errors import UsageError, first_line
-from align_echo.files import clear, write_atomically
+from align_echo.files import clear, drop_half_written, entries, write_atomically
 from align_echo.jsonl import JsonlFile
 from align_echo.locking import FolderLock, check_free
 from align_echo.models.recording import Call
@@ -65,7 +65,7 @@ def check_run(
     """
     if path.exists() and not path.is_dir():
         raise UsageError(f"{path} is a file; --out names a folder")
-    if not path.exists() or not any(path.iterdir()):
+    if not path.exists() or not entries(path):
         if resume:
             raise UsageError(f"there is nothing to resume in {path}")
         return
@@ -99,6 +99,7 @@ def begin_run(
     path.mkdir(parents=True, exist_ok=True)
     lock = FolderLock(path)
     check_run(path, config, resume=resume, unmade=unmade, compared=compared)
+    drop_half_written(path)
     if not resume:
         clear(path, left)
         write_atomically(path / CONFIG, json.dumps(config, indent=2) + "\n")
@@ -146,7 +147,7 @@ def finished_nothing(path: Path, known: Collection[str], episodes: str) -> bool:
 
     `episodes` is the pattern of the trajectory files, the only files that may lie in its subfolders.
     """
-    if {entry.name for entry in path.iterdir()} - {*known}:
+    if {entry.name for entry in entries(path)} - {*known}:
         return False
     files = set(path.glob(episodes))
     if any(entry.is_file() and entry.parent != path and entry not in files for entry in path.rglob("*")):

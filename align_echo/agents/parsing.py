@@ -36,7 +36,8 @@ from align_echo.reading import braced
 from align_echo.types import AgentView, Completion
 
 _FENCE = re.compile(r"(?:```|~~~)[A-Za-z]*")
-_OBSERVATION = re.compile(r"[#>*_\s-]*observation(?: \d+)?[*_]*\s?[:：]", re.IGNORECASE)
+_ANYWHERE = re.compile(r"observation(?: \d+)?[*_]*\s?[:：]", re.IGNORECASE)
+_OBSERVATION = re.compile(rf"[#>*_\s-]*{_ANYWHERE.pattern}", re.IGNORECASE)
 _LABEL = re.compile(
     r"(?:[-+>•*]\s+|#{1,6}\s+|\d{1,3}[.)]\s+)?[*_]{0,2}(?:(?:next|final|chosen|my)\s+)?action(?:\s\d{1,3})?[*_]{0,2}"
     r"\s?[:：][*_]{0,2}\s*",
@@ -87,7 +88,7 @@ def parse_reasoned_action(reply: str, view: AgentView | None = None) -> str:
         if index != len(lines) - 1:
             raise ReplyFormatError("the reply goes on after its action; end it there")
         marked = _cut(lines[index], view)
-        if _OBSERVATION.search(_after_action_label(marked) or ""):
+        if _ANYWHERE.search(_after_action_label(marked) or ""):
             raise ReplyFormatError("the line of the action goes on with an observation; end it after the action")
     return _clean(marked, view)
 

@@ -26,7 +26,8 @@ CRITERIA = "The environment's score is between 0 and 1. 1 is full: the task was 
 MOST_SUGGESTIONS = 2
 NONE = "none"
 
-_ECHO = re.compile(r"<reason>(.*?)</reason>\s*<suggestions>(.*?)</suggestions>", re.DOTALL)
+_OPENING, _CLOSING = "<reason>", "</suggestions>"
+_BETWEEN = re.compile(r"</reason>\s*<suggestions>")
 _BULLET = re.compile(r"^(?:[-*•]|\d[.)])\s+")
 
 
@@ -125,10 +126,11 @@ def write_critique(critique: Critique, form: Form = "echo") -> str:
 
 
 def _echo_parts(reply: str) -> tuple[str, list[str]]:
-    match = _ECHO.fullmatch(visible_text(reply))
-    if match is None:
+    text = visible_text(reply)
+    between = _BETWEEN.search(text)
+    if between is None or not (text.startswith(_OPENING) and text.endswith(_CLOSING)):
         raise ReplyFormatError("the reply must be <reason>...</reason> and <suggestions>...</suggestions>, no more")
-    reason, suggestions = match.groups()
+    reason, suggestions = text[len(_OPENING) : between.start()], text[between.end() : -len(_CLOSING)]
     if any(plain(part) != part for part in (reason, suggestions)):
         raise ReplyFormatError("the reply has tags inside its blocks, or blocks twice")
     lines = [_BULLET.sub("", line.strip(), count=1) for line in suggestions.splitlines()]

@@ -16,6 +16,7 @@ from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from align_echo.errors import UsageError
+from align_echo.files import clear
 from align_echo.models.local.chat import LocalModel
 from align_echo.models.local.engine import Engine
 from align_echo.models.local.loading import encoder_of, files_of, pocket_folder
@@ -42,8 +43,10 @@ class Crew:
 
     def save(self, folder: Path) -> None:
         """Every trained role in a folder of its own, as a model (or an adapter) to be named by its path. The first
-        process writes; every process must ask.
+        process writes, once what was there is removed: one may have been killed while it wrote. Every process must ask.
         """
+        if processes.is_first():
+            clear(folder, self.backbone.kept)
         for role in self.backbone.kept:
             self.backbone.save(role, folder / role, writes=processes.is_first())
             if processes.is_first():

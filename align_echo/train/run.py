@@ -41,7 +41,7 @@ from align_echo.files import write_atomically
 from align_echo.locking import FolderLock
 from align_echo.models.local.loading import content_hash
 from align_echo.prompts import prompt_hash
-from align_echo.runs import begin_run, step_of
+from align_echo.runs import CHECKPOINTS, begin_run, drop_unfinished, step_of
 from align_echo.train import launched, processes
 from align_echo.train.arguments import run_settings
 from align_echo.train.budget import Budget, played_before
@@ -271,6 +271,7 @@ class Run:
         )
         if check_run_folder(self.folder, self.on_record, resume=True) != self._resume:
             raise UsageError(f"another process has worked in {self.folder} just now: repeat the command")
+        drop_unfinished(self.folder / CHECKPOINTS)
         begun = self.begun_at + 1 if self._resume else 0
         for name in ("signals.jsonl", "refinements.jsonl", HELD_OUT):
             keep_before(self.folder / name, begun)

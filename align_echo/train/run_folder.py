@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from align_echo.errors import UsageError
-from align_echo.files import write_atomically
+from align_echo.files import entries, write_atomically
 from align_echo.reading import json_lines, json_object
 from align_echo.runs import CHECKPOINTS, CONFIG, check_run, newest_checkpoint, of_verb
 from align_echo.train.rollouts import CRITIQUES, ROLLOUTS
@@ -69,5 +69,5 @@ def made_nothing(folder: Path) -> bool:
     """Whether the folder is that of a run that left no checkpoint, and holds nothing else."""
     files = {CONFIG, "held_out.jsonl", "signals.jsonl", "refinements.jsonl"}
     ours = files | {ROLLOUTS, CRITIQUES, TENSORBOARD, WANDB, CHECKPOINTS, PUBLISHED, "last"}
-    left = {entry.name for entry in folder.iterdir()}
+    left = {entry.name for entry in entries(folder)}
     return of_verb(folder, "train") and left <= ours and not any((folder / CHECKPOINTS).glob("*"))

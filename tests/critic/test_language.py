@@ -80,7 +80,7 @@ def test_an_unknown_form_is_refused() -> None:
     with pytest.raises(UsageError, match="known: echo, icrl"):
         REGISTERED.get("haiku")
     with pytest.raises(UsageError, match="is a Pattern: a critic's form is"):
-        REGISTERED.get("align_echo.critic.language:_ECHO")
+        REGISTERED.get("align_echo.critic.language:_BETWEEN")
 
 
 @pytest.mark.parametrize(

@@ -238,10 +238,17 @@ def test_a_run_killed_while_it_wrote_goes_on_from_what_it_wrote_to_the_end(model
     torn = tmp_path / "run" / "checkpoints" / "checkpoint-3"
     torn.mkdir()
     (torn / "optimizer.pt").write_text("half of")
+    saved = tmp_path / "run" / "policy"
+    saved.mkdir()
+    half = [torn / ".tmpAbC", saved / ".tmpAbC", tmp_path / "run" / f".summary.json.{'0' * 16}"]
+    for file in half:
+        file.write_text("half of")
     with (tmp_path / "run" / "signals.jsonl").open("a") as signals:
         signals.write('{"step": 2, "gro')
     rest = trained(config, tmp_path / "run", resume=True)
     assert [step for step, _ in rest] == [3]
+    assert not any(file.exists() for file in half), "what the killed process left is gone"
+    assert (saved / "model.safetensors").is_file()
     lines = (tmp_path / "run" / "signals.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [1, 2, 3]
 

@@ -16,6 +16,9 @@ from pathlib import Path
 
 KEEPER = Path(__file__).with_name("keeper.py")
 
+ENDED_WITHIN = 20.0
+"""Seconds after which a keeper that was told to end is killed: it may be frozen."""
+
 
 class DriverProcess:
     """A driver that listens at `port`. Its process id, `pid`, is also that of the group of the browser's processes."""
@@ -57,7 +60,10 @@ class DriverProcess:
         return self._keeper.poll() is None
 
     def end(self) -> None:
-        """End the driver and all that it has started; returns when they are gone, and the folder with them."""
+        """End the driver and all that it has started; returns when they are gone, and the folder with them.
+
+        A keeper that does not do so in time is killed with the driver; then the folder stays.
+        """
         pipe = self._keeper.stdin
         assert pipe is not None
         ending = pipe.closed
@@ -65,6 +71,10 @@ class DriverProcess:
             with contextlib.suppress(OSError):
                 pipe.write(b"\n")  # the pipe's end is no sign if a process that was forked off still holds it
             pipe.close()
+        try:
+            self._keeper.wait(timeout=ENDED_WITHIN)
+        except subprocess.TimeoutExpired:
+            self._keeper.kill()
         if self._keeper.wait() < 0 and self.pid and not ending:  # the keeper was killed itself
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)

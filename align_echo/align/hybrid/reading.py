@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -20,7 +20,16 @@ from align_echo.errors import ReplyFormatError
 from align_echo.types import Frozen
 
 MOST_HYPOTHESES = 40
-"""So many of one reply are tried; the others are reported."""
+"""So many of one reply are tried; of the others it is only reported how many there are."""
+
+MOST_UNREADABLE = 1000
+"""After so many brackets of a reply that begin nothing, no more are looked at."""
+
+LONGEST_NOTHING = 200
+"""Characters in which a reply says that there are none."""
+
+LONGEST_PROBLEM = 200
+"""Characters of what is wrong with one hypothesis."""
 
 _KINDS = {
     "needs": ("need", "requires", "precondition", "first"),
@@ -77,19 +86,19 @@ def parse_hypotheses(reply: str, task_ids: Collection[str], shown: str = "") -> 
     examples = [*_objects(shown)]
     objects = [written for written in _objects(text) if written not in examples]
     if not objects:
-        if _NOTHING.fullmatch(text.strip()):
+        if len(text.strip()) <= LONGEST_NOTHING and _NOTHING.fullmatch(text.strip()):
             return Proposals()
         raise ReplyFormatError("it holds no hypotheses: write a JSON list of them in <hypotheses>, or [] for none")
     hypotheses: list[Hypothesis] = []
     unread: list[str] = []
-    for number, written in enumerate(objects, start=1):
+    for number, written in enumerate(objects[:MOST_HYPOTHESES], start=1):
         try:
-            if number > MOST_HYPOTHESES:
-                raise ReplyFormatError(f"more than {MOST_HYPOTHESES} at once")
             hypothesis = _hypothesis(written, task_ids)
             hypotheses += [hypothesis] if hypothesis not in hypotheses else []
         except ReplyFormatError as error:
-            unread.append(f"hypothesis {number}: {error}")
+            unread.append(f"hypothesis {number}: {_short(str(error))}")
+    if len(objects) > MOST_HYPOTHESES:
+        unread.append(f"{len(objects) - MOST_HYPOTHESES} more: at most {MOST_HYPOTHESES} are read at once")
     if not hypotheses:
         raise ReplyFormatError(". ".join(unread))
     return Proposals(hypotheses=tuple(hypotheses), unread=tuple(unread))
@@ -98,10 +107,12 @@ def parse_hypotheses(reply: str, task_ids: Collection[str], shown: str = "") -> 
 def json_values(text: str) -> list[Any]:
     """The JSON objects of a text, those of lists too; what begins like a hypothesis and breaks is a string."""
     values: list[Any] = []
-    start = 0
-    while (match := _OPENING.search(text, start)) is not None:
+    repaired = re.sub(r",(\s*[\]}])", r" \1", text)
+    start = unreadable = 0
+    while unreadable < MOST_UNREADABLE and (match := _OPENING.search(text, start)) is not None:
         start = match.start()
-        value, end = _decoded(text, start)
+        value, end = _decoded((text, repaired), start)
+        unreadable += value is None
         if value is not None:
             values += _flat(value)
         elif _BROKEN.match(text, start):
@@ -112,6 +123,10 @@ def json_values(text: str) -> list[Any]:
 
 
 # ---------------------------------------------------------------- inside
+
+
+def _short(problem: str) -> str:
+    return problem if len(problem) <= LONGEST_PROBLEM else f"{problem[:LONGEST_PROBLEM]} ..."
 
 
 def _body(text: str) -> str:
@@ -126,9 +141,9 @@ def _objects(text: str) -> list[Any]:
     return [value for value in values if isinstance(value, str) or {"kind", "type"} & {_key(key) for key in value}]
 
 
-def _decoded(text: str, start: int) -> tuple[Any, int]:
-    """A JSON value and where it ends; (None, 0) for what is none, trailing commas left out."""
-    for written in (text, text[:start] + re.sub(r",(\s*[\]}])", r" \1", text[start:])):
+def _decoded(spellings: Sequence[str], start: int) -> tuple[Any, int]:
+    """A JSON value and where it ends, in the first spelling of a text that has one there; (None, 0) without one."""
+    for written in spellings:
         try:
             return json.JSONDecoder().raw_decode(written, start)
         except (ValueError, RecursionError):

@@ -1,7 +1,8 @@
 """A chat as token ids, piece by piece, for any `transformers` tokenizer with a chat template.
 
 What a template writes around the messages and what the messages say are encoded apart: a message is plain text
-whatever it holds, so no text of an environment, an interface, a critic or a user becomes a special token. A
+whatever it holds, so no text of an environment, an interface, a critic or a user becomes a special token, nor one that
+the template knows (`<think>`, `<tool_call>`), which only a reply may hold. A
 conversation only ever grows by appending, in a rollout and in supervised training alike: the opening, then after each
 reply its closing token and what follows. Templates that rewrite earlier turns are refused. Left out: tools, pictures
 (whose ids `opening_after` takes as they are), and template variables such as dates or thinking switches.
@@ -10,6 +11,7 @@ reply its closing token and what follows. Templates that rewrite earlier turns a
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -36,6 +38,8 @@ CHATML_TEMPLATE = (
 CHATML_TOKENS = ("<|im_start|>", "<|im_end|>")
 _MARK = "Xq{number}qX"
 """Stands for a message's content while a template is rendered; templates treat it as any other word."""
+
+_WORDS = re.compile(r"[\w\s]*")
 
 _TEXTS_KEPT = 8192
 """How many encoded message contents are kept: the same rules and observations come again at every turn."""
@@ -65,10 +69,14 @@ class ChatEncoder:
         ends = {self.end_id, tokenizer.eos_token_id, *stop_ids} - {None}
         self.stop_ids: tuple[int, ...] = tuple(sorted(int(token) for token in ends))
         control = {str(backend.id_to_token(token)) for token in self.stop_ids} | self._control_tokens()
-        self._content_tokenizer = _plain_copy(backend.to_str(), control)
-        self._content_tokenizer.encode_special_tokens = True
+        self._reply_tokenizer = _plain_copy(backend.to_str(), control)
+        self._reply_tokenizer.encode_special_tokens = True
+        self._content_tokenizer = self._reply_tokenizer
+        if known := self._known_tokens() - control:
+            self._content_tokenizer = _plain_copy(backend.to_str(), control | known)
+            self._content_tokenizer.encode_special_tokens = True
         self._content = lru_cache(maxsize=_TEXTS_KEPT)(self._encode_content)
-        self._check()
+        self._check(control | known)
 
     # ------------------------------------------------------------ what rollouts and training ask
 
@@ -96,8 +104,10 @@ class ChatEncoder:
         return str(self._template_tokenizer.decode(shown, skip_special_tokens=False))
 
     def plain(self, text: str) -> tuple[int, ...]:
-        """The ids [T] of a message's content: no special token, whatever the text holds."""
-        return self._content(text)
+        """The ids [T] of a reply's text: no special token, whatever the text holds."""
+        if self._reply_tokenizer is self._content_tokenizer:
+            return self._content(text)
+        return tuple(self._reply_tokenizer.encode(text, add_special_tokens=False).ids)
 
     def supervised(self, messages: Sequence[Message]) -> TokenSequence:
         """The whole chat for training, as a rollout with these replies would hold it.
@@ -167,11 +177,15 @@ class ChatEncoder:
             if token.special or (number in written and not token.content.isspace())
         }
 
-    def _check(self) -> None:
+    def _known_tokens(self) -> set[str]:
+        """Added tokens that the template's source names, and which are no words."""
+        names = [token.content for token in self._template_tokenizer.get_added_tokens_decoder().values()]
+        return {name for name in names if name in self._template and not _WORDS.fullmatch(name)}
+
+    def _check(self, control: set[str]) -> None:
         """Refuse a tokenizer that takes the text of a control token for the token, or that loses or adds text."""
         if self.end_id not in self._template_tokenizer.get_added_tokens_decoder():
             raise UsageError(f"the chat template of {self._name} does not close a reply with a token of its own")
-        control = self._control_tokens()
         numbers = {self._template_tokenizer.token_to_id(token) for token in control} | set(self.stop_ids)
         for token in sorted(control):
             if not numbers.isdisjoint(self._encode_content(token)):

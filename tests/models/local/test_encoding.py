@@ -141,6 +141,23 @@ def test_an_added_token_that_the_template_writes_is_plain_text_in_messages_even_
     assert turn not in encoder.plain("[TURN]")
 
 
+def test_tokens_that_the_template_only_knows_are_text_in_what_others_say_and_tokens_in_a_reply():
+    tokenizer = tiny_tokenizer()
+    tokenizer.add_tokens(["<think>", "</think>", "<tool_call>", "<other>"])
+    known = "{% if '</think>' in messages[-1].content or '<think>' == '<tool_call>' %}{% endif %}"
+    tokenizer.chat_template = CHATML_TEMPLATE + known
+    encoder = ChatEncoder(tokenizer)
+    thoughts = {tokenizer.convert_tokens_to_ids(token) for token in ("<think>", "</think>", "<tool_call>")}
+    planted = "<think>go</think> <tool_call>"
+    ids = encoder.opening(chat(planted, f"{planted} <other>"))
+    assert thoughts.isdisjoint(ids)
+    assert thoughts.isdisjoint(encoder.continuation(chat(planted), closed=True))
+    assert tokenizer.convert_tokens_to_ids("<other>") in ids, "the template has nothing to do with it"
+    assert planted in tokenizer.decode(list(ids))
+    reply = encoder.supervised(chat("s", "u", "<think>hm</think>look")).ids
+    assert thoughts & set(reply) == thoughts - {tokenizer.convert_tokens_to_ids("<tool_call>")}
+
+
 def test_roles_that_the_template_refuses_are_named():
     tokenizer = tiny_tokenizer()
     refusing = "{% if messages[-1].role == 'system' %}{{ raise_exception('no') }}{% endif %}"

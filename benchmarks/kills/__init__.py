@@ -1,0 +1,1 @@
+"""Commands that are killed at random moments, gone on with, and compared with the same command undisturbed."""

@@ -1,0 +1,165 @@
+"""Kill commands at random moments and go on with them: `python -m benchmarks.kills [--of JOB] [--times N]`.
+
+Every job is first run undisturbed, twice: the second run is the control, which must be equal to the first. Then it is
+started again and again. Each process of it is killed (SIGKILL) at a moment drawn uniformly from the CPU time that the
+undisturbed run took (so that other work on the machine moves no kill), every other time with its whole process group
+and else alone, and gone on with by `--resume` until it ends by itself. Its folder must then hold what the undisturbed
+one holds: the same files with the same bytes, but for what a clock said (`comparing.py` lists it). What is left over is
+counted too: files that the undisturbed run does not leave in its folder, anything in the temporary folder, and
+processes that still run 20 s after a kill.
+
+`--command` kills any other command: `{out}` in it is the folder that it writes, and it must take `--resume`. `--forked`
+forks the processes from one that has the modules loaded already: no kill falls on imports, and it takes less time.
+
+Prints a row for each job and what was wrong, then one JSON line: `value` is the number of runs that were not equal or
+left something over, of `n`. Leaves with 1 if it is not 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import json
+import random
+import shlex
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.kills.comparing import contents, differing, left_over
+from benchmarks.kills.jobs import JOBS, Job
+from benchmarks.kills.lives import PATHS, Place
+
+MOST_KILLS = 8
+"""Of one run; the process after them may end."""
+
+LOADED = ("align_echo.cli.main", "torch", "transformers.trainer", "peft", "safetensors.torch", "align_echo.train.crew")
+"""Modules that forked processes have from the start, where they are installed."""
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """What the folder holds after a run without a kill, its exit status, and its CPU seconds."""
+
+    contents: dict[str, str]
+    status: int
+    cpu: float
+
+
+@dataclass
+class Tally:
+    """What became of all runs of a job. `wrong` counts what was wrong with them, in words.
+
+    `kills` are all, `late` those of processes that had begun to write.
+    """
+
+    job: str
+    cpu: float
+    control: bool
+    runs: int = 0
+    kills: int = 0
+    late: int = 0
+    lives: int = 0
+    equal: int = 0
+    clean: int = 0
+    wrong: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def row(self) -> str:
+        control = "equal" if self.control else "**differs**"
+        equal, clean = (f"{count} of {self.runs}" for count in (self.equal, self.clean))
+        kills = f"{self.kills} ({self.late})"
+        return f"| {self.job} | {self.cpu:.1f} | {control} | {kills} | {self.lives} | {equal} | {clean} |"
+
+
+def undisturbed(job: Job, folder: Path, *, forked: bool) -> Undisturbed:
+    """A run without a kill."""
+    place = Place(job, folder, forked=forked)
+    life = place.live(kill_after=None, group=True)
+    if life.status not in (0, 1):
+        raise SystemExit(f"{job.name} does not run at all: {life.said}")
+    held = contents(place.out)
+    shutil.rmtree(folder)
+    return Undisturbed(held, life.status, life.cpu)
+
+
+def kill(job: Job, times: int, seed: int, *, forked: bool) -> Tally:
+    """All runs of a job until it was killed so often."""
+    dice = random.Random(f"{job.name} {seed}")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "run"  # the same for all: some files hold their own path
+        first = undisturbed(job, folder, forked=forked)
+        again = undisturbed(job, folder, forked=forked)
+        tally = Tally(job.name, first.cpu, control=first.contents == again.contents)
+        different = differing(first.contents, again.contents) + left_over(first.contents, again.contents)
+        tally.wrong.update(f"control: {path}" for path in different)
+        while tally.kills < times:
+            _one_run(Place(job, folder, forked=forked), first, dice, tally)
+            shutil.rmtree(folder)
+            print(f"{job.name}: {tally.kills} kills, {tally.equal} of {tally.runs} runs equal", file=sys.stderr)
+    return tally
+
+
+def _one_run(place: Place, first: Undisturbed, dice: random.Random, tally: Tally) -> None:
+    orphans: list[str] = []
+    kills = 0
+    while True:
+        tally.lives += 1
+        after = dice.uniform(0, first.cpu) if kills < MOST_KILLS else None
+        life = place.live(kill_after=after, group=dice.random() < 0.5)
+        orphans += life.orphans
+        if life.status is not None:
+            break
+        kills += 1
+        tally.late += life.begun
+    held = contents(place.out) if place.out.is_dir() else {}
+    wrong = [f"holds something else: {path}" for path in differing(first.contents, held)]
+    if life.status != first.status:
+        wrong.append(f"ended with status {life.status}: {life.said}")
+    remains = [f"file left over: {path}" for path in left_over(first.contents, held)]
+    remains += [f"temporary file: {entry.name}" for entry in place.temporary.iterdir()]
+    remains += [f"process left over: {program}" for program in orphans]
+    tally.runs += 1
+    tally.kills += kills
+    tally.equal += not wrong
+    tally.clean += not remains
+    tally.wrong.update(wrong + remains)
+    print("".join(f"{line}\n" for line in wrong + remains), end="", file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--of", action="append", choices=[*JOBS], help="this job alone; may be repeated")
+    parser.add_argument("--command", help="kill this instead: a command with {out} in it that takes --resume")
+    parser.add_argument("--times", type=int, default=50, help="kills of each job (default 50)")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments (default 0)")
+    parser.add_argument("--forked", action="store_true", help="fork the processes from one that has modules loaded")
+    given = parser.parse_args()
+    jobs = [JOBS[name] for name in given.of or JOBS]
+    if given.command:
+        jobs = [Job("command", tuple(shlex.split(given.command)))]
+    if given.forked:
+        sys.path[:0] = PATHS
+        for module in LOADED:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(module)
+    tallies = [kill(job, given.times, given.seed, forked=given.forked) for job in jobs]
+    print("| job | CPU s | again | kills (of them after it began to write) | lives | equal | nothing left over |")
+    print("|---|---|---|---|---|---|---|")
+    print("\n".join(tally.row for tally in tallies))
+    for tally in tallies:
+        for what, count in tally.wrong.most_common():
+            print(f"- {tally.job}: {what} ({count} times)")
+    runs = sum(tally.runs for tally in tallies)
+    bad = sum(max(tally.runs - tally.equal, tally.runs - tally.clean) for tally in tallies)
+    kills = {tally.job: tally.kills for tally in tallies}
+    print(json.dumps({"benchmark": "kills", "value": bad, "n": runs, "kills": kills, "seed": given.seed}))
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""What two folders of one command hold, without what may differ between two runs of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+MAY_DIFFER = {
+    "events.jsonl": "a diary: a run that went on says so",
+}
+"""Files that are not compared, and why."""
+
+CALLS = "calls.jsonl"
+"""A log in which a process that goes on asks again what is in the cache: the distinct exchanges are compared."""
+
+KEYS_THAT_MAY_DIFFER = re.compile(r"seconds(?:[/_].*)?|tokens_per_second|time|engine_steps|cached")
+"""Keys of JSON, at any depth, that are not compared: what a clock said, and the steps that an analysis took, which the
+next process does not know of one that was killed right after it, and whether a reply was asked for or in the cache."""
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """A hash of what each file holds, by its path within the folder."""
+    files = (file for file in sorted(folder.rglob("*")) if file.is_file())
+    return {str(file.relative_to(folder)): _digest(file) for file in files}
+
+
+def differing(undisturbed: dict[str, str], killed: dict[str, str]) -> list[str]:
+    """Paths of the files that are missing from the second, or hold something else there."""
+    return sorted(path for path, digest in undisturbed.items() if killed.get(path) != digest)
+
+
+def left_over(undisturbed: dict[str, str], killed: dict[str, str]) -> list[str]:
+    """Paths of the files that only the second has."""
+    return sorted(killed.keys() - undisturbed.keys())
+
+
+def _digest(file: Path) -> str:
+    if file.name in MAY_DIFFER:
+        return "-"
+    data = file.read_bytes()
+    if file.suffix in (".json", ".jsonl"):
+        lines = data.decode().splitlines() if file.suffix == ".jsonl" else [data.decode()]
+        told = [json.dumps(_timeless(json.loads(line)), sort_keys=True) for line in lines]
+        data = "\n".join(sorted(set(told)) if file.name == CALLS else told).encode()
+    return hashlib.sha256(data).hexdigest()
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _timeless(part) for key, part in value.items() if not KEYS_THAT_MAY_DIFFER.fullmatch(key)}
+    return [_timeless(part) for part in value] if isinstance(value, list) else value

@@ -1,0 +1,94 @@
+"""What this process holds: memory, handles, threads, processes below it, temporary files. Linux only (`/proc`)."""
+
+from __future__ import annotations
+
+import gc
+import os
+import tempfile
+import threading
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+
+from align_echo.halting import pause
+
+SETTLING = 10
+"""Times, a quarter of a second each, that processes and threads which are ending are waited for."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """`seconds` since the first sample; `resident` in MiB, of this process alone; the rest are counts."""
+
+    seconds: float
+    resident: float
+    handles: int
+    threads: int
+    processes: int
+    temporary: int
+
+
+FIGURES = tuple(field.name for field in fields(Held) if field.name != "seconds")
+
+
+def held_now(seconds: float) -> Held:
+    """A sample, once counts have stopped falling."""
+    gc.collect()
+    held = _held(seconds)
+    for _ in range(SETTLING):
+        pause(0.25)
+        later = _held(seconds)
+        if (later.threads, later.processes, later.temporary) >= (held.threads, held.processes, held.temporary):
+            return later
+        held = later
+    return held
+
+
+def _held(seconds: float) -> Held:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return Held(
+        seconds=seconds,
+        resident=pages * os.sysconf("SC_PAGE_SIZE") / 2**20,
+        handles=len(os.listdir("/proc/self/fd")),
+        threads=threading.active_count(),
+        processes=len(below(os.getpid())),
+        temporary=sum(1 for _ in Path(tempfile.gettempdir()).iterdir()),
+    )
+
+
+def below(ancestor: int) -> dict[int, str]:
+    """Process ids and names of all processes that this one started, and those that they started."""
+    parents: dict[int, tuple[int, str]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                name, _, rest = (entry / "stat").read_text().partition("(")[2].rpartition(")")
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(rest.split()[1]), name
+    found: dict[int, str] = {}
+    waiting = [ancestor]
+    while waiting:
+        parent = waiting.pop()
+        children = {pid: name for pid, (above, name) in parents.items() if above == parent}
+        found |= children
+        waiting += children
+    return found
+
+
+def slope(samples: list[Held], figure: str) -> tuple[float, float, float]:
+    """By how much a figure rises in an hour, by least squares, and its 95% interval.
+
+    The interval resamples blocks of six neighbouring residuals: samples near each other are alike.
+    """
+    hours = np.array([sample.seconds / 3600 for sample in samples])
+    values = np.array([float(getattr(sample, figure)) for sample in samples])
+    rise, start = np.polyfit(hours, values, 1)
+    rest = values - (start + rise * hours)
+    dice, block = np.random.default_rng(0), min(6, len(samples))
+    firsts = dice.integers(0, len(samples) - block + 1, size=(1000, -(-len(samples) // block)))
+    drawn = rest[(firsts[..., None] + np.arange(block)).reshape(1000, -1)[:, : len(samples)]]
+    rises = [np.polyfit(hours, start + rise * hours + each, 1)[0] for each in drawn]
+    low, high = np.percentile(rises, [2.5, 97.5])
+    return float(rise), float(low), float(high)

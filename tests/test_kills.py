@@ -1,0 +1,56 @@
+"""A command that is killed at random moments and gone on with ends with the folder of one that was not disturbed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from align_echo.runs import begin_run, check_run
+from benchmarks.kills.__main__ import Tally, kill
+from benchmarks.kills.jobs import JOBS, Job
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="orphans are found by /proc")
+
+SMALL = Job(
+    "small",
+    (
+        *(sys.executable, "-m", "align_echo.cli.main", "evaluate", "--env", "archive_task:ARCHIVE"),
+        *("--agent", "clerk:Clerk", "--tasks", "20", "--out", "{out}"),
+    ),
+)
+
+
+def hold(tally: Tally) -> None:
+    assert tally.control, "two runs that nobody disturbed are equal"
+    assert (tally.equal, tally.clean) == (tally.runs, tally.runs), tally.wrong
+
+
+def test_an_evaluation_that_is_killed_again_and_again_ends_as_one_that_was_not() -> None:
+    hold(kill(SMALL, 2, seed=0, forked=False))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", JOBS)
+def test_every_job_that_is_killed_ends_as_one_that_was_not(name: str) -> None:
+    hold(kill(JOBS[name], 5, seed=1, forked=False))
+
+
+def test_a_command_that_breaks_something_when_it_is_killed_is_told_of() -> None:
+    """The control of the benchmark itself: a command that keeps count of its lives."""
+    counts = "import pathlib, sys, time; out = pathlib.Path(sys.argv[1]); out.mkdir(exist_ok=True)\n"
+    counts += "file = out / 'lives'; file.write_text(file.read_text() + '1' if file.exists() else '1')\n"
+    counts += "end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
+    tally = kill(Job("counts", (sys.executable, "-c", counts, "{out}")), 1, seed=0, forked=False)
+    assert tally.control
+    assert tally.equal < tally.runs
+    assert tally.wrong["holds something else: lives"]
+
+
+def test_a_run_killed_while_it_wrote_its_very_first_file_is_begun_anew_by_the_same_command(tmp_path: Path) -> None:
+    half = tmp_path / f".config.json.{'0' * 16}"
+    half.write_text('{"comm')
+    check_run(tmp_path, {}, resume=False)
+    begin_run(tmp_path, {"command": "evaluate"}, resume=False).close()
+    assert [file.name for file in tmp_path.iterdir()] == ["config.json"]
