@@ -294,6 +294,6 @@ class _Doorkeeper:
         if origin != host:
             return "pages of other servers are not answered"
         length = headers.get("content-length", "0")
-        if "transfer-encoding" in headers or not length.isdecimal() or int(length) > MOST_BYTES:
+        if "transfer-encoding" in headers or not length.isdecimal() or len(length) > 12 or int(length) > MOST_BYTES:
             return f"a body says how long it is and has at most {MOST_BYTES:,} bytes"
         return ""
