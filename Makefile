@@ -71,9 +71,8 @@ $(VLLM_STAMP): pyproject.toml
 vllm-check: $(VLLM_STAMP)
 	$(VLLM)/bin/python -m pytest tests/models/local/test_vllm_live.py tests/train/test_serving_live.py
 
-# The planner among the dependencies is built from source, once: pip keeps what it built.
 loops-check: setup
-	CMAKE_POLICY_VERSION_MINIMUM=3.5 $(VENV)/bin/python tests/loops/check.py $(if $(ONLY),--only $(ONLY))
+	$(VENV)/bin/python tests/loops/check.py $(if $(ONLY),--only $(ONLY))
 
 clean:
 	rm -rf $(VENV) $(VLLM) .venv-loops build dist runs/demo

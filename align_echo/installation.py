@@ -81,7 +81,7 @@ def _small() -> Iterator[Finding]:
     yield _extra("math-verify", "math", "only for math")
     yield _extra("matplotlib", "report", "only for figures of runs")
     yield _extra("pillow", "gui", "only for screenshots", module="PIL")
-    yield _extra("inspect-ai", "inspect", "only for logs of it")
+    yield _extra("inspect-ai", "inspect", "only for its logs and tasks")
     yield _extra("ray", "ray", "only for --workers ray")
     for loop in ("mcp", "openenv", "verifiers"):
         yield _extra(loop, loop, "only for episodes in other people's loops (docs/loops.md)")

@@ -166,11 +166,11 @@ def main() -> None:
                         folder = Path(scratch) / f"{method}-{weights}-{backend}-{processes}"
                         outcome = played(method, weights, backend, processes, model, folder, given.steps)
                         reference = reference or outcome
-                        found = differences(outcome, reference, change_of(reference, model))
+                        gaps = differences(outcome, reference, change_of(reference, model))
                         table.append({"method": method, "kind": weights, "backend": backend, "processes": processes})
-                        table[-1] |= found
-                        shown = " | ".join(f"{found[name]:.1e}" for name in ("loss", "norm", "weights"))
-                        row = f"| {method} | {weights} | {backend} | {processes} | {shown} | {found['seconds']:.2f} |"
+                        table[-1] |= gaps
+                        shown = " | ".join(f"{gaps[name]:.1e}" for name in ("loss", "norm", "weights"))
+                        row = f"| {method} | {weights} | {backend} | {processes} | {shown} | {gaps['seconds']:.2f} |"
                         print(row, flush=True)
     largest = max(row["weights"] for row in table)
     print(json.dumps({"benchmark": "backends", "value": largest, "baseline": 1.0, "steps": given.steps, "rows": table}))

@@ -139,7 +139,7 @@ def test_the_metadata_are_valid(wheel):
         told = Metadata.from_email(archive.read(name), validate=True)
     assert (told.name, told.description_content_type) == ("align-echo", "text/markdown")
     assert told.description == (ROOT / "README.md").read_text()
-    assert told.license_expression == "Apache-2.0"
+    assert told.license_expression == "Apache-2.0 AND MIT"
     assert set(told.license_files or ()) == {"LICENSE", "wrappers/alfworld/NOTICE"}
 
 

@@ -109,6 +109,12 @@ def test_actors_play_what_threads_play(cluster, tmp_path, makes):
     assert on_file(actors) == on_file(threads)
 
 
+def test_a_process_plays_on_one_ray(cluster, tmp_path):
+    play(RayActors("", ACTORS), Looker(), JsonlFile(tmp_path / "actors.jsonl"))
+    with pytest.raises(UsageError, match=r"^this process plays on the Ray of this machine: another one needs"):
+        play(RayActors("ray://127.0.0.1:1"), Looker(), JsonlFile(tmp_path / "others.jsonl"))
+
+
 def test_what_an_actor_refuses_is_one_line(cluster):
     def no_data() -> RoomEnv:
         raise UsageError("there are no games on this machine")

@@ -285,11 +285,15 @@ class _Doorkeeper:
     def _problem(self, scope: Scope) -> str:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get("host", "")
-        if self._hosts and urlsplit(f"//{host}").hostname not in self._hosts:
+        try:
+            called, origin = urlsplit(f"//{host}").hostname, urlsplit(headers.get("origin", f"//{host}")).netloc
+        except ValueError:  # brackets that hold no address
+            return "its host or origin cannot be read"
+        if self._hosts and called not in self._hosts:
             return f"this server is called {self._hosts[0]}"
-        if "origin" in headers and urlsplit(headers["origin"]).netloc != host:
+        if origin != host:
             return "pages of other servers are not answered"
         length = headers.get("content-length", "0")
-        if "transfer-encoding" in headers or not length.isdecimal() or int(length) > MOST_BYTES:
+        if "transfer-encoding" in headers or not length.isdecimal() or len(length) > 12 or int(length) > MOST_BYTES:
             return f"a body says how long it is and has at most {MOST_BYTES:,} bytes"
         return ""

@@ -24,7 +24,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,6 @@ from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
 try:
-    import torch
     from datasets import Dataset
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
@@ -49,6 +48,7 @@ try:
     from align_echo.models.local.encoding import ChatEncoder
     from align_echo.models.local.transformers_engine import TransformersEngine
     from align_echo.models.local.weights import load_state
+    from align_echo.train.serving import logprobs_of
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] not in ("torch", "datasets", "peft", "transformers", "tokenizers"):
         raise
@@ -211,16 +211,10 @@ def publish(model: LocalModel, policy: Any, folder: Path) -> None:
     """Publish the policy's weights through a folder of their own below this one. Raises `ModelError` unless the engine
     then computes with them."""
 
-    def forward(ids: tuple[int, ...]) -> list[float]:
-        tokens = torch.tensor([ids], device=policy.device)
-        with torch.no_grad():
-            logits = policy(input_ids=tokens).logits[0, :-1].float()
-        return [float(each) for each in logits.log_softmax(-1).gather(-1, tokens[0, 1:, None])[:, 0]]
-
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="published-", dir=folder) as weights:
         policy.save_pretrained(weights)
-        model.engine.publish_weights(weights, forward)
+        model.engine.publish_weights(weights, partial(logprobs_of, policy))
 
 
 # ---------------------------------------------------------------- rows

@@ -124,9 +124,11 @@ class Adapters:
     @contextmanager
     def reference(self, role: Role) -> Iterator[Any]:
         """The model without adapters. PEFT freezes all but one when they are switched on again: all are freed."""
-        with self._model.disable_adapter():
-            yield self._model
-        self.activate(role)
+        try:
+            with self._model.disable_adapter():
+                yield self._model
+        finally:
+            self.activate(role)
 
     def state(self, role: Role) -> Mapping[str, torch.Tensor]:
         """The adapter's weights by PEFT's names, with which an engine draws as this role. Every process must ask."""

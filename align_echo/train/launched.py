@@ -6,13 +6,33 @@ Left out: what the processes say to each other (`processes.py`), for which torch
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 
+from align_echo.errors import UsageError
+
+TOLD = ("RANK", "MASTER_ADDR", "MASTER_PORT")
+"""What a launcher tells besides how many processes there are."""
+
 
 def how_many() -> int:
-    """How many processes make the run."""
-    return int(os.environ.get("WORLD_SIZE") or 1)
+    """How many processes make the run. Raises `UsageError` where the environment says so in half."""
+    told = os.environ.get("WORLD_SIZE") or "1"
+    if told == "1":
+        return 1
+    missing = [name for name in TOLD if not os.environ.get(name)]
+    if missing or not told.isdecimal() or len(told) > 6:
+        wrong = f"WORLD_SIZE is {told!r}" + (f" without {', '.join(missing)}" if missing else "")
+        raise UsageError(f"{wrong}: start with torchrun or accelerate launch, or unset WORLD_SIZE for one process")
+    return int(told)
+
+
+def keep_to_this_machine() -> None:
+    """Let processes that are all on this machine meet on its loopback, which nobody else reaches."""
+    loopback = {"linux": "lo", "darwin": "lo0"}.get(sys.platform)
+    if loopback and os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE"):
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback)
 
 
 def divides_weights() -> bool:

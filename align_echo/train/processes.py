@@ -26,7 +26,7 @@ from align_echo.critic.review import Review
 from align_echo.critic.verdict import Verdict
 from align_echo.errors import AlignEchoError, TrainingError
 from align_echo.session import Episode
-from align_echo.train.launched import how_many
+from align_echo.train.launched import how_many, keep_to_this_machine
 from align_echo.train.stage import Proposal, ReviewRequest, Stage
 from align_echo.types import Trajectory
 
@@ -45,6 +45,7 @@ def join() -> None:
     if how_many() > 1 and not distributed.is_initialized():
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, _told_to_end)
+        keep_to_this_machine()
         on_gpu = torch.cuda.is_available()
         if on_gpu:
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK") or 0))

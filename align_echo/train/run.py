@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import math
 import platform
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -57,6 +58,7 @@ from align_echo.train.role_checkpoints import RoleCheckpoints
 from align_echo.train.rollouts import RolloutFiles
 from align_echo.train.rows import Harvest, Role
 from align_echo.train.run_folder import append, check_run_folder, keep_before, lasts, made_nothing, steps_in
+from align_echo.train.serving import PUBLISHED
 from align_echo.train.signals import Signals
 from align_echo.train.stage import LocalStage, Stage
 from align_echo.train.threads import computing_with
@@ -272,6 +274,7 @@ class Run:
         if check_run_folder(self.folder, self.on_record, resume=True) != self._resume:
             raise UsageError(f"another process has worked in {self.folder} just now: repeat the command")
         drop_unfinished(self.folder / CHECKPOINTS)
+        shutil.rmtree(self.folder / PUBLISHED, ignore_errors=True)
         begun = self.begun_at + 1 if self._resume else 0
         for name in ("signals.jsonl", "refinements.jsonl", HELD_OUT):
             keep_before(self.folder / name, begun)

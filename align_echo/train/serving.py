@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from align_echo.errors import ModelError, UsageError
-from align_echo.models.local.engine import Engine
+from align_echo.models.local.engine import Engine, Reply
 from align_echo.models.local.fleet import Fleet
 from align_echo.models.local.publishing import VERIFICATION, check_weights
 from align_echo.models.local.vllm_server import VllmServer
@@ -43,18 +43,29 @@ def served_by(addresses: Sequence[str], source: str, backbone: Backbone) -> Engi
 
     def connect(address: str) -> Engine:
         server = VllmServer("", base_url=address, retry=retry)
-        if isinstance(backbone, Adapters):
-            try:
+        try:
+            if isinstance(backbone, Adapters):
+                reply = server.submit(VERIFICATION).result()
                 with backbone.reference("policy") as bare:
-                    check_weights(partial(logprobs_of, bare), server.submit(VERIFICATION).result())
-            except ModelError as error:
-                server.close()
-                raise UsageError(f"the server at {address} serves another model than {source}: {error}") from error
-            finally:
-                backbone.activate("policy")  # PEFT leaves adapters frozen that were switched off
+                    _check_model(bare, reply, f"the server at {address} serves another model than {source}")
+        except BaseException:
+            server.close()
+            raise
         return server
 
     return Fleet(addresses, connect)
+
+
+def _check_model(model: Any, reply: Reply, otherwise: str) -> None:
+    """Raises `UsageError`, which says `otherwise`, unless the model gives a server's reply to `VERIFICATION` the same
+    log-probabilities."""
+    known = model.get_input_embeddings().weight.shape[0]
+    if any(token >= known for token in reply.ids):
+        raise UsageError(f"{otherwise}: its vocabulary is larger")
+    try:
+        check_weights(partial(logprobs_of, model), reply)
+    except ModelError as error:
+        raise UsageError(f"{otherwise}: {error}") from error
 
 
 @torch.no_grad()

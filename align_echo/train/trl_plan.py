@@ -27,23 +27,23 @@ Weighed = tuple[Row, float, float]
 
 
 @dataclass(frozen=True)
-class Plan:
+class MicroBatches:
     """A step's micro-batches: how many there are of each role in every process, of at most so many `rows`."""
 
     rows: int
     counts: Mapping[Role, int]
 
 
-def plan_of(config: TrainConfig) -> Plan:
+def plan_of(config: TrainConfig) -> MicroBatches:
     """Micro-batches for as many rows as the method makes at most."""
     method, rows = METHODS.get(config.collecting.recipe), config.trl.rows
     bounds = method.bounds(config.collecting)
     most: dict[Role, int] = {"policy": bounds.rows, "critic": bounds.critiques}
     roles = [role for role in config.trained if role in method.roles]
-    return Plan(rows, {role: max(1, math.ceil(most[role] / (rows * processes.count()))) for role in roles})
+    return MicroBatches(rows, {role: max(1, math.ceil(most[role] / (rows * processes.count()))) for role in roles})
 
 
-def grpo_arguments(config: TrainConfig, plan: Plan, settings: Mapping[str, Any]) -> GRPOConfig:
+def grpo_arguments(config: TrainConfig, plan: MicroBatches, settings: Mapping[str, Any]) -> GRPOConfig:
     """TRL's arguments for a run of `settings`, in which every step is one generation of all micro-batches."""
     objective, parts = config.step.objective, sum(plan.counts.values())
     a_batch = max(2, plan.rows)
@@ -66,7 +66,7 @@ def grpo_arguments(config: TrainConfig, plan: Plan, settings: Mapping[str, Any])
     )
 
 
-def divided(taught: Sequence[Weighed], role: Role, plan: Plan) -> list[list[Weighed]]:
+def divided(taught: Sequence[Weighed], role: Role, plan: MicroBatches) -> list[list[Weighed]]:
     """This process's micro-batches of a role: rows of like length, as many in every process. Raises `TrainingError`
     where there are more rows than the method said.
     """

@@ -36,7 +36,7 @@ from align_echo.train.role_checkpoints import Evaluation, RoleCheckpoints
 from align_echo.train.rows import Harvest, Role
 from align_echo.train.signals import Signals, of_harvest
 from align_echo.train.trainer import Recipe, StepSettings, advantages_of, useful
-from align_echo.train.trl_plan import Plan, columns, divided
+from align_echo.train.trl_plan import MicroBatches, columns, divided
 
 
 @dataclass
@@ -57,7 +57,7 @@ class TrlTrainer(RoleCheckpoints, GRPOTrainer):
         settings: StepSettings,
         arguments: GRPOConfig,
         *,
-        plan: Plan,
+        plan: MicroBatches,
         optimizer: torch.optim.Optimizer,
         publish: Callable[[], None],
         watch: Callable[[int, Signals], None],

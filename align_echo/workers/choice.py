@@ -18,8 +18,8 @@ from align_echo.session import Episode
 from align_echo.types import Agent, Trajectory
 
 FORMS = "a number of threads, or ray, ray:ACTORS, ray://HOST:PORT or ray://HOST:PORT/ACTORS"
-_HERE = re.compile(r"ray(?::([1-9]\d*))?")
-_THERE = re.compile(r"(ray://(?:\[[^\]\s]+\]|[^\[\]/:\s]+):\d+)(?:/([1-9]\d*))?")
+_HERE = re.compile(r"ray(?::([1-9]\d{0,5}))?")
+_THERE = re.compile(r"(ray://(?:\[[^\]\s]+\]|[^\[\]/:\s]+):\d+)(?:/([1-9]\d{0,5}))?")
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def read_workers(given: int | str | None) -> Workers | None:
     if given is None:
         return None
     text = str(given).strip()
-    if text.isdecimal() and int(text) > 0:
+    if text.isdecimal() and len(text) <= 6 and int(text) > 0:
         return Threads(int(text))
     here, there = _HERE.fullmatch(text), _THERE.fullmatch(text)
     if not (here or there):

@@ -121,9 +121,12 @@ class _Crew:
         with self._lock:
             self._free.append(actor)
 
+    def lost_one(self) -> None:
+        """An actor is lost: there may be no CPU left to reserve."""
+        self._room = False
+
     def end(self, actor: Any) -> None:
         """End an actor that is lost, or amid an episode."""
-        self._room = False
         self.ray.kill(actor)
 
     def close(self) -> None:
@@ -158,6 +161,7 @@ class _RayLink:
                     )
             return ray.get(answer)
         except lost as error:
+            self._crew.lost_one()
             raise LostError(f"{type(error).__name__}: {first_line(error)}") from error
         except (ConnectionError, ray.exceptions.RaySystemError) as error:
             raise EngineError(f"the connection to Ray was lost: {first_line(error)}") from error
@@ -178,6 +182,9 @@ _crews: dict[str, _Crew] = {}
 
 def _crew(address: str, count: int | None) -> _Crew:
     with _starting:
+        others = [there or "this machine" for there, crew in _crews.items() if there != address]
+        if others and _crews.get(address) is None and any(crew.ray.is_initialized() for crew in _crews.values()):
+            raise UsageError(f"this process plays on the Ray of {others[0]}: another one needs a process of its own")
         crew = _crews.get(address)
         if crew is None or not crew.ray.is_initialized():
             crew = _crews[address] = _Crew(_connected(address, count))

@@ -24,7 +24,9 @@ from align_echo.models.endpoint import base_url_of
 from align_echo.models.recording import identity_of, weights_of
 from align_echo.types import Agent, ChatModel
 
-OF_THE_PACKAGE = "align_echo"
+NOT_OWN = {"align_echo", "__main__", *sys.stdlib_module_names}
+"""Packages that every machine has, wherever their files lie: Python itself may be below the current folder."""
+
 INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -106,7 +108,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if isinstance(thing, type) or not hasattr(kind, "complete") or hasattr(kind, "act"):
             return None
         model: ChatModel = thing  # type: ignore[assignment]
-        index = next((place for place, known in enumerate(self.models) if known is model), len(self.models))
+        index = next((number for number, known in enumerate(self.models) if known is model), len(self.models))
         if index == len(self.models):
             self.models.append(model)
         return ModelFacts(index, model.name, base_url_of(model), weights_of(model), identity_of(model))
@@ -122,11 +124,11 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _modules_of(folder: Path) -> list[ModuleType]:
-    """The modules that were imported from a folder, but for align-echo itself and what is installed."""
+    """The modules that were imported from a folder, but for align-echo itself, Python's own and what is installed."""
     own = []
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if name.partition(".")[0] in (OF_THE_PACKAGE, "__main__") or not isinstance(file, str):
+        if name.partition(".")[0] in NOT_OWN or not isinstance(file, str):
             continue
         path = Path(file)
         if path.is_relative_to(folder) and not set(INSTALLED) & set(path.parts):

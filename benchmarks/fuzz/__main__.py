@@ -59,16 +59,16 @@ def fuzz(targets: list[Target], minutes: float, seed: int) -> tuple[Counter[str]
 def grown(targets: list[Target], most: int, seed: int) -> dict[str, list[str]]:
     """What is steep of each target, over at most so many fragments of each."""
     dice = random.Random(seed)
-    found: dict[str, list[str]] = {}
+    slow: dict[str, list[str]] = {}
     for target in targets:
         tried = fragments(target)
         for fragment in dice.sample(tried, min(most, len(tried))):
             if shown := steep(target, fragment):
-                found.setdefault(target.name, []).append(shown)
+                slow.setdefault(target.name, []).append(shown)
                 print(f"{target.name}: {shown}", file=sys.stderr, flush=True)
-                if len(found[target.name]) >= 3:
+                if len(slow[target.name]) >= 3:
                     break
-    return found
+    return slow
 
 
 def main() -> int:

@@ -6,9 +6,11 @@ is wrong with it, "" if nothing is.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import re
+import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -139,8 +141,8 @@ def _without_key(text: str, shown: str) -> str:
 
 
 def _untagged(text: str, shown: str) -> str:
-    found = re.search(rf"</?(?:{'|'.join(TAGS)})\b", shown, re.IGNORECASE)
-    return f"a tag gets through: {found[0]!r}" if found else ""
+    tag = re.search(rf"</?(?:{'|'.join(TAGS)})\b", shown, re.IGNORECASE)
+    return f"a tag gets through: {tag[0]!r}" if tag else ""
 
 
 def _gui(text: str, action: Any) -> str:
@@ -157,7 +159,9 @@ def _redacted(text: str) -> str:
 
 @cache
 def _folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="align-echo-fuzz-"))
+    folder = Path(tempfile.mkdtemp(prefix="align-echo-fuzz-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _in_file(name: str, read: Callable[[Path], Any], text: str) -> Any:

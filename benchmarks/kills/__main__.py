@@ -2,7 +2,7 @@
 
 Every job is first run undisturbed, twice: the second run is the control, which must be equal to the first. Then it is
 started again and again. Each process of it is killed (SIGKILL) at a moment drawn uniformly from the CPU time that the
-undisturbed run took (so that other work on the machine moves no kill), every other time with its whole process group
+undisturbed run took (so that other work on the machine moves no kill), half of the time with its whole process group
 and else alone, and gone on with by `--resume` until it ends by itself. Its folder must then hold what the undisturbed
 one holds: the same files with the same bytes, but for what a clock said (`comparing.py` lists it). What is left over is
 counted too: files that the undisturbed run does not leave in its folder, anything in the temporary folder, and
@@ -32,7 +32,7 @@ from pathlib import Path
 
 from benchmarks.kills.comparing import contents, differing, left_over
 from benchmarks.kills.jobs import JOBS, Job
-from benchmarks.kills.lives import PATHS, Place
+from benchmarks.kills.lives import PATHS, Workspace
 
 MOST_KILLS = 8
 """Of one run; the process after them may end."""
@@ -78,11 +78,11 @@ class Tally:
 
 def undisturbed(job: Job, folder: Path, *, forked: bool) -> Undisturbed:
     """A run without a kill."""
-    place = Place(job, folder, forked=forked)
-    life = place.live(kill_after=None, group=True)
+    workspace = Workspace(job, folder, forked=forked)
+    life = workspace.live(kill_after=None, group=True)
     if life.status not in (0, 1):
         raise SystemExit(f"{job.name} does not run at all: {life.said}")
-    held = contents(place.out)
+    held = contents(workspace.out)
     shutil.rmtree(folder)
     return Undisturbed(held, life.status, life.cpu)
 
@@ -98,30 +98,30 @@ def kill(job: Job, times: int, seed: int, *, forked: bool) -> Tally:
         different = differing(first.contents, again.contents) + left_over(first.contents, again.contents)
         tally.wrong.update(f"control: {path}" for path in different)
         while tally.kills < times:
-            _one_run(Place(job, folder, forked=forked), first, dice, tally)
+            _one_run(Workspace(job, folder, forked=forked), first, dice, tally)
             shutil.rmtree(folder)
             print(f"{job.name}: {tally.kills} kills, {tally.equal} of {tally.runs} runs equal", file=sys.stderr)
     return tally
 
 
-def _one_run(place: Place, first: Undisturbed, dice: random.Random, tally: Tally) -> None:
+def _one_run(workspace: Workspace, first: Undisturbed, dice: random.Random, tally: Tally) -> None:
     orphans: list[str] = []
     kills = 0
     while True:
         tally.lives += 1
         after = dice.uniform(0, first.cpu) if kills < MOST_KILLS else None
-        life = place.live(kill_after=after, group=dice.random() < 0.5)
+        life = workspace.live(kill_after=after, group=dice.random() < 0.5)
         orphans += life.orphans
         if life.status is not None:
             break
         kills += 1
         tally.late += life.begun
-    held = contents(place.out) if place.out.is_dir() else {}
+    held = contents(workspace.out) if workspace.out.is_dir() else {}
     wrong = [f"holds something else: {path}" for path in differing(first.contents, held)]
     if life.status != first.status:
         wrong.append(f"ended with status {life.status}: {life.said}")
     remains = [f"file left over: {path}" for path in left_over(first.contents, held)]
-    remains += [f"temporary file: {entry.name}" for entry in place.temporary.iterdir()]
+    remains += [f"temporary file: {entry.name}" for entry in workspace.temporary.iterdir()]
     remains += [f"process left over: {program}" for program in orphans]
     tally.runs += 1
     tally.kills += kills

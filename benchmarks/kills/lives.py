@@ -42,7 +42,7 @@ class Life:
     begun: bool
 
 
-class Place:
+class Workspace:
     """Where a command works: `out` is what it writes, `temporary` the folder for its temporary files."""
 
     def __init__(self, job: Job, folder: Path, *, forked: bool) -> None:

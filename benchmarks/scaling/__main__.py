@@ -35,9 +35,9 @@ def named_setups(figures: Figures, name: str) -> dict[str, Setup]:
     sizes = SIZES.get(name, SIZES["gpu"])
     if name == "here":
         (_, environments, cores, episodes), = sizes
-        one = Setup(environments=environments, cores=cores, engines=1, learners=1, episodes=episodes)
-        ahead = one.model_copy(update={"ahead": True})
-        return {"one core each": one, "one core each, ahead": ahead}
+        waiting = Setup(environments=environments, cores=cores, engines=1, learners=1, episodes=episodes)
+        ahead = waiting.model_copy(update={"ahead": True})
+        return {"one core each": waiting, "one core each, ahead": ahead}
     return {key: setup for size in sizes for key, setup in setups(figures, *size).items()}
 
 

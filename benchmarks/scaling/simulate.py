@@ -247,24 +247,24 @@ def simulate(figures: Figures, setup: Setup, *, steps: int = 3, seed: int = 0) -
     count: a step lasts as long as the learning of one harvest and the playing of the next, whichever takes longer.
     """
     played = [harvest(figures, setup, seed * 1_000_003 + number) for number in range(steps + setup.ahead)]
-    learning = [one.tokens / (figures.learning * setup.learners) for one in played]
+    learning = [each.tokens / (figures.learning * setup.learners) for each in played]
     publishing, away = publication(figures, setup)
     if setup.ahead:
         pairs = zip(played[1:], learning, strict=False)
-        lasted = [max(one.seconds, learn) + publishing for one, learn in pairs]
+        lasted = [max(each.seconds, learn) + publishing for each, learn in pairs]
         learning, played = learning[:-1], played[1:]
     else:
-        lasted = [one.seconds + learn + publishing for one, learn in zip(played, learning, strict=True)]
+        lasted = [each.seconds + learn + publishing for each, learn in zip(played, learning, strict=True)]
     whole = sum(lasted)
     counts = {"cores": setup.cores, "engines": setup.engines, "driver": 1, "link": 1}
-    busy = {name: sum(one.busy[name] for one in played) / (count * whole) for name, count in counts.items()}
+    busy = {name: sum(each.busy[name] for each in played) / (count * whole) for name, count in counts.items()}
     busy["learners"] = sum(learning) / whole
     busy["link"] += steps * away / figures.link_bytes / whole
-    turns = sum(one.turns for one in played)
+    turns = sum(each.turns for each in played)
     hourly = setup.gpus * figures.gpu_price + (setup.cores + 1) * figures.core_price
     return Step(
         seconds=whole / steps,
-        harvest=sum(one.seconds for one in played) / steps,
+        harvest=sum(each.seconds for each in played) / steps,
         learn=sum(learning) / steps,
         publish=publishing,
         turns=turns / steps,

@@ -67,14 +67,14 @@ def below(ancestor: int) -> dict[int, str]:
             except OSError:
                 continue
             parents[int(entry.name)] = int(rest.split()[1]), name
-    found: dict[int, str] = {}
+    descendants: dict[int, str] = {}
     waiting = [ancestor]
     while waiting:
         parent = waiting.pop()
         children = {pid: name for pid, (above, name) in parents.items() if above == parent}
-        found |= children
+        descendants |= children
         waiting += children
-    return found
+    return descendants
 
 
 def slope(samples: list[Held], figure: str) -> tuple[float, float, float]:

@@ -8,26 +8,19 @@ from inspect_ai import eval as evaluate
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
 import align_echo
-from align_echo.agents.privileged import expert
 from align_echo.loops.inspect import episodes
-from align_echo.rollout import run_episode
 
 SPLIT = "valid_unseen"
-TASKS = align_echo.tasks("alfworld", split=SPLIT)[:2]
-
-
-def make():
-    return align_echo.make("alfworld", split=SPLIT)
-
-
-known = run_episode(make(), expert(make), TASKS[0], split=SPLIT)  # the expert sees the hidden state
+KNOWN = "valid_unseen/look_at_obj_in_light-Newspaper-None-DeskLamp-215/trial_G1_001"
+SCRIPT = ["go to sidetable 1", "take newspaper 2 from sidetable 1", "use desklamp 1"]
+TASKS = [KNOWN, align_echo.tasks("alfworld", split=SPLIT)[0]]
 
 
 def answer(messages, tools, tool_choice, config):
-    """The mock model's reply: the expert's next action in the game that is known; in any other it looks about."""
+    """The mock model's reply: the script's next action in the game that is known; in any other it looks about."""
     turn = sum(message.role == "assistant" for message in messages)
-    knows = known.initial_observation in messages[1].text and turn < len(known.steps)
-    output = ModelOutput.from_content("mock", known.actions[turn] if knows else "look")
+    knows = "newspaper" in messages[1].text and turn < len(SCRIPT)
+    output = ModelOutput.from_content("mock", SCRIPT[turn] if knows else "look")
     output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)  # else a tokenizer is downloaded
     return output
 
@@ -42,4 +35,4 @@ assert log.status == "success", log.error
 won, truncated = sorted(log.samples, key=lambda sample: TASKS.index(sample.id))
 assert won.scores["reward"].value == {"success": 1, "score": 1, "truncated": 0}
 assert truncated.scores["reward"].value == {"success": 0, "score": 0, "truncated": 1}
-print(f"{known.goal} Won after {len(known.steps)} turns; the other was truncated. The log: {log.location}")
+print(f"{KNOWN}: won after {len(SCRIPT)} turns; the other was truncated. The log: {log.location}")

@@ -13,29 +13,25 @@ from verifiers.v1.cli.eval.runner import run_eval
 from verifiers.v1.configs.cli.eval import EvalConfig
 
 import align_echo
-from align_echo.agents.privileged import expert
 from align_echo.loops.verifiers import EpisodesEnv, EpisodesHarness, EpisodesTaskset
-from align_echo.rollout import run_episode
 
 __all__ = ["EpisodesEnv", "EpisodesHarness", "EpisodesTaskset"]  # for verifiers this file is the environment
 
 SPLIT = "valid_unseen"
-TASKS = align_echo.tasks("alfworld", split=SPLIT)[:2]
+KNOWN = "valid_unseen/look_at_obj_in_light-Newspaper-None-DeskLamp-215/trial_G1_001"
+SCRIPT = ["go to sidetable 1", "take newspaper 2 from sidetable 1", "use desklamp 1"]
+TASKS = [KNOWN, align_echo.tasks("alfworld", split=SPLIT)[0]]
 
 
-def make():
-    return align_echo.make("alfworld", split=SPLIT)
-
-
-def serve(known):
-    """The endpoint: the expert's next action in the game that is known; in any other the script looks about."""
+def serve():
+    """The endpoint: the script's next action in the game that is known; in any other it looks about."""
 
     class Script(BaseHTTPRequestHandler):
         def do_POST(self):
             messages = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"]
             turn = sum(message["role"] == "assistant" for message in messages)
-            knows = known.initial_observation in messages[1]["content"] and turn < len(known.steps)
-            message = {"role": "assistant", "content": known.actions[turn] if knows else "look"}
+            knows = "newspaper" in messages[1]["content"] and turn < len(SCRIPT)
+            message = {"role": "assistant", "content": SCRIPT[turn] if knows else "look"}
             usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
             choices = [{"index": 0, "finish_reason": "stop", "message": message}]
             about = {"id": "1", "object": "chat.completion", "created": 0, "model": "script"}
@@ -55,12 +51,11 @@ def serve(known):
 
 
 if __name__ == "__main__":
-    known = run_episode(make(), expert(make), TASKS[0], split=SPLIT)  # the expert sees the hidden state
     played = {"env": "alfworld", "split": SPLIT, "tasks": TASKS, "interface": "probe", "step_limit": 30}
     config = {
         "env": {"taskset": {"id": "verifiers_env", **played}},
         "model": "script",
-        "client": {"base_url": serve(known), "api_key_var": "NO_KEY"},
+        "client": {"base_url": serve(), "api_key_var": "NO_KEY"},
         "push": False,
         "rich": None,
     }
@@ -68,4 +63,4 @@ if __name__ == "__main__":
     assert won.ok and truncated.ok, [*won.errors, *truncated.errors]  # noqa: PT018
     assert (won.traces[0].reward, won.traces[0].info["end"]) == (1.0, "won")
     assert (truncated.traces[0].reward, truncated.traces[0].info["end"]) == (0.0, "truncated")
-    print(f"{known.goal} Won after {won.traces[0].num_turns} turns; the other was truncated.")
+    print(f"{KNOWN}: won after {won.traces[0].num_turns} turns; the other was truncated.")

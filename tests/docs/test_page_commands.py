@@ -173,7 +173,18 @@ def check_pip(words: list[str]) -> None:
         assert set(filter(None, (of_a_checkout[1] or "").split(","))) <= set(extras)
 
 
+def check_launcher(words: list[str]) -> None:
+    """Several processes of one of our commands: a launcher's own options stand before `-m align_echo.cli.main`."""
+    if "-m" not in words:  # named in a sentence
+        return
+    start = words.index("-m")
+    assert words[start + 1] == "align_echo.cli.main"
+    check_align_echo(words[start + 2 :])
+
+
 CHECKS: dict[str, Callable[[list[str]], None]] = {
+    "accelerate": check_launcher,
+    "torchrun": check_launcher,
     "align-echo": check_align_echo,
     "python": check_python,
     "make": check_make,

@@ -68,7 +68,8 @@ def unbroken() -> None:
 
 
 def rollouts(env: type[RoomEnv] = Graded, **options: Any) -> EpisodeRollouts:
-    settings = {"tasks": MUG, "agent": f"{__name__}:Babbling", "step_limit": 2, "max_tokens": 5, "workers": 1, **options}
+    usual = {"tasks": MUG, "agent": f"{__name__}:Babbling", "step_limit": 2, "max_tokens": 5, "workers": 1}
+    settings: dict[str, Any] = {**usual, **options}
     return EpisodeRollouts(instead_of(environment("alfworld"), env), **settings)
 
 

@@ -14,7 +14,7 @@ from align_echo.tokens import TokenSequence
 from align_echo.train.config import checked_config, merged, method
 from align_echo.train.rows import Row
 from align_echo.train.run import Run
-from align_echo.train.trl_plan import Plan, divided
+from align_echo.train.trl_plan import MicroBatches, divided
 from tests.models.local.tiny import tiny_model, tiny_tokenizer
 from tests.train.test_processes import check_same, losses, values_of, weights
 
@@ -116,7 +116,7 @@ def test_micro_batches_have_as_many_rows_in_every_process(monkeypatch):
         return Row(TokenSequence((0,) * length, (1,) * length, (0.0,) * length, ()), "policy", "", 1.0)
 
     taught = [(row(length), 1.0, 1.0) for length in (2, 9, 4, 7, 3)]
-    plan, shares = Plan(2, {"policy": 2}), []
+    plan, shares = MicroBatches(2, {"policy": 2}), []
     monkeypatch.setattr("align_echo.train.processes.count", lambda: 2)
     for number in (0, 1):
         monkeypatch.setattr("align_echo.train.processes.index", lambda number=number: number)

@@ -76,7 +76,7 @@ class ChatEncoder:
             self._content_tokenizer = _plain_copy(backend.to_str(), control | known)
             self._content_tokenizer.encode_special_tokens = True
         self._content = lru_cache(maxsize=_TEXTS_KEPT)(self._encode_content)
-        self._check(control | known)
+        self._check(self._control_tokens() | known)
 
     # ------------------------------------------------------------ what rollouts and training ask
 

@@ -50,11 +50,17 @@ class Fleet:
 
     def __init__(self, addresses: Sequence[str], connect: Callable[[str], Engine]) -> None:
         self._connect = connect
-        self._engines = {address: connect(address) for address in addresses}
+        self._engines: dict[str, Engine] = {}
         self._lost: dict[str, str] = {}
         self._adapters: dict[str, str] = {}
         self._seats: WeakKeyDictionary[threading.Thread, str] = WeakKeyDictionary()
         self._lock = threading.Lock()
+        try:
+            for address in addresses:
+                self._engines[address] = connect(address)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def name(self) -> str:
@@ -168,10 +174,14 @@ class Fleet:
         for address in self.lost:
             try:
                 engine = self._connect(address)
-                self._engines[address].close()  # what it had loaded there goes before its names are used again
+            except (ModelError, UsageError):
+                continue
+            self._engines[address].close()  # what it had loaded there goes before its names are used again
+            try:
                 for name, folder in self._adapters.items():
                     engine.load_adapter(name, folder)
             except (ModelError, UsageError):
+                engine.close()
                 continue
             with self._lock:
                 self._engines[address] = engine
