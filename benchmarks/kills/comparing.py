@@ -13,6 +13,9 @@ MAY_DIFFER = {
 }
 """Files that are not compared, and why."""
 
+DICE = "rng_state.pth"
+"""States of random generators, which equal ones may be written as other bytes: what they hold is compared."""
+
 CALLS = "calls.jsonl"
 """A log in which a process that goes on asks again what is in the cache: the distinct exchanges are compared."""
 
@@ -41,11 +44,24 @@ def _digest(file: Path) -> str:
     if file.name in MAY_DIFFER:
         return "-"
     data = file.read_bytes()
+    if file.name == DICE:
+        import torch
+
+        data = repr(_listed(torch.load(file, weights_only=False))).encode()  # written by the run that is compared
     if file.suffix in (".json", ".jsonl"):
         lines = data.decode().splitlines() if file.suffix == ".jsonl" else [data.decode()]
         told = [json.dumps(_timeless(json.loads(line)), sort_keys=True) for line in lines]
         data = "\n".join(sorted(set(told)) if file.name == CALLS else told).encode()
     return hashlib.sha256(data).hexdigest()
+
+
+def _listed(value: Any) -> Any:
+    """Without tensors and arrays, whose text is cut short."""
+    if isinstance(value, dict):
+        return {key: _listed(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_listed(part) for part in value]
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _timeless(value: Any) -> Any:
