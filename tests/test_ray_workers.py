@@ -20,6 +20,7 @@ from align_echo.models import RecordingModel, ReplyCache
 from align_echo.session import Episode
 from align_echo.types import Agent, AgentReply, AgentView, ChatModel, Completion, Message, Trajectory
 from align_echo.workers.choice import RayActors, Threads, Workers, play_tasks
+from align_echo.workers.ray_cluster import _connected, close_ray
 from align_echo.wrappers import AlignWrapper
 from tests.room_env import CONTRACT, TASK_IDS, RoomEnv
 
@@ -34,8 +35,6 @@ ACTORS = 4
 def cluster() -> Iterator[Any]:
     """A head without CPUs, where nothing is placed at first, and two nodes with two each."""
     from ray.cluster_utils import Cluster
-
-    from align_echo.workers.ray_cluster import close_ray
 
     small = {"object_store_memory": 80 * 2**20}
     nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **small})
@@ -121,6 +120,16 @@ def test_what_an_actor_refuses_is_one_line(cluster):
 
     with pytest.raises(UsageError, match=r"^there are no games on this machine$"):
         play_tasks(RayActors("", ACTORS), no_data, Looker(), EPISODES, split="test")
+
+
+def test_a_ray_that_does_not_start_is_one_line(monkeypatch):
+    def times_out(*_: object, **__: object) -> None:
+        raise Exception("The current node timed out during startup.\nSee its logs.")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", times_out)
+    with pytest.raises(UsageError, match=r"^Ray at ray://there:1 cannot be used: The current node timed out during"):
+        _connected("ray://there:1", None)
 
 
 @pytest.mark.slow

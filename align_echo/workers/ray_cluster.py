@@ -224,7 +224,7 @@ def _connected(address: str, count: int | None) -> Any:
                 include_dashboard=False,
                 **quiet,
             )
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+    except Exception as error:  # Ray raises bare ones, too, where a node does not start in time
         where = f"at {there}" if there else "on this machine"
         raise UsageError(f"Ray {where} cannot be used: {first_line(error)}") from error
     return ray

@@ -22,6 +22,8 @@ class Job:
     name: str
     command: tuple[str, ...]
     files: Mapping[str, str] = field(default_factory=dict)
+    launched: bool = False
+    """Whether a launcher starts it as several processes."""
 
     def words(self, out: str, *, resume: bool) -> list[str]:
         """What is started."""
@@ -48,6 +50,8 @@ def _job(name: str, words: str, files: Mapping[str, str] | None = None) -> Job:
     return Job(name, (*_ALIGN_ECHO, *words.split(), "--out", "{out}"), files or {})
 
 
+_TWO = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+
 _ALL = (
     _job("evaluate", "evaluate --env alfworld --agent novice --tasks 6 --interface probe --compare --workers 1"),
     _job(
@@ -57,6 +61,15 @@ _ALL = (
     ),
     _job("train-echo", "train --config job.yaml --env alfworld --model pocket --interface probe", {"job.yaml": _ECHO}),
     _job("train-sft", "train --config job.yaml --env archive_task:ARCHIVE --model pocket", {"job.yaml": _SFT}),
+    Job(
+        "train-echo-on-two",
+        (
+            *(*_TWO, *_ALIGN_ECHO[1:], "train", "--config", "job.yaml"),
+            *("--env", "alfworld", "--model", "pocket", "--out", "{out}"),
+        ),
+        {"job.yaml": _ECHO.replace("turns: 6", "turns: 6, workers: 1")},
+        launched=True,
+    ),
     _job(
         "flywheel",
         "critic flywheel --env alfworld --model novice --states expert --rounds 2 --tasks 1 --test-tasks 1"

@@ -56,7 +56,8 @@ class Workspace:
 
     def live(self, *, kill_after: float | None, group: bool) -> Life:
         """Start the command, or go on with it; kill it after so many seconds of its CPU time: all of its process group,
-        or it alone."""
+        or it alone. Of one that a launcher starts, all processes at once or the newest, which the launcher must notice.
+        """
         if ctypes.CDLL(None).prctl(_ADOPT_ORPHANS, 1, 0, 0, 0):
             raise OSError("this system cannot find orphans")
         words = self._job.words(str(self.out), resume=self._begun())
@@ -64,13 +65,26 @@ class Workspace:
         spent, status = 0.0, None
         while status is None and (kill_after is None or spent < kill_after):
             time.sleep(0.01)
-            spent = _cpu(process) or spent
+            spent = max(spent, sum(map(_cpu, self._counted(process))))
             status = _ended(process)
         if status is None:
-            (os.killpg if group else os.kill)(process, signal.SIGKILL)
+            self._kill(process, group)
             os.waitpid(process, 0)
         lines = (self.folder / "said").read_text(errors="replace").strip().splitlines()
         return Life(status, spent, lines[-1] if lines else "", _orphans(), self._begun())
+
+    def _counted(self, process: int) -> list[int]:
+        """The processes whose CPU time counts."""
+        return [process, *_below(process)] if self._job.launched else [process]
+
+    def _kill(self, process: int, group: bool) -> None:
+        if not self._job.launched:
+            (os.killpg if group else os.kill)(process, signal.SIGKILL)
+            return
+        everything = self._counted(process)
+        for victim in everything if group else everything[-1:]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(victim, signal.SIGKILL)
 
     def _begun(self) -> bool:
         return self.out.is_dir() and any(self.out.iterdir())
@@ -133,6 +147,17 @@ def _stat(process: int) -> list[str]:
     except OSError:
         return []
     return [name, *rest.split()]
+
+
+def _below(process: int) -> list[int]:
+    """The processes that this one started, and those that they did, the oldest first."""
+    parents = {int(entry.name): _stat(int(entry.name)) for entry in Path("/proc").iterdir() if entry.name.isdigit()}
+    below, known = list[int](), {process}
+    for pid in sorted(parents):
+        if len(parents[pid]) > 2 and int(parents[pid][2]) in known:
+            known.add(pid)
+            below.append(pid)
+    return below
 
 
 def _cpu(process: int) -> float:
