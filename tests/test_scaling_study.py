@@ -113,7 +113,7 @@ def test_no_harvest_is_faster_than_its_scarcest_resource_and_shares_are_shares(e
     mean = sum(mixed.turns) / len(mixed.turns) * which.episodes
     assert played.seconds >= 0.95 * bound(mixed, which) * played.turns / mean
     step, ahead = simulate(mixed, which), simulate(mixed, which.model_copy(update={"ahead": True}))
-    assert all(0 <= busy <= 1 + 1e-9 for one in (step, ahead) for busy in one.busy.values())
+    assert all(0 <= busy <= 1 + 1e-9 for result in (step, ahead) for busy in result.busy.values())
     assert set(step.busy) == set(RESOURCES)
     assert 0.45 * step.seconds < ahead.seconds < 1.1 * step.seconds
 

@@ -35,7 +35,7 @@ from align_echo.models.names import POCKET, ModelName, read_name
 from align_echo.progress import SILENT, Progress
 from align_echo.session import try_reset
 from align_echo.types import Agent, ChatModel
-from align_echo.workers.choice import ONE, Threads, Workers, read_workers
+from align_echo.workers.choice import ONE_THREAD, Threads, Workers, read_workers
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
@@ -63,7 +63,7 @@ class Generation:
     tasks_per_iteration: int | None = None
     max_tokens: int | None = None
     seed: int = 0
-    workers: Workers = ONE
+    workers: Workers = ONE_THREAD
     verify: bool = True
     allow_untested: bool = False
 

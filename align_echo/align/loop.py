@@ -37,7 +37,7 @@ from align_echo.interface import Interface, check_source, identity
 from align_echo.runs import versions
 from align_echo.trouble import conduct_of, tell
 from align_echo.types import Agent, Misalignment, Trajectory, Usage
-from align_echo.workers.choice import ONE, Workers, play_tasks
+from align_echo.workers.choice import ONE_THREAD, Workers, play_tasks
 from align_echo.wrappers.environment import EnvironmentSpec
 
 ITERATIONS = 8
@@ -61,7 +61,7 @@ def generate(
     iterations: int = ITERATIONS,
     tasks_per_iteration: int | None = None,
     data_root: Path | None = None,
-    workers: Workers = ONE,
+    workers: Workers = ONE_THREAD,
     resume: bool = False,
     on_event: OnEvent | None = None,
 ) -> Generated:

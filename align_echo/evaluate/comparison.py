@@ -40,7 +40,7 @@ from align_echo.progress import SILENT, Progress
 from align_echo.session import Episode
 from align_echo.trouble import Conduct, conduct_of
 from align_echo.types import Agent, ChoiceCounts, Frozen, Trajectory, Usage
-from align_echo.workers.choice import ONE, Workers, play_tasks
+from align_echo.workers.choice import ONE_THREAD, Workers, play_tasks
 from align_echo.wrappers.environment import EnvironmentSpec
 
 BASELINE = "none"
@@ -146,7 +146,7 @@ def run_variant(
     *,
     split: str,
     seed: int = 0,
-    workers: Workers = ONE,
+    workers: Workers = ONE_THREAD,
     data_root: str | Path | None = None,
     finished: Sequence[Trajectory] = (),
     on_trajectory: Callable[[Trajectory], None] | None = None,

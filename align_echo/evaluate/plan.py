@@ -21,7 +21,7 @@ from align_echo.evaluate.selection import pick_tasks
 from align_echo.interface import Interface
 from align_echo.models.names import ModelName, read_name
 from align_echo.session import Episode
-from align_echo.workers.choice import ONE, Threads, Workers, read_workers
+from align_echo.workers.choice import ONE_THREAD, Threads, Workers, read_workers
 from align_echo.wrappers.catalogue import environment
 from align_echo.wrappers.environment import EnvironmentSpec
 
@@ -64,7 +64,7 @@ class Plan:
     player: Player
     base_url: str | None = None
     seed: int = 0
-    workers: Workers = ONE
+    workers: Workers = ONE_THREAD
     data_root: Path | None = None
     temperature: float | None = None
     max_tokens: int | None = None

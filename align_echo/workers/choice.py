@@ -52,7 +52,7 @@ class RayActors:
 
 Workers = Threads | RayActors
 
-ONE = Threads()
+ONE_THREAD = Threads()
 
 
 def read_workers(given: int | str | None) -> Workers | None:

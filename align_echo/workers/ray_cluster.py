@@ -121,7 +121,7 @@ class _Crew:
         with self._lock:
             self._free.append(actor)
 
-    def lost_one(self) -> None:
+    def saw_loss(self) -> None:
         """An actor is lost: there may be no CPU left to reserve."""
         self._room = False
 
@@ -161,7 +161,7 @@ class _RayLink:
                     )
             return ray.get(answer)
         except lost as error:
-            self._crew.lost_one()
+            self._crew.saw_loss()
             raise LostError(f"{type(error).__name__}: {first_line(error)}") from error
         except (ConnectionError, ray.exceptions.RaySystemError) as error:
             raise EngineError(f"the connection to Ray was lost: {first_line(error)}") from error
@@ -182,8 +182,12 @@ _crews: dict[str, _Crew] = {}
 
 def _crew(address: str, count: int | None) -> _Crew:
     with _starting:
-        others = [there or "this machine" for there, crew in _crews.items() if there != address]
-        if others and _crews.get(address) is None and any(crew.ray.is_initialized() for crew in _crews.values()):
+        others = [
+            there or "this machine"
+            for there, crew in _crews.items()
+            if there != address and crew.ray.is_initialized()
+        ]
+        if others:
             raise UsageError(f"this process plays on the Ray of {others[0]}: another one needs a process of its own")
         crew = _crews.get(address)
         if crew is None or not crew.ray.is_initialized():
