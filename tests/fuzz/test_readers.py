@@ -63,7 +63,8 @@ def test_a_reply_of_many_brackets_is_read_at_once() -> None:
 
 def test_hypotheses_beyond_the_most_that_are_read_are_counted_in_one_line() -> None:
     needed = '{"kind": "needs", "action": "put {0} in {1}", "step": "open {1}"}'
-    many = "[" + ",".join([needed, *(f'{{"kind": "needs", "action": "a{number} {{0}}"}}' for number in range(500))]) + "]"
+    others = [f'{{"kind": "needs", "action": "a{number} {{0}}"}}' for number in range(500)]
+    many = "[" + ",".join([needed, *others]) + "]"
     read = parse_hypotheses(many, ["1"])
     assert len(read.hypotheses) == 1
     assert len(read.unread) == MOST_HYPOTHESES
